@@ -1,7 +1,9 @@
-"""Writes ffnbench/activations/facts.json, the facts of every activation: `python benchmarks/activation_facts.py`.
+"""Writes ffnbench/activations/facts.json, the facts of every activation: `python
+benchmarks/activation_facts.py`.
 
-Run it after a change of the table. f and f' (by autograd, in float64) are evaluated on a grid of [-40, 40], at the
-places where definitions may branch, and far out on both sides.
+Run it after a change of the table. f and f' (by autograd, in float64) are evaluated on
+a grid of [-40, 40], at the places where definitions may branch, and far out on both
+sides.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ BESIDE = 1e-13  # where one-sided limits are taken
 H = 1e-5  # of difference quotients for f''
 ALIKE = 1e-6  # f and f' jump by more, and f'' by a thousand times as much
 FAR = 1e4, 1e8  # what is unbounded has grown between these
-ROUNDED = 1e-12  # slopes below it are rounded zeros, and minima that are lower by less are approached, not reached
+# slopes below it are rounded zeros, and minima that are lower by less are approached,
+# not reached
+ROUNDED = 1e-12
 SATURATED = 0.01
 Interval = tuple[float, float]
 At = Callable[[float], float]
@@ -42,12 +46,16 @@ def value_and_slope_at(function: Function, x: float) -> tuple[float, float]:
 
 
 def breaks_of(function: Function) -> tuple[list[float], list[float], list[float]]:
-    """Places of jumps of f, of f', and of f'', which are looked for only where neither f nor f' jumps."""
+    """Places of jumps of f, of f', and of f'', which are looked for only where neither
+    f nor f' jumps.
+    """
     jumps, kinks, bends = [], [], []
     for place in PLACES:
         left, slope_left = value_and_slope_at(function, place - BESIDE)
         right, slope_right = value_and_slope_at(function, place + BESIDE)
-        before, here, after = (value_and_slope_at(function, x)[1] for x in (place - H, place, place + H))
+        before, here, after = (
+            value_and_slope_at(function, x)[1] for x in (place - H, place, place + H)
+        )
         if abs(right - left) > ALIKE:
             jumps.append(place)
         elif abs(slope_right - slope_left) > ALIKE:
@@ -68,11 +76,15 @@ def dead_of(function: Function, breaks: list[float]) -> list[Interval]:
 
 def has_no_bound(at: At, sign: int) -> bool:
     """Whether sign times a function falls on and on, on either side."""
-    return any(sign * at(side * FAR[1]) < sign * at(side * FAR[0]) - 1 for side in (-1, 1))
+    return any(
+        sign * at(side * FAR[1]) < sign * at(side * FAR[0]) - 1 for side in (-1, 1)
+    )
 
 
 def least_of(at: At, x: list[float], sign: int) -> tuple[float, float]:
-    """The least value of sign times a function and its place, found between the neighbours of the lowest point."""
+    """The least value of sign times a function and its place, found between the
+    neighbours of the lowest point.
+    """
     values = [sign * at(place) for place in x]
     lowest = values.index(min(values))
     if 0 < lowest < len(x) - 1:
@@ -87,7 +99,9 @@ def least_of(at: At, x: list[float], sign: int) -> tuple[float, float]:
 
 @dataclass
 class Bound:
-    """A bound of f, None where there is none; whether f reaches it, at a point or from `at` until `until`."""
+    """A bound of f, None where there is none; whether f reaches it, at a point or from
+    `at` until `until`.
+    """
 
     value: float | None
     reached: bool = False
@@ -111,7 +125,13 @@ def bound_of(function: Function, dead: list[Interval], sign: int) -> Bound:
     least, place = least_of(value, GRID, sign)
     for piece in dead:
         if sign * value(midst(piece)) <= min(least, limit) + ROUNDED:
-            return Bound(value(midst(piece)) + 0.0, True, finite(piece[0]), finite(piece[1]), True)
+            return Bound(
+                value(midst(piece)) + 0.0,
+                True,
+                finite(piece[0]),
+                finite(piece[1]),
+                True,
+            )
     if least >= limit - ROUNDED:
         return Bound(sign * limit + 0.0)
     place = brentq(slope, place - STEP, place + STEP, xtol=1e-15)
@@ -119,7 +139,9 @@ def bound_of(function: Function, dead: list[Interval], sign: int) -> Bound:
 
 
 def bound_of_slope(function: Function, breaks: list[float], sign: int) -> float | None:
-    """The infimum of f' for sign 1, its supremum for sign -1; None where there is none."""
+    """The infimum of f' for sign 1, its supremum for sign -1; None where there is
+    none.
+    """
 
     def slope(x: float) -> float:
         return value_and_slope_at(function, x)[1]
@@ -144,21 +166,34 @@ def saturated_of(function: Function) -> float:
     def over(x: float) -> float:
         return abs(value_and_slope_at(function, x)[1]) - SATURATED
 
-    crossings = [brentq(over, a, b, xtol=1e-14) for a, b in pairwise(GRID) if over(a) * over(b) < 0]
+    crossings = [
+        brentq(over, a, b, xtol=1e-14)
+        for a, b in pairwise(GRID)
+        if over(a) * over(b) < 0
+    ]
     edges = [-math.inf, *crossings, math.inf]
     first = 0 if over(GRID[0]) < 0 else 1
-    return sum(share_of_normal(start, end) for start, end in list(pairwise(edges))[first::2])
+    return sum(
+        share_of_normal(start, end) for start, end in list(pairwise(edges))[first::2]
+    )
 
 
 def moment(function: Function, power: int, breaks: list[float]) -> float:
     """E f(x)^power by Gauss-Legendre on unit pieces of [-12, 12], cut at the breaks."""
-    edges = sorted({float(i) for i in range(-12, 13)} | {place for place in breaks if abs(place) < 12})
+    edges = sorted(
+        {float(i) for i in range(-12, 13)}
+        | {place for place in breaks if abs(place) < 12}
+    )
     at, weights = (torch.from_numpy(each) for each in leggauss(64))
     total = 0.0
     for start, end in pairwise(edges):
         x = start + (end - start) / 2 * (1 + at)
         density = torch.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
-        total += float((function(x).detach() ** power * density * weights).sum()) * (end - start) / 2
+        total += (
+            float((function(x).detach() ** power * density * weights).sum())
+            * (end - start)
+            / 2
+        )
     return total
 
 
@@ -213,9 +248,14 @@ def find_facts(function: Function) -> Facts:
 
 def main() -> None:
     """Write the facts of every row of the table, each at its own beta."""
-    torch.set_num_threads(1)  # the order of sums, and so the last digit, is the same everywhere
+    torch.set_num_threads(
+        1
+    )  # the order of sums, and so the last digit, is the same everywhere
     specs = [ActivationSpec(activation=row.name, beta=row.beta) for row in ACTIVATIONS]
-    found = {spec.activation: jsonable.encode(find_facts(function_of(spec))) for spec in specs}
+    found = {
+        spec.activation: jsonable.encode(find_facts(function_of(spec)))
+        for spec in specs
+    }
     FILE.write_text(json.dumps(found, indent=1) + "\n")
 
 

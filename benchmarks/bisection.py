@@ -1,8 +1,10 @@
-"""How often `bisect` names the right commit on simulated machines: `python benchmarks/bisection.py [--repeats N]`.
+"""How often `bisect` names the right commit on simulated machines: `python
+benchmarks/bisection.py [--repeats N]`.
 
-64 commits, one of which is slower, or none; the real loop measures each probe on a machine made of dice, and the rules
-of `bisect` choose the next, at most ten. Prints a row a world; ends with 1 where fewer than 19 of 20 are right.
-`right` is named with 95 %, `likeliest` with less when ten probes are spent; `held` is in the range that is told.
+64 commits, one of which is slower, or none; the real loop measures each probe on a
+machine made of dice, and the rules of `bisect` choose the next, at most ten. Prints a
+row a world; ends with 1 where fewer than 19 of 20 are right. `right` is named with 95
+%, `likeliest` with less when ten probes are spent; `held` is in the range that is told.
 """
 
 from __future__ import annotations
@@ -18,7 +20,12 @@ from exam.alarms import check_plan, check_policy, slowed
 from exam.machine import STATES, WORLDS, Machine, World, as_measured
 from exam.text import table
 
-from ffnbench.extras.bisect.posterior import Posterior, ProbeResult, posterior_of, result_of
+from ffnbench.extras.bisect.posterior import (
+    Posterior,
+    ProbeResult,
+    posterior_of,
+    result_of,
+)
 from ffnbench.gate.interim import UntilDecided, plan_of_check, report_of
 from ffnbench.plan import Plan
 from ffnbench.run.runner import run
@@ -30,7 +37,9 @@ RIGHT = 0.95
 
 @dataclass(frozen=True)
 class History:
-    """Commits and how much slower each is than the good one; some of them can't be built."""
+    """Commits and how much slower each is than the good one; some of them can't be
+    built.
+    """
 
     name: str
     world: World
@@ -39,19 +48,31 @@ class History:
     skipped: float = 0.0  # share
 
     def made(self, dice: random.Random) -> tuple[int, list[float], set[int]]:
-        """The first slow commit, 0 for none, the log of every commit, and those that can't be built."""
+        """The first slow commit, 0 for none, the log of every commit, and those that
+        can't be built.
+        """
         first, other = dice.randint(1, COMMITS), dice.randint(1, COMMITS)
         logs = [
-            math.log1p(self.step) * (number >= first) + math.log1p(self.second) * (number >= other)
+            math.log1p(self.step) * (number >= first)
+            + math.log1p(self.second) * (number >= other)
             for number in range(COMMITS + 1)
         ]
-        skipped = {number for number in range(1, COMMITS) if dice.random() < self.skipped}
+        skipped = {
+            number for number in range(1, COMMITS) if dice.random() < self.skipped
+        }
         return first if self.step else 0, logs, skipped
 
 
-def measured(world: World, plan: Plan, log: float, tolerance: float, seed: int) -> tuple[float, float] | None:
-    """The interval of one probe by the real loop, as `ab` takes it; None without one."""
-    machine, policy = Machine(world, slowed(plan, math.expm1(log)), seed), check_policy(tolerance)
+def measured(
+    world: World, plan: Plan, log: float, tolerance: float, seed: int
+) -> tuple[float, float] | None:
+    """The interval of one probe by the real loop, as `ab` takes it; None without
+    one.
+    """
+    machine, policy = (
+        Machine(world, slowed(plan, math.expm1(log)), seed),
+        check_policy(tolerance),
+    )
     stop = UntilDecided(policy)
     done = report_of(machine.measure(plan_of_check(plan, policy, BUDGET_S), run, stop))
     change = stop.conclusion(done)[0].change
@@ -71,13 +92,21 @@ def bisected(history: History, plan: Plan, seed: int) -> tuple[str, int]:
             skipped.add(commit)
         else:
             place = dice.randrange(10**9)
-            seen = measured(history.world, plan, logs[commit], posterior.tolerance(LIMIT), place)
-            probes.append(result_of(commit, *seen) if seen else ProbeResult(commit, 0.0, 10.0))
+            seen = measured(
+                history.world, plan, logs[commit], posterior.tolerance(LIMIT), place
+            )
+            probes.append(
+                result_of(commit, *seen) if seen else ProbeResult(commit, 0.0, 10.0)
+            )
         posterior = posterior_of(COMMITS, probes, skipped)
         if answer := _answer(posterior, first):
             return answer, len(probes)
     return (
-        "likeliest" if first in posterior.likeliest else "held" if first in posterior.credible_range else "missed",
+        "likeliest"
+        if first in posterior.likeliest
+        else "held"
+        if first in posterior.credible_range
+        else "missed",
         PROBES,
     )
 
@@ -99,8 +128,15 @@ def histories(kept_back: bool) -> list[History]:
     usual = named["usual"]
     if not kept_back:
         known = [named[name] for name in ("as measured", "noisy", "usual")]
-        return [History(one.name + ("" if step else ", no step"), one, step) for one in known for step in (0.05, 0)]
-    other = [named[name] for name in ("drift", "bursts", "neighbour", "two layouts", "states of 1.0%")]
+        return [
+            History(one.name + ("" if step else ", no step"), one, step)
+            for one in known
+            for step in (0.05, 0)
+        ]
+    other = [
+        named[name]
+        for name in ("drift", "bursts", "neighbour", "two layouts", "states of 1.0%")
+    ]
     return [
         *(History(one.name, one) for one in other),
         History("+4 %", usual, 0.04),
@@ -113,18 +149,29 @@ def histories(kept_back: bool) -> list[History]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--repeats", type=int, default=40, help="bisects of each row")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--kept-back", action="store_true", help="the worlds that the rules were not made with")
+    parser.add_argument(
+        "--kept-back",
+        action="store_true",
+        help="the worlds that the rules were not made with",
+    )
     asked = parser.parse_args(arguments)
     plan, rows, poor = check_plan(precision=None, variants="relu,swiglu"), [], 0
     for history in histories(asked.kept_back):
-        told = [bisected(history, plan, 2 * asked.seed + asked.kept_back + 2 * n) for n in range(asked.repeats)]
+        told = [
+            bisected(history, plan, 2 * asked.seed + asked.kept_back + 2 * n)
+            for n in range(asked.repeats)
+        ]
         counts = Counter(answer for answer, _ in told)
         poor += counts["right"] + counts["likeliest"] < RIGHT * asked.repeats
         probes = sum(number for _, number in told) / asked.repeats
-        rows.append([history.name, *(str(counts[name]) for name in NAMES), f"{probes:.1f}"])
+        rows.append(
+            [history.name, *(str(counts[name]) for name in NAMES), f"{probes:.1f}"]
+        )
         print(" ".join(rows[-1]), flush=True)
     print(table(["of", *NAMES, "probes"], rows))
     return 1 if poor else 0

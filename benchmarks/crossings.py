@@ -1,10 +1,13 @@
-"""How often a crossing of a sweep is where it is told to be: `python benchmarks/crossings.py [--sweeps N]`.
+"""How often a crossing of a sweep is where it is told to be: `python
+benchmarks/crossings.py [--sweeps N]`.
 
-Log ratios of two variants by worker, made of dice, go through the real means, verdicts and intervals. The truth is a
-curve over the axis; a long run would put the crossing where straight lines between the true values at its points pass
-0. Prints for each shape how many sweeps told a crossing, how many of those intervals hold that place, and how many the
-place where the curve itself passes 0. Then shapes that never cross. Ends with 1 where a promise is broken by more than
-chance.
+Log ratios of two variants by worker, made of dice, go through the real means, verdicts
+and intervals. The truth is a curve over the axis; a long run would put the crossing
+where straight lines between the true values at its points pass
+0. Prints for each shape how many sweeps told a crossing, how many of those intervals
+   hold that place, and how many the
+place where the curve itself passes 0. Then shapes that never cross. Ends with 1 where a
+promise is broken by more than chance.
 """
 
 from __future__ import annotations
@@ -23,9 +26,14 @@ from ffnbench.stats.curves import Pair, Place, turns, where
 from ffnbench.stats.interval import Mean, WorkerValue, mean_of
 from ffnbench.stats.verdict import verdicts
 
-Truth = Callable[[float], float]  # the log of the ratio, by the logarithm to base 2 of the axis
+Truth = Callable[
+    [float], float
+]  # the log of the ratio, by the logarithm to base 2 of the axis
 GRIDS = {f"x{2**step}": tuple(2.0**k for k in range(0, 13, step)) for step in (1, 2, 3)}
-LAYOUT, STARTER = (0.008, 0.03), 0.002  # of what one worker says, as results/ has it, and of a starter
+LAYOUT, STARTER = (
+    (0.008, 0.03),
+    0.002,
+)  # of what one worker says, as results/ has it, and of a starter
 WORKERS = (5, 7, 10, 14)
 STARTERS = 3
 PROMISED = 0.95
@@ -41,12 +49,18 @@ def line(dice: Random) -> Truth:
 
 def shoulder(dice: Random) -> Truth:
     """From one level to another."""
-    at, high, wide = dice.uniform(2, 10), dice.choice((-1, 1)) * dice.uniform(0.05, 0.4), dice.uniform(1.5, 4)
+    at, high, wide = (
+        dice.uniform(2, 10),
+        dice.choice((-1, 1)) * dice.uniform(0.05, 0.4),
+        dice.uniform(1.5, 4),
+    )
     return lambda x: high * math.tanh((x - at) / wide) + high * 0.3
 
 
 def overheads(dice: Random) -> Truth:
-    """Two calls with an overhead each and a time a token: the one with less overhead loses later."""
+    """Two calls with an overhead each and a time a token: the one with less overhead
+    loses later.
+    """
     first, each, at = dice.uniform(1.1, 2.5), dice.uniform(1.1, 2.0), dice.uniform(3, 9)
     rise = 2.0**-at
     return lambda x: math.log((1 + each * rise * 2**x) / (first + rise * 2**x))
@@ -54,7 +68,11 @@ def overheads(dice: Random) -> Truth:
 
 def twice(dice: Random) -> Truth:
     """A hump above 1: two crossings."""
-    at, high, wide = dice.uniform(5, 7), dice.choice((-1, 1)) * dice.uniform(0.1, 0.3), dice.uniform(2, 3)
+    at, high, wide = (
+        dice.uniform(5, 7),
+        dice.choice((-1, 1)) * dice.uniform(0.1, 0.3),
+        dice.uniform(2, 3),
+    )
     return lambda x: high * (2 * math.exp(-(((x - at) / wide) ** 2)) - 1)
 
 
@@ -75,7 +93,9 @@ NEVER: dict[str, Truth] = {
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A crossing that is told, with the true ones on the way: of straight lines between the points, of the curve."""
+    """A crossing that is told, with the true ones on the way: of straight lines between
+    the points, of the curve.
+    """
 
     low: float
     high: float
@@ -97,17 +117,26 @@ def sample(dice: Random, truth: float, scatter: float, workers: int) -> Mean:
     """What a cell says: workers of a few starters."""
     starters = [dice.gauss(0, STARTER) for _ in range(STARTERS)]
     return mean_of(
-        WorkerValue(truth + starters[n % STARTERS] + dice.gauss(0, scatter), n % STARTERS) for n in range(workers)
+        WorkerValue(
+            truth + starters[n % STARTERS] + dice.gauss(0, scatter), n % STARTERS
+        )
+        for n in range(workers)
     )
 
 
 def sweep(dice: Random, truth: Truth, values: Sequence[float]) -> list[Told]:
     """The crossings that one sweep tells of two variants."""
-    scatter, workers = math.exp(dice.uniform(*map(math.log, LAYOUT))), dice.choice(WORKERS)
+    scatter, workers = (
+        math.exp(dice.uniform(*map(math.log, LAYOUT))),
+        dice.choice(WORKERS),
+    )
     axis = Axis("seq_len", tuple(values))
     means = {x: sample(dice, truth(math.log2(x)), scatter, workers) for x in values}
     decided = verdicts(means, 0.0)
-    places = [Place(axis.place(x), mean, Pair(mean, decided[x][0]).side) for x, mean in means.items()]
+    places = [
+        Place(axis.place(x), mean, Pair(mean, decided[x][0]).side)
+        for x, mean in means.items()
+    ]
     return [
         Told(
             low=low / math.log(2), high=high / math.log(2), lines=tuple(zeros(truth, [math.log2(x) for x in values])),
@@ -131,24 +160,49 @@ def broken(hits: int, of: int, promised: float = PROMISED) -> bool:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sweeps", type=int, default=200, help="of each shape and grid")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--sweeps", type=int, default=200, help="of each shape and grid"
+    )
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args(arguments)
     rows, bad = [], []
     for shape in SHAPES:
         for name, values in GRIDS.items():
             dice = Random(f"{shape.__name__}/{name}/{asked.seed}")
-            told = [one for _ in range(asked.sweeps) for one in sweep(dice, shape(dice), values)]
-            held = [sum(one.as_a_long_run for one in told), sum(one.as_the_curve for one in told)]
-            rows.append((shape.__name__, name, str(asked.sweeps), str(len(told)), *(share(n, len(told)) for n in held)))
-            bad += [f"{shape.__name__} {name}: not where a long run puts it"] * broken(held[0], len(told))
+            told = [
+                one
+                for _ in range(asked.sweeps)
+                for one in sweep(dice, shape(dice), values)
+            ]
+            held = [
+                sum(one.as_a_long_run for one in told),
+                sum(one.as_the_curve for one in told),
+            ]
+            rows.append(
+                (
+                    shape.__name__,
+                    name,
+                    str(asked.sweeps),
+                    str(len(told)),
+                    *(share(n, len(told)) for n in held),
+                )
+            )
+            bad += [f"{shape.__name__} {name}: not where a long run puts it"] * broken(
+                held[0], len(told)
+            )
     for name, truth in NEVER.items():
         for grid, values in GRIDS.items():
             dice = Random(f"{name}/{grid}/{asked.seed}")
             wrong = sum(bool(sweep(dice, truth, values)) for _ in range(asked.sweeps))
-            rows.append((name, grid, str(asked.sweeps), share(wrong, asked.sweeps), "", ""))
-            bad += [f"{name} {grid}: told too often"] * broken(asked.sweeps - wrong, asked.sweeps)
+            rows.append(
+                (name, grid, str(asked.sweeps), share(wrong, asked.sweeps), "", "")
+            )
+            bad += [f"{name} {grid}: told too often"] * broken(
+                asked.sweeps - wrong, asked.sweeps
+            )
     print(table(HEAD, rows), *bad, sep="\n")
     return 1 if bad else 0
 

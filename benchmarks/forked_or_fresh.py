@@ -1,9 +1,12 @@
-"""Whether forked workers measure what fresh interpreters do: `python benchmarks/forked_or_fresh.py --d-model 768`.
+"""Whether forked workers measure what fresh interpreters do: `python
+benchmarks/forked_or_fresh.py --d-model 768`.
 
-Workers of both kinds take turns in one run, `--pairs` of each: a fork of one of two starters, and an interpreter of its
-own. Each opens relu, gelu and swiglu, leaves a round out and makes `--rounds`. Told are, of each row, the ratio to relu
-of the forked over that of the fresh ones with its 95 % interval, the standard deviation of a worker's ratio in both
-kinds, and the seconds of both: of a worker, and of a call. Let nothing else run.
+Workers of both kinds take turns in one run, `--pairs` of each: a fork of one of two
+starters, and an interpreter of its own. Each opens relu, gelu and swiglu, leaves a
+round out and makes `--rounds`. Told are, of each row, the ratio to relu of the forked
+over that of the fresh ones with its 95 % interval, the standard deviation of a worker's
+ratio in both kinds, and the seconds of both: of a worker, and of a call. Let nothing
+else run.
 """
 
 from __future__ import annotations
@@ -28,19 +31,25 @@ TIMEOUT_S = 300.0
 Seconds = dict[str, float]  # of a call, by case
 
 
-def measured(worker: Session | Fork, plan: Plan, calls: dict[str, int], block: str, rounds: int) -> Seconds:
+def measured(
+    worker: Session | Fork, plan: Plan, calls: dict[str, int], block: str, rounds: int
+) -> Seconds:
     """The median seconds of each case in one worker."""
     worker.ask(Begin(plan=plan, block=block), TIMEOUT_S)
     for case in plan.cases:
         known = calls.get(case.label)
-        opened = worker.ask(Open(label=case.label, calls=known, checked=known is not None), TIMEOUT_S)
+        opened = worker.ask(
+            Open(label=case.label, calls=known, checked=known is not None), TIMEOUT_S
+        )
         calls[case.label] = opened.calls
     found: dict[str, list[float]] = defaultdict(list)
     labels = [case.label for case in plan.cases]
     for number in range(rounds + 1):
         random.Random(f"{block}/{number}").shuffle(labels)
         for label in labels:
-            sampled = worker.ask(TakeSample(label=label, calls=calls[label], salt=number), TIMEOUT_S)
+            sampled = worker.ask(
+                TakeSample(label=label, calls=calls[label], salt=number), TIMEOUT_S
+            )
             if number:
                 found[label].append(sampled.value)
     return {label: median(seconds) for label, seconds in found.items()}
@@ -48,7 +57,9 @@ def measured(worker: Session | Fork, plan: Plan, calls: dict[str, int], block: s
 
 def main() -> None:
     """Measure, and print a row for each form."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--d-model", type=int, default=768)
     parser.add_argument("--mode", default="forward")
     parser.add_argument("--backend", default="eager")
@@ -78,28 +89,49 @@ def main() -> None:
         for pair in range(asked.pairs):
             for kind in random.Random(pair).sample((FORKED, FRESH), 2):
                 start = time.monotonic()
-                worker = Session() if kind == FRESH else starters[pair % STARTERS].fork(TIMEOUT_S)
+                worker = (
+                    Session()
+                    if kind == FRESH
+                    else starters[pair % STARTERS].fork(TIMEOUT_S)
+                )
                 assert worker is not None
-                found[kind].append(measured(worker, plan, calls, f"{pair}/{kind}", asked.rounds))
+                found[kind].append(
+                    measured(worker, plan, calls, f"{pair}/{kind}", asked.rounds)
+                )
                 worker.close()
                 took[kind].append(time.monotonic() - start)
     finally:
         for starter in starters:
             starter.close()
-    a_worker = ", ".join(f"{kind} {median(seconds):.2f} s" for kind, seconds in took.items())
-    print(f"{asked.backend}, {asked.mode}, d_model {asked.d_model}, {asked.seq_len} tokens; a worker: {a_worker}")
+    a_worker = ", ".join(
+        f"{kind} {median(seconds):.2f} s" for kind, seconds in took.items()
+    )
+    print(
+        f"{asked.backend}, {asked.mode}, d_model {asked.d_model}, {asked.seq_len} tokens; a worker: {a_worker}"
+    )
     for case in plan.cases[1:]:
-        logs = {kind: [math.log(one[case.label] / one[reference]) for one in all_] for kind, all_ in found.items()}
-        print(f"  {case.label:8} forked/fresh {told(logs)}, sd {stdev(logs[FORKED]):.1%} and {stdev(logs[FRESH]):.1%}")
-    of_calls = {kind: median(one[reference] for one in all_) for kind, all_ in found.items()}
-    print(f"  {reference:8} a call {of_calls[FORKED] * 1e3:.2f} and {of_calls[FRESH] * 1e3:.2f} ms")
+        logs = {
+            kind: [math.log(one[case.label] / one[reference]) for one in all_]
+            for kind, all_ in found.items()
+        }
+        print(
+            f"  {case.label:8} forked/fresh {told(logs)}, sd {stdev(logs[FORKED]):.1%} and {stdev(logs[FRESH]):.1%}"
+        )
+    of_calls = {
+        kind: median(one[reference] for one in all_) for kind, all_ in found.items()
+    }
+    print(
+        f"  {reference:8} a call {of_calls[FORKED] * 1e3:.2f} and {of_calls[FRESH] * 1e3:.2f} ms"
+    )
 
 
 def told(logs: dict[str, list[float]]) -> str:
     """The ratio of both kinds with its interval (Welch)."""
     errors = {kind: stdev(values) ** 2 / len(values) for kind, values in logs.items()}
     error = math.sqrt(sum(errors.values()))
-    freedom = error**4 / sum(part**2 / (len(logs[kind]) - 1) for kind, part in errors.items())
+    freedom = error**4 / sum(
+        part**2 / (len(logs[kind]) - 1) for kind, part in errors.items()
+    )
     mean = Mean(fmean(logs[FORKED]) - fmean(logs[FRESH]), error, freedom)
     return f"{math.exp(mean.mean):.4f} +- {student(freedom, 0.95) * error:.2%}"
 

@@ -1,8 +1,9 @@
-"""Where the time of an eager SwiGLU goes, and what other paths make of one of its products: `python
-benchmarks/linear_layers.py`, half a minute.
+"""Where the time of an eager SwiGLU goes, and what other paths make of one of its
+products: `python benchmarks/linear_layers.py`, half a minute.
 
-A profile of the form by itself, then the fastest of many calls of one linear layer in one process: a look at causes,
-not a measurement to compare by. `ffnbench compare --backend eager,onednn` measures.
+A profile of the form by itself, then the fastest of many calls of one linear layer in
+one process: a look at causes, not a measurement to compare by. `ffnbench compare
+--backend eager,onednn` measures.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ def share_of_products(form: Callable[[], Tensor]) -> float:
         for _ in range(5):
             form()
     own = {event.key: event.self_cpu_time_total for event in recorded.key_averages()}
-    return sum(time for name, time in own.items() if name in ("aten::mm", "aten::addmm")) / sum(own.values())
+    return sum(
+        time for name, time in own.items() if name in ("aten::mm", "aten::addmm")
+    ) / sum(own.values())
 
 
 def paths(x: Tensor, weight: Tensor) -> dict[str, Callable[[], Tensor]]:
@@ -57,8 +60,12 @@ def paths(x: Tensor, weight: Tensor) -> dict[str, Callable[[], Tensor]]:
         found["MKL, packed"] = lambda: mkl._mkl_linear(x, ready, weight, None, tokens)
     if torch.backends.mkldnn.is_available():
         packed = mkldnn._reorder_linear_weight(weight, tokens)
-        found["oneDNN"] = lambda: mkldnn._linear_pointwise(x, weight, None, "none", [], "")
-        found["oneDNN, packed"] = lambda: mkldnn._linear_pointwise(x, packed, None, "none", [], "")
+        found["oneDNN"] = lambda: mkldnn._linear_pointwise(
+            x, weight, None, "none", [], ""
+        )
+        found["oneDNN, packed"] = lambda: mkldnn._linear_pointwise(
+            x, packed, None, "none", [], ""
+        )
     return found
 
 
@@ -67,14 +74,18 @@ def main() -> None:
     for d_model, d_ff in SIZES:
         gate, up = (0.02 * torch.randn(d_ff, d_model) for _ in range(2))
         weights = (gate, up, 0.02 * torch.randn(d_model, d_ff))
-        for tokens in (count for count in TOKENS if 2 * count * d_model * d_ff <= MOST_FLOPS):
+        for tokens in (
+            count for count in TOKENS if 2 * count * d_model * d_ff <= MOST_FLOPS
+        ):
             x = torch.randn(tokens, d_model)
             with torch.inference_mode():
                 share = share_of_products(partial(swiglu, x, *weights))
                 took = {name: fastest(call) for name, call in paths(x, gate).items()}
             told = ", ".join(f"{name} {ms:.3f}" for name, ms in took.items())
             what = f"{d_model} / {d_ff}, {tokens} token{'s' * (tokens > 1)}"
-            print(f"{what}: products take {share:.1%} of eager; one product, ms: {told}")
+            print(
+                f"{what}: products take {share:.1%} of eager; one product, ms: {told}"
+            )
 
 
 if __name__ == "__main__":

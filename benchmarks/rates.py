@@ -1,8 +1,10 @@
-"""How often `compare` is wrong on simulated machines: `python benchmarks/rates.py [--runs N]`, two minutes on two CPUs.
+"""How often `compare` is wrong on simulated machines: `python benchmarks/rates.py
+[--runs N]`, two minutes on two CPUs.
 
-Workers made of dice go through the real runner, statistics and decisions: one module against itself, and slowed down by
-3, 5 and 10 %. Prints a row a world, all together, and worlds with states that outlast a run, which no run can cover.
-Ends with 1 where intervals or verdicts are wrong more often than promised, by more than chance.
+Workers made of dice go through the real runner, statistics and decisions: one module
+against itself, and slowed down by 3, 5 and 10 %. Prints a row a world, all together,
+and worlds with states that outlast a run, which no run can cover. Ends with 1 where
+intervals or verdicts are wrong more often than promised, by more than chance.
 """
 
 from __future__ import annotations
@@ -15,38 +17,82 @@ from exam.machine import STATES, WORLDS, Machine, World, as_measured
 from exam.processes import each
 from exam.text import share, table
 
-from ffnbench.extras.selftest.measuring import SLOWER, SelftestRow, comparison_plan, failures, rates_of, rows_of_run
+from ffnbench.extras.selftest.measuring import (
+    SLOWER,
+    SelftestRow,
+    comparison_plan,
+    failures,
+    rates_of,
+    rows_of_run,
+)
 from ffnbench.run.runner import run
 
-HEAD = ("world", "runs", "false diffs", "wrong way", "coverage", *(f"finds {name}" for name in SLOWER), "busy", "a run")
+HEAD = (
+    "world",
+    "runs",
+    "false diffs",
+    "wrong way",
+    "coverage",
+    *(f"finds {name}" for name in SLOWER),
+    "busy",
+    "a run",
+)
 
 
 def simulate(
-    runs: int, *, seed: int = 0, worlds: Iterable[World] = WORLDS, processes: int | None = None
+    runs: int,
+    *,
+    seed: int = 0,
+    worlds: Iterable[World] = WORLDS,
+    processes: int | None = None,
 ) -> dict[str, list[SelftestRow]]:
-    """What `runs` runs say, spread evenly over the worlds; each has a number of its own."""
+    """What `runs` runs say, spread evenly over the worlds; each has a number of its
+    own.
+    """
     chosen = list(worlds)
     numbers = [range(place, runs, len(chosen)) for place in range(len(chosen))]
-    told = each(partial(_one_world, seed), list(zip(chosen, numbers, strict=True)), processes)
+    told = each(
+        partial(_one_world, seed), list(zip(chosen, numbers, strict=True)), processes
+    )
     return {world.name: found for world, found in zip(chosen, told, strict=True)}
 
 
 def _one_world(seed: int, task: tuple[World, range]) -> list[SelftestRow]:
     (world, numbers), plan = task, comparison_plan()
-    runs = [(number, Machine(world, plan, seed + place)) for place, number in enumerate(numbers)]
-    return [one for number, machine in runs for one in rows_of_run(machine.run(run), plan, number)]
+    runs = [
+        (number, Machine(world, plan, seed + place))
+        for place, number in enumerate(numbers)
+    ]
+    return [
+        one
+        for number, machine in runs
+        for one in rows_of_run(machine.run(run), plan, number)
+    ]
 
 
 def row(name: str, told: Sequence[SelftestRow]) -> tuple[str, ...]:
     """What a world's runs came to."""
     of = rates_of(told)
-    shares = (of.false_difference, of.wrong_way, of.covered, *of.detected.values(), of.busy)
-    return (name, str(of.runs), *(share(one.hits, one.of) for one in shares), f"{of.seconds:.0f} s")
+    shares = (
+        of.false_difference,
+        of.wrong_way,
+        of.covered,
+        *of.detected.values(),
+        of.busy,
+    )
+    return (
+        name,
+        str(of.runs),
+        *(share(one.hits, one.of) for one in shares),
+        f"{of.seconds:.0f} s",
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=900, help="in all worlds together")
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args(arguments)
@@ -55,7 +101,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     whole = [one for told in found.values() for one in told]
     every = {**found, "all worlds": whole, **beyond}
     broken = failures(rates_of(whole))
-    print(table(HEAD, [row(name, told) for name, told in every.items() if told]), *broken, sep="\n")
+    print(
+        table(HEAD, [row(name, told) for name, told in every.items() if told]),
+        *broken,
+        sep="\n",
+    )
     return 1 if broken else 0
 
 

@@ -1,10 +1,13 @@
-"""Rows of ONNX Runtime and OpenVINO beside plain loops at equal settings: `python benchmarks/runtimes.py`.
+"""Rows of ONNX Runtime and OpenVINO beside plain loops at equal settings: `python
+benchmarks/runtimes.py`.
 
-By turns, in the same minutes: a run of ffnbench, and a process that makes the same session and calls it in a loop, as
-onnxruntime_perf_test and benchmark_app do: one input, which stays where it is, and the median over blocks of 10 ms of
-the mean of a block. Between two blocks it sleeps for 5 ms, as threads do in ffnbench while the inputs of a sample are
-made: a call of few tokens takes longer after that, since its threads sleep too. Prints the ratio of ffnbench's time to
-the loop's over the turns, with the spread of the turns.
+By turns, in the same minutes: a run of ffnbench, and a process that makes the same
+session and calls it in a loop, as onnxruntime_perf_test and benchmark_app do: one
+input, which stays where it is, and the median over blocks of 10 ms of the mean of a
+block. Between two blocks it sleeps for 5 ms, as threads do in ffnbench while the inputs
+of a sample are made: a call of few tokens takes longer after that, since its threads
+sleep too. Prints the ratio of ffnbench's time to the loop's over the turns, with the
+spread of the turns.
 """
 
 from __future__ import annotations
@@ -61,13 +64,32 @@ print(statistics.median(means))
 def by_a_loop(backend: str, tokens: int, threads: int) -> float:
     """Seconds of a call in a plain loop."""
     command = [sys.executable, "-c", LOOP, backend, str(tokens), str(threads)]
-    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return float(
+        subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    )
 
 
 def by_ffnbench(backend: str, tokens: int, threads: int, budget: str) -> float | None:
     """Seconds of a call in a row of ffnbench; None for a busy one."""
-    command = [sys.executable, "-m", "ffnbench", "compare", "swiglu", "--d-model", "768", "--backend", backend]
-    command += ["--seq-len", str(tokens), "--threads", str(threads), "--metrics", "latency"]
+    command = [
+        sys.executable,
+        "-m",
+        "ffnbench",
+        "compare",
+        "swiglu",
+        "--d-model",
+        "768",
+        "--backend",
+        backend,
+    ]
+    command += [
+        "--seq-len",
+        str(tokens),
+        "--threads",
+        str(threads),
+        "--metrics",
+        "latency",
+    ]
     command += ["--budget", budget, "--format", "csv", "-q"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     [row] = csv.DictReader(io.StringIO(done.stdout))

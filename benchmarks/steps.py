@@ -1,9 +1,11 @@
-"""How often a history is told a step that is none, and finds one that is there: `python benchmarks/steps.py`.
+"""How often a history is told a step that is none, and finds one that is there: `python
+benchmarks/steps.py`.
 
-Series of runs, made of dice, go through `extras/history/timeline.py` as runs of files do. Unchanged code first:
-10 to 200 runs whose scatter is this machine's, 0.4 to 0.6 %, with tails, with odd runs, or with a state that lasts some
-runs. Then a step in the middle third of 30 runs. The penalty was chosen with even seeds; odd ones, of which 1 is the
-default, were kept back. Ends with 1 where a promise is broken. Takes five minutes.
+Series of runs, made of dice, go through `extras/history/timeline.py` as runs of files
+do. Unchanged code first: 10 to 200 runs whose scatter is this machine's, 0.4 to 0.6 %,
+with tails, with odd runs, or with a state that lasts some runs. Then a step in the
+middle third of 30 runs. The penalty was chosen with even seeds; odd ones, of which 1 is
+the default, were kept back. Ends with 1 where a promise is broken. Takes five minutes.
 """
 
 from __future__ import annotations
@@ -19,9 +21,15 @@ from ffnbench.extras.history.timeline import Shift, steps_of
 from ffnbench.stats.interval import Mean
 
 Dice = np.random.Generator
-Scatter = Callable[[Dice, int], np.ndarray]  # of so many runs, with a standard deviation of 1
+Scatter = Callable[
+    [Dice, int], np.ndarray
+]  # of so many runs, with a standard deviation of 1
 LENGTHS = (10, 20, 30, 50, 100, 200)
-SCATTER, OWN, FREEDOM = (0.004, 0.006), (0.001, 0.002), 6.0  # between runs, and of a run as its own processes show it
+SCATTER, OWN, FREEDOM = (
+    (0.004, 0.006),
+    (0.001, 0.002),
+    6.0,
+)  # between runs, and of a run as its own processes show it
 FALSE, FOUND = 0.05, 0.95  # promised: of unchanged series, and of steps of 5 %
 STEPS = (0.02, 0.03, 0.05, 0.10)
 
@@ -38,7 +46,11 @@ def tails(dice: Dice, runs: int) -> np.ndarray:
 
 def odd_runs(dice: Dice, runs: int) -> np.ndarray:
     """One run in twenty is off by 2 to 10 times the scatter, to either side."""
-    off = (dice.random(runs) < 0.05) * dice.choice((-1, 1), runs) * dice.uniform(2, 10, runs)
+    off = (
+        (dice.random(runs) < 0.05)
+        * dice.choice((-1, 1), runs)
+        * dice.uniform(2, 10, runs)
+    )
     return normal(dice, runs) + off
 
 
@@ -55,16 +67,28 @@ def lasting(dice: Dice, runs: int) -> np.ndarray:
     return found
 
 
-PROMISED: dict[str, Scatter] = {"normal": normal, "tails": tails, "odd runs": odd_runs, "slow runs": slow_runs}
+PROMISED: dict[str, Scatter] = {
+    "normal": normal,
+    "tails": tails,
+    "odd runs": odd_runs,
+    "slow runs": slow_runs,
+}
 WORLDS = PROMISED | {"lasting": lasting}  # of the last one nothing is promised
 
 
-def series(dice: Dice, world: Scatter, runs: int, step: float = 0.0, at: int = 0) -> list[Mean]:
+def series(
+    dice: Dice, world: Scatter, runs: int, step: float = 0.0, at: int = 0
+) -> list[Mean]:
     """Runs as files hold them."""
-    logs = dice.uniform(*SCATTER) * world(dice, runs) + np.where(np.arange(runs) < at, 0.0, math.log1p(step))
+    logs = dice.uniform(*SCATTER) * world(dice, runs) + np.where(
+        np.arange(runs) < at, 0.0, math.log1p(step)
+    )
     own = dice.uniform(*OWN)
     errors = own * np.sqrt(dice.chisquare(FREEDOM, runs) / FREEDOM)
-    return [Mean(float(m), float(e), FREEDOM) for m, e in zip(logs + dice.normal(0, own, runs), errors, strict=True)]
+    return [
+        Mean(float(m), float(e), FREEDOM)
+        for m, e in zip(logs + dice.normal(0, own, runs), errors, strict=True)
+    ]
 
 
 def false_steps(dice: Dice, world: Scatter, runs: int, number: int) -> int:
@@ -72,8 +96,12 @@ def false_steps(dice: Dice, world: Scatter, runs: int, number: int) -> int:
     return sum(bool(steps_of(series(dice, world, runs))) for _ in range(number))
 
 
-def found_steps(dice: Dice, world: Scatter, step: float, number: int) -> tuple[int, int, int]:
-    """Steps that were found alone, within a run of their place; intervals that hold them, of those; other steps."""
+def found_steps(
+    dice: Dice, world: Scatter, step: float, number: int
+) -> tuple[int, int, int]:
+    """Steps that were found alone, within a run of their place; intervals that hold
+    them, of those; other steps.
+    """
     found = held = others = 0
     for _ in range(number):
         at = int(dice.integers(10, 21))
@@ -94,22 +122,54 @@ def main() -> int:
     """Both tables; 1 where a promise is broken."""
     asked = argparse.ArgumentParser(description=__doc__)
     asked.add_argument("--series", type=int, default=100, help="of each kind")
-    asked.add_argument("--seed", type=int, default=1, help="even ones chose the penalty")
+    asked.add_argument(
+        "--seed", type=int, default=1, help="even ones chose the penalty"
+    )
     given = asked.parse_args()
     dice, broken, rows = np.random.default_rng(given.seed), False, []
     for name, world in WORLDS.items():
         told = [false_steps(dice, world, runs, given.series) for runs in LENGTHS]
         broken |= name in PROMISED and sum(told) > FALSE * given.series * len(LENGTHS)
-        rows.append([name, *map(str, told), share(sum(told), given.series * len(LENGTHS))])
-    print(table(["unchanged: series with a step", *(f"{runs} runs" for runs in LENGTHS), "in all"], rows))
+        rows.append(
+            [name, *map(str, told), share(sum(told), given.series * len(LENGTHS))]
+        )
+    print(
+        table(
+            [
+                "unchanged: series with a step",
+                *(f"{runs} runs" for runs in LENGTHS),
+                "in all",
+            ],
+            rows,
+        )
+    )
     rows = []
     for name, world in WORLDS.items():
         for step in STEPS:
             found, held, others = found_steps(dice, world, step, given.series)
             broken |= name in PROMISED and step == 0.05 and found < FOUND * given.series
             of = given.series
-            rows.append([name, f"{step:.0%}", share(found, of), share(held, found), share(others, of)])
-    print(table(["a step in 30 runs", "of", "found, within a run", "interval holds it", "and another one"], rows))
+            rows.append(
+                [
+                    name,
+                    f"{step:.0%}",
+                    share(found, of),
+                    share(held, found),
+                    share(others, of),
+                ]
+            )
+    print(
+        table(
+            [
+                "a step in 30 runs",
+                "of",
+                "found, within a run",
+                "interval holds it",
+                "and another one",
+            ],
+            rows,
+        )
+    )
     return int(broken)
 
 

@@ -1,7 +1,8 @@
-"""What `ffnbench train` adds to a step: `python benchmarks/training.py [--steps 60]`, when nothing else runs.
+"""What `ffnbench train` adds to a step: `python benchmarks/training.py [--steps 60]`,
+when nothing else runs.
 
-The model of a run is trained by turns in the loop of ffnbench and in one written by hand, some steps each, and the
-medians of their seconds are divided.
+The model of a run is trained by turns in the loop of ffnbench and in one written by
+hand, some steps each, and the medians of their seconds are divided.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ SOME = 5  # steps at a time
 
 
 def by_hand(
-    model: torch.nn.Module, optimizer: torch.optim.Optimizer, text: torch.Tensor, batch: int, context: int
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    text: torch.Tensor,
+    batch: int,
+    context: int,
 ) -> None:
     """One step, as short as it can be written."""
     places = torch.randint(len(text) - context, (batch, 1))
@@ -39,7 +44,9 @@ def main() -> None:
     arguments.add_argument("--threads", type=int, default=torch.get_num_threads())
     given = arguments.parse_args()
     torch.set_num_threads(given.threads)
-    asked = TrainRequest(variants="swiglu", device="cpu", threads=given.threads, steps=10 * given.steps)
+    asked = TrainRequest(
+        variants="swiglu", device="cpu", threads=given.threads, steps=10 * given.steps
+    )
     case = next(case for case in plan_train(asked, Probe()).cases if trained_by(case))
     ours, other = TrainingRun(case, None), TrainingRun(case, None)
     text = torch.frombuffer(bytearray(other.parts.train), dtype=torch.uint8)
@@ -51,9 +58,13 @@ def main() -> None:
             ours.train_for(0.0)
         between = perf_counter()
         for _ in range(SOME):
-            by_hand(other.model, optimizer, text, case.workload.batch, case.workload.seq_len)
+            by_hand(
+                other.model, optimizer, text, case.workload.batch, case.workload.seq_len
+            )
         quotients.append((between - start) / (perf_counter() - between))
-    print(f"{median(quotients):.3f} of a loop written by hand ({len(quotients)} turns of {SOME} steps)")
+    print(
+        f"{median(quotients):.3f} of a loop written by hand ({len(quotients)} turns of {SOME} steps)"
+    )
 
 
 if __name__ == "__main__":

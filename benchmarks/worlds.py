@@ -1,9 +1,11 @@
-"""How often ffnbench is wrong on this machine, beside neighbours: `python benchmarks/worlds.py`, half an hour.
+"""How often ffnbench is wrong on this machine, beside neighbours: `python
+benchmarks/worlds.py`, half an hour.
 
-swiglu against relu, and swiglu slowed down by exactly 5 %, in six worlds from quiet to bursts on every CPU. Each run is
-held against a long quiet one. `--rivals` times the same modules with torch's Timer and with a loop of medians too, in
-the same time. Prints a row for each world and method; Ctrl-C prints what was measured by then. Ends with 1 where
-something that ffnbench said was wrong.
+swiglu against relu, and swiglu slowed down by exactly 5 %, in six worlds from quiet to
+bursts on every CPU. Each run is held against a long quiet one. `--rivals` times the
+same modules with torch's Timer and with a loop of medians too, in the same time. Prints
+a row for each world and method; Ctrl-C prints what was measured by then. Ends with 1
+where something that ffnbench said was wrong.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ from ffnbench.run.runner import run
 from ffnbench.run.world import World
 from ffnbench.stats.verdict import SAME, decide, summarise
 
-# how many processes work beside a run (None: one a CPU, all in step), and how long a turn of work or rest is on average
+# how many processes work beside a run (None: one a CPU, all in step), and how long a
+# turn of work or rest is on average
 WORLDS: dict[str, tuple[int | None, float | None]] = {
     "quiet": (0, None),
     "spinner": (1, None),
@@ -47,19 +50,41 @@ WORLDS: dict[str, tuple[int | None, float | None]] = {
 OURS, TIMER, LOOP = "ffnbench", "torch Timer", "median loop"
 FORM, SLOWED = "swiglu", "swiglu5"
 VARIANTS = f"relu,{FORM},{SLOWED}={FORM}@slowdown=0.05"
-TRUTH_PRECISION, TRUTH_BUDGETS = 0.003, 4  # of the long run: a fraction, and budgets of a run
+TRUTH_PRECISION, TRUTH_BUDGETS = (
+    0.003,
+    4,
+)  # of the long run: a fraction, and budgets of a run
 LOOK_S = 0.05  # so often a neighbour looks whether the run has ended
 WARM_UP_S = 0.025  # of the loop: what triton.testing.do_bench takes by default
-HEAD = ("world", "method", "runs", "wrong", "busy", "finds +5%", "error", "half-width", "a run")
+HEAD = (
+    "world",
+    "method",
+    "runs",
+    "wrong",
+    "busy",
+    "finds +5%",
+    "error",
+    "half-width",
+    "a run",
+)
 
 
 @contextmanager
 def beside(world: str, seed: int) -> Iterator[None]:
     """In here the neighbours of a world work."""
     processes, mean_s = WORLDS[world]
-    command = [sys.executable, __file__, "--neighbour", str(seed), str(mean_s or math.inf), str(time.time())]
+    command = [
+        sys.executable,
+        __file__,
+        "--neighbour",
+        str(seed),
+        str(mean_s or math.inf),
+        str(time.time()),
+    ]
     count = usable_cpus() if processes is None else processes
-    neighbours = [subprocess.Popen(command, stdin=subprocess.PIPE) for _ in range(count)]
+    neighbours = [
+        subprocess.Popen(command, stdin=subprocess.PIPE) for _ in range(count)
+    ]
     try:
         yield
     finally:
@@ -69,7 +94,9 @@ def beside(world: str, seed: int) -> Iterator[None]:
 
 
 def be_a_neighbour(seed: int, mean_s: float, start: float) -> None:
-    """Spin and rest by turns, in step with those of the same seed, until the parent is gone."""
+    """Spin and rest by turns, in step with those of the same seed, until the parent is
+    gone.
+    """
     dice, until = random.Random(seed), start
     for works in itertools.cycle((True, False)):
         until += min(dice.expovariate(1.0), 4.0) * mean_s
@@ -77,7 +104,9 @@ def be_a_neighbour(seed: int, mean_s: float, start: float) -> None:
             look = min(until, time.time() + LOOK_S)
             while works and time.time() < look:
                 pass
-            if select.select([sys.stdin], [], [], 0 if works else look - time.time())[0]:
+            if select.select([sys.stdin], [], [], 0 if works else look - time.time())[
+                0
+            ]:
                 return
 
 
@@ -98,8 +127,9 @@ Truth = tuple[float, float]  # the interval of a ratio
 def is_wrong(said: Said, truth: Truth) -> bool:
     """Whether the truth contradicts what was said.
 
-    Slower though it is not above 1, faster though it is not below, the same though it is wholly outside of what is
-    called the same; or an interval that has no ratio in common with it.
+    Slower though it is not above 1, faster though it is not below, the same though it
+    is wholly outside of what is called the same; or an interval that has no ratio in
+    common with it.
     """
     low, high = truth
     contradicted = {
@@ -107,7 +137,11 @@ def is_wrong(said: Said, truth: Truth) -> bool:
         Verdict.FASTER: low >= 1,
         Verdict.SAME: high < SAME[0] or low > SAME[1],
     }
-    missed = said.low is not None and said.high is not None and (said.low > high or said.high < low)
+    missed = (
+        said.low is not None
+        and said.high is not None
+        and (said.low > high or said.high < low)
+    )
     return missed or contradicted.get(said.verdict, False)
 
 
@@ -123,21 +157,34 @@ def ours(plan: Plan) -> list[Said]:
     for row in comparisons:
         if not plan.is_reference(row.case):
             ratio = row.ratio
-            interval = (ratio.value, ratio.low, ratio.high) if ratio else (None, None, None)
+            interval = (
+                (ratio.value, ratio.low, ratio.high) if ratio else (None, None, None)
+            )
             said.append(Said(row.case, *interval, row.verdict.value))
     return said
 
 
 def rival(plan: Plan, method: str, seconds: float) -> list[Said]:
-    """What another way to time the same modules says, taken at its word; in a process of its own."""
+    """What another way to time the same modules says, taken at its word; in a process
+    of its own.
+    """
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         times = pool.submit(times_by, plan, method, seconds).result()
-    ratios = {label: times[label] / times[plan.reference] for label in times if label != plan.reference}
-    return [Said(label, ratio, None, None, decide(ratio, ratio).value) for label, ratio in ratios.items()]
+    ratios = {
+        label: times[label] / times[plan.reference]
+        for label in times
+        if label != plan.reference
+    }
+    return [
+        Said(label, ratio, None, None, decide(ratio, ratio).value)
+        for label, ratio in ratios.items()
+    ]
 
 
 def times_by(plan: Plan, method: str, seconds: float) -> dict[str, float]:
-    """Seconds of a call of every case, one case after another, in so many seconds altogether."""
+    """Seconds of a call of every case, one case after another, in so many seconds
+    altogether.
+    """
     from torch.utils.benchmark import Timer
 
     from ffnbench.messages import Open
@@ -150,7 +197,9 @@ def times_by(plan: Plan, method: str, seconds: float) -> dict[str, float]:
         call = subject.timed(subject.x, subject.grad)
         part_s = seconds / len(plan.cases)
         if method == TIMER:  # as its documentation uses it
-            timer = Timer(stmt="call()", globals={"call": call}, num_threads=case.workload.threads)
+            timer = Timer(
+                stmt="call()", globals={"call": call}, num_threads=case.workload.threads
+            )
             times[case.label] = timer.blocked_autorange(min_run_time=part_s).median
         else:
             times[case.label] = median_of_loop(call, part_s)
@@ -181,9 +230,15 @@ def truths_of(plan: Plan, seed: int) -> dict[str, Truth]:
     cases = tuple(case for case in plan.cases if case.label != SLOWED)
     [form] = ours(seeded(replace(plan, cases=cases, protocol=long), seed, "truth"))
     if form.low is None or form.high is None:
-        raise Unfinished("the truth has no interval", "`ffnbench env` shows what else runs; wait, or stop it")
+        raise Unfinished(
+            "the truth has no interval",
+            "`ffnbench env` shows what else runs; wait, or stop it",
+        )
     slowdown = plan.case(SLOWED).workload.slowdown
-    return {FORM: (form.low, form.high), SLOWED: (form.low * (1 + slowdown), form.high * (1 + slowdown))}
+    return {
+        FORM: (form.low, form.high),
+        SLOWED: (form.low * (1 + slowdown), form.high * (1 + slowdown)),
+    }
 
 
 @dataclass(frozen=True)
@@ -196,17 +251,38 @@ class Reading:
 
 
 def row_of(readings: Sequence[Reading]) -> list[str]:
-    """What the runs of a method in a world came to: how many there are, and with a row that is wrong, with a busy row,
-    with the slow-down found; the rms error of the log of FORM's ratio, the median half-width of its interval, seconds.
+    """What the runs of a method in a world came to: how many there are, and with a row
+    that is wrong, with a busy row, with the slow-down found; the rms error of the log
+    of FORM's ratio, the median half-width of its interval, seconds.
     """
     runs = len(readings)
-    rows = [(said, reading.truths[said.row]) for reading in readings for said in reading.said]
-    wrong = sum(any(is_wrong(said, reading.truths[said.row]) for said in reading.said) for reading in readings)
-    busy = sum(any(said.verdict == Verdict.BUSY for said in reading.said) for reading in readings)
-    found = sum(said.row == SLOWED and said.verdict == Verdict.SLOWER for said, _ in rows)
-    of_form = [(said, math.sqrt(low * high)) for said, (low, high) in rows if said.row == FORM and said.ratio]
+    rows = [
+        (said, reading.truths[said.row])
+        for reading in readings
+        for said in reading.said
+    ]
+    wrong = sum(
+        any(is_wrong(said, reading.truths[said.row]) for said in reading.said)
+        for reading in readings
+    )
+    busy = sum(
+        any(said.verdict == Verdict.BUSY for said in reading.said)
+        for reading in readings
+    )
+    found = sum(
+        said.row == SLOWED and said.verdict == Verdict.SLOWER for said, _ in rows
+    )
+    of_form = [
+        (said, math.sqrt(low * high))
+        for said, (low, high) in rows
+        if said.row == FORM and said.ratio
+    ]
     squares = [math.log(said.ratio / truth) ** 2 for said, truth in of_form]
-    halves = [(said.high - said.low) / 2 / said.ratio for said, _ in of_form if said.low and said.high]
+    halves = [
+        (said.high - said.low) / 2 / said.ratio
+        for said, _ in of_form
+        if said.low and said.high
+    ]
     error = share(math.sqrt(fmean(squares)), 1) if squares else "-"
     half = share(median(halves), 1) if halves else "-"
     seconds = f"{fmean(reading.seconds for reading in readings):.0f} s"
@@ -227,9 +303,15 @@ def measured(
                     start = time.monotonic()
                     with beside(world, repeat):
                         asked = seeded(plan, repeat, world)
-                        said = ours(asked) if method == OURS else rival(asked, method, seconds)
+                        said = (
+                            ours(asked)
+                            if method == OURS
+                            else rival(asked, method, seconds)
+                        )
                     seconds = time.monotonic() - start if method == OURS else seconds
-                    readings.setdefault((world, method), []).append(Reading(said, truths, seconds))
+                    readings.setdefault((world, method), []).append(
+                        Reading(said, truths, seconds)
+                    )
                     print(world, method, *said, sep="\n  ", file=sys.stderr)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -238,9 +320,15 @@ def measured(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rivals", action="store_true", help="torch's Timer and a median loop too")
-    parser.add_argument("--world", action="append", choices=list(WORLDS), help="only this; repeatable")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--rivals", action="store_true", help="torch's Timer and a median loop too"
+    )
+    parser.add_argument(
+        "--world", action="append", choices=list(WORLDS), help="only this; repeatable"
+    )
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--budget", type=float, help="seconds of a run, 15")
     parser.add_argument("--d-model", type=int, default=768)
@@ -263,11 +351,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     )
     methods = (OURS, TIMER, LOOP) if asked.rivals else (OURS,)
-    readings = measured(plan, asked.world or list(WORLDS), asked.repeats, asked.seed, methods)
+    readings = measured(
+        plan, asked.world or list(WORLDS), asked.repeats, asked.seed, methods
+    )
     if not readings:
         print("nothing was measured")
         return 1
-    print(table(HEAD, [[*name, *row_of(runs)] for name, runs in readings.items()], left=2))
+    print(
+        table(HEAD, [[*name, *row_of(runs)] for name, runs in readings.items()], left=2)
+    )
     wrong = [
         (world, said)
         for (world, method), runs in readings.items()

@@ -1,4 +1,5 @@
-"""ffnbench builds any Transformer feed-forward network from flags, counts it exactly and measures it honestly.
+"""ffnbench builds any Transformer feed-forward network from flags, counts it exactly
+and measures it honestly.
 
 Importing this package imports nothing heavy: the names below load on first use.
 """
@@ -10,7 +11,11 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ffnbench.activations.python import activations, plot_activations, time_activations
+    from ffnbench.activations.python import (
+        activations,
+        plot_activations,
+        time_activations,
+    )
     from ffnbench.block.python import block
     from ffnbench.common.errors import FfnbenchError as Error
     from ffnbench.compare.python import compare, cost
@@ -53,11 +58,18 @@ _HOMES = {
     **{name: ("python.calls", name) for name in ("build", "load")},
     **{name: ("compare.python", name) for name in ("compare", "cost")},
     **{name: ("gate.python", name) for name in ("ab", "check")},
-    **{name: ("activations.python", name) for name in ("activations", "plot_activations", "time_activations")},
+    **{
+        name: ("activations.python", name)
+        for name in ("activations", "plot_activations", "time_activations")
+    },
     "block": ("block.python", "block"),
 }
 
-for _room in ("activations", "block", "compare"):  # imported later, it would take the place of the function of its name
+for _room in (
+    "activations",
+    "block",
+    "compare",
+):  # imported later, it would take the place of the function of its name
     import_module(f"ffnbench.{_room}")
     del globals()[_room]
 
@@ -67,11 +79,17 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         home, there = _HOMES[name]
         return getattr(import_module(f"ffnbench.{home}"), there)
-    if not name.startswith("_") and find_spec(f"ffnbench.{name}") is None:  # a room, which is about to be imported
+    if (
+        not name.startswith("_") and find_spec(f"ffnbench.{name}") is None
+    ):  # a room, which is about to be imported
         feature = import_module("ffnbench.features").of_features("calls").get(name)
         if feature is not None:
             return getattr(feature.file("python"), name)
-    raise AttributeError(f"module 'ffnbench' has no attribute {name!r}", name=name, obj=import_module(__name__))
+    raise AttributeError(
+        f"module 'ffnbench' has no attribute {name!r}",
+        name=name,
+        obj=import_module(__name__),
+    )
 
 
 def __dir__() -> list[str]:

@@ -1,15 +1,21 @@
-"""`python -m ffnbench` and the console script: an interruption is silent until the command line is there to tell it."""
+"""`python -m ffnbench` and the console script: an interruption is silent until the
+command line is there to tell it.
+"""
 
 import gc
 import os
 import signal
 
 UNFINISHED, INTERRUPTED = 3, 130
-SELDOM = 100_000  # objects between two looks for garbage: imports make many and leave none
+SELDOM = (
+    100_000  # objects between two looks for garbage: imports make many and leave none
+)
 
 
 def main() -> None:
-    """Run the command line. Ctrl-C during the imports ends at once: raised there, it could become any error."""
+    """Run the command line. Ctrl-C during the imports ends at once: raised there, it
+    could become any error.
+    """
     gc.set_threshold(SELDOM)
     before = signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     try:
@@ -22,9 +28,12 @@ def main() -> None:
     try:
         run()
     finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the answer stands, and so does its code
-        # an interruption inside a string that Python evaluates (collections.namedtuple does so, in imports) is
-        # remembered, even if it was handled, and ends the process by the signal; evaluating another one forgets it
+        signal.signal(
+            signal.SIGINT, signal.SIG_IGN
+        )  # the answer stands, and so does its code
+        # an interruption inside a string that Python evaluates (collections.namedtuple
+        # does so, in imports) is remembered, even if it was handled, and ends the
+        # process by the signal; evaluating another one forgets it
         eval("0")
 
 

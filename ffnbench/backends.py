@@ -1,6 +1,8 @@
-"""The backends: one row each, no behaviour of torch's. How each runs a module stands in a file of worker/backends/.
+"""The backends: one row each, no behaviour of torch's. How each runs a module stands in
+a file of worker/backends/.
 
-A new backend is a member of choices.Backend, a row here, its file, and its line in worker/backends/running.py.
+A new backend is a member of choices.Backend, a row here, its file, and its line in
+worker/backends/running.py.
 """
 
 from __future__ import annotations
@@ -11,13 +13,24 @@ from functools import partial
 from importlib.util import find_spec
 
 from ffnbench.choices import Backend, Mode, Weights
-from ffnbench.ffn.spec import FORMATS, OF_TORCH, ActivationSpec, AttentionSpec, FFNSpec, Gate, ImportedSpec, format_of
+from ffnbench.ffn.spec import (
+    FORMATS,
+    OF_TORCH,
+    ActivationSpec,
+    AttentionSpec,
+    FFNSpec,
+    Gate,
+    ImportedSpec,
+    format_of,
+)
 from ffnbench.plan import AnySpec, Workload
 
 ROWS_OF_INT4 = 16  # which torch packs together
 GROUPS = (32, 64, 128, 256)  # that all of the formats have
 SAY_LIKE = "@like=swiglu says that it is one"
-Lack = tuple[str, str]  # why a backend can't run a network under a workload, and what to do instead; empty where it can
+# why a backend can't run a network under a workload, and what to do instead; empty
+# where it can
+Lack = tuple[str, str]
 
 
 def _lacks_nothing(ffn: AnySpec, work: Workload) -> Lack:
@@ -28,12 +41,13 @@ def _lacks_nothing(ffn: AnySpec, work: Workload) -> Lack:
 class BackendRow:
     """What is to be known of a backend without torch.
 
-    `says` is what it does, and `keys` are those of a variant that belong to it, for `ffnbench list backends`. `doing`
-    is what opening a case is called, and `copies` is how often the weights are in memory then. `requires` are the
-    modules of its extra, which has its name. A runtime beside torch has threads of its own, so that it runs in
-    processes where no other backend does; it is given the graph of a form, and code of the user's as the form that it
-    is said to be.
-    `lack` tells what it can't run, as far as that is known without a machine; device `auto` says nothing yet.
+    `says` is what it does, and `keys` are those of a variant that belong to it, for
+    `ffnbench list backends`. `doing` is what opening a case is called, and `copies` is
+    how often the weights are in memory then. `requires` are the modules of its extra,
+    which has its name. A runtime beside torch has threads of its own, so that it runs
+    in processes where no other backend does; it is given the graph of a form, and code
+    of the user's as the form that it is said to be. `lack` tells what it can't run, as
+    far as that is known without a machine; device `auto` says nothing yet.
     """
 
     says: str
@@ -52,11 +66,17 @@ def lack_of_weights(ffn: AnySpec, work: Workload) -> Lack:
     held = format_of(work.weights, work.backend)
     if held is None:
         have = ", ".join(FORMATS)
-        return f"{work.backend} has no {work.weights} weights", f"backends that have: {have}"
+        return (
+            f"{work.backend} has no {work.weights} weights",
+            f"backends that have: {have}",
+        )
     if work.accelerated:
         return "quantised weights are for the CPU", "use --device cpu"
     if work.mode != Mode.FORWARD:
-        return "quantised weights are for inference: they have no gradient", "use --mode forward"
+        return (
+            "quantised weights are for inference: they have no gradient",
+            "use --mode forward",
+        )
     form = ffn.like if isinstance(ffn, ImportedSpec) else ffn
     if not isinstance(form, FFNSpec):
         return "which of its weights are matrices of an FFN is not known", SAY_LIKE
@@ -65,36 +85,57 @@ def lack_of_weights(ffn: AnySpec, work: Workload) -> Lack:
     if work.weights is Weights.INT8_DYNAMIC and work.dtype != "float32":
         return f"{work.weights} computes in float32 alone", "use --dtype float32"
     if held.grouped and work.group not in GROUPS:
-        return f"weights have no groups of {work.group}", f"@group= takes {', '.join(map(str, GROUPS))}"
+        return (
+            f"weights have no groups of {work.group}",
+            f"@group= takes {', '.join(map(str, GROUPS))}",
+        )
     for rows, columns in form.matrices.values():
         if held.grouped and columns % work.group:
-            return f"{columns:,} columns can't be cut into groups of {work.group}", "give @group= or --d-ff"
+            return (
+                f"{columns:,} columns can't be cut into groups of {work.group}",
+                "give @group= or --d-ff",
+            )
         if held is OF_TORCH[Weights.INT4] and rows % ROWS_OF_INT4:
-            return f"torch packs int4 weights by {ROWS_OF_INT4} rows, and a matrix has {rows:,}", "give --d-ff"
+            return (
+                f"torch packs int4 weights by {ROWS_OF_INT4} rows, and a matrix has {rows:,}",
+                "give --d-ff",
+            )
     return "", ""
 
 
 def _lack_of_packed(ffn: AnySpec, work: Workload) -> Lack:
     if isinstance(ffn, AttentionSpec | ActivationSpec):
-        return "it has no gate to pack with up", "`ffnbench compare` measures an FFN alone"
+        return (
+            "it has no gate to pack with up",
+            "`ffnbench compare` measures an FFN alone",
+        )
     form = ffn
     if isinstance(ffn, ImportedSpec):
         if ffn.like is None:
             return "ffnbench can't tell its gate from its up", SAY_LIKE
         form = ffn.like
     if not isinstance(form, FFNSpec) or form.gate is not Gate.INNER:
-        return "only an inner gate can be packed with up, and it has none", "swiglu has one"
+        return (
+            "only an inner gate can be packed with up, and it has none",
+            "swiglu has one",
+        )
     return "", ""
 
 
 def _lack_of_compile(ffn: AnySpec, work: Workload) -> Lack:
     if work.freeze and work.mode != Mode.FORWARD:
-        return "freeze is for inference: constants have no gradient", "use --mode forward"
+        return (
+            "freeze is for inference: constants have no gradient",
+            "use --mode forward",
+        )
     return "", ""
 
 
 def _other_dtype(backend: Backend, dtypes: tuple[str, ...]) -> Lack:
-    return f"{backend} computes in {' and '.join(dtypes)} alone", f"use --dtype {dtypes[0]}"
+    return (
+        f"{backend} computes in {' and '.join(dtypes)} alone",
+        f"use --dtype {dtypes[0]}",
+    )
 
 
 ONEDNN_DTYPES = ("float32", "bfloat16")
@@ -106,7 +147,10 @@ def _lack_of_onednn(ffn: AnySpec, work: Workload) -> Lack:
     if work.dtype not in ONEDNN_DTYPES:
         return _other_dtype(work.backend, ONEDNN_DTYPES)
     if work.mode != Mode.FORWARD:
-        return "onednn is for inference: its packed weights have no gradient", "use --mode forward"
+        return (
+            "onednn is for inference: its packed weights have no gradient",
+            "use --mode forward",
+        )
     if isinstance(ffn, ActivationSpec):
         return "an activation alone has no linear layers", ""
     if isinstance(ffn, FFNSpec) and ffn.moe is not None:
@@ -121,7 +165,10 @@ def _lack_of_graph(ffn: AnySpec, work: Workload, *, dtypes: tuple[str, ...]) -> 
     if work.accelerated:
         return f"{work.backend} runs on the CPU", "use --device cpu"
     if work.mode != Mode.FORWARD:
-        return f"{work.backend} is for inference: it has no gradient", "use --mode forward"
+        return (
+            f"{work.backend} is for inference: it has no gradient",
+            "use --mode forward",
+        )
     form = ffn.like if isinstance(ffn, ImportedSpec) else ffn
     if not isinstance(form, FFNSpec):
         return "its graph can't be made: ffnbench knows no form of it", SAY_LIKE
@@ -134,13 +181,23 @@ def _lack_of_graph(ffn: AnySpec, work: Workload, *, dtypes: tuple[str, ...]) -> 
 
 BACKENDS = {
     Backend.EAGER: BackendRow(says="runs the code as it is written"),
-    Backend.PACKED: BackendRow(says="gate and up in one product, gate first", lack=_lack_of_packed),
-    Backend.PACKED_UP_GATE: BackendRow(says="gate and up in one product, up first", lack=_lack_of_packed),
+    Backend.PACKED: BackendRow(
+        says="gate and up in one product, gate first", lack=_lack_of_packed
+    ),
+    Backend.PACKED_UP_GATE: BackendRow(
+        says="gate and up in one product, up first", lack=_lack_of_packed
+    ),
     Backend.COMPILE: BackendRow(
-        says="torch.compile", keys="@compile=MODE @freeze=true", doing="compiling", lack=_lack_of_compile
+        says="torch.compile",
+        keys="@compile=MODE @freeze=true",
+        doing="compiling",
+        lack=_lack_of_compile,
     ),
     Backend.ONEDNN: BackendRow(
-        says="oneDNN's linear layers, weights packed once", doing="packing", copies=2, lack=_lack_of_onednn
+        says="oneDNN's linear layers, weights packed once",
+        doing="packing",
+        copies=2,
+        lack=_lack_of_onednn,
     ),
     Backend.ORT: BackendRow(
         says="ONNX Runtime's CPU provider",

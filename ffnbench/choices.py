@@ -6,7 +6,9 @@ from enum import StrEnum
 
 
 class Mode(StrEnum):
-    """FORWARD: inference, no graph. TRAIN: forward and backward through a fresh graph. BACKWARD: its second half."""
+    """FORWARD: inference, no graph. TRAIN: forward and backward through a fresh graph.
+    BACKWARD: its second half.
+    """
 
     FORWARD = "forward"
     TRAIN = "train"
@@ -17,9 +19,10 @@ MODE_ALIASES = {"inference": Mode.FORWARD, "training": Mode.TRAIN}
 
 
 class Backend(StrEnum):
-    """How a forward is run. EAGER: as it is written. COMPILE: through torch.compile. PACKED: gate and up in one matrix
-    product, the rows of gate first; PACKED_UP_GATE: those of up first. ONEDNN: linear layers through oneDNN, their
-    weights packed for the workload's tokens. ORT: through ONNX Runtime. OPENVINO: through OpenVINO.
+    """How a forward is run. EAGER: as it is written. COMPILE: through torch.compile.
+    PACKED: gate and up in one matrix product, the rows of gate first; PACKED_UP_GATE:
+    those of up first. ONEDNN: linear layers through oneDNN, their weights packed for
+    the workload's tokens. ORT: through ONNX Runtime. OPENVINO: through OpenVINO.
     """
 
     EAGER = "eager"
@@ -32,8 +35,9 @@ class Backend(StrEnum):
 
 
 class Weights(StrEnum):
-    """How the matrices of weights are held. NONE: in the dtype of the call. INT8, INT4: in so many bits, while the
-    other factor stays as it is. INT8_DYNAMIC: in 8 bits, and the other factor is brought to 8 bits at each call.
+    """How the matrices of weights are held. NONE: in the dtype of the call. INT8, INT4:
+    in so many bits, while the other factor stays as it is. INT8_DYNAMIC: in 8 bits, and
+    the other factor is brought to 8 bits at each call.
     """
 
     NONE = "none"
@@ -52,8 +56,8 @@ class CompileMode(StrEnum):
 
 
 class Time(StrEnum):
-    """Which time is the latency. WALL: what a caller waits for, calls one after another. DEVICE: what the device works,
-    without the host's launching.
+    """Which time is the latency. WALL: what a caller waits for, calls one after
+    another. DEVICE: what the device works, without the host's launching.
     """
 
     WALL = "wall"
@@ -61,14 +65,18 @@ class Time(StrEnum):
 
 
 class Cache(StrEnum):
-    """What the device's last-level cache holds before a call. HOT: what the last call left. COLD: nothing of it."""
+    """What the device's last-level cache holds before a call. HOT: what the last call
+    left. COLD: nothing of it.
+    """
 
     HOT = "hot"
     COLD = "cold"
 
 
 class MatmulPrecision(StrEnum):
-    """torch.set_float32_matmul_precision's own: HIGHEST is float32, HIGH may be TF32, MEDIUM bfloat16 inside."""
+    """torch.set_float32_matmul_precision's own: HIGHEST is float32, HIGH may be TF32,
+    MEDIUM bfloat16 inside.
+    """
 
     HIGHEST = "highest"
     HIGH = "high"
@@ -76,8 +84,9 @@ class MatmulPrecision(StrEnum):
 
 
 class Init(StrEnum):
-    """How weights are filled: torch's nn.Linear default, He on the way up and Xavier * 0.02 on the way down
-    (zero biases), or N(0, 0.02) with zero biases."""
+    """How weights are filled: torch's nn.Linear default, He on the way up and Xavier *
+    0.02 on the way down (zero biases), or N(0, 0.02) with zero biases.
+    """
 
     TORCH = "torch"
     HE_XAVIER = "he_xavier"
@@ -85,8 +94,10 @@ class Init(StrEnum):
 
 
 class Routing(StrEnum):
-    """How often each expert is asked while it is measured: imposed, because a router that was never trained says
-    nothing of one that was. Each token draws its experts by itself, in proportion to `shares`, no expert twice."""
+    """How often each expert is asked while it is measured: imposed, because a router
+    that was never trained says nothing of one that was. Each token draws its experts by
+    itself, in proportion to `shares`, no expert twice.
+    """
 
     UNIFORM = "uniform"
     SKEWED = "skewed"
@@ -94,7 +105,9 @@ class Routing(StrEnum):
 
 
 class Match(StrEnum):
-    """What is made equal to the reference: parameters, forward matmul FLOPs, or nothing (all get one width)."""
+    """What is made equal to the reference: parameters, forward matmul FLOPs, or nothing
+    (all get one width).
+    """
 
     PARAMS = "params"
     FLOPS = "flops"

@@ -1,7 +1,7 @@
 """What features add to the core: each is a folder of extras/, and a row of FEATURES.
 
-The core never imports an extra. It asks here for a name that it does not know itself, and a file of an extra is
-imported when something of it is wanted.
+The core never imports an extra. It asks here for a name that it does not know itself,
+and a file of an extra is imported when something of it is wanted.
 """
 
 from __future__ import annotations
@@ -16,18 +16,22 @@ from ffnbench.common.errors import FfnbenchError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    """What a folder of extras/ adds, by the names that a user types; a row is data, no file of the folder is loaded.
+    """What a folder of extras/ adds, by the names that a user types; a row is data, no
+    file of the folder is loaded.
 
-    `commands` are registered by importing its `command.py`; `calls` are public functions in its `python.py`;
-    `listings` are topics of `ffnbench list`, in LISTINGS of its `table.py`: () -> view. `completes` are flags
-    whose values a shell offers, in COMPLETIONS of the same file: () -> words. `kinds` are kinds of plans, in KINDS of
-    its `plan.py`, each an AddedKind of plan.py. `requests` are types of messages to a worker, in HANDLERS of its
-    `worker.py`: name -> (type, function (jobs, request) -> answer).
+    `commands` are registered by importing its `command.py`; `calls` are public
+    functions in its `python.py`; `listings` are topics of `ffnbench list`, in LISTINGS
+    of its `table.py`: () -> view. `completes` are flags whose values a shell offers, in
+    COMPLETIONS of the same file: () -> words. `kinds` are kinds of plans, in KINDS of
+    its `plan.py`, each an AddedKind of plan.py. `requests` are types of messages to a
+    worker, in HANDLERS of its `worker.py`: name -> (type, function (jobs, request) ->
+    answer).
 
-    `suffixes` are of files of `-o`, written by WRITERS of its `files.py`: (table, pictures, reports, title) -> text.
-    `report/formats.py: View` says what these four are. One that `measures` has measured_by(on, slurm) in its
-    `jobs.py`, which gives what measures groups in place of this process:
-    (prepared, world, destination, how one is measured) -> report.
+    `suffixes` are of files of `-o`, written by WRITERS of its `files.py`: (table,
+    pictures, reports, title) -> text. `report/formats.py: View` says what these four
+    are. One that `measures` has measured_by(on, slurm) in its `jobs.py`, which gives
+    what measures groups in place of this process: (prepared, world, destination, how
+    one is measured) -> report.
     """
 
     name: str
@@ -49,30 +53,49 @@ FEATURES = (
     Feature(name="bisect", commands=("bisect",)),
     Feature(name="cluster", measures=True),
     Feature(
-        name="estimate", commands=("estimate",), calls=("estimate",), listings=("hardware",), completes=("hardware",)
+        name="estimate",
+        commands=("estimate",),
+        calls=("estimate",),
+        listings=("hardware",),
+        completes=("hardware",),
     ),
     Feature(name="history", commands=("history",)),
-    Feature(name="models", commands=("inspect",), calls=("inspect",), requests=("CountLayers", "CountWhole")),
+    Feature(
+        name="models",
+        commands=("inspect",),
+        calls=("inspect",),
+        requests=("CountLayers", "CountWhole"),
+    ),
     Feature(name="page", suffixes=(".html",)),
     Feature(name="selftest", commands=("selftest",)),
-    Feature(name="train", commands=("train",), calls=("train",), kinds=("train",), requests=("Train",)),
+    Feature(
+        name="train",
+        commands=("train",),
+        calls=("train",),
+        kinds=("train",),
+        requests=("Train",),
+    ),
 )
 
 
 def function_of(name: str) -> Any:
-    """A function of this package by `file:name`, imported now: one of a room that the caller must not know."""
+    """A function of this package by `file:name`, imported now: one of a room that the
+    caller must not know.
+    """
     file, _, function = name.partition(":")
     return getattr(import_module(f"ffnbench.{file}"), function)
 
 
 def of_features(what: str) -> dict[str, Feature]:
-    """What all features add of one kind, which is a field of Feature: by name, each with the feature that has it."""
+    """What all features add of one kind, which is a field of Feature: by name, each
+    with the feature that has it.
+    """
     return {name: feature for feature in FEATURES for name in getattr(feature, what)}
 
 
 def measured_as_jobs(on: str, slurm: Sequence[str]) -> Callable[..., Any] | None:
-    """What measures groups in place of this process where `--on` says so; None where it is not typed. Raises
-    FfnbenchError for what can be none.
+    """What measures groups in place of this process where `--on` says so; None where it
+    is not typed. Raises FfnbenchError for what can be none.
     """
     if not on and not slurm:
         return None
@@ -84,14 +107,18 @@ def measured_as_jobs(on: str, slurm: Sequence[str]) -> Callable[..., Any] | None
 
 
 def handler(name: str) -> tuple[type[Any], Callable[..., Any]]:
-    """The type of a request to a worker that a feature adds, and the function (jobs, request) that answers it; raises
-    KeyError where no feature has it.
+    """The type of a request to a worker that a feature adds, and the function (jobs,
+    request) that answers it; raises KeyError where no feature has it.
     """
-    added: tuple[type[Any], Callable[..., Any]] = of_features("requests")[name].file("worker").HANDLERS[name]
+    added: tuple[type[Any], Callable[..., Any]] = (
+        of_features("requests")[name].file("worker").HANDLERS[name]
+    )
     return added
 
 
 def completer_of(flag: str) -> Callable[[], Any] | None:
-    """What gives the words for the value of a feature's flag; None where no feature completes it."""
+    """What gives the words for the value of a feature's flag; None where no feature
+    completes it.
+    """
     feature = of_features("completes").get(flag)
     return feature.file("table").COMPLETIONS[flag] if feature else None

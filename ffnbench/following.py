@@ -1,4 +1,6 @@
-"""What follows a run from outside: its progress, its journal, and what an earlier run has left."""
+"""What follows a run from outside: its progress, its journal, and what an earlier run
+has left.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ from ffnbench.result import Progress, Report
 class ProgressListener:
     """A listener that ignores everything; others draw a bar or write lines.
 
-    It is called with every event of a run. `left` is how many parts come after the one that is followed.
+    It is called with every event of a run. `left` is how many parts come after the one
+    that is followed.
     """
 
     left = 0
@@ -24,8 +27,12 @@ class ProgressListener:
     def tell(self, text: str) -> None:
         """One line, before anything is measured."""
 
-    def part(self, number: int, of: int, what: str, later_s: float = 0.0) -> ProgressListener:
-        """A listener for one of several parts, which take `later_s` seconds after this one."""
+    def part(
+        self, number: int, of: int, what: str, later_s: float = 0.0
+    ) -> ProgressListener:
+        """A listener for one of several parts, which take `later_s` seconds after this
+        one.
+        """
         return _Part(self, number, of, what, later_s)
 
 
@@ -66,8 +73,9 @@ SILENT = ProgressListener()
 class Following:
     """How a run is followed.
 
-    `journal` is given a report without samples when a run begins, and then all that the run finds, as it comes.
-    `resumed` reads what an earlier run has left that is gone on with.
+    `journal` is given a report without samples when a run begins, and then all that the
+    run finds, as it comes. `resumed` reads what an earlier run has left that is gone on
+    with.
     """
 
     progress: ProgressListener = SILENT
@@ -75,7 +83,9 @@ class Following:
     resumed: Callable[[], Report | None] = lambda: None
 
     def part(self, number: int, of: int, what: str, later_s: float = 0.0) -> Following:
-        """How one of several parts is followed: one journal holds them all, and nothing is gone on with twice."""
+        """How one of several parts is followed: one journal holds them all, and nothing
+        is gone on with twice.
+        """
         progress = self.progress.part(number, of, what, later_s)
         return replace(self, progress=progress, resumed=lambda: None)
 

@@ -1,13 +1,17 @@
-"""What parent and worker say to each other: requests, and what answers them. Plain data, standard library alone: the
-worker may run in another interpreter, which has torch and nothing else.
+"""What parent and worker say to each other: requests, and what answers them. Plain
+data, standard library alone: the worker may run in another interpreter, which has torch
+and nothing else.
 
-A line of JSON is `{"number": 7, "request": "Open", "fields": {...}}` on the way there. On the way back it is
-`{"number": 7, "answer": {...}}`, of the type that the request names, or `{"number": 7, "failed": {...}}`. Before the
-first request a worker greets with `{"greeting": {...}}`. Where a forked child has ended, its starter says so with
-`{"number": 7, "ended": -9}`. Features add requests of their own: `features.py: handler`.
+A line of JSON is `{"number": 7, "request": "Open", "fields": {...}}` on the way there.
+On the way back it is `{"number": 7, "answer": {...}}`, of the type that the request
+names, or `{"number": 7, "failed": {...}}`. Before the first request a worker greets
+with `{"greeting": {...}}`. Where a forked child has ended, its starter says so with
+`{"number": 7, "ended": -9}`. Features add requests of their own: `features.py:
+handler`.
 
-The lines go over the worker's stdin and its original stdout. The worker moves both ends aside before any other code
-runs, so that prints of user code land on stderr and its reads of stdin find an end of file.
+The lines go over the worker's stdin and its original stdout. The worker moves both ends
+aside before any other code runs, so that prints of user code land on stderr and its
+reads of stdin find an end of file.
 """
 
 from __future__ import annotations
@@ -33,7 +37,9 @@ Line = dict[str, Any]  # a message as it stands in JSON
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheLevel:
-    """A level of data caches: bytes of one of them, and how many the CPUs that may be used have."""
+    """A level of data caches: bytes of one of them, and how many the CPUs that may be
+    used have.
+    """
 
     level: int
     bytes: int
@@ -46,11 +52,12 @@ class CacheLevel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Greeting:
-    """What a worker says of itself, of its torch and of its machine. None is what it does not know.
+    """What a worker says of itself, of its torch and of its machine. None is what it
+    does not know.
 
-    `usable_bytes` is the memory that a worker may take. `no_gpu` is what torch says where it was built for a GPU and
-    sees none. `variables` are those of the environment that speak to torch. `sides` say in what the processes of a
-    group differ.
+    `usable_bytes` is the memory that a worker may take. `no_gpu` is what torch says
+    where it was built for a GPU and sees none. `variables` are those of the environment
+    that speak to torch. `sides` say in what the processes of a group differ.
     """
 
     gpus: int = 0
@@ -81,9 +88,11 @@ class Greeting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceFacts:
-    """What a worker says of a GPU: what it is, how it is set, who else is on it. None is what is not known.
+    """What a worker says of a GPU: what it is, how it is set, who else is on it. None
+    is what is not known.
 
-    `nvml_missing` says why clocks, throttling and other processes can't be seen; empty where they can.
+    `nvml_missing` says why clocks, throttling and other processes can't be seen; empty
+    where they can.
     """
 
     gpu: str | None = None
@@ -101,8 +110,9 @@ class DeviceFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
-    """A request that could not be done. `hint` is None where the message was raised by code that is not ours. `ends`
-    says that the worker ends with it: its device, or its compiler, is of no use any more.
+    """A request that could not be done. `hint` is None where the message was raised by
+    code that is not ours. `ends` says that the worker ends with it: its device, or its
+    compiler, is of no use any more.
     """
 
     kind: FailureKind
@@ -117,7 +127,9 @@ class Done:
 
 
 class WorkerRequest(Generic[A]):
-    """What a worker is asked. `answer` is the type of what it gives back: A, or a Failed."""
+    """What a worker is asked. `answer` is the type of what it gives back: A, or a
+    Failed.
+    """
 
     __slots__ = ()
     answer: ClassVar[type[Any]]
@@ -135,7 +147,9 @@ class OfCase(WorkerRequest[A]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forked:
-    """The number of the child process that answers from now on; None where this process can't be forked."""
+    """The number of the child process that answers from now on; None where this process
+    can't be forked.
+    """
 
     process: int | None = None
 
@@ -156,7 +170,9 @@ class Leave(WorkerRequest[Done]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preload(WorkerRequest[Done]):
-    """Import what the children of a starter will need: code of the user's, and the compiler."""
+    """Import what the children of a starter will need: code of the user's, and the
+    compiler.
+    """
 
     answer = Done
     targets: tuple[str, ...] = ()
@@ -165,8 +181,8 @@ class Preload(WorkerRequest[Done]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin(WorkerRequest[Done]):
-    """Take on the cases of a plan. `block` is the seed of where their tensors lie. Without `memory_bytes` the worker
-    finds out by itself how much memory it may take.
+    """Take on the cases of a plan. `block` is the seed of where their tensors lie.
+    Without `memory_bytes` the worker finds out by itself how much memory it may take.
     """
 
     answer = Done
@@ -189,8 +205,9 @@ class Values:
 class Opened:
     """How many calls make a sample, what these read, and what opening has shown.
 
-    `inputs` is how many inputs the calls share, 0 where that is not told, and `input_bytes` their bytes. `graphs` is
-    how many the compiler has cut the module into.
+    `inputs` is how many inputs the calls share, 0 where that is not told, and
+    `input_bytes` their bytes. `graphs` is how many the compiler has cut the module
+    into.
     """
 
     calls: int
@@ -203,8 +220,9 @@ class Opened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Open(OfCase[Opened]):
-    """Build, check and warm up a case. `calls` are those of a sample, None where that is to be found out. `checked` is
-    whether an earlier worker has checked it. `weights` is a folder with those that it takes over.
+    """Build, check and warm up a case. `calls` are those of a sample, None where that
+    is to be found out. `checked` is whether an earlier worker has checked it. `weights`
+    is a folder with those that it takes over.
     """
 
     answer = Opened
@@ -215,9 +233,11 @@ class Open(OfCase[Opened]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled:
-    """The mean seconds of a call. `waited` is the share of the time that threads waited for a CPU, `faults` are page
-    faults. On an accelerator also the device's and the host's seconds for a call, and what NVML says right after it:
-    what throttles the clocks ("" for nothing), the clock, and, once, how many other processes compute there.
+    """The mean seconds of a call. `waited` is the share of the time that threads waited
+    for a CPU, `faults` are page faults. On an accelerator also the device's and the
+    host's seconds for a call, and what NVML says right after it: what throttles the
+    clocks ("" for nothing), the clock, and, once, how many other processes compute
+    there.
     """
 
     value: float
@@ -249,7 +269,9 @@ class Check(OfCase[Values]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureMemory(OfCase[Values]):
-    """Exact bytes: the peak of one call and, in train mode, what is kept for backward."""
+    """Exact bytes: the peak of one call and, in train mode, what is kept for
+    backward.
+    """
 
     answer = Values
 
@@ -273,8 +295,8 @@ class MeasureRouting(OfCase[Values]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReachedRoof:
-    """A roof with the seconds of a call, and how many calls make a sample. `disturbed` is whether threads waited for a
-    CPU whenever it was measured.
+    """A roof with the seconds of a call, and how many calls make a sample. `disturbed`
+    is whether threads waited for a CPU whenever it was measured.
     """
 
     roof: Roof
@@ -339,7 +361,9 @@ class DescribeDevice(OfCase[DeviceFacts]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backends:
-    """By backend, why it can't run on a device, or there in bfloat16; empty where it can."""
+    """By backend, why it can't run on a device, or there in bfloat16; empty where it
+    can.
+    """
 
     reasons: dict[str, str]
     bfloat16: dict[str, str]
@@ -397,7 +421,9 @@ class Count(WorkerRequest[Cost]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traced:
-    """x, f(x) and f'(x) in float64; a slope is None where it is not finite. `finite` is whether all f(x) are."""
+    """x, f(x) and f'(x) in float64; a slope is None where it is not finite. `finite` is
+    whether all f(x) are.
+    """
 
     x: tuple[float, ...]
     y: tuple[float, ...]
@@ -467,7 +493,11 @@ REQUESTS: dict[str, type[WorkerRequest[Any]]] = {
 
 def line_of(request: WorkerRequest[Any], number: int) -> Line:
     """A request as it is sent."""
-    return {"number": number, "request": type(request).__name__, "fields": jsonable.encode(request)}
+    return {
+        "number": number,
+        "request": type(request).__name__,
+        "fields": jsonable.encode(request),
+    }
 
 
 def request_of(line: Line) -> WorkerRequest[Any]:
@@ -481,7 +511,9 @@ def request_of(line: Line) -> WorkerRequest[Any]:
 
 def answer_line(answer: object) -> Line:
     """An answer as it is sent, without the number of its request."""
-    return {"failed" if isinstance(answer, Failed) else "answer": jsonable.encode(answer)}
+    return {
+        "failed" if isinstance(answer, Failed) else "answer": jsonable.encode(answer)
+    }
 
 
 def answer_of(line: Line, request: WorkerRequest[A]) -> A | Failed:
@@ -504,7 +536,9 @@ class Channel:
 
     @classmethod
     def claim(cls) -> Channel:
-        """Take stdin and stdout away from everything that runs later in this process."""
+        """Take stdin and stdout away from everything that runs later in this
+        process.
+        """
         incoming, outgoing = os.dup(0), os.dup(1)
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
@@ -525,7 +559,9 @@ class Channel:
 
 
 def end_group(leader: int) -> None:
-    """Kill a process and its group, if there is one: what code of the user's has started ends with its worker."""
+    """Kill a process and its group, if there is one: what code of the user's has
+    started ends with its worker.
+    """
     for kill in (os.killpg, os.kill):
         try:
             kill(leader, signal.SIGKILL)

@@ -1,4 +1,5 @@
-"""The question: which cases, on what workload, measured how. Pure data, enough to ask it again.
+"""The question: which cases, on what workload, measured how. Pure data, enough to ask
+it again.
 
 The types only; how a request becomes a Plan is planning/, the answer is result.py.
 """
@@ -14,7 +15,16 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any, ClassVar
 
-from ffnbench.choices import Backend, Cache, CompileMode, MatmulPrecision, Mode, Routing, Time, Weights
+from ffnbench.choices import (
+    Backend,
+    Cache,
+    CompileMode,
+    MatmulPrecision,
+    Mode,
+    Routing,
+    Time,
+    Weights,
+)
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.jsonable import LATER, STATED, among, least, typed
 from ffnbench.features import of_features
@@ -37,11 +47,15 @@ from ffnbench.ffn.spec import (
 from ffnbench.metrics import METRICS, Metric
 
 DEFAULT_WORKERS, DEFAULT_ROUNDS = 5, 30
-# by which method seconds are measured and become ratios; whatever changes what a ratio means raises it
+# by which method seconds are measured and become ratios; whatever changes what a ratio
+# means raises it
 # 1: a plain mean over workers; 2: workers weighted by how sure they are;
-# 3: clean rounds only, and placements spread inside a worker; 4: every call of a sample has an input of its own;
-# 5: on an accelerator wall, device and host time apart, memory in requested bytes, matmul precision set before a sample
-# 6: workers are blocks of rounds in forked processes, equal in weight; the heap keeps what is freed
+# 3: clean rounds only, and placements spread inside a worker; 4: every call of a sample
+# has an input of its own;
+# 5: on an accelerator wall, device and host time apart, memory in requested bytes,
+# matmul precision set before a sample
+# 6: workers are blocks of rounds in forked processes, equal in weight; the heap keeps
+# what is freed
 METHOD = 6
 
 
@@ -68,19 +82,24 @@ class AddedSpec(ABC):
 
     @abstractmethod
     def bytes_held(self, case: Case) -> int:
-        """About the bytes that a worker takes to measure a case of it; code of the user's counts as nothing."""
+        """About the bytes that a worker takes to measure a case of it; code of the
+        user's counts as nothing.
+        """
 
     @abstractmethod
     def build(self, *, device: Any, dtype: Any) -> Any:
-        """The nn.Module, its weights drawn from torch's global generator. Called where torch is loaded."""
+        """The nn.Module, its weights drawn from torch's global generator. Called where
+        torch is loaded.
+        """
 
 
 AnySpec = NetworkSpec | ActivationSpec | AttentionSpec | AddedSpec
 
 
 class Kind(StrEnum):
-    """What a plan asks, and so how its answer reads: variants; an FFN beside attention, by length; operations by size;
-    two sides of one variant. Features add others, each an AddedKind.
+    """What a plan asks, and so how its answer reads: variants; an FFN beside attention,
+    by length; operations by size; two sides of one variant. Features add others, each
+    an AddedKind.
     """
 
     COMPARE = "compare"
@@ -91,9 +110,10 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddedKind:
-    """A kind of plan that a feature adds. `frame` and `picture` are functions of a report, as
-    `package.module:name`. `says` is what its reports say in place of times and counts. `case` is the type of its cases,
-    `metrics` are what can be known of them beside METRICS.
+    """A kind of plan that a feature adds. `frame` and `picture` are functions of a
+    report, as `package.module:name`. `says` is what its reports say in place of times
+    and counts. `case` is the type of its cases, `metrics` are what can be known of them
+    beside METRICS.
     """
 
     case: type[Case]
@@ -134,16 +154,18 @@ def kind_names() -> list[str]:
     return [*Kind, *of_features("kinds")]
 
 
-CONTROL = "(control)"  # no variant can have this label by accident: the grammar's labels are names
+# no variant can have this label by accident: the grammar's labels are names
+CONTROL = "(control)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
     """What the FFN is fed: (batch, seq_len, d_model) of dtype on device.
 
-    `compile` and `freeze` (weights are constants of the compiled code) say more of Backend.COMPILE; `routing` is None
-    where there are no experts. `weights` is how its matrices are held, in groups of `group` columns where the format
-    has groups; `spin` lets the threads of Backend.ORT wait without sleeping.
+    `compile` and `freeze` (weights are constants of the compiled code) say more of
+    Backend.COMPILE; `routing` is None where there are no experts. `weights` is how its
+    matrices are held, in groups of `group` columns where the format has groups; `spin`
+    lets the threads of Backend.ORT wait without sleeping.
     """
 
     batch: int = field(metadata=least(1))
@@ -160,8 +182,11 @@ class Workload:
     freeze: bool = field(default=False, metadata=LATER)
     time: Time = field(default=Time.WALL, metadata=LATER)
     cache: Cache = field(default=Cache.HOT, metadata=LATER)
-    matmul_precision: MatmulPrecision = field(default=MatmulPrecision.HIGHEST, metadata=LATER)
-    # whether 16-bit matrix products may add partial sums in 16 bits, torch's own default
+    matmul_precision: MatmulPrecision = field(
+        default=MatmulPrecision.HIGHEST, metadata=LATER
+    )
+    # whether 16-bit matrix products may add partial sums in 16 bits, torch's own
+    # default
     reduced_reductions: bool = field(default=True, metadata=LATER)
     weights: Weights = field(default=Weights.NONE, metadata=LATER)
     group: int = field(default=GROUP, metadata=LATER | least(1))
@@ -189,17 +214,24 @@ class Workload:
 
     @property
     def accelerated(self) -> bool:
-        """Whether its device has a queue of its own, and so a time of its own; not while that is `auto`."""
+        """Whether its device has a queue of its own, and so a time of its own; not
+        while that is `auto`.
+        """
         return self.device not in ("cpu", "auto")
 
     @property
     def tolerance(self) -> float:
-        """The relative error of an output that rounding, and how the weights are held, explain."""
-        return max(tolerance(self.dtype, self.matmul_precision), WEIGHTS_TOLERANCE[self.weights])
+        """The relative error of an output that rounding, and how the weights are held,
+        explain.
+        """
+        return max(
+            tolerance(self.dtype, self.matmul_precision),
+            WEIGHTS_TOLERANCE[self.weights],
+        )
 
     def on(self, device: str) -> Workload:
-        """The workload on a device. On an accelerator calls of a cold cache are timed alone, and by the device; a CPU
-        has no time but what a caller waits for.
+        """The workload on a device. On an accelerator calls of a cold cache are timed
+        alone, and by the device; a CPU has no time but what a caller waits for.
         """
         if self.device != "auto":
             return self
@@ -213,9 +245,11 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """An interpreter, a folder put first on the module path, environment variables; empty is this process's own.
+    """An interpreter, a folder put first on the module path, environment variables;
+    empty is this process's own.
 
-    Cases of equal arms share a process. `name` says which arm it is, and sets apart what differs in nothing else.
+    Cases of equal arms share a process. `name` says which arm it is, and sets apart
+    what differs in nothing else.
     """
 
     python: str = ""
@@ -242,9 +276,10 @@ ACTIVE_PARAMS = "active params"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizing:
-    """Where a width comes from. `how` is one of: given; unread (a width that the module does not read); matched, on
-    `what` (params, active params or flops); rule, whose name is `what`; ratio, of d_model, rounded up to `multiple_of`
-    where that is not None; model, whose name is `what`.
+    """Where a width comes from. `how` is one of: given; unread (a width that the module
+    does not read); matched, on `what` (params, active params or flops); rule, whose
+    name is `what`; ratio, of d_model, rounded up to `multiple_of` where that is not
+    None; model, whose name is `what`.
     """
 
     how: str
@@ -255,16 +290,20 @@ class Sizing:
 
 GIVEN = Sizing(how="given")
 Value = int | float | str | bool
-Point = tuple[tuple[str, Value], ...]  # the axes of a sweep, in their order, with the value of each
+Point = tuple[
+    tuple[str, Value], ...
+]  # the axes of a sweep, in their order, with the value of each
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One row: a network and a workload under a label. `sizing` says where its sizes come from, `arm` where it runs.
+    """One row: a network and a workload under a label. `sizing` says where its sizes
+    come from, `arm` where it runs.
 
-    `against` is the label of what it is compared with where that is not the plan's reference; its own for another one.
-    `layers` are how many of a model's an attention stands for, where these have several. `point` is where its cell is
-    in a sweep: a value of each axis. Kinds of features have cases that are more.
+    `against` is the label of what it is compared with where that is not the plan's
+    reference; its own for another one. `layers` are how many of a model's an attention
+    stands for, where these have several. `point` is where its cell is in a sweep: a
+    value of each axis. Kinds of features have cases that are more.
     """
 
     label: str
@@ -272,7 +311,9 @@ class Case:
     ffn: AnySpec
     workload: Workload
     sizing: Sizing
-    residual: float | None = None  # what is matched, relative to the reference: 0.002 is 0.2 % above
+    residual: float | None = (
+        None  # what is matched, relative to the reference: 0.002 is 0.2 % above
+    )
     against: str | None = field(default=None, metadata=LATER)
     arm: Arm = field(default=OWN, metadata=LATER)
     layers: int | None = field(default=None, metadata=LATER)
@@ -280,19 +321,24 @@ class Case:
 
     @property
     def ends_with(self) -> str:
-        """The metric whose sample says that it is done; empty where it is done when enough workers have timed it."""
+        """The metric whose sample says that it is done; empty where it is done when
+        enough workers have timed it.
+        """
         return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
-    """How it is measured. The replicate is the worker, a fresh process; a round measures each case once.
+    """How it is measured. The replicate is the worker, a fresh process; a round
+    measures each case once.
 
-    Without `precision`, `workers` and `rounds` are what is run. With it they are the fewest: the run adds to them
-    until every ratio is known to +-`precision` (a fraction) or `budget_s` seconds are over (stats/stopping.py).
-    `bound` is whether nothing may go beyond that budget; else it gives way to the fewest workers. The whole is measured
-    `runs` times, with `pause_s` seconds between two. Latencies of different `method`s are not compared. `looks` is how
-    often measuring might have ended because a row was decided, which a sweep pays for in confidence.
+    Without `precision`, `workers` and `rounds` are what is run. With it they are the
+    fewest: the run adds to them until every ratio is known to +-`precision` (a
+    fraction) or `budget_s` seconds are over (stats/stopping.py). `bound` is whether
+    nothing may go beyond that budget; else it gives way to the fewest workers. The
+    whole is measured `runs` times, with `pause_s` seconds between two. Latencies of
+    different `method`s are not compared. `looks` is how often measuring might have
+    ended because a row was decided, which a sweep pays for in confidence.
     """
 
     workers: int = field(default=DEFAULT_WORKERS, metadata=least(1))
@@ -311,9 +357,10 @@ class Protocol:
 
 
 class NoteKind(StrEnum):
-    """What a note is about. NAME: what a name means. MODEL: whose FFN a variant is. SEEN: noise that was seen beside
-    the run. Read off the samples are SHORT, calls so short that the harness is a part of them, and the other noise:
-    BUSY, no verdict for it; MOVES, seconds more than ratios; NOISE, others.
+    """What a note is about. NAME: what a name means. MODEL: whose FFN a variant is.
+    SEEN: noise that was seen beside the run. Read off the samples are SHORT, calls so
+    short that the harness is a part of them, and the other noise: BUSY, no verdict for
+    it; MOVES, seconds more than ratios; NOISE, others.
     """
 
     GENERAL = "general"
@@ -331,14 +378,25 @@ NOISES = {NoteKind.SEEN, NoteKind.BUSY, NoteKind.MOVES, NoteKind.NOISE}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """Something a reader should know of one case, or with an empty label of the whole run."""
+    """Something a reader should know of one case, or with an empty label of the whole
+    run.
+    """
 
     label: str = ""
     text: str
-    kind: NoteKind = NoteKind.GENERAL  # what a file has that was made before notes had one
+    kind: NoteKind = (
+        NoteKind.GENERAL
+    )  # what a file has that was made before notes had one
 
 
-SWEPT = ("d_model", "dtype", "mode", "threads", "batch", "seq_len")  # what groups differ in where no case has a point
+SWEPT = (
+    "d_model",
+    "dtype",
+    "mode",
+    "threads",
+    "batch",
+    "seq_len",
+)  # what groups differ in where no case has a point
 
 
 def value_of(case: Case, key: str) -> Value:
@@ -353,7 +411,9 @@ def value_of(case: Case, key: str) -> Value:
 
 
 def group_suffix(values: Mapping[str, Value]) -> str:
-    """The end of the labels of a group: `@dtype=bfloat16@seq_len=128`; empty where there is one group."""
+    """The end of the labels of a group: `@dtype=bfloat16@seq_len=128`; empty where
+    there is one group.
+    """
     return "".join(f"@{key}={typed_as(value)}" for key, value in values.items())
 
 
@@ -369,7 +429,9 @@ LEAST_POINTS = 3  # of an axis that is drawn as a curve
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis of numbers, smallest first; logarithmic where its steps are by factors rather than equal."""
+    """An axis of numbers, smallest first; logarithmic where its steps are by factors
+    rather than equal.
+    """
 
     name: str
     values: tuple[float, ...]
@@ -394,8 +456,8 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """The cases that are compared with one reference, which is among them. `values` are where it is in a sweep: what
-    groups differ in.
+    """The cases that are compared with one reference, which is among them. `values` are
+    where it is in a sweep: what groups differ in.
     """
 
     reference: str
@@ -415,9 +477,11 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The whole question, enough to run it again. `reference` is the label that ratios are relative to.
+    """The whole question, enough to run it again. `reference` is the label that ratios
+    are relative to.
 
-    A case with the label CONTROL is the reference a second time: what it differs from itself by is the machine's.
+    A case with the label CONTROL is the reference a second time: what it differs from
+    itself by is the machine's.
     """
 
     cases: tuple[Case, ...] = field(metadata=typed(cases_as))
@@ -431,7 +495,9 @@ class Plan:
     command: str = field(
         default="", metadata=LATER
     )  # what asks the same again: `ffnbench compare relu,gelu --d-model 768`
-    state: str = field(default="", metadata=LATER)  # a file of weights, and what their names begin with
+    state: str = field(
+        default="", metadata=LATER
+    )  # a file of weights, and what their names begin with
     prefix: str = field(default="", metadata=LATER)
 
     @cached_property
@@ -471,36 +537,64 @@ class Plan:
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
-        """The cases that were asked for, by the reference that they are compared with."""
+        """The cases that were asked for, by the reference that they are compared
+        with.
+        """
         by_reference: dict[str, list[Case]] = {}
         for case in self.shown:
             by_reference.setdefault(self.reference_of(case.label), []).append(case)
         references = [self.case(label) for label in by_reference]
         placed = all(case.point for case in references)
-        differing = [key for key in SWEPT if len({value_of(case, key) for case in references}) > 1]
+        differing = [
+            key
+            for key in SWEPT
+            if len({value_of(case, key) for case in references}) > 1
+        ]
         groups = []
         for case in references:
-            values = dict(case.point) if placed else {key: value_of(case, key) for key in differing}
-            groups.append(Group(reference=case.label, cases=tuple(by_reference[case.label]), values=values))
+            values = (
+                dict(case.point)
+                if placed
+                else {key: value_of(case, key) for key in differing}
+            )
+            groups.append(
+                Group(
+                    reference=case.label,
+                    cases=tuple(by_reference[case.label]),
+                    values=values,
+                )
+            )
         return tuple(groups)
 
     @cached_property
     def axes(self) -> tuple[Axis, ...]:
-        """The axes of numbers with enough points for a curve, the one with most points first."""
+        """The axes of numbers with enough points for a curve, the one with most points
+        first.
+        """
         axes = []
         for name in self.groups[0].values:
             values = {group.values.get(name) for group in self.groups}
-            numbers = {value for value in values if isinstance(value, int | float) and not isinstance(value, bool)}
+            numbers = {
+                value
+                for value in values
+                if isinstance(value, int | float) and not isinstance(value, bool)
+            }
             if len(numbers) == len(values) >= LEAST_POINTS:
                 axes.append(Axis(name, tuple(sorted(numbers))))
         return tuple(sorted(axes, key=lambda axis: -len(axis.values)))
 
     @cached_property
     def _names(self) -> dict[str, str]:
-        return {case.label: group.name(case.label) for group in self.groups for case in group.cases}
+        return {
+            case.label: group.name(case.label)
+            for group in self.groups
+            for case in group.cases
+        }
 
     def name_of(self, label: str) -> str:
-        """The label of a case without what all of its group have: `swiglu` of `swiglu@seq_len=128`."""
+        """The label of a case without what all of its group have: `swiglu` of
+        `swiglu@seq_len=128`.
+        """
         return self._names.get(label, label)
 
     @cached_property
@@ -511,22 +605,30 @@ class Plan:
 
     @cached_property
     def is_sweep(self) -> bool:
-        """Whether it has several cells: groups of cases, each with a reference and a run of its own."""
+        """Whether it has several cells: groups of cases, each with a reference and a
+        run of its own.
+        """
         return len({self.reference_of(case.label) for case in self.shown}) > 1
 
     @cached_property
     def compared(self) -> int:
-        """How many rows are compared with a reference: what decisions about them are corrected for."""
+        """How many rows are compared with a reference: what decisions about them are
+        corrected for.
+        """
         return sum(not self.is_reference(case.label) for case in self.shown)
 
     def with_device(self, device: str) -> Plan:
         """The plan on a device, `auto` resolved."""
-        cases = [replace(case, workload=case.workload.on(device)) for case in self.cases]
+        cases = [
+            replace(case, workload=case.workload.on(device)) for case in self.cases
+        ]
         return replace(self, cases=tuple(cases))
 
 
 def control_of(cases: Iterable[Case], reference: str) -> Case:
-    """The reference a second time. Where cases run in several processes it has one of its own, as all others have."""
+    """The reference a second time. Where cases run in several processes it has one of
+    its own, as all others have.
+    """
     by_label = {case.label: case for case in cases}
     case = by_label[reference]
     arm = case.arm
@@ -537,7 +639,9 @@ def control_of(cases: Iterable[Case], reference: str) -> Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needed:
-    """What one call can't do without: FLOPs of its matrix products (None: not known), bytes read and written once."""
+    """What one call can't do without: FLOPs of its matrix products (None: not known),
+    bytes read and written once.
+    """
 
     flops: int | None
     bytes: int
@@ -551,7 +655,11 @@ def needed_by(case: Case, cost: Cost) -> Needed:
         flops = _plus(flops, cost.flops_forward)
     if work.mode != Mode.FORWARD:
         flops = _plus(flops, cost.flops_backward)
-    weights = cost.weight_bytes if cost.weight_bytes_touched is None else cost.weight_bytes_touched
+    weights = (
+        cost.weight_bytes
+        if cost.weight_bytes_touched is None
+        else cost.weight_bytes_touched
+    )
     return Needed(
         flops=None if flops is None else work.tokens * flops,
         bytes=weights + 2 * work.tokens * case.ffn.d_model * item_bytes(work.dtype),
@@ -563,21 +671,29 @@ def _plus(flops: int | None, more: int | None) -> int | None:
 
 
 class Probe:
-    """Looks at code of the user's by running it, which a pure plan can't. run/prober.py has the one that does; this one
-    stands in where such code is out of reach.
+    """Looks at code of the user's by running it, which a pure plan can't. run/prober.py
+    has the one that does; this one stands in where such code is out of reach.
     """
 
     def within(self, arm: Arm) -> Probe:
-        """A probe that looks from there; this one where the arm has nothing of its own."""
+        """A probe that looks from there; this one where the arm has nothing of its
+        own.
+        """
         return self
 
     def describe(self, target: str) -> OwnActivation | None:
-        """What a function declares as an activation; None for a module's class or factory."""
-        raise FfnbenchError(f"{target} can only be known by running it", "use `ffnbench compare`")
+        """What a function declares as an activation; None for a module's class or
+        factory.
+        """
+        raise FfnbenchError(
+            f"{target} can only be known by running it", "use `ffnbench compare`"
+        )
 
     def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
         """Parameters and FLOPs of a module."""
-        raise FfnbenchError(f"{spec.target} can only be counted by running it", "use `ffnbench compare`")
+        raise FfnbenchError(
+            f"{spec.target} can only be counted by running it", "use `ffnbench compare`"
+        )
 
 
 def cost_of(case: Case, probe: Probe) -> Cost:
@@ -589,7 +705,11 @@ def cost_of(case: Case, probe: Probe) -> Cost:
         if held is None or case.ffn.like is None or counted.failed:
             return counted
         return replace(
-            counted, weight_bytes=quantised_bytes(counted.weight_bytes, case.ffn.like, work, held), peak_bytes=None
+            counted,
+            weight_bytes=quantised_bytes(
+                counted.weight_bytes, case.ffn.like, work, held
+            ),
+            peak_bytes=None,
         )
     if isinstance(case.ffn, ActivationSpec):
         return activation_cost(case.ffn)
@@ -600,23 +720,35 @@ def cost_of(case: Case, probe: Probe) -> Cost:
     if isinstance(case.ffn, AddedSpec):
         return case.ffn.cost(case, probe)
     device = work.device.partition(":")[0]
-    eagerly = cost(case.ffn, tokens=work.tokens, dtype=work.dtype, train=work.train, device=device)
+    eagerly = cost(
+        case.ffn, tokens=work.tokens, dtype=work.dtype, train=work.train, device=device
+    )
     if work.eager:
         return eagerly
-    # what is fused is neither held nor saved: the closed forms are those of eager tensors
+    # what is fused is neither held nor saved: the closed forms are those of eager
+    # tensors
     known = replace(eagerly, peak_bytes=None, saved_bytes=None)
     held = format_of(work.weights, work.backend)
     if held is None:
         return known
     return replace(
-        known, weight_bytes=quantised_bytes(known.weight_bytes, case.ffn, work, held), weight_bytes_touched=None
+        known,
+        weight_bytes=quantised_bytes(known.weight_bytes, case.ffn, work, held),
+        weight_bytes_touched=None,
     )
 
 
-def quantised_bytes(weight_bytes: int, spec: FFNSpec, work: Workload, held: WeightFormat) -> int:
-    """Bytes of all weights, which take `weight_bytes` in the call's dtype, where the matrices of a form are held so."""
+def quantised_bytes(
+    weight_bytes: int, spec: FFNSpec, work: Workload, held: WeightFormat
+) -> int:
+    """Bytes of all weights, which take `weight_bytes` in the call's dtype, where the
+    matrices of a form are held so.
+    """
     item = item_bytes(work.dtype)
     total = weight_bytes
     for rows, columns in spec.matrices.values():
-        total += held.bytes_of(rows, columns, group=work.group, item=item) - rows * columns * item
+        total += (
+            held.bytes_of(rows, columns, group=work.group, item=item)
+            - rows * columns * item
+        )
     return total

@@ -1,8 +1,9 @@
-"""What can be asked: each field of a request is a flag of its command and an argument of its Python function.
+"""What can be asked: each field of a request is a flag of its command and an argument
+of its Python function.
 
-`d_ff` is `--d-ff` on the command line, whose flags stand in cli/options.py, and `d_ff=` in Python. What is typed
-becomes a value by its field's type (planning/fields.py); planning/ checks it. A request is plain data, and stays in the
-plan made of it.
+`d_ff` is `--d-ff` on the command line, whose flags stand in cli/options.py, and `d_ff=`
+in Python. What is typed becomes a value by its field's type (planning/fields.py);
+planning/ checks it. A request is plain data, and stays in the plan made of it.
 """
 
 from __future__ import annotations
@@ -41,7 +42,9 @@ def spelling(name: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """The base of every command's request; of `seed` and `timeout` few commands have a flag."""
+    """The base of every command's request; of `seed` and `timeout` few commands have a
+    flag.
+    """
 
     COMMAND: ClassVar[str] = ""  # what is typed before its flags
     PLACED: ClassVar[tuple[str, ...]] = ()  # what is typed without a name
@@ -67,8 +70,8 @@ class SizedRequest(Request):
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredRequest(Request):
-    """Where and how much is measured: numbers, or limits, and then the run finds the numbers. `threads` None is the
-    CPUs that this process may use: api/ fills it in.
+    """Where and how much is measured: numbers, or limits, and then the run finds the
+    numbers. `threads` None is the CPUs that this process may use: api/ fills it in.
     """
 
     device: Texts = "auto"
@@ -84,7 +87,9 @@ class MeasuredRequest(Request):
 
 @dataclass(frozen=True, kw_only=True)
 class CostRequest(SizedRequest):
-    """`ffnbench cost`: which FFNs, how their widths are found, and what they are fed."""
+    """`ffnbench cost`: which FFNs, how their widths are found, and what they are
+    fed.
+    """
 
     COMMAND = "cost"
     PLACED = ("variants",)
@@ -166,7 +171,9 @@ class CheckRequest(Request):
 
 @dataclass(frozen=True, kw_only=True)
 class ModuleRequest(Request):
-    """A module whose revisions are measured, and what it is fed: of `ab` and `bisect`."""
+    """A module whose revisions are measured, and what it is fed: of `ab` and
+    `bisect`.
+    """
 
     PLACED = ("variant",)
 
@@ -184,7 +191,9 @@ class ModuleRequest(Request):
 
 @dataclass(frozen=True, kw_only=True)
 class SidesRequest(ModuleRequest):
-    """`ffnbench ab`: base and head, as this process has them where nothing else is said; head is the working tree."""
+    """`ffnbench ab`: base and head, as this process has them where nothing else is
+    said; head is the working tree.
+    """
 
     COMMAND = "ab"
 
@@ -217,9 +226,15 @@ AnyRequest = MeasuredRequest | SidesRequest | AddedRequest  # what a plan is mad
 
 
 def command_line(request: Request, command: str = "") -> str:
-    """The command that asks the same again: what is typed by place, and every flag that is not at its default."""
+    """The command that asks the same again: what is typed by place, and every flag that
+    is not at its default.
+    """
     words = ["ffnbench", command or request.COMMAND]
-    words += [shlex.quote(text) for name in request.PLACED if (text := getattr(request, name)) is not None]
+    words += [
+        shlex.quote(text)
+        for name in request.PLACED
+        if (text := getattr(request, name)) is not None
+    ]
     for field in fields(request):
         value = getattr(request, field.name)
         if field.name in request.PLACED or value == field.default:
@@ -231,14 +246,18 @@ def command_line(request: Request, command: str = "") -> str:
         if isinstance(value, tuple) and not isinstance(field.default, tuple):
             value = ",".join(map(str, value))
         for item in value if isinstance(value, tuple) else (value,):
-            words += [name, shlex.quote(f"{item:g}" if isinstance(item, float) else str(item))]
+            words += [
+                name,
+                shlex.quote(f"{item:g}" if isinstance(item, float) else str(item)),
+            ]
     return " ".join(words)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """How an answer is shown and written. `defaults` are what a reader should know of those that a file has set;
-    `measure` is what a feature measures with in place of the core.
+    """How an answer is shown and written. `defaults` are what a reader should know of
+    those that a file has set; `measure` is what a feature measures with in place of the
+    core.
     """
 
     format: str = "table"

@@ -1,7 +1,8 @@
-"""The answer: samples, estimates, comparisons, failures and where they were made. Plain data, to and from JSON.
+"""The answer: samples, estimates, comparisons, failures and where they were made. Plain
+data, to and from JSON.
 
-Base units (seconds, bytes); unknown is None. Nothing is decided here (stats/) and nothing is formatted
-(report/).
+Base units (seconds, bytes); unknown is None. Nothing is decided here (stats/) and
+nothing is formatted (report/).
 """
 
 from __future__ import annotations
@@ -22,10 +23,13 @@ from ffnbench.plan import CONTROL, Axis, Case, Needed, Note, Plan, Protocol
 SCHEMA = 2
 KEPT = 20  # runs of a baseline, beside the oldest
 MEMORY = "memory"  # the level of bytes that no cache holds
-POWER_CAP = "power cap"  # a card at its power limit, where heavy products keep it: no trouble from outside
+# a card at its power limit, where heavy products keep it: no trouble from outside
+POWER_CAP = "power cap"
 CONFIDENCE = 0.95  # of every interval, as stated
 SAME_WITHIN = 0.02  # of a ratio that is the same
-WAITED = 0.03  # quiet samples wait 0.3 % (median), those beside a spinner 77 %; 1 % gives the same rows
+# quiet samples wait 0.3 % (median), those beside a spinner 77 %; 1 % gives the same
+# rows
+WAITED = 0.03
 ALIKE = 0.05  # sizes that differ by no more share one roof
 LONGEST_S = 1800  # that a hint asks for
 R = TypeVar("R", bound="Report")
@@ -34,9 +38,10 @@ R = TypeVar("R", bound="Report")
 class Verdict(StrEnum):
     """What the interval of a ratio allows to say.
 
-    UNCLEAR: this run can't decide. BUSY: it can't, since something else had the CPUs, or the device's clocks were held
-    down, and the rounds that were left alone do not decide. A BUSY row has neither seconds nor ratio; a reference, or a
-    row that stands alone, is BUSY where it has no seconds.
+    UNCLEAR: this run can't decide. BUSY: it can't, since something else had the CPUs,
+    or the device's clocks were held down, and the rounds that were left alone do not
+    decide. A BUSY row has neither seconds nor ratio; a reference, or a row that stands
+    alone, is BUSY where it has no seconds.
     """
 
     REFERENCE = "reference"
@@ -48,8 +53,9 @@ class Verdict(StrEnum):
 
 
 class FailureKind(StrEnum):
-    """Why a case has no numbers. MISMATCH: its output or a gradient is not what it should be. LOST: what was to
-    measure it has ended without a result. DIVERGED: its numbers grew beyond what they can mean.
+    """Why a case has no numbers. MISMATCH: its output or a gradient is not what it
+    should be. LOST: what was to measure it has ended without a result. DIVERGED: its
+    numbers grew beyond what they can mean.
     """
 
     OOM = "oom"
@@ -64,12 +70,15 @@ class FailureKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One measured value of one case: mean over `calls` calls, at place `order` of a round of a worker.
+    """One measured value of one case: mean over `calls` calls, at place `order` of a
+    round of a worker.
 
-    `waited` is the share of its time that the worker's threads waited for a CPU, None where that is not known;
-    `starter` is the process that the worker was forked from, None where it is an interpreter of its own; `faults` are
-    the page faults while it was measured, None where they are not counted. `throttled` names what held the
-    device's clocks down when it ended, by commas, "" for nothing, None where that is not known.
+    `waited` is the share of its time that the worker's threads waited for a CPU, None
+    where that is not known; `starter` is the process that the worker was forked from,
+    None where it is an interpreter of its own; `faults` are the page faults while it
+    was measured, None where they are not counted. `throttled` names what held the
+    device's clocks down when it ended, by commas, "" for nothing, None where that is
+    not known.
     """
 
     case: str
@@ -96,9 +105,11 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """A value and its interval over `workers` independent processes; exact metrics have no interval.
+    """A value and its interval over `workers` independent processes; exact metrics have
+    no interval.
 
-    `disturbed`: in older files, rounds are in it in which the threads waited for a CPU; a busy row has none today.
+    `disturbed`: in older files, rounds are in it in which the threads waited for a CPU;
+    a busy row has none today.
     """
 
     value: float
@@ -117,7 +128,9 @@ class Estimate:
         return math.sqrt(self.high / self.low) - 1
 
     def inverse(self) -> Estimate:
-        """Of a ratio that of the other to the one: how many times as fast, where this is of times."""
+        """Of a ratio that of the other to the one: how many times as fast, where this
+        is of times.
+        """
         low = None if self.high is None else 1 / self.high
         high = None if self.low is None else 1 / self.low
         return replace(self, value=1 / self.value, low=low, high=high)
@@ -134,7 +147,9 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """A case's metric against the reference's, as a ratio measured within the same rounds."""
+    """A case's metric against the reference's, as a ratio measured within the same
+    rounds.
+    """
 
     case: str
     reference: str
@@ -142,11 +157,15 @@ class Comparison:
     ratio: Estimate | None
     verdict: Verdict
     reason: str = ""
-    resolution: float | None = None  # the smallest relative difference that this row could have shown
+    resolution: float | None = (
+        None  # the smallest relative difference that this row could have shown
+    )
 
 
 class Bound(StrEnum):
-    """What keeps a call from being faster: matrix products, the reading of bytes, or the call itself."""
+    """What keeps a call from being faster: matrix products, the reading of bytes, or
+    the call itself.
+    """
 
     PRODUCTS = "products"
     BYTES = "bytes"
@@ -155,11 +174,13 @@ class Bound(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roof:
-    """A call that shows what the machine can do, timed in the same rounds as the cases: a ceiling is the best of them.
+    """A call that shows what the machine can do, timed in the same rounds as the cases:
+    a ceiling is the best of them.
 
-    `name` is the `case` of its samples (metric ROOF); no case has such a name, for it begins with a parenthesis.
-    `amount` of one call: FLOPs of PRODUCTS, bytes of BYTES, 1 of CALL. `path` is the library or function. `shape` is
-    (tokens, out, in) of a product. `level` is the cache that the bytes fit into: L1, L2, L3 or memory.
+    `name` is the `case` of its samples (metric ROOF); no case has such a name, for it
+    begins with a parenthesis. `amount` of one call: FLOPs of PRODUCTS, bytes of BYTES,
+    1 of CALL. `path` is the library or function. `shape` is (tokens, out, in) of a
+    product. `level` is the cache that the bytes fit into: L1, L2, L3 or memory.
     """
 
     name: str
@@ -171,11 +192,15 @@ class Roof:
     threads: int = field(metadata=least(1))
     shape: tuple[int, ...] = ()
     level: str = ""
-    matmul_precision: MatmulPrecision = field(default=MatmulPrecision.HIGHEST, metadata=LATER)
+    matmul_precision: MatmulPrecision = field(
+        default=MatmulPrecision.HIGHEST, metadata=LATER
+    )
 
     @property
     def read_bytes(self) -> int:
-        """The bytes of its buffer, which a call may read several times: its shape then says how often."""
+        """The bytes of its buffer, which a call may read several times: its shape then
+        says how often.
+        """
         if not self.shape:
             return self.amount
         return self.amount // self.shape[0]
@@ -194,7 +219,9 @@ class Ceiling:
         return self.roof.amount / self.seconds
 
     def least_s(self, needed: Needed) -> float | None:
-        """The least seconds that a call of these needs takes by this bound; None where it is not known."""
+        """The least seconds that a call of these needs takes by this bound; None where
+        it is not known.
+        """
         match self.roof.bound:
             case Bound.PRODUCTS:
                 amount = needed.flops
@@ -209,9 +236,11 @@ class Ceiling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """How near a case is to the ceiling that binds it: the least time that this ceiling allows, over its latency.
+    """How near a case is to the ceiling that binds it: the least time that this ceiling
+    allows, over its latency.
 
-    `roof` is the name of the Roof. `share` is above 1 only by noise, or where the case does less than it claims.
+    `roof` is the name of the Roof. `share` is above 1 only by noise, or where the case
+    does less than it claims.
     """
 
     case: str
@@ -225,10 +254,12 @@ Fact = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """Where the numbers were made. `fingerprint` names the kind of machine and software that latency depends on.
+    """Where the numbers were made. `fingerprint` names the kind of machine and software
+    that latency depends on.
 
-    `gpu` is the device that is used, where it is not the CPU. `facts` are all else that is known of machine, software
-    and device, by name; in a file they stand beside the other fields.
+    `gpu` is the device that is used, where it is not the CPU. `facts` are all else that
+    is known of machine, software and device, by name; in a file they stand beside the
+    other fields.
     """
 
     fingerprint: str
@@ -244,8 +275,8 @@ class Environment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timer:
-    """What measuring itself costs in a worker, in seconds: a call of an empty module, and one tick of the clock; in
-    older files, what a page fault costs.
+    """What measuring itself costs in a worker, in seconds: a call of an empty module,
+    and one tick of the clock; in older files, what a page fault costs.
     """
 
     empty_call_s: float
@@ -264,10 +295,11 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackgroundLoad:
-    """What else the machine did during a run: CPUs that other processes used on average, None where that is not known.
+    """What else the machine did during a run: CPUs that other processes used on
+    average, None where that is not known.
 
-    In older files also the load at its start, and by worker the share of the CPUs' time that the hypervisor gave to
-    others.
+    In older files also the load at its start, and by worker the share of the CPUs' time
+    that the hypervisor gave to others.
     """
 
     others_cpus: float | None = None
@@ -279,8 +311,8 @@ class BackgroundLoad:
 class DeviceReadings:
     """What a worker read of a device right after its samples; unknown is None.
 
-    It is the least and the most of the clock of its cores, and how many other processes computed on it at the first; in
-    older files the most of temperature and power.
+    It is the least and the most of the clock of its cores, and how many other processes
+    computed on it at the first; in older files the most of temperature and power.
     """
 
     worker: int = field(metadata=least(0))
@@ -303,11 +335,12 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """Outputs of base and head on one input with the base's weights: relative errors (Frobenius), unknown is None.
+    """Outputs of base and head on one input with the base's weights: relative errors
+    (Frobenius), unknown is None.
 
-    `error` is head against base in the case's dtype, `exact_error` the same with both run in float64. `own_weights`
-    says why the weights could not be carried over, and then each side has its own of the same seed. `tolerance` is what
-    rounding explains.
+    `error` is head against base in the case's dtype, `exact_error` the same with both
+    run in float64. `own_weights` says why the weights could not be carried over, and
+    then each side has its own of the same seed. `tolerance` is what rounding explains.
     """
 
     error: float | None
@@ -318,10 +351,11 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """The inputs of a sample's calls: so many that none repeats, and the bytes of all. Part of a case's workload.
+    """The inputs of a sample's calls: so many that none repeats, and the bytes of all.
+    Part of a case's workload.
 
-    `level` is the cache that holds them all, `one_level` the one that holds a single one: L1, L2, L3 or memory, empty
-    where that is not known.
+    `level` is the cache that holds them all, `one_level` the one that holds a single
+    one: L1, L2, L3 or memory, empty where that is not known.
     """
 
     case: str
@@ -349,7 +383,9 @@ class Measurement:
 
 @dataclass(frozen=True, kw_only=True)
 class Run(Measurement):
-    """What the runner hands back. `sides` say where arms differ, if there are several."""
+    """What the runner hands back. `sides` say where arms differ, if there are
+    several.
+    """
 
     plan: Plan  # the device resolved
     warnings: tuple[Note, ...] = ()
@@ -392,13 +428,16 @@ class Repeat(Measurement):
     protocol: Protocol
 
 
-REPEATED = [f.name for f in fields(Repeat) if f.name != "protocol"]  # what a repeat and a report have alike
+REPEATED = [
+    f.name for f in fields(Repeat) if f.name != "protocol"
+]  # what a repeat and a report have alike
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossing:
-    """Where a variant becomes slower than one that stands before it in the plan, or where not `slower` faster, as the
-    axis grows. `within` are the values of the other axes.
+    """Where a variant becomes slower than one that stands before it in the plan, or
+    where not `slower` faster, as the axis grows. `within` are the values of the other
+    axes.
     """
 
     within: Mapping[str, object]
@@ -410,8 +449,8 @@ class Crossing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossings:
-    """All crossings along an axis, in the order of the plan; `lines` are how often they were looked for, once for each
-    combination of the values of the other axes.
+    """All crossings along an axis, in the order of the plan; `lines` are how often they
+    were looked for, once for each combination of the values of the other axes.
     """
 
     axis: Axis
@@ -421,10 +460,12 @@ class Crossings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fastest:
-    """The answer for one network and workload: `first` holds the fastest, by label, and what can't be told from it.
+    """The answer for one network and workload: `first` holds the fastest, by label, and
+    what can't be told from it.
 
-    `verdict` is FASTER for one that is the fastest, SAME for several that are the same, else UNCLEAR. `against` is the
-    row that `ratios`, of the first ones and in their order, are relative to.
+    `verdict` is FASTER for one that is the fastest, SAME for several that are the same,
+    else UNCLEAR. `against` is the row that `ratios`, of the first ones and in their
+    order, are relative to.
     """
 
     cases: tuple[Case, ...]
@@ -436,8 +477,9 @@ class Fastest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Narrowing:
-    """What would decide the rows that could not be told: intervals of half width `precision`, of which `is_asked` says
-    whether that was asked for, by so many seconds; None where no run has so many. `is_likely`: whether these will do.
+    """What would decide the rows that could not be told: intervals of half width
+    `precision`, of which `is_asked` says whether that was asked for, by so many
+    seconds; None where no run has so many. `is_likely`: whether these will do.
     """
 
     rows: int
@@ -449,8 +491,8 @@ class Narrowing:
 
 @dataclass(frozen=True, kw_only=True)
 class TradeOff:
-    """Time against error in the group of a reference, by labels: the Pareto front, the fastest row, and the fastest of
-    those whose error is small, None where none is.
+    """Time against error in the group of a reference, by labels: the Pareto front, the
+    fastest row, and the fastest of those whose error is small, None where none is.
     """
 
     reference: str
@@ -461,11 +503,13 @@ class TradeOff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What stats/ finds of a report beyond estimates and comparisons. It stands in no file: samples give it again.
+    """What stats/ finds of a report beyond estimates and comparisons. It stands in no
+    file: samples give it again.
 
-    By label: `rounds`, clean ones and all; `launch_bound`; `ceilings`, of each bound the fastest; `over_runs`, the mean
-    of the ratio over several runs. `roofline` are the ceilings that a picture shows. `cells` are how many of a sweep
-    are complete, of how many.
+    By label: `rounds`, clean ones and all; `launch_bound`; `ceilings`, of each bound
+    the fastest; `over_runs`, the mean of the ratio over several runs. `roofline` are
+    the ceilings that a picture shows. `cells` are how many of a sweep are complete, of
+    how many.
     """
 
     rounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -482,7 +526,9 @@ class Figures:
 
 @dataclass(frozen=True, kw_only=True)
 class Report(Run):
-    """The whole answer, with the question and every sample: each figure can be computed again from it."""
+    """The whole answer, with the question and every sample: each figure can be computed
+    again from it.
+    """
 
     costs: tuple[CaseCost, ...]
     created: str
@@ -490,16 +536,27 @@ class Report(Run):
     measured: tuple[Measured, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
     shares: tuple[Share, ...] = field(default=(), metadata=LATER)
-    repeats: tuple[Repeat, ...] = field(default=(), repr=False, metadata=LATER)  # later runs, in order
-    cut_short: bool = field(default=False, metadata=LATER)  # whether fewer repeats were made than asked for
+    repeats: tuple[Repeat, ...] = field(
+        default=(), repr=False, metadata=LATER
+    )  # later runs, in order
+    cut_short: bool = field(
+        default=False, metadata=LATER
+    )  # whether fewer repeats were made than asked for
     schema: int = field(default=SCHEMA, metadata=STATED)
-    figures: Figures = field(default=Figures(), compare=False, repr=False, metadata=UNSAVED)
+    figures: Figures = field(
+        default=Figures(), compare=False, repr=False, metadata=UNSAVED
+    )
 
     @cached_property
     def _of_cases(self) -> dict[str, dict[str, Any]]:
-        """What there is one of for each case, by the name of its field and the case; of several the first."""
+        """What there is one of for each case, by the name of its field and the case; of
+        several the first.
+        """
         names = ("costs", "comparisons", "inputs", "shares", "failures")
-        return {name: {entry.case: entry for entry in reversed(getattr(self, name))} for name in names}
+        return {
+            name: {entry.case: entry for entry in reversed(getattr(self, name))}
+            for name in names
+        }
 
     @cached_property
     def _estimates(self) -> dict[tuple[str, str], Estimate]:
@@ -526,7 +583,9 @@ class Report(Run):
         return self._of_cases["comparisons"].get(label)
 
     def has_time(self, label: str) -> bool:
-        """Whether a case has a time that can be held against another one's: it did not fail, nothing disturbed it."""
+        """Whether a case has a time that can be held against another one's: it did not
+        fail, nothing disturbed it.
+        """
         return self.estimate(label, LATENCY) is not None and self.failure(label) is None
 
     def failure(self, label: str) -> Failure | None:
@@ -534,7 +593,9 @@ class Report(Run):
         return self._of_cases["failures"].get(label)
 
     def mismatch(self, label: str) -> str:
-        """How the answer of a case differs from what it should be; empty where it was not seen to."""
+        """How the answer of a case differs from what it should be; empty where it was
+        not seen to.
+        """
         failure = self.failure(label)
         if failure is None or failure.kind is not FailureKind.MISMATCH:
             return ""
@@ -549,12 +610,16 @@ class Report(Run):
         return self._of_cases["shares"].get(label)
 
     def notes(self, label: str) -> list[Note]:
-        """The warnings of a case; for an empty label those of the run as a whole, after what its plan says of it."""
+        """The warnings of a case; for an empty label those of the run as a whole, after
+        what its plan says of it.
+        """
         of_plan = [] if label else self.plan.notes
         return [note for note in (*of_plan, *self.warnings) if note.label == label]
 
     def value(self, label: str, metric: str) -> float | None:
-        """The value of a metric, or None. What was not meant to be measured is that of its closed form."""
+        """The value of a metric, or None. What was not meant to be measured is that of
+        its closed form.
+        """
         estimate = self.estimate(label, metric)
         if estimate is not None:
             return estimate.value
@@ -563,32 +628,56 @@ class Report(Run):
         return None
 
     def rounds(self, label: str) -> int:
-        """Rounds that a worker really made of a case, at most: an interrupted one made fewer than planned."""
+        """Rounds that a worker really made of a case, at most: an interrupted one made
+        fewer than planned.
+        """
         return self._rounds.get(label, self.plan.protocol.rounds)
 
     @property
     def failed_wholly(self) -> bool:
         """Whether there is nothing but failures."""
-        return bool(self.failures) and all(self.failure(case.label) for case in self.plan.shown)
+        return bool(self.failures) and all(
+            self.failure(case.label) for case in self.plan.shown
+        )
 
     @property
     def resolution(self) -> float | None:
-        """The smallest relative difference that every row of this run could have shown."""
-        resolutions = [row.resolution for row in self.comparisons if row.case != CONTROL and row.resolution is not None]
+        """The smallest relative difference that every row of this run could have
+        shown.
+        """
+        resolutions = [
+            row.resolution
+            for row in self.comparisons
+            if row.case != CONTROL and row.resolution is not None
+        ]
         return max(resolutions, default=None)
 
     @property
     def runs(self) -> tuple[Report, ...]:
-        """This run and its repeats, each by itself and the oldest first; what is computed from samples is in none."""
-        alone = replace(self, repeats=(), comparisons=(), measured=(), shares=(), warnings=(), figures=Figures())
+        """This run and its repeats, each by itself and the oldest first; what is
+        computed from samples is in none.
+        """
+        alone = replace(
+            self,
+            repeats=(),
+            comparisons=(),
+            measured=(),
+            shares=(),
+            warnings=(),
+            figures=Figures(),
+        )
         runs = [alone]
         for repeat in self.repeats:
             own = {name: getattr(repeat, name) for name in REPEATED}
-            runs.append(replace(alone, plan=replace(self.plan, protocol=repeat.protocol), **own))
+            runs.append(
+                replace(alone, plan=replace(self.plan, protocol=repeat.protocol), **own)
+            )
         return tuple(runs)
 
     def with_repeat(self: R, now: Report) -> R:
-        """With a further run of the same plan, by time; the oldest and the KEPT newest are kept."""
+        """With a further run of the same plan, by time; the oldest and the KEPT newest
+        are kept.
+        """
         labels = {case.label for case in self.plan.cases}
         own = {name: getattr(now, name) for name in REPEATED}
         for name in ("samples", "failures", "inputs"):

@@ -1,4 +1,6 @@
-"""Each activation written again, from its definition and with the standard library alone."""
+"""Each activation written again, from its definition and with the standard library
+alone.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +22,20 @@ ORACLE = {
     "tanh": math.tanh,
     "gelu": lambda x: x * 0.5 * math.erfc(-x / math.sqrt(2)),
     "gelu_10": lambda x: min(max(-10.0, x * 0.5 * math.erfc(-x / math.sqrt(2))), 10.0),
-    "gelu_tanh": lambda x: 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    "gelu_tanh": lambda x: (
+        0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    ),
     "quick_gelu": lambda x: x * sigmoid(1.702 * x),
     "silu": lambda x: x * sigmoid(x),
     "swish": lambda x: x * sigmoid(0.5 * x),
     "mish": lambda x: x * math.tanh(math.log1p(math.exp(x))),
     "hardswish": lambda x: x * min(max(x + 3, 0.0), 6.0) / 6,
     "elu": lambda x: x if x > 0 else math.expm1(x),
-    "selu": lambda x: 1.0507009873554805 * (x if x > 0 else 1.6732632423543772 * math.expm1(x)),
+    "selu": lambda x: (
+        1.0507009873554805 * (x if x > 0 else 1.6732632423543772 * math.expm1(x))
+    ),
     "softplus": lambda x: math.log1p(math.exp(x)),
-    "xielu": lambda x: 0.5 * x + (0.8 * x * x if x > 0 else 0.8 * (math.exp(x) - 1 - x)),
+    "xielu": lambda x: (
+        0.5 * x + (0.8 * x * x if x > 0 else 0.8 * (math.exp(x) - 1 - x))
+    ),
 }

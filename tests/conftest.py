@@ -1,4 +1,6 @@
-"""Folders of the tests' own, and fixtures: the command line in this process, on a fake machine."""
+"""Folders of the tests' own, and fixtures: the command line in this process, on a fake
+machine.
+"""
 
 from __future__ import annotations
 
@@ -26,26 +28,38 @@ from ffnbench.run.world import machine_lock
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Of tests/test_goldens.py alone."""
-    parser.addoption("--regenerate", action="store_true", help="write tests/golden anew; then read its diff")
+    parser.addoption(
+        "--regenerate",
+        action="store_true",
+        help="write tests/golden anew; then read its diff",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Folders for temporary files and for state of these tests alone, and a terminal of 80 columns."""
+    """Folders for temporary files and for state of these tests alone, and a terminal of
+    80 columns.
+    """
     # paths of the tests stay as short as they were
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())
     folder = tempfile.mkdtemp(prefix="ffnbench-tests-")
     os.environ["TMPDIR"], tempfile.tempdir = folder, None
     os.environ["XDG_STATE_HOME"] = f"{folder}/state"
-    os.environ["COLUMNS"] = "80"  # where a test says nothing else, whatever the terminal is
+    os.environ["COLUMNS"] = (
+        "80"  # where a test says nothing else, whatever the terminal is
+    )
     os.environ["HYPOTHESIS_STORAGE_DIRECTORY"] = f"{folder}/hypothesis"
-    settings.register_profile("the same each time", derandomize=True, deadline=None, database=None)
+    settings.register_profile(
+        "the same each time", derandomize=True, deadline=None, database=None
+    )
     settings.load_profile("the same each time")
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
-    """One thread for torch in this process: on a shared machine the threads of small operations wait for each other."""
+    """One thread for torch in this process: on a shared machine the threads of small
+    operations wait for each other.
+    """
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
 
@@ -58,14 +72,18 @@ def clock() -> list[Callable[[], float]]:
 
 @pytest.fixture
 def made_up_clock(clock: list) -> None:
-    """A clock of what is measured: each look at it is 5 ms later, so that no budget is waited for."""
+    """A clock of what is measured: each look at it is 5 ms later, so that no budget is
+    waited for.
+    """
     ticks = itertools.count(step=0.005)
     clock[0] = lambda: next(ticks)
 
 
 @pytest.fixture
 def on_machine(monkeypatch: pytest.MonkeyPatch, clock: list):
-    """Put workers and probers that are not real where every command finds them: the one seam."""
+    """Put workers and probers that are not real where every command finds them: the one
+    seam.
+    """
 
     def put(launch: object = Session, prober: object = Prober) -> None:
         fake = world.World(launch=launch, prober=prober, now=clock[0])
@@ -105,15 +123,21 @@ def call(on_machine, in_process):
 
 @pytest.fixture
 def on_fakes(on_machine, in_process, made_up_clock):
-    """A command in this process, workers faked; gives exit code, stdout in one line, stderr. Text is cut into words at
-    spaces, a path is one. Its clock is made up.
+    """A command in this process, workers faked; gives exit code, stdout in one line,
+    stderr. Text is cut into words at spaces, a path is one. Its clock is made up.
     """
 
-    def run(*arguments: object, launch: object = None, prober: object = KnownProber) -> tuple[int, str, str]:
+    def run(
+        *arguments: object, launch: object = None, prober: object = KnownProber
+    ) -> tuple[int, str, str]:
         on_machine(launch or FakeLaunch(), prober)
         words: list[str] = []
         for argument in arguments:
-            words += [str(argument)] if isinstance(argument, Path) else str(argument).split(" ")
+            words += (
+                [str(argument)]
+                if isinstance(argument, Path)
+                else str(argument).split(" ")
+            )
         code, out, err = in_process(*words)
         return code, " ".join(out.split()), err
 

@@ -1,12 +1,15 @@
-"""A machine with one simulated GPU, by what CUDA documents and nothing else: the examiner of all that times a device.
+"""A machine with one simulated GPU, by what CUDA documents and nothing else: the
+examiner of all that times a device.
 
-Streams are in order: a kernel starts once its launch has arrived and the one before has ended. The host runs ahead of
-them, until 1,024 launches are in the queue: then it waits for room. An event is stamped when its stream reaches it, in
-steps (cudaEventElapsedTime: half a microsecond). An illegal access is an error of every later call of its process.
-Reading the host's clock takes time like all that the host does.
+Streams are in order: a kernel starts once its launch has arrived and the one before has
+ended. The host runs ahead of them, until 1,024 launches are in the queue: then it waits
+for room. An event is stamped when its stream reaches it, in steps
+(cudaEventElapsedTime: half a microsecond). An illegal access is an error of every later
+call of its process. Reading the host's clock takes time like all that the host does.
 
-Each field of World is an adversity that a test may turn up. Tensors are on the CPU and hold real numbers. Modules of
-this file launch kernels of given lengths, so what a device takes for them is known. `Allocator` is CUDA's memory.
+Each field of World is an adversity that a test may turn up. Tensors are on the CPU and
+hold real numbers. Modules of this file launch kernels of given lengths, so what a
+device takes for them is known. `Allocator` is CUDA's memory.
 """
 
 from __future__ import annotations
@@ -42,7 +45,10 @@ from ffnbench.messages import (
 from ffnbench.worker.jobs import Jobs, answer_to
 
 US = 1e-6
-AT_ONCE = {"warmup_s": 0.004, "min_sample_s": 0.004}  # nothing here has to get warm, and nothing scatters
+AT_ONCE = {
+    "warmup_s": 0.004,
+    "min_sample_s": 0.004,
+}  # nothing here has to get warm, and nothing scatters
 ILLEGAL = "CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be asynchronously reported"
 THERMAL = 0x40  # a bit of nvmlClocksEventReasons
 CURRENT, SIDE = "current", "side"  # streams
@@ -50,7 +56,9 @@ CURRENT, SIDE = "current", "side"  # streams
 
 @dataclass(frozen=True)
 class Clocks:
-    """From one time of the host to another the clocks go from one share of theirs to another; what NVML says of it."""
+    """From one time of the host to another the clocks go from one share of theirs to
+    another; what NVML says of it.
+    """
 
     begin_s: float
     end_s: float
@@ -71,7 +79,9 @@ class World:
     latency_s: float = 3 * US  # from a launch to its arrival
     gap_s: float = 0.1 * US  # between two kernels of a queue
     flush_s: float = 60 * US
-    flush_tail_s: float = 0.0  # after a flush, in which what reads memory gets half of it
+    flush_tail_s: float = (
+        0.0  # after a flush, in which what reads memory gets half of it
+    )
     spin: float = 1.04  # a spin takes this times what it was asked for
     depth: int = 1024
     tick_s: float = 0.5 * US  # of events
@@ -91,12 +101,18 @@ class World:
 
     def bits(self) -> int:
         """What NVML says now."""
-        return sum(stretch.bits for stretch in self.clocks if stretch.begin_s <= self.host_s < stretch.end_s)
+        return sum(
+            stretch.bits
+            for stretch in self.clocks
+            if stretch.begin_s <= self.host_s < stretch.end_s
+        )
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """What a launch runs: seconds at full clocks; `cold` times that where the cache was flushed since it last ran."""
+    """What a launch runs: seconds at full clocks; `cold` times that where the cache was
+    flushed since it last ran.
+    """
 
     seconds: float
     name: object = None
@@ -114,7 +130,9 @@ class Context:
     stream: str = CURRENT  # the current one
     broken_s: float | None = None
     issued: int = 0  # launches by the host
-    _done_s: dict[str, float] = field(default_factory=dict)  # when each stream has done all
+    _done_s: dict[str, float] = field(
+        default_factory=dict
+    )  # when each stream has done all
     _queue: deque[float] = field(default_factory=deque)
     _flushes: int = 0
     _flushed_s: float = 0.0
@@ -134,7 +152,9 @@ class Context:
         self.world.host_s += seconds
 
     def synchronize(self) -> None:
-        self.world.host_s = max(self.world.host_s, *self._done_s.values(), 0.0) + self.world.wait_s
+        self.world.host_s = (
+            max(self.world.host_s, *self._done_s.values(), 0.0) + self.world.wait_s
+        )
         self._check()
 
     def _check(self) -> None:
@@ -161,11 +181,15 @@ class Context:
         self._queue.append(self._done_s[stream])
 
     def let_wait(self, stream: str, other: str) -> None:
-        """What comes into a stream from now on waits for all that is in another one now: wait_stream."""
+        """What comes into a stream from now on waits for all that is in another one
+        now: wait_stream.
+        """
         self._done_s[stream] = max(self.done_s(stream), self.done_s(other))
 
     def _arrival(self) -> float:
-        """When what the host launches now gets to the device; it waits while the queue is full."""
+        """When what the host launches now gets to the device; it waits while the queue
+        is full.
+        """
         while self._queue and self._queue[0] <= self.world.host_s:
             self._queue.popleft()
         if len(self._queue) >= self.world.depth:
@@ -178,7 +202,10 @@ class Context:
             seconds *= kernel.cold
         self._seen[kernel.name] = self._flushes
         if kernel.cold > 1:
-            seconds += min(seconds, max(0.0, self._flushed_s + self.world.flush_tail_s - at)) / 2
+            seconds += (
+                min(seconds, max(0.0, self._flushed_s + self.world.flush_tail_s - at))
+                / 2
+            )
         return seconds
 
     def event(self) -> Mark:
@@ -218,7 +245,9 @@ class Mark:
 
     def seconds_since(self, start: Mark) -> float:
         if self.stamp is None or start.stamp is None:
-            raise ValueError("Both events must be recorded before calculating elapsed time.")
+            raise ValueError(
+                "Both events must be recorded before calculating elapsed time."
+            )
         if max(self.stamp, start.stamp) > self.context.world.host_s:
             raise RuntimeError("CUDA error: device not ready")
         tick = self.context.world.tick_s
@@ -226,10 +255,17 @@ class Mark:
 
 
 class Allocator:
-    """torch's allocator on a device: it gives blocks of 512 bytes out of segments of 2 MiB, which it keeps."""
+    """torch's allocator on a device: it gives blocks of 512 bytes out of segments of 2
+    MiB, which it keeps.
+    """
 
     def __init__(self, patch: pytest.MonkeyPatch, total: int = 80 << 30) -> None:
-        self.total, self.living, self.peak, self.segments = total, dict[int, int](), 0, 0
+        self.total, self.living, self.peak, self.segments = (
+            total,
+            dict[int, int](),
+            0,
+            0,
+        )
         of_torch = {
             "memory_stats": lambda device: {
                 "requested_bytes.all.current": self.requested,
@@ -297,12 +333,16 @@ def used(context: Context) -> Iterator[Context]:
 
 
 def install(patch: pytest.MonkeyPatch, world: World) -> None:
-    """Put the simulated device where devices are looked for, under the name cuda, and its NVML."""
+    """Put the simulated device where devices are looked for, under the name cuda, and
+    its NVML.
+    """
     patch.setattr(accelerator, "MAKE", lambda name: current())
     patch.setattr(accelerator, "_MADE", {})
     library = SimpleNamespace(
         nvmlDeviceGetCurrentClocksEventReasons=lambda handle: world.bits(),
-        nvmlDeviceGetClockInfo=lambda handle, kind: round(1980 * world.share(world.host_s)),
+        nvmlDeviceGetClockInfo=lambda handle, kind: round(
+            1980 * world.share(world.host_s)
+        ),
     )
     card = nvml.Card(library, 0)
     patch.setattr(nvml, "card_of", lambda device: card)
@@ -316,13 +356,18 @@ class NoWait:
 
 
 class Launch(FakeLaunch):
-    """Starts workers on one machine: the real jobs on contexts of their own, without a process."""
+    """Starts workers on one machine: the real jobs on contexts of their own, without a
+    process.
+    """
 
     def __init__(self, world: World) -> None:
         super().__init__()
         self.world = world
         self.facts = {"gpus": 1, "gpu_names": ("Simulated",), "cuda": "13.0"}
-        self.device = lambda name: {"gpu": "Simulated", "gpu_memory_bytes": world.memory_bytes}
+        self.device = lambda name: {
+            "gpu": "Simulated",
+            "gpu_memory_bytes": world.memory_bytes,
+        }
 
     def __call__(self, arm: object = None) -> SimulatedWorker:
         self.workers.append(SimulatedWorker(self, len(self.workers)))
@@ -330,7 +375,9 @@ class Launch(FakeLaunch):
 
 
 class SimulatedWorker(FakeWorker):
-    """Its answers are those of a real one, but for what it is asked of its interpreter."""
+    """Its answers are those of a real one, but for what it is asked of its
+    interpreter.
+    """
 
     jobs: Jobs | None = None
 
@@ -345,7 +392,9 @@ class SimulatedWorker(FakeWorker):
         request = request_of(json.loads(json.dumps(line_of(request, 1))))
         with used(self.context):
             if isinstance(request, Begin):
-                plan = replace(request.plan, protocol=replace(request.plan.protocol, **AT_ONCE))
+                plan = replace(
+                    request.plan, protocol=replace(request.plan.protocol, **AT_ONCE)
+                )
                 self.jobs = Jobs(plan, request.memory_bytes)
                 self.jobs.waits = NoWait()
                 return Done()
@@ -375,12 +424,15 @@ class _Launching(torch.autograd.Function):
 
 
 class Kernels(nn.Module):
-    """`kernels` launches of `us` microseconds each, after `python_us` of the host's own work; the rest by name.
+    """`kernels` launches of `us` microseconds each, after `python_us` of the host's own
+    work; the rest by name.
 
-    `waits`: it asks for a number, as .item() does. `breaks_at`: the call from which on its kernel accesses what is not
-    there. `cold`: times as long, where the cache was flushed. `stream`: "joined" launches on a side stream that waits
-    for the current one, which waits for it; "loose" does neither; "left" makes the side stream the current one and
-    does not go back. `first_us`: before all, a kernel on the current stream.
+    `waits`: it asks for a number, as .item() does. `breaks_at`: the call from which on
+    its kernel accesses what is not there. `cold`: times as long, where the cache was
+    flushed. `stream`: "joined" launches on a side stream that waits for the current
+    one, which waits for it; "loose" does neither; "left" makes the side stream the
+    current one and does not go back. `first_us`: before all, a kernel on the current
+    stream.
     """
 
     def __init__(
@@ -389,8 +441,19 @@ class Kernels(nn.Module):
     ) -> None:  # fmt: skip
         super().__init__()
         self.weight = nn.Parameter(torch.full((d_model,), 2.0))
-        self.kernels, self.seconds, self.python, self.cold = kernels, us * US, python_us * US, cold
-        self.breaks_at, self.stream, self.first, self.waits, self.calls = breaks_at, stream, first_us * US, waits, 0
+        self.kernels, self.seconds, self.python, self.cold = (
+            kernels,
+            us * US,
+            python_us * US,
+            cold,
+        )
+        self.breaks_at, self.stream, self.first, self.waits, self.calls = (
+            breaks_at,
+            stream,
+            first_us * US,
+            waits,
+            0,
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return _Launching.apply(x, self.weight, self)

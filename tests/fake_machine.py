@@ -1,18 +1,23 @@
-"""A machine without processes, torch and clocks, on which every command runs in milliseconds.
+"""A machine without processes, torch and clocks, on which every command runs in
+milliseconds.
 
-Two things stand in for the real machine: `FakeLaunch` starts workers that answer from a script, and `KnownProber`
-knows what code of the user's is. `tests/conftest.py: on_machine` puts them where every command finds them; `run` and
-`measure` take them directly.
+Two things stand in for the real machine: `FakeLaunch` starts workers that answer from a
+script, and `KnownProber` knows what code of the user's is. `tests/conftest.py:
+on_machine` puts them where every command finds them; `run` and `measure` take them
+directly.
 
 How to script a `FakeLaunch`:
 
-- `FakeLaunch(seconds)`: a function of (label, worker, round) that gives the seconds of each sample. Worker and round
-  count from 0; the round of the warm-up is -1. `random.Random(seed)` inside makes a machine that scatters.
-- `FakeLaunch(trouble={(Open, "gelu"): "oom"})`: what goes wrong, by the type of the message and the label of its case
-  (None for a message that is about no case). The value is the name of a failure's kind, a `Failed`, an exception that
-  `ask` raises (`lost("crash")`: the process is gone), another answer, or a function of the worker that gives one of
-  these, or None where nothing is wrong this time.
-- Its attributes, before the run: `waited`, `sample_fields`, `facts`, `device`, `roofs`, `roof`.
+- `FakeLaunch(seconds)`: a function of (label, worker, round) that gives the seconds of
+  each sample. Worker and round count from 0; the round of the warm-up is -1.
+  `random.Random(seed)` inside makes a machine that scatters.
+- `FakeLaunch(trouble={(Open, "gelu"): "oom"})`: what goes wrong, by the type of the
+  message and the label of its case (None for a message that is about no case). The
+  value is the name of a failure's kind, a `Failed`, an exception that `ask` raises
+  (`lost("crash")`: the process is gone), another answer, or a function of the worker
+  that gives one of these, or None where nothing is wrong this time.
+- Its attributes, before the run: `waited`, `sample_fields`, `facts`, `device`, `roofs`,
+  `roof`.
 - After the run, `log` has every message, and `workers` every worker.
 """
 
@@ -53,8 +58,16 @@ from ffnbench.run import runner, world
 from ffnbench.run.prober import Prober
 from ffnbench.run.session import Session, WorkerLost
 
-FACTS = {"torch": "2.0-fake", "torch_threads": 2, "blas": "fake", **about_machine(), "caches": tuple(caches())}
-ADDED = {  # what a worker answers to a feature's requests, in answers.json of the folder of its tests
+FACTS = {
+    "torch": "2.0-fake",
+    "torch_threads": 2,
+    "blas": "fake",
+    **about_machine(),
+    "caches": tuple(caches()),
+}
+# what a worker answers to a feature's requests, in answers.json of the folder of its
+# tests
+ADDED = {
     name: answer
     for path in sorted(ROOT.glob("tests/extras/*/answers.json"))
     for name, answer in json.loads(path.read_text(encoding="utf-8")).items()
@@ -107,16 +120,22 @@ class FakeWorker:
             case messages.Open():
                 return Opened(calls=request.calls or 3)
             case messages.TakeSample():
-                number = self.rounds[request.label] = self.rounds.get(request.label, -2) + 1
+                number = self.rounds[request.label] = (
+                    self.rounds.get(request.label, -2) + 1
+                )
                 seconds = launch.seconds(request.label, self.index, number)
-                return Sampled(value=seconds, waited=launch.waited, **launch.sample_fields(request))
+                return Sampled(
+                    value=seconds, waited=launch.waited, **launch.sample_fields(request)
+                )
             case messages.MeasureMemory():
                 return Values(values={"peak_bytes": 4096, "saved_bytes": None})
             case messages.MeasureSparsity():
                 return Values(values={"zero_share": 0.5, "dead_share": 0.0})
             case messages.MeasureRouting():
                 dense = "relu" in request.label or request.label == "swiglu"
-                return Values(values={} if dense else {"expert_load_max": 1.25, "experts_hit": 8})
+                return Values(
+                    values={} if dense else {"expert_load_max": 1.25, "experts_hit": 8}
+                )
             case messages.DescribeDevice():
                 return DeviceFacts(**launch.device(request.device))
             case messages.ExploreRoofs():
@@ -124,11 +143,19 @@ class FakeWorker:
             case messages.SampleRoof():
                 return launch.roof(request.roof, self.index)
             case messages.MeasureCeilings():
-                return ReachedRoofs(roofs=tuple(ReachedRoof(roof=roof, seconds=0.001) for roof in request.roofs))
+                return ReachedRoofs(
+                    roofs=tuple(
+                        ReachedRoof(roof=roof, seconds=0.001) for roof in request.roofs
+                    )
+                )
             case messages.ListBackends():
-                return Backends(reasons={backend.value: "" for backend in Backend}, bfloat16={})
+                return Backends(
+                    reasons={backend.value: "" for backend in Backend}, bfloat16={}
+                )
             case messages.MeasureTimer():
-                return Failed(kind=FailureKind.UNSUPPORTED, message="a fake worker has no clock")
+                return Failed(
+                    kind=FailureKind.UNSUPPORTED, message="a fake worker has no clock"
+                )
             case messages.Check():
                 return Values(values={})
         if type(request).__name__ in ADDED:
@@ -140,18 +167,36 @@ class FakeWorker:
 
 
 class FakeLaunch:
-    """Starts fake workers; remembers all of them and everything that they were asked."""
+    """Starts fake workers; remembers all of them and everything that they were
+    asked.
+    """
 
-    def __init__(self, seconds: Seconds = lambda label, worker, number: 0.01, trouble: Trouble | None = None) -> None:
+    def __init__(
+        self,
+        seconds: Seconds = lambda label, worker, number: 0.01,
+        trouble: Trouble | None = None,
+    ) -> None:
         self.seconds, self.trouble = seconds, trouble or {}
-        self.waited: float | None = None  # share of every sample that its threads waited for a CPU
-        self.sample_fields: Callable[[TakeSample], dict] = lambda request: {}  # of Sampled, beside seconds and waits
+        self.waited: float | None = (
+            None  # share of every sample that its threads waited for a CPU
+        )
+        self.sample_fields: Callable[[TakeSample], dict] = (
+            lambda request: {}
+        )  # of Sampled, beside seconds and waits
         self.facts: dict[str, Any] = {}  # fields of its greeting beside FACTS
-        self.device: Callable[[str], dict] = lambda name: {}  # fields of what it says of a device
-        self.roofs: Callable[[tuple[Roof, ...]], list[ReachedRoof]] = lambda candidates: []  # those that are reached
-        self.roof: Callable[[Roof, int], Sampled | Failed] = lambda roof, worker: Sampled(value=0.001, waited=0.0)
+        self.device: Callable[[str], dict] = (
+            lambda name: {}
+        )  # fields of what it says of a device
+        self.roofs: Callable[[tuple[Roof, ...]], list[ReachedRoof]] = (
+            lambda candidates: []
+        )  # those that are reached
+        self.roof: Callable[[Roof, int], Sampled | Failed] = lambda roof, worker: (
+            Sampled(value=0.001, waited=0.0)
+        )
         self.workers: list[FakeWorker] = []
-        self.log: list[tuple[int, type, str | None]] = []  # worker, type of request, label
+        self.log: list[
+            tuple[int, type, str | None]
+        ] = []  # worker, type of request, label
 
     @property
     def trouble(self) -> Trouble:
@@ -161,8 +206,12 @@ class FakeLaunch:
     def trouble(self, trouble: Trouble) -> None:
         """Refuse what no worker is ever asked: it would go unnoticed."""
         for request, label in trouble:
-            if not issubclass(request, WorkerRequest) or issubclass(request, OfCase) != isinstance(label, str):
-                raise TypeError(f"no worker is asked for ({request.__name__}, {label!r})")
+            if not issubclass(request, WorkerRequest) or issubclass(
+                request, OfCase
+            ) != isinstance(label, str):
+                raise TypeError(
+                    f"no worker is asked for ({request.__name__}, {label!r})"
+                )
         self._trouble = trouble
 
     def __call__(self, arm: object = None) -> FakeWorker:
@@ -183,7 +232,9 @@ def interrupted_in_the_second_worker(label: str, worker: int, number: int) -> fl
 
 
 class KnownProber(Prober):
-    """A prober that needs no process: it knows `mypkg.mlp` and what every module costs."""
+    """A prober that needs no process: it knows `mypkg.mlp` and what every module
+    costs.
+    """
 
     def within(self, arm: Arm) -> KnownProber:
         return KnownProber(1.0, arm) if arm != OWN else self
@@ -195,8 +246,14 @@ class KnownProber(Prober):
         pass
 
     def origin(self, target: str) -> Path:
-        file = {"mypkg.mlp": "mypkg/mlp.py", "mlp.py": "mlp.py"}.get(target.rpartition(":")[0])
-        return Path(self._arm.source, file).resolve() if file else Path("/installed/elsewhere.py")
+        file = {"mypkg.mlp": "mypkg/mlp.py", "mlp.py": "mlp.py"}.get(
+            target.rpartition(":")[0]
+        )
+        return (
+            Path(self._arm.source, file).resolve()
+            if file
+            else Path("/installed/elsewhere.py")
+        )
 
     def describe(self, target: str) -> None:
         return None
@@ -223,7 +280,9 @@ class KnownProber(Prober):
 
 
 class InThisProcess:
-    """Answers what a worker's process would of modules and activations, by the same jobs."""
+    """Answers what a worker's process would of modules and activations, by the same
+    jobs.
+    """
 
     def greeting(self, timeout_s: float = 0.0) -> Greeting:
         return Greeting(**FACTS)
@@ -255,13 +314,19 @@ def prepare(request: Any, **how: Any) -> preparing.Prepared:
     return preparing.prepare(request, world.World(), **how)
 
 
-def measure(prepared: preparing.Prepared, launch: object = Session, **how: Any) -> Report:
+def measure(
+    prepared: preparing.Prepared, launch: object = Session, **how: Any
+) -> Report:
     """What was prepared, measured by these workers."""
     return measuring.measure(prepared, world.World(launch=launch), **how)
 
 
 def run(plan: Plan, launch: object = Session, **how: Any) -> Run:
-    """A plan measured by these workers; `now`, `describe` and `watch` are of the world."""
-    outside = {name: how.pop(name) for name in ("now", "describe", "watch") if how.get(name)}
+    """A plan measured by these workers; `now`, `describe` and `watch` are of the
+    world.
+    """
+    outside = {
+        name: how.pop(name) for name in ("now", "describe", "watch") if how.get(name)
+    }
     how.pop("now", None)
     return runner.run(plan, world.World(launch=launch, **outside), **how)

@@ -10,7 +10,10 @@ from ffnbench.result import Report
 
 def cells(frame: Frame) -> list[list[str]]:
     """The texts of a frame, row by row."""
-    return [list(row) for row in zip(*(column.texts for column in frame.shown()), strict=True)]
+    return [
+        list(row)
+        for row in zip(*(column.texts for column in frame.shown()), strict=True)
+    ]
 
 
 def below(title: str, frame: Frame) -> list[str]:

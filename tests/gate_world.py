@@ -1,4 +1,6 @@
-"""What tests of gates share: machines that are made up, baselines in files, `ffnbench` on such machines."""
+"""What tests of gates share: machines that are made up, baselines in files, `ffnbench`
+on such machines.
+"""
 
 from __future__ import annotations
 
@@ -16,21 +18,35 @@ from ffnbench.request import CompareRequest
 from ffnbench.result import Report
 
 
-def machine(factors: dict[str, float] | None = None, scatter: float = 0.002, seed: int = 0) -> FakeLaunch:
-    """Workers whose cases take known multiples of 10 ms, with chance between workers and between rounds."""
+def machine(
+    factors: dict[str, float] | None = None, scatter: float = 0.002, seed: int = 0
+) -> FakeLaunch:
+    """Workers whose cases take known multiples of 10 ms, with chance between workers
+    and between rounds.
+    """
     dice = random.Random(seed)
     slow: dict[tuple[str, int], float] = {}
 
     def seconds(label: str, worker: int, number: int) -> float:
         layout = slow.setdefault((label, worker), dice.gauss(0, scatter))
-        return 0.01 * (factors or {}).get(label, 1.0) * math.exp(layout + dice.gauss(0, scatter))
+        return (
+            0.01
+            * (factors or {}).get(label, 1.0)
+            * math.exp(layout + dice.gauss(0, scatter))
+        )
 
     return FakeLaunch(seconds)
 
 
 def measured(launch: FakeLaunch | None = None, **flags: object) -> Report:
     """A run of latencies on such a machine."""
-    settings = {"variants": "relu,gelu,swiglu", "d_model": 64, "threads": 1, "metrics": "latency", **flags}
+    settings = {
+        "variants": "relu,gelu,swiglu",
+        "d_model": 64,
+        "threads": 1,
+        "metrics": "latency",
+        **flags,
+    }
     return measure(prepare(CompareRequest(**settings)), launch=launch or machine())
 
 

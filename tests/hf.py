@@ -1,4 +1,6 @@
-"""Our reading of a config.json beside transformers' own model of it, built without data."""
+"""Our reading of a config.json beside transformers' own model of it, built without
+data.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +22,21 @@ from ffnbench.models.configs import read_groups
 from ffnbench.models.family_reader import Row, families
 from ffnbench.models.model import ModelSpec, crosses
 
-Counts = Counter[int]  # parameters of an FFN, or an attention -> how many layers have one like it
+Counts = Counter[
+    int
+]  # parameters of an FFN, or an attention -> how many layers have one like it
 Data = dict[str, Any]
 
-# What a layer holds beside FFNs, by the ends of class names, and by names where a layer holds it bare. The oracle: all
-# else in a numbered layer is an FFN. Nothing here says how an FFN is called, and the reader's lists are not asked.
+# What a layer holds beside FFNs, by the ends of class names, and by names where a layer
+# holds it bare. The oracle: all else in a numbered layer is an FFN. Nothing here says
+# how an FFN is called, and the reader's lists are not asked.
 OTHER = (
     "Attention", "Attn", "AttentionBlock", "MLA", "Mixer", "MambaLayer", "Conv", "Conv1d", "LSTM", "DeltaNet",
     "GatedDeltaNet", "Norm", "LayerNorm2d", "LayerScale", "Embedding", "Embeddings", "RotaryEmbedding",
     "RelativePositionBias", "ConvNormLayer", "SelfAttention2", "LxmertAttentionOutput", "Indexer", "LayerNorm1P",
 )  # fmt: skip
-BARE = frozenset({  # attributes of a layer: attention without a class of its own, scales
+# attributes of a layer: attention without a class of its own, scales
+BARE = frozenset({
     "q_proj", "k_proj", "v_proj", "o_proj", "lambda_1", "lambda_2", "layer_scale_1", "layer_scale_2", "gamma_1",
     "gamma_2", "e_score_correction_bias", "gate_attn", "gate_ffn", "cross_attn_attn_gate", "cross_attn_mlp_gate",
     "layer_scale", "residual_scale",
@@ -52,7 +58,9 @@ FILLED: dict[str, Data] = {  # what no model can be built without
     "hunyuan_v1_dense": {"head_dim": 128},
     "ministral": {"head_dim": 128},
     "nemotron": {"head_dim": 128, "num_key_value_heads": 8},
-    "siglip_vision_model": {"vision_use_head": False},  # as published beside a text model
+    "siglip_vision_model": {
+        "vision_use_head": False
+    },  # as published beside a text model
     "videomae": {"image_size": 32},  # its table of positions is made by Python
 }
 
@@ -69,11 +77,19 @@ def default(model_type: str) -> Data:
 
     table = families()
     if model_type in table.composites:
-        names = zip(("text_config", "vision_config"), table.composites[model_type], strict=True)
-        config = CONFIG_MAPPING[model_type](**{key: default(name) for key, name in names})
+        names = zip(
+            ("text_config", "vision_config"), table.composites[model_type], strict=True
+        )
+        config = CONFIG_MAPPING[model_type](
+            **{key: default(name) for key, name in names}
+        )
     else:
         layers = [stack["layers"] for stack in table.stacks[model_type]]
-        few = {key: LAYERS for told in layers for key in ([told] if isinstance(told, str) else told)}
+        few = {
+            key: LAYERS
+            for told in layers
+            for key in ([told] if isinstance(told, str) else told)
+        }
         config = CONFIG_MAPPING[model_type](**FILLED.get(model_type, {}), **few)
     data: Data = json.loads(json.dumps(config.to_dict(), default=str))
     return data
@@ -82,7 +98,11 @@ def default(model_type: str) -> Data:
 def keys_of(row: Row) -> Iterator[str]:
     """Every key of config.json that a row of the table names."""
     for name, told in row.items():
-        if isinstance(told, dict) and "key" not in told and name in ("experts", "attention"):
+        if (
+            isinstance(told, dict)
+            and "key" not in told
+            and name in ("experts", "attention")
+        ):
             yield from keys_of(told)
         elif name in ("assumes", "equal"):
             yield from told
@@ -90,29 +110,46 @@ def keys_of(row: Row) -> Iterator[str]:
             yield told["key"]
         elif isinstance(told, list | tuple):
             yield from told
-        elif isinstance(told, str) and name not in ("kind", "acts_as", "head", "head_norms"):
+        elif isinstance(told, str) and name not in (
+            "kind",
+            "acts_as",
+            "head",
+            "head_norms",
+        ):
             yield from (told, *IMPLIED.get(told, ()))
         elif told is True:
             yield from IMPLIED.get(name, ())
 
 
 def varied(model_type: str, more: Iterable[Row] = ()) -> Iterator[tuple[str, Data]]:
-    """The default file, and such as differ from it in one key of the table, or of `more` rows: left out, turned,
-    doubled.
+    """The default file, and such as differ from it in one key of the table, or of
+    `more` rows: left out, turned, doubled.
     """
     data, table = default(model_type), families()
     yield "default", data
     yield "head_dim 48", data | {"head_dim": 48}
-    for doubled, without in product(("num_attention_heads", "hidden_size"), ("num_key_value_heads", "head_dim")):
+    for doubled, without in product(
+        ("num_attention_heads", "hidden_size"), ("num_key_value_heads", "head_dim")
+    ):
         if doubled in data and without in data:
             fewer = {name: value for name, value in data.items() if name != without}
-            yield f"{doubled} doubled without {without}", fewer | {doubled: 2 * data[doubled]}
+            yield (
+                f"{doubled} doubled without {without}",
+                fewer | {doubled: 2 * data[doubled]},
+            )
     rows = (*table.stacks.get(model_type, ()), *more)
-    layers = {key for stack in table.stacks.get(model_type, ()) for key in keys_of({"layers": stack["layers"]})}
+    layers = {
+        key
+        for stack in table.stacks.get(model_type, ())
+        for key in keys_of({"layers": stack["layers"]})
+    }
     keys = {key for row in rows for key in keys_of(row)} or {*IMPLIED["composite"]}
     for key in sorted(keys & data.keys()):
         if key not in layers:
-            yield f"without {key}", {name: value for name, value in data.items() if name != key}
+            yield (
+                f"without {key}",
+                {name: value for name, value in data.items() if name != key},
+            )
         if isinstance(data[key], bool):
             yield f"{key} turned", data | {key: not data[key]}
         elif isinstance(data[key], int):
@@ -128,7 +165,9 @@ def ours(data: Data) -> tuple[Counts, Counts | None]:
     for group in groups:
         ffns[cost.params(group.ffn)] += group.count
         if group.attention:
-            attentions[group.attention.params] += group.count * (2 if crosses(model, group) else 1)
+            attentions[group.attention.params] += group.count * (
+                2 if crosses(model, group) else 1
+            )
     return ffns, attentions if all(group.attention for group in groups) else None
 
 
@@ -144,48 +183,74 @@ def theirs(data: Data) -> tuple[Counts, Counts]:
 
 
 def bare_class(config: Any) -> Any:
-    """AutoModel's class for a config; a vision tower has none, and the first class of its module is its model's."""
+    """AutoModel's class for a config; a vision tower has none, and the first class of
+    its module is its model's.
+    """
     from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
     if type(config) in MODEL_MAPPING:
         found = MODEL_MAPPING[type(config)]
         return found[0] if isinstance(found, tuple) else found
-    module = import_module(type(config).__module__.replace("configuration_", "modeling_"))
+    module = import_module(
+        type(config).__module__.replace("configuration_", "modeling_")
+    )
     return next(
         kind
         for name, kind in vars(module).items()
-        if "PreTrained" not in name and getattr(kind, "config_class", None) is type(config)
+        if "PreTrained" not in name
+        and getattr(kind, "config_class", None) is type(config)
     )
 
 
 def by_exclusion(model: Any) -> Counts:
-    """What stands in numbered layers and is nothing else, summed by layer: the innermost that holds other parts too."""
+    """What stands in numbered layers and is nothing else, summed by layer: the
+    innermost that holds other parts too.
+    """
     modules = dict(model.named_modules())
-    layered: dict[str, list[str]] = {}  # parameter -> the numbered modules above it that have parts, outermost first
+    # parameter -> the numbered modules above it that have parts, outermost first
+    layered: dict[str, list[str]] = {}
     for name, _ in model.named_parameters():
-        if any(part.endswith(("merger", "mergers", "merger_list")) for part in name.split(".")):
+        if any(
+            part.endswith(("merger", "mergers", "merger_list"))
+            for part in name.split(".")
+        ):
             continue  # between the towers, no layer
         above = [name[: match.end()] for match in NUMBERED.finditer(name)]
-        if above := [path for path in above if any(True for _ in modules[path].children())]:
+        if above := [
+            path for path in above if any(True for _ in modules[path].children())
+        ]:
             layered[name] = above
-    other = {name for name, above in layered.items() if is_other(name, above[0], modules)}
+    other = {
+        name for name, above in layered.items() if is_other(name, above[0], modules)
+    }
     whole = {path for name in other for path in layered[name]}
     sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
     of_layer: Counter[str] = Counter()
     for name in layered.keys() - other:
-        of_layer[next((path for path in reversed(layered[name]) if path in whole), layered[name][0])] += sizes[name]
+        of_layer[
+            next(
+                (path for path in reversed(layered[name]) if path in whole),
+                layered[name][0],
+            )
+        ] += sizes[name]
     return Counter(of_layer.values())
 
 
 def is_other(name: str, layer: str, modules: dict[str, Any]) -> bool:
-    """Whether a parameter of a layer is no FFN's, by the modules between the layer and it."""
+    """Whether a parameter of a layer is no FFN's, by the modules between the layer and
+    it.
+    """
     below = name[len(layer) + 1 :].split(".")
     owners = [".".join([layer, *below[: end + 1]]) for end in range(len(below) - 1)]
-    return any(type(modules[owner]).__name__.endswith(OTHER) for owner in owners) or bool(BARE & set(below))
+    return any(
+        type(modules[owner]).__name__.endswith(OTHER) for owner in owners
+    ) or bool(BARE & set(below))
 
 
 def built_attentions(model: Any) -> Counts:
-    """Parameters of the attentions of a built model, without norms and tables of positions."""
+    """Parameters of the attentions of a built model, without norms and tables of
+    positions.
+    """
     from torch import nn
 
     found: Counts = Counter()
@@ -195,20 +260,37 @@ def built_attentions(model: Any) -> Counts:
         if not named or (inside and name.startswith(inside)):
             continue
         inside = (*inside, f"{name}.")
-        parts = [m for m in module.modules() if not isinstance(m, nn.Embedding) and "Norm" not in type(m).__name__]
-        found[sum(p.numel() for m in parts for n, p in m.named_parameters(recurse=False) if n != "sinks")] += 1
+        parts = [
+            m
+            for m in module.modules()
+            if not isinstance(m, nn.Embedding) and "Norm" not in type(m).__name__
+        ]
+        found[
+            sum(
+                p.numel()
+                for m in parts
+                for n, p in m.named_parameters(recurse=False)
+                if n != "sinks"
+            )
+        ] += 1
     return found
 
 
 def agree(found: Counts, expected: Counts) -> bool:
-    """The same FFNs; where a layer holds several, which the oracle can't tell apart, the same sum."""
+    """The same FFNs; where a layer holds several, which the oracle can't tell apart,
+    the same sum.
+    """
     if found.total() == expected.total():
         return found == expected
-    return sum(k * n for k, n in found.items()) == sum(k * n for k, n in expected.items())
+    return sum(k * n for k, n in found.items()) == sum(
+        k * n for k, n in expected.items()
+    )
 
 
 def differences(name: str, data: Data) -> str:
-    """What of a file is read otherwise than transformers builds it; "" for nothing. Raises where it is refused."""
+    """What of a file is read otherwise than transformers builds it; "" for nothing.
+    Raises where it is refused.
+    """
     ffns, attentions = ours(data)
     built = theirs(data)
     wrong = [] if agree(ffns, built[0]) else [f"FFNs {ffns} against {built[0]}"]
@@ -218,9 +300,13 @@ def differences(name: str, data: Data) -> str:
 
 
 def compared(
-    types: Iterable[str], differ: Callable[[str, Data], str], files: Callable[[str], Iterable[tuple[str, Data]]]
+    types: Iterable[str],
+    differ: Callable[[str, Data], str],
+    files: Callable[[str], Iterable[tuple[str, Data]]],
 ) -> tuple[list[str], Counter[str]]:
-    """What differs in the files of some types, and how many were read, refused or such as no model can be built of."""
+    """What differs in the files of some types, and how many were read, refused or such
+    as no model can be built of.
+    """
     pytest.importorskip("transformers").logging.set_verbosity(100)
     wrong, tally = [], Counter[str]()
     for model_type in types:
@@ -231,10 +317,18 @@ def compared(
                     said = differ(name, data)
             except FfnbenchError:
                 tally["refused"] += 1
-                said = f"the default of {model_type} is refused" if name == "default" else ""
+                said = (
+                    f"the default of {model_type} is refused"
+                    if name == "default"
+                    else ""
+                )
             except Exception:
                 tally["unbuildable"] += 1
-                said = f"the default of {model_type} can't be built" if name == "default" else ""
+                said = (
+                    f"the default of {model_type} can't be built"
+                    if name == "default"
+                    else ""
+                )
             else:
                 tally["read"] += 1
             wrong += [said] if said else []

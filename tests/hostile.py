@@ -1,4 +1,6 @@
-"""Modules such as users write by accident: they print, read, hang, crash, change. Used by test_session.py."""
+"""Modules such as users write by accident: they print, read, hang, crash, change. Used
+by test_session.py.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,9 @@ class Greedy(Later):
 
 
 class Hungry(Plain):
-    """Takes 1 GiB that it never touches: any machine gives that, a worker with less to spare does not."""
+    """Takes 1 GiB that it never touches: any machine gives that, a worker with less to
+    spare does not.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         torch.empty(2**30, dtype=torch.uint8)
@@ -128,7 +132,10 @@ class TwoThirds(nn.Module):
     def __init__(self, dim: int, hidden_dim: int) -> None:
         super().__init__()
         hidden = int(2 * hidden_dim / 3)
-        self.w1, self.w3 = nn.Linear(dim, hidden, bias=False), nn.Linear(dim, hidden, bias=False)
+        self.w1, self.w3 = (
+            nn.Linear(dim, hidden, bias=False),
+            nn.Linear(dim, hidden, bias=False),
+        )
         self.w2 = nn.Linear(hidden, dim, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -184,7 +191,9 @@ class TwoGraphs(Plain):
 
 
 class Closed(Plain):
-    """Not to be compiled. Said when it is built: it loads the compiler, which the others here can do without."""
+    """Not to be compiled. Said when it is built: it loads the compiler, which the
+    others here can do without.
+    """
 
     def __init__(self, dim: int, hidden_dim: int) -> None:
         super().__init__(dim, hidden_dim)

@@ -11,11 +11,16 @@ from ffnbench.request import CompareRequest
 from ffnbench.result import CaseCost, Report, Run, Sample
 from ffnbench.stats.figures import with_figures
 
-WAITS, QUIET = 0.5, 0.01  # share of a sample that the threads of a disturbed one waited, and of a clean one
+WAITS, QUIET = (
+    0.5,
+    0.01,
+)  # share of a sample that the threads of a disturbed one waited, and of a clean one
 
 
 def plan_of(variants: str = "a=relu,b=gelu", **options: object) -> Plan:
-    return plan_compare(CompareRequest(variants=variants, d_model=64, **options)).with_device("cpu")
+    return plan_compare(
+        CompareRequest(variants=variants, d_model=64, **options)
+    ).with_device("cpu")
 
 
 def with_control(plan: Plan) -> Plan:
@@ -29,21 +34,41 @@ def run_of(plan: Plan, values: dict[str, list[list[float]]], **changes: object) 
         Sample(case=label, metric=LATENCY, worker=w, round=r, order=0, value=value, calls=1)
         for label, workers in values.items() for w, rounds in enumerate(workers) for r, value in enumerate(rounds)
     )  # fmt: skip
-    run = Run(plan=plan, samples=samples, failures=(), warnings=(), environment=None, interrupted=False, wall_s=1.0)
+    run = Run(
+        plan=plan,
+        samples=samples,
+        failures=(),
+        warnings=(),
+        environment=None,
+        interrupted=False,
+        wall_s=1.0,
+    )
     return replace(run, **changes)
 
 
 def with_waits(done: Run, waits: dict[tuple[str, int, int], float | None]) -> Run:
-    """The run with what the samples of (case, worker, round) waited; nothing else of them changes."""
-    samples = tuple(replace(s, waited=waits.get((s.case, s.worker, s.round), QUIET)) for s in done.samples)
+    """The run with what the samples of (case, worker, round) waited; nothing else of
+    them changes.
+    """
+    samples = tuple(
+        replace(s, waited=waits.get((s.case, s.worker, s.round), QUIET))
+        for s in done.samples
+    )
     return replace(done, samples=samples)
 
 
-def ten_rounds(ratio: float = 1.0, disturbed: float = 1.3, clean: int = 10, workers: int = 4) -> Run:
-    """b takes `ratio` of a's second, and `disturbed` in the rounds after the first `clean` ones, where it waits."""
+def ten_rounds(
+    ratio: float = 1.0, disturbed: float = 1.3, clean: int = 10, workers: int = 4
+) -> Run:
+    """b takes `ratio` of a's second, and `disturbed` in the rounds after the first
+    `clean` ones, where it waits.
+    """
     plan = plan_of(workers=workers, rounds=10)
     b = [
-        [(ratio if r < clean else disturbed) * (1 + 0.001 * w + 0.0003 * (r % 3)) for r in range(10)]
+        [
+            (ratio if r < clean else disturbed) * (1 + 0.001 * w + 0.0003 * (r % 3))
+            for r in range(10)
+        ]
         for w in range(workers)
     ]
     waits = {("b", w, r): WAITS for w in range(workers) for r in range(clean, 10)}
@@ -52,11 +77,16 @@ def ten_rounds(ratio: float = 1.0, disturbed: float = 1.3, clean: int = 10, work
 
 def with_costs(report: Report) -> Report:
     """With what its cases cost."""
-    costs = tuple(CaseCost(case=case.label, cost=cost_of(case, Probe())) for case in report.plan.cases)
+    costs = tuple(
+        CaseCost(case=case.label, cost=cost_of(case, Probe()))
+        for case in report.plan.cases
+    )
     return replace(report, costs=costs)
 
 
 def with_busy(report: Report, label: str) -> Report:
     """The report where each sample of this row waited."""
-    samples = tuple(replace(s, waited=WAITS if s.case == label else QUIET) for s in report.samples)
+    samples = tuple(
+        replace(s, waited=WAITS if s.case == label else QUIET) for s in report.samples
+    )
     return with_figures(replace(report, samples=samples))

@@ -11,10 +11,15 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def committed_runs() -> list[Path]:
-    """The runs under results/, but for those of a kind that a feature adds which is not there."""
+    """The runs under results/, but for those of a kind that a feature adds which is not
+    there.
+    """
     runs = []
     for path in sorted(ROOT.glob("results/**/*.json")):
-        kind = json.loads(path.read_text(encoding="utf-8"))["plan"].get("kind") or Kind.COMPARE
+        kind = (
+            json.loads(path.read_text(encoding="utf-8"))["plan"].get("kind")
+            or Kind.COMPARE
+        )
         if kind in kind_names():
             runs.append(path)
     return runs

@@ -29,7 +29,9 @@ TARGET = "mypkg.mlp:SwiGLU"
 
 def git(folder: Path, *arguments: str) -> str:
     who = ("-c", "user.name=n", "-c", "user.email=e@x", "-c", "init.defaultBranch=main")
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    clean = {
+        name: value for name, value in os.environ.items() if not name.startswith("GIT_")
+    }
     done = subprocess.run(
         ["git", *who, *arguments], cwd=folder, check=True, capture_output=True, text=True, env=clean
     )  # fmt: skip

@@ -11,9 +11,19 @@ from pathlib import Path
 from paths import ROOT
 
 
-def ffnbench(*arguments: str, columns: int = 80, cwd: Path | None = None, env: dict[str, str] | None = None):
+def ffnbench(
+    *arguments: str,
+    columns: int = 80,
+    cwd: Path | None = None,
+    env: dict[str, str] | None = None,
+):
     """Run the real command, its output captured, so that stdout is a pipe."""
-    environment = {**os.environ, "COLUMNS": str(columns), "PYTHONPATH": str(ROOT), **(env or {})}
+    environment = {
+        **os.environ,
+        "COLUMNS": str(columns),
+        "PYTHONPATH": str(ROOT),
+        **(env or {}),
+    }
     return subprocess.run(
         [sys.executable, "-m", "ffnbench", *arguments],
         capture_output=True, text=True, timeout=300, cwd=cwd or ROOT, env=environment,
@@ -21,5 +31,7 @@ def ffnbench(*arguments: str, columns: int = 80, cwd: Path | None = None, env: d
 
 
 def listen() -> None:
-    """For a child process: an interruption is heard, even where the tests themselves run in the background."""
+    """For a child process: an interruption is heard, even where the tests themselves
+    run in the background.
+    """
     signal.signal(signal.SIGINT, signal.SIG_DFL)

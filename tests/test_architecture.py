@@ -1,4 +1,6 @@
-"""The rules of the house, read off the source: imports go down between rooms, no circles, torch stays in its files."""
+"""The rules of the house, read off the source: imports go down between rooms, no
+circles, torch stays in its files.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,22 @@ TORCH_FILES = {
 }  # fmt: skip
 # where matplotlib and numpy are at home
 PICTURES = ("report/pictures/", "block/picture.py", "activations/picture.py")
-QUESTIONS = ("compare", "block", "activations", "gate")  # rooms side by side, each from its plan to its command
-# from the top of the house to its ground: a room imports from those below it; files of one room may import each other
+QUESTIONS = (
+    "compare",
+    "block",
+    "activations",
+    "gate",
+)  # rooms side by side, each from its plan to its command
+# from the top of the house to its ground: a room imports from those below it; files of
+# one room may import each other
 ROOMS = (
     "__main__", "extras", *QUESTIONS, "cli", "python", "api", "report", "run", "worker", "device",
     "stats", "planning", "backends", "following", "messages", "result", "plan", "metrics", "models", "ffn",
     "features", "request", "choices", "common",
 )  # fmt: skip
-APART = {("report", room) for room in ("run", "worker", "device")}  # neither knows the other
+APART = {
+    ("report", room) for room in ("run", "worker", "device")
+}  # neither knows the other
 APART |= set(permutations(QUESTIONS, 2))
 # what commands load, in the parent and its workers together (benchmarks/weight.py)
 MODULES_OF_COMPARE, NODES_OF_COMPARE = 93, 121_500
@@ -72,8 +82,15 @@ def test_imports_go_down_between_rooms_and_stay_in_the_wheel() -> None:
     for path in FILES:
         here = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
         names = imports(path)
-        assert not {name.split(".")[0] for name in names} & {"benchmarks", "exam", "tests", "conftest"}, path
-        for name in names if here != "__init__" else ():  # the shop window: lazy names only, see below
+        assert not {name.split(".")[0] for name in names} & {
+            "benchmarks",
+            "exam",
+            "tests",
+            "conftest",
+        }, path
+        for name in (
+            names if here != "__init__" else ()
+        ):  # the shop window: lazy names only, see below
             there = part_of(name)
             if name.startswith("ffnbench.") and there not in (here, "__version__"):
                 assert ROOMS.index(there) > ROOMS.index(here), f"{here} knows of {name}"
@@ -83,8 +100,14 @@ def test_imports_go_down_between_rooms_and_stay_in_the_wheel() -> None:
 def test_the_core_knows_no_extra_and_extras_do_not_know_each_other() -> None:
     for path in FILES:
         parts = path.relative_to(PACKAGE).parts
-        own = f"ffnbench.extras.{parts[1].removesuffix('.py')}" if parts[0] == "extras" else None
-        for name in imports(path) if path not in WINDOWS else ():  # they name all functions
+        own = (
+            f"ffnbench.extras.{parts[1].removesuffix('.py')}"
+            if parts[0] == "extras"
+            else None
+        )
+        for name in (
+            imports(path) if path not in WINDOWS else ()
+        ):  # they name all functions
             if name.startswith("ffnbench.extras."):
                 assert own, f"{path} knows of {name}"
                 assert name.startswith(f"{own}."), f"{path} knows of {name}"
@@ -92,7 +115,10 @@ def test_the_core_knows_no_extra_and_extras_do_not_know_each_other() -> None:
 
 def test_no_circle_of_imports_lazy_ones_included() -> None:
     modules = {module_of(path): path for path in FILES}
-    knows = {name: {resolved(found, modules) for found in imports(path)} for name, path in modules.items()}
+    knows = {
+        name: {resolved(found, modules) for found in imports(path)}
+        for name, path in modules.items()
+    }
     done: set[str] = set()
     for name in knows:
         circle = a_circle(name, knows, done, ())
@@ -106,13 +132,19 @@ def module_of(path) -> str:
 
 def resolved(name: str, modules: dict) -> str:
     """`ffnbench.cli.app.run` is of ffnbench.cli.app."""
-    return name if name in modules or "." not in name else resolved(name.rpartition(".")[0], modules)
+    return (
+        name
+        if name in modules or "." not in name
+        else resolved(name.rpartition(".")[0], modules)
+    )
 
 
 def a_circle(name: str, knows: dict, done: set, way: tuple) -> tuple:
     if name in way:
         return (*way[way.index(name) :], name)
-    if name in done or name == "ffnbench":  # the shop window is loaded by everything, and itself loads lazily
+    if (
+        name in done or name == "ffnbench"
+    ):  # the shop window is loaded by everything, and itself loads lazily
         return ()
     for other in sorted(knows.get(name, ())):
         if other != name and (found := a_circle(other, knows, done, (*way, name))):
@@ -124,16 +156,26 @@ def a_circle(name: str, knows: dict, done: set, way: tuple) -> tuple:
 def test_no_private_name_crosses_files() -> None:
     for path in FILES:
         for node in ast.walk(tree_of(path)):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("ffnbench"):
-                private = [one.name for one in node.names if one.name.startswith("_") and one.name[:2] != "__"]
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+                "ffnbench"
+            ):
+                private = [
+                    one.name
+                    for one in node.names
+                    if one.name.startswith("_") and one.name[:2] != "__"
+                ]
                 assert not private, f"{path} imports {private}"
 
 
 def test_writers_call_no_function_that_makes_figures() -> None:
-    """Figures stand in the report: what writes, draws or says one takes it from there. Types and constants are data."""
+    """Figures stand in the report: what writes, draws or says one takes it from there.
+    Types and constants are data.
+    """
     writers = [*PACKAGE.glob("report/*.py"), *PACKAGE.glob("report/pictures/*.py")]
     writers += [PACKAGE / "compare" / f"{name}.py" for name in ("table", "pivots")]
-    writers += [PACKAGE / "gate" / f"{name}.py" for name in ("table", "side_by_side_table")]
+    writers += [
+        PACKAGE / "gate" / f"{name}.py" for name in ("table", "side_by_side_table")
+    ]
     for room in ("block", "activations", "extras/*"):
         for name in ("table", "picture", "layers"):
             writers += PACKAGE.glob(f"{room}/{name}.py")
@@ -145,53 +187,92 @@ def test_writers_call_no_function_that_makes_figures() -> None:
         "ffnbench.gate.baseline.",
     )
     for path in writers:
-        called = [name for name in imports(path) if name.startswith(of_figures) and name.rpartition(".")[2].islower()]
+        called = [
+            name
+            for name in imports(path)
+            if name.startswith(of_figures) and name.rpartition(".")[2].islower()
+        ]
         assert not called, f"{path} calls {called}"
 
 
 def test_the_core_has_one_list_of_columns() -> None:
-    """A question names columns of it; what is no row of it is the axis of a sweep, or a record without a table."""
+    """A question names columns of it; what is no row of it is the axis of a sweep, or a
+    record without a table.
+    """
     makers = set()
     for path in FILES:
-        calls = [node.func for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)]
+        calls = [
+            node.func for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)
+        ]
         if any(isinstance(call, ast.Name) and call.id == "Column" for call in calls):
             makers.add(str(path.relative_to(PACKAGE)))
     core = {path for path in makers if not path.startswith("extras/")}
-    assert core == {f"report/{name}.py" for name in ("columns", "frame", "header", "arrangement")}
+    assert core == {
+        f"report/{name}.py" for name in ("columns", "frame", "header", "arrangement")
+    }
 
 
 def test_heavy_imports_stand_only_where_they_may() -> None:
     for path in FILES:
-        at_top = {name.split(".")[0] for name in imports(path, module_level=True)} & HEAVY
+        at_top = {
+            name.split(".")[0] for name in imports(path, module_level=True)
+        } & HEAVY
         here = str(path.relative_to(PACKAGE))
-        draws = here.startswith(PICTURES) or (here.startswith("extras/") and path.stem == "picture")
-        runs = here in TORCH_FILES or (here.startswith("extras/") and path.stem in ("module", "worker"))
+        draws = here.startswith(PICTURES) or (
+            here.startswith("extras/") and path.stem == "picture"
+        )
+        runs = here in TORCH_FILES or (
+            here.startswith("extras/") and path.stem in ("module", "worker")
+        )
         allowed = {"torch"} if runs else {"matplotlib", "numpy"} if draws else set()
         assert at_top <= allowed, here
 
 
 def test_pictures_load_matplotlib_away_from_the_current_folder() -> None:
-    """`report/pictures/__init__.py` does so: elsewhere its import stands before theirs."""
+    """`report/pictures/__init__.py` does so: elsewhere its import stands before
+    theirs.
+    """
     for path in FILES:
         if str(path.relative_to(PACKAGE)).startswith(PICTURES[1:]):
-            own = [name for name in imports(path, module_level=True) if name.split(".")[0] in {"ffnbench", *HEAVY}]
+            own = [
+                name
+                for name in imports(path, module_level=True)
+                if name.split(".")[0] in {"ffnbench", *HEAVY}
+            ]
             assert own[0].startswith("ffnbench.report.pictures."), path
 
 
 def public(body: list[ast.stmt]) -> list[ast.stmt]:
-    """Public functions and classes of a module, and the public methods of those classes."""
-    found = [n for n in body if isinstance(n, ast.FunctionDef | ast.ClassDef) and not n.name.startswith("_")]
-    return found + [m for n in found if isinstance(n, ast.ClassDef) for m in public(n.body)]
+    """Public functions and classes of a module, and the public methods of those
+    classes.
+    """
+    found = [
+        n
+        for n in body
+        if isinstance(n, ast.FunctionDef | ast.ClassDef) and not n.name.startswith("_")
+    ]
+    return found + [
+        m for n in found if isinstance(n, ast.ClassDef) for m in public(n.body)
+    ]
 
 
 def test_files_and_public_names_say_what_they_are() -> None:
     for path in FILES:
         tree = tree_of(path)
         assert ast.get_docstring(tree), f"{path}: no module docstring"
-        assert path.stem not in {"utils", "helpers", "common", "core", "base", "manager"}
+        assert path.stem not in {
+            "utils",
+            "helpers",
+            "common",
+            "core",
+            "base",
+            "manager",
+        }
         for node in public(tree.body):
             one_line = len(node.body) == 1 and not isinstance(node, ast.ClassDef)
-            assert ast.get_docstring(node) or one_line or node.name == "forward", f"{path}: {node.name}"
+            assert ast.get_docstring(node) or one_line or node.name == "forward", (
+                f"{path}: {node.name}"
+            )
 
 
 def test_no_two_classes_have_one_name_and_no_docstring_leans_on_another() -> None:
@@ -201,14 +282,26 @@ def test_no_two_classes_have_one_name_and_no_docstring_leans_on_another() -> Non
             if isinstance(node, ast.ClassDef):
                 where.setdefault(node.name, []).append(str(path))
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
-                assert not (ast.get_docstring(node) or "").startswith("The same"), f"{path}: {node.name}"
-    assert not {name: paths for name, paths in where.items() if len(paths) > 1 and not name.startswith("_")}
+                assert not (ast.get_docstring(node) or "").startswith("The same"), (
+                    f"{path}: {node.name}"
+                )
+    assert not {
+        name: paths
+        for name, paths in where.items()
+        if len(paths) > 1 and not name.startswith("_")
+    }
 
 
 def loaded_after(code: str) -> set[str]:
     """What is in sys.modules after running code in a fresh interpreter."""
     probe = f"{code}\nimport sys; print('LOADED', *sys.modules)"
-    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", probe],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=ROOT,
+    )
     assert "LOADED" in done.stdout, done.stderr
     return set(done.stdout.rpartition("LOADED")[2].split())
 
@@ -225,29 +318,52 @@ def test_the_parent_of_a_comparison_loads_no_torch() -> None:
 
 def test_a_command_loads_no_more_of_the_house_than_it_needs() -> None:
     """What parent and workers load together; the limits only fall."""
-    compared = loaded_by(["compare", "relu", "mine=own.py:Own", "--d-model", "64", "--quick", "-q"])
+    compared = loaded_by(
+        ["compare", "relu", "mine=own.py:Own", "--d-model", "64", "--quick", "-q"]
+    )
     assert len(compared) <= MODULES_OF_COMPARE
     assert sum(len(nodes_of(path)) for path in compared) <= NODES_OF_COMPARE
     assert len(loaded_by(["cost", "relu"])) <= MODULES_OF_COST
     assert sum(len(nodes_of(path)) for path in loaded_by(["--help"])) <= NODES_OF_HELP
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["compare", "--help"], ["cost"], ["estimate"]])
-def test_commands_that_only_count_or_tell_load_nothing_heavy(arguments: list[str]) -> None:
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["compare", "--help"], ["cost"], ["estimate"]]
+)
+def test_commands_that_only_count_or_tell_load_nothing_heavy(
+    arguments: list[str],
+) -> None:
     code = f"import sys; sys.argv = ['ffnbench', *{arguments!r}]\nfrom ffnbench.cli import main\n"
-    loaded = loaded_after(code + "try: main()\nexcept SystemExit as e: assert not e.code, e.code")
+    loaded = loaded_after(
+        code + "try: main()\nexcept SystemExit as e: assert not e.code, e.code"
+    )
     assert not loaded & {*HEAVY, "pydantic"}
-    assert "--help" not in arguments or not loaded & {"rich", "ffnbench.api", "ffnbench.report.output"}
+    assert "--help" not in arguments or not loaded & {
+        "rich",
+        "ffnbench.api",
+        "ffnbench.report.output",
+    }
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
-    assert not loaded_after("import ffnbench; ffnbench.FFNSpec; ffnbench.Report; ffnbench.compare") & HEAVY
+    assert (
+        not loaded_after(
+            "import ffnbench; ffnbench.FFNSpec; ffnbench.Report; ffnbench.compare"
+        )
+        & HEAVY
+    )
 
 
 def commands_of(path) -> list[ast.FunctionDef]:
     """The functions of a file that Typer reads."""
-    functions = [node for node in tree_of(path).body if isinstance(node, ast.FunctionDef)]
-    return [node for node in functions if any("app.command" in ast.unparse(one) for one in node.decorator_list)]
+    functions = [
+        node for node in tree_of(path).body if isinstance(node, ast.FunctionDef)
+    ]
+    return [
+        node
+        for node in functions
+        if any("app.command" in ast.unparse(one) for one in node.decorator_list)
+    ]
 
 
 def aliases_in(path) -> set[str]:
@@ -255,13 +371,15 @@ def aliases_in(path) -> set[str]:
     return {
         node.targets[0].id
         for node in tree_of(path).body
-        if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("Annotated")
+        if isinstance(node, ast.Assign)
+        and ast.unparse(node.value).startswith("Annotated")
     }
 
 
 def test_a_flag_is_an_alias_a_parameter_and_what_reads_it() -> None:
-    """`d_model: o.DModel = None` of a command: the alias stands in cli/options.py, or that of a feature beside its
-    command; a field of the request, or of how an answer is shown, or the command's own body reads it.
+    """`d_model: o.DModel = None` of a command: the alias stands in cli/options.py, or
+    that of a feature beside its command; a field of the request, or of how an answer is
+    shown, or the command's own body reads it.
     """
     aliases = {f"o.{name}" for name in aliases_in(PACKAGE / "cli" / "options.py")}
     used, commands = set(), 0
@@ -272,14 +390,20 @@ def test_a_flag_is_an_alias_a_parameter_and_what_reads_it() -> None:
             commands += 1
             requests = {name.id for node in ast.walk(function) if isinstance(node, ast.Call)
                         and ast.unparse(node.func) == "asked" for name in node.args[:1]}  # fmt: skip
-            fields = {name for kind in ("Output", *requests) for name in fields_of(kind)}
-            read = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)} | {"on", "slurm"}
+            fields = {
+                name for kind in ("Output", *requests) for name in fields_of(kind)
+            }
+            read = {
+                node.id for node in ast.walk(function) if isinstance(node, ast.Name)
+            } | {"on", "slurm"}
             first, *parameters = function.args.args
             assert ast.unparse(first) == "ctx: typer.Context"
             for one in parameters:
                 alias = ast.unparse(one.annotation)
                 assert alias in aliases, f"{path}: {one.arg}"
-                assert one.arg in fields | read, f"{path}: nothing reads {one.arg}, no field has its name"
+                assert one.arg in fields | read, (
+                    f"{path}: nothing reads {one.arg}, no field has its name"
+                )
                 used.add(alias)
     assert commands
     assert not aliases - used, f"no command takes {aliases - used}"
@@ -291,6 +415,8 @@ def fields_of(name: str) -> set[str]:
     for path in FILES:
         for node in tree_of(path).body:
             if isinstance(node, ast.ClassDef) and node.name == name:
-                own = {one.target.id for one in node.body if isinstance(one, ast.AnnAssign)}
+                own = {
+                    one.target.id for one in node.body if isinstance(one, ast.AnnAssign)
+                }
                 return own.union(*(fields_of(base.id) for base in node.bases))
     raise AssertionError(name)

@@ -1,4 +1,6 @@
-"""The documents are true: their commands run, their outputs are what is printed, their links lead somewhere."""
+"""The documents are true: their commands run, their outputs are what is printed, their
+links lead somewhere.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ from ffnbench.stats.figures import with_figures
 OF_EXTRAS = {
     f"{path.name}.md" for path in (ROOT / "tests" / "extras").iterdir()
 }  # their own tests type what stands there
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results/*.md")])
+DOCUMENTS = sorted(
+    [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results/*.md")]
+)
 BLOCK = re.compile(r"```(\w*)\n(.*?)```", re.DOTALL)
 
 
@@ -48,13 +52,23 @@ def blocks(kind: str) -> list[tuple[str, str]]:
 
 
 def without_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The selftest, where there is one, measures nothing, and has what its runs might say."""
+    """The selftest, where there is one, measures nothing, and has what its runs might
+    say.
+    """
     if "selftest" not in command_names():
         return
     from ffnbench.extras.selftest import measuring
 
     def measure(_: object, repeats: int, *__: object) -> list[measuring.SelftestRow]:
-        said = {"row": "same1", "truth": 1.0, "ratio": 1.0, "low": 0.9, "high": 1.1, "verdict": "same", "seconds": 15.0}
+        said = {
+            "row": "same1",
+            "truth": 1.0,
+            "ratio": 1.0,
+            "low": 0.9,
+            "high": 1.1,
+            "verdict": "same",
+            "seconds": 15.0,
+        }
         return [measuring.SelftestRow(run=number, **said) for number in range(repeats)]
 
     monkeypatch.setattr(measuring, "measure", measure)
@@ -72,14 +86,17 @@ def shell_lines(workflow: dict) -> list[str]:
     texts = [step["run"] for step in steps_of(workflow) if "run" in step]
     for job in workflow.values():
         texts += job.get("script", []) if isinstance(job, dict) else []
-    return [line.strip() for text in texts for line in text.splitlines() if line.strip()]
+    return [
+        line.strip() for text in texts for line in text.splitlines() if line.strip()
+    ]
 
 
 SHELL = [
     (name, line.rpartition(".venv/bin/")[2] if ".venv" in line else line)
     for name, body in blocks("sh") for line in body.splitlines()
     if "ffnbench " in line and name not in OF_EXTRAS
-    and name != "tutorial.md" and "ffn.json" not in line  # tests/test_recipes.py types these
+    # tests/test_recipes.py types these
+    and name != "tutorial.md" and "ffn.json" not in line
 ] + [
     ("ci.md", line.replace("${{ github.base_ref }}", "main"))
     for workflow in WORKFLOWS for line in shell_lines(workflow) if line.startswith("ffnbench ")
@@ -87,20 +104,31 @@ SHELL = [
 
 
 @pytest.mark.parametrize(("document", "line"), SHELL, ids=[line for _, line in SHELL])
-def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatch, capsys, on_machine) -> None:
-    """With workers faked and counts real, so that every flag, name and path is checked and nothing is timed."""
+def test_shell_lines_are_commands_that_work(
+    document, line, tmp_path, monkeypatch, capsys, on_machine
+) -> None:
+    """With workers faked and counts real, so that every flag, name and path is checked
+    and nothing is timed.
+    """
     monkeypatch.chdir(tmp_path)
     (tmp_path / "path" / "to").mkdir(parents=True)
     (tmp_path / "mine.py").write_text("def telu(x): return x * x.exp().tanh()\n")
     (tmp_path / "docs").mkdir()
-    (tmp_path / "docs" / "dying_relu.py").write_text((ROOT / "docs" / "dying_relu.py").read_text())
+    (tmp_path / "docs" / "dying_relu.py").write_text(
+        (ROOT / "docs" / "dying_relu.py").read_text()
+    )
     hostile = (ROOT / "tests" / "hostile.py").read_text()
-    (tmp_path / "path" / "to" / "mlp.py").write_text(hostile + "\n\nFusedSwiGLU = TwoThirds\n")
+    (tmp_path / "path" / "to" / "mlp.py").write_text(
+        hostile + "\n\nFusedSwiGLU = TwoThirds\n"
+    )
     launch = FakeLaunch()
     launch.roofs = lambda roofs: [
-        ReachedRoof(roof=roof, seconds=0.001) for roof in {roof.bound: roof for roof in roofs}.values()
+        ReachedRoof(roof=roof, seconds=0.001)
+        for roof in {roof.bound: roof for roof in roofs}.values()
     ]
-    asked = CompareRequest(variants="relu,gelu,swiglu", precision=0.5, metrics="latency,ceilings")
+    asked = CompareRequest(
+        variants="relu,gelu,swiglu", precision=0.5, metrics="latency,ceilings"
+    )
     saved = measure(prepare(asked), launch=launch)
     (tmp_path / "results" / "ci").mkdir(parents=True)
     for name in ("run.json", "baseline.json", "ffn.json", "results/ci/baseline.json"):
@@ -117,14 +145,18 @@ def test_shell_lines_are_commands_that_work(document, line, tmp_path, monkeypatc
     assert command == "ffnbench"
     assert run(arguments) == 0
     assert "".join(capsys.readouterr())
-    assert all(Path(value).exists() for flag, value in pairwise(arguments) if flag == "-o")
+    assert all(
+        Path(value).exists() for flag, value in pairwise(arguments) if flag == "-o"
+    )
 
 
 def test_a_workflow_is_one_and_keeps_what_its_commands_write() -> None:
     for workflow in WORKFLOWS:
         for step in steps_of(workflow):
             assert ("run" in step) != ("uses" in step), step
-            assert "uses" not in step or re.fullmatch(r"[\w-]+/[\w-]+@v\d+", step["uses"]), step
+            assert "uses" not in step or re.fullmatch(
+                r"[\w-]+/[\w-]+@v\d+", step["uses"]
+            ), step
     kept = [path for workflow in WORKFLOWS for job in workflow.values() if isinstance(job, dict) and "artifacts" in job
             for path in job["artifacts"]["reports"].values()]  # fmt: skip
     assert kept
@@ -136,16 +168,26 @@ def test_the_plain_shell_of_ci_tells_the_exit_codes_apart(tmp_path) -> None:
     """A stand-in for ffnbench that ends with each code in turn."""
     ((_, script),) = blocks("bash")
     stand_in = tmp_path / "ffnbench"
-    for code, said in enumerate(["nothing regressed", "regressed: see report.md", *["could not be run"] * 3]):
+    for code, said in enumerate(
+        ["nothing regressed", "regressed: see report.md", *["could not be run"] * 3]
+    ):
         stand_in.write_text(f"#!/bin/sh\nexit {code}\n")
         stand_in.chmod(0o755)
         environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-        done = subprocess.run(["bash", "-c", script], env=environment, cwd=tmp_path, capture_output=True, text=True)
+        done = subprocess.run(
+            ["bash", "-c", script],
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
         assert (done.returncode, said in done.stdout) == (int(code > 0), True), code
 
 
 @pytest.mark.parametrize(("document", "body"), blocks("console"))
-def test_console_blocks_show_the_real_output(document: str, body: str, in_process, monkeypatch) -> None:
+def test_console_blocks_show_the_real_output(
+    document: str, body: str, in_process, monkeypatch
+) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.chdir(ROOT)
     command, _, expected = body.partition("\n")
@@ -157,11 +199,18 @@ def test_console_blocks_show_the_real_output(document: str, body: str, in_proces
 
 def test_every_output_of_a_run_that_is_shown_is_that_of_the_committed_run() -> None:
     shown = re.compile(r"<!-- output of (\S+) -->\n```text\n(.*?)```", re.DOTALL)
-    found = [one for path in DOCUMENTS for one in shown.findall(path.read_text(encoding="utf-8"))]
+    found = [
+        one
+        for path in DOCUMENTS
+        for one in shown.findall(path.read_text(encoding="utf-8"))
+    ]
     assert found
     for name, expected in found:
         table = plain(compare_frame(with_figures(load(ROOT / name))), 80)
-        assert "\n".join(line.rstrip() for line in table.splitlines()).strip() == expected.strip(), name
+        assert (
+            "\n".join(line.rstrip() for line in table.splitlines()).strip()
+            == expected.strip()
+        ), name
 
 
 RUNS = sorted(ROOT.glob("results/*/*.json"))
@@ -175,13 +224,19 @@ def test_every_committed_run_is_read_and_shows_its_own_figures() -> None:
         assert report.samples
         assert path.parent.name in told
         older = report.plan.protocol.method < METHOD
-        assert re.fullmatch(r"measured with method \d, now it is \d: .*" if older else "", differs), path
+        assert re.fullmatch(
+            r"measured with method \d, now it is \d: .*" if older else "", differs
+        ), path
 
 
 @pytest.mark.parametrize(("document", "body"), blocks("python"))
-def test_python_blocks_run(document: str, body: str, tmp_path, monkeypatch, on_machine) -> None:
+def test_python_blocks_run(
+    document: str, body: str, tmp_path, monkeypatch, on_machine
+) -> None:
     monkeypatch.chdir(tmp_path)
-    asked = CompareRequest(variants="relu,gelu,swiglu", precision=0.5, metrics="latency")
+    asked = CompareRequest(
+        variants="relu,gelu,swiglu", precision=0.5, metrics="latency"
+    )
     saved = measure(prepare(asked), launch=FakeLaunch())
     (tmp_path / "baseline.json").write_text(report_text(saved))
     if "ffnbench.ab(" in body:
@@ -192,34 +247,50 @@ def test_python_blocks_run(document: str, body: str, tmp_path, monkeypatch, on_m
 
 
 def test_ci_calls_the_line_that_the_readme_gives_for_the_tests() -> None:
-    (line,) = (body for name, body in blocks("sh") if name == "README.md" and "[test]" in body)
+    (line,) = (
+        body for name, body in blocks("sh") if name == "README.md" and "[test]" in body
+    )
     ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    called = ci.replace('"$environment/bin/pip"', "pip").replace(" --quiet", "").replace('"$environment"', ".venv")
+    called = (
+        ci.replace('"$environment/bin/pip"', "pip")
+        .replace(" --quiet", "")
+        .replace('"$environment"', ".venv")
+    )
     for step in line.strip().split(" && "):
         assert step.replace(".venv/bin/", "") in called.splitlines(), step
 
 
 def headings_of(path: Path) -> set[str]:
     """The headings of a document as a link names them."""
-    lines = [line.lstrip("# ").lower() for line in path.read_text(encoding="utf-8").splitlines() if line[:1] == "#"]
+    lines = [
+        line.lstrip("# ").lower()
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if line[:1] == "#"
+    ]
     return {re.sub(r"[^\w -]", "", line).replace(" ", "-") for line in lines}
 
 
 def test_links_and_paths_lead_somewhere() -> None:
     for path in DOCUMENTS:
         text = path.read_text(encoding="utf-8")
-        for target, _, heading in (one.partition("#") for one in re.findall(r"\]\(([^):]+)\)", text)):
+        for target, _, heading in (
+            one.partition("#") for one in re.findall(r"\]\(([^):]+)\)", text)
+        ):
             there = path.parent / target if target else path
             assert there.exists(), target
             assert not heading or heading in headings_of(there), (path, heading)
-        for name in re.findall(r"`((?:ffnbench|tests|docs|results|benchmarks)/[\w./-]+)`", text):
+        for name in re.findall(
+            r"`((?:ffnbench|tests|docs|results|benchmarks)/[\w./-]+)`", text
+        ):
             assert (ROOT / name).exists(), name
 
 
 def test_the_end_of_a_help_has_lines_that_can_be_typed_and_a_place_to_read_on() -> None:
     for name in command_names():
         command = Commands().get_command(None, name)
-        examples, page = re.fullmatch(r"Examples:\n(.*)\n\nMore: file://(.*)", command.epilog, re.DOTALL).groups()
+        examples, page = re.fullmatch(
+            r"Examples:\n(.*)\n\nMore: file://(.*)", command.epilog, re.DOTALL
+        ).groups()
         path, _, heading = page.partition("#")
         assert heading in headings_of(Path(path)), name
         for example in examples.splitlines():
@@ -229,11 +300,21 @@ def test_the_end_of_a_help_has_lines_that_can_be_typed_and_a_place_to_read_on() 
 
 
 def test_python_md_has_every_function_and_says_which_commands_are_none() -> None:
-    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")  # a feature says it on its own page
+    text = (ROOT / "docs" / "python.md").read_text(
+        encoding="utf-8"
+    )  # a feature says it on its own page
     functions = set(re.findall(r"^\| `(\w+)\(", text, re.MULTILINE))
-    alone = set(re.findall(r"`(\w+)`", re.search(r"^.* are commands alone\.$", text, re.MULTILINE)[0]))
-    assert functions == {name for name in dir(ffnbench) if inspect.isroutine(getattr(ffnbench, name))}
-    assert alone == {name for name in FILES if not hasattr(ffnbench, name.replace("-", "_"))} - {"report"}
+    alone = set(
+        re.findall(
+            r"`(\w+)`", re.search(r"^.* are commands alone\.$", text, re.MULTILINE)[0]
+        )
+    )
+    assert functions == {
+        name for name in dir(ffnbench) if inspect.isroutine(getattr(ffnbench, name))
+    }
+    assert alone == {
+        name for name in FILES if not hasattr(ffnbench, name.replace("-", "_"))
+    } - {"report"}
 
 
 def test_the_architecture_names_what_is_there() -> None:
@@ -243,20 +324,31 @@ def test_the_architecture_names_what_is_there() -> None:
     assert len(references) > 50
     for file, name in references:
         path = next(p for p in (ROOT / file, ROOT / "ffnbench" / file) if p.exists())
-        assert not name or re.search(rf"^(def |class ){name}\b|^{name}\b.* = ", path.read_text(), re.MULTILINE), name
+        assert not name or re.search(
+            rf"^(def |class ){name}\b|^{name}\b.* = ", path.read_text(), re.MULTILINE
+        ), name
 
 
 def test_every_command_and_flag_of_the_readme_exists(in_process, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    text = (ROOT / "README.md").read_text(encoding="utf-8") + (ROOT / "docs" / "forms.md").read_text(encoding="utf-8")
-    helps = "".join(in_process(name, "--help-all")[1] for name in ("compare", "cost", "block"))
+    text = (ROOT / "README.md").read_text(encoding="utf-8") + (
+        ROOT / "docs" / "forms.md"
+    ).read_text(encoding="utf-8")
+    helps = "".join(
+        in_process(name, "--help-all")[1] for name in ("compare", "cost", "block")
+    )
     for flag in set(re.findall(r"`(--[a-z-]+)", text)):
         assert flag in helps, flag
 
 
 def quoted(ratio: str, low: str, high: str) -> set[str]:
-    """A ratio with its interval as a document may write it: two decimals, one, or three."""
-    return {f"{float(ratio):.{d}f} [{float(low):.{d}f}, {float(high):.{d}f}]" for d in (1, 2, 3)}
+    """A ratio with its interval as a document may write it: two decimals, one, or
+    three.
+    """
+    return {
+        f"{float(ratio):.{d}f} [{float(low):.{d}f}, {float(high):.{d}f}]"
+        for d in (1, 2, 3)
+    }
 
 
 def shown_again(path) -> Report:
@@ -270,13 +362,24 @@ def test_the_numbers_of_the_claims_are_those_of_the_committed_runs() -> None:
     times = shown_again(folder / "activations-time.json").rows()
     for row in times:
         if row["activation"] in ("silu", "gelu", "gelu_tanh"):
-            assert any(q in text for q in quoted(row["ratio"], row["ratio_low"], row["ratio_high"])), row
-    inside = {c.case: c.ratio for c in shown_again(folder / "act-in-ffn.json").comparisons}
+            assert any(
+                q in text
+                for q in quoted(row["ratio"], row["ratio_low"], row["ratio_high"])
+            ), row
+    inside = {
+        c.case: c.ratio for c in shown_again(folder / "act-in-ffn.json").comparisons
+    }
     for name in ("silu", "gelu", "gelu_tanh"):
         ratio = inside[name]
         assert f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]" in text, name
-    train = {row["label"]: row for row in case_records(shown_again(folder / "glu-train.json"))}
-    assert f"{train['wide']['ratio']:.2f} [{train['wide']['ratio_low']:.2f}, {train['wide']['ratio_high']:.2f}]" in text
+    train = {
+        row["label"]: row
+        for row in case_records(shown_again(folder / "glu-train.json"))
+    }
+    assert (
+        f"{train['wide']['ratio']:.2f} [{train['wide']['ratio_low']:.2f}, {train['wide']['ratio_high']:.2f}]"
+        in text
+    )
     same = train["swiglu"]
     assert (
         f"{same['ratio']:.3f} [{same['ratio_low']:.3f}, {same['ratio_high']:.3f}] {VERDICTS[Verdict(same['verdict'])]}"
@@ -288,47 +391,87 @@ def test_the_numbers_of_the_claims_are_those_of_the_committed_runs() -> None:
 
 
 def test_the_table_of_constants_is_what_the_code_has() -> None:
-    """Every number of stats/ that is a constant stands in a table of docs/, with its value; so do those of features."""
-    text = "\n".join(page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").glob("*.md")))
+    """Every number of stats/ that is a constant stands in a table of docs/, with its
+    value; so do those of features.
+    """
+    text = "\n".join(
+        page.read_text(encoding="utf-8")
+        for page in sorted((ROOT / "docs").glob("*.md"))
+    )
     rows = re.findall(r"^\| `([\w/]+\.py): (\w+)` \| ([\d.e-]+) \|", text, re.MULTILINE)
     assert len(rows) > 40
     for file, name, value in rows:
-        found = getattr(importlib.import_module("ffnbench." + file.removesuffix(".py").replace("/", ".")), name)
+        found = getattr(
+            importlib.import_module(
+                "ffnbench." + file.removesuffix(".py").replace("/", ".")
+            ),
+            name,
+        )
         assert float(value) == pytest.approx(found, rel=1e-3), f"{file}: {name}"
     told = {(file, name) for file, name, _ in rows}
     for path in sorted((ROOT / "ffnbench" / "stats").glob("*.py")):
         module = importlib.import_module(f"ffnbench.stats.{path.stem}")
-        own = re.findall(r"^([A-Z_]+(?:, [A-Z_]+)*) = ", path.read_text(encoding="utf-8"), re.MULTILINE)
+        own = re.findall(
+            r"^([A-Z_]+(?:, [A-Z_]+)*) = ",
+            path.read_text(encoding="utf-8"),
+            re.MULTILINE,
+        )
         for name in (name for names in own for name in names.split(", ")):
             if isinstance(getattr(module, name), int | float):
                 assert (f"stats/{path.name}", name) in told, name
 
 
-BACKENDS = ROOT / "results" / "amd-epyc-2cpu"  # swiglu-*.json: one form and workload each, by several backends
+BACKENDS = (
+    ROOT / "results" / "amd-epyc-2cpu"
+)  # swiglu-*.json: one form and workload each, by several backends
 
 
 def backend_rows() -> list[str]:
-    """A row of markdown for each backend beside eager, of every committed run of docs/performance.md."""
+    """A row of markdown for each backend beside eager, of every committed run of
+    docs/performance.md.
+    """
     rows = []
     for path in sorted(BACKENDS.glob("swiglu-*.json")):
         report = load(path)
         first, *others = case_records(report)
         what = f"{first['d_model']:,} / {first['d_ff']:,}, {first['seq_len']:,} token{'s' * (first['seq_len'] > 1)}"
         for row in [row for row in others if row["ratio"] is not None]:
-            cells = (what, first["dtype"], row["backend"], ratio_of(row), share_of(first), share_of(row))
+            cells = (
+                what,
+                first["dtype"],
+                row["backend"],
+                ratio_of(row),
+                share_of(first),
+                share_of(row),
+            )
             rows.append(f"| {' | '.join(map(str, cells))} |")
     return rows
 
 
 def ratio_of(row: dict) -> str:
-    low, high = (f"[{row['ratio_low']:.2f}", f"{row['ratio_high']:.2f}]") if row["ratio_low"] else ("", "")
-    return f"{row['ratio']:.2f} {low}, {high}" if low else f"{row['ratio']:.2f} ({row['verdict']})"
+    low, high = (
+        (f"[{row['ratio_low']:.2f}", f"{row['ratio_high']:.2f}]")
+        if row["ratio_low"]
+        else ("", "")
+    )
+    return (
+        f"{row['ratio']:.2f} {low}, {high}"
+        if low
+        else f"{row['ratio']:.2f} ({row['verdict']})"
+    )
 
 
 def share_of(row: dict) -> str:
-    return f"{100 * row['ceiling_share']:.0f} % of {row['bound_by']}" if row["ceiling_share"] else "-"
+    return (
+        f"{100 * row['ceiling_share']:.0f} % of {row['bound_by']}"
+        if row["ceiling_share"]
+        else "-"
+    )
 
 
 def test_rows_about_backends_are_those_of_the_committed_runs() -> None:
     text = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
-    assert re.findall(r"^\| [\d,]+ / [\d,]+, [\d,]+ tokens? \|.*$", text, re.MULTILINE) == backend_rows()
+    assert (
+        re.findall(r"^\| [\d,]+ / [\d,]+, [\d,]+ tokens? \|.*$", text, re.MULTILINE)
+        == backend_rows()
+    )

@@ -1,10 +1,13 @@
-"""What users see, as it was: help, saved runs shown again, every command on the fake machine.
+"""What users see, as it was: help, saved runs shown again, every command on the fake
+machine.
 
-`pytest tests/test_goldens.py --regenerate` writes the files in tests/golden anew; what has changed is then read in
-`git diff tests/golden`. Nothing here knows more of ffnbench than its command line, its files and the fake machine.
+`pytest tests/test_goldens.py --regenerate` writes the files in tests/golden anew; what
+has changed is then read in `git diff tests/golden`. Nothing here knows more of ffnbench
+than its command line, its files and the fake machine.
 
-tests/golden/runs holds runs that the machine below has measured, with dates by hand. They stay as they are, files of
-ffnbench 0.2.0: what is written today stands in tests/golden/commands.
+tests/golden/runs holds runs that the machine below has measured, with dates by hand.
+They stay as they are, files of ffnbench 0.2.0: what is written today stands in
+tests/golden/commands.
 """
 
 from __future__ import annotations
@@ -22,7 +25,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_machine import FakeLaunch, KnownProber, ProberHere, interrupted_in_the_second_worker
+from fake_machine import (
+    FakeLaunch,
+    KnownProber,
+    ProberHere,
+    interrupted_in_the_second_worker,
+)
 from paths import ROOT
 
 from ffnbench import __version__
@@ -37,13 +45,42 @@ COMMANDS = (
 SAVED = [*sorted(ROOT.glob("results/**/*.json")), *sorted(GOLDEN.glob("runs/*.json"))]
 PAIRS = {
     "a-week-later": ("tests/golden/runs/baseline.json", "tests/golden/runs/again.json"),
-    "same-plan": ("results/amd-epyc-2cpu/compare.json", "results/amd-epyc-2cpu/compare-again.json"),
-    "three": tuple(f"results/amd-epyc-2cpu/swiglu-0768-{tokens}.json" for tokens in ("0001", "0016", "0512")),
+    "same-plan": (
+        "results/amd-epyc-2cpu/compare.json",
+        "results/amd-epyc-2cpu/compare-again.json",
+    ),
+    "three": tuple(
+        f"results/amd-epyc-2cpu/swiglu-0768-{tokens}.json"
+        for tokens in ("0001", "0016", "0512")
+    ),
 }
-ASKED = [(80, ""), (120, ""), (80, "-v"), (120, "-v"), (80, "-f markdown"), (80, "-f csv"), (80, "-f json")]
-LEFT_OUT = {"samples", "judged", "inputs", "seal"}  # of JSON: what stands in the saved run as it was measured
-SPEAKING = ("GITHUB_STEP_SUMMARY", "NO_COLOR", "FORCE_COLOR", "TERM", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "LINES")
-MOVING = {  # of what is run now: how what differs from run to run is found, and what stands in its place
+ASKED = [
+    (80, ""),
+    (120, ""),
+    (80, "-v"),
+    (120, "-v"),
+    (80, "-f markdown"),
+    (80, "-f csv"),
+    (80, "-f json"),
+]
+LEFT_OUT = {
+    "samples",
+    "judged",
+    "inputs",
+    "seal",
+}  # of JSON: what stands in the saved run as it was measured
+SPEAKING = (
+    "GITHUB_STEP_SUMMARY",
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "TERM",
+    "TTY_COMPATIBLE",
+    "TTY_INTERACTIVE",
+    "LINES",
+)
+# of what is run now: how what differs from run to run is found, and what stands in its
+# place
+MOVING = {
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00": "THEN",
     r"  eta \d+:\d\d$": "",
     r"measured in [\d.]+ (s|min)": "measured in TIME",
@@ -58,7 +95,9 @@ Call = Callable[..., str]
 
 
 SMALL = "--d-model 64 --workers 3 --rounds 2"
-TYPED = {  # lines one after another, in a folder of their own that holds what tests/golden/runs has
+# lines one after another, in a folder of their own that holds what tests/golden/runs
+# has
+TYPED = {
     "compare": [f"compare relu,gelu,swiglu {SMALL} -o run.csv -o run.json -o run.md -o run.svg -o run.html"],
     "compare-until-precise": ["compare relu,gelu --d-model 64"],
     "compare-verbose": [f"compare relu,gelu --mode train {SMALL} -v"],
@@ -100,20 +139,33 @@ TYPED = {  # lines one after another, in a folder of their own that holds what t
                  "compare relu -o run.xlsx", "cost --budget 5m", "check", "check nowhere.json", "report mlp.py",
                  "selftest --repeats 0", "list rulez", "cost --preset llama-3.1-70b"],
 }  # fmt: skip
-SHOWN = (".csv", ".md", ".json", ".xml")  # files whose text is held; of others it is their names
+SHOWN = (
+    ".csv",
+    ".md",
+    ".json",
+    ".xml",
+)  # files whose text is held; of others it is their names
 MACHINE = {
     "cpu": "Fake CPU", "cpus": 4, "usable_cpus": 4, "memory_bytes": 16 << 30, "usable_bytes": 12 << 30,
     "machine": "x86_64", "system": "Fake 1.0 x86_64", "caches": (), "python": "3.11.0",
 }  # fmt: skip
-BASE_MS = {"gelu": 11.0, "swiglu": 12.0, "mine": 13.0, "attention": 18.0, "textbook": 19.0}  # others take 10
+BASE_MS = {
+    "gelu": 11.0,
+    "swiglu": 12.0,
+    "mine": 13.0,
+    "attention": 18.0,
+    "textbook": 19.0,
+}  # others take 10
 
 
 class Machine(FakeLaunch):
-    """Times that follow from the label and the worker alone, those of `slower` by a fifth; in a bisect, what is slow
-    stands in the file that is checked out.
+    """Times that follow from the label and the worker alone, those of `slower` by a
+    fifth; in a bisect, what is slow stands in the file that is checked out.
     """
 
-    def __init__(self, *slower: str, trouble: dict[tuple[type, str | None], Any] | None = None) -> None:
+    def __init__(
+        self, *slower: str, trouble: dict[tuple[type, str | None], Any] | None = None
+    ) -> None:
         super().__init__(self.took, trouble)
         self.slower, self.facts = slower, MACHINE
 
@@ -129,7 +181,9 @@ class Checkouts(Machine):
     def __call__(self, arm: Any = None) -> Any:
         if arm is not None and arm.source:
             slow = "slow" in Path(arm.source, "mypkg", "mlp.py").read_text()
-            self.slower = ("SwiGLU",) if slow else () if arm.name == "head" else self.slower
+            self.slower = (
+                ("SwiGLU",) if slow else () if arm.name == "head" else self.slower
+            )
         return super().__call__(arm)
 
 
@@ -151,16 +205,23 @@ def interrupted() -> Machine:
 
 
 MACHINES: dict[str, Callable[[], FakeLaunch]] = {
-    "compare-failed": lambda: Machine(trouble={(Open, "gelu"): "oom"} | crash_of("swiglu")),
+    "compare-failed": lambda: Machine(
+        trouble={(Open, "gelu"): "oom"} | crash_of("swiglu")
+    ),
     "compare-all-failed": lambda: Machine(trouble=crash_of("relu", "gelu")),
     "compare-busy": busy,
     "compare-interrupted": interrupted,
     "check-slower": lambda: Machine("gelu"),
     "ab-slower": lambda: Machine("SwiGLU"),
     "bisect": Checkouts,
-    "env": lambda: Machine(trouble={(MeasureTimer, None): Timer(empty_call_s=1e-7, resolution_s=5e-8)}),
+    "env": lambda: Machine(
+        trouble={(MeasureTimer, None): Timer(empty_call_s=1e-7, resolution_s=5e-8)}
+    ),
 }
-PROBERS = {"activations": ProberHere, "plot-activations": ProberHere}  # of what only torch knows
+PROBERS = {
+    "activations": ProberHere,
+    "plot-activations": ProberHere,
+}  # of what only torch knows
 
 
 def name_of(path: Path) -> str:
@@ -171,16 +232,25 @@ def name_of(path: Path) -> str:
 
 
 def laid_out(value: Any, before: str = "", indent: str = "") -> str:
-    """JSON whose lines are as long as they can be read, so that a difference is a short one."""
+    """JSON whose lines are as long as they can be read, so that a difference is a short
+    one.
+    """
     text = json.dumps(value, ensure_ascii=False)
     if len(text) < 110 or not isinstance(value, dict | list):
         return f"{indent}{before}{text}"
     deeper, brackets = indent + " ", "{}" if isinstance(value, dict) else "[]"
     if isinstance(value, dict):
-        parts = [laid_out(part, f"{json.dumps(key)}: ", deeper) for key, part in value.items()]
+        parts = [
+            laid_out(part, f"{json.dumps(key)}: ", deeper)
+            for key, part in value.items()
+        ]
     else:
         parts = [laid_out(part, "", deeper) for part in value]
-    return f"{indent}{before}{brackets[0]}\n" + ",\n".join(parts) + f"\n{indent}{brackets[1]}"
+    return (
+        f"{indent}{before}{brackets[0]}\n"
+        + ",\n".join(parts)
+        + f"\n{indent}{brackets[1]}"
+    )
 
 
 def without_samples(value: Any) -> Any:
@@ -188,21 +258,33 @@ def without_samples(value: Any) -> Any:
     if isinstance(value, list):
         return [without_samples(part) for part in value]
     if isinstance(value, dict):
-        return {key: without_samples(part) for key, part in value.items() if key not in LEFT_OUT}
+        return {
+            key: without_samples(part)
+            for key, part in value.items()
+            if key not in LEFT_OUT
+        }
     return value
 
 
 def steady(text: str, folder: Path) -> str:
-    """A text without what differs from one machine, folder or moment to another: more in MOVING."""
+    """A text without what differs from one machine, folder or moment to another: more
+    in MOVING.
+    """
     text = text.replace(folder.as_uri(), "file://FOLDER").replace(str(folder), "FOLDER")
     text = text.replace(ROOT.as_uri(), "file://ROOT").replace(str(ROOT), "ROOT")
-    text = re.sub(r"-?\d+\.\d{7,}(e[-+]\d+)?", lambda found: f"{float(found[0]):.9g}", text)  # libraries differ beyond
+    text = re.sub(
+        r"-?\d+\.\d{7,}(e[-+]\d+)?", lambda found: f"{float(found[0]):.9g}", text
+    )  # libraries differ beyond
     return "".join(line.rstrip() + "\n" for line in text.splitlines())
 
 
 def readable(text: str) -> str:
     """The same text; JSON of one line laid out."""
-    return laid_out(without_samples(json.loads(text))) if text.startswith(("{", "[")) else text
+    return (
+        laid_out(without_samples(json.loads(text)))
+        if text.startswith(("{", "["))
+        else text
+    )
 
 
 @pytest.fixture
@@ -215,7 +297,9 @@ def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Golden:
         if request.config.getoption("regenerate"):
             path.parent.mkdir(exist_ok=True)
             path.write_text(text, encoding="utf-8")
-        assert path.is_file(), f"{file} is missing: pytest tests/test_goldens.py --regenerate"
+        assert path.is_file(), (
+            f"{file} is missing: pytest tests/test_goldens.py --regenerate"
+        )
         assert text.splitlines() == path.read_text(encoding="utf-8").splitlines()
 
     return hold
@@ -223,7 +307,9 @@ def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Golden:
 
 @pytest.fixture
 def told(in_process, monkeypatch: pytest.MonkeyPatch) -> Call:
-    """What a command line gives: the line itself, its exit code where that is not 0, stdout, stderr."""
+    """What a command line gives: the line itself, its exit code where that is not 0,
+    stdout, stderr.
+    """
     for name in SPEAKING:
         monkeypatch.delenv(name, raising=False)
 
@@ -231,44 +317,74 @@ def told(in_process, monkeypatch: pytest.MonkeyPatch) -> Call:
         monkeypatch.setenv("COLUMNS", str(columns))
         code, out, err = in_process(*line.split())
         parts = [f"$ COLUMNS={columns} ffnbench {line}\n", readable(out)]
-        parts += [f"--- stderr\n{err}"] * bool(err) + [f"--- exit code {code}\n"] * bool(code)
-        return "".join(part if part.endswith("\n") else f"{part}\n" for part in parts if part) + "\n"
+        parts += [f"--- stderr\n{err}"] * bool(err) + [
+            f"--- exit code {code}\n"
+        ] * bool(code)
+        return (
+            "".join(
+                part if part.endswith("\n") else f"{part}\n" for part in parts if part
+            )
+            + "\n"
+        )
 
     return call
 
 
-@pytest.mark.parametrize("command", ["", *COMMANDS], ids=lambda name: name or "ffnbench")
-def test_help(command: str, golden: Golden, told: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "command", ["", *COMMANDS], ids=lambda name: name or "ffnbench"
+)
+def test_help(
+    command: str, golden: Golden, told: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(ROOT)
     asked = [f"{command} --help".strip(), *[f"{command} --help-all"] * bool(command)]
     golden(f"help/{command or 'ffnbench'}.txt", "".join(map(told, asked)))
 
 
 @pytest.mark.parametrize("path", SAVED, ids=name_of)
-def test_report(path: Path, golden: Golden, told: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report(
+    path: Path, golden: Golden, told: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(ROOT)
     run = path.relative_to(ROOT)
-    golden(f"report/{name_of(path)}.txt", "".join(told(f"report {run} {how}".strip(), width) for width, how in ASKED))
+    golden(
+        f"report/{name_of(path)}.txt",
+        "".join(told(f"report {run} {how}".strip(), width) for width, how in ASKED),
+    )
 
 
 @pytest.mark.parametrize("pair", PAIRS)
-def test_report_side_by_side(pair: str, golden: Golden, told: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_report_side_by_side(
+    pair: str, golden: Golden, told: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(ROOT)
     line = f"report {' '.join(PAIRS[pair])}"
-    golden(f"report/side-by-side-{pair}.txt", "".join(told(f"{line} {how}".strip(), width) for width, how in ASKED))
+    golden(
+        f"report/side-by-side-{pair}.txt",
+        "".join(told(f"{line} {how}".strip(), width) for width, how in ASKED),
+    )
 
 
 def repository(folder: Path) -> None:
-    """Of a package with three commits after v1.0, the second of them slow; always with the same names."""
+    """Of a package with three commits after v1.0, the second of them slow; always with
+    the same names.
+    """
     (folder / "mypkg").mkdir()
     file = folder / "mypkg" / "mlp.py"
     moment = "2026-01-01T00:00:00+0000"
     who = {f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER")
            for what, value in (("NAME", "n"), ("EMAIL", "e@x"), ("DATE", moment))}  # fmt: skip
-    settings = {**who, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "PATH": os.environ["PATH"]}
+    settings = {
+        **who,
+        "GIT_CONFIG_GLOBAL": "/dev/null",
+        "GIT_CONFIG_SYSTEM": "/dev/null",
+        "PATH": os.environ["PATH"],
+    }
 
     def git(*words: str) -> None:
-        subprocess.run(["git", *words], cwd=folder, env=settings, check=True, capture_output=True)
+        subprocess.run(
+            ["git", *words], cwd=folder, env=settings, check=True, capture_output=True
+        )
 
     git("init", "-q", "-b", "main")
     for number, text in enumerate(("fast", "fast", "slow", "slow")):
@@ -281,13 +397,23 @@ def repository(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", TYPED)
 def test_command(
-    name: str, golden: Golden, told: Call, on_machine, made_up_clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    name: str,
+    golden: Golden,
+    told: Call,
+    on_machine,
+    made_up_clock,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(tempfile, "tempdir", "/tmp")  # JSON breaks its lines by the length of the path of a checkout
+    monkeypatch.setattr(
+        tempfile, "tempdir", "/tmp"
+    )  # JSON breaks its lines by the length of the path of a checkout
     (tmp_path / "mlp.py").touch()
     (tmp_path / "book.txt").write_text(
-        "".join(f"{number} is a number, and so is {number**2}.\n" for number in range(20000))
+        "".join(
+            f"{number} is a number, and so is {number**2}.\n" for number in range(20000)
+        )
     )
     for run in GOLDEN.glob("runs/*.json"):
         shutil.copy(run, tmp_path)
@@ -300,7 +426,11 @@ def test_command(
         text += told(line)
         after = contents(tmp_path)
         for path in sorted(path for path in after if after[path] != before.get(path)):
-            content = after[path].decode().replace(str(tmp_path), "FOLDER") if path.suffix in SHOWN else ""
+            content = (
+                after[path].decode().replace(str(tmp_path), "FOLDER")
+                if path.suffix in SHOWN
+                else ""
+            )
             shown = readable(content)
             text += f"--- wrote {path.relative_to(tmp_path)}\n{shown}\n"
     for found, said in MOVING.items():
@@ -310,12 +440,22 @@ def test_command(
 
 def contents(folder: Path) -> dict[Path, bytes]:
     """What the files of a folder hold, git's own left out."""
-    files = (path for path in folder.rglob("*") if path.is_file() and ".git" not in path.parts)
+    files = (
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and ".git" not in path.parts
+    )
     return {path: path.read_bytes() for path in files}
 
 
 def test_no_golden_is_left_over() -> None:
     pairs = [f"side-by-side-{pair}" for pair in PAIRS]
-    expected = {"help": ["ffnbench", *COMMANDS], "report": [*map(name_of, SAVED), *pairs], "commands": TYPED}
+    expected = {
+        "help": ["ffnbench", *COMMANDS],
+        "report": [*map(name_of, SAVED), *pairs],
+        "commands": TYPED,
+    }
     for folder, names in expected.items():
-        assert sorted(path.name for path in (GOLDEN / folder).iterdir()) == sorted(f"{name}.txt" for name in names)
+        assert sorted(path.name for path in (GOLDEN / folder).iterdir()) == sorted(
+            f"{name}.txt" for name in names
+        )

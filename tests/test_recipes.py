@@ -1,4 +1,6 @@
-"""What the documents tell a stranger to type works in a repository of their own, with a module of their own."""
+"""What the documents tell a stranger to type works in a repository of their own, with a
+module of their own.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,17 @@ from repositories import git
 
 from ffnbench.cli import run
 
-CI, TUTORIAL = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("ci.md", "tutorial.md"))
-WORKFLOW, HOOK, _ = (yaml.safe_load(body) for body in re.findall(r"```yaml\n(.*?)```", CI, re.DOTALL))
+CI, TUTORIAL = (
+    (ROOT / "docs" / name).read_text(encoding="utf-8")
+    for name in ("ci.md", "tutorial.md")
+)
+WORKFLOW, HOOK, _ = (
+    yaml.safe_load(body) for body in re.findall(r"```yaml\n(.*?)```", CI, re.DOTALL)
+)
 EXACT = re.findall(
-    r"^(?:ffnbench|git) .*", CI.partition("### A committed baseline")[2].partition("\n### ")[0], re.MULTILINE
+    r"^(?:ffnbench|git) .*",
+    CI.partition("### A committed baseline")[2].partition("\n### ")[0],
+    re.MULTILINE,
 )
 TEST_FILE = re.search(r"```py\n(# test_ffn\.py\n.*?)```", CI, re.DOTALL)[1]
 MODULE = re.search(r"```py\n(# mlp\.py\n.*?)```", TUTORIAL, re.DOTALL)[1]
@@ -31,12 +40,23 @@ WORK = "        return self.down("
 
 @pytest.fixture
 def typed(tmp_path: Path):
-    """A line in a shell of its own, in a folder, with ffnbench installed and real workers."""
+    """A line in a shell of its own, in a folder, with ffnbench installed and real
+    workers.
+    """
     (tmp_path / "bin").mkdir()
-    for name, module in (("ffnbench", "ffnbench"), ("pytest", "pytest -p no:cacheprovider")):
-        (tmp_path / "bin" / name).write_text(f'#!/bin/sh\nexec {sys.executable} -m {module} "$@"\n')
+    for name, module in (
+        ("ffnbench", "ffnbench"),
+        ("pytest", "pytest -p no:cacheprovider"),
+    ):
+        (tmp_path / "bin" / name).write_text(
+            f'#!/bin/sh\nexec {sys.executable} -m {module} "$@"\n'
+        )
         (tmp_path / "bin" / name).chmod(0o755)
-    who = {f"GIT_{role}_{what}": "n@x" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    who = {
+        f"GIT_{role}_{what}": "n@x"
+        for role in ("AUTHOR", "COMMITTER")
+        for what in ("NAME", "EMAIL")
+    }
     environment = {**os.environ, **who, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT),
                    "PYTHONDONTWRITEBYTECODE": "1", "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}  # fmt: skip
 
@@ -50,7 +70,9 @@ def typed(tmp_path: Path):
 
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
-    """A repository of somebody's with `mypkg.mlp:SwiGLU`, and a remote branch that is as old as the working tree."""
+    """A repository of somebody's with `mypkg.mlp:SwiGLU`, and a remote branch that is
+    as old as the working tree.
+    """
     folder = tmp_path / "own"
     (folder / "mypkg").mkdir(parents=True)
     (folder / "mypkg" / "__init__.py").touch()
@@ -65,10 +87,17 @@ def own(tmp_path: Path) -> Path:
 def works_twice(folder: Path) -> None:
     """The same output for twice the work."""
     path = folder / "mypkg" / "mlp.py"
-    path.write_text(OWN.replace(WORK, WORK.replace("return ", "") + "F.silu(self.gate(x)) * self.up(x))\n" + WORK))
+    path.write_text(
+        OWN.replace(
+            WORK,
+            WORK.replace("return ", "") + "F.silu(self.gate(x)) * self.up(x))\n" + WORK,
+        )
+    )
 
 
-def test_a_committed_baseline_and_the_hook_pass_what_is_unchanged_and_fail_real_extra_work(own: Path, typed) -> None:
+def test_a_committed_baseline_and_the_hook_pass_what_is_unchanged_and_fail_real_extra_work(
+    own: Path, typed
+) -> None:
     for line in EXACT:
         done = typed(line, own)
         assert done.returncode == 0, done.stderr
@@ -82,24 +111,35 @@ def test_a_committed_baseline_and_the_hook_pass_what_is_unchanged_and_fail_real_
 
 @pytest.mark.slow
 @pytest.mark.parametrize("extra", [False, True])
-def test_the_workflow_passes_what_is_unchanged_and_fails_real_extra_work(own: Path, typed, extra: bool) -> None:
+def test_the_workflow_passes_what_is_unchanged_and_fails_real_extra_work(
+    own: Path, typed, extra: bool
+) -> None:
     lines = [step["run"] for step in WORKFLOW["jobs"]["ab"]["steps"] if "run" in step]
     (line,) = (line for line in lines if not line.startswith("pip install "))
     if extra:
         works_twice(own)
     done = typed(line.replace("${{ github.base_ref }}", "main"), own)
     assert done.returncode == int(extra), done.stderr
-    assert ("::error title=ffnbench REGRESSED::SwiGLU flops_forward" in done.stdout) == extra
+    assert (
+        "::error title=ffnbench REGRESSED::SwiGLU flops_forward" in done.stdout
+    ) == extra
     head, lines_of_table = (own.parent / "summary.md").read_text().split("\n\n")[:2]
     assert head.startswith("A/B of mypkg.mlp:SwiGLU")
-    columns = {line.count(" | ") for line in lines_of_table.splitlines()} if extra else {0}
+    columns = (
+        {line.count(" | ") for line in lines_of_table.splitlines()} if extra else {0}
+    )
     assert len(columns) == 1, lines_of_table
 
 
 def test_pytest_shows_every_row_of_a_check_that_fails(tmp_path: Path, typed) -> None:
     """It cuts the repr of an object at 240 characters, and a table is longer."""
     names = ("relu", "gelu", "silu", "swiglu", "geglu", "reglu", "bilinear")
-    assert typed(f"ffnbench cost {','.join(names)} --d-model 64 -o ffn.json", tmp_path).returncode == 0
+    assert (
+        typed(
+            f"ffnbench cost {','.join(names)} --d-model 64 -o ffn.json", tmp_path
+        ).returncode
+        == 0
+    )
     saved = json.loads((tmp_path / "ffn.json").read_text())
     for one in saved["costs"]:
         one["cost"]["params"] += 1
@@ -112,7 +152,9 @@ def test_pytest_shows_every_row_of_a_check_that_fails(tmp_path: Path, typed) -> 
 
 
 @pytest.mark.slow
-def test_the_file_for_pytest_passes_what_is_unchanged_and_fails_real_extra_work(own: Path, typed) -> None:
+def test_the_file_for_pytest_passes_what_is_unchanged_and_fails_real_extra_work(
+    own: Path, typed
+) -> None:
     (own / "test_ffn.py").write_text(TEST_FILE)
     assert all(typed(line, own).returncode == 0 for line in EXACT[:-1])
     done = typed("pytest", own)
@@ -123,19 +165,27 @@ def test_the_file_for_pytest_passes_what_is_unchanged_and_fails_real_extra_work(
     assert "2 failed" in done.stdout
 
 
-STEPS = [line for body in re.findall(r"```sh\n(.*?)```", TUTORIAL, re.DOTALL) for line in body.splitlines()]
+STEPS = [
+    line
+    for body in re.findall(r"```sh\n(.*?)```", TUTORIAL, re.DOTALL)
+    for line in body.splitlines()
+]
 
 
 @pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_every_command_of_the_tutorial_does_what_it_says(
     real, tmp_path, typed, monkeypatch, capsys, on_machine
 ) -> None:
-    """In the order of the page, in a folder that was empty; with workers that are faked, or real."""
+    """In the order of the page, in a folder that was empty; with workers that are
+    faked, or real.
+    """
     on_machine(FakeLaunch(), ProberHere)
     monkeypatch.chdir(tmp_path)
     for line in STEPS:
         command, _, code = line.partition("  # exit code ")
-        if command.startswith("ffnbench ") and not (real or code):  # a changed module needs a process
+        if command.startswith("ffnbench ") and not (
+            real or code
+        ):  # a changed module needs a process
             found, told = run(shlex.split(command)[1:]), "".join(capsys.readouterr())
         else:
             done = typed(command, Path.cwd())

@@ -1,4 +1,6 @@
-"""What checks are asked and counted for: false alarms on unchanged rows, slow-downs that are found. Pure."""
+"""What checks are asked and counted for: false alarms on unchanged rows, slow-downs
+that are found. Pure.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ NO_ANSWER = (Status.MISSING, Status.INCOMPARABLE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """What one check said of one row. `injected` is by how much the check's ROW was slowed down, 0 for not at all."""
+    """What one check said of one row. `injected` is by how much the check's ROW was
+    slowed down, 0 for not at all.
+    """
 
     condition: str
     repeat: int
@@ -58,13 +62,22 @@ def slowed(plan: Plan, share: float) -> Plan:
     """The plan with ROW slowed down: what the code under test has become."""
 
     def changed(case: Case) -> Case:
-        return replace(case, workload=replace(case.workload, slowdown=share)) if case.label == ROW else case
+        return (
+            replace(case, workload=replace(case.workload, slowdown=share))
+            if case.label == ROW
+            else case
+        )
 
     return replace(plan, cases=tuple(map(changed, plan.cases)))
 
 
 def alarms_of(
-    findings: Iterable[Finding], *, condition: str, repeat: int, injected: float, seconds: float
+    findings: Iterable[Finding],
+    *,
+    condition: str,
+    repeat: int,
+    injected: float,
+    seconds: float,
 ) -> list[Alarm]:
     """What a check's findings say of its latency rows."""
     return [
@@ -88,12 +101,16 @@ class Counts:
     without: int  # checks with a row that has no answer at all
     seconds: float  # mean
     error: float | None  # rms error of the log of the change, over all rows
-    covered: float | None  # share of the intervals, over all rows, that hold the true change
+    covered: (
+        float | None
+    )  # share of the intervals, over all rows, that hold the true change
 
 
 def counts(alarms: list[Alarm], condition: str | None, injected: float) -> Counts:
     """Count the checks of a condition, or of all."""
-    of = [a for a in alarms if condition in (None, a.condition) and a.injected == injected]
+    of = [
+        a for a in alarms if condition in (None, a.condition) and a.injected == injected
+    ]
 
     def checks_with(wanted: tuple[str, ...], rows: list[Alarm]) -> int:
         return len({(a.condition, a.repeat) for a in rows if a.status in wanted})
@@ -115,7 +132,11 @@ def counts(alarms: list[Alarm], condition: str | None, injected: float) -> Count
 
 def slowed_by(alarms: list[Alarm]) -> dict[str, float]:
     """The slow-downs that were injected, by how they are called."""
-    return {f"+{share:.0%}": share for share in sorted({alarm.injected for alarm in alarms}) if share}
+    return {
+        f"+{share:.0%}": share
+        for share in sorted({alarm.injected for alarm in alarms})
+        if share
+    }
 
 
 def report(alarms: list[Alarm], tolerance: float) -> str:
@@ -123,10 +144,15 @@ def report(alarms: list[Alarm], tolerance: float) -> str:
     found = [f"finds {name}" for name in slowed_by(alarms)]
     head = ("", "false alarms", *found, "unclear", "no answer", "error", "a check")
     named = list(dict.fromkeys(alarm.condition for alarm in alarms))
-    rows = [_row(name, alarms, name) for name in named] + [_row("all", alarms, None)] * (len(named) > 1)
+    rows = [_row(name, alarms, name) for name in named] + [
+        _row("all", alarms, None)
+    ] * (len(named) > 1)
     beside = [a for a in alarms if a.injected and a.row != ROW and a.change is not None]
     accused = sum(a.status == Status.REGRESSED for a in beside)
-    held = {f"+{share:.0%}": counts(alarms, None, share).covered for share in sorted({a.injected for a in alarms})}
+    held = {
+        f"+{share:.0%}": counts(alarms, None, share).covered
+        for share in sorted({a.injected for a in alarms})
+    }
     notes = (
         f"a tolerance of {percent(tolerance)}, unchanged code, and code whose {ROW} is slower",
         "false alarms, unclear: checks of unchanged code that end so; finds: checks that accuse the slowed row",
@@ -138,7 +164,9 @@ def report(alarms: list[Alarm], tolerance: float) -> str:
 
 
 def _row(name: str, alarms: list[Alarm], condition: str | None) -> tuple[str, ...]:
-    every = [counts(alarms, condition, share) for share in (0.0, *slowed_by(alarms).values())]
+    every = [
+        counts(alarms, condition, share) for share in (0.0, *slowed_by(alarms).values())
+    ]
     unchanged, *slowed = every
     errors = [of.error**2 for of in every if of.error is not None]
     seconds = [of.seconds for of in every if of.checks]
@@ -154,7 +182,14 @@ def _row(name: str, alarms: list[Alarm], condition: str | None) -> tuple[str, ..
 
 
 def broken_promises(alarms: list[Alarm]) -> list[str]:
-    """Whether there are more false alarms than promised, in words; empty where there are not."""
-    of_all = [counts(alarms, None, share) for share in (0.0, *slowed_by(alarms).values())]
-    wrong, asked = sum(of.false_alarms for of in of_all), sum(of.checks for of in of_all)
+    """Whether there are more false alarms than promised, in words; empty where there
+    are not.
+    """
+    of_all = [
+        counts(alarms, None, share) for share in (0.0, *slowed_by(alarms).values())
+    ]
+    wrong, asked = (
+        sum(of.false_alarms for of in of_all),
+        sum(of.checks for of in of_all),
+    )
     return [f"{wrong} false alarms"] if wrong > int(FALSE_AT_MOST * asked) else []

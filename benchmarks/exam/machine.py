@@ -1,8 +1,10 @@
-"""A machine made of dice: workers without a process and a clock that they turn themselves. No torch, no waiting.
+"""A machine made of dice: workers without a process and a clock that they turn
+themselves. No torch, no waiting.
 
-The real runner, statistics and decisions run on it, so their error rates can be counted. A world does to seconds
-what real machines do: blocks with a speed and a layout of their own, rounds with long tails, states that outlast a run,
-starters that differ, drift, bursts, two layouts of one binary, rounds that remember the last one.
+The real runner, statistics and decisions run on it, so their error rates can be
+counted. A world does to seconds what real machines do: blocks with a speed and a layout
+of their own, rounds with long tails, states that outlast a run, starters that differ,
+drift, bursts, two layouts of one binary, rounds that remember the last one.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ from ffnbench.stats.stopping import StopRule
 START_S, OPEN_S, CALL_S, SAMPLE_S = 1.5, 0.06, 0.01, 0.03
 QUIET, DISTURBED = 0.003, 0.4  # share of a sample that threads wait, as it was seen
 RESULTS = Path(__file__).resolve().parents[2] / "results"
-Measured = tuple[tuple[tuple[float, float], ...], ...]  # by row, of each sample the log of seconds and what waited
+Measured = tuple[
+    tuple[tuple[float, float], ...], ...
+]  # by row, of each sample the log of seconds and what waited
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,16 +60,24 @@ class World:
     drift: float = 0.0  # a round, all cases alike
     burst: float = 0.0  # share of samples that a neighbour hits
     burst_size: float = 0.4
-    told: bool = False  # whether such a sample is seen to wait: a sibling of the core, or the hypervisor, is not
+    # whether such a sample is seen to wait: a sibling of the core, or the hypervisor,
+    # is not
+    told: bool = False
     memory: float = 0.0  # correlation of a case's sample with its last one
-    neighbour_s: float = 0.0  # how long a neighbour works and rests by turns, on average
-    neighbour_sample: float = 0.2  # what it adds to a sample's scatter, and as much to its length
-    workers: tuple[Measured, ...] = ()  # of real runs: each simulated one is one of them, on top of all of the above
+    neighbour_s: float = (
+        0.0  # how long a neighbour works and rests by turns, on average
+    )
+    neighbour_sample: float = (
+        0.2  # what it adds to a sample's scatter, and as much to its length
+    )
+    # of real runs: each simulated one is one of them, on top of all of the above
+    workers: tuple[Measured, ...] = ()
     second_layout: float = 0.0  # share of workers in which a case has its slow layout
     second_size: float = 0.04
 
 
-# scatters of a shared 2-core machine (docs/methodology.md): ratios of rounds 5-8 %, of blocks 2 %
+# scatters of a shared 2-core machine (docs/methodology.md): ratios of rounds 5-8 %, of
+# blocks 2 %
 WORLDS = (
     World(name="noisy", sample=0.055, layout=0.018),
     World(name="usual"),
@@ -77,19 +89,26 @@ WORLDS = (
     World(name="autocorrelated", memory=0.8),
     World(name="all at once", drift=0.005, burst=0.1, memory=0.5, second_layout=0.1),
 )
-STATES = tuple(World(name=f"states of {share:.1%}", run=share / 2**0.5) for share in (0.005, 0.01, 0.02))
+STATES = tuple(
+    World(name=f"states of {share:.1%}", run=share / 2**0.5)
+    for share in (0.005, 0.01, 0.02)
+)
 
 
 @dataclass(slots=True)
 class Machine:
-    """One simulated machine with its own clock and dice. `slowdowns` are those of the plan's workloads."""
+    """One simulated machine with its own clock and dice. `slowdowns` are those of the
+    plan's workloads.
+    """
 
     world: World
     plan: Plan
     seed: int
     clock_s: float = 0.0
     dice: random.Random = field(init=False)
-    starters: list[dict[str, float]] = field(default_factory=list)  # by case, of this run's
+    starters: list[dict[str, float]] = field(
+        default_factory=list
+    )  # by case, of this run's
     _state: dict[str, float] = field(default_factory=dict)
     _asked: Plan = field(init=False)
     _busy: bool = False
@@ -100,9 +119,14 @@ class Machine:
         self._asked = self.plan
 
     def truths(self) -> list[tuple[str, Case]]:
-        """What stands behind each label that was asked for; behind the control, the reference."""
+        """What stands behind each label that was asked for; behind the control, the
+        reference.
+        """
         labels = [case.label for case in self._asked.cases]
-        return [(n, self.plan.case(self.plan.reference if n == CONTROL else n)) for n in labels]
+        return [
+            (n, self.plan.case(self.plan.reference if n == CONTROL else n))
+            for n in labels
+        ]
 
     def state(self, case: Case) -> float:
         """What outlasts a run."""
@@ -118,7 +142,12 @@ class Machine:
     def launch(self) -> SimulatedStarter:
         """A further starter."""
         self.clock_s += START_S / 2  # two start side by side
-        self.starters.append({label: self.dice.gauss(0, self.world.starter) for label, _ in self.truths()})
+        self.starters.append(
+            {
+                label: self.dice.gauss(0, self.world.starter)
+                for label, _ in self.truths()
+            }
+        )
         return SimulatedStarter(self, self.starters[-1])
 
     def now(self) -> float:
@@ -129,10 +158,16 @@ class Machine:
         """Measure the plan here."""
         return self.measure(self.plan, runner)
 
-    def measure(self, plan: Plan, runner: Callable[..., Run], stop: StopRule | None = None) -> Run:
-        """Measure a plan of these cases, maybe with a control: the truth about each is that of this machine's plan."""
+    def measure(
+        self, plan: Plan, runner: Callable[..., Run], stop: StopRule | None = None
+    ) -> Run:
+        """Measure a plan of these cases, maybe with a control: the truth about each is
+        that of this machine's plan.
+        """
         self._asked, self._state = plan, {}
-        outside = Outside(launch=self.launch, now=self.now, describe=lambda *_: ENVIRONMENT)
+        outside = Outside(
+            launch=self.launch, now=self.now, describe=lambda *_: ENVIRONMENT
+        )
         return runner(plan, outside, stop=stop)
 
 
@@ -170,8 +205,14 @@ class SimulatedWorker(SimulatedStarter):
         self._means = {}
         self._last: dict[str, float] = {}
         for label, case in machine.truths():
-            layout = dice.gauss(0, world.layout) + world.second_size * (dice.random() < world.second_layout)
-            fixed = starter.get(label, 0.0) + machine.state(case) + log1p(case.workload.slowdown)
+            layout = dice.gauss(0, world.layout) + world.second_size * (
+                dice.random() < world.second_layout
+            )
+            fixed = (
+                starter.get(label, 0.0)
+                + machine.state(case)
+                + log1p(case.workload.slowdown)
+            )
             self._means[label] = speed + layout + fixed
         self._taken = 0
         self._samples: dict[str, Iterator[tuple[float, float]]] = {}
@@ -179,7 +220,10 @@ class SimulatedWorker(SimulatedStarter):
             # any row may stand for any case, so that equal cases are equal on average
             rows = dice.sample(found := dice.choice(world.workers), len(found))
             for place, label in enumerate(self._means):
-                row, start = rows[place % len(rows)], dice.randrange(len(rows[0])) if place >= len(rows) else 0
+                row, start = (
+                    rows[place % len(rows)],
+                    dice.randrange(len(rows[0])) if place >= len(rows) else 0,
+                )
                 self._samples[label] = cycle((*row[start:], *row[:start]))
 
     def ask(self, request: WorkerRequest[Any], timeout_s: float) -> Any:
@@ -205,7 +249,10 @@ class SimulatedWorker(SimulatedStarter):
         """The log of seconds, and whether something took the CPU meanwhile."""
         world, dice = self._machine.world, self._machine.dice
         fresh = dice.gauss(0, world.sample)
-        noise: float = world.memory * self._last.get(label, 0.0) + (1 - world.memory**2) ** 0.5 * fresh
+        noise: float = (
+            world.memory * self._last.get(label, 0.0)
+            + (1 - world.memory**2) ** 0.5 * fresh
+        )
         self._last[label] = noise
         self._taken += 1
         drift = world.drift * self._taken / len(self._means)
@@ -217,24 +264,48 @@ class SimulatedWorker(SimulatedStarter):
 
 
 def as_measured(folder: Path = RESULTS) -> World:
-    """A world whose workers are those of the committed runs by today's method. What rows differ by is no part of it."""
+    """A world whose workers are those of the committed runs by today's method. What
+    rows differ by is no part of it.
+    """
     runs = (load(path) for path in sorted(folder.glob("*/compare*.json")))
-    workers = [one for run in runs if run.plan.protocol.method == METHOD for one in _workers_of(run)]
-    return World(name="as measured", speed=0.0, layout=0.0, starter=0.0, sample=0.0, workers=tuple(workers))
+    workers = [
+        one
+        for run in runs
+        if run.plan.protocol.method == METHOD
+        for one in _workers_of(run)
+    ]
+    return World(
+        name="as measured",
+        speed=0.0,
+        layout=0.0,
+        starter=0.0,
+        sample=0.0,
+        workers=tuple(workers),
+    )
 
 
 def _workers_of(run: Report) -> list[Measured]:
     """The workers of a run that made a few rounds of every row."""
     labels = [case.label for case in run.plan.shown]
     found = {(s.case, s.worker, s.round): s for s in run.samples if s.metric == LATENCY}
-    middle = {name: median(s.value for s in found.values() if s.case == name) for name in labels}
+    middle = {
+        name: median(s.value for s in found.values() if s.case == name)
+        for name in labels
+    }
     workers = []
     for worker in sorted({worker for _, worker, _ in found}):
         numbers = sorted({number for _, of, number in found if of == worker})
-        rounds = [n for n in numbers if all((label, worker, n) in found for label in labels)]
+        rounds = [
+            n for n in numbers if all((label, worker, n) in found for label in labels)
+        ]
         rows = [[found[label, worker, n] for n in rounds] for label in labels]
         if len(rounds) >= FEWEST_CLEAN:
-            workers.append(tuple(tuple((log(s.value / middle[s.case]), s.waited or 0.0) for s in row) for row in rows))
+            workers.append(
+                tuple(
+                    tuple((log(s.value / middle[s.case]), s.waited or 0.0) for s in row)
+                    for row in rows
+                )
+            )
     return workers
 
 

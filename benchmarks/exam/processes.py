@@ -14,13 +14,19 @@ Task = TypeVar("Task")
 Answer = TypeVar("Answer")
 
 
-def each(work: Callable[[Task], Answer], tasks: Sequence[Task], processes: int | None = None) -> list[Answer]:
-    """What every task came to, in order, by as many processes as there are CPUs; 1 is this very one.
+def each(
+    work: Callable[[Task], Answer], tasks: Sequence[Task], processes: int | None = None
+) -> list[Answer]:
+    """What every task came to, in order, by as many processes as there are CPUs; 1 is
+    this very one.
 
-    Other processes don't look for cycles of objects: there are none, and looking takes a tenth of the time.
+    Other processes don't look for cycles of objects: there are none, and looking takes
+    a tenth of the time.
     """
     count = processes or usable_cpus()
     if count == 1:
         return list(map(work, tasks))
-    with ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), initializer=gc.disable) as pool:
+    with ProcessPoolExecutor(
+        count, multiprocessing.get_context("spawn"), initializer=gc.disable
+    ) as pool:
         return list(pool.map(work, tasks))

@@ -1,4 +1,6 @@
-"""Checks of baselines of several runs, on machines made of dice: by the real loop and decisions."""
+"""Checks of baselines of several runs, on machines made of dice: by the real loop and
+decisions.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +33,21 @@ def simulate_checks(
     seed: int = 0,
     processes: int | None = None,
 ) -> list[Alarm]:
-    """`repeats` baselines of so many runs in every world, each with a check of code that is slower by each share."""
+    """`repeats` baselines of so many runs in every world, each with a check of code
+    that is slower by each share.
+    """
     tasks = [(world, seed + number) for world in worlds for number in range(repeats)]
     work = partial(_of_baseline, plan, tolerance, tuple(shares), runs, budget)
     return [alarm for alarms in each(work, tasks, processes) for alarm in alarms]
 
 
 def _of_baseline(
-    plan: Plan, tolerance: float, shares: tuple[float, ...], runs: int, budget: float, task: tuple[World, int]
+    plan: Plan,
+    tolerance: float,
+    shares: tuple[float, ...],
+    runs: int,
+    budget: float,
+    task: tuple[World, int],
 ) -> list[Alarm]:
     world, seed = task
     machine = Machine(world, plan, seed)
@@ -46,11 +55,20 @@ def _of_baseline(
         lambda first, later: first.with_repeat(later),
         [report_of(machine.run(run)) for _ in range(runs)],
     )
-    return [alarm for share in shares for alarm in _check(before, machine, share, seed, tolerance, budget)]
+    return [
+        alarm
+        for share in shares
+        for alarm in _check(before, machine, share, seed, tolerance, budget)
+    ]
 
 
 def _check(
-    before: Report, machine: Machine, injected: float, seed: int, tolerance: float, budget: float
+    before: Report,
+    machine: Machine,
+    injected: float,
+    seed: int,
+    tolerance: float,
+    budget: float,
 ) -> list[Alarm]:
     now = Machine(machine.world, slowed(machine.plan, injected), seed + AGES)
     policy = check_policy(tolerance)
@@ -72,20 +90,32 @@ def simulate_sides(
     seed: int = 0,
     processes: int | None = None,
 ) -> list[Alarm]:
-    """`repeats` runs of `ab` in every world for each share; the plan's reference is the base, its ROW the head."""
+    """`repeats` runs of `ab` in every world for each share; the plan's reference is the
+    base, its ROW the head.
+    """
     tasks = [(world, seed + number) for world in worlds for number in range(repeats)]
     work = partial(_of_sides, plan, tolerance, tuple(shares), budget)
     return [alarm for alarms in each(work, tasks, processes) for alarm in alarms]
 
 
 def _of_sides(
-    plan: Plan, tolerance: float, shares: tuple[float, ...], budget: float, task: tuple[World, int]
+    plan: Plan,
+    tolerance: float,
+    shares: tuple[float, ...],
+    budget: float,
+    task: tuple[World, int],
 ) -> list[Alarm]:
     (world, seed), policy, alarms = task, check_policy(tolerance), []
     for share in shares:
         machine, stop = Machine(world, slowed(plan, share), seed), UntilDecided(policy)
-        done = report_of(machine.measure(plan_of_check(plan, policy, budget), run, stop))
+        done = report_of(
+            machine.measure(plan_of_check(plan, policy, budget), run, stop)
+        )
         alarms += alarms_of(
-            stop.conclusion(done), condition=world.name, repeat=seed, injected=share, seconds=machine.clock_s
+            stop.conclusion(done),
+            condition=world.name,
+            repeat=seed,
+            injected=share,
+            seconds=machine.clock_s,
         )
     return alarms

@@ -1,4 +1,6 @@
-"""How the exams print: a table whose columns are as wide as they must be, and records in a file."""
+"""How the exams print: a table whose columns are as wide as they must be, and records
+in a file.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> 
 
     def aligned(line: Sequence[str]) -> str:
         cells = enumerate(zip(line, widths, strict=True))
-        return "  ".join(t.ljust(width) if place < left else t.rjust(width) for place, (t, width) in cells).rstrip()
+        return "  ".join(
+            t.ljust(width) if place < left else t.rjust(width)
+            for place, (t, width) in cells
+        ).rstrip()
 
     return "\n".join(map(aligned, lines))
 
@@ -27,7 +32,9 @@ def share(hits: float, of: float) -> str:
 
 
 def save(path: str | None, records: Sequence[Any]) -> None:
-    """Write dataclasses as a list of JSON, one a line, where a path is given and there are any."""
+    """Write dataclasses as a list of JSON, one a line, where a path is given and there
+    are any.
+    """
     if path and records:
         lines = ",\n ".join(json.dumps(asdict(record)) for record in records)
         Path(path).write_text(f"[\n {lines}\n]\n", encoding="utf-8")

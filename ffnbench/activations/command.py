@@ -5,7 +5,14 @@ from dataclasses import replace
 import typer
 
 from ffnbench.cli import options as o
-from ffnbench.cli.commands import Command, answer, asked, destination_of, ending, output_of
+from ffnbench.cli.commands import (
+    Command,
+    answer,
+    asked,
+    destination_of,
+    ending,
+    output_of,
+)
 from ffnbench.planning.fields import several
 from ffnbench.request import FactsRequest, PictureRequest, TimingRequest
 
@@ -41,7 +48,9 @@ def plot_activations(
     request, output = asked(PictureRequest, ctx), output_of(ctx)
     if not output.out:
         output = replace(output, out=("activations.png",))
-    with destination_of(output, "activations", request.activations, suffixes=PICTURE_SUFFIXES) as destination:
+    with destination_of(
+        output, "activations", request.activations, suffixes=PICTURE_SUFFIXES
+    ) as destination:
         _, files = describing.draw_activations(request, this_machine())
         for path in destination.write(files):
             say(f"wrote {path}")
@@ -85,8 +94,16 @@ def activations(
     from ffnbench.planning.workload import device_of
     from ffnbench.run.world import this_machine
 
-    several("device", request.device, device_of)  # a word that is none is a mistake, whatever is asked of them
+    several(
+        "device", request.device, device_of
+    )  # a word that is none is a mistake, whatever is asked of them
     several("dtype", request.dtype, DTYPES.get)
-    with destination_of(output_of(ctx), "activations", request.activations) as destination:
-        destination.show(describing.facts(FactsRequest(activations=request.activations), this_machine()))
+    with destination_of(
+        output_of(ctx), "activations", request.activations
+    ) as destination:
+        destination.show(
+            describing.facts(
+                FactsRequest(activations=request.activations), this_machine()
+            )
+        )
     return destination.code

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ffnbench.activations.facts import Facts, facts_of
-from ffnbench.activations.plan import CHOSEN, every_activation, every_gated_form, parse_range, select
+from ffnbench.activations.plan import (
+    CHOSEN,
+    every_activation,
+    every_gated_form,
+    parse_range,
+    select,
+)
 from ffnbench.activations.table import facts_view
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.planning.effort import check_timeout
@@ -20,14 +26,18 @@ CURVE_POINTS, SURFACE_POINTS = 1601, 161
 
 
 def facts(request: FactsRequest, world: World) -> View:
-    """What is true of activations; a worker looks at functions of the user's, of which no facts are known."""
+    """What is true of activations; a worker looks at functions of the user's, of which
+    no facts are known.
+    """
     names = every_activation() if request.activations is None else request.activations
     with world.prober(check_timeout(request.timeout)) as prober:
         chosen = select(names, prober)
     return facts_view(chosen, _facts_of(chosen))
 
 
-def draw_activations(request: PictureRequest, world: World) -> tuple[Figure, dict[str, Write]]:
+def draw_activations(
+    request: PictureRequest, world: World
+) -> tuple[Figure, dict[str, Write]]:
     """The figure of activations, and what writes it by suffix."""
     from ffnbench.activations.picture import picture
 
@@ -40,7 +50,10 @@ def draw_activations(request: PictureRequest, world: World) -> tuple[Figure, dic
         names = request.activations
     with world.prober(check_timeout(request.timeout)) as prober:
         chosen = select(names, prober, gated=request.gated)
-        curves = {label: prober.curve(spec, low, high, points) for label, spec in chosen.items()}
+        curves = {
+            label: prober.curve(spec, low, high, points)
+            for label, spec in chosen.items()
+        }
     facts_in_legend = {} if request.gated else _facts_of(chosen)
     return picture(request, chosen, curves, facts_in_legend)
 

@@ -1,6 +1,8 @@
-"""What is true of an activation: minimum, range, monotony, smoothness, and what it does to N(0, 1).
+"""What is true of an activation: minimum, range, monotony, smoothness, and what it does
+to N(0, 1).
 
-They are data, facts.json, which `python benchmarks/activation_facts.py` finds in float64 and writes.
+They are data, facts.json, which `python benchmarks/activation_facts.py` finds in
+float64 and writes.
 """
 
 from __future__ import annotations
@@ -18,13 +20,16 @@ FILE = Path(__file__).with_name("facts.json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Facts of a scalar function f. None stands for a bound that is not finite, or a minimum that is not reached.
+    """Facts of a scalar function f. None stands for a bound that is not finite, or a
+    minimum that is not reached.
 
-    `low_reached` and `high_reached` tell whether f takes the values of its bounds. `minimum_flat` is a minimum
-    held on a whole interval, [minimum_at, minimum_until], where None is then an end at infinity; a minimum at one
-    point has no `minimum_until`. `monotonic` is increasing (never decreasing), decreasing, constant or no. `jumps`
-    is where f itself jumps, `kinks` where f' does, `bends` where only f'' does. Shares and moments are of f'(x)
-    and f(x) for x ~ N(0, 1). `dead` are the intervals on which f' is exactly zero, None an end at infinity.
+    `low_reached` and `high_reached` tell whether f takes the values of its bounds.
+    `minimum_flat` is a minimum held on a whole interval, [minimum_at, minimum_until],
+    where None is then an end at infinity; a minimum at one point has no
+    `minimum_until`. `monotonic` is increasing (never decreasing), decreasing, constant
+    or no. `jumps` is where f itself jumps, `kinks` where f' does, `bends` where only
+    f'' does. Shares and moments are of f'(x) and f(x) for x ~ N(0, 1). `dead` are the
+    intervals on which f' is exactly zero, None an end at infinity.
     """
 
     low: float | None
@@ -60,7 +65,9 @@ def _known() -> dict[str, Facts]:
 
 
 def facts_of(activation: Activation, beta: float | None) -> Facts | None:
-    """The facts of a row of the table at its own beta; None of a function of the user's, and at another beta."""
+    """The facts of a row of the table at its own beta; None of a function of the
+    user's, and at another beta.
+    """
     if beta == activation.beta:
         return _known().get(activation.name)
     return None

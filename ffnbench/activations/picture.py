@@ -1,5 +1,6 @@
-"""What `plot-activations` writes: f on the left and f' on the right, with facts in the legend; or act(g) * u over gate
-g and up u, one small panel a form, all on one colour scale; and the points of either as csv.
+"""What `plot-activations` writes: f on the left and f' on the right, with facts in the
+legend; or act(g) * u over gate g and up u, one small panel a form, all on one colour
+scale; and the points of either as csv.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ from ffnbench.result import Curve
 
 
 def picture(
-    request: PictureRequest, chosen: Mapping[str, ActivationSpec], curves: dict[str, Curve], facts: dict[str, Facts]
+    request: PictureRequest,
+    chosen: Mapping[str, ActivationSpec],
+    curves: dict[str, Curve],
+    facts: dict[str, Facts],
 ) -> tuple[Figure, dict[str, Write]]:
     """The picture, and what writes it and its points, by suffix."""
     if request.gated:
@@ -52,14 +56,22 @@ def picture(
     else:
         figure = curves_figure(curves, facts)
     files: dict[str, Write] = {".csv": lambda: points(curves, request.gated)}
-    return figure, files | {suffix: partial(render, figure, suffix) for suffix in PICTURES}
+    return figure, files | {
+        suffix: partial(render, figure, suffix) for suffix in PICTURES
+    }
 
 
 def titles(chosen: Mapping[str, ActivationSpec]) -> dict[str, str]:
-    """`swiglu: silu(g) · u`. An activation by itself is titled with the name of its gated form."""
+    """`swiglu: silu(g) · u`. An activation by itself is titled with the name of its
+    gated form.
+    """
     titles = {}
     for label, spec in chosen.items():
-        name = GATED_BY_ACTIVATION.get(label, f"{label}_glu") if label == spec.activation else label
+        name = (
+            GATED_BY_ACTIVATION.get(label, f"{label}_glu")
+            if label == spec.activation
+            else label
+        )
         beta = "" if spec.beta is None else f", β = {spec.beta:g}"
         titles[label] = f"{name}: {spec.activation.rpartition(':')[2]}(g{beta}) · u"
     return titles
@@ -72,32 +84,50 @@ def points(curves: dict[str, Curve], gated: bool) -> str:
         if gated:
             for u in curve.x:
                 for g, y in zip(curve.x, curve.y, strict=True):
-                    rows.append({"gate": g, "up": u, "activation": label, "value": y * u})
+                    rows.append(
+                        {"gate": g, "up": u, "activation": label, "value": y * u}
+                    )
         else:
             for x, y, slope in zip(curve.x, curve.y, curve.slope, strict=True):
                 derivative = None if isnan(slope) else slope
-                rows.append({"x": x, "activation": label, "value": y, "derivative": derivative})
+                rows.append(
+                    {"x": x, "activation": label, "value": y, "derivative": derivative}
+                )
     return csv_text(rows)
 
 
 HEIGHT = 2.5  # inches
 DERIVATIVE_REACH = (-0.6, 2.1)
-LIKE_ONE = 0.002  # of the range of x: two curves that are nowhere farther apart are told by their difference alone
-COVERED = 0.4  # of the range, on which a curve lies on an earlier one: it is dashed then, so that both are seen
-DASH = 8  # in widths of a line: a dash with its gap; each further curve at one place has dashes of half the length
+# of the range of x: two curves that are nowhere farther apart are told by their
+# difference alone
+LIKE_ONE = 0.002
+# of the range, on which a curve lies on an earlier one: it is dashed then, so that both
+# are seen
+COVERED = 0.4
+# in widths of a line: a dash with its gap; each further curve at one place has dashes
+# of half the length
+DASH = 8
 MARKERS_OF_CURVE = 6
 
 
 def curves_figure(curves: dict[str, Curve], facts: dict[str, Facts]) -> Figure:
-    """All curves in one picture, with their minima and where their gradient is zero in the legend. Curves that look
-    like one have a panel more, with what is between them.
+    """All curves in one picture, with their minima and where their gradient is zero in
+    the legend. Curves that look like one have a panel more, with what is between them.
     """
     x = np.array(next(iter(curves.values())).x)
     values = np.array([curve.y for curve in curves.values()], dtype=float)
-    slopes = np.array([curve.slope for curve in curves.values()], dtype=float)  # where there is none, a gap
-    reach = 1.02 * max(abs(x[0]), abs(x[-1]), 1.0)  # a square function must not flatten the others
+    slopes = np.array(
+        [curve.slope for curve in curves.values()], dtype=float
+    )  # where there is none, a gap
+    reach = 1.02 * max(
+        abs(x[0]), abs(x[-1]), 1.0
+    )  # a square function must not flatten the others
     near = LIKE_ONE * reach
-    pairs = [(i, j) for i, j in combinations(range(len(values)), 2) if 0 < abs(values[i] - values[j]).max() < near]
+    pairs = [
+        (i, j)
+        for i, j in combinations(range(len(values)), 2)
+        if 0 < abs(values[i] - values[j]).max() < near
+    ]
     count = 3 if pairs else 2
     pens_of = pens(curves)
     with drawing(**{"lines.linewidth": 1.3}):
@@ -109,15 +139,28 @@ def curves_figure(curves: dict[str, Curve], facts: dict[str, Facts]) -> Figure:
             titles = [f"{names[j]} \N{MINUS SIGN} {names[i]}" for i, j in pairs]
             differences = np.array([values[j] - values[i] for i, j in pairs])
             limits = _limits(differences, -math.inf, math.inf)
-            _draw(axes[-1], shortened(", ".join(titles)), x, differences, [pens_of[j] for _, j in pairs], limits)
+            _draw(
+                axes[-1],
+                shortened(", ".join(titles)),
+                x,
+                differences,
+                [pens_of[j] for _, j in pairs],
+                limits,
+            )
         shown = zip(names_apart(list(curves)), curves, strict=True)
         labels = [text + _facts_text(facts.get(name)) for text, name in shown]
-        finish(figure, "dashed: a curve that lies on another one for a large part", named_lines(labels, pens_of))
+        finish(
+            figure,
+            "dashed: a curve that lies on another one for a large part",
+            named_lines(labels, pens_of),
+        )
     return figure
 
 
 def _limits(values: np.ndarray, lowest: float, highest: float) -> tuple[float, float]:
-    """Room for every curve, cut at `lowest` and `highest` where that leaves something of each."""
+    """Room for every curve, cut at `lowest` and `highest` where that leaves something
+    of each.
+    """
     finite = values[np.isfinite(values)]
     if not finite.size:
         return lowest, highest
@@ -132,7 +175,12 @@ def _limits(values: np.ndarray, lowest: float, highest: float) -> tuple[float, f
 def _facts_text(facts: Facts | None) -> str:
     """` (min -0.1700 at -0.7518; f' = 0 for x < -3)`; empty where there is neither."""
     parts = []
-    if facts and facts.minimum is not None and facts.minimum_at is not None and not facts.minimum_flat:
+    if (
+        facts
+        and facts.minimum is not None
+        and facts.minimum_at is not None
+        and not facts.minimum_flat
+    ):
         parts.append(f"min {digits(facts.minimum, 4)} at {digits(facts.minimum_at, 4)}")
     for start, end in facts.dead if facts else ():
         match start, end:
@@ -163,7 +211,9 @@ def _draw(
     near = LIKE_ONE * (limits[1] - limits[0])
     between_markers = max(1, len(x) // MARKERS_OF_CURVE)
     for number, (y, pen) in enumerate(zip(values, line_pens, strict=True)):
-        covered = sum(np.mean(abs(y - earlier) < near) > COVERED for earlier in values[:number])
+        covered = sum(
+            np.mean(abs(y - earlier) < near) > COVERED for earlier in values[:number]
+        )
         dash = DASH / 2**covered
         gaps: np.ndarray = _jumps(y) + 1
         axes.plot(
@@ -171,31 +221,48 @@ def _draw(
             np.insert(y, gaps, np.nan),
             linestyle=(0, (dash, DASH - dash)) if covered else "-",
             zorder=3,
-            markevery=(int(between_markers * (number + 0.5) / len(values)), between_markers),
+            markevery=(
+                int(between_markers * (number + 0.5) / len(values)),
+                between_markers,
+            ),
             **pen,
         )
 
 
 def _jumps(y: np.ndarray) -> np.ndarray:
-    """The points after which y jumps: drawn as a gap, not as a steep line that the function never takes."""
+    """The points after which y jumps: drawn as a gap, not as a steep line that the
+    function never takes.
+    """
     change = np.nan_to_num(np.abs(np.diff(y)))
     typical = np.partition(change, -3)[-3] if len(change) > 3 else 0.0
     return np.nonzero((change > 0.2) & (change > 20 * max(typical, 1e-9)))[0]
 
 
-SIDE, BESIDE = 2.4, 0.9  # inches: a panel at most; what the colour bar and the labels of axes take
+SIDE, BESIDE = (
+    2.4,
+    0.9,
+)  # inches: a panel at most; what the colour bar and the labels of axes take
 LEVELS = 5
-STEEP = 2.0  # times the usual height: steeper ones are cut, so that a square function does not flatten the others
+# times the usual height: steeper ones are cut, so that a square function does not
+# flatten the others
+STEEP = 2.0
 
 
 @drawing(**{"axes.grid": False, "axes.spines.top": True, "axes.spines.right": True})
 def gated_figure(curves: dict[str, Curve], titles: dict[str, str]) -> Figure:
-    """All surfaces in one picture; raises FfnbenchError where a product is not finite."""
+    """All surfaces in one picture; raises FfnbenchError where a product is not
+    finite.
+    """
     with np.errstate(over="ignore"):  # rows are u, columns g
-        surfaces = {name: np.outer(curve.x, np.asarray(curve.y, dtype=float)) for name, curve in curves.items()}
+        surfaces = {
+            name: np.outer(curve.x, np.asarray(curve.y, dtype=float))
+            for name, curve in curves.items()
+        }
     tops = [float(np.abs(surface).max()) for surface in surfaces.values()]
     if not all(map(math.isfinite, tops)):
-        raise FfnbenchError("act(g) * u is not finite on this range", "choose a smaller --range")
+        raise FfnbenchError(
+            "act(g) * u is not finite on this range", "choose a smaller --range"
+        )
     scale = max(top for top in tops if top <= STEEP * median_high(tops)) or 1.0
     columns = columns_for(len(curves))
     side = min(SIDE, (PAGE - BESIDE) / columns)
@@ -212,12 +279,16 @@ def gated_figure(curves: dict[str, Curve], titles: dict[str, str]) -> Figure:
     for panel in axes[-columns:]:
         panel.set_xlabel("gate g")
     extend = "both" if max(tops) > scale else "neither"
-    figure.colorbar(image, ax=axes, label="act(g) · u", extend=extend, aspect=30, pad=0.02)
+    figure.colorbar(
+        image, ax=axes, label="act(g) · u", extend=extend, aspect=30, pad=0.02
+    )
     return figure
 
 
 def _levels(scale: float) -> list[float]:
-    """Contours at 1, 2, 5 times powers of ten, the highest ones that fit under 3/4 of the scale; both signs."""
+    """Contours at 1, 2, 5 times powers of ten, the highest ones that fit under 3/4 of
+    the scale; both signs.
+    """
     exponent = math.floor(math.log10(scale))
     positive = []
     for power in range(exponent - 2, exponent + 1):
@@ -227,15 +298,28 @@ def _levels(scale: float) -> list[float]:
     return [*(-step for step in reversed(positive)), *positive]
 
 
-def _surface(axes: Axes, x: np.ndarray, z: np.ndarray, scale: float, levels: list[float]) -> Any:
-    image = axes.pcolormesh(x, x, z, cmap="RdBu_r", vmin=-scale, vmax=scale, shading="gouraud", rasterized=True)
+def _surface(
+    axes: Axes, x: np.ndarray, z: np.ndarray, scale: float, levels: list[float]
+) -> Any:
+    image = axes.pcolormesh(
+        x,
+        x,
+        z,
+        cmap="RdBu_r",
+        vmin=-scale,
+        vmax=scale,
+        shading="gouraud",
+        rasterized=True,
+    )
     within = [level for level in levels if z.min() < level < z.max()]
     if within:
         lines = axes.contour(x, x, z, levels=within, colors="0.15", linewidths=0.6)
         axes.clabel(lines, fontsize=5, fmt="%g")
     axes.axhline(0, color="0.5", linewidth=0.6)
     axes.axvline(0, color="0.5", linewidth=0.6)
-    axes.set(xlim=(x[0], x[-1]), ylim=(x[0], x[-1]))  # the axes through zero may lie outside
+    axes.set(
+        xlim=(x[0], x[-1]), ylim=(x[0], x[-1])
+    )  # the axes through zero may lie outside
     axes.ticklabel_format(scilimits=(-2, 5), useMathText=True)
     axes.set_aspect("equal")
     return image

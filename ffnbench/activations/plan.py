@@ -1,4 +1,6 @@
-"""Which activations, over which range, timed how: the text of flags -> specs and a plan. Pure."""
+"""Which activations, over which range, timed how: the text of flags -> specs and a
+plan. Pure.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,14 @@ from ffnbench.request import TimingRequest
 CHOSEN = "relu,relu2,gelu,silu,mish"  # what people choose between for an FFN
 REFERENCE = "relu"
 OF_TIMING = ("dtype", "elements", "device", "threads")  # what may be an axis
-LARGEST_X, NARROWEST = 1e12, 1e-9  # |x| of a picture; the width of its range, also relative to |x|
-TIMING_ROUNDS, TIMING_WARMUP_S = 15, 0.05  # an operation is short, and one run holds many of them
+LARGEST_X, NARROWEST = (
+    1e12,
+    1e-9,
+)  # |x| of a picture; the width of its range, also relative to |x|
+TIMING_ROUNDS, TIMING_WARMUP_S = (
+    15,
+    0.05,
+)  # an operation is short, and one run holds many of them
 
 
 def every_activation() -> str:
@@ -36,46 +44,76 @@ def every_gated_form() -> str:
     return ",".join(row.name for row in GATED if row.limit is None)
 
 
-def select(text: str, probe: Probe, *, gated: bool = False) -> dict[str, ActivationSpec]:
-    """Labels and specs of a comma separated list; gated names stand for the activation on their gate if `gated`."""
+def select(
+    text: str, probe: Probe, *, gated: bool = False
+) -> dict[str, ActivationSpec]:
+    """Labels and specs of a comma separated list; gated names stand for the activation
+    on their gate if `gated`.
+    """
     chosen: dict[str, ActivationSpec] = {}
     for part in cut("", text, "relu,gelu,silu"):
         variant = _activation(part, probe, gated)
         if variant.label in chosen:
-            raise FfnbenchError(f"the activation {variant.label!r} stands twice", "name one of them: other=" + part)
+            raise FfnbenchError(
+                f"the activation {variant.label!r} stands twice",
+                "name one of them: other=" + part,
+            )
         beta = variant.spec_keys.get("beta")
         chosen[variant.label] = ActivationSpec(
-            activation=variant.activation, beta=None if beta is None else float(beta), own=variant.own
+            activation=variant.activation,
+            beta=None if beta is None else float(beta),
+            own=variant.own,
         )
     return chosen
 
 
 def _activation(text: str, probe: Probe, gated: bool) -> Variant:
     name = text.split("@")[0].rpartition("=")[2]
-    if ":" not in name and name not in ACTIVATIONS and name not in GATED and not name.endswith("_glu"):
-        raise FfnbenchError(f"unknown activation {name!r}", hint_for(name, ACTIVATIONS.spellings(), ACTIVATIONS.where))
+    if (
+        ":" not in name
+        and name not in ACTIVATIONS
+        and name not in GATED
+        and not name.endswith("_glu")
+    ):
+        raise FfnbenchError(
+            f"unknown activation {name!r}",
+            hint_for(name, ACTIVATIONS.spellings(), ACTIVATIONS.where),
+        )
     variant = identify(parse_variant(text), probe)
     if variant.target:
-        raise FfnbenchError(f"{variant.target} is not a function of one tensor", "for example def act(x): ...")
+        raise FfnbenchError(
+            f"{variant.target} is not a function of one tensor",
+            "for example def act(x): ...",
+        )
     if variant.gate is not Gate.NONE and not gated:
         raise FfnbenchError(
             f"{variant.text!r} is a gated form, not an activation",
             f"`ffnbench plot-activations --gated` draws its surface; its activation is {variant.activation}",
         )
     outer = gated and variant.spec_keys.get("gate", Gate.INNER) != Gate.INNER
-    other = sorted((variant.spec_keys.keys() | variant.workload_keys.keys()) - {"beta", "gate"})
+    other = sorted(
+        (variant.spec_keys.keys() | variant.workload_keys.keys()) - {"beta", "gate"}
+    )
     if other or outer:
-        raise FfnbenchError(f"an activation has no {(*other, 'gate')[0]!r}, in {text!r}", "its one key is beta")
+        raise FfnbenchError(
+            f"an activation has no {(*other, 'gate')[0]!r}, in {text!r}",
+            "its one key is beta",
+        )
     return variant
 
 
 def parse_range(text: str) -> tuple[float, float]:
-    """`LO:HI`, both finite, LO below HI by so much that float64 tells the points between them apart."""
+    """`LO:HI`, both finite, LO below HI by so much that float64 tells the points
+    between them apart.
+    """
     low, _, high = text.partition(":")
     try:
         bounds = float(low), float(high)
     except ValueError:
-        raise FfnbenchError(f"cannot read the range {text!r}", "a range is LO:HI, for example --range=-4:4") from None
+        raise FfnbenchError(
+            f"cannot read the range {text!r}",
+            "a range is LO:HI, for example --range=-4:4",
+        ) from None
     size, width = max(map(abs, bounds)), bounds[1] - bounds[0]
     if not (size <= LARGEST_X and width >= NARROWEST * max(size, 1)):
         raise FfnbenchError(
@@ -86,20 +124,37 @@ def parse_range(text: str) -> tuple[float, float]:
 
 
 def plan_timing(request: TimingRequest, probe: Probe | None = None) -> Plan:
-    """All sizes, dtypes and directions in one plan, each with relu of its own as reference.
+    """All sizes, dtypes and directions in one plan, each with relu of its own as
+    reference.
 
     relu is added where it was not asked for.
     """
-    listed = listed_variants(request.activations or every_activation().removeprefix("identity,"))
+    listed = listed_variants(
+        request.activations or every_activation().removeprefix("identity,")
+    )
     cases: list[Case] = []
-    for cell, mode in product(cells_of(request, OF_TIMING, listed.axes), (Mode.FORWARD, Mode.BACKWARD)):
+    for cell, mode in product(
+        cells_of(request, OF_TIMING, listed.axes), (Mode.FORWARD, Mode.BACKWARD)
+    ):
         specs = select(",".join(listed.texts(cell.keys, named=True)), probe or Probe())
-        specs = specs if REFERENCE in specs else {REFERENCE: ActivationSpec(activation=REFERENCE), **specs}
+        specs = (
+            specs
+            if REFERENCE in specs
+            else {REFERENCE: ActivationSpec(activation=REFERENCE), **specs}
+        )
         if specs[REFERENCE].activation != REFERENCE:
-            raise FfnbenchError(f"{REFERENCE!r} is the reference, and no label for another", "for example mine=...")
+            raise FfnbenchError(
+                f"{REFERENCE!r} is the reference, and no label for another",
+                "for example mine=...",
+            )
         elements = int(cell.request.elements)
-        work = workload_of(as_compare(cell.request, seq_len=1, mode=mode.value), parse_variant(REFERENCE))
-        end = group_suffix({name: value for name, value in cell.point if name not in OF_TIMING[:2]})
+        work = workload_of(
+            as_compare(cell.request, seq_len=1, mode=mode.value),
+            parse_variant(REFERENCE),
+        )
+        end = group_suffix(
+            {name: value for name, value in cell.point if name not in OF_TIMING[:2]}
+        )
         of_group = f"{work.dtype} {elements} {mode}{end}"
         cases += [
             Case(
@@ -113,11 +168,17 @@ def plan_timing(request: TimingRequest, probe: Probe | None = None) -> Plan:
             )
             for name, spec in specs.items()
         ]
-    rounds = TIMING_ROUNDS if request.rounds is None and not request.quick else request.rounds
+    rounds = (
+        TIMING_ROUNDS
+        if request.rounds is None and not request.quick
+        else request.rounds
+    )
     return Plan(
         kind=Kind.ACTIVATIONS,
         cases=tuple(cases),
         reference=cases[0].against or cases[0].label,
-        protocol=replace(protocol_of(1, replace(request, rounds=rounds)), warmup_s=TIMING_WARMUP_S),
+        protocol=replace(
+            protocol_of(1, replace(request, rounds=rounds)), warmup_s=TIMING_WARMUP_S
+        ),
         metrics=("latency",),
     )

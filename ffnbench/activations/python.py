@@ -1,4 +1,6 @@
-"""The Python functions of activations: their facts, their operations timed, their picture."""
+"""The Python functions of activations: their facts, their operations timed, their
+picture.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,11 @@ def activations(
     quiet: bool = False,
     wait: bool = False,
 ) -> Answer:
-    """What is true of activations: minimum, range, kinks, moments, what torch and others call them.
+    """What is true of activations: minimum, range, kinks, moments, what torch and
+    others call them.
 
-    >>> ffnbench.activations(["gelu", "silu"]).frame()[["activation", "formula", "minimum"]]
+    >>> facts = ffnbench.activations(["gelu", "silu"]).frame()
+    >>> facts[["activation", "formula", "minimum"]]
     """
     request = asked(FactsRequest, locals())
     with called_here(quiet=quiet, wait=wait) as here:
@@ -63,7 +67,8 @@ def plot_activations(
     range: str | tuple[float, float] = "-4:4",
     gated: bool = False,
 ) -> Figure:
-    """Activations with their derivatives, or the surfaces of gated forms (`gated=True`), as a matplotlib Figure.
+    """Activations with their derivatives, or the surfaces of gated forms
+    (`gated=True`), as a matplotlib Figure.
 
     >>> ffnbench.plot_activations(["relu", "gelu", "silu"]).savefig("curves.png")
     """

@@ -1,4 +1,6 @@
-"""The facts of activations, and what their operations cost: rows, columns, sentences."""
+"""The facts of activations, and what their operations cost: rows, columns,
+sentences.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ MOST_PLACES = 4  # of jumps and kinks, in the table
 ONLY_BUILT_IN = "facts are known of built-in names, each at its own beta; `plot-activations` draws all"
 KEYS = (*(field.name for field in fields(Facts) if field.name != "dead"), "smooth")
 ACTIVATION = column("activation", 0)
-BACKWARD = column("flops_backward", 8, title="FLOPs", unit="bwd", units=None, write=str)  # of one element
+BACKWARD = column(
+    "flops_backward", 8, title="FLOPs", unit="bwd", units=None, write=str
+)  # of one element
 FACTS = (
     "formula",
     "minimum",
@@ -70,18 +74,28 @@ DETAILS = (
 # Facts
 
 
-def facts_records(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> list[Row]:
-    """One record an activation, numbers in full precision, None for what is not finite, not reached or
-    not known.
+def facts_records(
+    chosen: dict[str, ActivationSpec], facts: dict[str, Facts]
+) -> list[Row]:
+    """One record an activation, numbers in full precision, None for what is not finite,
+    not reached or not known.
 
     Flat but for the places of jumps, kinks and bends, which are lists.
     """
     records = []
     for label, spec in chosen.items():
         row, facts_of_row = spec.row, facts.get(label)
-        record: Row = {"activation": label, "formula": row.formula or None, "derivative": row.derivative}
+        record: Row = {
+            "activation": label,
+            "formula": row.formula or None,
+            "derivative": row.derivative,
+        }
         record |= {name: getattr(facts_of_row, name, None) for name in KEYS}
-        record |= {"flops": row.flops, "flops_backward": row.flops_backward, **asdict(row.names)}
+        record |= {
+            "flops": row.flops,
+            "flops_backward": row.flops_backward,
+            **asdict(row.names),
+        }
         record |= {"aliases": ", ".join(row.aliases), "source": row.source or None}
         records.append(record | {"torch_differs": row.torch_differs or None})
     return records
@@ -95,27 +109,37 @@ def facts_view(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> Vi
 def facts_frame(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> Frame:
     """One row an activation."""
     rows = facts_records(chosen, facts)
-    differs = [f"{row['activation']}: {row['torch_differs']}" for row in rows if row["torch_differs"]]
+    differs = [
+        f"{row['activation']}: {row['torch_differs']}"
+        for row in rows
+        if row["torch_differs"]
+    ]
     unknown = ", ".join(label for label in chosen if label not in facts)
     return Frame(
         columns=(ACTIVATION, *map(column, FACTS), BACKWARD, *map(column, NAMES)),
         rows=[_in_words(row) for row in rows],
         saved=rows,
-        header=["Facts of f, found in float64 by autograd; shares and moments are for x ~ N(0, 1)"],
+        header=[
+            "Facts of f, found in float64 by autograd; shares and moments are for x ~ N(0, 1)"
+        ],
         summary=[f"{unknown}: {ONLY_BUILT_IN}"] if unknown else [],
         details=[*DETAILS, *differs],
     )
 
 
 def _in_words(row: Row) -> Row:
-    """What a table says of a row in words; nothing of an activation whose facts are not known."""
+    """What a table says of a row in words; nothing of an activation whose facts are not
+    known.
+    """
     row = row | {name: row[name] or None for name in NAMES}
     if row["monotonic"] is None:
         return row
     low = "[" if row["low_reached"] else "("
     high = "]" if row["high_reached"] else ")"
     words = {"jumps": "f jumps", "kinks": "kink", "bends": "f'' jumps"}
-    breaks = [f"{word} at {_places(row[key])}" for key, word in words.items() if row[key]]
+    breaks = [
+        f"{word} at {_places(row[key])}" for key, word in words.items() if row[key]
+    ]
     return row | {
         "place": _place(row),
         "range": f"{low}{_bound(row['low'], '-inf')}, {_bound(row['high'], 'inf')}{high}",
@@ -156,12 +180,21 @@ def timing_rows(report: Report) -> list[Row]:
     for case, row in zip(report.plan.shown, case_rows(report), strict=True):
         assert isinstance(case.ffn, ActivationSpec)
         notes = "; ".join(case_notes(report, case.label)) or None
-        rows.append(row | {"activation": case.variant, "elements": case.ffn.elements, "notes": notes})
+        rows.append(
+            row
+            | {
+                "activation": case.variant,
+                "elements": case.ffn.elements,
+                "notes": notes,
+            }
+        )
     return rows
 
 
 def timing_frame(report: Report) -> Frame:
-    """Seconds of each operation, the ratio to relu's and the verdict, group by group."""
+    """Seconds of each operation, the ratio to relu's and the verdict, group by
+    group.
+    """
     groups = report.plan.groups
     by_label = {row["label"]: row for row in timing_rows(report)}
     return Frame(
@@ -180,5 +213,16 @@ def _heading(group: Group) -> str:
     """`forward, 65,536 elements, float32`."""
     case = group.cases[0]
     assert isinstance(case.ffn, ActivationSpec)
-    more = [f"{key} {typed_as(value)}" for key, value in case.point if key not in ("mode", "elements", "dtype")]
-    return ", ".join((case.workload.mode, counted(case.ffn.elements, "element"), case.workload.dtype, *more))
+    more = [
+        f"{key} {typed_as(value)}"
+        for key, value in case.point
+        if key not in ("mode", "elements", "dtype")
+    ]
+    return ", ".join(
+        (
+            case.workload.mode,
+            counted(case.ffn.elements, "element"),
+            case.workload.dtype,
+            *more,
+        )
+    )

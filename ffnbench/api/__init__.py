@@ -1,1 +1,3 @@
-"""From a request to a report: planned, its costs counted, measured, read again from a file."""
+"""From a request to a report: planned, its costs counted, measured, read again from a
+file.
+"""

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 def build(request: CompareRequest, device: Any = None) -> nn.Module:
-    """The nn.Module of a request's one variant, in this process, on a device of torch's."""
+    """The nn.Module of a request's one variant, in this process, on a device of
+    torch's.
+    """
     import torch
 
     from ffnbench.planning.compare import plan_compare
@@ -24,12 +26,22 @@ def build(request: CompareRequest, device: Any = None) -> nn.Module:
 
     plan = plan_compare(request, InProcess())
     if len(plan.cases) > 1:
-        raise FfnbenchError(f"{request.variants!r} names {len(plan.cases)} variants", "build one at a time")
+        raise FfnbenchError(
+            f"{request.variants!r} names {len(plan.cases)} variants",
+            "build one at a time",
+        )
     case = plan.cases[0]
     work = case.workload
     if work.weights != Weights.NONE or BACKENDS[work.backend].is_runtime:
-        raise FfnbenchError("build gives a module as it is written", "leave out @weights and @backend")
+        raise FfnbenchError(
+            "build gives a module as it is written", "leave out @weights and @backend"
+        )
     if case.arm != OWN:
-        raise FfnbenchError(f"{case.arm} needs a process of its own", "leave out @python, @source and @env")
+        raise FfnbenchError(
+            f"{case.arm} needs a process of its own",
+            "leave out @python, @source and @env",
+        )
     own_device = None if case.workload.device == "auto" else case.workload.device
-    return build_module(case.ffn, device=device or own_device, dtype=getattr(torch, case.workload.dtype))
+    return build_module(
+        case.ffn, device=device or own_device, dtype=getattr(torch, case.workload.dtype)
+    )

@@ -32,8 +32,12 @@ Measure = Callable[[Prepared, World, Following], ShownReport]
 MeasureAsJobs = Callable[[Prepared, World, Destination, Measure], ShownReport]
 
 
-def measure(prepared: Prepared, world: World, following: Following = UNFOLLOWED) -> ShownReport:
-    """Measure what was prepared; raises FfnbenchError where memory does not hold it, or it could tell nothing."""
+def measure(
+    prepared: Prepared, world: World, following: Following = UNFOLLOWED
+) -> ShownReport:
+    """Measure what was prepared; raises FfnbenchError where memory does not hold it, or
+    it could tell nothing.
+    """
     plan = prepared.plan
     refuse_at_once(plan, world)
     refuse_short(plan)
@@ -45,22 +49,30 @@ def measure(prepared: Prepared, world: World, following: Following = UNFOLLOWED)
     if runs == 1:
         return measure_run(prepared, world, following)
     if following.resumed():
-        raise FfnbenchError("--runs is of a whole plan, and --resume goes on with a part", "leave one of the two out")
+        raise FfnbenchError(
+            "--runs is of a whole plan, and --resume goes on with a part",
+            "leave one of the two out",
+        )
     return _several(prepared, world, following, runs, pause_s)
 
 
 def refuse_short(plan: Plan) -> None:
-    """Raise FfnbenchError for a budget that its cells can't keep to, on whatever machine: warm-up and samples have a
-    least length.
+    """Raise FfnbenchError for a budget that its cells can't keep to, on whatever
+    machine: warm-up and samples have a least length.
     """
     protocol = plan.protocol
     cells = len(plan.groups) if plan.is_sweep else 1
-    a_case_s = protocol.warmup_s + protocol.workers * (protocol.rounds + 1) * protocol.min_sample_s
+    a_case_s = (
+        protocol.warmup_s
+        + protocol.workers * (protocol.rounds + 1) * protocol.min_sample_s
+    )
     least_s = math.ceil(max(cells * LEAST_BUDGET_S, len(plan.cases) * a_case_s))
     adaptive = protocol.precision is not None
     if adaptive and protocol.budget_s is not None and protocol.budget_s < least_s:
         what = f"{counted(len(plan.cases), 'row')} in {counted(cells, 'group')}"
-        raise FfnbenchError(f"{what} take {least_s:,} s at least", f"--budget {least_s}s")
+        raise FfnbenchError(
+            f"{what} take {least_s:,} s at least", f"--budget {least_s}s"
+        )
 
 
 def measure_here_or_as_jobs(
@@ -70,7 +82,8 @@ def measure_here_or_as_jobs(
     as_jobs: MeasureAsJobs | None,
     own: Measure | None = None,
 ) -> ShownReport:
-    """Measure what was prepared in this process, or by `as_jobs`, which has each group measured by another one.
+    """Measure what was prepared in this process, or by `as_jobs`, which has each group
+    measured by another one.
 
     `own` is how a feature measures a plan, or one group of it, in place of `measure`.
     """
@@ -79,21 +92,28 @@ def measure_here_or_as_jobs(
     return (own or measure)(prepared, world, destination.following)
 
 
-def tell_duration(plan: Plan, world: World, progress: ProgressListener, budget_s: float | None = None) -> None:
-    """One line before anything is measured: how long it takes at most where a budget says so, and that this machine is
-    busy now.
+def tell_duration(
+    plan: Plan, world: World, progress: ProgressListener, budget_s: float | None = None
+) -> None:
+    """One line before anything is measured: how long it takes at most where a budget
+    says so, and that this machine is busy now.
     """
     if not progress.tells or "latency" not in plan.metrics:
         return
     others = world.others(max(case.workload.threads for case in plan.cases))
-    text = wait_text(budget_s, groups=len(plan.groups), others=others, cpus=os.cpu_count() or 1)
+    text = wait_text(
+        budget_s, groups=len(plan.groups), others=others, cpus=os.cpu_count() or 1
+    )
     if text:
         progress.tell(text)
 
 
-def _several(prepared: Prepared, world: World, following: Following, runs: int, pause_s: float) -> ShownReport:
-    """So many runs apart in one report. One that is lost, without clean rounds or any row, is made up for, at most half
-    as many times as runs were asked for. One that is interrupted is not kept.
+def _several(
+    prepared: Prepared, world: World, following: Following, runs: int, pause_s: float
+) -> ShownReport:
+    """So many runs apart in one report. One that is lost, without clean rounds or any
+    row, is made up for, at most half as many times as runs were asked for. One that is
+    interrupted is not kept.
     """
     report = measure_run(prepared, world.from_now, following.part(1, runs, "run"))
     if report.interrupted or report.stopped or report.failed_wholly:
@@ -133,7 +153,9 @@ def _cut_short(report: ShownReport, runs: int) -> ShownReport:
 
 def _noted(report: ShownReport, text: str) -> ShownReport:
     """The report with a note of its whole."""
-    return replace(report, warnings=(*report.warnings, Note(text=text, kind=NoteKind.GENERAL)))
+    return replace(
+        report, warnings=(*report.warnings, Note(text=text, kind=NoteKind.GENERAL))
+    )
 
 
 def _pause(seconds: float, progress: ProgressListener) -> None:
@@ -151,10 +173,12 @@ def measure_run(
     stop: StopRule | None = None,
     weights: str = "",
 ) -> ShownReport:
-    """One run of a prepared plan, with its figures; `weights` is a folder with those of a base.
+    """One run of a prepared plan, with its figures; `weights` is a folder with those of
+    a base.
 
-    A plan of several cells is measured cell by cell, unless a `stop` is given, which is asked of the whole. The budget
-    began with the command, and stands still while another run is waited for.
+    A plan of several cells is measured cell by cell, unless a `stop` is given, which is
+    asked of the whole. The budget began with the command, and stands still while
+    another run is waited for.
     """
     plan = prepared.plan
     bound_s = _bound_of(plan, gate=stop is not None)
@@ -162,14 +186,26 @@ def measure_run(
     locked: AbstractContextManager[str] = nullcontext("")
     if "latency" in plan.metrics:  # bytes are the same beside anyone
         locked = world.lock(following.progress.tell)
-    with closing(WorkerPool(plan, world.launch, world.now)) as pool, locked as other_run:
+    with (
+        closing(WorkerPool(plan, world.launch, world.now)) as pool,
+        locked as other_run,
+    ):
         budget = Budget(world.now, plan.protocol, spent_s=spent_s, bound_s=bound_s)
-        cells = CellsOfRun(prepared=prepared, world=world, budget=budget, pool=pool, stop=stop, weights=weights)
+        cells = CellsOfRun(
+            prepared=prepared,
+            world=world,
+            budget=budget,
+            pool=pool,
+            stop=stop,
+            weights=weights,
+        )
         before = following.resumed()  # what another run has left that was waited for
         if before or (stop is None and plan.is_sweep):
             from ffnbench.api.sweeping import Sweep
 
-            report = Sweep(prepared, world, following, cells.measure, before, budget).measure()
+            report = Sweep(
+                prepared, world, following, cells.measure, before, budget
+            ).measure()
         else:
             report = cells.measure(plan, following)
     return ended(report, plan, other_run)
@@ -177,7 +213,9 @@ def measure_run(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellsOfRun:
-    """Measures the cells of a run, which share its budget and its workers; the plan itself may be the only cell."""
+    """Measures the cells of a run, which share its budget and its workers; the plan
+    itself may be the only cell.
+    """
 
     prepared: Prepared
     world: World
@@ -198,35 +236,58 @@ class CellsOfRun:
             following,
             stop=self.stop,
             weights=self.weights,
-            pool=self.pool if cell.arms == (OWN,) else None,  # else its processes know the labels of one cell
+            pool=self.pool
+            if cell.arms == (OWN,)
+            else None,  # else its processes know the labels of one cell
             spent_s=spent_s,
             bound_s=self.budget.bound_s - self.budget.elapsed_s + spent_s,
         )
 
 
-def measure_cell(plan: Plan, prepared: Prepared, world: World, following: Following, **how: Any) -> ShownReport:
-    """Measure a cell, or a plan that is one, without figures. The journal is given what it finds as it comes; `how` is
-    what `run` takes.
+def measure_cell(
+    plan: Plan, prepared: Prepared, world: World, following: Following, **how: Any
+) -> ShownReport:
+    """Measure a cell, or a plan that is one, without figures. The journal is given what
+    it finds as it comes; `how` is what `run` takes.
     """
     costs = prepared.costs_of(plan)
     following.journal(new_report(plan, costs))
-    done = run(plan, world, progress=following.progress, journal=following.journal, costs=costs, **how)
+    done = run(
+        plan,
+        world,
+        progress=following.progress,
+        journal=following.journal,
+        costs=costs,
+        **how,
+    )
     return replace(new_report(done.plan, prepared.costs_of(done.plan)), **raw_of(done))
 
 
 def ended(report: ShownReport, plan: Plan, other_run: str) -> ShownReport:
-    """What a plan was measured to be, with its figures; `other_run` is what is to be said of one beside it."""
+    """What a plan was measured to be, with its figures; `other_run` is what is to be
+    said of one beside it.
+    """
     timed = "latency" in plan.metrics
-    if timed and report.limit == "budget" and not (report.interrupted or table_of(report).complete_workers):
-        report = replace(report, stopped=f"the budget of {plan.protocol.budget_s:g} s was over before all was measured")
+    if (
+        timed
+        and report.limit == "budget"
+        and not (report.interrupted or table_of(report).complete_workers)
+    ):
+        report = replace(
+            report,
+            stopped=f"the budget of {plan.protocol.budget_s:g} s was over before all was measured",
+        )
     if other_run:
-        report = replace(report, warnings=(Note(text=other_run, kind=NoteKind.SEEN), *report.warnings))
+        report = replace(
+            report,
+            warnings=(Note(text=other_run, kind=NoteKind.SEEN), *report.warnings),
+        )
     return with_figures(report)
 
 
 def _bound_of(plan: Plan, *, gate: bool) -> float:
-    """The budget that was typed, or is that of a gate, in seconds; else infinite: what nobody typed gives way to the
-    least that can answer.
+    """The budget that was typed, or is that of a gate, in seconds; else infinite: what
+    nobody typed gives way to the least that can answer.
     """
     protocol = plan.protocol
     if gate or (protocol.bound and protocol.precision is not None):

@@ -1,4 +1,6 @@
-"""A request -> its plan with the cost of each case; every mistake that can be found before measuring is found here."""
+"""A request -> its plan with the cost of each case; every mistake that can be found
+before measuring is found here.
+"""
 
 from __future__ import annotations
 
@@ -35,16 +37,20 @@ if TYPE_CHECKING:
 
 A = TypeVar("A", bound=AnyRequest)
 Planned = Callable[[Any, Probe], Plan]
+# functions (request, probe) -> Plan, each as `file:name`, loaded when a request of its
+# kind comes
 PLANS = {
     CompareRequest: "planning.compare:plan_compare",
     BlockRequest: "block.plan:plan_block",
     TimingRequest: "activations.plan:plan_timing",
-}  # functions (request, probe) -> Plan, each as `file:name`, loaded when a request of its kind comes
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A plan with the cost of each case: everything that can fail before measuring is done."""
+    """A plan with the cost of each case: everything that can fail before measuring is
+    done.
+    """
 
     plan: Plan
     costs: tuple[CaseCost, ...]
@@ -54,11 +60,20 @@ class Prepared:
         failed = []
         for entry in self.costs:
             if entry.cost.failed:
-                failed.append(Failure(case=entry.case, kind=FailureKind.UNSUPPORTED, message=entry.cost.failed))
-        return replace(new_report(self.plan.with_device("cpu"), self.costs), failures=tuple(failed))
+                failed.append(
+                    Failure(
+                        case=entry.case,
+                        kind=FailureKind.UNSUPPORTED,
+                        message=entry.cost.failed,
+                    )
+                )
+        return replace(
+            new_report(self.plan.with_device("cpu"), self.costs), failures=tuple(failed)
+        )
 
     def costs_of(self, plan: Plan) -> tuple[CaseCost, ...]:
-        """The costs of a plan's cases, its device known: dropout's mask is smaller on CUDA. What was counted stays.
+        """The costs of a plan's cases, its device known: dropout's mask is smaller on
+        CUDA. What was counted stays.
 
         What has no costs is the control, and costs what its reference does.
         """
@@ -82,11 +97,12 @@ def prepare(
     counts: bool = False,
     as_jobs: bool = False,
 ) -> Prepared:
-    """Plan a request and price it; raises FfnbenchError for every mistake that can be found before measuring.
+    """Plan a request and price it; raises FfnbenchError for every mistake that can be
+    found before measuring.
 
-    `planned` makes the plan of a feature's request. `notes` are what a reader should know of how it was asked for, such
-    as defaults of a file. `counts` says that nothing will be measured, `as_jobs` that jobs measure it, and then no GPU
-    need be here.
+    `planned` makes the plan of a feature's request. `notes` are what a reader should
+    know of how it was asked for, such as defaults of a file. `counts` says that nothing
+    will be measured, `as_jobs` that jobs measure it, and then no GPU need be here.
     """
     asked = with_threads(request)
     if counts and asked.device == "auto":
@@ -100,11 +116,17 @@ def prepare(
         plan = asked_as(_plan(asked, prober, planned), request, counts=counts)
         if plan.state:
             _refuse_weights(plan)
-        return with_costs(with_notes(plan, notes), prober, lenient=isinstance(request, CompareRequest | AddedRequest))
+        return with_costs(
+            with_notes(plan, notes),
+            prober,
+            lenient=isinstance(request, CompareRequest | AddedRequest),
+        )
 
 
 def _refuse_weights(plan: Plan) -> None:
-    """Raise FfnbenchError where the plan's file of weights lacks a matrix of a case, or has it in another size."""
+    """Raise FfnbenchError where the plan's file of weights lacks a matrix of a case, or
+    has it in another size.
+    """
     from ffnbench.ffn.state import shapes_in, stored_matrices
 
     shapes = shapes_in(plan.state)
@@ -114,18 +136,25 @@ def _refuse_weights(plan: Plan) -> None:
 
 
 def asked_as(plan: Plan, request: AnyRequest, *, counts: bool = False) -> Plan:
-    """The plan with the command that asks for it again, and what that says of runs and budget."""
+    """The plan with the command that asks for it again, and what that says of runs and
+    budget.
+    """
     counted = counts and isinstance(request, CompareRequest)
     command = command_line(request, CostRequest.COMMAND if counted else "")
     return replace(plan, command=command, protocol=repeated(plan.protocol, request))
 
 
 def _plan(request: AnyRequest, probe: Probe, planned: Planned | None) -> Plan:
-    """The plan of a request. Where variants are code of the user's, which takes time to load, mistakes in the flags are
-    found before, by a plan of a form of our own; routing would be one there, since that form has no experts.
+    """The plan of a request. Where variants are code of the user's, which takes time to
+    load, mistakes in the flags are found before, by a plan of a form of our own;
+    routing would be one there, since that form has no experts.
     """
     plan_of: Planned = planned or function_of(PLANS[type(request)])
-    if isinstance(request, CompareRequest) and ":" in request.variants and "routing" not in request.metrics:
+    if (
+        isinstance(request, CompareRequest)
+        and ":" in request.variants
+        and "routing" not in request.metrics
+    ):
         plan_of(replace(request, variants="swiglu"), Probe())
     return plan_of(request, probe)
 
@@ -144,8 +173,9 @@ def with_threads(request: A) -> A:
 
 
 def with_costs(plan: Plan, prober: Prober, *, lenient: bool = False) -> Prepared:
-    """A plan that is there already, with its costs as they are now; raises FfnbenchError for an arm without torch, and
-    where a case can't be counted: if that is to be a row that failed, where none can.
+    """A plan that is there already, with its costs as they are now; raises
+    FfnbenchError for an arm without torch, and where a case can't be counted: if that
+    is to be a row that failed, where none can.
     """
     start_all(prober, plan.arms)
     costs, problems = [], []
@@ -161,7 +191,9 @@ def with_costs(plan: Plan, prober: Prober, *, lenient: bool = False) -> Prepared
 
 
 def start_all(prober: Prober, arms: Iterable[Arm]) -> None:
-    """Look whether each arm has torch; all of them are started before the first is waited for."""
+    """Look whether each arm has torch; all of them are started before the first is
+    waited for.
+    """
     probers = [prober.within(arm) for arm in arms if arm != OWN and arm.name != CONTROL]
     for of_arm in probers:
         of_arm.start()
@@ -174,7 +206,9 @@ def _cost_of_case(case: Case, probe: Probe) -> CaseCost:
 
 
 def refuse_at_once(plan: Plan, world: World) -> None:
-    """Raise FfnbenchError where the plan can't be measured here, as far as that is known without torch."""
+    """Raise FfnbenchError where the plan can't be measured here, as far as that is
+    known without torch.
+    """
     for case in plan.cases:
         if case.arm == OWN:
             refuse_device(case.workload.device, world)

@@ -14,7 +14,9 @@ from ffnbench.stats.figures import figures_of, with_figures
 
 
 def load(path: str) -> ShownReport:
-    """A report that `-o run.json` wrote; raises FfnbenchError for a file that is none, or is of another schema."""
+    """A report that `-o run.json` wrote; raises FfnbenchError for a file that is none,
+    or is of another schema.
+    """
     return as_shown(load_report(path))
 
 
@@ -22,7 +24,10 @@ def report_of(path: str) -> tuple[ShownReport, str]:
     """A saved run again; and what to say where the file's own figures are others."""
     stored = load(path)
     if stored.interrupted and not stored.samples:
-        raise Unfinished(f"{path!r} was interrupted before anything was measured", made_anew(path, stored))
+        raise Unfinished(
+            f"{path!r} was interrupted before anything was measured",
+            made_anew(path, stored),
+        )
     fresh = recompute(stored)
     return fresh, difference(stored, fresh)
 
@@ -31,18 +36,24 @@ def as_shown(report: Report) -> ShownReport:
     """A report that can show itself, with its figures: a file has none."""
     if report.samples and report.figures == Figures():
         report = replace(report, figures=figures_of(report))
-    return ShownReport(**{field.name: getattr(report, field.name) for field in fields(Report)})
+    return ShownReport(
+        **{field.name: getattr(report, field.name) for field in fields(Report)}
+    )
 
 
 def recompute(report: ShownReport) -> ShownReport:
-    """The report with every figure computed anew from its samples, by today's method."""
+    """The report with every figure computed anew from its samples, by today's
+    method.
+    """
     if report.environment is None:
         return report
     return with_figures(report)
 
 
 def difference(stored: Report, fresh: Report) -> str:
-    """What to say where the figures of a file are not those that its samples give now; nothing where they are."""
+    """What to say where the figures of a file are not those that its samples give now;
+    nothing where they are.
+    """
     if _figures(stored) == _figures(fresh):
         return ""
     if stored.plan.protocol.method != METHOD:
@@ -52,10 +63,21 @@ def difference(stored: Report, fresh: Report) -> str:
 
 
 def _figures(report: Report) -> list[tuple[str, str, str, str]]:
-    """What is compared, to nine digits: sums of floats may differ in the last ones between machines."""
-    figures = [(row.case, row.metric, _nine_digits(row.estimate), "") for row in report.measured]
-    figures += [(row.case, row.metric, _nine_digits(row.ratio), row.verdict.value) for row in report.comparisons]
-    figures += [(row.case, row.roof, _nine_digits(row.share), row.bound.value) for row in report.shares]
+    """What is compared, to nine digits: sums of floats may differ in the last ones
+    between machines.
+    """
+    figures = [
+        (row.case, row.metric, _nine_digits(row.estimate), "")
+        for row in report.measured
+    ]
+    figures += [
+        (row.case, row.metric, _nine_digits(row.ratio), row.verdict.value)
+        for row in report.comparisons
+    ]
+    figures += [
+        (row.case, row.roof, _nine_digits(row.share), row.bound.value)
+        for row in report.shares
+    ]
     return figures
 
 

@@ -1,4 +1,6 @@
-"""A plan of several cells -> one report: each cell is a run of its own, and those that are not decided have another."""
+"""A plan of several cells -> one report: each cell is a run of its own, and those that
+are not decided have another.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,8 @@ ANEW = "give -o another file, or leave --resume out"
 
 @dataclass(slots=True)
 class Sweep:
-    """What is known of the cells of a plan so far. `before` is what --resume goes on with, `budget` that of all cells.
+    """What is known of the cells of a plan so far. `before` is what --resume goes on
+    with, `budget` that of all cells.
 
     `analyses` counts after how many looks at a cell it may be decided.
     """
@@ -50,7 +53,9 @@ class Sweep:
     analyses: int = 1
 
     def measure(self) -> ShownReport:
-        """Every cell that is not known yet; then the undecided ones once more, for as long as is left."""
+        """Every cell that is not known yet; then the undecided ones once more, for as
+        long as is left.
+        """
         protocol = self.prepared.plan.protocol
         cells = cells_of(self.prepared.plan)
         measured_before = self.begin(cells)
@@ -62,9 +67,13 @@ class Sweep:
         try:
             with termination_as_interruption():
                 first_visit_s = FIRST_VISITS * (protocol.budget_s or 0.0) / len(cells)
-                was_complete = self._measure_cells(self._that_fit(missing), first_visit_s)
+                was_complete = self._measure_cells(
+                    self._that_fit(missing), first_visit_s
+                )
                 if was_complete and protocol.budget_s is not None:
-                    self._measure_undecided(cells, protocol.budget_s, more_analyses=0 if missing else 1)
+                    self._measure_undecided(
+                        cells, protocol.budget_s, more_analyses=0 if missing else 1
+                    )
         except KeyboardInterrupt:
             if not self.parts:
                 raise
@@ -75,11 +84,15 @@ class Sweep:
     def report(self) -> ShownReport:
         """All that is known of the cells, without figures."""
         plan = self.prepared.plan
-        report = joined(self.parts, replace(plan, protocol=replace(plan.protocol, looks=self.analyses)))
+        report = joined(
+            self.parts,
+            replace(plan, protocol=replace(plan.protocol, looks=self.analyses)),
+        )
         return replace(report, costs=self.prepared.costs_of(report.plan))
 
     def begin(self, cells: Sequence[Plan]) -> set[str]:
-        """Begin the journal with what was measured before; gives the labels of its cases.
+        """Begin the journal with what was measured before; gives the labels of its
+        cases.
 
         Raises FfnbenchError where that was another plan.
         """
@@ -87,7 +100,9 @@ class Sweep:
         start = new_report(plan, self.prepared.costs)
         if before is not None:
             if not is_part(before, plan):
-                raise FfnbenchError("--resume: what stands there was measured for another plan", ANEW)
+                raise FfnbenchError(
+                    "--resume: what stands there was measured for another plan", ANEW
+                )
             complete = complete_cells(before, cells)
             if complete.plan.cases:
                 start = as_shown(complete)
@@ -96,7 +111,9 @@ class Sweep:
         return {case.label for part in self.parts for case in part.plan.cases}
 
     def _measure_cells(self, cells: Sequence[Plan], seconds: float) -> bool:
-        """Measure these cells one after another, for so long each, or as long as is left; whether all were."""
+        """Measure these cells one after another, for so long each, or as long as is
+        left; whether all were.
+        """
         assert self.measure_cell is not None
         for number, cell in enumerate(cells, start=1):
             later_s = 0.0
@@ -122,15 +139,20 @@ class Sweep:
         return report.interrupted or bool(report.stopped)
 
     def _that_fit(self, cells: Sequence[Plan]) -> list[Plan]:
-        """The cells without the rows that memory does not hold, which failed before anything is measured. What a GPU
-        has is not known yet.
+        """The cells without the rows that memory does not hold, which failed before
+        anything is measured. What a GPU has is not known yet.
         """
         on_cpu = self.world.no_gpu() != ""
         fitting = []
         for cell in cells:
-            failures = too_large(cell.with_device("cpu") if on_cpu else cell, self.world.memory())
+            failures = too_large(
+                cell.with_device("cpu") if on_cpu else cell, self.world.memory()
+            )
             if failures:
-                report = replace(new_report(cell, self.prepared.costs_of(cell)), failures=tuple(failures))
+                report = replace(
+                    new_report(cell, self.prepared.costs_of(cell)),
+                    failures=tuple(failures),
+                )
                 self.parts.append(report)
                 self.following.journal(report)
             failed = {failure.case for failure in failures}
@@ -139,8 +161,12 @@ class Sweep:
                 fitting.append(replace(cell, cases=cases))
         return fitting
 
-    def _measure_undecided(self, cells: Sequence[Plan], budget_s: float, *, more_analyses: int) -> None:
-        """What time is left goes to the cells that are not decided, which may be after so many analyses more."""
+    def _measure_undecided(
+        self, cells: Sequence[Plan], budget_s: float, *, more_analyses: int
+    ) -> None:
+        """What time is left goes to the cells that are not decided, which may be after
+        so many analyses more.
+        """
         spent_s = sum(part.wall_s or 0.0 for part in self.parts)
         left_s = max(0.0, min(self.budget.left_s, budget_s - spent_s))
         most_cells = int(left_s / LEAST_BUDGET_S)
@@ -150,9 +176,15 @@ class Sweep:
             self._measure_cells(unclear, left_s / len(unclear))
 
     def _keep(self, entry: object) -> None:
-        """Give the journal what a cell has found. Raises FfnbenchError on another machine than that of the file."""
+        """Give the journal what a cell has found. Raises FfnbenchError on another
+        machine than that of the file.
+        """
         before = self.before.environment if self.before else None
-        if before is not None and isinstance(entry, Environment) and entry.fingerprint != before.fingerprint:
+        if (
+            before is not None
+            and isinstance(entry, Environment)
+            and entry.fingerprint != before.fingerprint
+        ):
             raise FfnbenchError(
                 f"--resume: what stands there was measured on another machine ({before.cpu}, torch {before.torch})",
                 ANEW,

@@ -1,4 +1,6 @@
-"""The commands about this machine: what it is, what it can do, which backends can run."""
+"""The commands about this machine: what it is, what it can do, which backends can
+run.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,24 @@ from collections.abc import Iterable
 
 from ffnbench.common.errors import Unfinished
 from ffnbench.device.ceilings import roofs_of_machine
-from ffnbench.device.environment import advice, auto_device, caches, describe, usable_cpus, usable_memory
+from ffnbench.device.environment import (
+    advice,
+    auto_device,
+    caches,
+    describe,
+    usable_cpus,
+    usable_memory,
+)
 from ffnbench.device.nvml import advice as device_advice
 from ffnbench.ffn.spec import DTYPES
 from ffnbench.following import ProgressListener
-from ffnbench.messages import DeviceFacts, Failed, Greeting, ListBackends, MeasureCeilings
+from ffnbench.messages import (
+    DeviceFacts,
+    Failed,
+    Greeting,
+    ListBackends,
+    MeasureCeilings,
+)
 from ffnbench.report.formats import View
 from ffnbench.report.frame import Row
 from ffnbench.report.listing import (
@@ -23,13 +38,21 @@ from ffnbench.report.listing import (
     workers_record,
 )
 from ffnbench.result import Ceiling
-from ffnbench.run.resources import TRY_CUDA, device_facts, listed, room_for_ceilings, why_not_seen
+from ffnbench.run.resources import (
+    TRY_CUDA,
+    device_facts,
+    listed,
+    room_for_ceilings,
+    why_not_seen,
+)
 from ffnbench.run.session import COUNT_TIMEOUT_S, WorkerLost
 from ffnbench.run.worker_pool import Worker
 from ffnbench.run.world import World
 from ffnbench.stats.rounds import CPUS_TAKEN
 
-CEILINGS_S = 4.5  # of looking for those of the machine; with what comes before and after it five
+CEILINGS_S = (
+    4.5  # of looking for those of the machine; with what comes before and after it five
+)
 
 
 def environment(
@@ -39,8 +62,8 @@ def environment(
     ceilings: bool = False,
     settings: Iterable[tuple[str, str]] = (),
 ) -> View:
-    """Where numbers would be made, and what the machine can do where `ceilings` asks for that. `settings` are further
-    facts, with their values.
+    """Where numbers would be made, and what the machine can do where `ceilings` asks
+    for that. `settings` are further facts, with their values.
     """
     of_ceilings: list[Row] = []
     noise: list[str] = []
@@ -63,7 +86,9 @@ def environment(
 
 
 def _devices(greeting: Greeting, world: World) -> str:
-    """The accelerators that a worker sees, or why it sees none; "" where there is nothing to tell."""
+    """The accelerators that a worker sees, or why it sees none; "" where there is
+    nothing to tell.
+    """
     if greeting.gpus:
         return listed(greeting)
     why = why_not_seen(greeting)
@@ -75,11 +100,15 @@ def _devices(greeting: Greeting, world: World) -> str:
 
 def _unfinished(reason: str) -> Unfinished:
     """The mistake that ends `list backends` where a worker can't tell."""
-    return Unfinished(f"could not find out what can run: {reason}", "`ffnbench env` shows the machine")
+    return Unfinished(
+        f"could not find out what can run: {reason}", "`ffnbench env` shows the machine"
+    )
 
 
 def backends(world: World) -> View:
-    """What there is to run a forward by, and which of it can run here, on the device that `auto` would choose."""
+    """What there is to run a forward by, and which of it can run here, on the device
+    that `auto` would choose.
+    """
     worker = world.launch()
     try:
         device = auto_device(worker.greeting())
@@ -93,19 +122,34 @@ def backends(world: World) -> View:
     return backends_view(answer.reasons, device, answer.bfloat16)
 
 
-def _ceilings_here(worker: Worker, world: World, progress: ProgressListener) -> tuple[list[Row], list[str]]:
-    """What this machine can do: the fastest roofs of each path; and what disturbed them."""
-    asked = roofs_of_machine(usable_cpus(), DTYPES.names(), caches(), room_for_ceilings((), usable_memory()))
+def _ceilings_here(
+    worker: Worker, world: World, progress: ProgressListener
+) -> tuple[list[Row], list[str]]:
+    """What this machine can do: the fastest roofs of each path; and what disturbed
+    them.
+    """
+    asked = roofs_of_machine(
+        usable_cpus(), DTYPES.names(), caches(), room_for_ceilings((), usable_memory())
+    )
     request = MeasureCeilings(roofs=tuple(asked), seconds=CEILINGS_S)
-    with world.lock(lambda text: progress.tell(text.partition(";")[0])) as other_run:  # here there is no --wait
+    with world.lock(
+        lambda text: progress.tell(text.partition(";")[0])
+    ) as other_run:  # here there is no --wait
         answer = worker.ask(request, COUNT_TIMEOUT_S)
     if isinstance(answer, Failed):
-        raise Unfinished(f"the ceilings could not be measured: {answer.message}", "`ffnbench env` shows the machine")
-    ceilings = [Ceiling(roof=reached.roof, seconds=reached.seconds) for reached in answer.roofs]
+        raise Unfinished(
+            f"the ceilings could not be measured: {answer.message}",
+            "`ffnbench env` shows the machine",
+        )
+    ceilings = [
+        Ceiling(roof=reached.roof, seconds=reached.seconds) for reached in answer.roofs
+    ]
     disturbed = {reached.roof.name for reached in answer.roofs if reached.disturbed}
     noise = []
     if other_run:
         noise.append(other_run)
     if disturbed:
-        noise.append(f"{DISTURBED}: {CPUS_TAKEN} at every look; a quiet machine can do more")
+        noise.append(
+            f"{DISTURBED}: {CPUS_TAKEN} at every look; a quiet machine can do more"
+        )
     return machine_records(ceilings, disturbed), noise

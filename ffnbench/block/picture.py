@@ -1,9 +1,21 @@
-"""The picture of `block`: FLOPs of a token by length of the sequence, and the FFN's share of them and of the time."""
+"""The picture of `block`: FLOPs of a token by length of the sequence, and the FFN's
+share of them and of the time.
+"""
 
 from __future__ import annotations
 
 # first, as it loads matplotlib away from the current folder
-from ffnbench.report.pictures.canvas import BLACK, COLOURS, PAGE, drawing, ended, finish, literal, panels, write_numbers
+from ffnbench.report.pictures.canvas import (
+    BLACK,
+    COLOURS,
+    PAGE,
+    drawing,
+    ended,
+    finish,
+    literal,
+    panels,
+    write_numbers,
+)
 
 # isort: split
 from matplotlib.axes import Axes
@@ -11,7 +23,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter
 
 from ffnbench.block.plan import lengths_of
-from ffnbench.block.rows import MEAN, block_rows, blocks_of, counts_by_length, kinds_of, sees, spec_of
+from ffnbench.block.rows import (
+    MEAN,
+    block_rows,
+    blocks_of,
+    counts_by_length,
+    kinds_of,
+    sees,
+    spec_of,
+)
 from ffnbench.common.units import SI, scale
 from ffnbench.plan import typed_as
 from ffnbench.report.frame import keys_of
@@ -24,15 +44,19 @@ OF_FFN, OF_ATTENTION = COLOURS[1:3]
 
 @drawing()
 def block_figure(report: Report) -> Figure:
-    """On the left what is counted, on the right the FFN's share: of FLOPs as a curve, of the measured time as dots.
+    """On the left what is counted, on the right the FFN's share: of FLOPs as a curve,
+    of the measured time as dots.
 
-    A length whose time can't be told says why at its place. Each block of a sweep has a row of its own.
+    A length whose time can't be told says why at its place. Each block of a sweep has a
+    row of its own.
     """
     blocks = blocks_of(report)
     figure, axes = panels(2 * len(blocks), 2, (PAGE, HEIGHT))
     for block, counts, shares in zip(blocks, axes[::2], axes[1::2], strict=True):
         _draw(counts, shares, block)
-    handles = [line for panel in axes[-2:] for line in panel.get_legend_handles_labels()[0]]
+    handles = [
+        line for panel in axes[-2:] for line in panel.get_legend_handles_labels()[0]
+    ]
     finish(figure, _title(blocks[0]) + ended(report), handles)
     return figure
 
@@ -50,23 +74,44 @@ def _title(report: Report) -> str:
 
 
 def _draw(counts: Axes, shares: Axes, report: Report) -> None:
-    """One block: FLOPs of a token on the left, the FFN's share of them and of the time on the right."""
+    """One block: FLOPs of a token on the left, the FFN's share of them and of the time
+    on the right.
+    """
     curves = counts_by_length(report)
     x = curves.seq_lens
-    unit, size = scale([flops for flops in (curves.ffn, curves.projections) if flops], SI)
-    counts.plot(x, [flops / size for flops in curves.attention], color=OF_ATTENTION, label="attention")
-    counts.axhline(curves.projections / size, color=OF_ATTENTION, linestyle="--", label="its projections alone")
+    unit, size = scale(
+        [flops for flops in (curves.ffn, curves.projections) if flops], SI
+    )
+    counts.plot(
+        x,
+        [flops / size for flops in curves.attention],
+        color=OF_ATTENTION,
+        label="attention",
+    )
+    counts.axhline(
+        curves.projections / size,
+        color=OF_ATTENTION,
+        linestyle="--",
+        label="its projections alone",
+    )
     if curves.ffn is not None:
         counts.axhline(curves.ffn / size, color=OF_FFN, label="FFN")
         shares.plot(x, curves.ffn_shares, color=OF_FFN)
     _draw_measured(shares, report)
 
     of_layers = ", mean of all layers" if len(kinds_of(report)) > 1 else ""
-    titles = [f"{unit}FLOPs of a token{of_layers}", f"the FFN's share of FLOPs{of_layers}"]
+    titles = [
+        f"{unit}FLOPs of a token{of_layers}",
+        f"the FFN's share of FLOPs{of_layers}",
+    ]
     if curves.overtaken_at is not None:
         titles[0] += f"; attention overtakes at {curves.overtaken_at:,}"
     [first, *_] = lengths_of(report.plan)
-    where = [f"{name} {typed_as(value)}" for name, value in first.ffn.point if name != "seq_len"]
+    where = [
+        f"{name} {typed_as(value)}"
+        for name, value in first.ffn.point
+        if name != "seq_len"
+    ]
     for axes, title in zip((counts, shares), titles, strict=True):
         axes.set(xscale="log", xlim=(x[0], x[-1]), xlabel="tokens in the sequence")
         axes.set_title(literal(", ".join([*where, title])))
@@ -84,19 +129,39 @@ def _draw(counts: Axes, shares: Axes, report: Report) -> None:
 
 
 def _draw_measured(axes: Axes, report: Report) -> None:
-    """Measured shares with their intervals; at a length whose time can't be told, why."""
+    """Measured shares with their intervals; at a length whose time can't be told,
+    why.
+    """
     at, values, lows, highs = [], [], [], []
     for row in block_rows(report):
         value, low, high = (row[key] for key in keys_of("ffn_share_latency"))
         if row["sees"] == MEAN:
             continue
         if low is None:
-            why = verdict_word({"verdict": row["attention_verdict"], "failure": row["attention_failure"]}) or ""
-            axes.annotate(why, (row["seq_len"], 0.97), rotation=90, ha="center", va="top")
+            why = (
+                verdict_word(
+                    {
+                        "verdict": row["attention_verdict"],
+                        "failure": row["attention_failure"],
+                    }
+                )
+                or ""
+            )
+            axes.annotate(
+                why, (row["seq_len"], 0.97), rotation=90, ha="center", va="top"
+            )
         else:
             at.append(row["seq_len"])
             values.append(value)
             lows.append(value - low)
             highs.append(high - value)
     if at:
-        axes.errorbar(at, values, yerr=[lows, highs], fmt="o", capsize=2, color=BLACK, label="its share of the latency")
+        axes.errorbar(
+            at,
+            values,
+            yerr=[lows, highs],
+            fmt="o",
+            capsize=2,
+            color=BLACK,
+            label="its share of the latency",
+        )

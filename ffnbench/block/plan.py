@@ -1,7 +1,8 @@
-"""A block's question: an FFN, the attention beside it, the lengths of the sequence -> Plan. Pure.
+"""A block's question: an FFN, the attention beside it, the lengths of the sequence ->
+Plan. Pure.
 
-Each length has cases of its own: the FFN, which is their reference, attention, and the textbook's form of it; these two
-for each window that the model's layers have.
+Each length has cases of its own: the FFN, which is their reference, attention, and the
+textbook's form of it; these two for each window that the model's layers have.
 """
 
 from __future__ import annotations
@@ -23,8 +24,16 @@ from ffnbench.planning.variant_text import parse_variant
 from ffnbench.planning.workload import refuse_lacking, workload_of
 from ffnbench.request import BlockRequest
 
-FFN, ATTENTION, TEXTBOOK = "ffn", "attention", "textbook"  # what the labels of its cases begin with
-NOT_CAUSAL = ("encoder", "vision", "audio")  # kinds of layers in which a token sees all others
+FFN, ATTENTION, TEXTBOOK = (
+    "ffn",
+    "attention",
+    "textbook",
+)  # what the labels of its cases begin with
+NOT_CAUSAL = (
+    "encoder",
+    "vision",
+    "audio",
+)  # kinds of layers in which a token sees all others
 HEAD_DIM = 64  # of a block that is not asked for by its name
 DEFAULT_FORM = "gelu"
 
@@ -52,7 +61,9 @@ def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
     for cell in cells:
         place = tuple((name, value) for name, value in cell.point if name != "seq_len")
         if place not in ffns:
-            variant = ",".join(variants.texts(cell.keys)) if cell.keys else request.variant
+            variant = (
+                ",".join(variants.texts(cell.keys)) if cell.keys else request.variant
+            )
             ffns[place] = _ffn(replace(cell.request, variant=variant), model, probe)
         suffix = f"@{cell.request.seq_len}{group_suffix(dict(place))}"
         cases += _cell(cell, ffns[place], suffix, model.main if model else None)
@@ -68,11 +79,22 @@ def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
     )
 
 
-def _cell(cell: Cell[BlockRequest], ffn: Case, suffix: str, group: LayerGroup | None) -> Iterator[Case]:
-    """The FFN at one length, which is the reference, and its attentions; their labels end with the suffix."""
+def _cell(
+    cell: Cell[BlockRequest], ffn: Case, suffix: str, group: LayerGroup | None
+) -> Iterator[Case]:
+    """The FFN at one length, which is the reference, and its attentions; their labels
+    end with the suffix.
+    """
     request = cell.request
     work = replace(ffn.workload, seq_len=int(request.seq_len))
-    ffn = replace(ffn, label=FFN + suffix, workload=work, against=FFN + suffix, residual=None, point=cell.point)
+    ffn = replace(
+        ffn,
+        label=FFN + suffix,
+        workload=work,
+        against=FFN + suffix,
+        residual=None,
+        point=cell.point,
+    )
     yield ffn
     forms = {ATTENTION: AttentionForm.SDPA, TEXTBOOK: AttentionForm.TEXTBOOK}
     for spec, layers in attentions_of(request, ffn.ffn.d_model, group):
@@ -89,21 +111,33 @@ def _cell(cell: Cell[BlockRequest], ffn: Case, suffix: str, group: LayerGroup | 
 
 
 def _ffn(request: BlockRequest, model: ModelSpec | None, probe: Probe | None) -> Case:
-    """The FFN's case: that of a plan of `compare` for one variant, or the model's own, with the sizes that it has."""
+    """The FFN's case: that of a plan of `compare` for one variant, or the model's own,
+    with the sizes that it has.
+    """
     if model is not None:
         refuse_sizes(request)
         ffn, backend = model.main.ffn, request.backend
-        work = workload_of(as_compare(request, backend=backend), parse_variant("model", {"model": model}))
+        work = workload_of(
+            as_compare(request, backend=backend),
+            parse_variant("model", {"model": model}),
+        )
         sizing = Sizing(how="model", what=model.name)
         return Case(label=FFN, variant=ffn.name, ffn=ffn, workload=work, sizing=sizing)
-    plan = plan_compare(as_compare(request, variants=request.variant or DEFAULT_FORM), probe)
+    plan = plan_compare(
+        as_compare(request, variants=request.variant or DEFAULT_FORM), probe
+    )
     if len(plan.cases) > 1:
-        raise FfnbenchError("a block has one FFN", "give one variant; `ffnbench compare` measures several")
+        raise FfnbenchError(
+            "a block has one FFN",
+            "give one variant; `ffnbench compare` measures several",
+        )
     return plan.cases[0]
 
 
 def with_named_model(request: BlockRequest) -> BlockRequest:
-    """A variant that is nothing but the name of a model, or its file, stands for the whole block of it."""
+    """A variant that is nothing but the name of a model, or its file, stands for the
+    whole block of it.
+    """
     named = request.variant or ""
     name = named.partition("@")[0]  # a key may hold a range with a step
     of_file = ":" not in name and (name.endswith(".json") or "/" in name)
@@ -125,20 +159,27 @@ def refuse_sizes(request: BlockRequest) -> None:
 def attentions_of(
     request: BlockRequest, d_model: int, group: LayerGroup | None
 ) -> list[tuple[AttentionSpec, int | None]]:
-    """The attentions of a kind of layer that are counted, by their windows; where these differ with their layers."""
+    """The attentions of a kind of layer that are counted, by their windows; where these
+    differ with their layers.
+    """
     spec = attention_of(request, d_model, group)
     if group is None:
         return [(spec, None)]
     windows = [window for window in group.all_windows if not window.other]
     if not windows:
-        raise FfnbenchError(uncounted(group), f"`ffnbench cost --preset {request.preset}` counts its FFN")
+        raise FfnbenchError(
+            uncounted(group),
+            f"`ffnbench cost --preset {request.preset}` counts its FFN",
+        )
     if len(windows) == 1:
         return [(replace(spec, window=windows[0].tokens), None)]
     return [(replace(spec, window=window.tokens), window.count) for window in windows]
 
 
 def uncounted(group: LayerGroup) -> str:
-    """Which of its layers have an attention that is not counted, in words; "" where there are none."""
+    """Which of its layers have an attention that is not counted, in words; "" where
+    there are none.
+    """
     windows = [window for window in group.windows if window.other]
     if not windows:
         return ""
@@ -147,23 +188,37 @@ def uncounted(group: LayerGroup) -> str:
     return f"{what} is not counted: {count} of its {group.count} layers have it"
 
 
-def attention_of(request: BlockRequest, d_model: int, group: LayerGroup | None) -> AttentionSpec:
-    """The attention of a kind of layer, with what the flags change; by hand: multi-head, heads of 64, causal.
+def attention_of(
+    request: BlockRequest, d_model: int, group: LayerGroup | None
+) -> AttentionSpec:
+    """The attention of a kind of layer, with what the flags change; by hand:
+    multi-head, heads of 64, causal.
 
     Where a model's attention is not known it is by hand too, without biases.
     """
-    sizes = {key: value for key in ("heads", "kv_heads") if (value := getattr(request, key)) is not None}
+    sizes = {
+        key: value
+        for key in ("heads", "kv_heads")
+        if (value := getattr(request, key)) is not None
+    }
     for name, value in sizes.items():
         read_positive(name, value)
     if group is None or (group.attention is None and "heads" in sizes):
         spec = _by_hand(sizes, d_model, bool(request.bias))
     elif group.attention is None:
         raise FfnbenchError(
-            "; ".join(filter(None, ("the attention of this model is not known", uncounted(group)))),
+            "; ".join(
+                filter(
+                    None, ("the attention of this model is not known", uncounted(group))
+                )
+            ),
             "give --heads, and --kv-heads where they differ",
         )
     elif sizes and group.attention.mla is not None:
-        raise FfnbenchError("latent attention has no heads to choose", "leave --heads and --kv-heads out")
+        raise FfnbenchError(
+            "latent attention has no heads to choose",
+            "leave --heads and --kv-heads out",
+        )
     else:
         sizes = {"kv_heads": sizes["heads"]} | sizes if "heads" in sizes else sizes
         spec = replace(group.attention, **sizes)
@@ -175,28 +230,43 @@ def _by_hand(sizes: dict[str, int], d_model: int, bias: bool) -> AttentionSpec:
     if heads is None:
         heads, rest = divmod(d_model, HEAD_DIM)
         if rest or not heads:
-            raise FfnbenchError(f"d_model {d_model} is no multiple of {HEAD_DIM}", "give --heads")
+            raise FfnbenchError(
+                f"d_model {d_model} is no multiple of {HEAD_DIM}", "give --heads"
+            )
     head_dim, rest = divmod(d_model, heads)
     if rest or not head_dim:
         raise FfnbenchError(
-            f"d_model {d_model} does not divide into {heads} heads", "a config.json may have heads of any width"
+            f"d_model {d_model} does not divide into {heads} heads",
+            "a config.json may have heads of any width",
         )
     kv_heads = sizes.get("kv_heads", heads)
     return AttentionSpec(
-        d_model=d_model, heads=heads, kv_heads=kv_heads, head_dim=head_dim, qkv_bias=bias, out_bias=bias
+        d_model=d_model,
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        qkv_bias=bias,
+        out_bias=bias,
     )
 
 
 def parse_lengths(text: str) -> list[int]:
     """`128,1024,8192`, ascending."""
-    return sorted(int(length) for length in several("seq_len", text, partial(read_positive, "seq_len")))
+    return sorted(
+        int(length)
+        for length in several("seq_len", text, partial(read_positive, "seq_len"))
+    )
 
 
 def lengths_of(plan: Plan) -> Iterator[Length]:
     """The cases of a block's plan, by length and window."""
     for group in plan.groups:
         ffn = plan.case(group.reference)
-        beside = [(case.ffn, case) for case in group.cases if isinstance(case.ffn, AttentionSpec)]
+        beside = [
+            (case.ffn, case)
+            for case in group.cases
+            if isinstance(case.ffn, AttentionSpec)
+        ]
         if not beside:
             raise KeyError(ffn.label)
         for window in dict.fromkeys(spec.window for spec, _ in beside):
@@ -211,7 +281,10 @@ def lengths_of(plan: Plan) -> Iterator[Length]:
 
 def problems(plan: Plan) -> Iterator[str]:
     """What is wrong with a saved plan of a block, each as a sentence."""
-    if any(plan.is_reference(case.label) == isinstance(case.ffn, AttentionSpec) for case in plan.shown):
+    if any(
+        plan.is_reference(case.label) == isinstance(case.ffn, AttentionSpec)
+        for case in plan.shown
+    ):
         yield "a case is not held against an FFN"
     try:
         list(lengths_of(plan))
@@ -220,11 +293,18 @@ def problems(plan: Plan) -> Iterator[str]:
 
 
 def parts_of(plan: Plan) -> list[Plan]:
-    """The plan of a sweep cut into those of one block each, at several lengths: cells that differ in nothing else."""
+    """The plan of a sweep cut into those of one block each, at several lengths: cells
+    that differ in nothing else.
+    """
     found: dict[object, list[Case]] = {}
     for case in plan.cases:
-        found.setdefault(tuple(one for one in case.point if one[0] != "seq_len"), []).append(case)
-    plans = [replace(plan, cases=tuple(cases), reference=cases[0].label, notes=()) for cases in found.values()]
+        found.setdefault(
+            tuple(one for one in case.point if one[0] != "seq_len"), []
+        ).append(case)
+    plans = [
+        replace(plan, cases=tuple(cases), reference=cases[0].label, notes=())
+        for cases in found.values()
+    ]
     return [*plans[:-1], replace(plans[-1], notes=plan.notes)]
 
 
@@ -239,6 +319,8 @@ def _notes(model: ModelSpec | None) -> Iterator[Note]:
     if uncounted(model.main):
         yield Note(text=uncounted(model.main))
     if model.main.attention is None:
-        yield Note(text="its own attention is not known: this is one with the heads that were given")
+        yield Note(
+            text="its own attention is not known: this is one with the heads that were given"
+        )
     if crosses(model, model.main):
         yield Note(text="its second attention, to the encoder, is not counted")

@@ -48,7 +48,8 @@ def block(
     quiet: bool = False,
     wait: bool = False,
 ) -> Report:
-    """An FFN beside the attention of its block, by length of the sequence: parameters, FLOPs, latency, shares.
+    """An FFN beside the attention of its block, by length of the sequence: parameters,
+    FLOPs, latency, shares.
 
     `cost_only=True` counts and measures nothing.
 

@@ -1,7 +1,9 @@
-"""A block's figures by length, flat: FLOPs, bytes, latencies, and the FFN's share of each.
+"""A block's figures by length, flat: FLOPs, bytes, latencies, and the FFN's share of
+each.
 
-Shares are those of the FFN in the two together, as a block's norms are left out; a measured share is 1 / (1 + ratio)
-of attention to the FFN, so its interval is the ratio's.
+Shares are those of the FFN in the two together, as a block's norms are left out; a
+measured share is 1 / (1 + ratio) of attention to the FFN, so its interval is the
+ratio's.
 """
 
 from __future__ import annotations
@@ -24,17 +26,28 @@ from ffnbench.ffn.attention import (
 from ffnbench.ffn.spec import AttentionSpec
 from ffnbench.metrics import PEAK
 from ffnbench.plan import Case
-from ffnbench.report.columns import CONDITION_KEYS, DEVICE_KEYS, LATENCY_KEYS, RATIO_KEYS, case_rows
+from ffnbench.report.columns import (
+    CONDITION_KEYS,
+    DEVICE_KEYS,
+    LATENCY_KEYS,
+    RATIO_KEYS,
+    case_rows,
+)
 from ffnbench.report.frame import Row, in_row
 from ffnbench.report.words import sizing_text
 from ffnbench.result import Estimate, Report
 from ffnbench.stats.cells import restricted
 from ffnbench.stats.figures import figures_of
 
-PRODUCTS = {Mode.FORWARD: 1, Mode.TRAIN: 3, Mode.BACKWARD: 2}  # backward: two products for each
+PRODUCTS = {
+    Mode.FORWARD: 1,
+    Mode.TRAIN: 3,
+    Mode.BACKWARD: 2,
+}  # backward: two products for each
 WORDS = ("verdict", "failure")  # of a part, that are not saved
 POINTS = 200  # of a curve over lengths
-AROUND = 4  # how far it goes on beyond the shortest and the longest length, and beyond the crossing
+# how far it goes on beyond the shortest and the longest length, and beyond the crossing
+AROUND = 4
 MEAN = "mean"  # of all layers, in place of what a token sees
 
 
@@ -61,13 +74,20 @@ def kinds_of(report: Report) -> list[Length]:
 
 def in_all_layers(kinds: Sequence[Length], seq_len: int) -> int:
     """Attention's FLOPs of a token's forward pass through all layers of these kinds."""
-    return sum((kind.attention.layers or 1) * attention_flops(spec_of(kind), seq_len) for kind in kinds)
+    return sum(
+        (kind.attention.layers or 1) * attention_flops(spec_of(kind), seq_len)
+        for kind in kinds
+    )
 
 
 def crossing(kinds: Sequence[Length], ffn_flops: int) -> int | None:
-    """The shortest length at which attention needs more FLOPs than the FFN, in the mean of these kinds of layers."""
+    """The shortest length at which attention needs more FLOPs than the FFN, in the mean
+    of these kinds of layers.
+    """
     layers = sum(kind.attention.layers or 1 for kind in kinds)
-    return overtakes_at(lambda seq_len: in_all_layers(kinds, seq_len), layers * ffn_flops)
+    return overtakes_at(
+        lambda seq_len: in_all_layers(kinds, seq_len), layers * ffn_flops
+    )
 
 
 def _tokens(length: Length) -> int:
@@ -76,10 +96,12 @@ def _tokens(length: Length) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """FLOPs of a token in all passes of the mode, in the mean of all layers: of the FFN, of attention's projections,
-    and of attention at lengths around those of a block.
+    """FLOPs of a token in all passes of the mode, in the mean of all layers: of the
+    FFN, of attention's projections, and of attention at lengths around those of a
+    block.
 
-    `overtaken_at` is the length at which attention needs more than the FFN, if it is not the first.
+    `overtaken_at` is the length at which attention needs more than the FFN, if it is
+    not the first.
     """
 
     ffn: int | None
@@ -108,19 +130,28 @@ def counts_by_length(report: Report) -> Counts:
     if overtaken_at is not None:
         marks.append(overtaken_at)
     start, end = max(1.0, min(marks) / AROUND), max(marks) * AROUND
-    seq_lens = sorted({round(start * (end / start) ** (point / (POINTS - 1))) for point in range(POINTS)})
+    seq_lens = sorted(
+        {
+            round(start * (end / start) ** (point / (POINTS - 1)))
+            for point in range(POINTS)
+        }
+    )
     layers = sum(kind.attention.layers or 1 for kind in kinds)
     return Counts(
         ffn=None if ffn is None else passes * ffn,
         projections=passes * projection_flops(spec_of(lengths[0])),
         seq_lens=seq_lens,
-        attention=[passes * in_all_layers(kinds, seq_len) / layers for seq_len in seq_lens],
+        attention=[
+            passes * in_all_layers(kinds, seq_len) / layers for seq_len in seq_lens
+        ],
         overtaken_at=overtaken_at,
     )
 
 
 def blocks_of(report: Report) -> list[Report]:
-    """A report of each block of a sweep: its cells at several lengths, and what was found of these."""
+    """A report of each block of a sweep: its cells at several lengths, and what was
+    found of these.
+    """
     plans = parts_of(report.plan)
     if len(plans) == 1:
         return [report]
@@ -131,13 +162,18 @@ def blocks_of(report: Report) -> list[Report]:
 def block_records(report: Report) -> list[Row]:
     """The rows as they are saved."""
     unsaved = tuple(f"_{key}" for key in WORDS)
-    return [{key: value for key, value in row.items() if not key.endswith(unsaved)} for row in block_rows(report)]
+    return [
+        {key: value for key, value in row.items() if not key.endswith(unsaved)}
+        for row in block_rows(report)
+    ]
 
 
 def block_rows(report: Report) -> list[Row]:
-    """One flat row a length and window, everything in base units, unknown as None; with why a part has no time.
+    """One flat row a length and window, everything in base units, unknown as None; with
+    why a part has no time.
 
-    Where layers differ in their windows, the mean of them all comes after those of each length.
+    Where layers differ in their windows, the mean of them all comes after those of each
+    length.
     """
     of_cases = {row["label"]: row for row in case_rows(report)}
     rows = []
@@ -146,10 +182,13 @@ def block_rows(report: Report) -> list[Row]:
             lengths = list(windows)
             counted = [_counted(report, length) for length in lengths]
             measured = [_measured(report, length, of_cases) for length in lengths]
-            rows += [counts | times for counts, times in zip(counted, measured, strict=True)]
+            rows += [
+                counts | times for counts, times in zip(counted, measured, strict=True)
+            ]
             if len(lengths) > 1:
                 conditions = {
-                    key: value if key in (*CONDITION_KEYS, "threads") else None for key, value in measured[0].items()
+                    key: value if key in (*CONDITION_KEYS, "threads") else None
+                    for key, value in measured[0].items()
                 }
                 rows.append(_mean(counted) | conditions)
     return rows
@@ -159,11 +198,23 @@ def _mean(rows: list[Row]) -> Row:
     """What is counted of one length, on average over all layers."""
     layers = sum(row["layers"] for row in rows)
     means = {}
-    for key in ("flops_attention", "flops_scores", "flops_values", "flops_softmax", "kv_bytes"):
+    for key in (
+        "flops_attention",
+        "flops_scores",
+        "flops_values",
+        "flops_softmax",
+        "kv_bytes",
+    ):
         in_all = sum(row["layers"] * row[key] for row in rows)
         means[key] = round(in_all / layers)
     share = _share(rows[0]["flops_ffn"], means["flops_attention"])
-    return {**rows[0], **means, "sees": MEAN, "layers": layers, "ffn_share_flops": share}
+    return {
+        **rows[0],
+        **means,
+        "sees": MEAN,
+        "layers": layers,
+        "ffn_share_flops": share,
+    }
 
 
 def _share(of_ffn: int | None, of_attention: int) -> float | None:
@@ -208,25 +259,33 @@ def _counted(report: Report, length: Length) -> Row:
         "ffn_share_flops": _share(of_ffn, of_attention),
         "flops_softmax": attention.flops_elementwise,
         "kv_bytes_per_token": kv_bytes(spec, work.dtype),
-        "kv_bytes": kv_bytes(spec, work.dtype) * cached_tokens(spec, length.seq_len) * work.batch,
+        "kv_bytes": kv_bytes(spec, work.dtype)
+        * cached_tokens(spec, length.seq_len)
+        * work.batch,
     }
 
 
 def _measured(report: Report, length: Length, rows: dict[str, Row]) -> Row:
-    """What was measured of one length and window: columns of the rows of its parts, and the FFN's share."""
+    """What was measured of one length and window: columns of the rows of its parts, and
+    the FFN's share.
+    """
     parts = {FFN: length.ffn, ATTENTION: length.attention, TEXTBOOK: length.textbook}
     row: Row = {}
     for name, case in parts.items():
         compared = () if name == FFN else RATIO_KEYS
         row |= _of_part(name, case, (*LATENCY_KEYS, PEAK, *compared), rows)
-    row |= in_row("ffn_share_latency", ffn_share(ratio_to_ffn(report, length.attention.label)))
+    row |= in_row(
+        "ffn_share_latency", ffn_share(ratio_to_ffn(report, length.attention.label))
+    )
     row |= {key: rows[length.ffn.label][key] for key in CONDITION_KEYS}
     for name, case in parts.items():
         row |= _of_part(name, case, (*DEVICE_KEYS, *WORDS), rows)
     return row | {"threads": length.ffn.workload.threads}
 
 
-def _of_part(name: str, case: Case | None, keys: Iterable[str], rows: dict[str, Row]) -> Row:
+def _of_part(
+    name: str, case: Case | None, keys: Iterable[str], rows: dict[str, Row]
+) -> Row:
     return {f"{name}_{key}": rows[case.label][key] if case else None for key in keys}
 
 
@@ -240,5 +299,7 @@ def ffn_share(ratio: Estimate | None) -> Estimate | None:
     """1 / (1 + attention / FFN), with the interval that the ratio's gives."""
     if ratio is None:
         return None
-    low, high = (None if bound is None else 1 / (1 + bound) for bound in (ratio.high, ratio.low))
+    low, high = (
+        None if bound is None else 1 / (1 + bound) for bound in (ratio.high, ratio.low)
+    )
     return replace(ratio, value=1 / (1 + ratio.value), low=low, high=high)

@@ -1,11 +1,22 @@
-"""The answer of `block`: parameters, FLOPs and bytes by length, and what was measured beside them."""
+"""The answer of `block`: parameters, FLOPs and bytes by length, and what was measured
+beside them.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from ffnbench.block.plan import ATTENTION, FFN, TEXTBOOK, Length, lengths_of
-from ffnbench.block.rows import MEAN, block_records, block_rows, blocks_of, crossing, kinds_of, sees, spec_of
+from ffnbench.block.rows import (
+    MEAN,
+    block_records,
+    block_rows,
+    blocks_of,
+    crossing,
+    kinds_of,
+    sees,
+    spec_of,
+)
 from ffnbench.choices import Mode
 from ffnbench.common.units import counted
 from ffnbench.ffn.spec import FFNSpec
@@ -37,18 +48,24 @@ COUNTED = (
 
 
 def block_frame(report: Report) -> Frame:
-    """What is counted by length, and below it what was measured; of a sweep that for each block."""
+    """What is counted by length, and below it what was measured; of a sweep that for
+    each block.
+    """
     frames = []
     for block in blocks_of(report):
         rows = block_rows(block)
         frames.append(_counted(block, rows))
         if report.environment is not None:
-            frames.append(_measured(block, [row for row in rows if row["sees"] != MEAN]))
+            frames.append(
+                _measured(block, [row for row in rows if row["sees"] != MEAN])
+            )
     return replace(frames[-1], above=tuple(frames[:-1]), saved=block_records(report))
 
 
 def _counted(report: Report, rows: list[Row]) -> Frame:
-    """FLOPs of a token and bytes of keys and values, one row a length and window; where attention overtakes."""
+    """FLOPs of a token and bytes of keys and values, one row a length and window; where
+    attention overtakes.
+    """
     batch = rows[0]["batch"]
     sequences = f"{batch} sequences" if batch > 1 else "one sequence"
     windows = ("layers", "sees") if rows[0]["layers"] else ()
@@ -57,8 +74,15 @@ def _counted(report: Report, rows: list[Row]) -> Frame:
     return Frame(
         columns=(seq_len, *map(column, windows), *map(column, COUNTED)),
         rows=rows,
-        header=[*_header(report), f"FLOPs of a token, {passes}; KV: keys and values of {sequences}"],
-        summary=[_params_text(report), _crossover(report), *(note.text for note in report.plan.notes)],
+        header=[
+            *_header(report),
+            f"FLOPs of a token, {passes}; KV: keys and values of {sequences}",
+        ],
+        summary=[
+            _params_text(report),
+            _crossover(report),
+            *(note.text for note in report.plan.notes),
+        ],
         details=[CONVENTION],
     )
 
@@ -72,24 +96,38 @@ def _measured(report: Report, rows: list[Row]) -> Frame:
     for part in parts[1:]:
         names += [f"{part}_latency_s", f"{part}_ratio"]
     windows = ["sees"] if len(kinds_of(report)) > 1 else []
-    shown = [*windows, *names, "ffn_share_latency", *(f"{part}_peak_bytes" for part in parts)]
+    shown = [
+        *windows,
+        *names,
+        "ffn_share_latency",
+        *(f"{part}_peak_bytes" for part in parts),
+    ]
     return Frame(
         columns=(column("seq_len", 0, write=None), *map(column, shown)),
         rows=rows,
         header=["measured"],
-        summary=[*_overtaken(report), *failure_line(report), *to_do(report), *machine_line(report)],
+        summary=[
+            *_overtaken(report),
+            *failure_line(report),
+            *to_do(report),
+            *machine_line(report),
+        ],
         details=details(report),
     )
 
 
 def _crossover(report: Report) -> str:
-    """Where attention's FLOPs overtake the FFN's, by the closed forms: by windows, and in the mean of all layers."""
+    """Where attention's FLOPs overtake the FFN's, by the closed forms: by windows, and
+    in the mean of all layers.
+    """
     kinds, ffn = kinds_of(report), report.cost(report.plan.reference).flops_forward
     if ffn is None:
         return "the FFN's FLOPs are unknown, and so is where attention overtakes it"
     if len(kinds) == 1:
         return overtaking_text(crossing(kinds, ffn))
-    places = [f"{_when(crossing([kind], ffn))} in the {_layers_text(kind)}" for kind in kinds]
+    places = [
+        f"{_when(crossing([kind], ffn))} in the {_layers_text(kind)}" for kind in kinds
+    ]
     return f"in FLOPs attention overtakes the FFN {', '.join(places)}, {_when(crossing(kinds, ffn))} in the mean of all"
 
 
@@ -108,12 +146,16 @@ def overtaking_text(at: int | None) -> str:
     """At which length attention overtakes, as a sentence."""
     if at == 1:
         return "attention needs more FLOPs than the FFN at every length"
-    overtakes = "never overtakes the FFN" if at is None else f"overtakes the FFN {_when(at)}"
+    overtakes = (
+        "never overtakes the FFN" if at is None else f"overtakes the FFN {_when(at)}"
+    )
     return f"in FLOPs attention {overtakes}"
 
 
 def _overtaken(report: Report) -> list[str]:
-    """Between which lengths attention becomes the slower one, as far as the intervals tell, for each window."""
+    """Between which lengths attention becomes the slower one, as far as the intervals
+    tell, for each window.
+    """
     kinds = kinds_of(report)
     lines = []
     for kind in kinds:
@@ -125,7 +167,9 @@ def _overtaken(report: Report) -> list[str]:
                 slower += [length.seq_len] * (comparison.verdict is Verdict.SLOWER)
         where = f" where it sees {sees(spec_of(kind))}" if len(kinds) > 1 else ""
         if slower and faster and max(faster) < min(slower):
-            text = f"overtakes the FFN between {max(faster):,} and {min(slower):,} tokens"
+            text = (
+                f"overtakes the FFN between {max(faster):,} and {min(slower):,} tokens"
+            )
         elif faster and not slower:
             text = f"takes less time than the FFN up to {max(faster):,} tokens"
         elif slower and not faster:
@@ -137,13 +181,19 @@ def _overtaken(report: Report) -> list[str]:
 
 
 def _params_text(report: Report) -> str:
-    """How many times the FFN is as large as attention, and as its matrices without the last one."""
+    """How many times the FFN is as large as attention, and as its matrices without the
+    last one.
+    """
     length = next(lengths_of(report.plan))
     spec, ffn = spec_of(length), report.cost(length.ffn.label)
     attention = report.cost(length.attention.label).params
     rows, columns = spec.matrices["o"]
     inputs = attention - rows * columns - spec.biases.get("o", 0)
-    names = "all but o" if spec.mla else " + ".join(name for name in spec.matrices if name != "o")
+    names = (
+        "all but o"
+        if spec.mla
+        else " + ".join(name for name in spec.matrices if name != "o")
+    )
     times = f"{ffn.params / attention:.2f} times attention, {ffn.params / inputs:.2f} times {names}"
     active = ""
     if isinstance(length.ffn.ffn, FFNSpec) and length.ffn.ffn.moe is not None:

@@ -1,7 +1,8 @@
-"""The command line itself: it finds the command, has one voice for every error, and ends with the exit code.
+"""The command line itself: it finds the command, has one voice for every error, and
+ends with the exit code.
 
-0 done; 2 usage or input, before measuring; 3 could not finish, or a bug (with its traceback); 130 interrupted. Code 1
-is kept for a check that found a regression.
+0 done; 2 usage or input, before measuring; 3 could not finish, or a bug (with its
+traceback); 130 interrupted. Code 1 is kept for a check that found a regression.
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ from typing import Annotated
 import typer
 
 from ffnbench import __version__
-from ffnbench.cli.commands import Commands, UsageError, command_names, ending, options_of, settings_here
+from ffnbench.cli.commands import (
+    Commands,
+    UsageError,
+    command_names,
+    ending,
+    options_of,
+    settings_here,
+)
 from ffnbench.common.errors import (
     EXIT_INTERRUPTED,
     EXIT_UNFINISHED,
@@ -28,7 +36,14 @@ from ffnbench.common.streams import hush, prepare
 
 INTERRUPTED = "interrupted before the answer was complete"
 NO_MEMORY = "there is not enough memory"
-OWN = ("--help", "-h", "--version", "-V", "--install-completion", "--show-completion")  # flags without a command
+OWN = (
+    "--help",
+    "-h",
+    "--version",
+    "-V",
+    "--install-completion",
+    "--show-completion",
+)  # flags without a command
 
 app = typer.Typer(
     cls=Commands,
@@ -57,14 +72,23 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Show the version.")
+        bool,
+        typer.Option(
+            "--version",
+            "-V",
+            callback=_version,
+            is_eager=True,
+            help="Show the version.",
+        ),
     ] = False,
 ) -> None:
     """Build any Transformer FFN from flags, count it exactly, measure it honestly."""
 
 
 def run(words: Sequence[str]) -> int:
-    """Do what a command line says; gives the exit code. Raises FfnbenchError, and Typer's own complaints."""
+    """Do what a command line says; gives the exit code. Raises FfnbenchError, and
+    Typer's own complaints.
+    """
     if "_FFNBENCH_COMPLETE" in os.environ:
         if app([*words], standalone_mode=False, prog_name="ffnbench"):
             return EXIT_USAGE
@@ -80,16 +104,22 @@ def run(words: Sequence[str]) -> int:
         from ffnbench.cli.mistakes import command_meant
 
         raise FfnbenchError(f"{what} {name!r}", command_meant(name, words))
-    group = typer.main.get_command(app)  # not app(): that ends an interruption, and a broken pipe, in its own ways
+    group = typer.main.get_command(
+        app
+    )  # not app(): that ends an interruption, and a broken pipe, in its own ways
     try:
         with group.make_context("ffnbench", [*words], default_map=defaults) as ctx:
             return group.invoke(ctx) or 0
-    except typer.Exit as ended:  # of --help, --version, --install-completion; 1 is a regression here
+    except (
+        typer.Exit
+    ) as ended:  # of --help, --version, --install-completion; 1 is a regression here
         return EXIT_USAGE if ended.exit_code else 0
 
 
 def main() -> None:
-    """The console script: one voice for every error, and a bug never looks like a result."""
+    """The console script: one voice for every error, and a bug never looks like a
+    result.
+    """
     prepare()
     try:
         with termination_as_interruption():
@@ -112,12 +142,22 @@ def _exit_code_of(problem: Exception) -> int:
         return complain(problem.message, problem.hint, problem.exit_code)
     if isinstance(problem, OSError):
         hush()
-        return complain(f"{problem.strerror or problem}", "can stdout be written to?", EXIT_UNFINISHED)
+        return complain(
+            f"{problem.strerror or problem}",
+            "can stdout be written to?",
+            EXIT_UNFINISHED,
+        )
     if isinstance(problem, MemoryError) or "can't start new thread" in str(problem):
-        return complain(NO_MEMORY, "is it limited here? `ulimit -a` shows that", EXIT_UNFINISHED)
+        return complain(
+            NO_MEMORY, "is it limited here? `ulimit -a` shows that", EXIT_UNFINISHED
+        )
     if isinstance(problem, UsageError):
         from ffnbench.cli.mistakes import usage_error
 
         return usage_error(problem)
     traceback.print_exception(problem)
-    return complain("this is a bug in ffnbench", "please report it with the lines above", EXIT_UNFINISHED)
+    return complain(
+        "this is a bug in ffnbench",
+        "please report it with the lines above",
+        EXIT_UNFINISHED,
+    )

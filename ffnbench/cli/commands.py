@@ -1,7 +1,9 @@
-"""Commands as Typer has them: functions whose parameters are options of cli/options.py, each in its feature's folder.
+"""Commands as Typer has them: functions whose parameters are options of cli/options.py,
+each in its feature's folder.
 
-A command takes Typer's context: `asked(CompareRequest, ctx)` and `output_of(ctx)` make values of what was typed, and of
-what a pyproject.toml sets. The function gives the exit code.
+A command takes Typer's context: `asked(CompareRequest, ctx)` and `output_of(ctx)` make
+values of what was typed, and of what a pyproject.toml sets. The function gives the exit
+code.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
     from ffnbench.report.output import Destination
 
 R = TypeVar("R", bound=Request | Output)
-FILES = {  # of each command, in the order of the help; a file is loaded when a command of it is typed
+# of each command, in the order of the help; a file is loaded when a command of it is
+# typed
+FILES = {
     "compare": "compare.command",
     "cost": "compare.command",
     "report": "cli.tools",
@@ -45,7 +49,9 @@ ALL = "--help-all"
 
 
 class AsTyped:
-    """Values stay the texts that were typed: Typer's own kinds load pydantic, which takes 0.07 s."""
+    """Values stay the texts that were typed: Typer's own kinds load pydantic, which
+    takes 0.07 s.
+    """
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         """The value, and no value as the empty list where there may be several."""
@@ -55,14 +61,18 @@ class AsTyped:
 
 
 def as_typed(params: Any) -> Any:
-    """Parameters of Typer's whose values stay as they are typed. The one private attribute that is used here."""
+    """Parameters of Typer's whose values stay as they are typed. The one private
+    attribute that is used here.
+    """
     for param in params:
         param._runtime_param = AsTyped()
     return params
 
 
 class Command(TyperCommand):
-    """A command whose values stay as they were typed, and whose help shows what most people use."""
+    """A command whose values stay as they were typed, and whose help shows what most
+    people use.
+    """
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Its parameters, and Typer's own for the help."""
@@ -81,7 +91,9 @@ class Command(TyperCommand):
         if ALL in args:
             ctx.obj, args = ALL, ["--help"]
         try:
-            return super().parse_args(ctx, args if ctx.resilient_parsing else as_meant(args, self.params))
+            return super().parse_args(
+                ctx, args if ctx.resilient_parsing else as_meant(args, self.params)
+            )
         except UsageError as problem:
             problem.ctx = ctx  # type: ignore[attr-defined]  # it is not always told
             raise
@@ -93,7 +105,9 @@ class Command(TyperCommand):
         except FfnbenchError as problem:
             names = ", ".join(set_by_file(ctx))
             if names:
-                problem.hint = "; ".join(filter(None, (problem.hint, f"pyproject.toml sets {names}")))
+                problem.hint = "; ".join(
+                    filter(None, (problem.hint, f"pyproject.toml sets {names}"))
+                )
             raise
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
@@ -122,8 +136,12 @@ class Commands(TyperGroup):
             module = features.of_features("commands")[name].file("command")
         else:
             return None
-        info = next(info for info in module.app.registered_commands if info.name == name)
-        return get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=self.rich_markup_mode)
+        info = next(
+            info for info in module.app.registered_commands if info.name == name
+        )
+        return get_command_from_info(
+            info, pretty_exceptions_short=False, rich_markup_mode=self.rich_markup_mode
+        )
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """As that of a command."""
@@ -147,34 +165,51 @@ def settings_here() -> Settings | None:
 
 
 def ending(*examples: str, docs: str) -> str:
-    """The end of a help: lines to copy, and the page that says more: of this version, and offline."""
+    """The end of a help: lines to copy, and the page that says more: of this version,
+    and offline.
+    """
     page, mark, heading = docs.partition("#")
     package = Path(__file__).parents[1]
     root = package if (package / "docs").is_dir() else package.parent
-    lines = ["Examples:", *(f"  {line}" for line in examples), "", f"More: {(root / page).as_uri()}{mark}{heading}"]
+    lines = [
+        "Examples:",
+        *(f"  {line}" for line in examples),
+        "",
+        f"More: {(root / page).as_uri()}{mark}{heading}",
+    ]
     return "\n".join(lines)
 
 
 def asked(kind: type[R], ctx: typer.Context, **more: Any) -> R:
-    """A request of what was typed, and of what a file sets, with these further values. Raises FfnbenchError for a text
-    that can't be one.
+    """A request of what was typed, and of what a file sets, with these further values.
+    Raises FfnbenchError for a text that can't be one.
     """
-    given = set_by_file(ctx).keys() | {name for name in ctx.params if is_typed(ctx, name)}
+    given = set_by_file(ctx).keys() | {
+        name for name in ctx.params if is_typed(ctx, name)
+    }
     for field in fields(kind):
         if field.name in given:
             value = ctx.params[field.name]
-            more[field.name] = read(kind, field.name, [value] if isinstance(value, str) else value)
+            more[field.name] = read(
+                kind, field.name, [value] if isinstance(value, str) else value
+            )
     return kind(**more)
 
 
 def output_of(ctx: typer.Context) -> Output:
     """How the answer is shown and written, as it was typed or as a file sets it."""
-    measure = measured_as_jobs(ctx.params.get("on") or "", ctx.params.get("slurm") or ())
+    measure = measured_as_jobs(
+        ctx.params.get("on") or "", ctx.params.get("slurm") or ()
+    )
     return asked(Output, ctx, defaults=noted(set_by_file(ctx)), measure=measure)
 
 
-def destination_of(output: Output, stem: str, *inputs: object, pictures: bool = False, **how: Any) -> Destination:
-    """Where the answer goes; `inputs` are values that may be paths: no output is written over these."""
+def destination_of(
+    output: Output, stem: str, *inputs: object, pictures: bool = False, **how: Any
+) -> Destination:
+    """Where the answer goes; `inputs` are values that may be paths: no output is
+    written over these.
+    """
     from ffnbench.report.formats import PICTURES, SUFFIXES
     from ffnbench.report.output import Destination
 
@@ -198,9 +233,11 @@ def answer(
     planned: Callable[..., Any] | None = None,
     **measured: Any,
 ) -> int:
-    """Plan and price what was asked, measure it unless only counts are wanted (as jobs if `--on` says so), and show it.
+    """Plan and price what was asked, measure it unless only counts are wanted (as jobs
+    if `--on` says so), and show it.
 
-    Gives the exit code. `planned` makes the plan of a feature's request, and `own=` measures it.
+    Gives the exit code. `planned` makes the plan of a feature's request, and `own=`
+    measures it.
     """
     from ffnbench.api.preparing import prepare
     from ffnbench.report.shown_report import report_view
@@ -208,14 +245,25 @@ def answer(
 
     output = output_of(ctx)
     inputs = vars(request).values()
-    with destination_of(output, stem, *inputs, pictures=True, counts_only=counts) as destination:
+    with destination_of(
+        output, stem, *inputs, pictures=True, counts_only=counts
+    ) as destination:
         world, as_jobs = this_machine(wait=output.wait), output.measure is not None
-        prepared = prepare(request, world, planned, notes=destination.defaults, counts=counts, as_jobs=as_jobs)
+        prepared = prepare(
+            request,
+            world,
+            planned,
+            notes=destination.defaults,
+            counts=counts,
+            as_jobs=as_jobs,
+        )
         report = prepared.cost_report()
         destination.expect(report)
         if not counts:
             from ffnbench.api.measuring import measure_here_or_as_jobs
 
-            report = measure_here_or_as_jobs(prepared, world, destination, output.measure, **measured)
+            report = measure_here_or_as_jobs(
+                prepared, world, destination, output.measure, **measured
+            )
         destination.show(report_view(report))
     return destination.code

@@ -1,8 +1,10 @@
-"""Defaults of flags from `[tool.ffnbench]` of a pyproject.toml: of all commands, or of one (`[tool.ffnbench.compare]`).
+"""Defaults of flags from `[tool.ffnbench]` of a pyproject.toml: of all commands, or of
+one (`[tool.ffnbench.compare]`).
 
-They are Typer's `default_map`. The nearest file with such a table counts, from the working folder upwards to the root
-of the repository. What is typed wins, and a default that contradicts it is left out. A file of somebody else's must not
-run or write anything, so it sets only what MAY has.
+They are Typer's `default_map`. The nearest file with such a table counts, from the
+working folder upwards to the root of the repository. What is typed wins, and a default
+that contradicts it is left out. A file of somebody else's must not run or write
+anything, so it sets only what MAY has.
 """
 
 from __future__ import annotations
@@ -20,7 +22,13 @@ from ffnbench.common.names import hint_for
 from ffnbench.request import spelling
 
 FILE, TABLE = "pyproject.toml", "tool.ffnbench"
-OF_OUTPUT = ("format", "verbose", "quiet", "sort", "columns")  # how an answer is shown: not told with it
+OF_OUTPUT = (
+    "format",
+    "verbose",
+    "quiet",
+    "sort",
+    "columns",
+)  # how an answer is shown: not told with it
 MAY = (
     "d_model", "d_ff", "bias", "match", "batch", "seq_len", "dtype", "mode", "device", "threads", "backend", "weights",
     "metrics",
@@ -35,7 +43,9 @@ Default = bool | list[str]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a file sets, each value as it would be typed: `seq_len` for every command, `compare.seq_len` for one."""
+    """What a file sets, each value as it would be typed: `seq_len` for every command,
+    `compare.seq_len` for one.
+    """
 
     path: Path
     values: Mapping[str, Default]
@@ -44,12 +54,15 @@ class Settings:
         """The file, then names and values."""
         return [
             ("defaults from", str(self.path)),
-            *((f"default {name}", _shown(value)) for name, value in self.values.items()),
+            *(
+                (f"default {name}", _shown(value))
+                for name, value in self.values.items()
+            ),
         ]
 
     def of_command(self, command: str, options: Mapping[str, Any]) -> dict[str, Any]:
-        """What holds for a command with these options; of what is set for all, that which it has. Raises FfnbenchError
-        for what is set for it alone and it has not.
+        """What holds for a command with these options; of what is set for all, that
+        which it has. Raises FfnbenchError for what is set for it alone and it has not.
         """
         held: dict[str, Any] = {}
         for key, value in self.values.items():
@@ -57,7 +70,11 @@ class Settings:
             if dot and of != command:
                 continue
             if name in options:
-                held[name] = value if isinstance(value, bool) or options[name].multiple else ",".join(value)
+                held[name] = (
+                    value
+                    if isinstance(value, bool) or options[name].multiple
+                    else ",".join(value)
+                )
             elif dot:
                 raise FfnbenchError(
                     f"{command} has no {spelling(name)}, in [{TABLE}.{command}] of {str(self.path)!r}",
@@ -72,10 +89,16 @@ def is_typed(context: Any, name: str) -> bool:
 
 
 def set_by_file(context: Any) -> dict[str, Any]:
-    """Which parameters a file sets, in its order, without what contradicts those that were typed."""
+    """Which parameters a file sets, in its order, without what contradicts those that
+    were typed.
+    """
     values = {}
     for name in context.default_map or ():
-        gives_way = any(is_typed(context, other) for other in YIELDS.get(name, ()) if other in context.params)
+        gives_way = any(
+            is_typed(context, other)
+            for other in YIELDS.get(name, ())
+            if other in context.params
+        )
         if context.get_parameter_source(name).name == "DEFAULT_MAP" and not gives_way:
             values[name] = context.params[name]
     return values
@@ -83,7 +106,11 @@ def set_by_file(context: Any) -> dict[str, Any]:
 
 def noted(defaults: Mapping[str, Any]) -> tuple[str, ...]:
     """What a reader should know of the defaults that a file has set."""
-    texts = [f"{name} {_shown(value)}" for name, value in defaults.items() if name not in OF_OUTPUT]
+    texts = [
+        f"{name} {_shown(value)}"
+        for name, value in defaults.items()
+        if name not in OF_OUTPUT
+    ]
     if texts:
         return (f"defaults from {FILE}: {', '.join(texts)}",)
     return ()
@@ -96,8 +123,8 @@ def _shown(value: Any) -> str:
 
 
 def found_settings(commands: Sequence[str]) -> Settings | None:
-    """The settings that hold in this folder. Raises FfnbenchError for a table that can't be read, an unknown command,
-    and a key that no file may set.
+    """The settings that hold in this folder. Raises FfnbenchError for a table that
+    can't be read, an unknown command, and a key that no file may set.
     """
     try:
         here = Path.cwd()
@@ -123,7 +150,9 @@ def _table(path: Path) -> dict[str, Any] | None:
     try:
         tool = tomllib.loads(text.decode()).get("tool", {})
     except (ValueError, RecursionError) as problem:
-        raise FfnbenchError(f"cannot read {str(path)!r}: {problem}", "it has to be TOML") from None
+        raise FfnbenchError(
+            f"cannot read {str(path)!r}: {problem}", "it has to be TOML"
+        ) from None
     table = tool.get("ffnbench") if isinstance(tool, dict) else None
     return table if isinstance(table, dict) else None
 
@@ -131,7 +160,9 @@ def _table(path: Path) -> dict[str, Any] | None:
 def _checked(path: Path, table: dict[str, Any], commands: Sequence[str]) -> Settings:
     """The values of a table, those for all commands first."""
     of_all = {
-        _name(path, key): _default(path, key, value) for key, value in table.items() if not isinstance(value, dict)
+        _name(path, key): _default(path, key, value)
+        for key, value in table.items()
+        if not isinstance(value, dict)
     }
     values: dict[str, Default] = {**of_all}
     for command, own in table.items():
@@ -151,7 +182,11 @@ def _name(path: Path, key: str) -> str:
     """The flag of a key; raises FfnbenchError where no file may set it."""
     name = key.strip().replace("-", "_")
     if name not in MAY:
-        hint = hint_for(name, MAY, "type it where it is wanted; a key is the name of a flag: seq_len, dtype, budget")
+        hint = hint_for(
+            name,
+            MAY,
+            "type it where it is wanted; a key is the name of a flag: seq_len, dtype, budget",
+        )
         raise FfnbenchError(f"no file may set {key!r}, as {str(path)!r} does", hint)
     return name
 
@@ -162,5 +197,8 @@ def _default(path: Path, key: str, value: Any) -> Default:
         return value
     parts = value if isinstance(value, list) else [value]
     if not parts or not all(isinstance(part, int | float | str) for part in parts):
-        raise FfnbenchError(f"{key} of {str(path)!r} is no value of a flag", 'for example seq_len = 128 or "2Ki"')
+        raise FfnbenchError(
+            f"{key} of {str(path)!r} is no value of a flag",
+            'for example seq_len = 128 or "2Ki"',
+        )
     return [str(part) for part in parts]

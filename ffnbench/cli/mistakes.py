@@ -1,4 +1,6 @@
-"""What to say of a mistake in the command line: what was meant, and where a flag is at home."""
+"""What to say of a mistake in the command line: what was meant, and where a flag is at
+home.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,19 @@ from ffnbench.common.files import content_of
 from ffnbench.common.names import hint_for, near
 from ffnbench.request import EXAMPLES, spelling
 
-UNNEEDED = {"warmup", "iters", "num_iters", "iterations", "n", "number", "repeat", "repeats", "reps", "steps", "trials"}
+UNNEEDED = {
+    "warmup",
+    "iters",
+    "num_iters",
+    "iterations",
+    "n",
+    "number",
+    "repeat",
+    "repeats",
+    "reps",
+    "steps",
+    "trials",
+}
 
 
 def command_meant(name: str, words: Sequence[str]) -> str:
@@ -30,7 +44,9 @@ def command_meant(name: str, words: Sequence[str]) -> str:
         return "`ffnbench --help`"
     if name.startswith("-") and commands:
         others = [word for word in words if word != commands[0]]
-        return f"the command comes first: `ffnbench {shlex.join([commands[0], *others])}`"
+        return (
+            f"the command comes first: `ffnbench {shlex.join([commands[0], *others])}`"
+        )
     if name in LISTINGS:
         return f"`ffnbench list {name}`"
     if words[0].endswith(".json") and os.path.isfile(words[0]):
@@ -57,19 +73,25 @@ def usage_error(problem: Any) -> int:
     hint = ""
     if "requires an argument" in message:
         examples = {spelling(name): example for name, example in EXAMPLES.items()}
-        hint = f"for example {option} {examples[option]}; " if option in examples else ""
+        hint = (
+            f"for example {option} {examples[option]}; " if option in examples else ""
+        )
     elif "does not take a value" in message:
         hint = "it is a switch, on where it stands; "
     elif "unexpected extra argument" in message:
         hint = "it takes no further names; "
     elif option:
         hint = _flag_meant(option, command.split()[-1], problem.ctx)
-    return complain(message[:1].lower() + message[1:], f"{hint}`{command} --help` shows what there is", EXIT_USAGE)
+    return complain(
+        message[:1].lower() + message[1:],
+        f"{hint}`{command} --help` shows what there is",
+        EXIT_USAGE,
+    )
 
 
 def _flag_meant(option: str, command: str, ctx: Any) -> str:
-    """What there is for a flag that a command has not: one spelt alike, another command, a key of a variant, or no need
-    of it.
+    """What there is for a flag that a command has not: one spelt alike, another
+    command, a key of a variant, or no need of it.
     """
     from ffnbench.planning.keys import KEYS
 

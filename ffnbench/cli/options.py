@@ -1,8 +1,10 @@
-"""Every option once, but for what one feature alone has: its names, its panel, what stands for its value, and its help.
+"""Every option once, but for what one feature alone has: its names, its panel, what
+stands for its value, and its help.
 
-A command takes them as annotations of its parameters: `d_model: o.DModel = None` is `--d-model`. A value is a text, as
-it was typed: cli/commands.py makes a request of all of them. A switch names itself, or Typer adds its
-`--no-...`. What few people use is `hidden`: `--help-all` shows it.
+A command takes them as annotations of its parameters: `d_model: o.DModel = None` is
+`--d-model`. A value is a text, as it was typed: cli/commands.py makes a request of all
+of them. A switch names itself, or Typer adds its `--no-...`. What few people use is
+`hidden`: `--help-all` shows it.
 """
 
 from __future__ import annotations
@@ -34,7 +36,11 @@ Variants = Annotated[
 ]
 Variant = Annotated[
     Text,
-    Argument(metavar="VARIANT|MODEL", help="An FFN as in `compare`, or a model.", autocompletion=words_for("variants")),
+    Argument(
+        metavar="VARIANT|MODEL",
+        help="An FFN as in `compare`, or a model.",
+        autocompletion=words_for("variants"),
+    ),
 ]
 Code = Annotated[
     str,
@@ -45,7 +51,11 @@ Code = Annotated[
     ),
 ]
 BaseRev = Annotated[
-    Text, Argument(metavar="BASE_REV", help="Base is this git revision, checked out for the while; also --base-rev.")
+    Text,
+    Argument(
+        metavar="BASE_REV",
+        help="Base is this git revision, checked out for the while; also --base-rev.",
+    ),
 ]
 Activations = Annotated[
     Texts,
@@ -56,14 +66,25 @@ Activations = Annotated[
     ),
 ]
 Baseline = Annotated[
-    str, Argument(metavar="BASELINE", help="A .json that `ffnbench compare ... -o baseline.json` made.")
+    str,
+    Argument(
+        metavar="BASELINE",
+        help="A .json that `ffnbench compare ... -o baseline.json` made.",
+    ),
 ]
 Current = Annotated[
-    Text, Argument(metavar="CURRENT", help="A saved run to hold against it, in place of measuring now.")
+    Text,
+    Argument(
+        metavar="CURRENT",
+        help="A saved run to hold against it, in place of measuring now.",
+    ),
 ]
 Files = Annotated[
     list[str],
-    Argument(metavar="FILE", help="A .json of `compare`, `block` or `activations --time`; several: side by side."),
+    Argument(
+        metavar="FILE",
+        help="A .json of `compare`, `block` or `activations --time`; several: side by side.",
+    ),
 ]
 Topic = Annotated[
     str,
@@ -85,9 +106,22 @@ Preset = Annotated[
         autocompletion=words_for("preset"),
     ),
 ]
-DModel = Annotated[Text, Option(rich_help_panel=WIDTHS, metavar="INT", help="Width of the model.")]
-DFF = Annotated[Text, Option("--d-ff", rich_help_panel=WIDTHS, metavar="INT", help="Width of a branch; 4 * d_model.")]
-Bias = Annotated[bool | None, Option(rich_help_panel=WIDTHS, help="Biases in all linear layers.", hidden=True)]
+DModel = Annotated[
+    Text, Option(rich_help_panel=WIDTHS, metavar="INT", help="Width of the model.")
+]
+DFF = Annotated[
+    Text,
+    Option(
+        "--d-ff",
+        rich_help_panel=WIDTHS,
+        metavar="INT",
+        help="Width of a branch; 4 * d_model.",
+    ),
+]
+Bias = Annotated[
+    bool | None,
+    Option(rich_help_panel=WIDTHS, help="Biases in all linear layers.", hidden=True),
+]
 Match = Annotated[
     Text,
     Option(
@@ -98,15 +132,33 @@ Match = Annotated[
         autocompletion=words_for("match"),
     ),
 ]
-Heads = Annotated[Text, Option(rich_help_panel=WIDTHS, metavar="INT", help="Query heads; d_model / 64.")]
+Heads = Annotated[
+    Text,
+    Option(rich_help_panel=WIDTHS, metavar="INT", help="Query heads; d_model / 64."),
+]
 KVHeads = Annotated[
-    Text, Option("--kv-heads", rich_help_panel=WIDTHS, metavar="INT", help="Heads of keys and values; as --heads.")
+    Text,
+    Option(
+        "--kv-heads",
+        rich_help_panel=WIDTHS,
+        metavar="INT",
+        help="Heads of keys and values; as --heads.",
+    ),
 ]
 
 # What an FFN is fed, and what it runs on
 
-Batch = Annotated[Text, Option(rich_help_panel=WORKLOAD, metavar="INT", help="Sequences in a call.")]
-SeqLen = Annotated[Text, Option(rich_help_panel=WORKLOAD, metavar="INT", help="Tokens in a sequence: 1,128 or 1..4Ki.")]
+Batch = Annotated[
+    Text, Option(rich_help_panel=WORKLOAD, metavar="INT", help="Sequences in a call.")
+]
+SeqLen = Annotated[
+    Text,
+    Option(
+        rich_help_panel=WORKLOAD,
+        metavar="INT",
+        help="Tokens in a sequence: 1,128 or 1..4Ki.",
+    ),
+]
 DType = Annotated[
     Text,
     Option(
@@ -138,7 +190,14 @@ Device = Annotated[
         autocompletion=words_for("device"),
     ),
 ]
-Threads = Annotated[Text, Option(rich_help_panel=WORKLOAD, metavar="INT", help="CPU threads; all of this process.")]
+Threads = Annotated[
+    Text,
+    Option(
+        rich_help_panel=WORKLOAD,
+        metavar="INT",
+        help="CPU threads; all of this process.",
+    ),
+]
 Backend = Annotated[
     Text,
     Option(
@@ -180,19 +239,40 @@ Weights = Annotated[
     ),
 ]
 Elements = Annotated[
-    Text, Option(rich_help_panel=WORKLOAD, metavar="INT", help="With --time: how many: 4096,1Mi or 1Ki..1Mi.")
+    Text,
+    Option(
+        rich_help_panel=WORKLOAD,
+        metavar="INT",
+        help="With --time: how many: 4096,1Mi or 1Ki..1Mi.",
+    ),
 ]
 
 # What is measured, and how long
 
 Range = Annotated[
-    Text, Option("--range", rich_help_panel=MEASURED, metavar="LO:HI", help="Range of x; write a negative LO with =.")
+    Text,
+    Option(
+        "--range",
+        rich_help_panel=MEASURED,
+        metavar="LO:HI",
+        help="Range of x; write a negative LO with =.",
+    ),
 ]
 Gated = Annotated[
-    bool, Option("--gated", rich_help_panel=MEASURED, help="Surfaces act(g) * u of the gated forms instead.")
+    bool,
+    Option(
+        "--gated",
+        rich_help_panel=MEASURED,
+        help="Surfaces act(g) * u of the gated forms instead.",
+    ),
 ]
 OperationsTimed = Annotated[
-    bool, Option("--time", rich_help_panel=MEASURED, help="Measure the operations, forward and backward, against relu.")
+    bool,
+    Option(
+        "--time",
+        rich_help_panel=MEASURED,
+        help="Measure the operations, forward and backward, against relu.",
+    ),
 ]
 Metrics = Annotated[
     Text,
@@ -205,18 +285,44 @@ Metrics = Annotated[
         hidden=True,
     ),
 ]
-CostOnly = Annotated[bool, Option("--cost-only", rich_help_panel=MEASURED, help="Count, measure nothing: no torch.")]
+CostOnly = Annotated[
+    bool,
+    Option(
+        "--cost-only",
+        rich_help_panel=MEASURED,
+        help="Count, measure nothing: no torch.",
+    ),
+]
 Ceilings = Annotated[
     bool,
     Option(
-        "--ceilings", rich_help_panel=MEASURED, help="Measure what this machine can do: products, reads by cache; 5 s."
+        "--ceilings",
+        rich_help_panel=MEASURED,
+        help="Measure what this machine can do: products, reads by cache; 5 s.",
     ),
 ]
-Quick = Annotated[bool, Option("--quick", rich_help_panel=EFFORT, help="A first look: 5 workers of 4 rounds.")]
-Precision = Annotated[
-    Text, Option(rich_help_panel=EFFORT, metavar="PCT", help="Until ratios are known to +-PCT %; +-1 %.")
+Quick = Annotated[
+    bool,
+    Option(
+        "--quick", rich_help_panel=EFFORT, help="A first look: 5 workers of 4 rounds."
+    ),
 ]
-Budget = Annotated[Text, Option(rich_help_panel=EFFORT, metavar="TIME", help="Be done in so long at most, 90s or 5m.")]
+Precision = Annotated[
+    Text,
+    Option(
+        rich_help_panel=EFFORT,
+        metavar="PCT",
+        help="Until ratios are known to +-PCT %; +-1 %.",
+    ),
+]
+Budget = Annotated[
+    Text,
+    Option(
+        rich_help_panel=EFFORT,
+        metavar="TIME",
+        help="Be done in so long at most, 90s or 5m.",
+    ),
+]
 Workers = Annotated[
     Text,
     Option(
@@ -237,11 +343,21 @@ Rounds = Annotated[
 ]
 Seed = Annotated[
     Text,
-    Option(rich_help_panel=EFFORT, metavar="INT", help="Seed of inputs, weights and the order of rounds.", hidden=True),
+    Option(
+        rich_help_panel=EFFORT,
+        metavar="INT",
+        help="Seed of inputs, weights and the order of rounds.",
+        hidden=True,
+    ),
 ]
 Timeout = Annotated[
     Text,
-    Option(rich_help_panel=EFFORT, metavar="TIME", help="Give up a case that takes longer for one step.", hidden=True),
+    Option(
+        rich_help_panel=EFFORT,
+        metavar="TIME",
+        help="Give up a case that takes longer for one step.",
+        hidden=True,
+    ),
 ]
 Runs = Annotated[
     Text,
@@ -254,7 +370,12 @@ Runs = Annotated[
 ]
 Pause = Annotated[
     Text,
-    Option(rich_help_panel=EFFORT, metavar="TIME", help="Wait so long between two runs; 60s.", hidden=True),
+    Option(
+        rich_help_panel=EFFORT,
+        metavar="TIME",
+        help="Wait so long between two runs; 60s.",
+        hidden=True,
+    ),
 ]
 Resume = Annotated[
     bool,
@@ -298,14 +419,34 @@ Slurm = Annotated[
 # Sides and limits of a check
 
 BasePython = Annotated[
-    Text, Option(rich_help_panel=SIDES, metavar="PATH", help="Base runs in this interpreter; it needs torch alone.")
+    Text,
+    Option(
+        rich_help_panel=SIDES,
+        metavar="PATH",
+        help="Base runs in this interpreter; it needs torch alone.",
+    ),
 ]
-BaseSource = Annotated[Text, Option(rich_help_panel=SIDES, metavar="DIR", help="Base is the code in this folder.")]
+BaseSource = Annotated[
+    Text,
+    Option(
+        rich_help_panel=SIDES, metavar="DIR", help="Base is the code in this folder."
+    ),
+]
 BaseEnv = Annotated[
-    Texts, Option(rich_help_panel=SIDES, metavar="NAME:VALUE", help="A variable of base's processes. Repeatable.")
+    Texts,
+    Option(
+        rich_help_panel=SIDES,
+        metavar="NAME:VALUE",
+        help="A variable of base's processes. Repeatable.",
+    ),
 ]
 HeadRev = Annotated[
-    Text, Option(rich_help_panel=SIDES, metavar="REV", help="Head is this revision, not the working tree as it is.")
+    Text,
+    Option(
+        rich_help_panel=SIDES,
+        metavar="REV",
+        help="Head is this revision, not the working tree as it is.",
+    ),
 ]
 Tolerance = Annotated[
     Texts,
@@ -318,22 +459,44 @@ Tolerance = Annotated[
     ),
 ]
 ExactOnly = Annotated[
-    bool, Option("--exact-only", rich_help_panel=LIMITS, help="Parameters, FLOPs and bytes alone; nothing is timed.")
+    bool,
+    Option(
+        "--exact-only",
+        rich_help_panel=LIMITS,
+        help="Parameters, FLOPs and bytes alone; nothing is timed.",
+    ),
 ]
 AcrossMachines = Annotated[
     bool,
-    Option("--across-machines", rich_help_panel=LIMITS, help="Compare ratios with another kind of machine too."),
+    Option(
+        "--across-machines",
+        rich_help_panel=LIMITS,
+        help="Compare ratios with another kind of machine too.",
+    ),
 ]
 Absolute = Annotated[
-    bool, Option("--absolute", rich_help_panel=LIMITS, help="Check seconds too, on the very same machine only.")
+    bool,
+    Option(
+        "--absolute",
+        rich_help_panel=LIMITS,
+        help="Check seconds too, on the very same machine only.",
+    ),
 ]
 AllowMismatch = Annotated[
     bool,
-    Option("--allow-mismatch", rich_help_panel=LIMITS, help="Go on, and pass, where head's output has changed."),
+    Option(
+        "--allow-mismatch",
+        rich_help_panel=LIMITS,
+        help="Go on, and pass, where head's output has changed.",
+    ),
 ]
 Trust = Annotated[
     Texts,
-    Option(rich_help_panel=LIMITS, metavar="TARGET", help="Let this code run, which the baseline names. Repeatable."),
+    Option(
+        rich_help_panel=LIMITS,
+        metavar="TARGET",
+        help="Let this code run, which the baseline names. Repeatable.",
+    ),
 ]
 OnUnclear = Annotated[
     Text,
@@ -345,11 +508,20 @@ OnUnclear = Annotated[
     ),
 ]
 Update = Annotated[
-    bool, Option("--update", rich_help_panel=LIMITS, help="Accept what was found: it becomes the baseline.")
+    bool,
+    Option(
+        "--update",
+        rich_help_panel=LIMITS,
+        help="Accept what was found: it becomes the baseline.",
+    ),
 ]
 Append = Annotated[
     bool,
-    Option("--append", rich_help_panel=LIMITS, help="Add this run to the baseline's, unless it is busy or REGRESSED."),
+    Option(
+        "--append",
+        rich_help_panel=LIMITS,
+        help="Add this run to the baseline's, unless it is busy or REGRESSED.",
+    ),
 ]
 
 # How an answer is shown and written
@@ -378,7 +550,12 @@ CheckFormat = Annotated[
         autocompletion=words_for("format"),
     ),
 ]
-Verbose = Annotated[bool, Option("--verbose", "-v", rich_help_panel=OUTPUT, help="Every column and all details.")]
+Verbose = Annotated[
+    bool,
+    Option(
+        "--verbose", "-v", rich_help_panel=OUTPUT, help="Every column and all details."
+    ),
+]
 Columns = Annotated[
     Text,
     Option(
@@ -397,8 +574,19 @@ Sort = Annotated[
         help="Sort rows by a column; -latency: largest first. Rows of one reference stay together.",
     ),
 ]
-Quiet = Annotated[bool, Option("--quiet", "-q", rich_help_panel=OUTPUT, help="No progress on stderr.", hidden=True)]
-PICTURES = ", ".join((*of_features("suffixes"), ".png", ".svg", ".pdf"))  # and the files of features
+Quiet = Annotated[
+    bool,
+    Option(
+        "--quiet",
+        "-q",
+        rich_help_panel=OUTPUT,
+        help="No progress on stderr.",
+        hidden=True,
+    ),
+]
+PICTURES = ", ".join(
+    (*of_features("suffixes"), ".png", ".svg", ".pdf")
+)  # and the files of features
 Out = Annotated[
     Texts,
     Option(

@@ -1,9 +1,17 @@
-"""The commands that measure nothing of a network: saved runs again, names, this machine."""
+"""The commands that measure nothing of a network: saved runs again, names, this
+machine.
+"""
 
 import typer
 
 from ffnbench.cli import options as o
-from ffnbench.cli.commands import Command, destination_of, ending, output_of, settings_here
+from ffnbench.cli.commands import (
+    Command,
+    destination_of,
+    ending,
+    output_of,
+    settings_here,
+)
 from ffnbench.common.streams import say
 from ffnbench.features import function_of, of_features
 from ffnbench.planning.fields import refuse_empty
@@ -39,13 +47,17 @@ def report(
 
     refuse_empty("FILE", paths)
     output, difference = output_of(ctx), ""
-    with destination_of(output, "report", *paths, pictures=len(paths) == 1) as destination:
+    with destination_of(
+        output, "report", *paths, pictures=len(paths) == 1
+    ) as destination:
         if len(paths) > 1:
             view = function_of("gate.shown:runs_view")(paths)
         else:
             report, difference = report_of(paths[0])
             destination.expect(report)
-            view = report_view(report).ending(0)  # whatever it ended with: it can be shown
+            view = report_view(report).ending(
+                0
+            )  # whatever it ended with: it can be shown
         destination.show(view)
     if difference:
         say(f"note: {difference}")

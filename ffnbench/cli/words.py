@@ -1,5 +1,6 @@
-"""What newcomers type, as it was meant: a list with spaces, a unit apart, a dash too few, another's name of a flag;
-and what a shell offers at TAB, the words that an argument or a flag takes.
+"""What newcomers type, as it was meant: a list with spaces, a unit apart, a dash too
+few, another's name of a flag; and what a shell offers at TAB, the words that an
+argument or a flag takes.
 """
 
 from __future__ import annotations
@@ -23,11 +24,24 @@ MEANT = {spelling(name): spelling(ours) for name, ours in OTHER_NAMES.items()} |
 
 
 def as_meant(words: Sequence[str], params: Sequence[Any]) -> list[str]:
-    """The words behind a command with these parameters of Typer's; what is not understood stays as it is."""
-    flags = {name: param for param in params if param.param_type_name == "option" for name in param.opts}
-    arguments = {spelling(param.name): param for param in params if param.param_type_name == "argument"}
+    """The words behind a command with these parameters of Typer's; what is not
+    understood stays as it is.
+    """
+    flags = {
+        name: param
+        for param in params
+        if param.param_type_name == "option"
+        for name in param.opts
+    }
+    arguments = {
+        spelling(param.name): param
+        for param in params
+        if param.param_type_name == "argument"
+    }
     meant: list[str] = []
-    placed: list[str] = []  # an argument that was typed by its name: its place is behind the others
+    placed: list[
+        str
+    ] = []  # an argument that was typed by its name: its place is behind the others
     places: dict[str, int] = {}  # where in `meant` the value of a list stands
     last: Any = None  # the flag whose value the last word is
     rest = list(words)
@@ -54,7 +68,10 @@ def as_meant(words: Sequence[str], params: Sequence[Any]) -> list[str]:
             meant.append(name if name == "--help" else word)
         elif flags[name].is_flag:
             meant.append(name + equals + value)
-        elif not equals and (not rest or (rest[0].startswith("--") and rest[0].partition("=")[0] in flags)):
+        elif not equals and (
+            not rest
+            or (rest[0].startswith("--") and rest[0].partition("=")[0] in flags)
+        ):
             return [*meant, name]  # it has no value: what is behind it is another flag
         else:
             value = value if equals else rest.pop(0)
@@ -71,9 +88,15 @@ def as_meant(words: Sequence[str], params: Sequence[Any]) -> list[str]:
 
 
 def _spelt(name: str, value: str, known: Collection[str]) -> str:
-    """A name as it is known: `-threads`, `--d_model`, `--variant`, and the `d_model` of `d_model=64`."""
+    """A name as it is known: `-threads`, `--d_model`, `--variant`, and the `d_model` of
+    `d_model=64`.
+    """
     plain = "--" + name.lstrip("-").replace("_", "-")
-    if name in known or len(plain) <= 4 or not (name.startswith("-") or NUMBER.fullmatch(value)):
+    if (
+        name in known
+        or len(plain) <= 4
+        or not (name.startswith("-") or NUMBER.fullmatch(value))
+    ):
         return name  # of `label=variant` too, which has no number behind it
     for near in (plain, plain + "s", plain.removesuffix("s")):
         if near in known or near == "--help":
@@ -82,8 +105,14 @@ def _spelt(name: str, value: str, known: Collection[str]) -> str:
 
 
 def _takes_list(param: Any) -> bool:
-    """Whether a flag may have several values: an axis of a sweep, or one that makes rows."""
-    return param.metavar == "LIST" or param.name in EXAMPLES or param.name in ("backend", "weights")
+    """Whether a flag may have several values: an axis of a sweep, or one that makes
+    rows.
+    """
+    return (
+        param.metavar == "LIST"
+        or param.name in EXAMPLES
+        or param.name in ("backend", "weights")
+    )
 
 
 def _goes_on(param: Any, word: str) -> bool:
@@ -92,19 +121,25 @@ def _goes_on(param: Any, word: str) -> bool:
         return word in SECONDS
     if param.metavar == "PCT":
         return word == "%"
-    known = words_of(param.name) if _takes_list(param) and param.metavar != NUMBERS else []
+    known = (
+        words_of(param.name) if _takes_list(param) and param.metavar != NUMBERS else []
+    )
     parts = [part for part in word.split(",") if part]
     numbers = param.metavar == NUMBERS or bool(known)
     return numbers and all(NUMBER.fullmatch(part) or part in known for part in parts)
 
 
 def words_for(name: str) -> Callable[[str], list[str]]:
-    """What offers the words of a flag, behind those of its list that are typed already."""
+    """What offers the words of a flag, behind those of its list that are typed
+    already.
+    """
 
     def complete(incomplete: str) -> list[str]:
         before, comma, _ = incomplete.rpartition(",")
         typed = before.split(",")
-        return [f"{before}{comma}{word}" for word in words_of(name) if word not in typed]
+        return [
+            f"{before}{comma}{word}" for word in words_of(name) if word not in typed
+        ]
 
     return complete
 

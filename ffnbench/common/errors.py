@@ -1,7 +1,9 @@
-"""What can go wrong, in words: every error carries what happened, what to do about it and the exit code.
+"""What can go wrong, in words: every error carries what happened, what to do about it
+and the exit code.
 
-Exit codes live here so that no command invents its own: 2 is the user's input (nothing was measured),
-3 is "could not finish". Code 1 is kept for a check that found a regression and is never used for an error.
+Exit codes live here so that no command invents its own: 2 is the user's input (nothing
+was measured), 3 is "could not finish". Code 1 is kept for a check that found a
+regression and is never used for an error.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ EXIT_INTERRUPTED = 130
 
 
 class FfnbenchError(Exception):
-    """A mistake that the user can mend: shown as one `error:` line and one `hint:` line, never as a traceback."""
+    """A mistake that the user can mend: shown as one `error:` line and one `hint:`
+    line, never as a traceback.
+    """
 
     exit_code = EXIT_USAGE
 
@@ -38,7 +42,9 @@ class FfnbenchError(Exception):
         return f"{self.message}\nhint: {self.hint}"
 
     def _render_traceback_(self, *_: object) -> list[str]:
-        """What a notebook shows in place of a traceback: what is wrong, and what to do."""
+        """What a notebook shows in place of a traceback: what is wrong, and what to
+        do.
+        """
         lines = [f"error: {short(self.message)}"]
         if self.hint:
             lines.append(f"hint: {short(self.hint)}")
@@ -52,7 +58,9 @@ class Unfinished(FfnbenchError):
 
 
 class Unsupported(FfnbenchError):
-    """What was asked for is no mistake, but torch can't do it on this device: a row without numbers."""
+    """What was asked for is no mistake, but torch can't do it on this device: a row
+    without numbers.
+    """
 
 
 class Raised(Unsupported):
@@ -66,14 +74,17 @@ class Interrupted(FfnbenchError):
 
 
 class WrongArgument(FfnbenchError, TypeError):
-    """A Python call with an argument that there is not, or whose value is of another kind."""
+    """A Python call with an argument that there is not, or whose value is of another
+    kind.
+    """
 
 
 def interruption(report: Any = None) -> KeyboardInterrupt:
-    """Ctrl-C while a Python call measured: its `report` is what was measured by then, None where nothing was.
+    """Ctrl-C while a Python call measured: its `report` is what was measured by then,
+    None where nothing was.
 
-    A plain KeyboardInterrupt with an attribute, and no class of its own: a script that it ends then ends by SIGINT, so
-    that a loop of a shell ends too.
+    A plain KeyboardInterrupt with an attribute, and no class of its own: a script that
+    it ends then ends by SIGINT, so that a loop of a shell ends too.
     """
     message = "interrupted before the answer was complete"
     if report is not None:
@@ -86,11 +97,14 @@ def interruption(report: Any = None) -> KeyboardInterrupt:
 
 @contextmanager
 def termination_as_interruption() -> Iterator[None]:
-    """Raise KeyboardInterrupt at the first SIGTERM or SIGHUP; further ones must not disturb the cleaning up.
+    """Raise KeyboardInterrupt at the first SIGTERM or SIGHUP; further ones must not
+    disturb the cleaning up.
 
     A SIGHUP that is ignored (nohup) stays so.
     """
-    terminating = [number for number in POLITE if signal.getsignal(number) is not signal.SIG_IGN]
+    terminating = [
+        number for number in POLITE if signal.getsignal(number) is not signal.SIG_IGN
+    ]
 
     def interrupt(*_: object) -> None:
         for number in terminating:

@@ -1,5 +1,6 @@
-"""Reading what a user names: a file or a pipe, to a size that is said, so that nothing fills memory. And what is the
-user's own: a folder for what outlasts a command, and locks.
+"""Reading what a user names: a file or a pipe, to a size that is said, so that nothing
+fills memory. And what is the user's own: a folder for what outlasts a command, and
+locks.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ MOST_BYTES = 1 << 28
 
 
 def content_of(path: str | Path, hint: str = "is the path right?") -> bytes:
-    """Its content; raises FfnbenchError, with that hint, for what can't be read or is larger."""
+    """Its content; raises FfnbenchError, with that hint, for what can't be read or is
+    larger.
+    """
     try:
         with open(path, "rb") as file:
             content = file.read(MOST_BYTES + 1)
@@ -30,7 +33,9 @@ def content_of(path: str | Path, hint: str = "is the path right?") -> bytes:
 
 
 def locked(file: BinaryIO) -> bool:
-    """Whether no other process holds this file: this one does, until it is closed. True where there are no locks."""
+    """Whether no other process holds this file: this one does, until it is closed. True
+    where there are no locks.
+    """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -41,11 +46,14 @@ def locked(file: BinaryIO) -> bool:
 
 
 def own_folder() -> Path:
-    """Where ffnbench keeps what outlasts a command: `ffnbench` in $XDG_STATE_HOME or ~/.local/state. It is made.
+    """Where ffnbench keeps what outlasts a command: `ffnbench` in $XDG_STATE_HOME or
+    ~/.local/state. It is made.
 
     Raises OSError or RuntimeError where there can be none, or others may write to it.
     """
-    folder = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state", "ffnbench").expanduser()
+    folder = Path(
+        os.environ.get("XDG_STATE_HOME") or "~/.local/state", "ffnbench"
+    ).expanduser()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not is_own(folder.resolve()):
         raise PermissionError(f"others may write to {str(folder)!r}")
@@ -53,7 +61,13 @@ def own_folder() -> Path:
 
 
 def is_own(folder: Path) -> bool:
-    """Whether it is a folder of this user's, and no link, which nobody else may write to."""
+    """Whether it is a folder of this user's, and no link, which nobody else may write
+    to.
+    """
     status = folder.lstat()
     others_may_write = status.st_mode & 0o022
-    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not others_may_write
+    return (
+        stat.S_ISDIR(status.st_mode)
+        and status.st_uid == os.getuid()
+        and not others_may_write
+    )

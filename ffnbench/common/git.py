@@ -1,4 +1,6 @@
-"""git, asked in a folder: the one way to it. It runs no program that the folder's files name, and fetches nothing."""
+"""git, asked in a folder: the one way to it. It runs no program that the folder's files
+name, and fetches nothing.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +8,23 @@ import os
 import subprocess
 from pathlib import Path
 
-# what git hands to a hook that it runs would lead every git of ours to the wrong repository or index
-OF_HOOKS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
-ENVIRONMENT = {"GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "", "GIT_OPTIONAL_LOCKS": "0"}
-# a folder from elsewhere may bring a configuration that names programs, or a repository among its files
+# what git hands to a hook that it runs would lead every git of ours to the wrong
+# repository or index
+OF_HOOKS = (
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_PREFIX",
+    "GIT_COMMON_DIR",
+    "GIT_OBJECT_DIRECTORY",
+)
+ENVIRONMENT = {
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_ALLOW_PROTOCOL": "",
+    "GIT_OPTIONAL_LOCKS": "0",
+}
+# a folder from elsewhere may bring a configuration that names programs, or a repository
+# among its files
 SETTINGS = (
     "core.fsmonitor=false",
     f"core.hooksPath={os.devnull}",
@@ -22,10 +37,18 @@ Answer = subprocess.CompletedProcess[str]
 
 
 def git(
-    folder: Path, *arguments: str, settings: tuple[str, ...] = (), timeout_s: float = TIMEOUT_S, **variables: str
+    folder: Path,
+    *arguments: str,
+    settings: tuple[str, ...] = (),
+    timeout_s: float = TIMEOUT_S,
+    **variables: str,
 ) -> Answer:
-    """What git says; a return code that is not zero where there is none, or it takes longer than `timeout_s`."""
-    environment = {name: value for name, value in os.environ.items() if name not in OF_HOOKS}
+    """What git says; a return code that is not zero where there is none, or it takes
+    longer than `timeout_s`.
+    """
+    environment = {
+        name: value for name, value in os.environ.items() if name not in OF_HOOKS
+    }
     flags = [part for setting in (*SETTINGS, *settings) for part in ("-c", setting)]
     command = ["git", "--no-pager", "-C", str(folder), *flags, *arguments]
     try:
@@ -45,12 +68,22 @@ def git(
 
 
 def head(folder: Path) -> tuple[str | None, bool | None]:
-    """The commit that is checked out, and whether files that git knows have changes; None where that can't be told."""
+    """The commit that is checked out, and whether files that git knows have changes;
+    None where that can't be told.
+    """
     answer = git(folder, "rev-parse", "--verify", "HEAD")
     if answer.returncode:
         return None, None
     commit = answer.stdout.strip()
-    listed = git(folder, "config", "--show-scope", "-z", "--name-only", "--get-regexp", r"^filter\.").stdout
+    listed = git(
+        folder,
+        "config",
+        "--show-scope",
+        "-z",
+        "--name-only",
+        "--get-regexp",
+        r"^filter\.",
+    ).stdout
     fields = listed.split("\0")
     filters_off = []
     for scope, name in zip(fields[::2], fields[1::2], strict=False):
@@ -58,8 +91,15 @@ def head(folder: Path) -> tuple[str | None, bool | None]:
             continue
         if "=" in name:  # no flag of git's can switch such a filter off
             return commit, None
-        filters_off.append(f"{name}=false" if name.endswith(".required") else f"{name}=")
-    changes = ("--porcelain", "--untracked-files=no", "--no-renames", "--ignore-submodules=dirty")
+        filters_off.append(
+            f"{name}=false" if name.endswith(".required") else f"{name}="
+        )
+    changes = (
+        "--porcelain",
+        "--untracked-files=no",
+        "--no-renames",
+        "--ignore-submodules=dirty",
+    )
     status = git(folder, "status", *changes, settings=tuple(filters_off))
     if status.returncode:
         return commit, None

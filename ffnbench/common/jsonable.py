@@ -1,7 +1,9 @@
-"""Frozen dataclasses <-> plain JSON values, driven by the type hints; the only place where a dict stands for a type.
+"""Frozen dataclasses <-> plain JSON values, driven by the type hints; the only place
+where a dict stands for a type.
 
-Supports what the contracts need: nested dataclasses, tuples, optionals, enums, scalars, and unions, whose
-members are tried in order (their fields tell them apart). Unknown is null.
+Supports what the contracts need: nested dataclasses, tuples, optionals, enums, scalars,
+and unions, whose members are tried in order (their fields tell them apart). Unknown is
+null.
 """
 
 from __future__ import annotations
@@ -19,10 +21,15 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from ffnbench.common.streams import UNSEEN
 
 T = TypeVar("T")
-LATER = {"later": True}  # metadata of a field that came later: left out at its default, as files had it before
-STATED = {"stated": True}  # metadata of a field that every file has, whatever its default
+# metadata of a field that came later: left out at its default, as files had it before
+LATER = {"later": True}
+STATED = {
+    "stated": True
+}  # metadata of a field that every file has, whatever its default
 UNSAVED = {"unsaved": True}  # metadata of a field that stands in no file
-OTHERS = {"others": True}  # metadata of a dict whose entries stand in files beside the other fields
+OTHERS = {
+    "others": True
+}  # metadata of a dict whose entries stand in files beside the other fields
 _hints = cache(get_type_hints)
 
 EXACT = {str, int, bool, type(None)}
@@ -32,12 +39,18 @@ PLAIN = {*EXACT, float}
 @cache
 def saved_fields(kind: Any) -> tuple[Field[Any], ...]:
     """The fields of a dataclass that stand in files under their own names."""
-    return tuple(each for each in fields(kind) if not each.metadata.keys() & {"unsaved", "others"})
+    return tuple(
+        each
+        for each in fields(kind)
+        if not each.metadata.keys() & {"unsaved", "others"}
+    )
 
 
 @cache
 def _others_of(kind: Any) -> str:
-    """The name of the field whose entries stand in files beside the other fields; "" for none."""
+    """The name of the field whose entries stand in files beside the other fields; ""
+    for none.
+    """
     for each in fields(kind):
         if "others" in each.metadata:
             return each.name
@@ -46,17 +59,22 @@ def _others_of(kind: Any) -> str:
 
 @cache
 def _left_out_at(kind: Any) -> list[tuple[str, Any]] | None:
-    """The names of the saved fields, each with the value at which it is left out, MISSING for none; None for what is no
-    dataclass.
+    """The names of the saved fields, each with the value at which it is left out,
+    MISSING for none; None for what is no dataclass.
     """
     of_fields: bool = is_dataclass(kind)
     if not of_fields:
         return None
-    return [(each.name, each.default if "later" in each.metadata else MISSING) for each in saved_fields(kind)]
+    return [
+        (each.name, each.default if "later" in each.metadata else MISSING)
+        for each in saved_fields(kind)
+    ]
 
 
 def encode(value: Any) -> Any:
-    """A JSON-ready copy of a value made of dataclasses, enums, tuples, lists, dicts and scalars."""
+    """A JSON-ready copy of a value made of dataclasses, enums, tuples, lists, dicts and
+    scalars.
+    """
     kind: Any = type(value)
     if kind in PLAIN:
         return value
@@ -81,11 +99,15 @@ def encode(value: Any) -> Any:
 
 
 def text_of(value: Any, indent: int | None = None) -> str:
-    """Strict JSON in one piece: what is no number is null, and what a terminal would obey is escaped."""
+    """Strict JSON in one piece: what is no number is null, and what a terminal would
+    obey is escaped.
+    """
     try:
         text = json.dumps(value, indent=indent, allow_nan=False, ensure_ascii=False)
     except ValueError:  # seldom, so that it costs nothing to look for what is no number
-        text = json.dumps(_finite(value), indent=indent, allow_nan=False, ensure_ascii=False)
+        text = json.dumps(
+            _finite(value), indent=indent, allow_nan=False, ensure_ascii=False
+        )
     return UNSEEN.sub(_escaped, text)
 
 
@@ -111,16 +133,23 @@ LARGEST = 1 << 63  # whole numbers of more are none that anything here counts
 
 
 def parse(text: str | bytes, *, ours: bool = True) -> Any:
-    """JSON from elsewhere; raises ValueError for two values of one key, for nesting that no file has, and in files of
-    `ours` for a number that is none or too large: configs of models do have Infinity. A byte order mark is passed over.
+    """JSON from elsewhere; raises ValueError for two values of one key, for nesting
+    that no file has, and in files of `ours` for a number that is none or too large:
+    configs of models do have Infinity. A byte order mark is passed over.
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8")
     numbers: Any = {}
     if ours:
-        numbers = {"parse_constant": no_number, "parse_int": _whole, "parse_float": _real}
+        numbers = {
+            "parse_constant": no_number,
+            "parse_int": _whole,
+            "parse_float": _real,
+        }
     try:
-        return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_once, **numbers)
+        return json.loads(
+            text.removeprefix("\ufeff"), object_pairs_hook=_once, **numbers
+        )
     except RecursionError:
         raise ValueError("it is nested too deep") from None
 
@@ -153,7 +182,9 @@ def _real(text: str) -> float:
 
 
 def decode(kind: type[T], data: Any) -> T:
-    """Rebuild a dataclass from what `encode` gave; raises ValueError naming the field that does not fit."""
+    """Rebuild a dataclass from what `encode` gave; raises ValueError naming the field
+    that does not fit.
+    """
     decoded: T = _decode(kind, data, kind.__name__)
     return decoded
 
@@ -166,23 +197,39 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
         return _union(arguments, data, where)
     if origin is tuple and isinstance(data, list | tuple):
         if arguments[1:] == (Ellipsis,):
-            return tuple(_decode(arguments[0], item, f"{where}[{i}]") for i, item in enumerate(data))
-        return tuple(_decode(of, item, where) for of, item in zip(arguments, data, strict=True))
+            return tuple(
+                _decode(arguments[0], item, f"{where}[{i}]")
+                for i, item in enumerate(data)
+            )
+        return tuple(
+            _decode(of, item, where) for of, item in zip(arguments, data, strict=True)
+        )
     if origin is dict and isinstance(data, dict):
-        return {key: _decode(arguments[1], item, f"{where}[{key!r}]") for key, item in data.items()}
+        return {
+            key: _decode(arguments[1], item, f"{where}[{key!r}]")
+            for key, item in data.items()
+        }
     if isinstance(kind, type) and issubclass(kind, Enum):
         values = [member.value for member in kind]
         if data not in values:
-            raise ValueError(f"{where}: expected one of {', '.join(map(str, values))}, found {data!r}")
+            raise ValueError(
+                f"{where}: expected one of {', '.join(map(str, values))}, found {data!r}"
+            )
         return kind(data)
     is_number = not isinstance(data, bool)  # which Python takes for 0 or 1
     if kind is float and isinstance(data, int) and is_number:
         return float(data)
     if kind is Any:
         return data
-    if isinstance(kind, type) and isinstance(data, kind) and (kind is not int or is_number):
+    if (
+        isinstance(kind, type)
+        and isinstance(data, kind)
+        and (kind is not int or is_number)
+    ):
         return data
-    raise ValueError(f"{where}: expected {getattr(kind, '__name__', kind)}, found {data!r}")
+    raise ValueError(
+        f"{where}: expected {getattr(kind, '__name__', kind)}, found {data!r}"
+    )
 
 
 def _dataclass(kind: Any, data: Any, where: str) -> Any:
@@ -200,7 +247,9 @@ def _dataclass(kind: Any, data: Any, where: str) -> Any:
         if each.name in data:
             _check(each.metadata, data[each.name], place)
             type_of = each.metadata.get("typed")
-            values[each.name] = _decode(type_of(data) if type_of else hints[each.name], data[each.name], place)
+            values[each.name] = _decode(
+                type_of(data) if type_of else hints[each.name], data[each.name], place
+            )
         elif _needed(each):
             raise ValueError(f"{where}: {each.name!r} is missing")
     if others:
@@ -210,16 +259,22 @@ def _dataclass(kind: Any, data: Any, where: str) -> Any:
 
 def _needed(each: Field[Any]) -> bool:
     """Whether a field must be given."""
-    return "stated" in each.metadata or (each.default is MISSING and each.default_factory is MISSING)
+    return "stated" in each.metadata or (
+        each.default is MISSING and each.default_factory is MISSING
+    )
 
 
 def among(names: Callable[[], Iterable[str]]) -> dict[str, Any]:
-    """Metadata of a text that is one of several, which are asked for when a file is read."""
+    """Metadata of a text that is one of several, which are asked for when a file is
+    read.
+    """
     return {"among": names}
 
 
 def typed(by: Callable[[Mapping[str, Any]], Any]) -> dict[str, Any]:
-    """Metadata of a field whose type hangs on other fields of its object, as a file has them."""
+    """Metadata of a field whose type hangs on other fields of its object, as a file has
+    them.
+    """
     return {"typed": by}
 
 
@@ -233,7 +288,9 @@ def _check(declared: Mapping[str, Any], value: Any, where: str) -> None:
     if "among" in declared and value is not None:
         names = list(declared["among"]())
         if value not in names:
-            raise ValueError(f"{where}: expected one of {', '.join(names)}, found {value!r}")
+            raise ValueError(
+                f"{where}: expected one of {', '.join(names)}, found {value!r}"
+            )
     bound = declared.get("least")
     if bound is not None and isinstance(value, int | float) and not value >= bound:
         raise ValueError(f"{where}: expected at least {bound:g}, found {value!r}")

@@ -1,6 +1,8 @@
-"""Names -> entries, with aliases, spelling that forgives case and dashes, and a useful error for the rest.
+"""Names -> entries, with aliases, spelling that forgives case and dashes, and a useful
+error for the rest.
 
-One class, one instance for each kind of thing that has a name (activations, gated forms, width rules, ...).
+One class, one instance for each kind of thing that has a name (activations, gated
+forms, width rules, ...).
 """
 
 from __future__ import annotations
@@ -23,11 +25,17 @@ def normalise(name: str) -> str:
 
 
 def near(name: str, known: Iterable[str]) -> list[str]:
-    """The names that begin so, however it is written, else the two that are spelt most alike."""
+    """The names that begin so, however it is written, else the two that are spelt most
+    alike.
+    """
     known = list(known)
     typed = normalise(name).replace("_", "")
     if len(typed) > 1:
-        beginning_so = [spelling for spelling in known if normalise(spelling).replace("_", "").startswith(typed)]
+        beginning_so = [
+            spelling
+            for spelling in known
+            if normalise(spelling).replace("_", "").startswith(typed)
+        ]
         if beginning_so:
             return beginning_so[:MOST_NEAR]
     return get_close_matches(normalise(name), known, n=2, cutoff=0.6)
@@ -50,31 +58,42 @@ def hint_for(name: str, known: Iterable[str], where: str) -> str:
 
 
 def choose(kind: type[E], name: str, value: object) -> E:
-    """A member of an enum by its value; raises FfnbenchError with did-you-mean for any other text."""
+    """A member of an enum by its value; raises FfnbenchError with did-you-mean for any
+    other text.
+    """
     text = "none" if value is None else str(value)
     try:
         return kind(text)
     except ValueError:
         known = [member.value for member in kind]
-        raise FfnbenchError(f"unknown {name} {text!r}", hint_for(text, known, "one of: " + ", ".join(known))) from None
+        raise FfnbenchError(
+            f"unknown {name} {text!r}",
+            hint_for(text, known, "one of: " + ", ".join(known)),
+        ) from None
 
 
 class Registry(Generic[T]):
     """An ordered table of named entries of one kind.
 
-    `kind` is the word used in errors ("activation"), `where` tells where all names can be seen, `plain` makes one text
-    of the spellings of a name.
+    `kind` is the word used in errors ("activation"), `where` tells where all names can
+    be seen, `plain` makes one text of the spellings of a name.
     """
 
-    def __init__(self, kind: str, where: str, plain: Callable[[str], str] = normalise) -> None:
+    def __init__(
+        self, kind: str, where: str, plain: Callable[[str], str] = normalise
+    ) -> None:
         self.kind = kind
         self.where = where
         self._plain = plain
         self._entries: dict[str, T] = {}  # by the names as they are written
-        self._known: dict[str, str] = {}  # every name and alias, normalised, and the name that it leads to
+        self._known: dict[
+            str, str
+        ] = {}  # every name and alias, normalised, and the name that it leads to
 
     def add(self, name: str, entry: T, aliases: Iterable[str] = ()) -> None:
-        """Add an entry; a name or an alias that is taken raises ValueError (a mistake in the table itself)."""
+        """Add an entry; a name or an alias that is taken raises ValueError (a mistake
+        in the table itself).
+        """
         for spelling in (name, *aliases):
             if spelling in self:
                 raise ValueError(f"{self.kind} {spelling!r} is registered twice")
@@ -94,16 +113,26 @@ class Registry(Generic[T]):
     def spellings(self) -> list[str]:
         """Every name that `get` understands."""
         main_names = {self._plain(name) for name in self._entries}
-        return [*self._entries, *(spelling for spelling in self._known if spelling not in main_names)]
+        return [
+            *self._entries,
+            *(spelling for spelling in self._known if spelling not in main_names),
+        ]
 
     def canonical(self, name: str) -> str:
-        """The main name behind any spelling, as it is written; raises FfnbenchError for an unknown one."""
+        """The main name behind any spelling, as it is written; raises FfnbenchError for
+        an unknown one.
+        """
         if name not in self:
-            raise FfnbenchError(f"unknown {self.kind} {name!r}", hint_for(name, self.spellings(), self.where))
+            raise FfnbenchError(
+                f"unknown {self.kind} {name!r}",
+                hint_for(name, self.spellings(), self.where),
+            )
         return self._known[self._plain(name)]
 
     def get(self, name: str) -> T:
-        """The entry behind any spelling; raises FfnbenchError with did-you-mean for an unknown one."""
+        """The entry behind any spelling; raises FfnbenchError with did-you-mean for an
+        unknown one.
+        """
         if name in self._entries:  # as it is written: nothing to normalise
             return self._entries[name]
         return self._entries[self.canonical(name)]

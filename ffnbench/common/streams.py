@@ -1,6 +1,8 @@
-"""stdout and stderr, whatever they are: closed, full, without a reader, or of an encoding that can't show a sign.
+"""stdout and stderr, whatever they are: closed, full, without a reader, or of an
+encoding that can't show a sign.
 
-And text from elsewhere (labels, paths, messages of exceptions, values of a config): it is shown, and never obeyed.
+And text from elsewhere (labels, paths, messages of exceptions, values of a config): it
+is shown, and never obeyed.
 """
 
 from __future__ import annotations
@@ -39,17 +41,23 @@ PLAIN = {
 }
 
 
-# C0 and C1 controls, half surrogates, line and paragraph separators, marks that turn the direction of writing, and the
-# two that are no characters, which XML may not hold
-UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff]")
+# C0 and C1 controls, half surrogates, line and paragraph separators, marks that turn
+# the direction of writing, and the two that are no characters, which XML may not hold
+UNSEEN = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff]"
+)
 LONGEST = 500  # characters of a message
 
 
 def visible(text: str) -> str:
-    """A text with what a terminal would obey, or hide, made visible: an escape is `\\x1b`, a line break `\\n`."""
+    """A text with what a terminal would obey, or hide, made visible: an escape is
+    `\\x1b`, a line break `\\n`.
+    """
     if text.isascii() and text.isprintable():
         return text
-    return UNSEEN.sub(lambda sign: sign[0].encode("unicode_escape").decode("ascii"), text)
+    return UNSEEN.sub(
+        lambda sign: sign[0].encode("unicode_escape").decode("ascii"), text
+    )
 
 
 def say(text: str) -> None:
@@ -67,10 +75,12 @@ def short(text: str) -> str:
 
 
 def prepare() -> None:
-    """Make both writable before anything is: a closed one is nowhere, a sign that can't be shown is plain ASCII.
+    """Make both writable before anything is: a closed one is nowhere, a sign that can't
+    be shown is plain ASCII.
 
-    Descriptors 0 to 2 are taken, so that no file of ours, or of a worker's, ever gets the number of a closed stream. A
-    terminal of no width is one that has not told its own.
+    Descriptors 0 to 2 are taken, so that no file of ours, or of a worker's, ever gets
+    the number of a closed stream. A terminal of no width is one that has not told its
+    own.
     """
     if os.environ.get("COLUMNS") == "0":
         del os.environ["COLUMNS"]
@@ -89,7 +99,9 @@ def prepare() -> None:
 
 
 class Forgiving:
-    """stderr, whatever it is: where it is full, or its reader has gone, the rest is dropped and nothing else is."""
+    """stderr, whatever it is: where it is full, or its reader has gone, the rest is
+    dropped and nothing else is.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -114,10 +126,14 @@ class Forgiving:
 
 
 def _plain(problem: UnicodeError) -> tuple[str, int]:
-    """What stands for signs that an encoding does not have; where there is none JSON's escape, for it may be JSON."""
+    """What stands for signs that an encoding does not have; where there is none JSON's
+    escape, for it may be JSON.
+    """
     assert isinstance(problem, UnicodeEncodeError)
     signs = problem.object[problem.start : problem.end]
-    return "".join(PLAIN.get(sign) or json.dumps(sign)[1:-1] for sign in signs), problem.end
+    return "".join(
+        PLAIN.get(sign) or json.dumps(sign)[1:-1] for sign in signs
+    ), problem.end
 
 
 def hush(number: int = 1) -> None:

@@ -1,4 +1,6 @@
-"""`package.module:Attr` and `path/to/file.py:Attr` -> the object that they name. Runs in a worker."""
+"""`package.module:Attr` and `path/to/file.py:Attr` -> the object that they name. Runs
+in a worker.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +21,34 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import did_you_mean
 
 NO_FILE = "a path is relative to the current folder"
-NOT_THE_USERS = ("ffnbench", "importlib", "torch", "__main__")  # modules whose lines say nothing of a mistake
+NOT_THE_USERS = (
+    "ffnbench",
+    "importlib",
+    "torch",
+    "__main__",
+)  # modules whose lines say nothing of a mistake
 NOT_THERE = "is it installed in this environment, or in a folder below this one?"
 
 
 def resolve(target: str) -> Any:
-    """The class or factory that a target names; raises FfnbenchError where there is none."""
+    """The class or factory that a target names; raises FfnbenchError where there is
+    none.
+    """
     source, _, path = target.rpartition(":")
     attribute: Any = _load(source)
     for name in path.split("."):
         if not hasattr(attribute, name):
-            near = did_you_mean(name, [n for n in vars(attribute) if not n.startswith("_")])
-            raise FfnbenchError(f"{source!r} has no {path!r}", near or f"is it defined at the top of {source}?")
+            near = did_you_mean(
+                name, [n for n in vars(attribute) if not n.startswith("_")]
+            )
+            raise FfnbenchError(
+                f"{source!r} has no {path!r}",
+                near or f"is it defined at the top of {source}?",
+            )
         attribute = getattr(attribute, name)
-    if not callable(attribute) or (hasattr(attribute, "named_parameters") and not inspect.isclass(attribute)):
+    if not callable(attribute) or (
+        hasattr(attribute, "named_parameters") and not inspect.isclass(attribute)
+    ):
         raise FfnbenchError(
             f"{target!r} is an instance of {type(attribute).__name__}, not a class or a factory",
             "name something that returns an nn.Module when called",
@@ -41,7 +57,9 @@ def resolve(target: str) -> Any:
 
 
 def origin_of(target: str) -> str:
-    """The file that a target's module is read from; raises FfnbenchError where it can't be loaded."""
+    """The file that a target's module is read from; raises FfnbenchError where it can't
+    be loaded.
+    """
     resolve(target)
     module = _load(target.rpartition(":")[0])
     return str(Path(module.__file__ or next(iter(module.__path__))).resolve())
@@ -72,35 +90,55 @@ def _load_module(name: str) -> Any:
             hint = f"it is there, and does not load: does `python -c 'import {name}'` work?"
         else:
             itself = f"{name}.".startswith(f"{missing}.")
-            hint = NOT_THERE if itself else f"it needs {missing!r}: is that installed in this environment?"
-        raise FfnbenchError(f"cannot import {name!r}: {one_line(problem)}", hint) from problem
+            hint = (
+                NOT_THERE
+                if itself
+                else f"it needs {missing!r}: is that installed in this environment?"
+            )
+        raise FfnbenchError(
+            f"cannot import {name!r}: {one_line(problem)}", hint
+        ) from problem
 
 
 @cache
 def _run_file(file: Path, shown: str) -> Any:
-    """Run a file once, among the modules of its own folder: two checkouts may each have a kern.py."""
+    """Run a file once, among the modules of its own folder: two checkouts may each have
+    a kern.py.
+    """
     name = f"ffnbench_user_{hashlib.sha256(os.fsencode(file)).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # before it runs: dataclasses and pickling look themselves up
+    sys.modules[name] = (
+        module  # before it runs: dataclasses and pickling look themselves up
+    )
     try:
         with _neighbours(file.parent):
             spec.loader.exec_module(module)
-    except FfnbenchError as problem:  # it calls ffnbench, and that knows better what to do
-        raise FfnbenchError(f"cannot run {shown!r}: {problem.message}", problem.hint) from problem
+    except (
+        FfnbenchError
+    ) as problem:  # it calls ffnbench, and that knows better what to do
+        raise FfnbenchError(
+            f"cannot run {shown!r}: {problem.message}", problem.hint
+        ) from problem
     except Exception as problem:
-        raise FfnbenchError(f"cannot run {shown!r}: {one_line(problem)}", f"does `python {shown}` work?") from problem
+        raise FfnbenchError(
+            f"cannot run {shown!r}: {one_line(problem)}", f"does `python {shown}` work?"
+        ) from problem
     return module
 
 
-_NEIGHBOURS: dict[Path, dict[str, Any]] = {}  # folder -> the modules that its files imported from it
+_NEIGHBOURS: dict[
+    Path, dict[str, Any]
+] = {}  # folder -> the modules that its files imported from it
 
 
 @contextmanager
 def _neighbours(folder: Path) -> Iterator[None]:
-    """Make a folder importable, and keep what is imported from it out of the way of other folders."""
+    """Make a folder importable, and keep what is imported from it out of the way of
+    other folders.
+    """
     before = set(sys.modules)
     sys.modules.update(_NEIGHBOURS.get(folder, {}))
     sys.path.insert(0, str(folder))
@@ -112,7 +150,10 @@ def _neighbours(folder: Path) -> Iterator[None]:
         own = {
             name: module
             for name, module in list(sys.modules.items())
-            if name not in before and str(getattr(module, "__file__", None) or "").startswith(f"{folder}{os.sep}")
+            if name not in before
+            and str(getattr(module, "__file__", None) or "").startswith(
+                f"{folder}{os.sep}"
+            )
         }
         _NEIGHBOURS.setdefault(folder, {}).update(own)
         for name in own:
@@ -121,7 +162,9 @@ def _neighbours(folder: Path) -> Iterator[None]:
 
 
 def one_line(problem: BaseException) -> str:
-    """An exception as one line, type first, and where in the user's code it was raised."""
+    """An exception as one line, type first, and where in the user's code it was
+    raised.
+    """
     line = type(problem).__name__
     text = " ".join(str(getattr(problem, "message", problem)).split())[:300]
     if text:
@@ -130,7 +173,9 @@ def one_line(problem: BaseException) -> str:
 
 
 def raised_at(problem: BaseException) -> str:
-    """` (mlp.py, line 12)`: the innermost line that is neither ours nor torch's; "" where there is none."""
+    """` (mlp.py, line 12)`: the innermost line that is neither ours nor torch's; ""
+    where there is none.
+    """
     place = ""
     for frame, line in traceback.walk_tb(problem.__traceback__):
         if frame.f_globals.get("__name__", "").partition(".")[0] not in NOT_THE_USERS:

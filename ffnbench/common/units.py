@@ -1,6 +1,8 @@
-"""Numbers for people: SI for counts, IEC for bytes, one scale for a whole column, digits that mean something.
+"""Numbers for people: SI for counts, IEC for bytes, one scale for a whole column,
+digits that mean something.
 
-Inside ffnbench every number is in its base unit; these functions are for the edge where somebody reads or writes them.
+Inside ffnbench every number is in its base unit; these functions are for the edge where
+somebody reads or writes them.
 """
 
 from __future__ import annotations
@@ -16,12 +18,22 @@ from ffnbench.common.errors import FfnbenchError
 
 Units = Sequence[tuple[str, float]]  # names and sizes, the smallest first
 SI = (("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12))
-IEC = (("B", 1.0), ("KiB", 2.0**10), ("MiB", 2.0**20), ("GiB", 2.0**30), ("TiB", 2.0**40))
+IEC = (
+    ("B", 1.0),
+    ("KiB", 2.0**10),
+    ("MiB", 2.0**20),
+    ("GiB", 2.0**30),
+    ("TiB", 2.0**40),
+)
 TIME = (("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0))
 
 
-def scale(values: Sequence[float], units: Sequence[tuple[str, float]]) -> tuple[str, float]:
-    """The one unit (name, size) that suits a whole column: the largest that keeps its median at 1 or more."""
+def scale(
+    values: Sequence[float], units: Sequence[tuple[str, float]]
+) -> tuple[str, float]:
+    """The one unit (name, size) that suits a whole column: the largest that keeps its
+    median at 1 or more.
+    """
     positive = [abs(v) for v in values if v]
     if not positive:
         return "", 1.0
@@ -34,7 +46,9 @@ def scale(values: Sequence[float], units: Sequence[tuple[str, float]]) -> tuple[
 
 
 def digits(value: float, significant: int = 3) -> str:
-    """A plain decimal with that many significant digits, thousands separated, whole part never rounded away."""
+    """A plain decimal with that many significant digits, thousands separated, whole
+    part never rounded away.
+    """
     if not isfinite(value):
         return str(value)
     if value == 0:
@@ -44,7 +58,9 @@ def digits(value: float, significant: int = 3) -> str:
 
 
 def decimals(half: float) -> int:
-    """How many decimals a half-width supports: to its first digit, and one more where that is a 1."""
+    """How many decimals a half-width supports: to its first digit, and one more where
+    that is a 1.
+    """
     if not (isfinite(half) and half > 0):
         return 3
     exponent = floor(log10(half))
@@ -56,7 +72,9 @@ def decimals(half: float) -> int:
 
 
 def supported(value: float, half: float, *, least: int = 2, most: int = 5) -> str:
-    """A number without the digits that its half-width does not support; with at least and at most so many."""
+    """A number without the digits that its half-width does not support; with at least
+    and at most so many.
+    """
     before_point = floor(log10(abs(value))) + 1 if value else 1
     fewest = max(0, least - before_point)
     highest = max(0, most - before_point)
@@ -73,7 +91,9 @@ def quantity(value: float, units: Sequence[tuple[str, float]]) -> str:
 
 
 def percent(fraction: float) -> str:
-    """A fraction as a percentage with two significant digits: 0.0123 -> `1.2%`, 0.37 -> `37%`, 50 -> `>999%`."""
+    """A fraction as a percentage with two significant digits: 0.0123 -> `1.2%`, 0.37 ->
+    `37%`, 50 -> `>999%`.
+    """
     value = abs(fraction) * 100
     if value >= 999.5:
         return ">999%"
@@ -85,7 +105,9 @@ def percent(fraction: float) -> str:
 
 
 def signed_percent(fraction: float) -> str:
-    """As `percent`, with a sign; an exact zero is `0%`, and what rounds to none has no sign."""
+    """As `percent`, with a sign; an exact zero is `0%`, and what rounds to none has no
+    sign.
+    """
     if fraction == 0:
         return "0%"
     text = percent(fraction)
@@ -129,7 +151,9 @@ PERCENT_HINT = "a percentage is 1, 1% or 0.5%"
 
 
 def read_count(text: int | str) -> int:
-    """`2048`, `2k` (2,000), `2Ki` (2,048), `1.5M`; raises FfnbenchError for what is no whole number."""
+    """`2048`, `2k` (2,000), `2Ki` (2,048), `1.5M`; raises FfnbenchError for what is no
+    whole number.
+    """
     if isinstance(text, int):
         return text
     with_unit = _COUNT.fullmatch(text.strip())
@@ -145,7 +169,9 @@ def read_count(text: int | str) -> int:
 
 
 def read_seconds(text: float | str) -> float:
-    """Seconds of `90`, `90s`, `5m`, `1h`, `1m30s`; raises FfnbenchError for what is no time."""
+    """Seconds of `90`, `90s`, `5m`, `1h`, `1m30s`; raises FfnbenchError for what is no
+    time.
+    """
     if not isinstance(text, str):
         return float(text)
     total, end = 0.0, 0
@@ -162,10 +188,14 @@ def read_seconds(text: float | str) -> float:
 
 
 def read_percent(text: float | str) -> float:
-    """Percent, not a share: `1`, `1%` and `0.5%` are 1, 1 and 0.5; raises FfnbenchError for what is none."""
+    """Percent, not a share: `1`, `1%` and `0.5%` are 1, 1 and 0.5; raises FfnbenchError
+    for what is none.
+    """
     if not isinstance(text, str):
         return float(text)
-    return _plain(text.strip().removesuffix("%"), "is not a percentage", PERCENT_HINT, shown=text)
+    return _plain(
+        text.strip().removesuffix("%"), "is not a percentage", PERCENT_HINT, shown=text
+    )
 
 
 def read_number(text: float | str) -> float:
@@ -176,9 +206,13 @@ def read_number(text: float | str) -> float:
 
 
 def read_share(text: str) -> float:
-    """The share that `5%` is, 0.05. Raises FfnbenchError for a bare number, which could be percent or a share."""
+    """The share that `5%` is, 0.05. Raises FfnbenchError for a bare number, which could
+    be percent or a share.
+    """
     written = text.strip()
-    number = _plain(written.removesuffix("%"), "is not a percentage", "for example 5%", shown=text)
+    number = _plain(
+        written.removesuffix("%"), "is not a percentage", "for example 5%", shown=text
+    )
     if written.endswith("%"):
         return number / 100
     if number and isfinite(number):

@@ -1,1 +1,3 @@
-"""Which FFN? Variants measured or counted side by side, from the command to the table."""
+"""Which FFN? Variants measured or counted side by side, from the command to the
+table.
+"""

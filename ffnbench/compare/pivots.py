@@ -1,4 +1,6 @@
-"""A sweep as one row a point: the variants are columns, with the ratio and the verdict in one cell."""
+"""A sweep as one row a point: the variants are columns, with the ratio and the verdict
+in one cell.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,14 @@ from ffnbench.report.header import (
     heading,
     placed,
 )
-from ffnbench.report.words import CERTAIN, VERDICTS, interval_text, listed, verdict_style, verdict_word
+from ffnbench.report.words import (
+    CERTAIN,
+    VERDICTS,
+    interval_text,
+    listed,
+    verdict_style,
+    verdict_word,
+)
 from ffnbench.result import Report, Verdict
 
 UNCLEAR = "~"  # can't tell
@@ -21,12 +30,16 @@ LONGEST = len(VERDICTS[Verdict.FASTER])  # of the verdicts behind a ratio
 
 
 def pivots(report: Report, frame: Frame, title: str) -> tuple[Frame, ...]:
-    """The frame of a timed sweep with one row a point, with the intervals of ratios and without them.
+    """The frame of a timed sweep with one row a point, with the intervals of ratios and
+    without them.
 
-    None of what is no sweep, and of one whose points have other variants. `title` is what columns call the reference.
+    None of what is no sweep, and of one whose points have other variants. `title` is
+    what columns call the reference.
     """
     plan = report.plan
-    names = {tuple(plan.name_of(case.label) for case in group.cases) for group in plan.groups}
+    names = {
+        tuple(plan.name_of(case.label) for case in group.cases) for group in plan.groups
+    }
     references = {plan.name_of(group.reference) for group in plan.groups}
     is_sweep = bool(frame.groups) and bool(plan.groups[0].values)
     if not is_sweep or len(names) > 1 or len(references) > 1:
@@ -38,21 +51,30 @@ def pivots(report: Report, frame: Frame, title: str) -> tuple[Frame, ...]:
     for group in (group for groups in blocks.values() for group in groups):
         point = dict(by_label[group.reference])
         point |= {key: value_of(plan.case(group.reference), key) for key in axes}
-        point |= {("of", plan.name_of(case.label)): by_label[case.label] for case in group.cases}
+        point |= {
+            ("of", plan.name_of(case.label)): by_label[case.label]
+            for case in group.cases
+        }
         points.append(point)
     above = _same_everywhere(variants, frame.rows, plan)
     if any(row["verdict"] == Verdict.UNCLEAR for row in frame.rows):
         above.append(f"{UNCLEAR}: can't tell")
     above.append("-v: all columns")
-    seconds = column("latency_s", 0, title=title, takes=0, text=_seconds_text, style=_seconds_style)
+    seconds = column(
+        "latency_s", 0, title=title, takes=0, text=_seconds_text, style=_seconds_style
+    )
     frames = []
     for unit in (f"time vs {title} {CERTAIN}", f"vs {title}"):
-        ratios = [_ratio(name, reference, unit) for name in variants if name != reference]
+        ratios = [
+            _ratio(name, reference, unit) for name in variants if name != reference
+        ]
         frames.append(
             Frame(
                 columns=(*map(axis_column, axes), seconds, *ratios),
                 rows=points,
-                groups=() if "" in blocks else placed((text, len(groups)) for text, groups in blocks.items()),
+                groups=()
+                if "" in blocks
+                else placed((text, len(groups)) for text, groups in blocks.items()),
                 header=[*frame.header, "; ".join(above)],
                 summary=frame.summary,
             )
@@ -61,11 +83,14 @@ def pivots(report: Report, frame: Frame, title: str) -> tuple[Frame, ...]:
 
 
 def _along(groups: Sequence[Group]) -> tuple[Sequence[str], dict[str, list[Group]]]:
-    """The axes that are columns, and points by the values of the others: the axis with most values is a column. All
-    axes are where few points would stand below each heading, as in a shard.
+    """The axes that are columns, and points by the values of the others: the axis with
+    most values is a column. All axes are where few points would stand below each
+    heading, as in a shard.
     """
     axes = list(groups[0].values)
-    along = max(reversed(axes), key=lambda key: len({group.values[key] for group in groups}))
+    along = max(
+        reversed(axes), key=lambda key: len({group.values[key] for group in groups})
+    )
     blocks: dict[str, list[Group]] = {}
     for group in groups:
         others = {key: value for key, value in group.values.items() if key != along}
@@ -75,8 +100,12 @@ def _along(groups: Sequence[Group]) -> tuple[Sequence[str], dict[str, list[Group
     return [along], blocks
 
 
-def _same_everywhere(variants: Sequence[str], rows: Sequence[Row], plan: Plan) -> list[str]:
-    """`d_ff 3,072 (relu and gelu), 2,048 (swiglu)`: what a variant is at every point."""
+def _same_everywhere(
+    variants: Sequence[str], rows: Sequence[Row], plan: Plan
+) -> list[str]:
+    """`d_ff 3,072 (relu and gelu), 2,048 (swiglu)`: what a variant is at every
+    point.
+    """
     texts = []
     for key in ("d_ff", "params"):
         names_of: dict[int, list[str]] = {}
@@ -86,7 +115,11 @@ def _same_everywhere(variants: Sequence[str], rows: Sequence[Row], plan: Plan) -
                 names_of.setdefault(sizes.pop(), []).append(name)
         parts = []
         for size, names in names_of.items():
-            parts.append(f"{size:,} ({listed(names)})" if len(names) < len(variants) else f"{size:,}")
+            parts.append(
+                f"{size:,} ({listed(names)})"
+                if len(names) < len(variants)
+                else f"{size:,}"
+            )
         if parts:
             texts.append(f"{key} {', '.join(parts)}")
     return texts
@@ -103,7 +136,9 @@ def _seconds_style(row: Row) -> str:
 
 
 def _ratio(name: str, reference: str, unit: str) -> Column:
-    """The ratio and the verdict in one cell; of what has no ratio that holds the word that says why."""
+    """The ratio and the verdict in one cell; of what has no ratio that holds the word
+    that says why.
+    """
 
     def text(point: Row) -> str:
         row = point["of", name]
@@ -122,4 +157,6 @@ def _ratio(name: str, reference: str, unit: str) -> Column:
         return verdict_style(point["of", name])
 
     title = name.removeprefix(reference) if name.startswith(f"{reference}@") else name
-    return column("ratio", key=name, title=title, unit=unit, text=text, style=style, takes=0)
+    return column(
+        "ratio", key=name, title=title, unit=unit, text=text, style=style, takes=0
+    )

@@ -56,12 +56,14 @@ def compare(
     quiet: bool = False,
     wait: bool = False,
 ) -> Report:
-    """Measure FFN variants side by side: parameters, FLOPs, latency and memory, at equal parameters.
+    """Measure FFN variants side by side: parameters, FLOPs, latency and memory, at
+    equal parameters.
 
-    `ffnbench compare --help-all` says what each argument means. Fresh processes measure. A class of your own as a
-    variant must stand in a file; where that is the script which calls this, it does so under
-    `if __name__ == "__main__":`. Raises ffnbench.Error for a mistake, before anything is measured, and
-    KeyboardInterrupt at Ctrl-C: its `.report` holds what was measured by then.
+    `ffnbench compare --help-all` says what each argument means. Fresh processes
+    measure. A class of your own as a variant must stand in a file; where that is the
+    script which calls this, it does so under `if __name__ == "__main__":`. Raises
+    ffnbench.Error for a mistake, before anything is measured, and KeyboardInterrupt at
+    Ctrl-C: its `.report` holds what was measured by then.
 
     >>> report = ffnbench.compare(["relu", "swiglu"], d_model=256, quick=True)
     >>> report.frame()[["label", "params", "latency_s", "ratio", "verdict"]]
@@ -90,8 +92,11 @@ def cost(
 
     `ffnbench cost --help-all` says what each argument means.
 
-    >>> ffnbench.cost(["relu", "swiglu"], d_model=4096).frame()[["label", "d_ff", "params", "flops_forward"]]
+    >>> costs = ffnbench.cost(["relu", "swiglu"], d_model=4096).frame()
+    >>> costs[["label", "d_ff", "params", "flops_forward"]]
     """
     request = asked(CostRequest, locals())
     with called_here() as here:
-        return prepare(CompareRequest(**vars(request)), here.world, counts=True).cost_report()
+        return prepare(
+            CompareRequest(**vars(request)), here.world, counts=True
+        ).cost_report()

@@ -1,4 +1,6 @@
-"""The answers of `compare` and `cost`: the names of their columns, the line above them, the lines below."""
+"""The answers of `compare` and `cost`: the names of their columns, the line above them,
+the lines below.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ from ffnbench.result import Report
 LONGEST_TITLE = 12
 LONG = 2000  # rows: of more nobody reads what there is to say of each
 FORWARD = Mode.FORWARD
-COUNTED = {  # the columns of `cost` with their priorities; those that no row knows are left out
+# the columns of `cost` with their priorities; those that no row knows are left out
+COUNTED = {
     "d_ff": 2, "params": 1, "params_active": 1, "weight_bytes_touched": 2, "flops_timed": 1, "flops_forward": EXTRA,
     "flops_backward": 4, "params_formula": 3, "flops_elementwise": 6, "weight_bytes": 4, PEAK: 2, SAVED: 2,
     "total_bytes": 3, "flops_elementwise_backward": EXTRA, "sizing": EXTRA,
@@ -54,7 +57,17 @@ MEASURED = {  # those of `compare`: what is counted and held, and behind it the 
 
 # where rows differ in how their weights are held: what a deployer asks
 OF_TRADE_OFF = {"tokens_per_s": 2, "ceiling_share": 3} | dict.fromkeys(
-    ("d_ff", "params", "flops_timed", "flops_per_s", "bytes_per_s", PEAK, PACK, "total_bytes"), EXTRA
+    (
+        "d_ff",
+        "params",
+        "flops_timed",
+        "flops_per_s",
+        "bytes_per_s",
+        PEAK,
+        PACK,
+        "total_bytes",
+    ),
+    EXTRA,
 )
 
 
@@ -114,15 +127,20 @@ def compare_frame(report: Report) -> Frame:
 
 
 def _named(plan: Plan) -> list[Column]:
-    """What a row is called. Where rows differ in how their weights are held, columns say how each variant is run; the
-    name of a single one stands in the header.
+    """What a row is called. Where rows differ in how their weights are held, columns
+    say how each variant is run; the name of a single one stands in the header.
     """
     if len({case.workload.weights for case in plan.shown}) == 1:
         return [column("label", text=lambda row: plan.name_of(row["label"]))]
     ways = [column("backend", 0, left=True), column("weight_format", 0, left=True)]
-    if len(plan.shown) == len({(way_of(case), plan.reference_of(case.label)) for case in plan.shown}):
+    if len(plan.shown) == len(
+        {(way_of(case), plan.reference_of(case.label)) for case in plan.shown}
+    ):
         return ways
-    return [column("label", text=lambda row: name_without_way(plan, row["label"])), *ways]
+    return [
+        column("label", text=lambda row: name_without_way(plan, row["label"])),
+        *ways,
+    ]
 
 
 def way_of(case: Case) -> tuple[str, str]:
@@ -133,7 +151,11 @@ def way_of(case: Case) -> tuple[str, str]:
 def name_without_way(plan: Plan, label: str) -> str:
     """What a row is called, without how it is run."""
     work = plan.case(label).workload
-    return plan.name_of(label).removesuffix(f"@weights={work.weights}").removesuffix(f"@backend={work.backend}")
+    return (
+        plan.name_of(label)
+        .removesuffix(f"@weights={work.weights}")
+        .removesuffix(f"@backend={work.backend}")
+    )
 
 
 def reference_title(report: Report) -> str:
@@ -143,9 +165,15 @@ def reference_title(report: Report) -> str:
 
 
 def _differing(report: Report) -> list[Column]:
-    """What is not the same in all cases of a group; what is the same stands in the header."""
+    """What is not the same in all cases of a group; what is the same stands in the
+    header.
+    """
     plan = report.plan
-    columns = [column(key) if key in SWEPT else axis_column(key) for key in swept_columns(plan) if key != "d_ff"]
+    columns = [
+        column(key) if key in SWEPT else axis_column(key)
+        for key in swept_columns(plan)
+        if key != "d_ff"
+    ]
     for key in ("dtype", "device", "mode", "batch", "seq_len", "threads"):
         for group in plan.groups:
             values = {getattr(case.workload, key) for case in group.cases}
@@ -157,9 +185,15 @@ def _differing(report: Report) -> list[Column]:
 
 
 def _known(report: Report, rows: list[Row], priorities: dict[str, int]) -> list[Column]:
-    """The columns of these names in which a row has a value; none that say again what another one says."""
+    """The columns of these names in which a row has a value; none that say again what
+    another one says.
+    """
     works = [case.workload for case in report.plan.shown]
-    imported = {case.label: case.ffn for case in report.plan.shown if isinstance(case.ffn, ImportedSpec)}
+    imported = {
+        case.label: case.ffn
+        for case in report.plan.shown
+        if isinstance(case.ffn, ImportedSpec)
+    }
     unchecked = {label for label, spec in imported.items() if spec.like is None}
     is_eager = all(work.eager for work in works)
     is_counted = report.environment is None
@@ -170,7 +204,11 @@ def _known(report: Report, rows: list[Row], priorities: dict[str, int]) -> list[
         left_out |= {"params_active", "weight_bytes_touched"}
     if all(work.time == Time.DEVICE for work in works):
         left_out.add(DEVICE_TIME)  # which is the latency
-    if ERROR not in report.plan.metrics and len(unchecked) == len(imported) and is_eager:
+    if (
+        ERROR not in report.plan.metrics
+        and len(unchecked) == len(imported)
+        and is_eager
+    ):
         left_out |= {ERROR, GRADIENT_ERROR}
 
     def error(row: Row) -> str | None:
@@ -182,5 +220,9 @@ def _known(report: Report, rows: list[Row], priorities: dict[str, int]) -> list[
     columns = []
     for key, priority in priorities.items():
         if key not in left_out and any(row[key] is not None for row in rows):
-            columns.append(column(key, priority, text=error) if key == ERROR else column(key, priority))
+            columns.append(
+                column(key, priority, text=error)
+                if key == ERROR
+                else column(key, priority)
+            )
     return columns

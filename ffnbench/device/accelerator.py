@@ -1,7 +1,9 @@
-"""A GPU as torch.cuda offers it (ROCm's too): its clock, events and memory, what it works for a call, and its errors.
+"""A GPU as torch.cuda offers it (ROCm's too): its clock, events and memory, what it
+works for a call, and its errors.
 
-All that is timed on it goes through one Accelerator, so that tests can bring a simulated one. Runs inside a worker that
-uses one; nothing of it is loaded for the CPU (device/environment.py: accelerator_of).
+All that is timed on it goes through one Accelerator, so that tests can bring a
+simulated one. Runs inside a worker that uses one; nothing of it is loaded for the CPU
+(device/environment.py: accelerator_of).
 """
 
 from __future__ import annotations
@@ -18,14 +20,18 @@ import torch
 from torch import Tensor
 
 STICKY = re.compile(r"(CUDA|HIP) error|device-side assert|Triton Error \[(CUDA|HIP)\]")
-# what torch and the libraries say where the device's memory is full; the context stays whole then
+# what torch and the libraries say where the device's memory is full; the context stays
+# whole then
 FULL = re.compile(
-    r"out of memory|CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED|rocblas_status_memory_error", re.I
+    r"out of memory|CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED|rocblas_status_memory_error",
+    re.I,
 )
 
 
 def _chain(problem: BaseException | None) -> Iterator[BaseException]:
-    """It, and what it was raised from or while: user code may dress an error as one of its own."""
+    """It, and what it was raised from or while: user code may dress an error as one of
+    its own.
+    """
     for _ in range(100):  # one that is its own cause has no end
         if problem is not None:
             yield problem
@@ -53,7 +59,9 @@ def is_full(problem: BaseException) -> bool:
 
 
 def first_line(text: str) -> str:
-    """An error of a device without the advice that follows it in every message, in lines or sentences."""
+    """An error of a device without the advice that follows it in every message, in
+    lines or sentences.
+    """
     for line in text.splitlines():
         if line.strip():
             return line.strip().partition(" Including non-PyTorch")[0]
@@ -61,7 +69,9 @@ def first_line(text: str) -> str:
 
 
 SPUN_S = 0.002  # that a spin is calibrated with, at least
-INFINITY_CACHE = 1 << 28  # bytes of AMD's largest, which stands behind the cache that HIP tells of
+INFINITY_CACHE = (
+    1 << 28
+)  # bytes of AMD's largest, which stands behind the cache that HIP tells of
 LEAST_CACHE = 1 << 25  # bytes, where the device does not tell what its last cache holds
 
 
@@ -81,7 +91,9 @@ class Event:
 
 
 class Accelerator:
-    """One GPU. `device` is where its tensors live. What is not said to wait only queues work."""
+    """One GPU. `device` is where its tensors live. What is not said to wait only queues
+    work.
+    """
 
     def __init__(self, name: str) -> None:
         self.device = torch.device(name if ":" in name else f"{name}:0")
@@ -115,7 +127,9 @@ class Accelerator:
         torch.cuda._sleep(1000 * units)
 
     def _calibrated(self) -> float:
-        """Units a second, by events around ever more units, until they take long enough to be told."""
+        """Units a second, by events around ever more units, until they take long enough
+        to be told.
+        """
         units, start, end = 1, self.event(), self.event()
         self._spin(units)
         for _ in range(64):
@@ -133,34 +147,51 @@ class Accelerator:
     def flush(self) -> None:
         """Queue a write of twice what the last cache holds."""
         if self._buffer is None:
-            size = 2 * max(LEAST_CACHE if torch.version.hip is None else INFINITY_CACHE, self.cache_bytes())
+            size = 2 * max(
+                LEAST_CACHE if torch.version.hip is None else INFINITY_CACHE,
+                self.cache_bytes(),
+            )
             self._buffer = torch.empty(size, dtype=torch.uint8, device=self.device)
         self._buffer.zero_()
 
     def cache_bytes(self) -> int:
         """What its last cache holds, 0 where it does not tell."""
-        return int(getattr(torch.cuda.get_device_properties(self.device), "L2_cache_size", 0))
+        return int(
+            getattr(torch.cuda.get_device_properties(self.device), "L2_cache_size", 0)
+        )
 
     def rng_state(self) -> Tensor:
         """The state that random numbers on it come from."""
         return torch.cuda.get_rng_state(self.device)
 
     def requested_bytes(self) -> int:
-        """Bytes of living tensors as they were asked for, without the allocator's rounding."""
-        return int(torch.cuda.memory_stats(self.device).get("requested_bytes.all.current", 0))
+        """Bytes of living tensors as they were asked for, without the allocator's
+        rounding.
+        """
+        return int(
+            torch.cuda.memory_stats(self.device).get("requested_bytes.all.current", 0)
+        )
 
     def peak_requested_bytes(self) -> int:
         """The most of them since `reset_peak`."""
-        return int(torch.cuda.memory_stats(self.device).get("requested_bytes.all.peak", 0))
+        return int(
+            torch.cuda.memory_stats(self.device).get("requested_bytes.all.peak", 0)
+        )
 
     def reset_peak(self) -> None:
         """Forget the peak."""
         torch.cuda.reset_peak_memory_stats(self.device)
 
     def free_bytes(self) -> int:
-        """What the driver has left, and what torch's allocator holds and nobody uses."""
+        """What the driver has left, and what torch's allocator holds and nobody
+        uses.
+        """
         free, _ = torch.cuda.mem_get_info(self.device)
-        return int(free + torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device))
+        return int(
+            free
+            + torch.cuda.memory_reserved(self.device)
+            - torch.cuda.memory_allocated(self.device)
+        )
 
 
 MAKE = Accelerator  # tests put theirs here
@@ -175,20 +206,26 @@ def of_name(name: str) -> Accelerator:
 
 
 UNROLLED = 64  # calls of a queue, at most
-QUEUED = 128  # calls of a sample that are timed from queues, at most: launching takes the host its time
+# calls of a sample that are timed from queues, at most: launching takes the host its
+# time
+QUEUED = 128
 TRIES = 4
 ROOM = 2.0  # times what launching is known to take, of a spin
 LEAST_SPIN_S = 2e-4
 LONGEST_SPIN_S = 1.0
-LATE, LATE_S = 0.25, 0.0003  # of what was queued, by which waiting for all of the device may take longer
+LATE, LATE_S = (
+    0.25,
+    0.0003,
+)  # of what was queued, by which waiting for all of the device may take longer
 DRAIN_S = 2e-5  # after a flush, until nothing of it is under way
 MARKS = 16  # events by which a step of their clock is found
 GIVEN_UP = 2  # samples in a row that could not be held back, none before them
 
 
 def clock_step(accelerator: Accelerator) -> float:
-    """The step of the clock that stamps events, seconds: the least by which events one after another differ, between
-    which the device does nothing at first, and then more and more.
+    """The step of the clock that stamps events, seconds: the least by which events one
+    after another differ, between which the device does nothing at first, and then more
+    and more.
     """
     between_s = 0.0
     while between_s < LONGEST_SPIN_S:
@@ -208,7 +245,9 @@ def clock_step(accelerator: Accelerator) -> float:
 
 
 Calls = Sequence[Callable[[], object]]
-Make = Callable[[int, int], Calls]  # the calls from one number up to another, ready to be issued
+Make = Callable[
+    [int, int], Calls
+]  # the calls from one number up to another, ready to be issued
 
 
 @dataclass(slots=True)
@@ -216,16 +255,26 @@ class DeviceTimer:
     """Of one subject."""
 
     accelerator: Accelerator
-    _room: float = ROOM  # of a spin, and calls of a queue at most: a disturbed host asks for more, and for fewer
+    # of a spin, and calls of a queue at most: a disturbed host asks for more, and for
+    # fewer
+    _room: float = ROOM
     _most: int = UNROLLED
     _missed: int = 0
     _known: bool = False  # whether a time of the device was ever known
     _step_s: float = 0.0  # of the clock of events
 
-    def seconds(self, make: Make, count: int, host_s: float, steps: int = 1, *, cold: bool = False) -> float | None:
-        """Mean seconds of the device for one of `count` calls; None where they can't be had apart, or are so short that
-        the clock of events makes fewer steps. `host_s` is about what issuing one takes. Of `cold` calls each finds the
-        cache flushed.
+    def seconds(
+        self,
+        make: Make,
+        count: int,
+        host_s: float,
+        steps: int = 1,
+        *,
+        cold: bool = False,
+    ) -> float | None:
+        """Mean seconds of the device for one of `count` calls; None where they can't be
+        had apart, or are so short that the clock of events makes fewer steps. `host_s`
+        is about what issuing one takes. Of `cold` calls each finds the cache flushed.
         """
         total, done, queues = 0.0, 0, 0
         if not self._step_s:
@@ -237,7 +286,9 @@ class DeviceTimer:
                 break
             queue_s, calls = queue
             total, done, queues = total + queue_s, done + calls, queues + 1
-        if total <= steps * self._step_s * math.sqrt(done if cold else queues):  # nothing, where all is beside
+        if total <= steps * self._step_s * math.sqrt(
+            done if cold else queues
+        ):  # nothing, where all is beside
             self._missed += 1
             return None
         self._missed, self._known = 0, True
@@ -248,28 +299,42 @@ class DeviceTimer:
         """Whether the device's time is not to be had, again and again."""
         return not self._known and self._missed >= GIVEN_UP
 
-    def _queue(self, make: Make, first: int, count: int, host_s: float, cold: bool) -> tuple[float, int] | None:
-        """Seconds of one queue that all was in before its first began, and its calls: where the host took longer than
-        the spin, with more room, and then with fewer calls, since a queue that is full makes the host wait.
+    def _queue(
+        self, make: Make, first: int, count: int, host_s: float, cold: bool
+    ) -> tuple[float, int] | None:
+        """Seconds of one queue that all was in before its first began, and its calls:
+        where the host took longer than the spin, with more room, and then with fewer
+        calls, since a queue that is full makes the host wait.
         """
         for attempt in range(TRIES):
             number = min(self._most, count - first)
-            device_s, queued_s = self._held_back(make(first, first + number), self._room * host_s * number, cold)
+            device_s, queued_s = self._held_back(
+                make(first, first + number), self._room * host_s * number, cold
+            )
             if device_s is not None:
                 return device_s, number
-            self._room = max(self._room, min(4 * self._room, ROOM * queued_s / max(host_s * number, 1e-9)))
+            self._room = max(
+                self._room,
+                min(4 * self._room, ROOM * queued_s / max(host_s * number, 1e-9)),
+            )
             if attempt:
                 self._most = max(1, self._most // 8)
         return None
 
-    def _held_back(self, calls: Calls, spin_s: float, cold: bool) -> tuple[float | None, float]:
-        """Seconds of the device for these calls behind a spin, each between marks of its own where the cache is flushed
-        before it; None unless all was queued before the spin was over, and nothing ran beside the queue. And the
-        seconds that queueing took.
+    def _held_back(
+        self, calls: Calls, spin_s: float, cold: bool
+    ) -> tuple[float | None, float]:
+        """Seconds of the device for these calls behind a spin, each between marks of
+        its own where the cache is flushed before it; None unless all was queued before
+        the spin was over, and nothing ran beside the queue. And the seconds that
+        queueing took.
         """
         accelerator = self.accelerator
         before = accelerator.event()
-        marks = [(accelerator.event(), accelerator.event()) for _ in (calls if cold else range(1))]
+        marks = [
+            (accelerator.event(), accelerator.event())
+            for _ in (calls if cold else range(1))
+        ]
         accelerator.synchronize()
         begin = accelerator.now()
         before.record()
@@ -293,14 +358,19 @@ class DeviceTimer:
         return sum(end.seconds_since(start) for start, end in marks), queued_s
 
 
-def device_seconds(accelerator: Accelerator, call: Callable[[], object], calls: int) -> float:
-    """Mean seconds that the device works for one of so many calls that wait for nothing. By marks alone where a spin
-    can't hold them back: what launching takes may be inside then.
+def device_seconds(
+    accelerator: Accelerator, call: Callable[[], object], calls: int
+) -> float:
+    """Mean seconds that the device works for one of so many calls that wait for
+    nothing. By marks alone where a spin can't hold them back: what launching takes may
+    be inside then.
     """
     begin = accelerator.now()
     call()
     host = accelerator.now() - begin
-    device_s = DeviceTimer(accelerator).seconds(lambda first, end: [call] * (end - first), calls, host)
+    device_s = DeviceTimer(accelerator).seconds(
+        lambda first, end: [call] * (end - first), calls, host
+    )
     if device_s is not None:
         return device_s
     start, end = accelerator.event(), accelerator.event()

@@ -1,7 +1,9 @@
-"""Which calls could show what this machine can do, for the cases of a plan or for the machine alone.
+"""Which calls could show what this machine can do, for the cases of a plan or for the
+machine alone.
 
-The worker finds out which of them are the fastest (worker/ceiling_calls.py). Those of a group stand in the order in
-which they are tried, the cheap ones first: there is not always time for all.
+The worker finds out which of them are the fastest (worker/ceiling_calls.py). Those of a
+group stand in the order in which they are tried, the cheap ones first: there is not
+always time for all.
 """
 
 from __future__ import annotations
@@ -19,7 +21,12 @@ from ffnbench.result import ALIKE, Bound, CaseCost, Roof
 from ffnbench.stats.ceilings import needed_by_cases
 
 MM, ONEDNN = "torch.mm", "oneDNN"
-SUM, SUM_INT, MV, AGAIN = "torch.sum", "torch.sum of int64", "torch.mv", "repeated torch.sum"
+SUM, SUM_INT, MV, AGAIN = (
+    "torch.sum",
+    "torch.sum of int64",
+    "torch.mv",
+    "repeated torch.sum",
+)
 EMPTY = "an empty module"
 PRODUCT_PATHS = {"cpu": (MM, ONEDNN), "cuda": (MM,)}
 BYTES_PATHS = {"cpu": (SUM, SUM_INT), "cuda": (SUM, MV)}
@@ -27,7 +34,10 @@ COLUMNS = 4096  # of a matrix that is read, at most
 SMALL = 1 << 21  # bytes: below, what a call itself takes hides how fast it reads
 READ_IN_ALL = 1 << 23  # by a call that reads a small buffer again and again
 SQUARES = {"cpu": (256, 512, 1024, 2048), "cuda": (256, 2048, 4096, 8192)}
-SPLITS = {"cpu": (128, 512, 2048), "cuda": (2048, 8192, 32768)}  # tokens of a part of a longer input
+SPLITS = {
+    "cpu": (128, 512, 2048),
+    "cuda": (2048, 8192, 32768),
+}  # tokens of a part of a longer input
 LEAST_TOKENS = 16  # with fewer the weights are read, and little is computed
 MOST_FLOPS = {"cpu": 2e10, "cuda": 4e12}  # of one call
 MOST_WIDTHS = 2
@@ -40,7 +50,9 @@ Shape = tuple[int, int, int]  # tokens, out, in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Where cases run: what their roofs have in common. `caches` are those of the machine."""
+    """Where cases run: what their roofs have in common. `caches` are those of the
+    machine.
+    """
 
     device: str
     threads: int
@@ -61,41 +73,70 @@ class Site:
         return UNKNOWN_CACHE
 
     def level_of(self, size: int) -> str:
-        """The cache of a CPU that holds so many bytes; a GPU's is known to the worker alone."""
+        """The cache of a CPU that holds so many bytes; a GPU's is known to the worker
+        alone.
+        """
         if self.kind == "cuda":
             return ""
         return level_of(size, self.threads, self.caches)
 
     def enough_bytes(self, size: int, room: int) -> int:
-        """How much of a size is read: what is read from memory alone needs not be read whole."""
-        return min(size, max(BEYOND * self.last_cache_bytes, SMALL), max(room // 2, 1 << 12))
+        """How much of a size is read: what is read from memory alone needs not be read
+        whole.
+        """
+        return min(
+            size, max(BEYOND * self.last_cache_bytes, SMALL), max(room // 2, 1 << 12)
+        )
 
 
-def roofs_for(cases: Sequence[Case], costs: Iterable[CaseCost], caches: Sequence[CacheLevel], room: int) -> list[Roof]:
-    """The candidates for the cases of a plan whose devices are known; none that takes more than `room` bytes."""
+def roofs_for(
+    cases: Sequence[Case],
+    costs: Iterable[CaseCost],
+    caches: Sequence[CacheLevel],
+    room: int,
+) -> list[Roof]:
+    """The candidates for the cases of a plan whose devices are known; none that takes
+    more than `room` bytes.
+    """
     needs = {case.label: needed for case, needed in needed_by_cases(cases, costs)}
     cases_of: dict[Site, list[Case]] = defaultdict(list)
     for case in cases:
         if case.label in needs:
-            site = Site(device=case.workload.device, threads=case.workload.threads, caches=tuple(caches))
+            site = Site(
+                device=case.workload.device,
+                threads=case.workload.threads,
+                caches=tuple(caches),
+            )
             cases_of[site].append(case)
-    roofs = [_empty(device) for device in dict.fromkeys(site.device for site in cases_of)]
+    roofs = [
+        _empty(device) for device in dict.fromkeys(site.device for site in cases_of)
+    ]
     for site, here in cases_of.items():
         sizes = different_sizes({needs[case.label].bytes for case in here})
         roofs += _reads(site, [site.enough_bytes(size, room) for size in sizes])
         for dtype, precision in dict.fromkeys(map(_exactness, here)):
             with_products = [
-                case for case in here if _exactness(case) == (dtype, precision) and needs[case.label].flops
+                case
+                for case in here
+                if _exactness(case) == (dtype, precision) and needs[case.label].flops
             ]
             if with_products:
-                roofs += _products(site, dtype, shapes_of(with_products, site.kind), precision)
-        if any(item_bytes(case.workload.dtype) < item_bytes("float32") for case in here):  # may compute in float32
+                roofs += _products(
+                    site, dtype, shapes_of(with_products, site.kind), precision
+                )
+        if any(
+            item_bytes(case.workload.dtype) < item_bytes("float32") for case in here
+        ):  # may compute in float32
             roofs += _products(site, "float32", _squares(site.kind))
     return _that_fit(roofs, room)
 
 
-def roofs_of_machine(threads: int, dtypes: Iterable[str], caches: Sequence[CacheLevel], room: int) -> list[Roof]:
-    """The candidates for the CPU by itself: products by dtype, bytes of each level of cache and of memory."""
+def roofs_of_machine(
+    threads: int, dtypes: Iterable[str], caches: Sequence[CacheLevel], room: int
+) -> list[Roof]:
+    """The candidates for the CPU by itself: products by dtype, bytes of each level of
+    cache and of memory.
+    """
     site = Site(device="cpu", threads=threads, caches=tuple(caches))
     sizes = [cache.capacity(threads) // 2 for cache in caches]
     sizes.append(min(2 * BEYOND * site.last_cache_bytes, room // 2))
@@ -120,7 +161,9 @@ def group_of(roof: Roof) -> tuple[str | int, ...]:
 
 
 def memory_of(roof: Roof) -> int:
-    """About the bytes that it takes while it is measured: its operands, and packed weights beside them."""
+    """About the bytes that it takes while it is measured: its operands, and packed
+    weights beside them.
+    """
     if roof.bound is Bound.PRODUCTS:
         tokens, out, width = roof.shape
         return item_bytes(roof.dtype) * (tokens * (out + width) + 2 * out * width)
@@ -139,16 +182,26 @@ def different_sizes(sizes: Iterable[int]) -> list[int]:
 
 
 def shapes_of(cases: Sequence[Case], kind: str) -> list[Shape]:
-    """Of products: square ones, and the cases' own, whole and in parts of fewer tokens."""
-    widths = dict.fromkeys((_widest(case), case.ffn.d_model) for case in cases if case.ffn.d_ff)
+    """Of products: square ones, and the cases' own, whole and in parts of fewer
+    tokens.
+    """
+    widths = dict.fromkeys(
+        (_widest(case), case.ffn.d_model) for case in cases if case.ffn.d_ff
+    )
     widest = sorted(widths, key=lambda width: -width[0])[:MOST_WIDTHS]
     longest = max(case.workload.tokens for case in cases)
-    tokens = {count for count in (*SPLITS[kind], longest) if LEAST_TOKENS <= count <= longest}
+    tokens = {
+        count for count in (*SPLITS[kind], longest) if LEAST_TOKENS <= count <= longest
+    }
     shapes = set(_squares(kind))
     for d_ff, d_model in widest:
         for count in tokens:
             shapes |= {(count, d_ff, d_model), (count, d_model, d_ff)}
-    return [shape for shape in sorted(shapes, key=_by_flops) if _flops(shape) <= MOST_FLOPS[kind]]
+    return [
+        shape
+        for shape in sorted(shapes, key=_by_flops)
+        if _flops(shape) <= MOST_FLOPS[kind]
+    ]
 
 
 def _widest(case: Case) -> int:
@@ -174,19 +227,32 @@ def _by_flops(shape: Shape) -> tuple[int, Shape]:
 
 def _empty(device: str) -> Roof:
     return Roof(
-        name=f"(call {device})", bound=Bound.CALL, path=EMPTY, amount=1, device=device, dtype="float32", threads=1
+        name=f"(call {device})",
+        bound=Bound.CALL,
+        path=EMPTY,
+        amount=1,
+        device=device,
+        dtype="float32",
+        threads=1,
     )
 
 
 def _exactness(case: Case) -> tuple[str, MatmulPrecision]:
-    """The dtype of its products, and their precision, which those of float32 alone have."""
+    """The dtype of its products, and their precision, which those of float32 alone
+    have.
+    """
     work = case.workload
     if work.dtype == "float32":
         return work.dtype, work.matmul_precision
     return work.dtype, HIGHEST
 
 
-def _products(site: Site, dtype: str, shapes: Iterable[Shape], precision: MatmulPrecision = HIGHEST) -> list[Roof]:
+def _products(
+    site: Site,
+    dtype: str,
+    shapes: Iterable[Shape],
+    precision: MatmulPrecision = HIGHEST,
+) -> list[Roof]:
     exact = "" if precision == HIGHEST else f" {precision}"
     roofs = []
     for shape in shapes:
@@ -214,7 +280,9 @@ def _reads(site: Site, sizes: Iterable[int]) -> list[Roof]:
         rows, columns = matrix_of(size)
         read_bytes = 4 * rows * columns
         times_read = dict.fromkeys(BYTES_PATHS[site.kind], 1)
-        if read_bytes < SMALL:  # tried first, whatever the time: by it a call itself hides least
+        if (
+            read_bytes < SMALL
+        ):  # tried first, whatever the time: by it a call itself hides least
             times_read = {AGAIN: max(2, READ_IN_ALL // read_bytes)} | times_read
         for path, times in times_read.items():
             roof = Roof(
@@ -233,7 +301,9 @@ def _reads(site: Site, sizes: Iterable[int]) -> list[Roof]:
 
 
 def matrix_of(size: int) -> tuple[int, int]:
-    """Rows and columns of float32 of at most so many bytes, an even number of elements."""
+    """Rows and columns of float32 of at most so many bytes, an even number of
+    elements.
+    """
     elements = max(64, size // 4)
     columns = min(COLUMNS, 1 << (elements.bit_length() - 1) // 2)
     return max(1, elements // columns), columns

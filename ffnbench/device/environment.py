@@ -1,7 +1,8 @@
-"""Where a run happens: the machine and its caches, its devices, the software, and advice on how quiet it is.
+"""Where a run happens: the machine and its caches, its devices, the software, and
+advice on how quiet it is.
 
-No torch in the parent. The functions `about_...` run in a worker; `describe` joins what they tell with what the parent
-knows.
+No torch in the parent. The functions `about_...` run in a worker; `describe` joins what
+they tell with what the parent knows.
 """
 
 from __future__ import annotations
@@ -60,7 +61,14 @@ SPEAKING = (
     "PYTHON_GIL",
 )
 # what a driver leaves in the file system: NVIDIA's, Jetson's, that of WSL, AMD's
-GPU_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvhost-ctrl-gpu", "/dev/nvmap", "/dev/dxg", "/dev/kfd")
+GPU_FILES = (
+    "/dev/nvidiactl",
+    "/dev/nvidia0",
+    "/dev/nvhost-ctrl-gpu",
+    "/dev/nvmap",
+    "/dev/dxg",
+    "/dev/kfd",
+)
 
 
 CPUS = Path("/sys/devices/system/cpu")
@@ -68,7 +76,9 @@ UNKNOWN_CACHE = 1 << 25  # bytes, where the kernel does not tell
 
 
 def usable_cpus() -> int:
-    """CPUs that this process may really use: the affinity mask and the quota of cgroup v2, whichever is less."""
+    """CPUs that this process may really use: the affinity mask and the quota of cgroup
+    v2, whichever is less.
+    """
     cpus = len(_affinity()) or os.cpu_count() or 1
     quota, _, period = (_read("/sys/fs/cgroup/cpu.max") or "max").partition(" ")
     if quota == "max":
@@ -84,28 +94,36 @@ def _affinity() -> list[int]:
 
 
 def usable_memory() -> int | None:
-    """Bytes that a worker may take: of the kernel's estimate and the cgroup's limit, whichever is less, the share that
-    leaves the machine alive; None where that is not known.
+    """Bytes that a worker may take: of the kernel's estimate and the cgroup's limit,
+    whichever is less, the share that leaves the machine alive; None where that is not
+    known.
     """
     available = re.search(r"^MemAvailable:\s*(\d+)", _read("/proc/meminfo") or "", re.M)
     if available is None:
         return None
     free = 1024 * int(available[1])
-    limit, used = _read("/sys/fs/cgroup/memory.max"), _read("/sys/fs/cgroup/memory.current")
+    limit, used = (
+        _read("/sys/fs/cgroup/memory.max"),
+        _read("/sys/fs/cgroup/memory.current"),
+    )
     if limit and used and limit != "max":
         free = min(free, max(0, int(limit) - int(used)))
     return int(USABLE * free)
 
 
 def why_no_gpu() -> str:
-    """Why there can be no GPU here, told without torch; empty where there may be one."""
+    """Why there can be no GPU here, told without torch; empty where there may be
+    one.
+    """
     if any(Path(file).exists() for file in GPU_FILES):
         return ""
     return f"no GPU driver was found (no {GPU_FILES[0]})"
 
 
 def about_machine() -> dict[str, Any]:
-    """What the system says of the machine that a worker runs on: fields of its Greeting."""
+    """What the system says of the machine that a worker runs on: fields of its
+    Greeting.
+    """
     return {
         "cpu": _cpu_name(),
         "cpus": os.cpu_count() or 1,
@@ -118,7 +136,9 @@ def about_machine() -> dict[str, Any]:
     }
 
 
-def caches(root: Path = CPUS, cpus: Iterable[int] | None = None) -> tuple[CacheLevel, ...]:
+def caches(
+    root: Path = CPUS, cpus: Iterable[int] | None = None
+) -> tuple[CacheLevel, ...]:
     """Those that hold data, the smallest first; empty where the kernel does not tell.
 
     https://www.kernel.org/doc/Documentation/ABI/testing/sysfs-devices-system-cpu
@@ -128,15 +148,22 @@ def caches(root: Path = CPUS, cpus: Iterable[int] | None = None) -> tuple[CacheL
     for cpu in _affinity() if cpus is None else cpus:
         for folder in sorted((root / f"cpu{cpu}" / "cache").glob("index*")):
             try:
-                level, size = int(_text_of(folder / "level")), _bytes(_text_of(folder / "size"))
-                kind, shared = _text_of(folder / "type"), _text_of(folder / "shared_cpu_list")
+                level, size = (
+                    int(_text_of(folder / "level")),
+                    _bytes(_text_of(folder / "size")),
+                )
+                kind, shared = (
+                    _text_of(folder / "type"),
+                    _text_of(folder / "shared_cpu_list"),
+                )
             except (OSError, ValueError):
                 continue
             if kind in ("Data", "Unified") and size > 0:
                 smallest[level] = min(size, smallest.get(level, size))
                 shared_by.setdefault(level, set()).add(shared)
     return tuple(
-        CacheLevel(level=level, bytes=smallest[level], instances=len(shared_by[level])) for level in sorted(smallest)
+        CacheLevel(level=level, bytes=smallest[level], instances=len(shared_by[level]))
+        for level in sorted(smallest)
     )
 
 
@@ -153,7 +180,9 @@ def _bytes(text: str) -> int:
 
 
 def level_of(size: int, threads: int, caches: Sequence[CacheLevel]) -> str:
-    """The smallest cache that holds so many bytes, memory where none does; empty where no cache is known."""
+    """The smallest cache that holds so many bytes, memory where none does; empty where
+    no cache is known.
+    """
     if not caches:
         return ""
     for cache in caches:
@@ -168,9 +197,11 @@ def auto_device(greeting: Greeting) -> str:
 
 
 def about_torch() -> dict[str, Any]:
-    """What torch says of itself, which GPUs it sees, and what speaks to it: fields of a worker's Greeting.
+    """What torch says of itself, which GPUs it sees, and what speaks to it: fields of a
+    worker's Greeting.
 
-    Of the variables only those that speak to torch, its libraries and the loader are told: others may be secrets.
+    Of the variables only those that speak to torch, its libraries and the loader are
+    told: others may be secrets.
     """
     import torch
 
@@ -188,14 +219,18 @@ def about_torch() -> dict[str, Any]:
         "blas": blas[1] if blas else None,
         "cuda": torch.version.cuda,
         "hip": torch.version.hip,
-        "variables": [(name, value) for name, value in os.environ.items() if name.startswith(SPEAKING)],
+        "variables": [
+            (name, value)
+            for name, value in os.environ.items()
+            if name.startswith(SPEAKING)
+        ],
         **gpus,
     }
 
 
 def about_gpus() -> dict[str, Any]:
-    """How many there are and their names; and what torch says where it was built for some and sees none: once in a
-    process, by a warning.
+    """How many there are and their names; and what torch says where it was built for
+    some and sees none: once in a process, by a warning.
     """
     import torch
 
@@ -212,7 +247,9 @@ def about_gpus() -> dict[str, Any]:
 
 
 def about_device(device: str) -> DeviceFacts:
-    """The GPU that a case will use, how much of its memory is free, and what its driver tells. Called in a worker."""
+    """The GPU that a case will use, how much of its memory is free, and what its driver
+    tells. Called in a worker.
+    """
     import torch
 
     from ffnbench.device import nvml
@@ -263,7 +300,8 @@ def place_of(device: str) -> torch.device:
     return accelerator.device
 
 
-# what is told of a run's machine beside what code reads: fields of a worker's Greeting, and of its DeviceFacts
+# what is told of a run's machine beside what code reads: fields of a worker's Greeting,
+# and of its DeviceFacts
 FACTS_OF_WORKER = (
     "cpus",
     "memory_bytes",
@@ -288,7 +326,9 @@ FACTS_OF_DEVICE = (*IDENTITY_OF_DEVICE, "gpu_uuid")
 
 
 def describe(greeting: Greeting, device: DeviceFacts | None = None) -> Environment:
-    """The environment of a run, from what a worker says of itself and of the GPU that is used, None on a CPU."""
+    """The environment of a run, from what a worker says of itself and of the GPU that
+    is used, None on a CPU.
+    """
     from ffnbench.common.git import head
 
     gpu = device or DeviceFacts()
@@ -310,7 +350,9 @@ def describe(greeting: Greeting, device: DeviceFacts | None = None) -> Environme
 
 
 def _fingerprint(greeting: Greeting, gpu: DeviceFacts) -> str:
-    """The name of this kind of machine and software: of what latency depends on, and nobody changes from run to run."""
+    """The name of this kind of machine and software: of what latency depends on, and
+    nobody changes from run to run.
+    """
     identity: tuple[object, ...] = (
         greeting.cpu,
         greeting.usable_cpus,
@@ -335,19 +377,27 @@ def advice() -> list[str]:
     texts = []
     load, cpus = os.getloadavg()[0], os.cpu_count() or 1
     if load > 0.3 * cpus:
-        texts.append(f"load average is {load:.1f} on {cpus} CPUs: something else runs here; wait or stop it")
+        texts.append(
+            f"load average is {load:.1f} on {cpus} CPUs: something else runs here; wait or stop it"
+        )
     governor = _read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
     if governor and governor != "performance":
-        texts.append(f"the CPU governor is {governor!r}: clocks will change; `cpupower frequency-set -g performance`")
+        texts.append(
+            f"the CPU governor is {governor!r}: clocks will change; `cpupower frequency-set -g performance`"
+        )
     boost = _read("/sys/devices/system/cpu/cpufreq/boost") == "1"
     if boost or _read("/sys/devices/system/cpu/intel_pstate/no_turbo") == "0":
         text = "turbo is on: clocks depend on temperature and on the other cores"
         texts.append(f"{text}; switch it off for steadier seconds")
     if "hypervisor" in (_read("/proc/cpuinfo") or ""):
-        texts.append("virtual machine: others may share its cores; compare ratios, not seconds")
+        texts.append(
+            "virtual machine: others may share its cores; compare ratios, not seconds"
+        )
     siblings = _read("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list")
     if siblings and siblings != "0":
-        texts.append(f"CPUs {siblings} share one core: `--threads` at the number of cores is steadier")
+        texts.append(
+            f"CPUs {siblings} share one core: `--threads` at the number of cores is steadier"
+        )
     return texts
 
 

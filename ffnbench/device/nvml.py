@@ -1,7 +1,9 @@
-"""What NVIDIA's management library tells of a GPU: what it is, what holds its clocks down now, who else is on it.
+"""What NVIDIA's management library tells of a GPU: what it is, what holds its clocks
+down now, who else is on it.
 
-Through `pynvml` (package nvidia-ml-py), which is loaded when it is first asked. Whatever can't be had is None: no
-package, no driver, a function that this card or this user may not use. Nothing is set here.
+Through `pynvml` (package nvidia-ml-py), which is loaded when it is first asked.
+Whatever can't be had is None: no package, no driver, a function that this card or this
+user may not use. Nothing is set here.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from ffnbench.common.units import counted
 from ffnbench.messages import DeviceFacts, Sampled
 from ffnbench.result import POWER_CAP
 
-# the bits of NVML's clock event reasons that hold clocks down: not idle, not clocks that somebody has set
+# the bits of NVML's clock event reasons that hold clocks down: not idle, not clocks
+# that somebody has set
 HW_SLOWDOWN = 0x08
 REASONS = (
     (0x40, "hw thermal slowdown"),
@@ -37,7 +40,9 @@ def library() -> tuple[Any, str]:
     """NVML, opened once in a process; or None and why it could not be."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # an older package of the same name warns of itself
+            warnings.simplefilter(
+                "ignore"
+            )  # an older package of the same name warns of itself
             import pynvml
         pynvml.nvmlInit()
     except ImportError:
@@ -58,7 +63,9 @@ class Card:
         """What a function says of it; None where it can't be had."""
         try:
             return getattr(self.module, name)(self.handle, *arguments)
-        except Exception:  # of NVML's own class, and of ctypes: an older driver lacks functions
+        except (
+            Exception
+        ):  # of NVML's own class, and of ctypes: an older driver lacks functions
             return None
 
     def about(self) -> dict[str, Any]:
@@ -83,24 +90,36 @@ class Card:
         return clock
 
     def throttled(self) -> str | None:
-        """What holds its clocks down at this moment, by commas; "" for nothing, None where that is not known."""
+        """What holds its clocks down at this moment, by commas; "" for nothing, None
+        where that is not known.
+        """
         bits = self.ask("nvmlDeviceGetCurrentClocksEventReasons")
         if bits is None:
-            bits = self.ask("nvmlDeviceGetCurrentClocksThrottleReasons")  # its older name
+            bits = self.ask(
+                "nvmlDeviceGetCurrentClocksThrottleReasons"
+            )  # its older name
         if bits is None:
             return None
         return reasons(int(bits))
 
     def others(self) -> int | None:
-        """How many processes compute on it beside this one and the other workers of this run, which have its parent.
+        """How many processes compute on it beside this one and the other workers of
+        this run, which have its parent.
 
-        None where that is not known: inside a container NVML counts by the numbers of the host, and this process is not
-        among them.
+        None where that is not known: inside a container NVML counts by the numbers of
+        the host, and this process is not among them.
         """
-        processes = {int(process.pid) for process in self.ask("nvmlDeviceGetComputeRunningProcesses") or ()}
+        processes = {
+            int(process.pid)
+            for process in self.ask("nvmlDeviceGetComputeRunningProcesses") or ()
+        }
         if os.getpid() not in processes:
             return None
-        others = [pid for pid in processes if pid != os.getpid() and parent_of(pid) != os.getppid()]
+        others = [
+            pid
+            for pid in processes
+            if pid != os.getpid() and parent_of(pid) != os.getppid()
+        ]
         return len(others)
 
 
@@ -112,7 +131,9 @@ def reasons(bits: int) -> str:
 
 
 def card_of(device: str) -> Card | None:
-    """That which torch calls so in this process; None where it is no GPU of NVIDIA's, or NVML is not to be had."""
+    """That which torch calls so in this process; None where it is no GPU of NVIDIA's,
+    or NVML is not to be had.
+    """
     import torch
 
     if device == "cpu" or torch.version.cuda is None or not torch.cuda.is_available():
@@ -141,7 +162,9 @@ class DeviceWatch:
     cards: dict[str, Card | None] = field(default_factory=dict)
 
     def after(self, sampled: Sampled, device: str) -> Sampled:
-        """The sample with what NVML says now; the first one of a device also says who else computes there."""
+        """The sample with what NVML says now; the first one of a device also says who
+        else computes there.
+        """
         is_first = device not in self.cards
         if is_first:
             self.cards[device] = card_of(device)
@@ -149,21 +172,30 @@ class DeviceWatch:
         if card is None:
             return sampled
         others = card.others() if is_first else None
-        return replace(sampled, throttled=card.throttled(), clock_mhz=card.clock_mhz(), others=others)
+        return replace(
+            sampled,
+            throttled=card.throttled(),
+            clock_mhz=card.clock_mhz(),
+            others=others,
+        )
 
 
 def advice(device: DeviceFacts) -> list[str]:
-    """How the clocks of a GPU are kept steady, as far as they aren't. It is for the user to do: these settings are the
-    machine's, and hold for everybody on it.
+    """How the clocks of a GPU are kept steady, as far as they aren't. It is for the
+    user to do: these settings are the machine's, and hold for everybody on it.
     """
     texts = []
     if device.nvml_missing:
-        texts.append(f"clocks, throttling and other processes of the GPU can't be seen: {device.nvml_missing}")
+        texts.append(
+            f"clocks, throttling and other processes of the GPU can't be seen: {device.nvml_missing}"
+        )
     top = device.gpu_max_clock_mhz
     if top:
         steady = round(0.75 * top / 15) * 15  # clocks come in steps of 15 MHz
         text = f"the GPU's clock moves with load and heat, up to {top:,} MHz: `sudo nvidia-smi -i {device.gpu_uuid}"
-        texts.append(f"{text} -lgc {steady}` holds it at one that it can keep (-rgc undoes it)")
+        texts.append(
+            f"{text} -lgc {steady}` holds it at one that it can keep (-rgc undoes it)"
+        )
     if device.gpu_others:
         processes = counted(device.gpu_others, "other process")
         texts.append(f"{processes} compute on the GPU now; wait or stop them")
@@ -171,7 +203,9 @@ def advice(device: DeviceFacts) -> list[str]:
 
 
 def facts(device: str) -> dict[str, Any]:
-    """Fields of the DeviceFacts of a device: what it is, how it is set, who else is on it; or why that is not known."""
+    """Fields of the DeviceFacts of a device: what it is, how it is set, who else is on
+    it; or why that is not known.
+    """
     card = card_of(device)
     if card is not None:
         return card.about() | {"gpu_others": card.others()}

@@ -1,7 +1,8 @@
-"""The features that the core does not need: a folder each, and a row of features.py. None knows another.
+"""The features that the core does not need: a folder each, and a row of features.py.
+None knows another.
 
-To delete a feature is to delete its row there and its line here, its folder, its folder of tests (tests/extras/NAME),
-its page of docs and its script in benchmarks/.
+To delete a feature is to delete its row there and its line here, its folder, its folder
+of tests (tests/extras/NAME), its page of docs and its script in benchmarks/.
 """
 
 from __future__ import annotations

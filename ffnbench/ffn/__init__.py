@@ -1,1 +1,3 @@
-"""What is measured: the forms of feed-forward networks, their widths, their exact costs, their modules."""
+"""What is measured: the forms of feed-forward networks, their widths, their exact
+costs, their modules.
+"""

@@ -1,12 +1,14 @@
 """The activations: one row each, no behaviour.
 
-A new activation is one row here; the grammar, the cost model, the modules, `list` and the tests pick it up, and
-`python benchmarks/activation_facts.py` writes its facts.
-`apply(F, x, beta)` receives torch.nn.functional, so that this table is readable without torch.
+A new activation is one row here; the grammar, the cost model, the modules, `list` and
+the tests pick it up, and `python benchmarks/activation_facts.py` writes its facts.
+`apply(F, x, beta)` receives torch.nn.functional, so that this table is readable without
+torch.
 
-FLOPs per element are counted by one declared convention: each scalar +, -, *, /, comparison or selection
-is 1, and each exp, log, tanh or erf is 1. A sigmoid, 1 / (1 + exp(-x)), is therefore 4. Backward counts the
-derivative as written in `derivative` (recomputed from the saved tensor) times the incoming gradient.
+FLOPs per element are counted by one declared convention: each scalar +, -, *, /,
+comparison or selection is 1, and each exp, log, tanh or erf is 1. A sigmoid, 1 / (1 +
+exp(-x)), is therefore 4. Backward counts the derivative as written in `derivative`
+(recomputed from the saved tensor) times the incoming gradient.
 """
 
 from __future__ import annotations
@@ -22,11 +24,13 @@ from ffnbench.common.names import Registry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One kernel of an activation: reads `inputs`, allocates `output`, keeps `saves` for backward.
+    """One kernel of an activation: reads `inputs`, allocates `output`, keeps `saves`
+    for backward.
 
-    The activation's argument is called "x", its result "y". `temps` is the number of extra buffers of the
-    same size that are alive at once in its backward kernel, beside the gradient that it returns, `masks` of those
-    with one byte an element; a constant factor is a tensor of `scalar_bytes` to autograd, kept until its backward.
+    The activation's argument is called "x", its result "y". `temps` is the number of
+    extra buffers of the same size that are alive at once in its backward kernel, beside
+    the gradient that it returns, `masks` of those with one byte an element; a constant
+    factor is a tensor of `scalar_bytes` to autograd, kept until its backward.
     """
 
     output: str
@@ -48,7 +52,9 @@ SIGMOID_PRODUCT = (  # x * sigmoid(c * x), composed of three kernels
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Names:
-    """What a function is called in torch, in Hugging Face's ACT2FN, in timm and in TransformerEngine."""
+    """What a function is called in torch, in Hugging Face's ACT2FN, in timm and in
+    TransformerEngine.
+    """
 
     torch: str = ""
     hf: str = ""
@@ -60,8 +66,9 @@ class Names:
 class Activation:
     """A scalar function f and what the cost model has to know of it.
 
-    `apply` is given the values of `learned`, one tensor each, after beta; without them it is the function at its init.
-    `steps` None is an activation whose kernels are not known: its memory can be measured, not predicted.
+    `apply` is given the values of `learned`, one tensor each, after beta; without them
+    it is the function at its init. `steps` None is an activation whose kernels are not
+    known: its memory can be measured, not predicted.
     """
 
     name: str
@@ -75,14 +82,20 @@ class Activation:
     source: str = ""
     aliases: tuple[str, ...] = ()
     beta: float | None = None
-    learned: tuple[tuple[str, float], ...] = ()  # trained scalars of every FFN, with the values that they begin with
+    learned: tuple[
+        tuple[str, float], ...
+    ] = ()  # trained scalars of every FFN, with the values that they begin with
     with_beta: str = ""  # the row that takes over when @beta= is given
     note: str = ""  # what to tell where the name is ambiguous in the wild
-    torch_differs: str = ""  # by how much torch's function is not the formula's, where that is more than rounding
+    # by how much torch's function is not the formula's, where that is more than
+    # rounding
+    torch_differs: str = ""
 
 
 def _xielu(F: Any, x: Any, positive: Any = None, negative: Any = None) -> Any:
-    """Both branches are computed everywhere, as eager code does; the clamp keeps the unused exp from overflowing."""
+    """Both branches are computed everywhere, as eager code does; the clamp keeps the
+    unused exp from overflowing.
+    """
     a = 0.8 if positive is None else F.softplus(positive)
     b = 0.8 if negative is None else 0.5 + F.softplus(negative)
     above = a * x * x + 0.5 * x
@@ -251,14 +264,17 @@ _ROWS = (
 )
 # fmt: on
 
-ACTIVATIONS: Registry[Activation] = Registry("activation", "`ffnbench list activations` shows all")
+ACTIVATIONS: Registry[Activation] = Registry(
+    "activation", "`ffnbench list activations` shows all"
+)
 for _row in _ROWS:
     ACTIVATIONS.add(_row.name, _row, _row.aliases)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnActivation:
-    """A function of the user's, by `file.py:function` or `package.module:function`, and what it declares.
+    """A function of the user's, by `file.py:function` or `package.module:function`, and
+    what it declares.
 
     FLOPs are per element, by the convention above; None is "not declared".
     """
@@ -271,7 +287,9 @@ class OwnActivation:
 
 @cache
 def row_of_own(own: OwnActivation) -> Activation:
-    """A row like those above. The function itself is loaded at its first use, in a worker."""
+    """A row like those above. The function itself is loaded at its first use, in a
+    worker.
+    """
 
     def apply(functional: Any, x: Any, beta: float) -> Any:
         return _loaded(own.target)(x)

@@ -11,24 +11,33 @@ from collections.abc import Callable
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import AttentionForm, AttentionSpec, item_bytes
 
-# element-wise, of one score: scaling; softmax's exp, sum, division (its backward is y * (g - sum of y * g))
+# element-wise, of one score: scaling; softmax's exp, sum, division (its backward is y *
+# (g - sum of y * g))
 SCORE, SCORE_BACKWARD = 4, 5
 BEYOND = 1 << 60  # tokens: longer than any sequence
 
 
 def pairs(spec: AttentionSpec, seq_len: int) -> int:
-    """The (query, key) pairs of one sequence that are computed, in one head: the textbook's form masks them after."""
+    """The (query, key) pairs of one sequence that are computed, in one head: the
+    textbook's form masks them after.
+    """
     if spec.form is AttentionForm.TEXTBOOK:
         return seq_len**2
     if spec.causal:
-        seen = min(spec.window or seq_len, seq_len)  # by the last tokens; the first ones see fewer
+        seen = min(
+            spec.window or seq_len, seq_len
+        )  # by the last tokens; the first ones see fewer
         return seq_len * seen - seen * (seen - 1) // 2
-    to_one_side = min(spec.window or seq_len, seq_len - 1)  # those at both ends see fewer
+    to_one_side = min(
+        spec.window or seq_len, seq_len - 1
+    )  # those at both ends see fewer
     return seq_len * (2 * to_one_side + 1) - to_one_side * (to_one_side + 1)
 
 
 def _of_a_token(total: int, seq_len: int) -> int:
-    """The mean over a sequence, to the nearest whole number: with a window it need not be one."""
+    """The mean over a sequence, to the nearest whole number: with a window it need not
+    be one.
+    """
     return (2 * total + seq_len) // (2 * seq_len)
 
 
@@ -51,7 +60,9 @@ def value_flops(spec: AttentionSpec, seq_len: int) -> int:
 
 def attention_flops(spec: AttentionSpec, seq_len: int) -> int:
     """Of one token's forward pass through all of it."""
-    return projection_flops(spec) + score_flops(spec, seq_len) + value_flops(spec, seq_len)
+    return (
+        projection_flops(spec) + score_flops(spec, seq_len) + value_flops(spec, seq_len)
+    )
 
 
 def kv_bytes(spec: AttentionSpec, dtype: str) -> int:
@@ -60,14 +71,17 @@ def kv_bytes(spec: AttentionSpec, dtype: str) -> int:
 
 
 def cached_tokens(spec: AttentionSpec, seq_len: int) -> int:
-    """How many tokens' keys and values a cache keeps of a sequence: no more than a causal token will see."""
+    """How many tokens' keys and values a cache keeps of a sequence: no more than a
+    causal token will see.
+    """
     if spec.causal and spec.window is not None:
         return min(seq_len, spec.window)
     return seq_len
 
 
 def overtakes_at(attention: Callable[[int], int], ffn_flops: int) -> int | None:
-    """The shortest sequence at which attention needs more FLOPs than `ffn_flops`; None if it never does.
+    """The shortest sequence at which attention needs more FLOPs than `ffn_flops`; None
+    if it never does.
 
     `attention` gives its FLOPs at a length, and never falls.
     """
@@ -77,7 +91,9 @@ def overtakes_at(attention: Callable[[int], int], ffn_flops: int) -> int | None:
 
 
 def attention_cost(spec: AttentionSpec, *, seq_len: int, dtype: str) -> Cost:
-    """Everything that is known of attention over sequences of `seq_len` tokens. Its bytes at work are measured only."""
+    """Everything that is known of attention over sequences of `seq_len` tokens. Its
+    bytes at work are measured only.
+    """
     flops = attention_flops(spec, seq_len)
     forward, backward = _elementwise(spec, seq_len)
     return Cost(
@@ -93,14 +109,16 @@ def attention_cost(spec: AttentionSpec, *, seq_len: int, dtype: str) -> Cost:
 
 
 def _elementwise(spec: AttentionSpec, seq_len: int) -> tuple[int, int]:
-    """Of one token, forward and backward: softmax and scaling of every score, biases, and backward the sums of
-    gradients that meet.
+    """Of one token, forward and backward: softmax and scaling of every score, biases,
+    and backward the sums of gradients that meet.
     """
     scores = pairs(spec, seq_len) * spec.heads
     biases = sum(spec.biases.values())
     if spec.mla is None:
         sums = 2 * spec.d_model  # x feeds q, k and v
-        sums += 2 * (spec.heads - spec.kv_heads) * spec.head_dim  # a key and a value feed all heads of their group
+        sums += (
+            2 * (spec.heads - spec.kv_heads) * spec.head_dim
+        )  # a key and a value feed all heads of their group
     else:
         sums = spec.d_model  # x feeds q and the latent
         sums += (spec.heads - 1) * spec.mla.rope  # all heads share the key's rope part
@@ -124,11 +142,15 @@ def _formula(spec: AttentionSpec) -> str | None:
     return formula
 
 
-def working_bytes(spec: AttentionSpec, *, batch: int, seq_len: int, item: int, train: bool) -> int:
-    """About the most bytes that one call needs beside weights and input, rather too many than too few.
+def working_bytes(
+    spec: AttentionSpec, *, batch: int, seq_len: int, item: int, train: bool
+) -> int:
+    """About the most bytes that one call needs beside weights and input, rather too
+    many than too few.
 
-    Vectors of a token, and whole squares of scores in the textbook's form; latent attention has them too where its
-    keys and values differ in size, for which torch has no fused kernel on the CPU. A window is a mask of the square.
+    Vectors of a token, and whole squares of scores in the textbook's form; latent
+    attention has them too where its keys and values differ in size, for which torch has
+    no fused kernel on the CPU. A window is a mask of the square.
     """
     vectors_of_a_token = 12 if train else 8
     width = max(spec.d_model, spec.heads * spec.key_dim)

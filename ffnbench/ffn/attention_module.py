@@ -1,7 +1,9 @@
-"""Attention as modules: q, k, v and o of any grouping, latent attention, and the textbook's way of computing both.
+"""Attention as modules: q, k, v and o of any grouping, latent attention, and the
+textbook's way of computing both.
 
-Plain eager PyTorch, biases as the spec says. No position encoding and no norm, as the FFN beside it has none; latent
-attention keeps the element that its position encoding would turn (`rope`), and leaves it as it is.
+Plain eager PyTorch, biases as the spec says. No position encoding and no norm, as the
+FFN beside it has none; latent attention keeps the element that its position encoding
+would turn (`rope`), and leaves it as it is.
 """
 
 from __future__ import annotations
@@ -18,16 +20,32 @@ from ffnbench.ffn.spec import AttentionForm, AttentionSpec, MLASpec
 
 
 class Attention(OwnModule):
-    """Self-attention through torch's scaled_dot_product_attention. x and the result are (batch, seq_len, d_model)."""
+    """Self-attention through torch's scaled_dot_product_attention. x and the result are
+    (batch, seq_len, d_model).
+    """
 
-    def __init__(self, spec: AttentionSpec, *, device: Device = None, dtype: torch.dtype | None = None) -> None:
+    def __init__(
+        self,
+        spec: AttentionSpec,
+        *,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
         super().__init__()
         self.spec = spec
         for name, (rows, columns) in spec.matrices.items():
-            setattr(self, name, nn.Linear(columns, rows, bias=name in spec.biases, device=device, dtype=dtype))
+            setattr(
+                self,
+                name,
+                nn.Linear(
+                    columns, rows, bias=name in spec.biases, device=device, dtype=dtype
+                ),
+            )
 
     def heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values of x, each (batch, heads, seq_len, dim); keys and values of kv_heads heads."""
+        """Queries, keys and values of x, each (batch, heads, seq_len, dim); keys and
+        values of kv_heads heads.
+        """
         if self.spec.mla is not None:
             return self._latent_heads(x, self.spec.mla)
         q = self._split(self.q(x), self.spec.head_dim)
@@ -52,15 +70,21 @@ class Attention(OwnModule):
         return y.unflatten(-1, (-1, dim)).transpose(1, 2)
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Each token's values, weighted by softmax of its scores: (batch, heads, seq_len, dim).
+        """Each token's values, weighted by softmax of its scores: (batch, heads,
+        seq_len, dim).
 
-        torch has no window: it is a mask, of the whole square, as transformers has it for this function.
+        torch has no window: it is a mask, of the whole square, as transformers has it
+        for this function.
         """
         if self.spec.windowed(q.shape[2]):
             k, v = _for_each_query_head(q, k, v)
-            return F.scaled_dot_product_attention(q, k, v, attn_mask=_visible(self.spec, q))
+            return F.scaled_dot_product_attention(
+                q, k, v, attn_mask=_visible(self.spec, q)
+            )
         grouped = q.shape[1] != k.shape[1]
-        return F.scaled_dot_product_attention(q, k, v, is_causal=self.spec.causal, enable_gqa=grouped)
+        return F.scaled_dot_product_attention(
+            q, k, v, is_causal=self.spec.causal, enable_gqa=grouped
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         q, k, v = self.heads(x)
@@ -73,9 +97,11 @@ class Attention(OwnModule):
 
 
 class TextbookAttention(Attention):
-    """Attention as a textbook writes it: every score is computed and kept, masked, normalised, multiplied.
+    """Attention as a textbook writes it: every score is computed and kept, masked,
+    normalised, multiplied.
 
-    The mask is the lowest number of the dtype: -1e9, as it is often written, does not fit into float16.
+    The mask is the lowest number of the dtype: -1e9, as it is often written, does not
+    fit into float16.
     """
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -113,13 +139,19 @@ def _visible(spec: AttentionSpec, q: Tensor) -> Tensor:
 _FORMS = {AttentionForm.SDPA: Attention, AttentionForm.TEXTBOOK: TextbookAttention}
 
 
-def build_attention(spec: AttentionSpec, *, device: Device = None, dtype: torch.dtype | None = None) -> Attention:
-    """The nn.Module of a spec, weights filled from torch's global generator: the same for both forms."""
+def build_attention(
+    spec: AttentionSpec, *, device: Device = None, dtype: torch.dtype | None = None
+) -> Attention:
+    """The nn.Module of a spec, weights filled from torch's global generator: the same
+    for both forms.
+    """
     return _FORMS[spec.form](spec, device=device, dtype=dtype)
 
 
 def attention_reference(module: Attention, x: Tensor) -> Tensor:
-    """What a module should give for x (batch, seq_len, d_model), in float64, one head after another."""
+    """What a module should give for x (batch, seq_len, d_model), in float64, one head
+    after another.
+    """
     spec = module.spec
     x = x.detach().double()
     position = torch.arange(x.shape[1], device=x.device)
@@ -138,7 +170,9 @@ def attention_reference(module: Attention, x: Tensor) -> Tensor:
     return _reference_linear(module, "o", torch.cat(values, dim=-1))
 
 
-def _reference_heads(module: Attention, x: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+def _reference_heads(
+    module: Attention, x: Tensor
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Query, key and value of each head, cut out of the projections by position."""
     spec = module.spec
     if spec.mla is not None:
@@ -155,11 +189,15 @@ def _reference_heads(module: Attention, x: Tensor) -> Iterator[tuple[Tensor, Ten
         )
 
 
-def _reference_latent_heads(module: Attention, mla: MLASpec, x: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+def _reference_latent_heads(
+    module: Attention, mla: MLASpec, x: Tensor
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     if mla.q_lora is None:
         queries = _reference_linear(module, "q", x)
     else:
-        queries = _reference_linear(module, "q_up", _reference_linear(module, "q_down", x))
+        queries = _reference_linear(
+            module, "q_up", _reference_linear(module, "q_down", x)
+        )
     down = _reference_linear(module, "kv_down", x)
     latent = down[..., : mla.kv_lora]
     shared_key = down[..., mla.kv_lora :]

@@ -1,14 +1,17 @@
 """Parameters, FLOPs and bytes in closed form: exact integers, no torch.
 
-Conventions: 1 MAC = 2 FLOPs. Matmul and element-wise FLOPs are separate numbers, both per token. Backward is
-the gradient of the input and of every weight (x requires grad). The element-wise convention is declared in
-ffn/activations.py. Source of the formulas: Shazeer 2020 for the gated forms; counted again by torch in the tests.
+Conventions: 1 MAC = 2 FLOPs. Matmul and element-wise FLOPs are separate numbers, both
+per token. Backward is the gradient of the input and of every weight (x requires grad).
+The element-wise convention is declared in ffn/activations.py. Source of the formulas:
+Shazeer 2020 for the gated forms; counted again by torch in the tests.
 
-Bytes at the peak, and saved for backward, are of one eager call. A form is written as the list of kernels that it runs
-(`tape`); playing the list forward, and for training backward again, gives every allocation and every release in the
-order in which eager PyTorch makes them. The closed forms follow from it: SwiGLU's inference peak is 3 * tokens * d_ff
-items (the activated gate, the up projection and their product), its saved tensors are 4 * tokens * d_ff. Weights,
-input, incoming gradient and the matrix library's own scratch buffers are left out.
+Bytes at the peak, and saved for backward, are of one eager call. A form is written as
+the list of kernels that it runs (`tape`); playing the list forward, and for training
+backward again, gives every allocation and every release in the order in which eager
+PyTorch makes them. The closed forms follow from it: SwiGLU's inference peak is 3 *
+tokens * d_ff items (the activated gate, the up projection and their product), its saved
+tensors are 4 * tokens * d_ff. Weights, input, incoming gradient and the matrix
+library's own scratch buffers are left out.
 """
 
 from __future__ import annotations
@@ -17,21 +20,36 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from ffnbench.common.jsonable import LATER, least
-from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate, MoESpec, Scores, item_bytes, shared_expert
+from ffnbench.ffn.spec import (
+    ActivationSpec,
+    FFNSpec,
+    Gate,
+    MoESpec,
+    Scores,
+    item_bytes,
+    shared_expert,
+)
 
 FORMULA = {Gate.NONE: "2*d*d_ff", Gate.INNER: "3*d*d_ff", Gate.OUTPUT: "2*d*d_ff + d^2"}
-BIAS_FORMULA = {Gate.NONE: " + d_ff + d", Gate.INNER: " + 2*d_ff + d", Gate.OUTPUT: " + d_ff + 2*d"}
+BIAS_FORMULA = {
+    Gate.NONE: " + d_ff + d",
+    Gate.INNER: " + 2*d_ff + d",
+    Gate.OUTPUT: " + d_ff + 2*d",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What is known of a case without timing it. FLOPs are per token; None is "not known".
+    """What is known of a case without timing it. FLOPs are per token; None is "not
+    known".
 
-    `counted` marks numbers that come from running a module on torch's meta device instead of from a formula;
-    `uncounted` then names the operations that the count knows nothing of, and `width_note` says what the module
-    made of d_ff. `peak_bytes` is the most that one call holds beside weights and input, `saved_bytes` what
-    autograd keeps for backward (train mode only). `params_active` are those that one token meets, and
-    `weight_bytes_touched` are expected to be read in one call: they differ from the total where there are experts.
+    `counted` marks numbers that come from running a module on torch's meta device
+    instead of from a formula; `uncounted` then names the operations that the count
+    knows nothing of, and `width_note` says what the module made of d_ff. `peak_bytes`
+    is the most that one call holds beside weights and input, `saved_bytes` what
+    autograd keeps for backward (train mode only). `params_active` are those that one
+    token meets, and `weight_bytes_touched` are expected to be read in one call: they
+    differ from the total where there are experts.
     """
 
     params: int = field(metadata=least(0))
@@ -49,7 +67,9 @@ class Cost:
     uncounted: tuple[str, ...] = ()
     width_note: str = ""
     weight_bytes_touched: int | None = field(default=None, metadata=LATER)
-    failed: str = field(default="", metadata=LATER)  # why nothing is known: the numbers say nothing then
+    failed: str = field(
+        default="", metadata=LATER
+    )  # why nothing is known: the numbers say nothing then
 
 
 NO_MATRICES = Cost(
@@ -66,16 +86,22 @@ NO_MATRICES = Cost(
 
 def cost_unknown(why: str) -> Cost:
     """The cost of a module that can't be counted, for that reason."""
-    return replace(NO_MATRICES, flops_forward=None, flops_backward=None, counted=True, failed=why)
+    return replace(
+        NO_MATRICES, flops_forward=None, flops_backward=None, counted=True, failed=why
+    )
 
 
 def matrix_params(spec: FFNSpec) -> int:
-    """Elements of the weight matrices, biases left out: of one expert, where there are experts."""
+    """Elements of the weight matrices, biases left out: of one expert, where there are
+    experts.
+    """
     return sum(rows * columns for rows, columns in spec.matrices.values())
 
 
 def bias_params(spec: FFNSpec) -> int:
-    """Elements of the bias vectors, one for each row of each matrix: of one expert, where there are experts."""
+    """Elements of the bias vectors, one for each row of each matrix: of one expert,
+    where there are experts.
+    """
     if not spec.bias:
         return 0
     return sum(rows for rows, _ in spec.matrices.values())
@@ -96,8 +122,9 @@ def params_active(spec: FFNSpec) -> int:
 
 
 def params_of_experts(spec: FFNSpec, experts: float) -> float:
-    """The parameters of so many experts and of what every token meets: the router, the shared experts and the trained
-    scalars of the activation, which all experts have in common. Without experts the network is the one expert.
+    """The parameters of so many experts and of what every token meets: the router, the
+    shared experts and the trained scalars of the activation, which all experts have in
+    common. Without experts the network is the one expert.
     """
     of_an_expert = matrix_params(spec) + bias_params(spec)
     total = experts * of_an_expert + len(spec.row.learned)
@@ -110,16 +137,20 @@ def params_of_experts(spec: FFNSpec, experts: float) -> float:
 
 
 def weight_elements_touched(spec: FFNSpec, tokens: int) -> int:
-    """The parameters that one call should read, where each token chooses its experts uniformly and by itself."""
+    """The parameters that one call should read, where each token chooses its experts
+    uniformly and by itself.
+    """
     if spec.moe is None:
         return params(spec)
     return round(params_of_experts(spec, spec.moe.distinct(tokens)))
 
 
 def params_formula(spec: FFNSpec) -> str:
-    """The closed form in words: `2*d*4d` for the usual width, `3*d*d_ff`, `2*d*d_ff + d^2`, biases after it.
+    """The closed form in words: `2*d*4d` for the usual width, `3*d*d_ff`, `2*d*d_ff +
+    d^2`, biases after it.
 
-    Experts: `8*3*d*d_ff + 8*d`, which is theirs and the router's, then the shared one's.
+    Experts: `8*3*d*d_ff + 8*d`, which is theirs and the router's, then the shared
+    one's.
     """
     formula = FORMULA[spec.gate]
     if spec.bias:
@@ -144,12 +175,16 @@ def params_formula(spec: FFNSpec) -> str:
 
 
 def flops_forward(spec: FFNSpec) -> int:
-    """Matmul FLOPs of one token's forward pass: each weight that it meets is one MAC, the router's too."""
+    """Matmul FLOPs of one token's forward pass: each weight that it meets is one MAC,
+    the router's too.
+    """
     return 2 * _macs(spec)
 
 
 def flops_backward(spec: FFNSpec) -> int:
-    """Matmul FLOPs of one token's backward pass: one product for the input's gradient, one for the weight's."""
+    """Matmul FLOPs of one token's backward pass: one product for the input's gradient,
+    one for the weight's.
+    """
     return 4 * _macs(spec)
 
 
@@ -164,7 +199,8 @@ def _macs(spec: FFNSpec) -> int:
 
 
 def flops_elementwise(spec: FFNSpec) -> tuple[int | None, int | None]:
-    """Element-wise FLOPs of one token, forward and backward: activation, gating, clamps, biases, dropout; routing.
+    """Element-wise FLOPs of one token, forward and backward: activation, gating,
+    clamps, biases, dropout; routing.
 
     None where the user's own activation declares no cost.
     """
@@ -184,12 +220,16 @@ def flops_elementwise(spec: FFNSpec) -> tuple[int | None, int | None]:
     activation = spec.row
     return (
         None if activation.flops is None else activated * activation.flops + forward,
-        None if activation.flops_backward is None else activated * activation.flops_backward + backward,
+        None
+        if activation.flops_backward is None
+        else activated * activation.flops_backward + backward,
     )
 
 
 def _elementwise_beside_activation(spec: FFNSpec) -> tuple[int, int]:
-    """Of one network: the product with the gate, clamps, offset, biases and dropout, forward and backward."""
+    """Of one network: the product with the gate, clamps, offset, biases and dropout,
+    forward and backward.
+    """
     d, h = spec.d_model, spec.d_ff
     biases = bias_params(spec)
     forward, backward = biases, biases
@@ -210,7 +250,9 @@ def _elementwise_beside_activation(spec: FFNSpec) -> tuple[int, int]:
 
 
 def _elementwise_of_routing(spec: FFNSpec, moe: MoESpec) -> tuple[int, int]:
-    """What joins the experts, forward and backward. Choosing the highest scores moves data and counts nothing."""
+    """What joins the experts, forward and backward. Choosing the highest scores moves
+    data and counts nothing.
+    """
     d, k = spec.d_model, moe.top_k
     if moe.scores is Scores.SOFTMAX:
         forward = 3 * moe.experts  # exp, sum, division
@@ -241,10 +283,14 @@ def _elementwise_of_routing(spec: FFNSpec, moe: MoESpec) -> tuple[int, int]:
 
 
 def cost(spec: FFNSpec, *, tokens: int, dtype: str, train: bool, device: str) -> Cost:
-    """Everything at once for a workload of `tokens` tokens. `device` matters for dropout's mask, and for numbers."""
+    """Everything at once for a workload of `tokens` tokens. `device` matters for
+    dropout's mask, and for numbers.
+    """
     item = item_bytes(dtype)
     forward, backward = flops_elementwise(spec)
-    peak, saved = bytes_at_work(spec, tokens=tokens, item=item, train=train, device=device)
+    peak, saved = bytes_at_work(
+        spec, tokens=tokens, item=item, train=train, device=device
+    )
     return Cost(
         params=params(spec),
         params_active=params_active(spec),
@@ -263,7 +309,11 @@ def cost(spec: FFNSpec, *, tokens: int, dtype: str, train: bool, device: str) ->
 def activation_cost(spec: ActivationSpec) -> Cost:
     """An activation by itself: no parameters; a token is one element."""
     row = spec.row
-    return replace(NO_MATRICES, flops_elementwise=row.flops, flops_elementwise_backward=row.flops_backward)
+    return replace(
+        NO_MATRICES,
+        flops_elementwise=row.flops,
+        flops_elementwise_backward=row.flops_backward,
+    )
 
 
 X = "x"  # the input of the module: alive before and after the call, so never counted
@@ -271,9 +321,11 @@ X = "x"  # the input of the module: alive before and after the call, so never co
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """One kernel: tensors by name. `grads` are the inputs that get a gradient, `weight` the bytes of dW and db.
+    """One kernel: tensors by name. `grads` are the inputs that get a gradient, `weight`
+    the bytes of dW and db.
 
-    `scratch` are bytes alive during it alone, `temps` those during its backward, `scalar` those of a constant factor.
+    `scratch` are bytes alive during it alone, `temps` those during its backward,
+    `scalar` those of a constant factor.
     """
 
     inputs: tuple[str, ...]
@@ -300,17 +352,29 @@ class Tape:
         return kernel.output
 
     def linear(self, source: str, output: str, *, size: int, weight: int) -> str:
-        """Append a product with a weight of so many bytes, bias included: it saves its input."""
-        kernel = Kernel(inputs=(source,), output=output, saves=(source,), grads=(source,), weight=weight)
+        """Append a product with a weight of so many bytes, bias included: it saves its
+        input.
+        """
+        kernel = Kernel(
+            inputs=(source,),
+            output=output,
+            saves=(source,),
+            grads=(source,),
+            weight=weight,
+        )
         return self.add(size, kernel)
 
     def product(self, first: str, second: str, output: str, *, size: int) -> str:
         """Append an element-wise product: it saves both factors."""
         factors = (first, second)
-        return self.add(size, Kernel(inputs=factors, output=output, saves=factors, grads=factors))
+        return self.add(
+            size, Kernel(inputs=factors, output=output, saves=factors, grads=factors)
+        )
 
     def clamp(self, source: str, *, bounds: int, size: int, item: int) -> str:
-        """Append a clamp: it saves its argument, and its backward makes a mask for each bound."""
+        """Append a clamp: it saves its argument, and its backward makes a mask for each
+        bound.
+        """
         kernel = Kernel(
             inputs=(source,),
             output=f"limited_{source}",
@@ -322,14 +386,18 @@ class Tape:
 
 
 def _mask_bytes(masks: int, size: int, item: int) -> int:
-    """Bytes of so many masks of one byte an element, beside which the kernel makes one zero."""
+    """Bytes of so many masks of one byte an element, beside which the kernel makes one
+    zero.
+    """
     if masks == 0:
         return 0
     return masks * size // item + item
 
 
 def tape(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str) -> Tape:
-    """The kernels of one forward call of modules.py's form, in its order of evaluation."""
+    """The kernels of one forward call of modules.py's form, in its order of
+    evaluation.
+    """
     d, h = spec.d_model, spec.d_ff
     model_bytes = tokens * d * item
     hidden_bytes = tokens * h * item
@@ -351,15 +419,22 @@ def tape(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str) -> 
         if spec.limit is not None:
             up = t.clamp(up, bounds=2, size=hidden_bytes, item=item)
         if spec.up_offset:
-            # a number that a kernel adds is a float64, and its cast; a device's kernel takes it as an argument
+            # a number that a kernel adds is a float64, and its cast; a device's kernel
+            # takes it as an argument
             number = 8 + item % 8 if device == "cpu" else 0
-            up = t.add(hidden_bytes, Kernel(inputs=(up,), output="offset", grads=(up,), scratch=number))
+            up = t.add(
+                hidden_bytes,
+                Kernel(inputs=(up,), output="offset", grads=(up,), scratch=number),
+            )
         hidden = t.product(hidden, up, "product", size=hidden_bytes)
     if train and spec.dropout:
-        # CPU keeps a mask in the tensor's own dtype, CUDA's fused kernel one byte an element
+        # CPU keeps a mask in the tensor's own dtype, CUDA's fused kernel one byte an
+        # element
         mask_bytes = tokens * h if device == "cuda" else hidden_bytes
         mask = t.add(mask_bytes, Kernel(inputs=(hidden,), output="mask"))
-        dropout = Kernel(inputs=(hidden, mask), output="dropped", saves=(mask,), grads=(hidden,))
+        dropout = Kernel(
+            inputs=(hidden, mask), output="dropped", saves=(mask,), grads=(hidden,)
+        )
         hidden = t.add(hidden_bytes, dropout)
     y = t.linear(hidden, "y", size=model_bytes, weight=weight_bytes["down"])
     if spec.gate is Gate.OUTPUT:
@@ -368,8 +443,12 @@ def tape(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str) -> 
     return t
 
 
-def _activate(t: Tape, spec: FFNSpec, source: str, size: int, item: int, device: str) -> str:
-    """Append the activation's kernels; returns the name of its result (its argument, where it does nothing)."""
+def _activate(
+    t: Tape, spec: FFNSpec, source: str, size: int, item: int, device: str
+) -> str:
+    """Append the activation's kernels; returns the name of its result (its argument,
+    where it does nothing).
+    """
     names = {"x": source, "y": "activated"}
     result = source
     steps = spec.row.steps or ()
@@ -378,7 +457,10 @@ def _activate(t: Tape, spec: FFNSpec, source: str, size: int, item: int, device:
         inputs = arguments
         weight = 0
         if step is steps[-1]:
-            inputs = (*arguments, source)  # the caller's frame holds the argument until the activation returns
+            inputs = (
+                *arguments,
+                source,
+            )  # the caller's frame holds the argument until the activation returns
             weight = len(spec.row.learned) * item
         kernel = Kernel(
             inputs=inputs,
@@ -387,14 +469,18 @@ def _activate(t: Tape, spec: FFNSpec, source: str, size: int, item: int, device:
             grads=arguments,
             weight=weight,
             temps=step.temps * size + _mask_bytes(step.masks, size, item),
-            scalar=step.scalar_bytes if device == "cpu" else 0,  # to autograd a tensor, which is the host's
+            scalar=step.scalar_bytes
+            if device == "cpu"
+            else 0,  # to autograd a tensor, which is the host's
         )
         result = t.add(size, kernel)
     return result
 
 
 class _Memory:
-    """The bytes alive while a tape is played, each tensor with a count of its references; remembers the peak."""
+    """The bytes alive while a tape is played, each tensor with a count of its
+    references; remembers the peak.
+    """
 
     def __init__(self, sizes: dict[str, int]) -> None:
         self.sizes = sizes
@@ -426,7 +512,9 @@ class _Memory:
 
 
 def _play_forward(t: Tape, memory: _Memory, *, train: bool) -> None:
-    """Play the tape: each tensor lives until its last reader is done, and in training while somebody saved it."""
+    """Play the tape: each tensor lives until its last reader is done, and in training
+    while somebody saved it.
+    """
     last_reader = {name: kernel for kernel in t.kernels for name in kernel.inputs}
     for kernel in t.kernels:
         memory.acquire(kernel.output)
@@ -443,8 +531,13 @@ def _play_forward(t: Tape, memory: _Memory, *, train: bool) -> None:
 
 
 def _play_backward(t: Tape, memory: _Memory) -> None:
-    """Play the tape backward: gradients of inputs and weights appear, then saved tensors and the used gradient go."""
-    size_of_gradient = {**t.sizes, X: t.sizes[t.kernels[-1].output]}  # the input is as large as the output
+    """Play the tape backward: gradients of inputs and weights appear, then saved
+    tensors and the used gradient go.
+    """
+    size_of_gradient = {
+        **t.sizes,
+        X: t.sizes[t.kernels[-1].output],
+    }  # the input is as large as the output
     gradients = {f"d_{name}": size for name, size in size_of_gradient.items()}
     memory.sizes = t.sizes | gradients
     with_gradient: set[str] = set()
@@ -465,16 +558,22 @@ def _play_backward(t: Tape, memory: _Memory) -> None:
             memory.release(name)
         if kernel.output in with_gradient:
             memory.release(f"d_{kernel.output}")
-        for name in summed:  # two gradients of one tensor are summed into a third, then both go
+        for name in (
+            summed
+        ):  # two gradients of one tensor are summed into a third, then both go
             memory.allocate(size_of_gradient[name])
             memory.free(2 * size_of_gradient[name])
 
 
-def bytes_at_work(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str) -> tuple[int | None, int | None]:
-    """The most bytes that one call holds at once: forward, or forward and backward with fresh gradients; and those that
-    autograd keeps between the two, each storage once, parameters and input left out, None where there is no backward.
+def bytes_at_work(
+    spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str
+) -> tuple[int | None, int | None]:
+    """The most bytes that one call holds at once: forward, or forward and backward with
+    fresh gradients; and those that autograd keeps between the two, each storage once,
+    parameters and input left out, None where there is no backward.
 
-    Both are None for an activation whose kernels are not known, and for experts, whose peak follows the routing.
+    Both are None for an activation whose kernels are not known, and for experts, whose
+    peak follows the routing.
     """
     if spec.row.steps is None or spec.moe is not None:
         return None, None

@@ -1,8 +1,10 @@
-"""A mixture of experts: a router, experts of one form with their weights in 3-D tensors, and shared experts.
+"""A mixture of experts: a router, experts of one form with their weights in 3-D
+tensors, and shared experts.
 
-The experts are run in one of two ways. Eager: one after another over those that are hit, as Hugging Face's eager
-path does. Grouped: tokens sorted by expert, one grouped matrix product for each weight. `mixture_reference` is what
-both should compute, in float64 and by other code.
+The experts are run in one of two ways. Eager: one after another over those that are
+hit, as Hugging Face's eager path does. Grouped: tokens sorted by expert, one grouped
+matrix product for each weight. `mixture_reference` is what both should compute, in
+float64 and by other code.
 """
 
 from __future__ import annotations
@@ -23,13 +25,16 @@ from ffnbench.ffn.modules import Device, OwnForm, build_dense, dense_reference
 from ffnbench.ffn.spec import Dispatch, FFNSpec, MoESpec, Scores, shared_expert
 
 HALVES = (torch.bfloat16, torch.float16)
-GROUPED_MM: Callable[..., Tensor] | None = getattr(F, "grouped_mm", None) or getattr(torch, "_grouped_mm", None)
+GROUPED_MM: Callable[..., Tensor] | None = getattr(F, "grouped_mm", None) or getattr(
+    torch, "_grouped_mm", None
+)
 
 
 @dataclass(slots=True)
 class Rows:
-    """Whose rows the layers of the experts are given: those of one `expert`; or all rows, sorted by expert, with the
-    expert of each row in `experts` and the end of each expert's rows in `ends`.
+    """Whose rows the layers of the experts are given: those of one `expert`; or all
+    rows, sorted by expert, with the expert of each row in `experts` and the end of each
+    expert's rows in `ends`.
     """
 
     expert: int = 0
@@ -38,7 +43,8 @@ class Rows:
 
 
 class ExpertLinear(nn.Module):
-    """One linear layer of every expert: weight (experts, out, in), bias (experts, out). `rows` says whose rows come.
+    """One linear layer of every expert: weight (experts, out, in), bias (experts, out).
+    `rows` says whose rows come.
 
     Filled as nn.Linear fills its own: U(+-1/sqrt(fan_in)).
     """
@@ -58,16 +64,22 @@ class ExpertLinear(nn.Module):
         self.rows = rows
         self._weights: tuple[Tensor, ...] = ()
         self._biases: tuple[Tensor | None, ...] = ()
-        self.weight = nn.Parameter(torch.empty(experts, fan_out, fan_in, device=device, dtype=dtype))
+        self.weight = nn.Parameter(
+            torch.empty(experts, fan_out, fan_in, device=device, dtype=dtype)
+        )
         self.bias = None
         if bias:
-            self.bias = nn.Parameter(torch.empty(experts, fan_out, device=device, dtype=dtype))
+            self.bias = nn.Parameter(
+                torch.empty(experts, fan_out, device=device, dtype=dtype)
+            )
         bound = 1 / math.sqrt(fan_in)
         for parameter in self.parameters():
             nn.init.uniform_(parameter, -bound, bound)
 
     def unbind(self) -> None:
-        """Split the tensors by expert, once a call: the gradients of a weight are then stacked in one step."""
+        """Split the tensors by expert, once a call: the gradients of a weight are then
+        stacked in one step.
+        """
         self._weights = self.weight.unbind(0)
         self._biases = (None,) * len(self.weight)
         if self.bias is not None:
@@ -89,33 +101,47 @@ class ExpertLinear(nn.Module):
 
 
 class MixtureOfExperts(OwnForm):
-    """Sum of weight_e * expert_e(x) over the chosen experts, plus the shared expert. x and the result: (..., d_model).
+    """Sum of weight_e * expert_e(x) over the chosen experts, plus the shared expert. x
+    and the result: (..., d_model).
 
-    `imposed`, (tokens, top_k), replaces the router's choice by expert numbers; the router does all of its work still.
+    `imposed`, (tokens, top_k), replaces the router's choice by expert numbers; the
+    router does all of its work still.
     """
 
     imposed: Tensor | None
 
-    def __init__(self, spec: FFNSpec, *, device: Device = None, dtype: torch.dtype | None = None) -> None:
+    def __init__(
+        self, spec: FFNSpec, *, device: Device = None, dtype: torch.dtype | None = None
+    ) -> None:
         super().__init__()
         assert spec.moe is not None
         self.spec = spec
         self.moe = spec.moe
         place: dict[str, Any] = {"device": device, "dtype": dtype}
         self._rows = Rows()
-        self.router = nn.Linear(spec.d_model, self.moe.experts, bias=self.moe.router_bias, **place)
+        self.router = nn.Linear(
+            spec.d_model, self.moe.experts, bias=self.moe.router_bias, **place
+        )
         expert_linear = partial(ExpertLinear, experts=self.moe.experts, rows=self._rows)
-        self.experts = build_dense(replace(spec, moe=None), linear=expert_linear, **place)
+        self.experts = build_dense(
+            replace(spec, moe=None), linear=expert_linear, **place
+        )
         shared = shared_expert(spec)
         self.shared = None if shared is None else build_dense(shared, **place)
-        self.shared_gate = nn.Linear(spec.d_model, 1, bias=False, **place) if self.moe.shared_gate else None
+        self.shared_gate = (
+            nn.Linear(spec.d_model, 1, bias=False, **place)
+            if self.moe.shared_gate
+            else None
+        )
         self.register_buffer("imposed", None, persistent=False)
         self.reset_parameters()
         if self.moe.dispatch is Dispatch.GROUPED:
             check_grouped(spec, self.router.weight.device, self.router.weight.dtype)
 
     def reset_parameters(self) -> None:
-        """The router and the shared expert's gate: N(0, 0.02) where that is the init, else nn.Linear's own."""
+        """The router and the shared expert's gate: N(0, 0.02) where that is the init,
+        else nn.Linear's own.
+        """
         if self.spec.init is Init.NORMAL:
             nn.init.normal_(self.router.weight, std=0.02)
             if self.shared_gate is not None:
@@ -124,7 +150,9 @@ class MixtureOfExperts(OwnForm):
             nn.init.zeros_(self.router.bias)
 
     def scores(self, x: Tensor) -> Tensor:
-        """What the router gives each expert, (tokens, experts); in float32 where x has less."""
+        """What the router gives each expert, (tokens, experts); in float32 where x has
+        less.
+        """
         logits = self.router(x)
         dtype = torch.float32 if logits.dtype in HALVES else logits.dtype
         if self.moe.scores is Scores.SOFTMAX:
@@ -144,7 +172,9 @@ class MixtureOfExperts(OwnForm):
         return self.imposed[: len(chosen)]
 
     def route(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The experts of each token and their weights, both (tokens, top_k); the weights in x's dtype."""
+        """The experts of each token and their weights, both (tokens, top_k); the
+        weights in x's dtype.
+        """
         scores = self.scores(x)
         chosen = self._chosen(scores)
         weights = scores.gather(1, chosen)
@@ -173,26 +203,38 @@ class MixtureOfExperts(OwnForm):
         return mixture_reference(self, x.reshape(-1, x.shape[-1]), chosen).view(x.shape)
 
     def _eager(self, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
-        """One expert after another: its tokens are gathered, and its results added where they belong."""
+        """One expert after another: its tokens are gathered, and its results added
+        where they belong.
+        """
         y = torch.zeros_like(x)
-        layers = [layer for layer in self.experts.children() if isinstance(layer, ExpertLinear)]
+        layers = [
+            layer
+            for layer in self.experts.children()
+            if isinstance(layer, ExpertLinear)
+        ]
         for layer in layers:
             layer.unbind()
         for expert in chosen.unique().tolist():
             token, choice = torch.where(chosen == expert)
             self._rows.expert = expert
-            y.index_add_(0, token, self.experts(x[token]) * weights[token, choice, None])
+            y.index_add_(
+                0, token, self.experts(x[token]) * weights[token, choice, None]
+            )
         for layer in layers:
             layer.release()
         return y
 
     def _grouped(self, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
-        """All experts at once: rows sorted by expert, and brought back to their tokens at the end."""
+        """All experts at once: rows sorted by expert, and brought back to their tokens
+        at the end.
+        """
         top_k = self.moe.top_k
         experts, order = chosen.reshape(-1).sort()
         every_expert = torch.arange(self.moe.experts, device=x.device)
         self._rows.experts = experts
-        self._rows.ends = torch.searchsorted(experts, every_expert, right=True, out_int32=True)
+        self._rows.ends = torch.searchsorted(
+            experts, every_expert, right=True, out_int32=True
+        )
         y = self.experts(x[order // top_k]) * weights.reshape(-1)[order, None]
         self._rows.experts = self._rows.ends = None
         return y[order.argsort()].view(-1, top_k, x.shape[-1]).sum(1)
@@ -201,14 +243,17 @@ class MixtureOfExperts(OwnForm):
         return self.spec.name
 
 
-IMBALANCE = 0.5  # of trained-like routing: the busiest expert is asked so much more often than the mean one
+# of trained-like routing: the busiest expert is asked so much more often than the mean
+# one
+IMBALANCE = 0.5
 
 
 def shares(routing: Routing, experts: int) -> list[float]:
     """How often each expert is drawn; the sum is 1.
 
-    Uniform: all the same, as `distinct` assumes. Skewed: Zipf's law, 1, 1/2, 1/3 ... Trained-like: evenly from
-    1 + IMBALANCE times the mean down to 1 - IMBALANCE; (max - mean) / mean is MaxVio (Wang et al. 2024).
+    Uniform: all the same, as `distinct` assumes. Skewed: Zipf's law, 1, 1/2, 1/3 ...
+    Trained-like: evenly from 1 + IMBALANCE times the mean down to 1 - IMBALANCE; (max -
+    mean) / mean is MaxVio (Wang et al. 2024).
     """
     if experts == 1 or routing is Routing.UNIFORM:
         weights = [1.0] * experts
@@ -221,10 +266,14 @@ def shares(routing: Routing, experts: int) -> list[float]:
     return [weight / total for weight in weights]
 
 
-def impose(module: MixtureOfExperts, routing: Routing, *, tokens: int, seed: int) -> None:
-    """Give every token its experts, drawn by `shares` without putting back, from a generator of that seed.
+def impose(
+    module: MixtureOfExperts, routing: Routing, *, tokens: int, seed: int
+) -> None:
+    """Give every token its experts, drawn by `shares` without putting back, from a
+    generator of that seed.
 
-    The k smallest of exponential variables with the shares as rates are such a draw (Efraimidis & Spirakis 2006).
+    The k smallest of exponential variables with the shares as rates are such a draw
+    (Efraimidis & Spirakis 2006).
     """
     rates = torch.tensor(shares(routing, module.moe.experts), dtype=torch.float64)
     generator = torch.Generator().manual_seed(seed)
@@ -235,7 +284,9 @@ def impose(module: MixtureOfExperts, routing: Routing, *, tokens: int, seed: int
 
 
 def in_groups(scores: Tensor, moe: MoESpec) -> Tensor:
-    """Whether each expert is in one of its token's groups, (tokens, experts): those of the largest sum of two."""
+    """Whether each expert is in one of its token's groups, (tokens, experts): those of
+    the largest sum of two.
+    """
     sums = scores.unflatten(-1, (moe.groups, -1)).topk(2, dim=-1).values.sum(-1)
     best = sums.topk(moe.top_groups).indices
     chosen = torch.zeros_like(sums, dtype=torch.bool).scatter(1, best, True)
@@ -243,7 +294,9 @@ def in_groups(scores: Tensor, moe: MoESpec) -> Tensor:
 
 
 def check_grouped(spec: FFNSpec, device: torch.device, dtype: torch.dtype) -> None:
-    """Raises Unsupported where torch has no grouped matrix product for that device, dtype and widths, backward too."""
+    """Raises Unsupported where torch has no grouped matrix product for that device,
+    dtype and widths, backward too.
+    """
     name = str(dtype).removeprefix("torch.")
     lacking = f"torch {torch.__version__} has no grouped matrix product for {name} on {device}"
     hint = "use @experts=eager"
@@ -252,7 +305,9 @@ def check_grouped(spec: FFNSpec, device: torch.device, dtype: torch.dtype) -> No
     if device.type == "meta":
         return
     if spec.d_model * dtype.itemsize % 16 or spec.d_ff * dtype.itemsize % 16:
-        raise Unsupported(f"grouped matrix products need d_model and d_ff in multiples of {16 // dtype.itemsize}")
+        raise Unsupported(
+            f"grouped matrix products need d_model and d_ff in multiples of {16 // dtype.itemsize}"
+        )
     x = torch.zeros(16, 16, device=device, dtype=dtype, requires_grad=True)
     weight = torch.zeros(2, 16, 16, device=device, dtype=dtype, requires_grad=True)
     ends = torch.tensor([8, 16], device=device, dtype=torch.int32)
@@ -265,10 +320,14 @@ def check_grouped(spec: FFNSpec, device: torch.device, dtype: torch.dtype) -> No
         raise Unsupported(f"{lacking}: {reason[:120]}", hint) from problem
 
 
-def mixture_reference(module: MixtureOfExperts, x: Tensor, taken: Tensor | None) -> Tensor:
-    """Every expert that is asked, on every token, weighted by zero where it was not chosen. x is (tokens, d_model).
+def mixture_reference(
+    module: MixtureOfExperts, x: Tensor, taken: Tensor | None
+) -> Tensor:
+    """Every expert that is asked, on every token, weighted by zero where it was not
+    chosen. x is (tokens, d_model).
 
-    `taken` (tokens, top_k) are the experts that the module itself took; None: those that it takes for this x.
+    `taken` (tokens, top_k) are the experts that the module itself took; None: those
+    that it takes for this x.
     """
     moe = module.moe
     logits = x @ module.router.weight.double().T
@@ -276,7 +335,9 @@ def mixture_reference(module: MixtureOfExperts, x: Tensor, taken: Tensor | None)
         logits = logits + module.router.bias.double()
     if taken is None:
         taken = module.choose(x.detach().to(module.router.weight.dtype))
-    weights = _reference_scores(moe, logits) * _reference_choice(module, logits.detach(), taken)
+    weights = _reference_scores(moe, logits) * _reference_choice(
+        module, logits.detach(), taken
+    )
     if moe.normalised:
         weights = weights / weights.sum(-1, keepdim=True)
     weights = weights * moe.routed_scale
@@ -298,24 +359,33 @@ def _reference_scores(moe: MoESpec, logits: Tensor) -> Tensor:
     return 1 / (1 + (-logits).exp())
 
 
-def _reference_choice(module: MixtureOfExperts, logits: Tensor, taken: Tensor) -> Tensor:
+def _reference_choice(
+    module: MixtureOfExperts, logits: Tensor, taken: Tensor
+) -> Tensor:
     """1 where a token goes to an expert, else 0; both as float64 of (tokens, experts).
 
-    The experts that the module took count where they are as good as the best to the precision of its router, and where
-    the router does not choose freely: by an imposed routing, or by groups.
+    The experts that the module took count where they are as good as the best to the
+    precision of its router, and where the router does not choose freely: by an imposed
+    routing, or by groups.
     """
     moe = module.moe
     module_choice = torch.zeros_like(logits).scatter(1, taken, 1.0)
     if module.imposed is not None or moe.groups > 1:
         return module_choice
-    best_choice = torch.zeros_like(logits).scatter(1, logits.topk(moe.top_k).indices, 1.0)
+    best_choice = torch.zeros_like(logits).scatter(
+        1, logits.topk(moe.top_k).indices, 1.0
+    )
     lost = (logits * (best_choice - module_choice)).sum(-1, keepdim=True)
-    precision = torch.finfo(module.router.weight.dtype).eps * logits.abs().amax(-1, keepdim=True)
+    precision = torch.finfo(module.router.weight.dtype).eps * logits.abs().amax(
+        -1, keepdim=True
+    )
     return torch.where(lost <= 8 * moe.top_k * precision, module_choice, best_choice)
 
 
 def expert_load(module: MixtureOfExperts, x: Tensor) -> tuple[float, int]:
-    """The busiest expert's tokens over the mean, and how many experts are asked at all, for an input."""
+    """The busiest expert's tokens over the mean, and how many experts are asked at all,
+    for an input.
+    """
     with torch.inference_mode():
         chosen = module.choose(x.detach().reshape(-1, x.shape[-1]))
     tokens = torch.bincount(chosen.flatten(), minlength=module.moe.experts)

@@ -1,7 +1,9 @@
-"""The user's own module: from `package.module:Attr` or `path/to/file.py:Attr` to an nn.Module. Runs in a worker.
+"""The user's own module: from `package.module:Attr` or `path/to/file.py:Attr` to an
+nn.Module. Runs in a worker.
 
-A constructor's arguments are found by the names that the ecosystem uses for the two widths; `@key=value` sets any
-other and wins. A constructor that takes a config object gets one with all those names as attributes.
+A constructor's arguments are found by the names that the ecosystem uses for the two
+widths; `@key=value` sets any other and wins. A constructor that takes a config object
+gets one with all those names as attributes.
 """
 
 from __future__ import annotations
@@ -44,7 +46,9 @@ WIDTH_NAMES = (*D_MODEL_NAMES, *D_FF_NAMES, *RATIO_NAMES, *CONFIG_NAMES)
 
 
 class Config:
-    """A config object with the two widths under every name in use, and harmless values for common switches."""
+    """A config object with the two widths under every name in use, and harmless values
+    for common switches.
+    """
 
     def __init__(self, spec: ImportedSpec, overrides: dict[str, Scalar]) -> None:
         self.__dict__.update(dict.fromkeys(D_MODEL_NAMES, spec.d_model))
@@ -56,7 +60,8 @@ class Config:
         if name.startswith("__"):
             raise AttributeError(name)
         raise FfnbenchError(
-            f"its constructor reads config.{name}, which ffnbench can't guess", f"set it with @{name}=VALUE"
+            f"its constructor reads config.{name}, which ffnbench can't guess",
+            f"set it with @{name}=VALUE",
         )
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -65,21 +70,30 @@ class Config:
 
 
 def build_imported(spec: ImportedSpec) -> Any:
-    """Call the target for an nn.Module, or a function in place of one; raises FfnbenchError where it gives neither."""
+    """Call the target for an nn.Module, or a function in place of one; raises
+    FfnbenchError where it gives neither.
+    """
     factory = resolve(spec.target)
     arguments = match_arguments(factory, spec)
     try:
         module = factory(**arguments)
     except FfnbenchError as problem:
-        raise FfnbenchError(f"{spec.target}: {problem.message}", problem.hint) from problem
+        raise FfnbenchError(
+            f"{spec.target}: {problem.message}", problem.hint
+        ) from problem
     except Exception as problem:
         shown = [
-            f"{name}={value if isinstance(value, int | float | str) else '...'}" for name, value in arguments.items()
+            f"{name}={value if isinstance(value, int | float | str) else '...'}"
+            for name, value in arguments.items()
         ]
         hint = "set or override arguments with @name=value"
-        if isinstance(problem, NameError | AttributeError | ImportError):  # whatever the arguments are
+        if isinstance(
+            problem, NameError | AttributeError | ImportError
+        ):  # whatever the arguments are
             hint = "mend that line of it"
-        raise Raised(f"{spec.target}({', '.join(shown)}) raised {one_line(problem)}", hint) from problem
+        raise Raised(
+            f"{spec.target}({', '.join(shown)}) raised {one_line(problem)}", hint
+        ) from problem
     if isinstance(module, type) or not callable(module):
         raise FfnbenchError(
             f"{spec.target} returned {type(module).__name__}, not an nn.Module",
@@ -89,14 +103,21 @@ def build_imported(spec: ImportedSpec) -> Any:
 
 
 def match_arguments(factory: Callable[..., Any], spec: ImportedSpec) -> dict[str, Any]:
-    """Keyword arguments for a constructor: the user's, then the widths by name, then a config where it wants one."""
+    """Keyword arguments for a constructor: the user's, then the widths by name, then a
+    config where it wants one.
+    """
     try:
         parameters = inspect.signature(factory).parameters
     except (TypeError, ValueError) as problem:
         raise FfnbenchError(
-            f"the signature of {spec.target} can't be read", "wrap it: def make(d_model, d_ff): ..."
+            f"the signature of {spec.target} can't be read",
+            "wrap it: def make(d_model, d_ff): ...",
         ) from problem
-    names = [name for name, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    names = [
+        name
+        for name, p in parameters.items()
+        if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+    ]
     takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     arguments: dict[str, Any] = _widths(names, spec, takes_any)
     given = dict(spec.arguments)
@@ -106,13 +127,23 @@ def match_arguments(factory: Callable[..., Any], spec: ImportedSpec) -> dict[str
         arguments[config] = Config(spec, of_config)
     for name in given:
         if name not in names and not takes_any:
-            hints = [did_you_mean(name, [*names, LIKE]), "it takes: " + ", ".join(names)]
-            raise FfnbenchError(f"{spec.target} takes no argument {name!r}", " ".join(filter(None, hints)))
+            hints = [
+                did_you_mean(name, [*names, LIKE]),
+                "it takes: " + ", ".join(names),
+            ]
+            raise FfnbenchError(
+                f"{spec.target} takes no argument {name!r}",
+                " ".join(filter(None, hints)),
+            )
     arguments |= given
     for name in names:
-        if parameters[name].default is inspect.Parameter.empty and name not in arguments:
+        if (
+            parameters[name].default is inspect.Parameter.empty
+            and name not in arguments
+        ):
             raise FfnbenchError(
-                f"{spec.target} needs {name!r}, which ffnbench can't fill in", f"set it with @{name}=VALUE"
+                f"{spec.target} needs {name!r}, which ffnbench can't fill in",
+                f"set it with @{name}=VALUE",
             )
     return arguments
 
@@ -126,11 +157,19 @@ def _first_of(candidates: Iterable[str], names: Container[str]) -> str | None:
 
 
 def _widths(names: list[str], spec: ImportedSpec, takes_any: bool) -> dict[str, Any]:
-    """The widths by the names of a constructor's parameters; `takes_any`: it has **kwargs."""
+    """The widths by the names of a constructor's parameters; `takes_any`: it has
+    **kwargs.
+    """
     model = _first_of(D_MODEL_NAMES, names)
     inner = _first_of([name for name in D_FF_NAMES if name != model], names)
-    if model is None and inner != "hidden_dim" and inner is not None and "hidden_dim" in names:
-        model = "hidden_dim"  # (hidden_dim, ffn_dim): beside a clearer name it is the model's width
+    if (
+        model is None
+        and inner != "hidden_dim"
+        and inner is not None
+        and "hidden_dim" in names
+    ):
+        # (hidden_dim, ffn_dim): beside a clearer name it is the model's width
+        model = "hidden_dim"
     if model is None and inner is None and takes_any:
         return {"d_model": spec.d_model, "d_ff": spec.d_ff}
     widths: dict[str, Any] = {}
@@ -149,7 +188,9 @@ def _widths(names: list[str], spec: ImportedSpec, takes_any: bool) -> dict[str, 
 
 
 def _ratio(spec: ImportedSpec) -> float:
-    """d_ff / d_model, whole where it is, else such that int(d_model * ratio), the usual code, gives d_ff back."""
+    """d_ff / d_model, whole where it is, else such that int(d_model * ratio), the usual
+    code, gives d_ff back.
+    """
     if spec.d_ff % spec.d_model == 0:
         return spec.d_ff // spec.d_model
     ratio = spec.d_ff / spec.d_model
@@ -162,23 +203,38 @@ F = TypeVar("F", bound=Callable[..., Any])
 MARK = "__ffnbench_activation__"
 
 
-def activation(*, formula: str, flops: int, flops_backward: int | None = None) -> Callable[[F], F]:
-    """Declare formula and element-wise FLOPs of an activation; raises FfnbenchError for a cost that is no count."""
+def activation(
+    *, formula: str, flops: int, flops_backward: int | None = None
+) -> Callable[[F], F]:
+    """Declare formula and element-wise FLOPs of an activation; raises FfnbenchError for
+    a cost that is no count.
+    """
     for name, value in (("flops", flops), ("flops_backward", flops_backward)):
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
-            raise FfnbenchError(f"{name} must be a whole number of FLOPs per element, not {value!r}", "for example 5")
+        if value is not None and (
+            not isinstance(value, int) or isinstance(value, bool) or value < 0
+        ):
+            raise FfnbenchError(
+                f"{name} must be a whole number of FLOPs per element, not {value!r}",
+                "for example 5",
+            )
 
     def mark(function: F) -> F:
-        setattr(function, MARK, {"formula": formula, "flops": flops, "flops_backward": flops_backward})
+        setattr(
+            function,
+            MARK,
+            {"formula": formula, "flops": flops, "flops_backward": flops_backward},
+        )
         return function
 
     return mark
 
 
 def as_activation(loaded: Any, target: str) -> OwnActivation | None:
-    """What a loaded object declares as an activation; None where it is a module's class or factory.
+    """What a loaded object declares as an activation; None where it is a module's class
+    or factory.
 
-    Undecorated, a plain function of one required argument that is not a width counts as one.
+    Undecorated, a plain function of one required argument that is not a width counts as
+    one.
     """
     declared = getattr(loaded, MARK, None)
     if declared is not None:

@@ -1,5 +1,6 @@
-"""The dense modules: one class a form, plain eager PyTorch, bias and widths exactly as the spec says. And what they
-should compute: the same function in float64, written apart.
+"""The dense modules: one class a form, plain eager PyTorch, bias and widths exactly as
+the spec says. And what they should compute: the same function in float64, written
+apart.
 
 Weights are named gate, up and down (w1, w3 and w2 in Llama's code).
 """
@@ -18,15 +19,24 @@ from ffnbench.choices import Init
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate
 
 Device: TypeAlias = torch.device | str | None
-Linear = Callable[..., nn.Module]  # (fan_in, fan_out, bias=, device=, dtype=) -> module: nn.Linear, or one for experts
-DRAWN = 4_194_301  # numbers of a large weight, a prime so that no two rows are alike; the rest repeats them
+Linear = Callable[
+    ..., nn.Module
+]  # (fan_in, fan_out, bias=, device=, dtype=) -> module: nn.Linear, or one for experts
+# numbers of a large weight, a prime so that no two rows are alike; the rest repeats
+# them
+DRAWN = 4_194_301
 
 
 def large_linear(
-    fan_in: int, fan_out: int, *, bias: bool, device: Device = None, dtype: torch.dtype | None = None
+    fan_in: int,
+    fan_out: int,
+    *,
+    bias: bool,
+    device: Device = None,
+    dtype: torch.dtype | None = None,
 ) -> nn.Linear:
-    """nn.Linear; of a large weight DRAWN numbers are drawn as it draws them, U(-1, 1) / sqrt(fan_in), and repeated, for
-    to draw 45 million takes 0.3 s.
+    """nn.Linear; of a large weight DRAWN numbers are drawn as it draws them, U(-1, 1) /
+    sqrt(fan_in), and repeated, for to draw 45 million takes 0.3 s.
     """
     place = torch.device(device or torch.get_default_device())
     if fan_in * fan_out <= DRAWN or place.type == "meta":
@@ -50,11 +60,14 @@ class OwnModule(nn.Module):
 
 
 class OwnForm(OwnModule):
-    """A form of FFN: a dense one, or experts of one. x and the result are (..., d_model)."""
+    """A form of FFN: a dense one, or experts of one. x and the result are (...,
+    d_model).
+    """
 
     def reference(self, x: Tensor, chosen: Tensor | None = None) -> Tensor:
-        """What it should give for an x in float64, with a graph where one is wanted. `chosen` (tokens, top_k) are the
-        experts that the module itself took, where x is a part of what it was called with.
+        """What it should give for an x in float64, with a graph where one is wanted.
+        `chosen` (tokens, top_k) are the experts that the module itself took, where x is
+        a part of what it was called with.
         """
         raise NotImplementedError
 
@@ -63,21 +76,36 @@ class FeedForward(OwnForm):
     """The classic form: `down(act(up(x)))`. x and the result are (..., d_model)."""
 
     def __init__(
-        self, spec: FFNSpec, *, linear: Linear = large_linear, device: Device = None, dtype: torch.dtype | None = None
+        self,
+        spec: FFNSpec,
+        *,
+        linear: Linear = large_linear,
+        device: Device = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         self.spec = spec
         self._apply_activation = spec.row.apply
         self._beta = 1.0 if spec.beta is None else spec.beta
         for name, (fan_out, fan_in) in spec.matrices.items():
-            setattr(self, name, linear(fan_in, fan_out, bias=spec.bias, device=device, dtype=dtype))
+            setattr(
+                self,
+                name,
+                linear(fan_in, fan_out, bias=spec.bias, device=device, dtype=dtype),
+            )
         for name, start in spec.row.learned:
-            setattr(self, name, nn.Parameter(torch.tensor(start, device=device, dtype=dtype)))
+            setattr(
+                self,
+                name,
+                nn.Parameter(torch.tensor(start, device=device, dtype=dtype)),
+            )
         self.drop = nn.Dropout(spec.dropout) if spec.dropout else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Fill the weights as spec.init says, each expert's by itself; nn.Linear's own default needs nothing more."""
+        """Fill the weights as spec.init says, each expert's by itself; nn.Linear's own
+        default needs nothing more.
+        """
         if self.spec.init is Init.TORCH:
             return
         for name in self.spec.matrices:
@@ -93,13 +121,17 @@ class FeedForward(OwnForm):
         return self._apply_activation(F, x, self._beta, *learned)
 
     def hidden(self, x: Tensor) -> Tensor:
-        """What enters the down projection, (..., d_ff). Nested so that no temporary outlives its use."""
+        """What enters the down projection, (..., d_ff). Nested so that no temporary
+        outlives its use.
+        """
         return self.act(self.up(x))
 
     def project(self, hidden: Tensor) -> Tensor:
         """Dropout, where there is any, and the down projection."""
         if self.drop is not None:
-            hidden = self.drop(hidden)  # rebinding lets the undropped tensor go before the projection
+            hidden = self.drop(
+                hidden
+            )  # rebinding lets the undropped tensor go before the projection
         return self.down(hidden)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -121,7 +153,9 @@ class GatedFeedForward(FeedForward):
 
 
 class ClampedFeedForward(GatedFeedForward):
-    """The gated form with limits: `down(act(min(gate(x), limit)) * (clamp(up(x), -limit, limit) + offset))`."""
+    """The gated form with limits: `down(act(min(gate(x), limit)) * (clamp(up(x),
+    -limit, limit) + offset))`.
+    """
 
     def hidden(self, x: Tensor) -> Tensor:
         return self.act(self._limited_gate(self.gate(x))) * self._limited_up(self.up(x))
@@ -140,19 +174,31 @@ class ClampedFeedForward(GatedFeedForward):
 
 
 class OutputGatedFeedForward(FeedForward):
-    """The output-gated form: `down(act(up(x))) * gate(x)` with a gate of d_model x d_model."""
+    """The output-gated form: `down(act(up(x))) * gate(x)` with a gate of d_model x
+    d_model.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return self.project(self.hidden(x)) * self.gate(x)
 
 
-_FORMS = {Gate.NONE: FeedForward, Gate.INNER: GatedFeedForward, Gate.OUTPUT: OutputGatedFeedForward}
+_FORMS = {
+    Gate.NONE: FeedForward,
+    Gate.INNER: GatedFeedForward,
+    Gate.OUTPUT: OutputGatedFeedForward,
+}
 
 
 def build_dense(
-    spec: FFNSpec, *, linear: Linear = large_linear, device: Device = None, dtype: torch.dtype | None = None
+    spec: FFNSpec,
+    *,
+    linear: Linear = large_linear,
+    device: Device = None,
+    dtype: torch.dtype | None = None,
 ) -> FeedForward:
-    """The module of a spec without experts, weights filled from torch's global generator."""
+    """The module of a spec without experts, weights filled from torch's global
+    generator.
+    """
     form = _FORMS[spec.gate]
     if spec.limit is not None or spec.up_offset:
         form = ClampedFeedForward
@@ -160,7 +206,9 @@ def build_dense(
 
 
 def fill(matrix: Tensor, init: Init, *, down: bool) -> None:
-    """Fill one weight matrix in place: N(0, 0.02), or He on the way up and Xavier * 0.02 on the way down."""
+    """Fill one weight matrix in place: N(0, 0.02), or He on the way up and Xavier *
+    0.02 on the way down.
+    """
     if init is Init.NORMAL:
         nn.init.normal_(matrix, std=0.02)
     elif down:
@@ -169,8 +217,12 @@ def fill(matrix: Tensor, init: Init, *, down: bool) -> None:
         nn.init.kaiming_normal_(matrix, nonlinearity="relu")
 
 
-def dense_reference(module: FeedForward, x: Tensor, expert: int | None = None) -> Tensor:
-    """What one network, or one expert of a stack of them, should give for an x in float64; apart from `forward`."""
+def dense_reference(
+    module: FeedForward, x: Tensor, expert: int | None = None
+) -> Tensor:
+    """What one network, or one expert of a stack of them, should give for an x in
+    float64; apart from `forward`.
+    """
 
     def linear(name: str, v: Tensor) -> Tensor:
         layer = getattr(module, name)
@@ -197,10 +249,11 @@ def dense_reference(module: FeedForward, x: Tensor, expert: int | None = None) -
 
 
 def reference_output(module: OwnForm, x: Tensor) -> Tensor:
-    """What a module of ours should give for x (..., d_model), in float64 and written apart from `forward`.
+    """What a module of ours should give for x (..., d_model), in float64 and written
+    apart from `forward`.
 
-    With experts, a token goes to those that the module itself chose where a choice is a tie to the module's own
-    precision, and to the best by float64 everywhere else.
+    With experts, a token goes to those that the module itself chose where a choice is a
+    tie to the module's own precision, and to the best by float64 everywhere else.
     """
     with torch.no_grad():
         return module.reference(x.detach().double())

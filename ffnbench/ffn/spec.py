@@ -1,7 +1,9 @@
-"""The specifications: of one FFN, of experts of it, of an activation alone, of the attention beside it; and dtypes.
+"""The specifications: of one FFN, of experts of it, of an activation alone, of the
+attention beside it; and dtypes.
 
-Pure data, final numbers only, validated on construction. Width rules and matching run before (planning/widths.py); a
-spec never computes a width. What text means which spec is the business of planning/variant_text.py.
+Pure data, final numbers only, validated on construction. Width rules and matching run
+before (planning/widths.py); a spec never computes a width. What text means which spec
+is the business of planning/variant_text.py.
 """
 
 from __future__ import annotations
@@ -19,15 +21,18 @@ from ffnbench.common.units import read_count
 from ffnbench.ffn.activations import ACTIVATIONS, Activation, OwnActivation, row_of_own
 
 Scalar = bool | int | float | str | None
-LIKE = "like"  # the key of a module of the user's that names the form of ffnbench that it is said to be
+# the key of a module of the user's that names the form of ffnbench that it is said to
+# be
+LIKE = "like"
 LARGEST = 10**12
 
 
 class Gate(StrEnum):
     """Where the second factor stands.
 
-    NONE: W_down act(W_up x). INNER: W_down(act(W_gate x) * (W_up x)), Shazeer 2020, LLaMA.
-    OUTPUT: (W_down act(W_up x)) * (W_gate x) with W_gate of d_model x d_model, near RWKV's channel mix.
+    NONE: W_down act(W_up x). INNER: W_down(act(W_gate x) * (W_up x)), Shazeer 2020,
+    LLaMA. OUTPUT: (W_down act(W_up x)) * (W_gate x) with W_gate of d_model x d_model,
+    near RWKV's channel mix.
     """
 
     NONE = "none"
@@ -36,14 +41,18 @@ class Gate(StrEnum):
 
 
 class Scores(StrEnum):
-    """How router logits become weights: softmax over all experts, or a sigmoid each (DeepSeek-V3)."""
+    """How router logits become weights: softmax over all experts, or a sigmoid each
+    (DeepSeek-V3).
+    """
 
     SOFTMAX = "softmax"
     SIGMOID = "sigmoid"
 
 
 class Dispatch(StrEnum):
-    """How the experts are run: one after another over those that are hit, or all in one grouped matrix product."""
+    """How the experts are run: one after another over those that are hit, or all in one
+    grouped matrix product.
+    """
 
     EAGER = "eager"
     GROUPED = "grouped"
@@ -53,14 +62,17 @@ class Dispatch(StrEnum):
 class MoESpec:
     """The experts around one FFN form. Widths are per branch, as d_ff is.
 
-    A token goes to the `top_k` experts of the highest score; each is a network of FFNSpec's form with d_ff per expert
-    (Shazeer et al. 2017; Mixtral, Jiang et al. 2024). A shared expert sees every token (DeepSeekMoE, Dai et al. 2024).
+    A token goes to the `top_k` experts of the highest score; each is a network of
+    FFNSpec's form with d_ff per expert (Shazeer et al. 2017; Mixtral, Jiang et al.
+    2024). A shared expert sees every token (DeepSeekMoE, Dai et al. 2024).
 
-    `shared_d_ff` is the width of all shared experts together, 0 for none; `shared_gate` multiplies their output by
-    sigmoid(w x), one number a token (Qwen2-MoE). `router_bias` is a trained bias of the logits (gpt-oss).
-    `normalised` divides the chosen weights by their sum (Mixtral; Qwen's norm_topk_prob), and `routed_scale`
-    multiplies them (DeepSeek-V3's routed_scaling_factor). With `groups` a token's experts come from the `top_groups`
-    groups of neighbouring experts whose two best scores have the largest sum (DeepSeek-V3's n_group and topk_group).
+    `shared_d_ff` is the width of all shared experts together, 0 for none; `shared_gate`
+    multiplies their output by sigmoid(w x), one number a token (Qwen2-MoE).
+    `router_bias` is a trained bias of the logits (gpt-oss). `normalised` divides the
+    chosen weights by their sum (Mixtral; Qwen's norm_topk_prob), and `routed_scale`
+    multiplies them (DeepSeek-V3's routed_scaling_factor). With `groups` a token's
+    experts come from the `top_groups` groups of neighbouring experts whose two best
+    scores have the largest sum (DeepSeek-V3's n_group and topk_group).
     """
 
     experts: int
@@ -79,22 +91,35 @@ class MoESpec:
         for name, least in (("experts", 1), ("top_k", 1), ("shared_d_ff", 0)):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise FfnbenchError(f"{name} must be a whole number of at least {least}, not {value!r}", "e.g. moe=8x2")
+                raise FfnbenchError(
+                    f"{name} must be a whole number of at least {least}, not {value!r}",
+                    "e.g. moe=8x2",
+                )
         if self.top_k > self.experts:
             raise FfnbenchError(
-                f"top_k {self.top_k} is above the number of experts, {self.experts}", "moe=8x2 is 8 experts, 2 a token"
+                f"top_k {self.top_k} is above the number of experts, {self.experts}",
+                "moe=8x2 is 8 experts, 2 a token",
             )
         self._check_groups()
         if self.shared_gate and not self.shared_d_ff:
-            raise FfnbenchError("a shared gate needs a shared expert", "for example @shared=2048")
+            raise FfnbenchError(
+                "a shared gate needs a shared expert", "for example @shared=2048"
+            )
         if not (isfinite(self.routed_scale) and self.routed_scale > 0):
-            raise FfnbenchError(f"routed_scale {self.routed_scale:g} is not positive", "DeepSeek-V3 has 2.5")
+            raise FfnbenchError(
+                f"routed_scale {self.routed_scale:g} is not positive",
+                "DeepSeek-V3 has 2.5",
+            )
 
     def _check_groups(self) -> None:
-        """A group needs two experts, and those of the chosen groups must do for a token."""
+        """A group needs two experts, and those of the chosen groups must do for a
+        token.
+        """
         equal = self.groups > 0 and self.experts % self.groups == 0
         size = self.experts // self.groups if equal else 0
-        enough = 0 < self.top_groups <= self.groups and size * self.top_groups >= self.top_k
+        enough = (
+            0 < self.top_groups <= self.groups and size * self.top_groups >= self.top_k
+        )
         if not enough or (self.groups > 1 and size < 2):
             raise FfnbenchError(
                 f"{self.top_k} of {self.experts} experts can't come from {self.top_groups} of {self.groups} groups",
@@ -116,7 +141,9 @@ class MoESpec:
         return outputs * d_model
 
     def distinct(self, tokens: int) -> float:
-        """Expected number of experts that are hit by so many tokens, where each chooses uniformly and by itself."""
+        """Expected number of experts that are hit by so many tokens, where each chooses
+        uniformly and by itself.
+        """
         missed_by_a_token = 1 - self.top_k / self.experts
         return self.experts * (1 - missed_by_a_token**tokens)
 
@@ -125,12 +152,14 @@ class MoESpec:
 class FFNSpec:
     """A feed-forward network of ffnbench's own forms.
 
-    d_ff is the final width per branch: what multiplies d_model in one matrix. `activation` is the canonical
-    name of a row of ffn/activations.py, or with `own` the target of a function of the user's; `beta` is set exactly
-    where that row has one. With `moe` this is one expert, and d_ff its width.
+    d_ff is the final width per branch: what multiplies d_model in one matrix.
+    `activation` is the canonical name of a row of ffn/activations.py, or with `own` the
+    target of a function of the user's; `beta` is set exactly where that row has one.
+    With `moe` this is one expert, and d_ff its width.
 
-    `limit` and `up_offset` are those of clamped gates: with g, u = W_gate x, W_up x the hidden state is
-    act(min(g, limit)) * (clamp(u, -limit, limit) + up_offset) (gpt-oss 2025: quick_gelu, limit 7, offset 1).
+    `limit` and `up_offset` are those of clamped gates: with g, u = W_gate x, W_up x the
+    hidden state is act(min(g, limit)) * (clamp(u, -limit, limit) + up_offset) (gpt-oss
+    2025: quick_gelu, limit 7, offset 1).
     """
 
     d_model: int
@@ -151,16 +180,28 @@ class FFNSpec:
         require_positive("d_ff", self.d_ff)
         self._check_clamps()
         if not 0 <= self.dropout < 1:
-            raise FfnbenchError(f"dropout {self.dropout:g} is not in [0, 1)", "it is a probability, e.g. 0.1")
+            raise FfnbenchError(
+                f"dropout {self.dropout:g} is not in [0, 1)",
+                "it is a probability, e.g. 0.1",
+            )
         check_beta(self.row, self.beta)
 
     def _check_clamps(self) -> None:
         if self.gate is not Gate.INNER and (self.limit is not None or self.up_offset):
-            raise FfnbenchError("a limit and an offset belong to a gate", "for example swiglu@limit=7@offset=1")
+            raise FfnbenchError(
+                "a limit and an offset belong to a gate",
+                "for example swiglu@limit=7@offset=1",
+            )
         if self.limit is not None and not (isfinite(self.limit) and self.limit > 0):
-            raise FfnbenchError(f"limit {self.limit:g} is not a positive number", "gpt-oss has swiglu_oai@limit=7")
+            raise FfnbenchError(
+                f"limit {self.limit:g} is not a positive number",
+                "gpt-oss has swiglu_oai@limit=7",
+            )
         if not isfinite(self.up_offset):
-            raise FfnbenchError(f"offset {self.up_offset:g} is not finite", "gpt-oss has swiglu_oai@offset=1")
+            raise FfnbenchError(
+                f"offset {self.up_offset:g} is not finite",
+                "gpt-oss has swiglu_oai@offset=1",
+            )
 
     @property
     def row(self) -> Activation:
@@ -169,7 +210,9 @@ class FFNSpec:
 
     @property
     def matrices(self) -> dict[str, tuple[int, int]]:
-        """Name -> rows, columns of every weight: of one expert, where there are experts."""
+        """Name -> rows, columns of every weight: of one expert, where there are
+        experts.
+        """
         d, h = self.d_model, self.d_ff
         classic = {"up": (h, d), "down": (d, h)}
         match self.gate:
@@ -187,7 +230,9 @@ class FFNSpec:
 
     @property
     def name(self) -> str:
-        """The published name of the form: `relu`, `swiglu`, `mish_glu`, `silu@gate=output`, `swiglu@moe=8x2`."""
+        """The published name of the form: `relu`, `swiglu`, `mish_glu`,
+        `silu@gate=output`, `swiglu@moe=8x2`.
+        """
         if self.moe is None:
             return self.form
         return f"{self.form}@moe={self.moe.experts}x{self.moe.top_k}"
@@ -205,7 +250,11 @@ class FFNSpec:
 
     def _gated_name(self) -> str:
         for row in CLAMPED:
-            if (row.activation, row.limit, row.offset) == (self.activation, self.limit, self.up_offset):
+            if (row.activation, row.limit, row.offset) == (
+                self.activation,
+                self.limit,
+                self.up_offset,
+            ):
                 return row.name
         name = GATED_BY_ACTIVATION.get(self.activation, f"{self.activation}_glu")
         if self.limit is not None:
@@ -219,9 +268,10 @@ class FFNSpec:
 class ImportedSpec:
     """A module of the user's own: `package.module:Attr` or `path/to/file.py:Attr`.
 
-    d_ff is what its constructor is given; what it makes of it shows in the counts. `arguments` are the
-    user's `@key=value` pairs for the constructor, which win over what ffnbench fills in by name. `like` is
-    what `@like` names: the same function as one of ours, whose d_ff and bias are those of the module's weights.
+    d_ff is what its constructor is given; what it makes of it shows in the counts.
+    `arguments` are the user's `@key=value` pairs for the constructor, which win over
+    what ffnbench fills in by name. `like` is what `@like` names: the same function as
+    one of ours, whose d_ff and bias are those of the module's weights.
     """
 
     target: str
@@ -233,13 +283,19 @@ class ImportedSpec:
     def __post_init__(self) -> None:
         require_positive("d_model", self.d_model)
         require_positive("d_ff", self.d_ff)
-        if self.like is not None and (self.like.moe is not None or self.like.d_model != self.d_model):
-            raise FfnbenchError(f"{self.target} can't be like experts, or like a form of another d_model")
+        if self.like is not None and (
+            self.like.moe is not None or self.like.d_model != self.d_model
+        ):
+            raise FfnbenchError(
+                f"{self.target} can't be like experts, or like a form of another d_model"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActivationSpec:
-    """One activation by itself, a row of ffn/activations.py or the user's own, applied to `elements` numbers."""
+    """One activation by itself, a row of ffn/activations.py or the user's own, applied
+    to `elements` numbers.
+    """
 
     activation: str
     beta: float | None = None
@@ -270,9 +326,11 @@ NetworkSpec = FFNSpec | ImportedSpec
 
 
 class AttentionForm(StrEnum):
-    """How scores become values: torch's scaled_dot_product_attention, or as a textbook writes it.
+    """How scores become values: torch's scaled_dot_product_attention, or as a textbook
+    writes it.
 
-    TEXTBOOK: all scores q k^T / sqrt(dim), masked, softmax, times v, each a tensor of its own (Vaswani 2017).
+    TEXTBOOK: all scores q k^T / sqrt(dim), masked, softmax, times v, each a tensor of
+    its own (Vaswani 2017).
     """
 
     SDPA = "sdpa"
@@ -281,10 +339,11 @@ class AttentionForm(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MLASpec:
-    """Multi-head latent attention (DeepSeek-V2, 2024): ranks of the compressed queries (None: not compressed) and of
-    keys and values.
+    """Multi-head latent attention (DeepSeek-V2, 2024): ranks of the compressed queries
+    (None: not compressed) and of keys and values.
 
-    A head's query and key have `nope` + `rope` elements, its value `v`; all heads share the key's rope part.
+    A head's query and key have `nope` + `rope` elements, its value `v`; all heads share
+    the key's rope part.
     """
 
     q_lora: int | None
@@ -302,12 +361,15 @@ class MLASpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionSpec:
-    """Multi-head (Vaswani 2017), multi-query (Shazeer 2019), grouped-query (Ainslie et al. 2023) or latent attention.
+    """Multi-head (Vaswani 2017), multi-query (Shazeer 2019), grouped-query (Ainslie et
+    al. 2023) or latent attention.
 
-    `heads` query heads and `kv_heads` heads of keys and values, each of `head_dim`; biases of q/k/v and of o.
+    `heads` query heads and `kv_heads` heads of keys and values, each of `head_dim`;
+    biases of q/k/v and of o.
 
-    `causal`: a token sees itself and those before it, else all of its sequence. `form` is how it is computed.
-    `window`: it sees the last so many of them, itself among these; not causal, so many to either side. None: all.
+    `causal`: a token sees itself and those before it, else all of its sequence. `form`
+    is how it is computed. `window`: it sees the last so many of them, itself among
+    these; not causal, so many to either side. None: all.
     """
 
     d_model: int
@@ -333,11 +395,16 @@ class AttentionSpec:
             )
 
         if self.qkv_bias and self.mla is not None:
-            raise FfnbenchError("biases of q, k and v are not those of latent attention", "its factors have none here")
+            raise FfnbenchError(
+                "biases of q, k and v are not those of latent attention",
+                "its factors have none here",
+            )
 
     @property
     def matrices(self) -> dict[str, tuple[int, int]]:
-        """Name -> rows, columns of every weight: q, k, v, o, or MLA's low-rank factors."""
+        """Name -> rows, columns of every weight: q, k, v, o, or MLA's low-rank
+        factors.
+        """
         d, h, mla = self.d_model, self.heads, self.mla
         q, kv = h * self.head_dim, self.kv_heads * self.head_dim
         if mla is None:
@@ -354,7 +421,9 @@ class AttentionSpec:
 
     @property
     def biases(self) -> dict[str, int]:
-        """Name -> elements of the bias of every weight that has one. MLA has none on its factors."""
+        """Name -> elements of the bias of every weight that has one. MLA has none on
+        its factors.
+        """
         biased = []
         if self.qkv_bias:
             biased += ["q", "k", "v"]
@@ -384,7 +453,9 @@ class AttentionSpec:
 
     @property
     def kv_per_token(self) -> int:
-        """Elements that a cache keeps of one token: keys and values, or MLA's latent and its shared rope part."""
+        """Elements that a cache keeps of one token: keys and values, or MLA's latent
+        and its shared rope part.
+        """
         if self.mla is None:
             return 2 * self.kv_heads * self.head_dim
         return self.mla.kv_lora + self.mla.rope
@@ -428,9 +499,13 @@ def row_of(activation: str, own: OwnActivation | None) -> Activation:
 def check_beta(row: Activation, beta: float | None) -> None:
     """Beta is finite, and given exactly where the activation has one."""
     if beta is not None and not isfinite(beta):
-        raise FfnbenchError(f"beta {beta:g} is not finite", "for beta -> infinity use relu")
+        raise FfnbenchError(
+            f"beta {beta:g} is not finite", "for beta -> infinity use relu"
+        )
     if (row.beta is None) != (beta is None):
-        raise FfnbenchError(f"activation {row.name!r} and beta {beta} do not fit", "use swish@beta=2")
+        raise FfnbenchError(
+            f"activation {row.name!r} and beta {beta} do not fit", "use swish@beta=2"
+        )
 
 
 def require_positive(name: str, value: object) -> int:
@@ -453,9 +528,11 @@ def read_positive(name: str, value: object) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatedName:
-    """A published name of W_down(act(W_gate x) * (W_up x)) and the activation on its gate.
+    """A published name of W_down(act(W_gate x) * (W_up x)) and the activation on its
+    gate.
 
-    A clamped one has a `limit` and an `offset`: act(min(gate, limit)) * (clamp(up, -limit, limit) + offset).
+    A clamped one has a `limit` and an `offset`: act(min(gate, limit)) * (clamp(up,
+    -limit, limit) + offset).
     """
 
     name: str
@@ -467,7 +544,11 @@ class GatedName:
 
 
 _GATED_ROWS = (
-    GatedName(name="glu", activation="sigmoid", note="glu is the original form: the sigmoid is on the gate"),
+    GatedName(
+        name="glu",
+        activation="sigmoid",
+        note="glu is the original form: the sigmoid is on the gate",
+    ),
     GatedName(name="bilinear", activation="identity", aliases=("liglu",)),
     GatedName(name="reglu", activation="relu"),
     GatedName(
@@ -488,10 +569,14 @@ _GATED_ROWS = (
         "whose hidden_act says silu",
     ),
 )
-GATED: Registry[GatedName] = Registry("gated form", "`ffnbench list variants` shows all")
+GATED: Registry[GatedName] = Registry(
+    "gated form", "`ffnbench list variants` shows all"
+)
 for _gated in _GATED_ROWS:
     GATED.add(_gated.name, _gated, _gated.aliases)
-GATED_BY_ACTIVATION = {row.activation: row.name for row in _GATED_ROWS if row.limit is None}
+GATED_BY_ACTIVATION = {
+    row.activation: row.name for row in _GATED_ROWS if row.limit is None
+}
 CLAMPED = tuple(row for row in _GATED_ROWS if row.limit is not None)
 
 
@@ -499,7 +584,8 @@ CLAMPED = tuple(row for row in _GATED_ROWS if row.limit is not None)
 class Dtype:
     """A dtype by torch's name.
 
-    `tolerance` is the relative error (Frobenius) that rounding alone explains, with room: sqrt(d_ff) roundings.
+    `tolerance` is the relative error (Frobenius) that rounding alone explains, with
+    room: sqrt(d_ff) roundings.
     """
 
     name: str
@@ -519,20 +605,22 @@ for _dtype in _DTYPE_ROWS:
     DTYPES.add(_dtype.name, _dtype, _dtype.aliases)
 
 
-# Relative error of rounding to nearest (unit roundoff) of the factors of a float32 product, by what torch calls the
-# precision of such products. TF32 keeps 10 explicit bits of the significand and so rounds by 2^-11 at most (NVIDIA,
-# "A100 Tensor Core GPU Architecture", 2020), bfloat16 keeps 7 (2^-8); sums stay float32
+# Relative error of rounding to nearest (unit roundoff) of the factors of a float32
+# product, by what torch calls the precision of such products. TF32 keeps 10 explicit
+# bits of the significand and so rounds by 2^-11 at most (NVIDIA, "A100 Tensor Core GPU
+# Architecture", 2020), bfloat16 keeps 7 (2^-8); sums stay float32
 # (torch.set_float32_matmul_precision).
 FACTOR_ROUNDOFF = {"high": 2.0**-11, "medium": 2.0**-8}
-# An FFN rounds the factors of two products, one after the other, and a gated one those of three. On emulated TF32 and
-# bfloat16 its worst row is off by 0.6 to 2.4 of these, and by 7 at most where hardware cuts bits off in place of
-# rounding (tests/worker/test_precision.py). A module that is 1 % off is still found at HIGH.
+# An FFN rounds the factors of two products, one after the other, and a gated one those
+# of three. On emulated TF32 and bfloat16 its worst row is off by 0.6 to 2.4 of these,
+# and by 7 at most where hardware cuts bits off in place of rounding
+# (tests/worker/test_precision.py). A module that is 1 % off is still found at HIGH.
 FACTOR_ROUNDINGS = 10
 
 
 def tolerance(dtype: str, matmul_precision: str = "highest") -> float:
-    """The relative error that rounding alone explains, with room. The precision of matrix products is that of float32's
-    alone: those of other dtypes don't know it.
+    """The relative error that rounding alone explains, with room. The precision of
+    matrix products is that of float32's alone: those of other dtypes don't know it.
     """
     row = DTYPES.get(dtype)
     if row.name == "float32" and matmul_precision in FACTOR_ROUNDOFF:
@@ -545,17 +633,24 @@ def item_bytes(dtype: str) -> int:
     return DTYPES.get(dtype).bytes
 
 
-# The relative error (Frobenius) of an output beside float64 of the original weights that the precision explains. With
-# weights drawn evenly, near the worst case, a SwiGLU of 768 x 2048 is off by 6.5e-3 to 1.7e-2 (int8), 3.3e-2
-# (int8-dynamic) and 0.11 to 0.13 (int4).
-WEIGHTS_TOLERANCE = {Weights.NONE: 0.0, Weights.INT8: 2e-2, Weights.INT8_DYNAMIC: 5e-2, Weights.INT4: 0.2}
+# The relative error (Frobenius) of an output beside float64 of the original weights
+# that the precision explains. With weights drawn evenly, near the worst case, a SwiGLU
+# of 768 x 2048 is off by 6.5e-3 to 1.7e-2 (int8), 3.3e-2 (int8-dynamic) and 0.11 to
+# 0.13 (int4).
+WEIGHTS_TOLERANCE = {
+    Weights.NONE: 0.0,
+    Weights.INT8: 2e-2,
+    Weights.INT8_DYNAMIC: 5e-2,
+    Weights.INT4: 0.2,
+}
 GROUP = 32  # columns that share a scale, where nothing else is said
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightFormat:
-    """What a quantised matrix (rows, columns) is made of: its elements, and the scales and zero points of each row, or
-    of each group of columns in a row. `number_bytes` is the size of one of these; None is that of the call's dtype.
+    """What a quantised matrix (rows, columns) is made of: its elements, and the scales
+    and zero points of each row, or of each group of columns in a row. `number_bytes` is
+    the size of one of these; None is that of the call's dtype.
     """
 
     bits: int
@@ -569,15 +664,17 @@ class WeightFormat:
         return self.numbers_per_group > 0
 
     def bytes_of(self, rows: int, columns: int, *, group: int, item: int) -> int:
-        """The bytes of a matrix; `item` is the size of an element of the call's dtype."""
+        """The bytes of a matrix; `item` is the size of an element of the call's
+        dtype.
+        """
         numbers = rows * self.numbers_per_row
         if self.grouped:
             numbers += rows * (columns // group) * self.numbers_per_group
         return rows * columns * self.bits // 8 + numbers * (self.number_bytes or item)
 
 
-# torch's own operations: a scale for each row; scale, zero point and the sum of the row, all of 32 bits; a scale and
-# the middle of the range for each group
+# torch's own operations: a scale for each row; scale, zero point and the sum of the
+# row, all of 32 bits; a scale and the middle of the range for each group
 OF_TORCH = {
     Weights.INT8: WeightFormat(bits=8, numbers_per_row=1),
     Weights.INT8_DYNAMIC: WeightFormat(bits=8, numbers_per_row=3, number_bytes=4),
@@ -589,9 +686,15 @@ OF_ONNX = {
     Weights.INT8_DYNAMIC: WeightFormat(bits=8, numbers_per_row=1, number_bytes=4),
     Weights.INT4: WeightFormat(bits=4, numbers_per_group=1, number_bytes=4),
 }
-FORMATS = {Backend.EAGER: OF_TORCH, Backend.ORT: OF_ONNX, Backend.OPENVINO: OF_ONNX}  # by the backends that have any
+FORMATS = {
+    Backend.EAGER: OF_TORCH,
+    Backend.ORT: OF_ONNX,
+    Backend.OPENVINO: OF_ONNX,
+}  # by the backends that have any
 
 
 def format_of(weights: Weights, backend: Backend) -> WeightFormat | None:
-    """How a backend holds weights; None where they stay as they are, or where it has no such format."""
+    """How a backend holds weights; None where they stay as they are, or where it has no
+    such format.
+    """
     return FORMATS.get(backend, {}).get(weights)

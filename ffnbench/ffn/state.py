@@ -1,6 +1,8 @@
-"""The weights of a published FFN in a safetensors file: which of its tensors are gate, up and down.
+"""The weights of a published FFN in a safetensors file: which of its tensors are gate,
+up and down.
 
-Reading needs the package safetensors. Names and shapes are read without the tensors, and without torch.
+Reading needs the package safetensors. Names and shapes are read without the tensors,
+and without torch.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from typing import Any
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import FFNSpec
 
-# what a matrix is called in published checkpoints, the most common first; of a classic form w1 is what goes up
+# what a matrix is called in published checkpoints, the most common first; of a classic
+# form w1 is what goes up
 NAMES = {
     "gate": ("gate_proj", "w1", "wi_0", "gate"),
     "up": (
@@ -28,7 +31,18 @@ NAMES = {
         "dense_h_to_4h",
         "intermediate.dense",
     ),
-    "down": ("down_proj", "w2", "wo", "down", "fc2", "c_proj", "lin2", "linear2", "dense_4h_to_h", "output.dense"),
+    "down": (
+        "down_proj",
+        "w2",
+        "wo",
+        "down",
+        "fc2",
+        "c_proj",
+        "lin2",
+        "linear2",
+        "dense_4h_to_h",
+        "output.dense",
+    ),
 }
 CLASSIC_UP = (*NAMES["up"], "w1")
 JOINED = "gate_up_proj"  # the rows of gate, then those of up
@@ -37,8 +51,8 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class StoredMatrix:
-    """Where a matrix (rows, columns) lies: the name of its tensor, whether that is stored as (columns, rows), and which
-    half of the rows it is, None for all.
+    """Where a matrix (rows, columns) lies: the name of its tensor, whether that is
+    stored as (columns, rows), and which half of the rows it is, None for all.
     """
 
     tensor: str
@@ -46,14 +60,21 @@ class StoredMatrix:
     half: int | None = None
 
 
-def stored_matrices(shapes: Mapping[str, Shape], spec: FFNSpec, prefix: str) -> dict[str, StoredMatrix]:
-    """Where gate, up and down lie among tensors of these names and shapes; raises FfnbenchError where one is not there,
-    or has another shape.
+def stored_matrices(
+    shapes: Mapping[str, Shape], spec: FFNSpec, prefix: str
+) -> dict[str, StoredMatrix]:
+    """Where gate, up and down lie among tensors of these names and shapes; raises
+    FfnbenchError where one is not there, or has another shape.
     """
     below = [name for name in shapes if name.startswith(prefix)]
     if not below:
-        parts = sorted({name.rpartition(".")[0].rpartition(".")[0] + "." for name in shapes})
-        raise FfnbenchError(f"no tensor's name begins with {prefix!r}", f"there are {', '.join(parts[:5])} and others")
+        parts = sorted(
+            {name.rpartition(".")[0].rpartition(".")[0] + "." for name in shapes}
+        )
+        raise FfnbenchError(
+            f"no tensor's name begins with {prefix!r}",
+            f"there are {', '.join(parts[:5])} and others",
+        )
     matrices = {}
     for name, shape in spec.matrices.items():
         source = _stored(name, below, spec, prefix)
@@ -66,7 +87,9 @@ def stored_matrices(shapes: Mapping[str, Shape], spec: FFNSpec, prefix: str) -> 
             matrices[name] = replace(source, transposed=True)
         else:
             sizes = f"{' x '.join(map(str, stored))}, and {name} is {' x '.join(map(str, shape))}"
-            raise FfnbenchError(f"{source.tensor} is {sizes}", _sizes_hint(name, stored))
+            raise FfnbenchError(
+                f"{source.tensor} is {sizes}", _sizes_hint(name, stored)
+            )
     return matrices
 
 
@@ -80,7 +103,10 @@ def _stored(matrix: str, names: list[str], spec: FFNSpec, prefix: str) -> Stored
     if joined in names and matrix in ("gate", "up"):
         return StoredMatrix(joined, half=0 if matrix == "gate" else 1)
     there = ", ".join(name.removeprefix(prefix) for name in names[:6])
-    raise FfnbenchError(f"no tensor below {prefix!r} is {matrix}: it has {there}", f"known: {', '.join(known[:4])}")
+    raise FfnbenchError(
+        f"no tensor below {prefix!r} is {matrix}: it has {there}",
+        f"known: {', '.join(known[:4])}",
+    )
 
 
 def _sizes_hint(matrix: str, stored: Shape) -> str:
@@ -91,22 +117,34 @@ def _sizes_hint(matrix: str, stored: Shape) -> str:
 
 
 def opened(path: str, framework: str) -> Any:
-    """The file, as safetensors opens it for torch (`pt`) or `numpy`; raises FfnbenchError where it can't be read."""
+    """The file, as safetensors opens it for torch (`pt`) or `numpy`; raises
+    FfnbenchError where it can't be read.
+    """
     try:
         from safetensors import SafetensorError, safe_open
     except ImportError:
-        raise FfnbenchError("--state needs safetensors", "pip install 'ffnbench[state]'") from None
+        raise FfnbenchError(
+            "--state needs safetensors", "pip install 'ffnbench[state]'"
+        ) from None
     try:
         return safe_open(path, framework=framework)
     except (OSError, SafetensorError) as problem:
-        raise FfnbenchError(f"cannot read {path}: {problem}", "--state takes a file of safetensors") from problem
+        raise FfnbenchError(
+            f"cannot read {path}: {problem}", "--state takes a file of safetensors"
+        ) from problem
 
 
 def shapes_in(path: str) -> dict[str, Shape]:
-    """The names and shapes of all tensors of numbers with a point; whole ones are quantised, and say nothing alone."""
+    """The names and shapes of all tensors of numbers with a point; whole ones are
+    quantised, and say nothing alone.
+    """
     with opened(path, "numpy") as file:
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - no mapping
-        return {name: tuple(part.get_shape()) for name, part in slices.items() if "F" in part.get_dtype()}
+        return {
+            name: tuple(part.get_shape())
+            for name, part in slices.items()
+            if "F" in part.get_dtype()
+        }
 
 
 def tensors_of(path: str, spec: FFNSpec, prefix: str) -> dict[str, Any]:

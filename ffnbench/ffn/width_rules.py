@@ -1,6 +1,7 @@
 """Widths: the published rules by name, and the width at which two forms cost the same.
 
-Every rule returns the final d_ff per branch. Each was checked against the code that it is named after.
+Every rule returns the final d_ff per branch. Each was checked against the code that it
+is named after.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ DEFAULT_MULTIPLE = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A published width rule: `apply` gives d_ff of d_model, the ratio, the multiple and Llama's multiplier.
+    """A published width rule: `apply` gives d_ff of d_model, the ratio, the multiple
+    and Llama's multiplier.
 
-    `multiple_of` and `ratio` are used where none is given. `reads` is what it can be told; anything else is a mistake.
+    `multiple_of` and `ratio` are used where none is given. `reads` is what it can be
+    told; anything else is a mistake.
     """
 
     name: str
@@ -37,7 +40,9 @@ def round_up(width: int, multiple: int) -> int:
 
 
 def round_nearest(width: float, multiple: int) -> int:
-    """The nearest multiple, at least one of it; a tie goes down, so that nothing costs more than asked."""
+    """The nearest multiple, at least one of it; a tie goes down, so that nothing costs
+    more than asked.
+    """
     nearest = int(width // multiple) * multiple
     if width - nearest > multiple / 2:
         nearest += multiple
@@ -47,7 +52,10 @@ def round_nearest(width: float, multiple: int) -> int:
 def _ratio(d: int, ratio: float, multiple: int, _: float | None = None) -> int:
     width = ratio * d
     if width != int(width):
-        raise FfnbenchError(f"{ratio:g} * d_model is not whole for d_model {d}", "give --d-ff, or another ratio")
+        raise FfnbenchError(
+            f"{ratio:g} * d_model is not whole for d_model {d}",
+            "give --d-ff, or another ratio",
+        )
     return round_up(int(width), multiple)
 
 
@@ -79,7 +87,9 @@ _T5_V1_1 = {512: 1024, 768: 2048, 1024: 2816, 2048: 5120, 4096: 10240}
 def _t5(d: int, *_: object) -> int:
     if d not in _T5_V1_1:
         widths = ", ".join(map(str, _T5_V1_1))
-        raise FfnbenchError(f"T5 v1.1 has no model of d_model {d}", f"its d_model are {widths}")
+        raise FfnbenchError(
+            f"T5 v1.1 has no model of d_model {d}", f"its d_model are {widths}"
+        )
     return _T5_V1_1[d]
 
 
@@ -130,13 +140,21 @@ def width_by_rule(
     multiple_of: int | None = None,
     multiplier: float | None = None,
 ) -> int:
-    """d_ff per branch by a named rule; raises FfnbenchError where the rule cannot serve that d_model."""
+    """d_ff per branch by a named rule; raises FfnbenchError where the rule cannot serve
+    that d_model.
+    """
     rule = RULES.get(name)
-    given = {"ratio": ratio, "multiple_of": multiple_of, "ffn_dim_multiplier": multiplier}
+    given = {
+        "ratio": ratio,
+        "multiple_of": multiple_of,
+        "ffn_dim_multiplier": multiplier,
+    }
     for key, value in given.items():
         if value is not None and key not in rule.reads:
             reads = ", ".join(rule.reads) or "nothing but d_model"
-            raise FfnbenchError(f"the width rule {rule.name} does not read {key}", f"it reads {reads}")
+            raise FfnbenchError(
+                f"the width rule {rule.name} does not read {key}", f"it reads {reads}"
+            )
     return rule.apply(
         d_model,
         rule.ratio if ratio is None else ratio,
@@ -148,7 +166,8 @@ def width_by_rule(
 def width_for(cost: Callable[[int], int], target: int, multiple_of: int) -> int:
     """The multiple of `multiple_of` whose cost comes nearest to `target`.
 
-    `cost` must be affine in d_ff, as parameters and FLOPs of every form here are: two values fix the line.
+    `cost` must be affine in d_ff, as parameters and FLOPs of every form here are: two
+    values fix the line.
     """
     at_one, at_two = cost(1), cost(2)
     return round_nearest(1 + (target - at_one) / (at_two - at_one), multiple_of)

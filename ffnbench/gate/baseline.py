@@ -1,5 +1,6 @@
-"""Whether a stored run can serve as a baseline, for what policy, and what is to be said where it can't; and what
-becomes of it after a check: a new one, or the old one with a further run.
+"""Whether a stored run can serve as a baseline, for what policy, and what is to be said
+where it can't; and what becomes of it after a check: a new one, or the old one with a
+further run.
 """
 
 from __future__ import annotations
@@ -10,7 +11,16 @@ from collections.abc import Set
 from ffnbench.common.errors import FfnbenchError, Unfinished
 from ffnbench.common.jsonable import encode
 from ffnbench.common.units import counted
-from ffnbench.gate.decision import EXACT, IDENTITY, Checked, Policy, Status, exact_value, machine_kind, parse_tolerances
+from ffnbench.gate.decision import (
+    EXACT,
+    IDENTITY,
+    Checked,
+    Policy,
+    Status,
+    exact_value,
+    machine_kind,
+    parse_tolerances,
+)
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import METHOD, Plan, Value, added_kind, value_of
 from ffnbench.planning.effort import check_budget
@@ -22,11 +32,19 @@ from ffnbench.stats.history import SECONDS
 from ffnbench.stats.rounds import table_of
 
 FEWEST_WORKERS = 5  # of a run in a baseline for time
-BETTER = {"workers": 2 * FEWEST_WORKERS, "rounds": None, "quick": False, "precision": None, "budget": None}
+BETTER = {
+    "workers": 2 * FEWEST_WORKERS,
+    "rounds": None,
+    "quick": False,
+    "precision": None,
+    "budget": None,
+}
 
 
 def policy_for(before: Report, request: CheckRequest) -> Policy:
-    """The policy of a check; raises FfnbenchError for what is no usable baseline, or no usable policy for it."""
+    """The policy of a check; raises FfnbenchError for what is no usable baseline, or no
+    usable policy for it.
+    """
     added = added_kind(before.plan.kind)
     if added:
         raise FfnbenchError(
@@ -34,7 +52,11 @@ def policy_for(before: Report, request: CheckRequest) -> Policy:
             "a baseline is a file of compare: -o baseline.json",
         )
     for number, run in enumerate(before.runs, start=1):
-        name, hint, hint_of_few = repr(request.baseline), made_anew(request.baseline, before), ""
+        name, hint, hint_of_few = (
+            repr(request.baseline),
+            made_anew(request.baseline, before),
+            "",
+        )
         if before.repeats:
             name = f"run {number} of {request.baseline!r}, of {run.created},"
         if number > 1:
@@ -48,7 +70,10 @@ def policy_for(before: Report, request: CheckRequest) -> Policy:
             raise FfnbenchError(f"{name} {problem}", hint)
         few = too_few(run)
         if few:
-            raise FfnbenchError(f"{name} {few}", hint_of_few or made_anew(request.baseline, before, **BETTER))
+            raise FfnbenchError(
+                f"{name} {few}",
+                hint_of_few or made_anew(request.baseline, before, **BETTER),
+            )
     labels = [case.label for case in before.plan.shown]
     policy = Policy(
         tolerances=parse_tolerances(request.tolerance, labels),
@@ -60,10 +85,15 @@ def policy_for(before: Report, request: CheckRequest) -> Policy:
 
 
 def policy_of_sides(request: SidesRequest, label: str) -> Policy:
-    """The policy of `ab`: the tolerances are those of head's row; raises FfnbenchError for what can't be."""
+    """The policy of `ab`: the tolerances are those of head's row; raises FfnbenchError
+    for what can't be.
+    """
     check_budget(request.budget)
     if any(text.startswith(SECONDS) for text in request.tolerance):
-        raise FfnbenchError("ab checks the ratio of head to base, not seconds", "for example --tolerance 5%")
+        raise FfnbenchError(
+            "ab checks the ratio of head to base, not seconds",
+            "for example --tolerance 5%",
+        )
     return Policy(tolerances=parse_tolerances(request.tolerance, [label]))
 
 
@@ -73,23 +103,40 @@ def is_timed(report: Report) -> bool:
 
 
 def unpredicted(before: Report, now: Report) -> bool:
-    """Whether the baseline has exact metrics that no closed form predicts, so that they must be measured again."""
+    """Whether the baseline has exact metrics that no closed form predicts, so that they
+    must be measured again.
+    """
     measured = [metric for metric in EXACT if metric.job]
     return any(
-        exact_value(before, case.label, metric) is not None and exact_value(now, case.label, metric) is None
+        exact_value(before, case.label, metric) is not None
+        and exact_value(now, case.label, metric) is None
         for case in before.plan.shown
         for metric in measured
     )
 
 
-def refuse_another_machine(path: str, before: Environment | None, here: Environment) -> None:
+def refuse_another_machine(
+    path: str, before: Environment | None, here: Environment
+) -> None:
     """--absolute checks seconds, and they mean nothing on another machine."""
     if before is None or before.fingerprint == here.fingerprint:
         return
-    shared = ("cpu", "usable_cpus", "cpu_capability", "torch", "blas", "gpu", "cuda", "hip", "driver")
+    shared = (
+        "cpu",
+        "usable_cpus",
+        "cpu_capability",
+        "torch",
+        "blas",
+        "gpu",
+        "cuda",
+        "hip",
+        "driver",
+    )
     then, now = encode(before), encode(here)
     differs = [
-        f"{name} {then.get(name)} then, {now.get(name)} now" for name in shared if then.get(name) != now.get(name)
+        f"{name} {then.get(name)} then, {now.get(name)} now"
+        for name in shared
+        if then.get(name) != now.get(name)
     ]
     raise FfnbenchError(
         f"--absolute needs the machine that measured {path!r}: {'; '.join(differs) or 'another fingerprint'}",
@@ -100,21 +147,25 @@ def refuse_another_machine(path: str, before: Environment | None, here: Environm
 def refuse_another_plan(request: CheckRequest, before: Plan, now: Plan) -> None:
     """Raise FfnbenchError for a saved run of another plan.
 
-    Such a run answers another command, has no row of the baseline's, or is fed otherwise in all rows that both have, or
-    has one that is compared with another reference. What else differs in a row is a finding.
+    Such a run answers another command, has no row of the baseline's, or is fed
+    otherwise in all rows that both have, or has one that is compared with another
+    reference. What else differs in a row is a finding.
     """
     common = {case.label for case in before.shown} & {case.label for case in now.shown}
     then, here = _what_is_asked(before, common), _what_is_asked(now, common)
     if here["command"] != then["command"]:
         differing = ["command"]
     else:
-        differing = [name for name, values in then.items() if here[name].isdisjoint(values)]
+        differing = [
+            name for name, values in then.items() if here[name].isdisjoint(values)
+        ]
         if not differing and here["reference"] != then["reference"]:
             differing = ["reference"]
     if not differing:
         return
     differences = [
-        f"{name} {' '.join(map(str, then[name]))} then, {' '.join(map(str, here[name]))} now" for name in differing
+        f"{name} {' '.join(map(str, then[name]))} then, {' '.join(map(str, here[name]))} now"
+        for name in differing
     ]
     flags = " --exact-only" if request.exact_only else ""
     raise FfnbenchError(
@@ -124,18 +175,24 @@ def refuse_another_plan(request: CheckRequest, before: Plan, now: Plan) -> None:
 
 
 def _what_is_asked(plan: Plan, common: Set[str]) -> dict[str, Set[Value]]:
-    """The values of a plan by name, of the rows that two have in common; of all where there are none."""
+    """The values of a plan by name, of the rows that two have in common; of all where
+    there are none.
+    """
     cases = [case for case in plan.shown if case.label in common] or plan.shown
     values: dict[str, list[Value]] = {"command": [plan.kind]}
     for name in ("d_model", *IDENTITY):
         values[name] = [value_of(case, name) for case in cases]
     values["reference"] = [plan.reference_of(case.label) for case in cases]
     values["rows"] = [case.label for case in cases]
-    return {name: dict.fromkeys(of).keys() for name, of in values.items()}  # sets that keep their order
+    return {
+        name: dict.fromkeys(of).keys() for name, of in values.items()
+    }  # sets that keep their order
 
 
 def of_another_method(path: str, run: Report) -> str:
-    """Why the latencies of a run can't be compared, with the command that makes it anew; nothing where they can."""
+    """Why the latencies of a run can't be compared, with the command that makes it
+    anew; nothing where they can.
+    """
     method = run.plan.protocol.method
     if method == METHOD:
         return ""
@@ -144,7 +201,9 @@ def of_another_method(path: str, run: Report) -> str:
 
 
 def _why_no_latencies(run: Report) -> str:
-    """Why a run of time is no part of a baseline: a row is wrong, or has nothing clean; empty where it can be one."""
+    """Why a run of time is no part of a baseline: a row is wrong, or has nothing clean;
+    empty where it can be one.
+    """
     if not is_timed(run):
         return ""
     for failure in run.failures:
@@ -163,30 +222,43 @@ def _why_no_latencies(run: Report) -> str:
 def too_few(run: Report) -> str:
     """Why the interval of a run may be luck; nothing where it is not."""
     table = table_of(run)
-    fewest = min((len(table.row(label).clean) for label in table.labels), default=FEWEST_WORKERS)
+    fewest = min(
+        (len(table.row(label).clean) for label in table.labels), default=FEWEST_WORKERS
+    )
     if fewest >= FEWEST_WORKERS:
         return ""
     return f"has {counted(fewest, 'undisturbed process')}, and fewer than {FEWEST_WORKERS} may agree by chance"
 
 
 def new_baseline(checked: Checked) -> str:
-    """What was measured now, as the text of a file; raises Unfinished where that is not all of it."""
+    """What was measured now, as the text of a file; raises Unfinished where that is not
+    all of it.
+    """
     now = checked.now
     missing, few = _not_measured(checked), too_few(now)
-    if now.interrupted or missing or few or (is_timed(checked.before) and not now.samples):
+    if (
+        now.interrupted
+        or missing
+        or few
+        or (is_timed(checked.before) and not now.samples)
+    ):
         reason = ""
         if missing:
             reason = f": nothing was measured for {', '.join(sorted(missing))}"
         elif few:
             reason = f": it {few}"
-        raise Unfinished(f"the baseline was not updated{reason}", made_anew(checked.against, checked.before))
+        raise Unfinished(
+            f"the baseline was not updated{reason}",
+            made_anew(checked.against, checked.before),
+        )
     return report_text(now)
 
 
 def longer_baseline(checked: Checked) -> Longer:
     """The baseline with this run, or why it was not added.
 
-    Runs are not added for being good ones alone, for that would make the scatter between runs look small.
+    Runs are not added for being good ones alone, for that would make the scatter
+    between runs look small.
     """
     path = repr(checked.against)
     reason = _why_not_added(checked)
@@ -206,14 +278,23 @@ def _why_not_added(checked: Checked) -> str:
     of_status: dict[Status, list[str]] = {status: [] for status in Status}
     for finding in checked.findings:
         of_status[finding.status].append(finding.case)
-    regressed = [f"{f.case} {f.metric}" for f in checked.findings if f.status is Status.REGRESSED]
+    regressed = [
+        f"{f.case} {f.metric}" for f in checked.findings if f.status is Status.REGRESSED
+    ]
     if regressed:
         return f"{', '.join(regressed)} regressed"
-    if machine_kind(now.environment) != machine_kind(checked.before.environment) or of_status[Status.INCOMPARABLE]:
+    if (
+        machine_kind(now.environment) != machine_kind(checked.before.environment)
+        or of_status[Status.INCOMPARABLE]
+    ):
         return "it ran on another kind of machine, or the baseline was measured with another method"
     if of_status[Status.MISSING]:
         return f"nothing was measured for {', '.join(dict.fromkeys(of_status[Status.MISSING]))}"
-    busy = [label for label in of_status[Status.UNCLEAR] if label in table.rounds and table.row(label).disturbed]
+    busy = [
+        label
+        for label in of_status[Status.UNCLEAR]
+        if label in table.rounds and table.row(label).disturbed
+    ]
     busy = busy or sorted(table.labels_without_clean())
     if busy:
         return f"the machine was busy: {', '.join(busy)}"
@@ -222,6 +303,12 @@ def _why_not_added(checked: Checked) -> str:
 
 
 def _not_measured(checked: Checked) -> set[str]:
-    """The cases that a new baseline would not have, or that are not comparable with the old one."""
-    missing = {f.case for f in checked.findings if f.status in (Status.MISSING, Status.INCOMPARABLE)}
+    """The cases that a new baseline would not have, or that are not comparable with the
+    old one.
+    """
+    missing = {
+        f.case
+        for f in checked.findings
+        if f.status in (Status.MISSING, Status.INCOMPARABLE)
+    }
     return missing | set(table_of(checked.now).labels_without_clean())

@@ -1,4 +1,6 @@
-"""The commands that ask whether it has got slower: `check` against a baseline, `ab` between two sides."""
+"""The commands that ask whether it has got slower: `check` against a baseline, `ab`
+between two sides.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,14 @@ from ffnbench.gate.decision import (
     without_gain,
 )
 from ffnbench.gate.interim import UntilDecided, plan_of_check
-from ffnbench.gate.sides import BASE, placed, plan_sides, prober_within, sides_asked, variant_of_sides
+from ffnbench.gate.sides import (
+    BASE,
+    placed,
+    plan_sides,
+    prober_within,
+    sides_asked,
+    variant_of_sides,
+)
 from ffnbench.gate.trust import refuse_untrusted
 from ffnbench.plan import METHOD, Arm
 from ffnbench.planning.variant_text import Variant
@@ -58,8 +67,16 @@ from ffnbench.run.resources import device_facts
 from ffnbench.run.world import World
 
 
-def check(request: CheckRequest, world: World, following: Following = UNFOLLOWED, *, updates: bool = False) -> Checked:
-    """A baseline's own plan measured again, or a saved run, held against it; `updates`: it will be the baseline."""
+def check(
+    request: CheckRequest,
+    world: World,
+    following: Following = UNFOLLOWED,
+    *,
+    updates: bool = False,
+) -> Checked:
+    """A baseline's own plan measured again, or a saved run, held against it; `updates`:
+    it will be the baseline.
+    """
     before = load(request.baseline)
     if updates and request.exact_only and is_timed(before):
         raise FfnbenchError(
@@ -82,8 +99,15 @@ def check(request: CheckRequest, world: World, following: Following = UNFOLLOWED
     )
 
 
-def ab(request: SidesRequest, world: World, following: Following = UNFOLLOWED, *, notes: Sequence[str] = ()) -> Checked:
-    """Base and head in the same minutes. Raises FfnbenchError where a side can't be had, and leaves nothing behind.
+def ab(
+    request: SidesRequest,
+    world: World,
+    following: Following = UNFOLLOWED,
+    *,
+    notes: Sequence[str] = (),
+) -> Checked:
+    """Base and head in the same minutes. Raises FfnbenchError where a side can't be
+    had, and leaves nothing behind.
 
     `notes` are what a reader should know of how it was asked for.
     """
@@ -95,44 +119,76 @@ def ab(request: SidesRequest, world: World, following: Following = UNFOLLOWED, *
         placed(sides_asked(request, variant)) as ((base, base_is), (head, head_is)),
         tempfile.TemporaryDirectory(prefix="ffnbench-") as folder,
     ):
-        prepared, output, shared = _prepare_sides(request, variant, (base, head), folder, world, notes)
+        prepared, output, shared = _prepare_sides(
+            request, variant, (base, head), folder, world, notes
+        )
         weights = folder if shared else ""
-        measured, latencies = _measured_sides(request, prepared, output, policy, world, following, weights)
-    before, now = (_one_side(measured, side, variant.label) for side in (BASE, variant.label))
+        measured, latencies = _measured_sides(
+            request, prepared, output, policy, world, following, weights
+        )
+    before, now = (
+        _one_side(measured, side, variant.label) for side in (BASE, variant.label)
+    )
     exact = exact_findings(before, now, policy)
     findings = (*without_gain(latencies, output), output, *without_gain(exact, output))
-    return Checked(findings=findings, before=before, now=measured, sides=(base_is, head_is))
+    return Checked(
+        findings=findings, before=before, now=measured, sides=(base_is, head_is)
+    )
 
 
 def _measured_again(
-    before: ShownReport, policy: Policy, request: CheckRequest, world: World, following: Following
+    before: ShownReport,
+    policy: Policy,
+    request: CheckRequest,
+    world: World,
+    following: Following,
 ) -> tuple[ShownReport, Sequence[Finding]]:
-    """What a check measures, and what follows for latencies: exact metrics alone, or latency as well."""
+    """What a check measures, and what follows for latencies: exact metrics alone, or
+    latency as well.
+    """
     refuse_at_once(before.plan, world)
     with world.prober(before.plan.protocol.timeout_s) as prober:
         protocol = replace(before.plan.protocol, method=METHOD)
-        prepared = with_costs(replace(before.plan, protocol=protocol), prober, lenient=True)
+        prepared = with_costs(
+            replace(before.plan, protocol=protocol), prober, lenient=True
+        )
     if request.exact_only or not is_timed(before):
         return _exact(before, prepared, world, following), ()
     another_method = of_another_method(request.baseline, before)
     if another_method:
-        return _exact(before, prepared, world, following), incomparable(before, policy, another_method)
+        return _exact(before, prepared, world, following), incomparable(
+            before, policy, another_method
+        )
     here = environment_here(before.plan.cases[0].workload.device, world)
     if request.absolute:
         refuse_another_machine(request.baseline, before.environment, here)
     baseline = baseline_times(before, policy)
-    if machine_kind(here) != machine_kind(before.environment) and not request.across_machines:
+    if (
+        machine_kind(here) != machine_kind(before.environment)
+        and not request.across_machines
+    ):
         now = replace(_exact(before, prepared, world, following), environment=here)
         return now, latency_findings(baseline, now, policy)
     tell_duration(prepared.plan, world, following.progress, request.budget)
-    return _until_decided(prepared, UntilDecided(policy, baseline), request.budget, world, following)
+    return _until_decided(
+        prepared, UntilDecided(policy, baseline), request.budget, world, following
+    )
 
 
 def _until_decided(
-    prepared: Prepared, stop: UntilDecided, budget_s: float, world: World, following: Following, weights: str = ""
+    prepared: Prepared,
+    stop: UntilDecided,
+    budget_s: float,
+    world: World,
+    following: Following,
+    weights: str = "",
 ) -> tuple[ShownReport, Sequence[Finding]]:
-    """Measure the latency of a plan's rows until each is decided, for at most so many seconds."""
-    until_decided = replace(prepared, plan=plan_of_check(prepared.plan, stop.policy, budget_s))
+    """Measure the latency of a plan's rows until each is decided, for at most so many
+    seconds.
+    """
+    until_decided = replace(
+        prepared, plan=plan_of_check(prepared.plan, stop.policy, budget_s)
+    )
     now = measure_run(until_decided, world, following, stop, weights)
     return now, stop.conclusion(now)
 
@@ -147,19 +203,28 @@ def _saved_run(
     refuse_another_plan(request, before.plan, now.plan)
     if not is_timed(before) or request.exact_only:
         return now, ()
-    reasons = {of_another_method(request.baseline, before), of_another_method(path, now)} - {""}
+    reasons = {
+        of_another_method(request.baseline, before),
+        of_another_method(path, now),
+    } - {""}
     if reasons:
         return now, incomparable(before, policy, "; ".join(sorted(reasons)))
     return now, latency_findings(baseline_times(before, policy), now, policy)
 
 
-def _exact(before: ShownReport, prepared: Prepared, world: World, following: Following) -> ShownReport:
-    """The costs as they are now; bytes are measured only where the baseline has some that no closed form predicts."""
+def _exact(
+    before: ShownReport, prepared: Prepared, world: World, following: Following
+) -> ShownReport:
+    """The costs as they are now; bytes are measured only where the baseline has some
+    that no closed form predicts.
+    """
     now = prepared.cost_report()
     if not unpredicted(before, now):
         return now
     protocol = replace(prepared.plan.protocol, budget_s=None)  # that was of latency
-    of_memory = replace(prepared, plan=replace(prepared.plan, metrics=("memory",), protocol=protocol))
+    of_memory = replace(
+        prepared, plan=replace(prepared.plan, metrics=("memory",), protocol=protocol)
+    )
     return measure_run(of_memory, world, following)
 
 
@@ -176,15 +241,24 @@ def environment_here(device: str, world: World) -> Environment:
 
 
 def _prepare_sides(
-    request: SidesRequest, variant: Variant, arms: tuple[Arm, Arm], folder: str, world: World, notes: Sequence[str]
+    request: SidesRequest,
+    variant: Variant,
+    arms: tuple[Arm, Arm],
+    folder: str,
+    world: World,
+    notes: Sequence[str],
 ) -> tuple[Prepared, Finding, bool]:
-    """Both sides looked at where they run: what they are, what they cost, and whether they compute the same.
+    """Both sides looked at where they run: what they are, what they cost, and whether
+    they compute the same.
 
-    The base's weights stay in the folder; the last one tells whether the head can take them over.
+    The base's weights stay in the folder; the last one tells whether the head can take
+    them over.
     """
     with world.prober(request.timeout) as prober:
         start_all(prober, arms)
-        there = prober_within(prober, arms[1], variant)  # first: what head has and base has not is new
+        there = prober_within(
+            prober, arms[1], variant
+        )  # first: what head has and base has not is new
         probes = (_base_within(prober, arms[0], variant, request), there)
         plan = asked_as(plan_sides(with_threads(request), arms, probes), request)
         prepared = with_costs(with_notes(plan, notes), prober)
@@ -195,7 +269,9 @@ def _prepare_sides(
     return prepared, output, not agreement.own_weights
 
 
-def _base_within(prober: Prober, arm: Arm, variant: Variant, request: SidesRequest) -> Prober:
+def _base_within(
+    prober: Prober, arm: Arm, variant: Variant, request: SidesRequest
+) -> Prober:
     try:
         return prober_within(prober, arm, variant)
     except FfnbenchError as problem:
@@ -219,18 +295,28 @@ def _measured_sides(
 ) -> tuple[ShownReport, Sequence[Finding]]:
     """Both sides measured, and what follows for latency.
 
-    For the exact metrics alone one worker of each is enough; nothing is measured where head computes something else.
+    For the exact metrics alone one worker of each is enough; nothing is measured where
+    head computes something else.
     """
     if output.status is Status.REGRESSED:
         return prepared.cost_report(), ()
-    tell_duration(prepared.plan, world, following.progress, None if request.exact_only else request.budget)
+    tell_duration(
+        prepared.plan,
+        world,
+        following.progress,
+        None if request.exact_only else request.budget,
+    )
     if request.exact_only:
         return measure_run(prepared, world, following, weights=weights), ()
-    return _until_decided(prepared, UntilDecided(policy), request.budget, world, following, weights)
+    return _until_decided(
+        prepared, UntilDecided(policy), request.budget, world, following, weights
+    )
 
 
 def _one_side(run: Report, side: str, label: str) -> Report:
-    """One side by itself, under the name of the variant: so that the two can be compared as two runs are."""
+    """One side by itself, under the name of the variant: so that the two can be
+    compared as two runs are.
+    """
     case = replace(run.plan.case(side), label=label)
     return replace(
         run,

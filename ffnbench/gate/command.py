@@ -1,4 +1,6 @@
-"""The commands that ask whether it has got slower, or larger: against a stored baseline, or old beside new code."""
+"""The commands that ask whether it has got slower, or larger: against a stored
+baseline, or old beside new code.
+"""
 
 import typer
 
@@ -50,11 +52,18 @@ def check(
 
     request, output = asked(CheckRequest, ctx), output_of(ctx)
     if update and append:
-        raise FfnbenchError("--update replaces the baseline, --append adds to it", "give one of the two")
+        raise FfnbenchError(
+            "--update replaces the baseline, --append adds to it", "give one of the two"
+        )
     if append and exact_only:
-        raise FfnbenchError("--append adds latencies, and --exact-only measures none", "leave --exact-only out")
+        raise FfnbenchError(
+            "--append adds latencies, and --exact-only measures none",
+            "leave --exact-only out",
+        )
     if append and current:
-        raise FfnbenchError("--append adds a run that is measured now", f"leave {current!r} out")
+        raise FfnbenchError(
+            "--append adds a run that is measured now", f"leave {current!r} out"
+        )
     with CheckDestination(output, request.baseline, request.current) as destination:
         for default in destination.defaults:
             destination.progress.tell(f"note: {default}")
@@ -105,8 +114,9 @@ def ab(
 
     Exit 1 where something has regressed.
 
-    Base may be a git revision, a folder, an interpreter, an environment. Head is this environment and the working
-    tree as it is, unless --head-rev says otherwise. With no baseline to be kept, it decides as `ffnbench check` does.
+    Base may be a git revision, a folder, an interpreter, an environment. Head is this
+    environment and the working tree as it is, unless --head-rev says otherwise. With no
+    baseline to be kept, it decides as `ffnbench check` does.
     """
     from ffnbench.gate import checking
     from ffnbench.gate.destination import CheckDestination
@@ -116,6 +126,8 @@ def ab(
     request, output = asked(SidesRequest, ctx), output_of(ctx)
     with CheckDestination(output) as destination:
         world = this_machine(wait=output.wait)
-        checked = checking.ab(request, world, destination.following, notes=destination.defaults)
+        checked = checking.ab(
+            request, world, destination.following, notes=destination.defaults
+        )
         destination.show(check_view(checked))
     return destination.code

@@ -1,8 +1,10 @@
-"""Report x baseline x policy -> findings. Pure, and the only place where the status of a check is decided.
+"""Report x baseline x policy -> findings. Pure, and the only place where the status of
+a check is decided.
 
-Exact metrics are equal or not. Latency is checked by its in-run ratio to the reference, so that a faster or slower
-machine of the same kind cancels: the change is the ratio now over the ratio of the baseline's runs, with an interval
-that knows of the workers of all of them and of what moves between runs (history.py). Nothing regresses on a point
+Exact metrics are equal or not. Latency is checked by its in-run ratio to the reference,
+so that a faster or slower machine of the same kind cancels: the change is the ratio now
+over the ratio of the baseline's runs, with an interval that knows of the workers of all
+of them and of what moves between runs (history.py). Nothing regresses on a point
 estimate.
 """
 
@@ -21,15 +23,41 @@ from ffnbench.common.units import read_share
 from ffnbench.metrics import LATENCY, METRICS, Metric
 from ffnbench.plan import SWEPT, Case, Plan
 from ffnbench.result import CONFIDENCE, Agreement, Environment, Estimate, Report
-from ffnbench.stats.history import SECONDS, Change, History, history_of_row, mismatch_of_row, rounds_of_row, row_of
+from ffnbench.stats.history import (
+    SECONDS,
+    Change,
+    History,
+    history_of_row,
+    mismatch_of_row,
+    rounds_of_row,
+    row_of,
+)
 from ffnbench.stats.interval import Mean
 from ffnbench.stats.verdict import ONE_WORKER, busy_text, control_slack
 
 RowKey = tuple[str, str]  # case, metric
 DEFAULT_LATENCY, DEFAULT_SECONDS = 0.05, 0.10
-# of what a case is fed, and how: times of cases that differ here say nothing of each other
-FED = ("batch", "seq_len", "dtype", "mode", "time", "cache", "matmul_precision", "reduced_reductions")
-IDENTITY = (*FED, "backend", "compile", "freeze", "weights", "group", "spin")  # what makes it another row
+# of what a case is fed, and how: times of cases that differ here say nothing of each
+# other
+FED = (
+    "batch",
+    "seq_len",
+    "dtype",
+    "mode",
+    "time",
+    "cache",
+    "matmul_precision",
+    "reduced_reductions",
+)
+IDENTITY = (
+    *FED,
+    "backend",
+    "compile",
+    "freeze",
+    "weights",
+    "group",
+    "spin",
+)  # what makes it another row
 
 
 class Status(StrEnum):
@@ -51,7 +79,9 @@ class Status(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One row of a check: what was, what is, and what follows. `change` is now over before."""
+    """One row of a check: what was, what is, and what follows. `change` is now over
+    before.
+    """
 
     case: str
     metric: str
@@ -64,7 +94,9 @@ class Finding:
 
     @property
     def ratio(self) -> float | None:
-        """The change without its interval, of an exact metric too; None from nothing, or to what is not known."""
+        """The change without its interval, of an exact metric too; None from nothing,
+        or to what is not known.
+        """
         if self.change is not None:
             return self.change.value
         if self.now is None or not self.before:
@@ -74,10 +106,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """The answer of a check: what follows for every row, and the two reports that it follows from.
+    """The answer of a check: what follows for every row, and the two reports that it
+    follows from.
 
-    `against` is where the baseline stands, `saved` where the run does that was measured before; for two sides of one
-    run `sides` says what they are.
+    `against` is where the baseline stands, `saved` where the run does that was measured
+    before; for two sides of one run `sides` says what they are.
     """
 
     findings: tuple[Finding, ...]
@@ -89,18 +122,29 @@ class Checked:
 
     @property
     def smallest(self) -> float | None:
-        """The smallest slowdown that would have been caught in every latency row that could not be decided."""
+        """The smallest slowdown that would have been caught in every latency row that
+        could not be decided.
+        """
         half_widths = [
             (1 + f.change.half_width) * (1 + f.tolerance) - 1
             for f in self.findings
-            if f.metric == LATENCY and f.status is Status.UNCLEAR and f.change and f.change.half_width is not None
+            if f.metric == LATENCY
+            and f.status is Status.UNCLEAR
+            and f.change
+            and f.change.half_width is not None
         ]
         return max(half_widths, default=None)
 
     @property
     def excluded(self) -> float | None:
-        """The slowdown that every latency row excludes which is OK or faster; None where none is."""
-        passed = [f for f in self.findings if f.metric == LATENCY and f.status in (Status.OK, Status.IMPROVED)]
+        """The slowdown that every latency row excludes which is OK or faster; None
+        where none is.
+        """
+        passed = [
+            f
+            for f in self.findings
+            if f.metric == LATENCY and f.status in (Status.OK, Status.IMPROVED)
+        ]
         return max((f.tolerance for f in passed), default=None)
 
     @property
@@ -111,14 +155,18 @@ class Checked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """How much a metric may grow: by case and metric, by metric; exact metrics not at all unless it is said."""
+    """How much a metric may grow: by case and metric, by metric; exact metrics not at
+    all unless it is said.
+    """
 
     tolerances: tuple[tuple[str, str, float], ...] = ()  # case or "", metric, fraction
     across_machines: bool = False
     absolute: bool = False
 
     def of(self, case: str, metric: str) -> float:
-        """The tolerance of one metric of one case: the most particular one that was given."""
+        """The tolerance of one metric of one case: the most particular one that was
+        given.
+        """
         given = {(label, name): tolerance for label, name, tolerance in self.tolerances}
         default = {LATENCY: DEFAULT_LATENCY, SECONDS: DEFAULT_SECONDS}.get(metric, 0.0)
         return given.get((case, metric), given.get(("", metric), default))
@@ -129,10 +177,14 @@ TIMED = (LATENCY, SECONDS)
 CHECKED = (*(metric.name for metric in EXACT), *TIMED)
 
 
-def parse_tolerances(texts: Iterable[str], labels: Iterable[str]) -> tuple[tuple[str, str, float], ...]:
-    """Read `latency=5%`, `5%` (latency's), `swiglu:latency=8%` into (case or "", metric, fraction).
+def parse_tolerances(
+    texts: Iterable[str], labels: Iterable[str]
+) -> tuple[tuple[str, str, float], ...]:
+    """Read `latency=5%`, `5%` (latency's), `swiglu:latency=8%` into (case or "",
+    metric, fraction).
 
-    Raises FfnbenchError for what is none of these, and for a bare number, which could be percent or a share.
+    Raises FfnbenchError for what is none of these, and for a bare number, which could
+    be percent or a share.
     """
     all_labels = list(labels)
     of_labels: list[tuple[str, str, float]] = []
@@ -144,7 +196,8 @@ def parse_tolerances(texts: Iterable[str], labels: Iterable[str]) -> tuple[tuple
             name, equals, size = text.rpartition("=")
             if not equals:
                 raise FfnbenchError(
-                    f"cannot read the tolerance {text!r}", "for example latency=5% or swiglu:latency=8%"
+                    f"cannot read the tolerance {text!r}",
+                    "for example latency=5% or swiglu:latency=8%",
                 )
         case, _, metric = name.rpartition(":")
         if metric not in CHECKED:
@@ -159,27 +212,37 @@ def parse_tolerances(texts: Iterable[str], labels: Iterable[str]) -> tuple[tuple
             raise FfnbenchError(f"the baseline has no case {case!r}, in {text!r}", hint)
         fraction = _read_tolerance(size, text, metric)
         of_groups += [(label, metric, fraction) for label in cases]
-    return (*of_groups, *of_labels)  # what is said of one row by its whole label comes last, and counts
+    return (
+        *of_groups,
+        *of_labels,
+    )  # what is said of one row by its whole label comes last, and counts
 
 
 def _read_tolerance(size: str, text: str, metric: str) -> float:
     try:
         fraction = read_share(size)
     except FfnbenchError as problem:
-        raise FfnbenchError(f"the tolerance {text!r}: {problem.message}", problem.hint) from None
+        raise FfnbenchError(
+            f"the tolerance {text!r}: {problem.message}", problem.hint
+        ) from None
     if not 0 <= fraction < 10 or (metric in TIMED and fraction == 0):
-        raise FfnbenchError(f"the tolerance {text!r} must be above zero", "for example latency=5%")
+        raise FfnbenchError(
+            f"the tolerance {text!r} must be above zero", "for example latency=5%"
+        )
     return fraction
 
 
 def _cases_of(name: str, labels: Iterable[str]) -> list[str]:
-    """The rows that a shorter name means: `llama3-8b` is `llama3-8b (swiglu)`, and `swiglu` is it in every group."""
+    """The rows that a shorter name means: `llama3-8b` is `llama3-8b (swiglu)`, and
+    `swiglu` is it in every group.
+    """
     suffix = re.compile(rf"{re.escape(name)}( \(.*\))?(@({'|'.join(SWEPT)})=[^@]*)*")
     return [label for label in labels if suffix.fullmatch(label)]
 
 
 def exact_value(report: Report, label: str, metric: Metric) -> float | None:
-    """What was measured, or the closed form where nothing was and there is one: the tests hold the two equal.
+    """What was measured, or the closed form where nothing was and there is one: the
+    tests hold the two equal.
 
     A run that ended early has no closed form of what it did not come to.
     """
@@ -202,18 +265,35 @@ def exact_findings(before: Report, now: Report, policy: Policy) -> list[Finding]
     for case in before.plan.shown:
         label = case.label
         if label not in labels_now:
-            findings.append(_finding((label, "spec"), Status.MISSING, policy, reason="this run has no such case"))
+            findings.append(
+                _finding(
+                    (label, "spec"),
+                    Status.MISSING,
+                    policy,
+                    reason="this run has no such case",
+                )
+            )
             continue
         case_now = now.plan.case(label)
         fed_otherwise = _workloads_differ(case, case_now, IDENTITY)
         if case_now.ffn != case.ffn:
-            findings.append(_finding((label, "spec"), Status.REGRESSED, policy, reason="another network"))
+            findings.append(
+                _finding(
+                    (label, "spec"), Status.REGRESSED, policy, reason="another network"
+                )
+            )
         elif fed_otherwise:
-            findings.append(_finding((label, "spec"), Status.REGRESSED, policy, reason=fed_otherwise))
+            findings.append(
+                _finding(
+                    (label, "spec"), Status.REGRESSED, policy, reason=fed_otherwise
+                )
+            )
         else:
             findings.append(_finding((label, "spec"), Status.OK, policy))
         for metric in EXACT:
-            finding = _exact_finding(before, now, label, metric, policy, alike=not fed_otherwise)
+            finding = _exact_finding(
+                before, now, label, metric, policy, alike=not fed_otherwise
+            )
             if finding:
                 findings.append(finding)
     new = [case.label for case in now.plan.shown if case.label not in labels_before]
@@ -222,12 +302,23 @@ def exact_findings(before: Report, now: Report, policy: Policy) -> list[Finding]
 
 def _workloads_differ(before: Case, now: Case, names: Iterable[str]) -> str:
     """What of a workload is not the same; empty where all is."""
-    values = [(name, getattr(before.workload, name), getattr(now.workload, name)) for name in names]
-    return "; ".join(f"{name} {then} then, {here} now" for name, then, here in values if then != here)
+    values = [
+        (name, getattr(before.workload, name), getattr(now.workload, name))
+        for name in names
+    ]
+    return "; ".join(
+        f"{name} {then} then, {here} now" for name, then, here in values if then != here
+    )
 
 
 def _exact_finding(
-    before: Report, now: Report, label: str, metric: Metric, policy: Policy, *, alike: bool
+    before: Report,
+    now: Report,
+    label: str,
+    metric: Metric,
+    policy: Policy,
+    *,
+    alike: bool,
 ) -> Finding | None:
     """`alike` says that the row is fed as it was: less for less work is no gain."""
     row = label, metric.name
@@ -237,7 +328,13 @@ def _exact_finding(
     if old is None:
         return _finding(row, Status.NEW, policy, now=new)
     if new is None or math.isnan(new):
-        return _finding(row, Status.MISSING, policy, before=old, reason=_why_not_measured(now, label))
+        return _finding(
+            row,
+            Status.MISSING,
+            policy,
+            before=old,
+            reason=_why_not_measured(now, label),
+        )
     if metric.less_is_better and new < old and alike:
         status = Status.IMPROVED
     elif abs(new - old) <= policy.of(label, metric.name) * abs(old):
@@ -257,7 +354,9 @@ def _why_not_measured(now: Report, *labels: str) -> str:
 
 
 def _finding(row: RowKey, status: Status, policy: Policy, **more: Any) -> Finding:
-    return Finding(case=row[0], metric=row[1], status=status, tolerance=policy.of(*row), **more)
+    return Finding(
+        case=row[0], metric=row[1], status=status, tolerance=policy.of(*row), **more
+    )
 
 
 def machine_kind(environment: Environment | None) -> tuple[object, ...]:
@@ -269,7 +368,9 @@ def machine_kind(environment: Environment | None) -> tuple[object, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineTimes:
-    """The history of each row whose time is checked; None for a row of which the baseline has no interval."""
+    """The history of each row whose time is checked; None for a row of which the
+    baseline has no interval.
+    """
 
     report: Report
     rows: Mapping[RowKey, History | None]
@@ -277,28 +378,37 @@ class BaselineTimes:
 
 def baseline_times(before: Report, policy: Policy) -> BaselineTimes:
     """A baseline read once, for all interim analyses of a check."""
-    rows = {row: history_of_row(before, *row) for row in _timed_rows(before.plan, policy)}
+    rows = {
+        row: history_of_row(before, *row) for row in _timed_rows(before.plan, policy)
+    }
     return BaselineTimes(report=before, rows=rows)
 
 
 def latency_findings(
     baseline: BaselineTimes, now: Report, policy: Policy, confidence: float = CONFIDENCE
 ) -> list[Finding]:
-    """The latency of every row of the baseline against the reference's, then and now; seconds where asked for.
+    """The latency of every row of the baseline against the reference's, then and now;
+    seconds where asked for.
 
-    Today's run is compared with the mean of the baseline's runs. `confidence` is the level that this interim analysis
-    takes for the stated CONFIDENCE.
+    Today's run is compared with the mean of the baseline's runs. `confidence` is the
+    level that this interim analysis takes for the stated CONFIDENCE.
     """
     before, slack = baseline.report, control_slack(now)
-    if not policy.across_machines and machine_kind(before.environment) != machine_kind(now.environment):
+    if not policy.across_machines and machine_kind(before.environment) != machine_kind(
+        now.environment
+    ):
         return incomparable(
-            before, policy, "another kind of machine: measure both versions in one job (`ffnbench ab --help`)"
+            before,
+            policy,
+            "another kind of machine: measure both versions in one job (`ffnbench ab --help`)",
         )
     findings = []
     for row, history in baseline.rows.items():
         fed_otherwise = _fed_otherwise(before.plan, now.plan, row[0])
         if fed_otherwise:
-            findings.append(_finding(row, Status.INCOMPARABLE, policy, reason=fed_otherwise))
+            findings.append(
+                _finding(row, Status.INCOMPARABLE, policy, reason=fed_otherwise)
+            )
             continue
         mean = _mean_with_interval(now, row, confidence)
         change = history.change(mean) if history and mean else None
@@ -306,10 +416,14 @@ def latency_findings(
     return findings
 
 
-def paired_findings(now: Report, policy: Policy, confidence: float = CONFIDENCE) -> list[Finding]:
-    """The latency of every row against the reference of the same run: old and new code in the same rounds.
+def paired_findings(
+    now: Report, policy: Policy, confidence: float = CONFIDENCE
+) -> list[Finding]:
+    """The latency of every row against the reference of the same run: old and new code
+    in the same rounds.
 
-    There is no other run to vary from, so the change is the ratio with its own interval.
+    There is no other run to vary from, so the change is the ratio with its own
+    interval.
     """
     slack = control_slack(now)
     findings = []
@@ -321,7 +435,9 @@ def paired_findings(now: Report, policy: Policy, confidence: float = CONFIDENCE)
 
 
 def _mean_with_interval(now: Report, row: RowKey, confidence: float) -> Mean | None:
-    """A row's log with what the interim analyses cost in its error; None without an interval."""
+    """A row's log with what the interim analyses cost in its error; None without an
+    interval.
+    """
     mean = row_of(now, *row)
     if mean and mean.freedom > 0:
         return mean.inflated(confidence)
@@ -329,7 +445,9 @@ def _mean_with_interval(now: Report, row: RowKey, confidence: float) -> Mean | N
 
 
 def _fed_otherwise(before: Plan, now: Plan, label: str) -> str:
-    """What is not the same about what a row, or its reference, is fed; such times say nothing of each other."""
+    """What is not the same about what a row, or its reference, is fed; such times say
+    nothing of each other.
+    """
     labels_now = {case.label for case in now.cases}
     for name in (label, before.reference_of(label)):
         if name in labels_now:
@@ -339,14 +457,17 @@ def _fed_otherwise(before: Plan, now: Plan, label: str) -> str:
     return ""
 
 
-def _time_finding(row: RowKey, change: Change | None, now: Report, policy: Policy, slack: float) -> Finding:
+def _time_finding(
+    row: RowKey, change: Change | None, now: Report, policy: Policy, slack: float
+) -> Finding:
     """What follows for one row from its change, where that is known.
 
-    There is no time of a row that computes something else, nor against such a reference. `slack` (in logs) is how far
-    the control was off.
+    There is no time of a row that computes something else, nor against such a
+    reference. `slack` (in logs) is how far the control was off.
 
-    The interval is not corrected for the number of rows: unchanged code lies a whole tolerance below its limit, so that
-    even twenty rows are not accused by chance where the tolerance is wider than an interval.
+    The interval is not corrected for the number of rows: unchanged code lies a whole
+    tolerance below its limit, so that even twenty rows are not accused by chance where
+    the tolerance is wider than an interval.
     """
     label, metric = row
     mismatch = mismatch_of_row(now, label, metric)
@@ -362,7 +483,10 @@ def _time_finding(row: RowKey, change: Change | None, now: Report, policy: Polic
     half = change.difference.half_width(CONFIDENCE)
     if metric == LATENCY:
         half += slack  # which is of ratios
-    low, high = math.exp(change.difference.mean - half), math.exp(change.difference.mean + half)
+    low, high = (
+        math.exp(change.difference.mean - half),
+        math.exp(change.difference.mean + half),
+    )
     status = status_of(low, high, policy.of(*row))
     reason = ""
     if status is Status.UNCLEAR and rounds.disturbed:
@@ -370,24 +494,35 @@ def _time_finding(row: RowKey, change: Change | None, now: Report, policy: Polic
     elif status is Status.UNCLEAR and slack and metric == LATENCY:
         reason = "the reference differs from itself: the machine is too noisy now"
     before_and_now = {"before": math.exp(change.before), "now": math.exp(change.now)}
-    return _finding(row, status, policy, **before_and_now, change=change.estimate(), reason=reason)
+    return _finding(
+        row, status, policy, **before_and_now, change=change.estimate(), reason=reason
+    )
 
 
 def incomparable(before: Report, policy: Policy, reason: str) -> list[Finding]:
     """Every row whose time would be checked, as one that can't be."""
-    return [_finding(row, Status.INCOMPARABLE, policy, reason=reason) for row in _timed_rows(before.plan, policy)]
+    return [
+        _finding(row, Status.INCOMPARABLE, policy, reason=reason)
+        for row in _timed_rows(before.plan, policy)
+    ]
 
 
 def _timed_rows(plan: Plan, policy: Policy) -> list[RowKey]:
     """Latency of every row that is compared; seconds of every case where asked for."""
-    rows = [(case.label, LATENCY) for case in plan.shown if not plan.is_reference(case.label)]
+    rows = [
+        (case.label, LATENCY)
+        for case in plan.shown
+        if not plan.is_reference(case.label)
+    ]
     if policy.absolute:
         rows += [(case.label, SECONDS) for case in plan.shown]
     return rows
 
 
 def status_of(low: float, high: float, tolerance: float) -> Status:
-    """The status on the interval of a change: beyond the limit, within it, below 1, or on both sides of the limit."""
+    """The status on the interval of a change: beyond the limit, within it, below 1, or
+    on both sides of the limit.
+    """
     if low > 1 + tolerance:
         return Status.REGRESSED
     if high > 1 + tolerance:
@@ -398,7 +533,9 @@ def status_of(low: float, high: float, tolerance: float) -> Status:
 
 
 def exit_code(findings: Iterable[Finding], *, unclear_fails: bool) -> int:
-    """0 nothing regressed, 1 regressed, 3 a row that should be there is not, 4 unclear and told to fail then."""
+    """0 nothing regressed, 1 regressed, 3 a row that should be there is not, 4 unclear
+    and told to fail then.
+    """
     statuses = {finding.status for finding in findings}
     if Status.REGRESSED in statuses:
         return EXIT_REGRESSED
@@ -410,11 +547,15 @@ def exit_code(findings: Iterable[Finding], *, unclear_fails: bool) -> int:
 
 
 OUTPUT = "output"
-EXACT_WITHIN = 1e-6  # of two runs in float64: rounding leaves 1e-15, or 1e-7 where a module casts to float32 inside
+# of two runs in float64: rounding leaves 1e-15, or 1e-7 where a module casts to float32
+# inside
+EXACT_WITHIN = 1e-6
 
 
 def without_gain(findings: Iterable[Finding], output: Finding) -> list[Finding]:
-    """The findings; where it is not known whether the two sides compute the same, none of them is a gain."""
+    """The findings; where it is not known whether the two sides compute the same, none
+    of them is a gain.
+    """
     if output.status is not Status.UNCLEAR:
         return list(findings)
     reason = "faster, but it may compute something else: see the row `output`"
@@ -427,9 +568,11 @@ def without_gain(findings: Iterable[Finding], output: Finding) -> list[Finding]:
 
 
 def output_finding(label: str, agreement: Agreement, *, allowed: bool) -> Finding:
-    """Whether head computes what base does: REGRESSED where it does not, OK where that is `allowed`.
+    """Whether head computes what base does: REGRESSED where it does not, OK where that
+    is `allowed`.
 
-    UNCLEAR where their outputs differ and so do their weights, which could not be carried over.
+    UNCLEAR where their outputs differ and so do their weights, which could not be
+    carried over.
     """
     status = Status.OK
     reasons = [_how_outputs_differ(agreement)]
@@ -453,11 +596,15 @@ def output_finding(label: str, agreement: Agreement, *, allowed: bool) -> Findin
 
 
 def _how_outputs_differ(agreement: Agreement) -> str:
-    """By how much the outputs differ, in the case's dtype or in float64; empty where rounding explains it."""
+    """By how much the outputs differ, in the case's dtype or in float64; empty where
+    rounding explains it.
+    """
     error, exact_error = agreement.error, agreement.exact_error
     if error is None:
         return "head's output is not finite, or has another shape than base's"
-    in_float64 = exact_error is not None and exact_error > min(agreement.tolerance, EXACT_WITHIN)
+    in_float64 = exact_error is not None and exact_error > min(
+        agreement.tolerance, EXACT_WITHIN
+    )
     if error > agreement.tolerance:
         text = f"head's output differs from base's by {error:.1e}"
         return f"{text}, in float64 too" if in_float64 else text

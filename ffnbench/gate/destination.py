@@ -16,18 +16,29 @@ from ffnbench.request import Output
 class CheckDestination(Destination):
     """Where a check's answer goes; `output` says what becomes of the baseline too.
 
-    An exit code that a row which can't be told asks for is given only where `--on-unclear fail` is.
+    An exit code that a row which can't be told asks for is given only where
+    `--on-unclear fail` is.
     """
 
-    def __init__(self, output: Output, baseline: str = "", current: str | None = None) -> None:
+    def __init__(
+        self, output: Output, baseline: str = "", current: str | None = None
+    ) -> None:
         one_of("--on-unclear", output.on_unclear, ("pass", "fail"))
         self._unclear_fails = output.on_unclear == "fail"
         inputs = inputs_of(*(text for text in (baseline, current) if text))
-        self._baseline, self._update, self._append = baseline, output.update, output.append
+        self._baseline, self._update, self._append = (
+            baseline,
+            output.update,
+            output.append,
+        )
         if output.update or output.append:
             refuse_unwritable(Path(baseline))
         super().__init__(
-            output, "check", suffixes=(*CHECK_SUFFIXES, *of_features("suffixes")), formats=CHECK_FORMATS, inputs=inputs
+            output,
+            "check",
+            suffixes=(*CHECK_SUFFIXES, *of_features("suffixes")),
+            formats=CHECK_FORMATS,
+            inputs=inputs,
         )
 
     def show(self, shown: View) -> None:

@@ -35,7 +35,8 @@ def check(
     quiet: bool = False,
     wait: bool = False,
 ) -> Check:
-    """Measure a baseline's own plan again and say what has regressed: `.ok`, `.status`, a row for every metric.
+    """Measure a baseline's own plan again and say what has regressed: `.ok`, `.status`,
+    a row for every metric.
 
     `ffnbench check --help-all` says what each argument means.
 
@@ -71,10 +72,11 @@ def ab(
     quiet: bool = False,
     wait: bool = False,
 ) -> Check:
-    """Measure one module twice, old and new side by side in the same minutes, and say what has regressed.
+    """Measure one module twice, old and new side by side in the same minutes, and say
+    what has regressed.
 
-    Base is a git revision, a folder, an interpreter or an environment; head is the working tree unless `head_rev` says
-    otherwise.
+    Base is a git revision, a folder, an interpreter or an environment; head is the
+    working tree unless `head_rev` says otherwise.
 
     `ffnbench ab --help-all` says what each argument means.
 

@@ -1,5 +1,5 @@
-"""What `check` and `ab` give in Python, findings that show themselves; and saved runs side by side, as in
-`ffnbench report old.json new.json`.
+"""What `check` and `ab` give in Python, findings that show themselves; and saved runs
+side by side, as in `ffnbench report old.json new.json`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,13 @@ from ffnbench.gate.baseline import longer_baseline, new_baseline
 from ffnbench.gate.decision import Checked, Status, exit_code
 from ffnbench.gate.side_by_side import compare_runs
 from ffnbench.gate.side_by_side_table import SideBySide, names_of
-from ffnbench.gate.table import check_command, finding_records, findings_frame, junit, workflow_commands
+from ffnbench.gate.table import (
+    check_command,
+    finding_records,
+    findings_frame,
+    junit,
+    workflow_commands,
+)
 from ffnbench.plan import added_kind
 from ffnbench.report.files.store import made_anew, report_text
 from ffnbench.report.formats import NOT_ALL, View
@@ -28,7 +34,9 @@ from ffnbench.result import Report
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ShownCheck(Shows, Checked):
-    """What `check` and `ab` found: a finding for every metric of every case, and the reports that they follow from."""
+    """What `check` and `ab` found: a finding for every metric of every case, and the
+    reports that they follow from.
+    """
 
     READ = ("before", "findings", "now", "ok", "status")
 
@@ -42,12 +50,16 @@ class ShownCheck(Shows, Checked):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing regressed and nothing is missing; what can't be told is no regression (see `status`)."""
+        """Whether nothing regressed and nothing is missing; what can't be told is no
+        regression (see `status`).
+        """
         return exit_code(list(self.findings), unclear_fails=False) == 0
 
     @property
     def status(self) -> str:
-        """The gravest status of all rows: REGRESSED, MISSING, UNCLEAR, INCOMPARABLE, IMPROVED or OK."""
+        """The gravest status of all rows: REGRESSED, MISSING, UNCLEAR, INCOMPARABLE,
+        IMPROVED or OK.
+        """
         found = {finding.status for finding in self.findings}
         return next((one for one in GRAVEST if one in found), Status.OK)
 
@@ -60,19 +72,31 @@ class ShownCheck(Shows, Checked):
         return finding_records(self.findings)
 
 
-GRAVEST = (Status.REGRESSED, Status.MISSING, Status.UNCLEAR, Status.INCOMPARABLE, Status.IMPROVED)
+GRAVEST = (
+    Status.REGRESSED,
+    Status.MISSING,
+    Status.UNCLEAR,
+    Status.INCOMPARABLE,
+    Status.IMPROVED,
+)
 
 
 def as_shown_check(found: Checked) -> ShownCheck:
     """What a check found, able to show itself."""
-    return ShownCheck(**{field.name: getattr(found, field.name) for field in fields(Checked)})
+    return ShownCheck(
+        **{field.name: getattr(found, field.name) for field in fields(Checked)}
+    )
 
 
 def check_view(checked: Checked) -> View:
-    """The answer of a check: its findings, the reports that they follow from, and a new baseline."""
+    """The answer of a check: its findings, the reports that they follow from, and a new
+    baseline.
+    """
     frame, findings, run = findings_frame(checked), checked.findings, checked.now
     if checked.against:
-        command = check_command(checked, shlex.quote(checked.saved) if checked.saved else "")
+        command = check_command(
+            checked, shlex.quote(checked.saved) if checked.saved else ""
+        )
         run = replace(run, plan=replace(run.plan, command=command))
     view = View(
         frame=lambda: frame,
@@ -100,7 +124,9 @@ def _whole(checked: Checked) -> str:
 
 
 def runs_view(paths: Sequence[str]) -> View:
-    """Saved runs beside the first of them, row by row: old, new and the change with its interval; nothing is judged."""
+    """Saved runs beside the first of them, row by row: old, new and the change with its
+    interval; nothing is judged.
+    """
     runs = [recompute(load(path)) for path in paths]
     for path, run in zip(paths, runs, strict=True):
         _refuse_added(path, run)
@@ -108,22 +134,37 @@ def runs_view(paths: Sequence[str]) -> View:
 
 
 def side_by_side_view(paths: Sequence[str], runs: Sequence[Report]) -> View:
-    """The first run beside all others; raises FfnbenchError where they have no row in common."""
+    """The first run beside all others; raises FfnbenchError where they have no row in
+    common.
+    """
     names, kinds = names_of(paths), {run.plan.kind for run in runs}
     if len(kinds) > 1:
         commands = listed(sorted(kinds))
-        raise FfnbenchError(f"these are runs of different commands: {commands}", "give runs of one command")
+        raise FfnbenchError(
+            f"these are runs of different commands: {commands}",
+            "give runs of one command",
+        )
     compared = compare_runs(runs)
     if not compared.common:
-        rows = ", ".join(f"{run.plan.shown[0].label} ({name})" for name, run in zip(names, runs, strict=True))
-        raise FfnbenchError(f"these runs have no row in common: {rows}", f"one alone: `ffnbench report {paths[0]}`")
+        rows = ", ".join(
+            f"{run.plan.shown[0].label} ({name})"
+            for name, run in zip(names, runs, strict=True)
+        )
+        raise FfnbenchError(
+            f"these runs have no row in common: {rows}",
+            f"one alone: `ffnbench report {paths[0]}`",
+        )
     frame = SideBySide(names=names, runs=runs, compared=compared).frame()
     return View(frame=lambda: frame, reports=runs, title=f"report: {', '.join(names)}")
 
 
 def _refuse_added(path: str, report: Report) -> None:
-    """Raise FfnbenchError for a run of a kind that has a table and a picture of its own alone."""
+    """Raise FfnbenchError for a run of a kind that has a table and a picture of its own
+    alone.
+    """
     added = added_kind(report.plan.kind)
     if added:
         hint = f"ffnbench report {shlex.quote(path)} -o {report.plan.kind}.png"
-        raise FfnbenchError(f"{path!r} says {added.says}, and here times are shown", hint)
+        raise FfnbenchError(
+            f"{path!r} says {added.says}, and here times are shown", hint
+        )

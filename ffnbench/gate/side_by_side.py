@@ -1,7 +1,9 @@
-"""Saved runs beside each other: how each row has changed from the first run to the others, and how sure that is. Pure.
+"""Saved runs beside each other: how each row has changed from the first run to the
+others, and how sure that is. Pure.
 
-The runs are independent, and so are their processes. A file that holds several runs knows what moves between runs; of a
-single run nobody does, and the interval is over its processes alone.
+The runs are independent, and so are their processes. A file that holds several runs
+knows what moves between runs; of a single run nobody does, and the interval is over its
+processes alone.
 """
 
 from __future__ import annotations
@@ -25,10 +27,11 @@ COMPARED = (LATENCY, RATIO, PARAMS, FLOPS, PEAK)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunChange:
-    """One metric of one row in the first run and in another: None where a run does not know it.
+    """One metric of one row in the first run and in another: None where a run does not
+    know it.
 
-    `change` is new over old, with an interval where it is timed; what is `busy` in one of the two has no change, nor a
-    ratio there.
+    `change` is new over old, with an interval where it is timed; what is `busy` in one
+    of the two has no change, nor a ratio there.
     """
 
     label: str
@@ -40,7 +43,9 @@ class RunChange:
 
     @property
     def clear(self) -> bool:
-        """Whether the two differ: by more than the interval for what is timed, at all for what is exact."""
+        """Whether the two differ: by more than the interval for what is timed, at all
+        for what is exact.
+        """
         if self.change is None:
             return False
         if self.change.low is None or self.change.high is None:
@@ -50,10 +55,12 @@ class RunChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunsCompared:
-    """The labels that all runs have, and what each later run has changed since the first.
+    """The labels that all runs have, and what each later run has changed since the
+    first.
 
-    `differing` is for each later run what is not the same about a row: (name, then, now). `means` are the geometric
-    means of each metric over rows that are the same everywhere.
+    `differing` is for each later run what is not the same about a row: (name, then,
+    now). `means` are the geometric means of each metric over rows that are the same
+    everywhere.
     """
 
     common: Sequence[str]
@@ -63,7 +70,10 @@ class RunsCompared:
 
     def of(self, metric: str) -> list[list[RunChange]]:
         """The changes of a metric, a list of all rows for each later run."""
-        return [[change for change in changes if change.metric == metric] for changes in self.changes]
+        return [
+            [change for change in changes if change.metric == metric]
+            for changes in self.changes
+        ]
 
 
 def compare_runs(runs: Sequence[Report]) -> RunsCompared:
@@ -73,21 +83,40 @@ def compare_runs(runs: Sequence[Report]) -> RunsCompared:
     changes = [changes_between(first, run, common) for run in others]
     differing = []
     for run in others:
-        differing.append({label: case_differences(first.plan.case(label), run.plan.case(label)) for label in common})
-    alike = {label for label in common if not any(of_run[label] for of_run in differing)}
+        differing.append(
+            {
+                label: case_differences(first.plan.case(label), run.plan.case(label))
+                for label in common
+            }
+        )
+    alike = {
+        label for label in common if not any(of_run[label] for of_run in differing)
+    }
     means = {}
     for metric in COMPARED:
         of_metric = []
         for of_run in changes:
-            of_metric.append([change for change in of_run if change.metric == metric and change.label in alike])
+            of_metric.append(
+                [
+                    change
+                    for change in of_run
+                    if change.metric == metric and change.label in alike
+                ]
+            )
         means[metric] = mean_changes(of_metric)
-    return RunsCompared(common=common, changes=changes, differing=differing, means=means)
+    return RunsCompared(
+        common=common, changes=changes, differing=differing, means=means
+    )
 
 
 def common_rows(runs: Sequence[Report]) -> list[str]:
     """The labels that all runs have, in the order of the first."""
     others = [{case.label for case in run.plan.shown} for run in runs[1:]]
-    return [case.label for case in runs[0].plan.shown if all(case.label in labels for labels in others)]
+    return [
+        case.label
+        for case in runs[0].plan.shown
+        if all(case.label in labels for labels in others)
+    ]
 
 
 def changes_between(old: Report, new: Report, labels: Sequence[str]) -> list[RunChange]:
@@ -101,15 +130,29 @@ def _change(old: Report, new: Report, label: str, metric: str) -> RunChange:
         change = None
         if before is not None and after is not None and before.value:
             change = Estimate(value=after.value / before.value)
-        return RunChange(label=label, metric=metric, old=before, new=after, change=change)
+        return RunChange(
+            label=label, metric=metric, old=before, new=after, change=change
+        )
     is_busy_in_one = is_busy(old, label) or is_busy(new, label)
     change = None
-    to_another = metric == RATIO and old.plan.reference_of(label) != new.plan.reference_of(label)
+    to_another = metric == RATIO and old.plan.reference_of(
+        label
+    ) != new.plan.reference_of(label)
     if not is_busy_in_one and not to_another:
-        mean_before, mean_after = mean_in(old, label, metric), mean_in(new, label, metric)
+        mean_before, mean_after = (
+            mean_in(old, label, metric),
+            mean_in(new, label, metric),
+        )
         if mean_before and mean_after:
             change = change_between(mean_before, mean_after).estimate()
-    return RunChange(label=label, metric=metric, old=before, new=after, change=change, busy=is_busy_in_one)
+    return RunChange(
+        label=label,
+        metric=metric,
+        old=before,
+        new=after,
+        change=change,
+        busy=is_busy_in_one,
+    )
 
 
 def is_busy(report: Report, label: str) -> bool:
@@ -119,12 +162,18 @@ def is_busy(report: Report, label: str) -> bool:
 
 
 def value_in(report: Report, label: str, metric: str) -> Estimate | None:
-    """A metric of a row; None where the run does not know it, and of the reference's ratio to itself."""
+    """A metric of a row; None where the run does not know it, and of the reference's
+    ratio to itself.
+    """
     if metric == LATENCY:
         return report.estimate(label, LATENCY)
     if metric == RATIO:
         comparison = report.comparison(label)
-        if comparison is None or report.plan.is_reference(label) or is_busy(report, label):
+        if (
+            comparison is None
+            or report.plan.is_reference(label)
+            or is_busy(report, label)
+        ):
             return None
         return comparison.ratio
     value = _exact_value(report, label, metric)
@@ -142,8 +191,12 @@ def _exact_value(report: Report, label: str, metric: str) -> float | None:
 
 
 def mean_in(report: Report, label: str, metric: str) -> Mean | None:
-    """The log over all runs of a file; None for what was not measured, and for the reference's ratio to itself."""
-    if report.estimate(label, LATENCY) is None or (metric == RATIO and report.plan.is_reference(label)):
+    """The log over all runs of a file; None for what was not measured, and for the
+    reference's ratio to itself.
+    """
+    if report.estimate(label, LATENCY) is None or (
+        metric == RATIO and report.plan.is_reference(label)
+    ):
         return None
     means = []
     for run in report.runs:
@@ -161,11 +214,16 @@ def mean_in(report: Report, label: str, metric: str) -> Mean | None:
 
 
 def mean_changes(changes: Sequence[Sequence[RunChange]]) -> list[RunChange]:
-    """The geometric means over the rows that all runs know, one a later run; none of a single row.
+    """The geometric means over the rows that all runs know, one a later run; none of a
+    single row.
 
     `changes` are those of one metric, a list of the same rows for each later run.
     """
-    known_everywhere = [rows for rows in zip(*changes, strict=True) if all(c.change and c.old and c.new for c in rows)]
+    known_everywhere = [
+        rows
+        for rows in zip(*changes, strict=True)
+        if all(c.change and c.old and c.new for c in rows)
+    ]
     if len(known_everywhere) < 2:
         return []
     return [
@@ -189,14 +247,23 @@ def _geometric_mean(estimates: Iterable[Estimate | None]) -> Estimate | None:
 
 
 def case_differences(old: Case, new: Case) -> list[tuple[str, str, str]]:
-    """What is not the same about two cases of one label, of the network and its workload: its name, then, now."""
+    """What is not the same about two cases of one label, of the network and its
+    workload: its name, then, now.
+    """
     values: list[tuple[str, object, object]] = []
     if type(old.ffn) is type(new.ffn):
         values += [
-            (field.name, getattr(old.ffn, field.name), getattr(new.ffn, field.name)) for field in fields(old.ffn)
+            (field.name, getattr(old.ffn, field.name), getattr(new.ffn, field.name))
+            for field in fields(old.ffn)
         ]
     else:
         values.append(("network", old.variant, new.variant))
     for field in fields(old.workload):
-        values.append((field.name, getattr(old.workload, field.name), getattr(new.workload, field.name)))
+        values.append(
+            (
+                field.name,
+                getattr(old.workload, field.name),
+                getattr(new.workload, field.name),
+            )
+        )
     return [(name, str(then), str(now)) for name, then, now in values if then != now]

@@ -1,7 +1,9 @@
-"""The two sides of an A/B: the flags of `ab` -> what each side is, and one plan with a case of each; and the sides on
-this machine: revisions checked out for the while, and the arm of each side.
+"""The two sides of an A/B: the flags of `ab` -> what each side is, and one plan with a
+case of each; and the sides on this machine: revisions checked out for the while, and
+the arm of each side.
 
-Base and head are two cases of one plan, each in a process of its own, so that they are measured in the same rounds.
+Base and head are two cases of one plan, each in a process of its own, so that they are
+measured in the same rounds.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ BASE, HEAD = "base", "head"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideFlags:
-    """One side as its flags say; None is as this process has it, and for head's code the working tree."""
+    """One side as its flags say; None is as this process has it, and for head's code
+    the working tree.
+    """
 
     rev: str | None = None
     source: str | None = None
@@ -44,17 +48,28 @@ class SideFlags:
 
 
 def sides_asked(request: SidesRequest, variant: Variant) -> dict[str, SideFlags]:
-    """What was asked of base and of head; raises FfnbenchError where they are the same, or contradict themselves."""
+    """What was asked of base and of head; raises FfnbenchError where they are the same,
+    or contradict themselves.
+    """
     asked = {
         BASE: SideFlags(
-            rev=request.base_rev, source=request.base_source, python=request.base_python, env=request.base_env
+            rev=request.base_rev,
+            source=request.base_source,
+            python=request.base_python,
+            env=request.base_env,
         ),
         HEAD: SideFlags(rev=request.head_rev),
     }
     if asked[BASE] == asked[HEAD]:
-        raise FfnbenchError("base and head are the same", "say what base is: --base-rev REV, --base-python PATH, ...")
+        raise FfnbenchError(
+            "base and head are the same",
+            "say what base is: --base-rev REV, --base-python PATH, ...",
+        )
     if request.base_rev is not None and request.base_source is not None:
-        raise FfnbenchError("--base-rev and --base-source both say where the code is", "give one of the two")
+        raise FfnbenchError(
+            "--base-rev and --base-source both say where the code is",
+            "give one of the two",
+        )
     for side in asked.values():
         if side.of_code and not variant.target:
             raise FfnbenchError(
@@ -68,26 +83,46 @@ def variant_of_sides(request: SidesRequest) -> Variant:
     """The one variant that both sides are of."""
     variants = parse_variants(request.variant)
     if len(variants) > 1:
-        raise FfnbenchError(f"ab measures one variant, not {len(variants)}", "`ffnbench compare` measures several")
+        raise FfnbenchError(
+            f"ab measures one variant, not {len(variants)}",
+            "`ffnbench compare` measures several",
+        )
     variant = variants[0]
     if variant.arm != OWN:
-        raise FfnbenchError(f"the two sides are not told by {variant.arm}", "use --base-python, --base-env, ...")
+        raise FfnbenchError(
+            f"the two sides are not told by {variant.arm}",
+            "use --base-python, --base-env, ...",
+        )
     if variant.label in (BASE, CONTROL):
-        raise FfnbenchError(f"{variant.label!r} is what the other side is called", "give the variant another label")
+        raise FfnbenchError(
+            f"{variant.label!r} is what the other side is called",
+            "give the variant another label",
+        )
     check_timeout(request.timeout)
     check_seed(request.seed)
-    plan_compare(as_compare(request, variants="swiglu", metrics="latency", budget=None))  # mistakes in flags, first
+    plan_compare(
+        as_compare(request, variants="swiglu", metrics="latency", budget=None)
+    )  # mistakes in flags, first
     return variant
 
 
-def plan_sides(request: SidesRequest, arms: tuple[Arm, Arm], probes: tuple[Probe, Probe]) -> Plan:
-    """A case of base and one of head, of the same width, each on its arm and looked at there by its probe."""
+def plan_sides(
+    request: SidesRequest, arms: tuple[Arm, Arm], probes: tuple[Probe, Probe]
+) -> Plan:
+    """A case of base and one of head, of the same width, each on its arm and looked at
+    there by its probe.
+    """
     variant = variant_of_sides(request)
     metrics = "memory" if request.exact_only else "latency,memory"
     asked = as_compare(request, variants=variant.text, metrics=metrics, budget=None)
     base = replace(plan_compare(asked, probes[0]).cases[0], label=BASE, arm=arms[0])
     of_head = replace(asked, d_ff=base.ffn.d_ff, match=Match.NONE)
-    head = replace(base, label=variant.label, ffn=plan_compare(of_head, probes[1]).cases[0].ffn, arm=arms[1])
+    head = replace(
+        base,
+        label=variant.label,
+        ffn=plan_compare(of_head, probes[1]).cases[0].ffn,
+        arm=arms[1],
+    )
     return Plan(
         kind=Kind.SIDES,
         cases=(base, head),
@@ -102,14 +137,17 @@ CHECKOUT_TIMEOUT_S = 600.0
 
 
 class Repository(ExitStack):
-    """The git repository of a folder. A context manager: every checkout made of it ends with it."""
+    """The git repository of a folder. A context manager: every checkout made of it ends
+    with it.
+    """
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
         self._git = partial(git, folder)
         if not shutil.which("git"):
             raise FfnbenchError(
-                "a revision needs git, which is not installed", "install git; ab --base-source DIR takes a folder"
+                "a revision needs git, which is not installed",
+                "install git; ab --base-source DIR takes a folder",
             )
         answer = self._git("rev-parse", "--is-inside-work-tree", "--show-prefix")
         is_inside, prefix, *_ = [*answer.stdout.split("\n"), ""]
@@ -122,8 +160,16 @@ class Repository(ExitStack):
         self.dirty = bool(head(folder)[1])  # whether files that git knows have changes
 
     def commit(self, revision: str) -> str:
-        """The full name of a revision's commit; raises FfnbenchError for an unknown one."""
-        answer = self._git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+        """The full name of a revision's commit; raises FfnbenchError for an unknown
+        one.
+        """
+        answer = self._git(
+            "rev-parse",
+            "--verify",
+            "--quiet",
+            "--end-of-options",
+            f"{revision}^{{commit}}",
+        )
         if answer.returncode:
             hint = self._hint_if_shallow or "`git branch -a` and `git tag` show some"
             raise FfnbenchError(f"no revision is called {revision!r}", hint)
@@ -141,11 +187,15 @@ class Repository(ExitStack):
         return "this clone is shallow: `git fetch --unshallow`, in CI fetch-depth: 0"
 
     def checkout(self, commit: str) -> Path:
-        """A new folder with that commit's files; the place in it that corresponds to the current folder.
+        """A new folder with that commit's files; the place in it that corresponds to
+        the current folder.
 
-        An index of its own: nothing is written into the repository, and a killed run leaves nothing there.
+        An index of its own: nothing is written into the repository, and a killed run
+        leaves nothing there.
         """
-        box = Path(self.enter_context(tempfile.TemporaryDirectory(prefix=PREFIX))).resolve()
+        box = Path(
+            self.enter_context(tempfile.TemporaryDirectory(prefix=PREFIX))
+        ).resolve()
         tree = box / TREE
         tree.mkdir()
         answer = self._git(
@@ -163,14 +213,17 @@ class Repository(ExitStack):
         place = tree / self._prefix
         if not place.is_dir():
             raise FfnbenchError(
-                f"{commit[:10]} has no folder {self._prefix!r}", "run it from a folder that both revisions have"
+                f"{commit[:10]} has no folder {self._prefix!r}",
+                "run it from a folder that both revisions have",
             )
         return place
 
 
 @contextmanager
 def placed(asked: dict[str, SideFlags]) -> Iterator[list[tuple[Arm, str]]]:
-    """Base and head, each with where it runs in words, and the checkouts that they need; those end with the context."""
+    """Base and head, each with where it runs in words, and the checkouts that they
+    need; those end with the context.
+    """
     with ExitStack() as stack:
         repository = None
         if any(side.rev is not None for side in asked.values()):
@@ -179,8 +232,12 @@ def placed(asked: dict[str, SideFlags]) -> Iterator[list[tuple[Arm, str]]]:
         yield [_placed(name, side, of_code, repository) for name, side in asked.items()]
 
 
-def _placed(name: str, side: SideFlags, of_code: bool, repository: Repository | None) -> tuple[Arm, str]:
-    """One side. Where either says where its code is, both do: they must be found in the same way."""
+def _placed(
+    name: str, side: SideFlags, of_code: bool, repository: Repository | None
+) -> tuple[Arm, str]:
+    """One side. Where either says where its code is, both do: they must be found in the
+    same way.
+    """
     source, words = side.source or "", side.source or ""
     if side.rev is not None and repository is not None:
         commit = repository.commit(side.rev)
@@ -192,13 +249,17 @@ def _placed(name: str, side: SideFlags, of_code: bool, repository: Repository | 
         if repository is not None:
             dirty = ", with changes that are not committed" if repository.dirty else ""
             words = f"the working tree ({repository.short('HEAD')}{dirty})"
-    arm = Arm(python=side.python or "", source=source, env=parse_env(side.env), name=name)
+    arm = Arm(
+        python=side.python or "", source=source, env=parse_env(side.env), name=name
+    )
     where = ", ".join(filter(None, (words, side.python, *side.env)))
     return arm, f"{name} {where or 'this environment'}"
 
 
 def prober_within(prober: Prober, arm: Arm, variant: Variant) -> Prober:
-    """The prober of a side, once it is sure that the code there is the side's own and no installed copy."""
+    """The prober of a side, once it is sure that the code there is the side's own and
+    no installed copy.
+    """
     there = prober.within(arm)
     if variant.target and arm.source:
         file = there.origin(variant.target)

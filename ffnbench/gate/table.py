@@ -1,4 +1,6 @@
-"""What a check found, as a table and as records: the rows that matter first, exact rows that are equal in one line."""
+"""What a check found, as a table and as records: the rows that matter first, exact rows
+that are equal in one line.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +31,25 @@ def described(finding: Finding) -> str:
     change = finding.change
     text = f"{finding.case} {finding.metric}: {finding.status.word}"
     if change and change.low and change.high:
-        value, low, high = (signed_percent(v - 1) for v in (change.value, change.low, change.high))
-        text += f", {value} [{low}, {high}] at a tolerance of {percent(finding.tolerance)}"
-    elif finding.before is not None and finding.now is not None and finding.before != finding.now:
+        value, low, high = (
+            signed_percent(v - 1) for v in (change.value, change.low, change.high)
+        )
+        text += (
+            f", {value} [{low}, {high}] at a tolerance of {percent(finding.tolerance)}"
+        )
+    elif (
+        finding.before is not None
+        and finding.now is not None
+        and finding.before != finding.now
+    ):
         text += f", {finding.before:,.0f} then, {finding.now:,.0f} now"
     return visible(text + (f" ({finding.reason})" if finding.reason else ""))
 
 
 def workflow_commands(findings: Sequence[Finding]) -> str:
-    """GitHub's workflow commands: an error for what fails, a warning for what can't be told."""
+    """GitHub's workflow commands: an error for what fails, a warning for what can't be
+    told.
+    """
     lines = []
     for finding in findings:
         if finding.status in (*FAILS, *WARNS):
@@ -52,18 +64,33 @@ def junit(findings: Sequence[Finding]) -> str:
     failed = sum(f.status in FAILS for f in findings)
     unclear = sum(f.status in WARNS for f in findings)
     suite = xml.Element(
-        "testsuite", name="ffnbench check", tests=str(len(findings)), failures=str(failed), skipped=str(unclear)
+        "testsuite",
+        name="ffnbench check",
+        tests=str(len(findings)),
+        failures=str(failed),
+        skipped=str(unclear),
     )
     for finding in findings:
-        case = xml.SubElement(suite, "testcase", classname=visible(f"ffnbench.{finding.case}"), name=finding.metric)
+        case = xml.SubElement(
+            suite,
+            "testcase",
+            classname=visible(f"ffnbench.{finding.case}"),
+            name=finding.metric,
+        )
         if finding.status in FAILS:
-            xml.SubElement(case, "failure", type=finding.status, message=described(finding))
+            xml.SubElement(
+                case, "failure", type=finding.status, message=described(finding)
+            )
         elif finding.status in WARNS:
             xml.SubElement(case, "skipped", message=described(finding))
         else:
             xml.SubElement(case, "system-out").text = described(finding)
     xml.indent(suite)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + xml.tostring(suite, encoding="unicode") + "\n"
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        + xml.tostring(suite, encoding="unicode")
+        + "\n"
+    )
 
 
 STYLES = {Status.IMPROVED: "green", Status.OK: "green"}
@@ -104,7 +131,10 @@ def findings_frame(checked: Checked) -> Frame:
     reasons = {row["reason"] for row in rows}
     columns: tuple[Column, ...] = SHOWN
     if any(row["change_low"] is not None for row in rows):
-        columns = tuple(replace(each, unit=CERTAIN) if each.key == "change" else each for each in columns)
+        columns = tuple(
+            replace(each, unit=CERTAIN) if each.key == "change" else each
+            for each in columns
+        )
     return Frame(
         columns=columns,
         rows=shown,
@@ -121,7 +151,11 @@ def findings_frame(checked: Checked) -> Frame:
 
 def is_quiet(row: Row) -> bool:
     """Whether it is an exact metric that is equal."""
-    return row["status"] == Status.OK and row["metric"] not in (*TIMED, OUTPUT) and row["change_low"] is None
+    return (
+        row["status"] == Status.OK
+        and row["metric"] not in (*TIMED, OUTPUT)
+        and row["change_low"] is None
+    )
 
 
 def _limit(row: Row) -> str:
@@ -133,7 +167,9 @@ def _limit(row: Row) -> str:
 
 
 def _value(metric: str, value: float | None) -> str:
-    if value is None or metric in TIMED:  # a time's change says it, in the unit of its limit
+    if (
+        value is None or metric in TIMED
+    ):  # a time's change says it, in the unit of its limit
         return UNKNOWN
     if metric == OUTPUT:
         return f"{value:.1e}" if value else "0"
@@ -176,39 +212,64 @@ def _title(checked: Checked) -> str:
 
 def check_command(checked: Checked, *words: str) -> str:
     """The command that checks against the same baseline, with these words behind it."""
-    command = ["ffnbench check", shlex.quote(checked.against), *words, trust_flags(code_of(checked.before.plan))]
+    command = [
+        "ffnbench check",
+        shlex.quote(checked.against),
+        *words,
+        trust_flags(code_of(checked.before.plan)),
+    ]
     return " ".join(word for word in command if word)
 
 
 def _summary(checked: Checked, equal: int) -> list[str]:
-    """What regressed, what could not be told and why, what this run could have caught, what else there is to say."""
+    """What regressed, what could not be told and why, what this run could have caught,
+    what else there is to say.
+    """
     findings, now = checked.findings, checked.now
     timed = [finding for finding in findings if finding.metric == LATENCY]
     reach = []
     if equal:
-        reach.append(f"{counted(equal, 'exact row')} {'is' if equal == 1 else 'are'} equal")
+        reach.append(
+            f"{counted(equal, 'exact row')} {'is' if equal == 1 else 'are'} equal"
+        )
         if not timed:
             reach.append("latency was not compared")
     if checked.smallest is not None:
-        reach.append(f"a slowdown of {percent(checked.smallest)} would have shown in every row")
+        reach.append(
+            f"a slowdown of {percent(checked.smallest)} would have shown in every row"
+        )
     elif checked.excluded is not None:
         reach.append(f"OK excludes slowdowns above {percent(checked.excluded)}")
 
     remarks = []
-    if checked.against and any(finding.status is Status.REGRESSED for finding in findings):
+    if checked.against and any(
+        finding.status is Status.REGRESSED for finding in findings
+    ):
         command = check_command(checked, "--update")
-        if checked.before.plan.protocol.method != METHOD:  # its latencies can't be compared: all is measured anew
+        if (
+            checked.before.plan.protocol.method != METHOD
+        ):  # its latencies can't be compared: all is measured anew
             command = f"{command_of(checked.before)} -o {shlex.quote(checked.against)}"
         remarks.append(f"a change that is meant becomes the baseline: {command}")
     if len(timed) > 1 and all(finding.status is Status.IMPROVED for finding in timed):
         references = listed(group.reference for group in now.plan.groups)
-        remarks.append(f"every row improved: has {references}, the reference, become slower?")
-    remarks += [f"{f.case} {f.metric}: {f.reason}" for f in findings if f.status in PASSED and f.reason]
+        remarks.append(
+            f"every row improved: has {references}, the reference, become slower?"
+        )
+    remarks += [
+        f"{f.case} {f.metric}: {f.reason}"
+        for f in findings
+        if f.status in PASSED and f.reason
+    ]
     reasons = {finding.reason for finding in findings}
     remarks += [line for line in general_line(now) if line not in reasons]
     if not any(note.kind is NoteKind.BUSY for note in now.notes("")):
         remarks += machine_line(now)
-    lines = [_regressed(findings), _not_told(checked), *map("; ".join, (reach, remarks))]
+    lines = [
+        _regressed(findings),
+        _not_told(checked),
+        *map("; ".join, (reach, remarks)),
+    ]
     return [line for line in lines if line]
 
 
@@ -217,7 +278,9 @@ def _regressed(findings: Sequence[Finding]) -> str:
     cases: dict[str, list[str]] = {}
     for finding in findings:
         if finding.status is Status.REGRESSED:
-            cases.setdefault(described(replace(finding, case="")), []).append(finding.case)
+            cases.setdefault(described(replace(finding, case="")), []).append(
+                finding.case
+            )
     return "; ".join(", ".join(names) + text for text, names in cases.items())
 
 
@@ -229,7 +292,9 @@ def _not_told(checked: Checked) -> str:
         if not rows:
             continue
         names = ", ".join(dict.fromkeys(finding.case for finding in rows))
-        reasons = list(dict.fromkeys(finding.reason for finding in rows if finding.reason))
+        reasons = list(
+            dict.fromkeys(finding.reason for finding in rows if finding.reason)
+        )
         if not reasons and status is Status.UNCLEAR:
             longer = "" if checked.saved else "; a longer --budget may tell"
             reasons.append(f"the interval crosses the limit{longer}")

@@ -1,4 +1,6 @@
-"""What a file from elsewhere may run: what the user names with --trust, letter by letter, and nothing else."""
+"""What a file from elsewhere may run: what the user names with --trust, letter by
+letter, and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from ffnbench.plan import Arm, Plan
 
 
 def refuse_untrusted(plan: Plan, path: str, trusted: tuple[str, ...]) -> None:
-    """Raise FfnbenchError, with the flags to type, for code that a file's plan names and `trusted` does not."""
+    """Raise FfnbenchError, with the flags to type, for code that a file's plan names
+    and `trusted` does not.
+    """
     unknown = [name for name in code_of(plan) if name not in trusted]
     if unknown:
         raise FfnbenchError(
@@ -29,13 +33,21 @@ def trust_flags(names: Iterable[str]) -> str:
 
 
 def code_of(plan: Plan) -> list[str]:
-    """All that a plan would run and ffnbench does not bring along, as --trust calls it, each once."""
-    names = [name for case in plan.cases for name in (*_of_arm(case.arm), *_targets(case.ffn))]
+    """All that a plan would run and ffnbench does not bring along, as --trust calls it,
+    each once.
+    """
+    names = [
+        name
+        for case in plan.cases
+        for name in (*_of_arm(case.arm), *_targets(case.ffn))
+    ]
     return list(dict.fromkeys(names))
 
 
 def _of_arm(arm: Arm) -> Iterator[str]:
-    """An interpreter, a folder of modules, variables of the environment: each of them decides which code runs."""
+    """An interpreter, a folder of modules, variables of the environment: each of them
+    decides which code runs.
+    """
     if arm.python:
         yield f"python={arm.python}"
     if arm.source:

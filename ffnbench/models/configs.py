@@ -1,7 +1,8 @@
-"""Hugging Face's config.json -> ModelSpec, by the table of families.toml. Never a wrong number.
+"""Hugging Face's config.json -> ModelSpec, by the table of families.toml. Never a wrong
+number.
 
-A model type outside the table, and a class whose layers are others than its model type's row says, raise Unanswered,
-since transformers itself may have the answer.
+A model type outside the table, and a class whose layers are others than its model
+type's row says, raise Unanswered, since transformers itself may have the answer.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ A_CONFIG = "give a config.json, or the folder that holds one"
 
 
 def read_file(path: str) -> tuple[Config, str]:
-    """The content of a config.json, given as its path or as its folder's, and the path; raises FfnbenchError."""
+    """The content of a config.json, given as its path or as its folder's, and the path;
+    raises FfnbenchError.
+    """
     file = Path(os.path.expanduser(path))
     if os.path.isdir(file):
         file /= "config.json"
@@ -41,12 +44,18 @@ def read_file(path: str) -> tuple[Config, str]:
     try:
         data = jsonable.parse(content_of(file, A_CONFIG), ours=False)
     except ValueError as problem:
-        raise FfnbenchError(f"{str(file)!r} is not JSON: {problem}", "give the config.json of a model") from problem
+        raise FfnbenchError(
+            f"{str(file)!r} is not JSON: {problem}", "give the config.json of a model"
+        ) from problem
     if not isinstance(data, dict):
-        raise FfnbenchError(f"{str(file)!r} holds no object", "a config.json begins with {")
+        raise FfnbenchError(
+            f"{str(file)!r} holds no object", "a config.json begins with {"
+        )
     if "schema" in data and "plan" in data:
         hint = f"`ffnbench report {shlex.quote(str(file))}` shows it"
-        raise FfnbenchError(f"{str(file)!r} is a saved run, and no config of a model", hint)
+        raise FfnbenchError(
+            f"{str(file)!r} is a saved run, and no config of a model", hint
+        )
     return data, str(file)
 
 
@@ -66,20 +75,29 @@ def read_config(path: str) -> ModelSpec:
 
 
 def type_of(config: Config) -> str:
-    """The model type of a config, as transformers calls it; raises FfnbenchError where it has none."""
+    """The model type of a config, as transformers calls it; raises FfnbenchError where
+    it has none.
+    """
     model_type = config.get("model_type")
     if not isinstance(model_type, str):
-        raise FfnbenchError("the config has no model_type", 'add the model\'s own, such as "model_type": "llama"')
+        raise FfnbenchError(
+            "the config has no model_type",
+            'add the model\'s own, such as "model_type": "llama"',
+        )
     return families().alias.get(model_type, model_type)
 
 
 def read_groups(config: Config) -> list[LayerGroup]:
-    """The kinds of layers of a config, equal ones together, in the order of the table."""
+    """The kinds of layers of a config, equal ones together, in the order of the
+    table.
+    """
     model_type, table = type_of(config), families()
     stacks: list[list[LayerGroup]]
     if model_type in table.composites:
         parts = nested_of(config, model_type)
-        refuse_other_names(config, model_type, table.defaults[model_type], {}, list(parts.values()))
+        refuse_other_names(
+            config, model_type, table.defaults[model_type], {}, list(parts.values())
+        )
         stacks = [_of_part(key, read_groups(part)) for key, part in parts.items()]
     elif model_type in table.stacks:
         stacks = [reader.groups() for reader in readers(config, model_type)]
@@ -96,33 +114,50 @@ def read_groups(config: Config) -> list[LayerGroup]:
         if n > 0:
             groups += [replace(group, count=n * group.count) for group in stack]
     if not groups:
-        raise FfnbenchError(f"the {model_type} config has no layers", "is its number of layers 0?")
+        raise FfnbenchError(
+            f"the {model_type} config has no layers", "is its number of layers 0?"
+        )
     return groups
 
 
 def readers(config: Config, model_type: str) -> list[Reader]:
     """A reader for each stack of a model type that is no composite."""
     if config.get("per_layer_config"):
-        raise Unanswered(f"the {model_type} config changes keys for single layers, by per_layer_config", ASK)
-    own, other_names = families().defaults[model_type], families().other_names.get(model_type, {})
+        raise Unanswered(
+            f"the {model_type} config changes keys for single layers, by per_layer_config",
+            ASK,
+        )
+    own, other_names = (
+        families().defaults[model_type],
+        families().other_names.get(model_type, {}),
+    )
     sizes = {key: config.get(key, default) for key, default in own.items()}
     refuse_other_names(config, model_type, own, other_names, [sizes])
     config = by_own_names(config, other_names)
-    return [Reader(config=config, model_type=model_type, stack=stack) for stack in families().stacks[model_type]]
+    return [
+        Reader(config=config, model_type=model_type, stack=stack)
+        for stack in families().stacks[model_type]
+    ]
 
 
 def defaults_taken(config: Config) -> str:
-    """The numbers that a file leaves to its class, or its parts to theirs, in words; "" for none."""
+    """The numbers that a file leaves to its class, or its parts to theirs, in words; ""
+    for none.
+    """
     model_type, table = type_of(config), families()
     if model_type in table.composites:
-        of_parts = [defaults_taken(part) for part in nested_of(config, model_type).values()]
+        of_parts = [
+            defaults_taken(part) for part in nested_of(config, model_type).values()
+        ]
         return "; ".join(filter(None, of_parts))
     config = by_own_names(config, table.other_names.get(model_type, {}))
     return defaults_in_words(config, model_type, table.defaults[model_type])
 
 
 def times_of(config: Config, model_type: str) -> tuple[int, ...] | None:
-    """How often the class that a file names has each stack of a model type of two; None for once."""
+    """How often the class that a file names has each stack of a model type of two; None
+    for once.
+    """
     names = refuse_other_classes(config, model_type)
     if len(families().stacks.get(model_type, ())) != 2:
         return None
@@ -133,14 +168,17 @@ def times_of(config: Config, model_type: str) -> tuple[int, ...] | None:
     return None
 
 
-def refuse_other_classes(config: Config, model_type: str, known: object = None) -> list[str]:
-    """The classes that a file names; raises Unanswered where one has other layers than its model type's, and is none of
-    the `known` module of classes.
+def refuse_other_classes(
+    config: Config, model_type: str, known: object = None
+) -> list[str]:
+    """The classes that a file names; raises Unanswered where one has other layers than
+    its model type's, and is none of the `known` module of classes.
     """
     names = config.get("architectures") or []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise FfnbenchError(
-            f"the {model_type} config has architectures {names!r:.60}", "a list with the name of a class"
+            f"the {model_type} config has architectures {names!r:.60}",
+            "a list with the name of a class",
         )
     for name in (*of_its_own(config), *names):
         if name in families().classes["other"] and not hasattr(known, name):
@@ -152,16 +190,34 @@ def refuse_other_classes(config: Config, model_type: str, known: object = None) 
 
 
 def nested_of(config: Config, model_type: str) -> dict[str, Config]:
-    """The nested configs of a composite, each with the model type that it is read by."""
+    """The nested configs of a composite, each with the model type that it is read
+    by.
+    """
     parts = {}
     for key, default in zip(PARTS, families().composites[model_type], strict=True):
-        nested = config.get(f"{key}_dict") or config.get(key)  # older files say it twice, and the first is meant
-        if nested is None and key == "text_config" and model_type in families().classes["text_at_top"]:
-            nested = {name: value for name, value in config.items() if name not in ("architectures", *PARTS)}
+        nested = config.get(f"{key}_dict") or config.get(
+            key
+        )  # older files say it twice, and the first is meant
+        if (
+            nested is None
+            and key == "text_config"
+            and model_type in families().classes["text_at_top"]
+        ):
+            nested = {
+                name: value
+                for name, value in config.items()
+                if name not in ("architectures", *PARTS)
+            }
         if nested is None:
-            raise Unanswered(f"the {model_type} config has no {key}", f"looked for the keys: {key}; {ASK}")
+            raise Unanswered(
+                f"the {model_type} config has no {key}",
+                f"looked for the keys: {key}; {ASK}",
+            )
         if not isinstance(nested, dict):
-            raise FfnbenchError(f"the {model_type} config has a {key} that is no object: {nested!r:.60}", A_CONFIG)
+            raise FfnbenchError(
+                f"the {model_type} config has a {key} that is no object: {nested!r:.60}",
+                A_CONFIG,
+            )
         named = nested.get("model_type", model_type)
         parts[key] = nested | {"model_type": default if named == model_type else named}
     return parts
@@ -171,7 +227,10 @@ def _of_part(key: str, groups: list[LayerGroup]) -> list[LayerGroup]:
     """The layers of a nested config: the text's keep their own kinds."""
     if key == "text_config":
         return groups
-    return [replace(group, kind="vision moe" if group.ffn.moe else "vision") for group in groups]
+    return [
+        replace(group, kind="vision moe" if group.ffn.moe else "vision")
+        for group in groups
+    ]
 
 
 def _refuse_other_parts(config: Config, model_type: str) -> None:
@@ -189,7 +248,9 @@ def _refuse_other_parts(config: Config, model_type: str) -> None:
 
 
 def of_its_own(config: Config) -> list[str]:
-    """The classes of models that `auto_map` names, without their repository: `modeling_bert.JinaBertModel`."""
+    """The classes of models that `auto_map` names, without their repository:
+    `modeling_bert.JinaBertModel`.
+    """
     mapped = config.get("auto_map")
     if not isinstance(mapped, dict):
         return []
@@ -201,7 +262,9 @@ def of_its_own(config: Config) -> list[str]:
 
 
 def code_note(config: Config, counted_as: str) -> str:
-    """One line where `auto_map` names code that is not transformers' own; or nothing."""
+    """One line where `auto_map` names code that is not transformers' own; or
+    nothing.
+    """
     code = ", ".join(dict.fromkeys(of_its_own(config)))
     if not code:
         return ""

@@ -1,9 +1,11 @@
-"""The table of families, and a config.json by one of its rows: what its keys say about the layers of one stack.
+"""The table of families, and a config.json by one of its rows: what its keys say about
+the layers of one stack.
 
-The data are families.toml, which explains every key of a row, and defaults.json: what a class of transformers has where
-a file is known to leave a key out. A key that the form needs and that neither file nor class has, and a switch that the
-table says changes the form, raise Unanswered, since transformers itself may have the answer. What is of the wrong kind
-raises FfnbenchError.
+The data are families.toml, which explains every key of a row, and defaults.json: what a
+class of transformers has where a file is known to leave a key out. A key that the form
+needs and that neither file nor class has, and a switch that the table says changes the
+form, raise Unanswered, since transformers itself may have the answer. What is of the
+wrong kind raises FfnbenchError.
 """
 
 from __future__ import annotations
@@ -20,7 +22,15 @@ from typing import Any, TypeVar
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import did_you_mean
 from ffnbench.ffn.activations import ACTIVATIONS
-from ffnbench.ffn.spec import LARGEST, AttentionSpec, FFNSpec, Gate, MLASpec, MoESpec, Scores
+from ffnbench.ffn.spec import (
+    LARGEST,
+    AttentionSpec,
+    FFNSpec,
+    Gate,
+    MLASpec,
+    MoESpec,
+    Scores,
+)
 from ffnbench.models.model import LayerGroup
 from ffnbench.models.windows import ALL_TOKENS, LayerWindow, grouped, layer_windows
 
@@ -32,11 +42,19 @@ T = TypeVar("T")
 Config = dict[str, Any]
 NOT_INSTALLED = "transformers is not installed"
 INSTALL = "pip install 'ffnbench[hf]'"
-ASK = "inspect counts it by transformers" + ("" if find_spec("transformers") else f": {INSTALL}")
+ASK = "inspect counts it by transformers" + (
+    "" if find_spec("transformers") else f": {INSTALL}"
+)
 MOST = 10_000_000  # of a width, of experts, of layers; no model is near it
-HF_ACTIVATIONS = {name: row.name for row in ACTIVATIONS for name in row.names.hf.split(", ") if name}
+HF_ACTIVATIONS = {
+    name: row.name for row in ACTIVATIONS for name in row.names.hf.split(", ") if name
+}
 AS_PUBLISHED = "give the config.json as it was published"
-NO_SIZE = (None, 0, 1)  # of a key that switches something off, such as experts of a dense model
+NO_SIZE = (
+    None,
+    0,
+    1,
+)  # of a key that switches something off, such as experts of a dense model
 
 
 class Unanswered(FfnbenchError):
@@ -56,16 +74,18 @@ def key_name(entry: Any) -> str:
 class Families:
     """The whole table.
 
-    stacks      model type -> the rows of its stacks of layers
-    composites  model type -> the model types of its PARTS
-    alias       published model type -> transformers' name for it
-    stacks_of   end of a class's name -> how often it has each of two stacks
-    classes     `other`: names of classes that have other layers than their model type's; `text_at_top`: composites
-                whose text may have its keys at the top of a file
-    defaults    model type -> key that the class of transformers reads -> what it has where the key is left out; None is
-                not known here
-    other_names  model type -> other name of a key -> the key, as the class of transformers has them
-    sizes       kind of size -> the names that classes have for it
+    stacks       model type -> the rows of its stacks of layers
+    composites   model type -> the model types of its PARTS
+    alias        published model type -> transformers' name for it
+    stacks_of    end of a class's name -> how often it has each of two stacks
+    classes      `other`: names of classes that have other layers than their
+                 model type's; `text_at_top`: composites whose text may have
+                 its keys at the top of a file
+    defaults     model type -> key that the class of transformers reads -> what it
+                 has where the key is left out; None is not known here
+    other_names  model type -> other name of a key -> the key, as the class of
+                 transformers has them
+    sizes        kind of size -> the names that classes have for it
     """
 
     stacks: Mapping[str, tuple[Row, ...]]
@@ -92,7 +112,9 @@ def families() -> Families:
     defaults = json.loads(DEFAULTS.read_text(encoding="utf-8"))
     return Families(
         stacks=by_type("stack", data["family"], data),
-        composites={name: (text, vision) for name, (text, vision) in data["composite"].items()},
+        composites={
+            name: (text, vision) for name, (text, vision) in data["composite"].items()
+        },
         alias=data["alias"],
         stacks_of=data["stacks_of"],
         classes=data["classes"],
@@ -113,7 +135,9 @@ def by_type(kind: str, rows: Row, data: Row) -> dict[str, tuple[Row, ...]]:
 
 def by_stack(kind: str, row: Row, data: Row) -> tuple[Row, ...]:
     """A row in full, one a stack."""
-    shared = {key: value for key, value in row.items() if key not in ("types", "stacks")}
+    shared = {
+        key: value for key, value in row.items() if key not in ("types", "stacks")
+    }
     return tuple(_full(kind, shared | stack, data) for stack in row.get("stacks", [{}]))
 
 
@@ -131,18 +155,26 @@ def _full(kind: str, row: Row, data: Row) -> Row:
 
 
 def refuse_other_names(
-    config: Config, model_type: str, own: Row, other_names: Mapping[str, str], parts: Sequence[Row]
+    config: Config,
+    model_type: str,
+    own: Row,
+    other_names: Mapping[str, str],
+    parts: Sequence[Row],
 ) -> None:
-    """Raise FfnbenchError for a size under a name that the class does not read, or beside the one that it reads, unless
-    it repeats a size of its kind that `parts` have: a class ignores what it does not know, so that a size under another
-    name would be counted as its default. `own` are the names that the class reads, `other_names` further ones.
+    """Raise FfnbenchError for a size under a name that the class does not read, or
+    beside the one that it reads, unless it repeats a size of its kind that `parts`
+    have: a class ignores what it does not know, so that a size under another name would
+    be counted as its default. `own` are the names that the class reads, `other_names`
+    further ones.
     """
     for kind, names in families().sizes.items():
         sizes_read = [part[name] for part in parts for name in names if name in part]
         for name in names:
             if name not in config or config[name] in (*NO_SIZE, *sizes_read):
                 continue
-            is_read = name in own or (name in other_names and other_names[name] not in config)
+            is_read = name in own or (
+                name in other_names and other_names[name] not in config
+            )
             if not is_read:
                 own_names = [each for each in names if each in own]
                 hint = "is its model_type right?"
@@ -155,17 +187,29 @@ def refuse_other_names(
 
 
 def by_own_names(config: Config, other_names: Mapping[str, str]) -> Config:
-    """The config by its class's own names. `other_names` are further names -> own name: of two the other one counts."""
-    renamed = {own: config[other] for other, own in other_names.items() if other in config}
+    """The config by its class's own names. `other_names` are further names -> own name:
+    of two the other one counts.
+    """
+    renamed = {
+        own: config[other] for other, own in other_names.items() if other in config
+    }
     return {**config, **renamed}
 
 
 def defaults_in_words(config: Config, model_type: str, own: Row) -> str:
-    """The numbers that a config by its class's own names leaves to its class, whose defaults are `own`; "" for none."""
-    defaults = [f"{key} {value:,}" for key, value in own.items() if key not in config and type(value) in (int, float)]
+    """The numbers that a config by its class's own names leaves to its class, whose
+    defaults are `own`; "" for none.
+    """
+    defaults = [
+        f"{key} {value:,}"
+        for key, value in own.items()
+        if key not in config and type(value) in (int, float)
+    ]
     if not defaults:
         return ""
-    return f"defaults of {model_type}, which the file does not set: {', '.join(defaults)}"
+    return (
+        f"defaults of {model_type}, which the file does not set: {', '.join(defaults)}"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,18 +226,24 @@ class Reader:
         if setting is not None:
             key, value = setting
             raise Unanswered(
-                f"the table knows {self.model_type} with {key} {value!r} only", f"looked for the keys: {key}; {ASK}"
+                f"the table knows {self.model_type} with {key} {value!r} only",
+                f"looked for the keys: {key}; {ASK}",
             )
         layers = self.count(self.stack["layers"], least=0)
         experts = self.stack.get("experts")
-        if experts is not None and self.count(experts["experts"], least=0) < experts["least"]:
+        if (
+            experts is not None
+            and self.count(experts["experts"], least=0) < experts["least"]
+        ):
             experts = None
         with_experts = [False] * layers
         if experts is not None:
             with_experts = self.layers_with_experts(experts, layers)
         keys = self.stack.get("attention")
         attention = None
-        windows = self.read_or_none({}, partial(self._windows, layers, keys is not None))
+        windows = self.read_or_none(
+            {}, partial(self._windows, layers, keys is not None)
+        )
         if windows is None:
             windows = [ALL_TOKENS] * layers
         else:
@@ -206,8 +256,20 @@ class Reader:
                 ffn = self.expert_ffn(experts)
             else:
                 ffn = self.ffn()
-            seen = [window for window, has_experts in zip(windows, with_experts, strict=True) if has_experts == moe]
-            groups.append(LayerGroup(kind=kind, count=count, ffn=ffn, windows=grouped(seen), attention=attention))
+            seen = [
+                window
+                for window, has_experts in zip(windows, with_experts, strict=True)
+                if has_experts == moe
+            ]
+            groups.append(
+                LayerGroup(
+                    kind=kind,
+                    count=count,
+                    ffn=ffn,
+                    windows=grouped(seen),
+                    attention=attention,
+                )
+            )
         return groups
 
     def layers_with_experts(self, experts: Row, layers: int) -> list[bool]:
@@ -218,7 +280,10 @@ class Reader:
             case "decoder_sparse_step":  # Qwen
                 step = self.count({"key": "decoder_sparse_step", "default": 1})
                 dense = self.listed("mlp_only_layers") or ()
-                return [layer not in dense and (layer + 1) % step == 0 for layer in range(layers)]
+                return [
+                    layer not in dense and (layer + 1) % step == 0
+                    for layer in range(layers)
+                ]
             case "mlp_layer_types":
                 return self._by_words(experts, layers)
             case "expert_layer_period":  # Jamba
@@ -239,11 +304,15 @@ class Reader:
         return [layer >= dense for layer in range(layers)]
 
     def _by_words(self, experts: Row, layers: int) -> list[bool]:
-        """By a list with one word a layer, sparse or dense; without it the first ones are dense."""
+        """By a list with one word a layer, sparse or dense; without it the first ones
+        are dense.
+        """
         words = self.listed("mlp_layer_types")
         if words is None:
             return self._all_but_first(experts, layers)
-        if len(words) != layers or any(word not in ("sparse", "dense") for word in words):
+        if len(words) != layers or any(
+            word not in ("sparse", "dense") for word in words
+        ):
             raise FfnbenchError(
                 f"the {self.model_type} config has mlp_layer_types that are not {layers} times sparse or dense",
                 "looked for the keys: mlp_layer_types, num_hidden_layers",
@@ -251,7 +320,9 @@ class Reader:
         return [word == "sparse" for word in words]
 
     def read_or_none(self, keys: Row | None, read: Callable[[Row], T]) -> T | None:
-        """What is read by the keys of a row; None where there is no row, or the config does not tell it."""
+        """What is read by the keys of a row; None where there is no row, or the config
+        does not tell it.
+        """
         if keys is None or self.other_setting(keys) is not None:
             return None
         try:
@@ -260,7 +331,9 @@ class Reader:
             return None
 
     def other_setting(self, row: Row) -> tuple[str, Any] | None:
-        """The first key that is not as a row assumes it, with what is assumed; None where all are."""
+        """The first key that is not as a row assumes it, with what is assumed; None
+        where all are.
+        """
         for key, assumed in row.get("assumes", {}).items():
             is_set = key in self.config or key in self.defaults
             if is_set and self.get(key) != assumed:
@@ -272,12 +345,16 @@ class Reader:
         """What the class has where a file leaves a key out, as far as that is known."""
         return families().defaults.get(self.model_type, {})
 
-    def _windows(self, layers: int, attention_known: bool, keys: Row) -> list[LayerWindow]:
-        return layer_windows(self.config, self.model_type, layers, known=attention_known)
+    def _windows(
+        self, layers: int, attention_known: bool, keys: Row
+    ) -> list[LayerWindow]:
+        return layer_windows(
+            self.config, self.model_type, layers, known=attention_known
+        )
 
     def _attention(self, keys: Row) -> AttentionSpec:
-        """The attention of the stack's layers; raises FfnbenchError where a key is missing or the numbers are those of
-        no attention.
+        """The attention of the stack's layers; raises FfnbenchError where a key is
+        missing or the numbers are those of no attention.
         """
         d_model = self.count(self.stack["d_model"])
         heads = self.value(keys["heads"])
@@ -336,7 +413,9 @@ class Reader:
         )
 
     def d_ff(self, d_model: int) -> int:
-        """The width per branch: its key, or a ratio of d_model where there is none or it is null."""
+        """The width per branch: its key, or a ratio of d_model where there is none or
+        it is null.
+        """
         key = self.stack["d_ff"]
         has_key = key and self.get(key) is not None
         if "ratio" in self.stack and not has_key:
@@ -344,7 +423,9 @@ class Reader:
         return self.count(key)
 
     def form(self) -> tuple[Gate, str]:
-        """The gate and the activation. T5's feed_forward_proj says both: `gated-gelu` means gelu_new."""
+        """The gate and the activation. T5's feed_forward_proj says both: `gated-gelu`
+        means gelu_new.
+        """
         gated = self.stack["gated"]
         if "acts_as" in self.stack:
             return self._gate(gated), self.stack["acts_as"]
@@ -354,13 +435,17 @@ class Reader:
             name = str(name).removeprefix("gated-")
             if gated and name == "gelu":
                 name = "gelu_new"
-            # the class writes the two that it made of it, and takes what a file has for them
+            # the class writes the two that it made of it, and takes what a file has for
+            # them
             gated = self.config.get("is_gated_act", gated)
             name = self.config.get("dense_act_fn", name)
-        if not isinstance(name, str) or name not in HF_ACTIVATIONS:  # as strict as transformers: ReLU is no name
+        if (
+            not isinstance(name, str) or name not in HF_ACTIVATIONS
+        ):  # as strict as transformers: ReLU is no name
             raise FfnbenchError(
                 f"the {self.model_type} config has the activation {name!r}, no name of transformers for one of ours",
-                did_you_mean(str(name), HF_ACTIVATIONS) or "it has " + ", ".join(HF_ACTIVATIONS),
+                did_you_mean(str(name), HF_ACTIVATIONS)
+                or "it has " + ", ".join(HF_ACTIVATIONS),
             )
         return self._gate(gated), HF_ACTIVATIONS[name]
 
@@ -374,26 +459,43 @@ class Reader:
         if "shared_d_ff" in experts:
             shared_d_ff = self.count(experts["shared_d_ff"], least=0)
         else:
-            shared_d_ff = self.count(experts["d_ff"]) * self.count(experts["shared"], least=0)
-        keys: dict[str, Any] = {key: self.count(experts[key]) for key in ("experts", "top_k", "groups", "top_groups")}
-        keys |= {key: self.switch(experts[key]) for key in ("router_bias", "normalised")}
+            shared_d_ff = self.count(experts["d_ff"]) * self.count(
+                experts["shared"], least=0
+            )
+        keys: dict[str, Any] = {
+            key: self.count(experts[key])
+            for key in ("experts", "top_k", "groups", "top_groups")
+        }
+        keys |= {
+            key: self.switch(experts[key]) for key in ("router_bias", "normalised")
+        }
         keys["routed_scale"] = self.number(experts["routed_scale"])
         scores = Scores.SIGMOID if experts["sigmoid"] else Scores.SOFTMAX
         try:
-            return MoESpec(shared_d_ff=shared_d_ff, shared_gate=experts["shared_gate"], scores=scores, **keys)
+            return MoESpec(
+                shared_d_ff=shared_d_ff,
+                shared_gate=experts["shared_gate"],
+                scores=scores,
+                **keys,
+            )
         except FfnbenchError as problem:
             raise FfnbenchError(
-                f"the {self.model_type} config has odd experts: {problem.message}", AS_PUBLISHED
+                f"the {self.model_type} config has odd experts: {problem.message}",
+                AS_PUBLISHED,
             ) from problem
 
     def get(self, key: str) -> Any:
-        """What the file says, or the class where the file leaves it out; None for null and for what nobody says."""
+        """What the file says, or the class where the file leaves it out; None for null
+        and for what nobody says.
+        """
         if key in self.config:
             return self.config[key]
         return self.defaults.get(key)
 
     def value(self, entry: Any) -> Any:
-        """What stands where an entry of the table says; a number or a truth value is itself, as None is."""
+        """What stands where an entry of the table says; a number or a truth value is
+        itself, as None is.
+        """
         if isinstance(entry, dict):
             value = self.get(entry["key"])
             if value is None:
@@ -405,11 +507,16 @@ class Reader:
             return entry
         value = self.get(entry)
         if value is None:
-            raise Unanswered(f"the {self.model_type} config has no {entry}", f"looked for the keys: {entry}; {ASK}")
+            raise Unanswered(
+                f"the {self.model_type} config has no {entry}",
+                f"looked for the keys: {entry}; {ASK}",
+            )
         return value
 
     def _first_given(self, keys: list[str]) -> str:
-        """The first of the keys that the file has, which comes before the class's default of the last one."""
+        """The first of the keys that the file has, which comes before the class's
+        default of the last one.
+        """
         for key in keys:
             if self.config.get(key) is not None:
                 return key
@@ -418,7 +525,11 @@ class Reader:
     def count(self, entry: Any, least: int = 1) -> int:
         """A whole number of at least `least` and at most MOST."""
         value = self.value(entry)
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int)
+            or not least <= value <= MOST
+        ):
             raise FfnbenchError(
                 f"the {self.model_type} config has {key_name(entry)} {value!r:.60}",
                 f"it must be a whole number of at least {least}, and at most {MOST:,}",
@@ -428,20 +539,33 @@ class Reader:
     def number(self, entry: Any) -> float:
         """A positive number of a bearable size."""
         value = self.value(entry)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= LARGEST:
-            raise FfnbenchError(f"{key_name(entry)} must be a positive number, not {value!r:.60}", "for example 4")
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not 0 < value <= LARGEST
+        ):
+            raise FfnbenchError(
+                f"{key_name(entry)} must be a positive number, not {value!r:.60}",
+                "for example 4",
+            )
         return value
 
     def listed(self, key: str) -> list[Any] | None:
         """A list, or None where there is none."""
         value = self.get(key)
         if value is not None and not isinstance(value, list):
-            raise FfnbenchError(f"the {self.model_type} config has {key} {value!r:.60}", "it must be a list of layers")
+            raise FfnbenchError(
+                f"the {self.model_type} config has {key} {value!r:.60}",
+                "it must be a list of layers",
+            )
         return value
 
     def switch(self, entry: Any) -> bool:
         """A truth value."""
         value = self.value(entry)
         if not isinstance(value, bool):
-            raise FfnbenchError(f"the {self.model_type} config has {key_name(entry)} {value!r:.60}", "true or false")
+            raise FfnbenchError(
+                f"the {self.model_type} config has {key_name(entry)} {value!r:.60}",
+                "true or false",
+            )
         return value

@@ -1,4 +1,6 @@
-"""A whole model as ffnbench sees it: kinds of layers, how many of each, the FFN in it and the attention beside it."""
+"""A whole model as ffnbench sees it: kinds of layers, how many of each, the FFN in it
+and the attention beside it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,8 @@ from ffnbench.ffn.spec import AttentionSpec, FFNSpec
 class AttentionWindow:
     """`count` layers in which a token attends to the last `tokens` ones, None for all.
 
-    `other` names what they have in place of that, which is not counted: chunked attention, linear attention.
+    `other` names what they have in place of that, which is not counted: chunked
+    attention, linear attention.
     """
 
     count: int
@@ -23,7 +26,8 @@ class AttentionWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerGroup:
-    """`count` equal layers: dense, moe, encoder, decoder, vision ... `attention` None is not known or not there.
+    """`count` equal layers: dense, moe, encoder, decoder, vision ... `attention` None
+    is not known or not there.
 
     `windows` are how far their tokens see, where not all of them see every token.
     """
@@ -44,8 +48,8 @@ class LayerGroup:
 class ModelSpec:
     """A published or configured model. `source` is where its numbers were read.
 
-    `config` is what its config.json says, where it has one. `defaults` names the numbers that are its class's, since
-    its file does not set them.
+    `config` is what its config.json says, where it has one. `defaults` names the
+    numbers that are its class's, since its file does not set them.
     """
 
     key: str
@@ -58,12 +62,18 @@ class ModelSpec:
 
     @property
     def main(self) -> LayerGroup:
-        """The kind of layer that the model is known by: the one with the most layers, the later of equals; of
-        the language model where there is one beside a tower that sees.
+        """The kind of layer that the model is known by: the one with the most layers,
+        the later of equals; of the language model where there is one beside a tower
+        that sees.
         """
-        return max(reversed(self.groups), key=lambda group: (not group.kind.startswith("vision"), group.count))
+        return max(
+            reversed(self.groups),
+            key=lambda group: (not group.kind.startswith("vision"), group.count),
+        )
 
 
 def crosses(model: ModelSpec, group: LayerGroup) -> bool:
     """Whether a kind of layer has a second attention, to the encoder's tokens."""
-    return group.kind == "decoder" and any(other.kind == "encoder" for other in model.groups)
+    return group.kind == "decoder" and any(
+        other.kind == "encoder" for other in model.groups
+    )

@@ -1,7 +1,8 @@
 """Published models: one row each, with where its numbers were read.
 
-d_ff is the width per branch (papers and packed weights may print twice of it). Attention is one self-attention;
-the decoder layers of T5 and of the original Transformer carry a second one, of the same size, to the encoder.
+d_ff is the width per branch (papers and packed weights may print twice of it).
+Attention is one self-attention; the decoder layers of T5 and of the original
+Transformer carry a second one, of the same size, to the encoder.
 """
 
 from __future__ import annotations
@@ -13,11 +14,22 @@ from pathlib import Path
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.files import content_of
 from ffnbench.common.names import Registry, did_you_mean, normalise
-from ffnbench.ffn.spec import GATED, AttentionSpec, FFNSpec, Gate, MLASpec, MoESpec, Scalar, Scores
+from ffnbench.ffn.spec import (
+    GATED,
+    AttentionSpec,
+    FFNSpec,
+    Gate,
+    MLASpec,
+    MoESpec,
+    Scalar,
+    Scores,
+)
 from ffnbench.models.model import AttentionWindow, LayerGroup, ModelSpec
 
 
-def _ffn(form: str, d_model: int, d_ff: int, bias: bool = False, moe: MoESpec | None = None) -> FFNSpec:
+def _ffn(
+    form: str, d_model: int, d_ff: int, bias: bool = False, moe: MoESpec | None = None
+) -> FFNSpec:
     if form not in GATED:
         return FFNSpec(d_model=d_model, d_ff=d_ff, activation=form, bias=bias, moe=moe)
     row = GATED.get(form)
@@ -48,12 +60,17 @@ def _model(
 ) -> ModelSpec:
     """A row: kinds of layers with their numbers, all of one form.
 
-    `heads` are those of queries, those of keys and values, and the width of one; `windows` the numbers of layers with
-    each.
+    `heads` are those of queries, those of keys and values, and the width of one;
+    `windows` the numbers of layers with each.
     """
     count, kv_heads, head_dim = heads
     attention = AttentionSpec(
-        d_model=ffn.d_model, heads=count, kv_heads=kv_heads, head_dim=head_dim, qkv_bias=qkv_bias, out_bias=out_bias
+        d_model=ffn.d_model,
+        heads=count,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        qkv_bias=qkv_bias,
+        out_bias=out_bias,
     )
     attention_windows = []
     for tokens, number in (windows or {}).items():
@@ -61,16 +78,30 @@ def _model(
     groups = []
     for kind, number in layers.items():
         groups.append(
-            LayerGroup(kind=kind, count=number, ffn=ffn, attention=attention, windows=tuple(attention_windows))
+            LayerGroup(
+                kind=kind,
+                count=number,
+                ffn=ffn,
+                attention=attention,
+                windows=tuple(attention_windows),
+            )
         )
     return ModelSpec(key=key, name=name, groups=tuple(groups), source=source, note=note)
 
 
 def _deepseek_v3() -> ModelSpec:
     mla = MLASpec(q_lora=1536, kv_lora=512, nope=128, rope=64, v=128)
-    attention = AttentionSpec(d_model=7168, heads=128, kv_heads=128, head_dim=192, mla=mla)
+    attention = AttentionSpec(
+        d_model=7168, heads=128, kv_heads=128, head_dim=192, mla=mla
+    )
     moe = MoESpec(
-        experts=256, top_k=8, shared_d_ff=2048, scores=Scores.SIGMOID, routed_scale=2.5, groups=8, top_groups=4
+        experts=256,
+        top_k=8,
+        shared_d_ff=2048,
+        scores=Scores.SIGMOID,
+        routed_scale=2.5,
+        groups=8,
+        top_groups=4,
     )
     dense, sparse = _ffn("swiglu", 7168, 18432), _ffn("swiglu", 7168, 2048, moe=moe)
     return ModelSpec(
@@ -198,7 +229,9 @@ PUBLISHERS = (
     "meta-llama", "huggyllama", "mistralai", "openai", "openai-community", "google", "google-bert", "google-t5",
     "tiiuae", "microsoft", "qwen", "nvidia", "answerdotai", "deepseek-ai", "swiss-ai",
 )  # fmt: skip
-ALSO = {  # other names of the very same sizes, as `plain_name` has them; further versions differ and are none
+# other names of the very same sizes, as `plain_name` has them; further versions differ
+# and are none
+ALSO = {
     "bert-base": ("bert", "bert-base-uncased"), "gpt2": ("gpt2-124m", "gpt2-small"), "gpt3-175b": ("gpt3",),
     "t5-v1.1-xxl": ("t5-v1-1-xxl",), "palm-540b": ("palm",), "falcon-7b": ("falcon",),
     "llama-7b": ("llama1-7b", "llama2-7b"), "llama3-8b": ("llama3.1-8b", "meta-llama3-8b", "meta-llama3.1-8b"),
@@ -212,8 +245,8 @@ _NOT_BETWEEN_DIGITS = re.compile(r"(?<!\d)-|-(?!\d)")
 
 
 def plain_name(name: str) -> str:
-    """`meta-llama/Llama-3.1-8B-Instruct`, `llama 3.1 8b` and `llama3.1-8b` are one name; a dot and what stands between
-    two digits tell models apart, tuning does not.
+    """`meta-llama/Llama-3.1-8B-Instruct`, `llama 3.1 8b` and `llama3.1-8b` are one
+    name; a dot and what stands between two digits tell models apart, tuning does not.
     """
     publisher, _, model = name.strip().lower().rpartition("/")
     if publisher and publisher not in PUBLISHERS:
@@ -222,13 +255,16 @@ def plain_name(name: str) -> str:
     return _NOT_BETWEEN_DIGITS.sub("", joined)
 
 
-PRESETS: Registry[ModelSpec] = Registry("preset", "`ffnbench list presets` shows all", plain_name)
+PRESETS: Registry[ModelSpec] = Registry(
+    "preset", "`ffnbench list presets` shows all", plain_name
+)
 for _row in _ROWS:
     PRESETS.add(_row.key, _row, ALSO.get(_row.key, ()))
 
 
 def model_of(name: str) -> ModelSpec:
-    """A preset by its name, or the model of a config.json; raises FfnbenchError where it is neither.
+    """A preset by its name, or the model of a config.json; raises FfnbenchError where
+    it is neither.
 
     A preset's own name wins over a file, and a file over other spellings of that name.
     """
@@ -242,10 +278,11 @@ def model_of(name: str) -> ModelSpec:
 
 
 def config_path(name: str) -> str:
-    """The path of a config that is named: a file or folder, else that of a model in the hub's cache on this disk.
+    """The path of a config that is named: a file or folder, else that of a model in the
+    hub's cache on this disk.
 
-    What exists wins over a name. Raises FfnbenchError for a name that nothing here has; a path is returned as it is,
-    and whoever reads it says what is wrong with it.
+    What exists wins over a name. Raises FfnbenchError for a name that nothing here has;
+    a path is returned as it is, and whoever reads it says what is wrong with it.
     """
     if _exists(name):
         return name
@@ -258,7 +295,11 @@ def config_path(name: str) -> str:
             f"`hf download {name} config.json` puts it there; `ffnbench list presets` shows what needs no file",
         )
     if "/" not in name and Path(name).suffix != ".json":
-        family = [key for key in PRESETS.names() if key.startswith(name.partition("-")[0] + "-")]
+        family = [
+            key
+            for key in PRESETS.names()
+            if key.startswith(name.partition("-")[0] + "-")
+        ]
         near = did_you_mean(name, family) or did_you_mean(name, PRESETS.names())
         raise FfnbenchError(
             f"{name!r} is neither a preset nor a file, nor in the hub's cache on this disk",
@@ -272,7 +313,9 @@ def _exists(name: str) -> bool:
 
 
 def variant_keys(spec: FFNSpec) -> dict[str, Scalar]:
-    """The keys that make the form of a spec's name into that spec; those that say nothing are left out."""
+    """The keys that make the form of a spec's name into that spec; those that say
+    nothing are left out.
+    """
     keys: dict[str, Scalar] = {"d_ff": spec.d_ff, "bias": spec.bias}
     if spec.limit is not None:
         keys["limit"] = spec.limit
@@ -315,7 +358,9 @@ NAME = re.compile(rf"(?:{PART}/)?{PART}", re.ASCII)
 
 
 def is_name(text: str) -> bool:
-    """Whether it may be a model of the hub: ORG/NAME or NAME, which can't lead out of the cache."""
+    """Whether it may be a model of the hub: ORG/NAME or NAME, which can't lead out of
+    the cache.
+    """
     if text.endswith(".json") or ".." in text or "--" in text:
         return False
     return NAME.fullmatch(text) is not None
@@ -323,13 +368,18 @@ def is_name(text: str) -> bool:
 
 def cache_folder() -> Path:
     """Where the cache is; it need not be there."""
-    home = os.environ.get("HF_HOME") or os.environ.get("XDG_CACHE_HOME", "~/.cache") + "/huggingface"
-    return Path(os.path.expandvars(os.environ.get("HF_HUB_CACHE") or home + "/hub")).expanduser()
+    home = (
+        os.environ.get("HF_HOME")
+        or os.environ.get("XDG_CACHE_HOME", "~/.cache") + "/huggingface"
+    )
+    return Path(
+        os.path.expandvars(os.environ.get("HF_HUB_CACHE") or home + "/hub")
+    ).expanduser()
 
 
 def cached_config(name: str) -> Path | None:
-    """The config.json of a name in the cache: of the commit that `main` was when it was downloaded, else of the only
-    snapshot; None where there is none that can be read.
+    """The config.json of a name in the cache: of the commit that `main` was when it was
+    downloaded, else of the only snapshot; None where there is none that can be read.
     """
     if not is_name(name):
         return None

@@ -1,7 +1,9 @@
-"""How far the tokens of each layer see: windows of attention, by the keys of config.json. Held to transformers.
+"""How far the tokens of each layer see: windows of attention, by the keys of
+config.json. Held to transformers.
 
-A class decides by `sliding_window` and by `layer_types`, a list with one word a layer, or by a rule where that is left
-out. What is neither attention to all tokens nor to the last of them keeps its word: it is not counted.
+A class decides by `sliding_window` and by `layer_types`, a list with one word a layer,
+or by a rule where that is left out. What is neither attention to all tokens nor to the
+last of them keeps its word: it is not counted.
 """
 
 from __future__ import annotations
@@ -19,16 +21,22 @@ LayerWindow = tuple[
     int | None, str
 ]  # of one layer: its window, None for all tokens; what it is where that is not counted
 ALL_TOKENS: LayerWindow = (None, "")
-FULL, SLIDING, CHUNKED, LINEAR = "full_attention", "sliding_attention", "chunked_attention", "linear_attention"
+FULL, SLIDING, CHUNKED, LINEAR = (
+    "full_attention",
+    "sliding_attention",
+    "chunked_attention",
+    "linear_attention",
+)
 OLD_WORDS = {"attention": FULL, "mamba": LINEAR}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowRule:
-    """How a class reads its keys: which layers have `word`, by their number, and the others see all.
+    """How a class reads its keys: which layers have `word`, by their number, and the
+    others see all.
 
-    `window` is what it has where sliding_window is left out. `typed`: layer_types comes before the rule. `switched`:
-    use_sliding_window must be true.
+    `window` is what it has where sliding_window is left out. `typed`: layer_types comes
+    before the rule. `switched`: use_sliding_window must be true.
     """
 
     has: Callable[[Config, int], bool]
@@ -79,7 +87,10 @@ def _turned(config: Config, layer: int) -> bool:
 
 
 def _switched_on(config: Config, layer: int) -> bool:
-    switched = config.get("use_sliding_window", False) and config.get("sliding_window") is not None
+    switched = (
+        config.get("use_sliding_window", False)
+        and config.get("sliding_window") is not None
+    )
     return switched and not _turned(config, layer)
 
 
@@ -101,14 +112,22 @@ RULES = {
     "llama4_text": WindowRule(has=_turned, word=CHUNKED),
     **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"), _INTERVAL),
 }
-FULL_ALONE = WindowRule(has=_never, typed=False)  # its attention is known to have no window
+FULL_ALONE = WindowRule(
+    has=_never, typed=False
+)  # its attention is known to have no window
 BY_WORDS = WindowRule(has=_never)
 
 
-def layer_windows(config: Config, model_type: str, layers: int, *, known: bool) -> list[LayerWindow]:
-    """How far each layer sees; raises FfnbenchError where the keys don't say it. `known`: its attention is."""
+def layer_windows(
+    config: Config, model_type: str, layers: int, *, known: bool
+) -> list[LayerWindow]:
+    """How far each layer sees; raises FfnbenchError where the keys don't say it.
+    `known`: its attention is.
+    """
     if config.get("use_bidirectional_attention"):
-        raise FfnbenchError("its attention goes in both directions", "that is not known")
+        raise FfnbenchError(
+            "its attention goes in both directions", "that is not known"
+        )
     rule = RULES.get(model_type, FULL_ALONE if known else BY_WORDS)
     window = config.get("sliding_window", rule.window)
     if rule.switched and not config.get("use_sliding_window", False):
@@ -116,12 +135,18 @@ def layer_windows(config: Config, model_type: str, layers: int, *, known: bool) 
     words = config.get("layer_types") if rule.typed else None
     if words is None:
         words = _words_by_rule(rule, config, window, layers)
-    if not isinstance(words, list) or len(words) != layers or not all(isinstance(word, str) for word in words):
+    if (
+        not isinstance(words, list)
+        or len(words) != layers
+        or not all(isinstance(word, str) for word in words)
+    ):
         raise FfnbenchError("layer_types does not fit its layers", "one word a layer")
     return [_window(word, window) for word in words]
 
 
-def _words_by_rule(rule: WindowRule, config: Config, window: Any, layers: int) -> list[str]:
+def _words_by_rule(
+    rule: WindowRule, config: Config, window: Any, layers: int
+) -> list[str]:
     """What each layer has, where layer_types does not say it."""
     may_lack_window = rule.switched or not rule.typed
     if window is None and rule.word == SLIDING and may_lack_window:

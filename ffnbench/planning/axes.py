@@ -1,5 +1,5 @@
-"""The axes of a sweep and its cells: every flag and every key with several values is an axis, and each point of them is
-a cell, with all variants. Pure.
+"""The axes of a sweep and its cells: every flag and every key with several values is an
+axis, and each point of them is a cell, with all variants. Pure.
 """
 
 from __future__ import annotations
@@ -19,7 +19,15 @@ from ffnbench.common.units import read_number
 from ffnbench.ffn.spec import DTYPES, Dispatch, Gate, Scores, read_positive
 from ffnbench.ffn.width_rules import RULES
 from ffnbench.plan import SWEPT, Point, Value
-from ffnbench.planning.fields import MOST_CELLS, cut, is_range, mode_of, several, too_many, written_out
+from ffnbench.planning.fields import (
+    MOST_CELLS,
+    cut,
+    is_range,
+    mode_of,
+    several,
+    too_many,
+    written_out,
+)
 from ffnbench.planning.keys import KEYS, Of, keys_of, parse_scalar
 from ffnbench.planning.variant_text import Variant, is_variant, parse_variant
 from ffnbench.planning.workload import device_of
@@ -50,12 +58,16 @@ SINGLE = {
     "backend",
     "weights",
 }  # no axes: these are rows of one cell, by --backend and --weights
-OF_KEYS = {key.name: key.pair.partition("=")[2] for key in KEYS} | EXAMPLES  # an example of their values
+OF_KEYS = {
+    key.name: key.pair.partition("=")[2] for key in KEYS
+} | EXAMPLES  # an example of their values
 WORDS = ("true", "false", "yes", "no", "none")
 
 
 def read_value(name: str, value: Any) -> Value:
-    """A value of a flag or a key as it stands in a point; raises FfnbenchError for what it can't have."""
+    """A value of a flag or a key as it stands in a point; raises FfnbenchError for what
+    it can't have.
+    """
     if name in COUNTS:
         return read_positive(name, value)
     if name in NUMBERS:
@@ -76,7 +88,9 @@ def read_value(name: str, value: Any) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class Cell(Generic[R]):
-    """One point of a sweep: the request with one value of each flag, and the text of the value of each key."""
+    """One point of a sweep: the request with one value of each flag, and the text of
+    the value of each key.
+    """
 
     point: Point
     request: R
@@ -84,10 +98,12 @@ class Cell(Generic[R]):
 
 
 def cells_of(
-    request: R, flags: Iterable[str] = OF_FLAGS, keys: Mapping[str, tuple[str, ...]] | None = None
+    request: R,
+    flags: Iterable[str] = OF_FLAGS,
+    keys: Mapping[str, tuple[str, ...]] | None = None,
 ) -> list[Cell[R]]:
-    """The cells of a request and of the lists of `keys`, flags before keys, the last axis changing first; one
-    where there is no axis.
+    """The cells of a request and of the lists of `keys`, flags before keys, the last
+    axis changing first; one where there is no axis.
 
     Raises FfnbenchError for more cells than a sweep has, before the first is made.
     """
@@ -137,8 +153,8 @@ def swept_flags(cells: list[Cell[R]]) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """Variants as they were typed, each as its text without the keys that have lists, and these keys in their order;
-    `axes` are the texts of the values of each such key.
+    """Variants as they were typed, each as its text without the keys that have lists,
+    and these keys in their order; `axes` are the texts of the values of each such key.
     """
 
     variants: tuple[tuple[str, tuple[str, ...]], ...]
@@ -151,7 +167,9 @@ class Listed:
         return {name: texts[0] for name, texts in self.axes.items()}
 
     def texts(self, keys: Mapping[str, str], *, named: bool = False) -> list[str]:
-        """The variants at one value of each key, as they would be typed; `named`: by the labels they have without."""
+        """The variants at one value of each key, as they would be typed; `named`: by
+        the labels they have without.
+        """
         texts = []
         for text, own in self.variants:
             pairs = [f"{key}={keys[key]}" for key in own]
@@ -162,7 +180,9 @@ class Listed:
         return texts
 
     def at(self, keys: Mapping[str, str]) -> list[Variant]:
-        """The variants at one value of each key, by the labels that they have without these keys."""
+        """The variants at one value of each key, by the labels that they have without
+        these keys.
+        """
         variants = []
         for with_keys, (text, own) in zip(self.texts(keys), self.variants, strict=True):
             variant = parse_variant(with_keys, self.models)
@@ -174,8 +194,9 @@ class Listed:
 
 
 def listed_variants(text: str, models: Mapping[str, ModelSpec] | None = None) -> Listed:
-    """Cut a comma separated list of variants whose keys may have lists: a part that is no variant, but a value of the
-    key before it, goes on with that. Raises FfnbenchError where two lists of one key differ.
+    """Cut a comma separated list of variants whose keys may have lists: a part that is
+    no variant, but a value of the key before it, goes on with that. Raises
+    FfnbenchError where two lists of one key differ.
     """
     axes: dict[str, tuple[str, ...]] = {}
     variants = []
@@ -229,7 +250,9 @@ def _last_key(variants: list[str]) -> str:
 
 
 def _is_value_of(key: str, text: str) -> bool:
-    """Whether a part is one more value of a key. No name of a variant begins as a number."""
+    """Whether a part is one more value of a key. No name of a variant begins as a
+    number.
+    """
     if key in SINGLE:
         return False
     if text.lstrip("-.")[:1].isdigit():

@@ -1,8 +1,8 @@
 """From a request to a Plan of variants: every mistake is found here.
 
-Pure: text in, Plan out, before a process is spawned or a file opened. The one thing that a pure function can't
-know is what code of the user's is and costs; `plan_compare` is handed a `probe` for that, and never asks it about
-ffnbench's own forms.
+Pure: text in, Plan out, before a process is spawned or a file opened. The one thing
+that a pure function can't know is what code of the user's is and costs; `plan_compare`
+is handed a `probe` for that, and never asks it about ffnbench's own forms.
 """
 
 from __future__ import annotations
@@ -33,19 +33,32 @@ from ffnbench.planning.workload import (
     ways_of,
     workload_of,
 )
-from ffnbench.request import DEFAULT_VARIANTS, EXAMPLES, CompareRequest, Request, spelling
+from ffnbench.request import (
+    DEFAULT_VARIANTS,
+    EXAMPLES,
+    CompareRequest,
+    Request,
+    spelling,
+)
 
 if TYPE_CHECKING:
     from ffnbench.models.model import ModelSpec
 
-WIDE = 2048  # above it a call of 512 tokens takes a second of a few cores, and a first run minutes
+# above it a call of 512 tokens takes a second of a few cores, and a first run minutes
+WIDE = 2048
 TOKENS, TOKENS_OF_WIDE = 512, 64  # of a sequence, where none is given
-STANDS_FOR_IT = ("preset", "config", "model")  # what the model that is named is called among the variants
+STANDS_FOR_IT = (
+    "preset",
+    "config",
+    "model",
+)  # what the model that is named is called among the variants
 
 
-def plan_compare(request: CompareRequest, probe: Probe | None = None, d_model: int = 768) -> Plan:
-    """Parse, check and size everything; raises FfnbenchError with a hint for whatever is wrong. `d_model` is the width
-    where nothing says it.
+def plan_compare(
+    request: CompareRequest, probe: Probe | None = None, d_model: int = 768
+) -> Plan:
+    """Parse, check and size everything; raises FfnbenchError with a hint for whatever
+    is wrong. `d_model` is the width where nothing says it.
     """
     probe = probe or Probe()
     models: Mapping[str, ModelSpec] = {}
@@ -61,15 +74,21 @@ def plan_compare(request: CompareRequest, probe: Probe | None = None, d_model: i
         listed = listed_variants(text, models)
         parsed = listed.at(listed.first)
     else:
-        parsed = [parse_variant(part, models) for part in cut("", text, DEFAULT_VARIANTS)]
+        parsed = [
+            parse_variant(part, models) for part in cut("", text, DEFAULT_VARIANTS)
+        ]
     variants = [identify(variant, probe) for variant in parsed]
     ways = parse_backends(request.backend), parse_weights(request.weights)
     backend, held = ways[0][0], ways[1][0]
-    request = replace(_completed(request, models, variants, d_model), backend=backend, weights=held)
+    request = replace(
+        _completed(request, models, variants, d_model), backend=backend, weights=held
+    )
     rows = _rows(variants, *ways)
     references = [row.label for row in rows if row.variant is rows[0].variant]
 
-    if (listed and listed.axes) or any(has_list(getattr(request, name, None)) for name in EXAMPLES):
+    if (listed and listed.axes) or any(
+        has_list(getattr(request, name, None)) for name in EXAMPLES
+    ):
         from ffnbench.planning.axes import cells_of, swept_flags
 
         keys = listed.axes if listed else {}
@@ -78,7 +97,10 @@ def plan_compare(request: CompareRequest, probe: Probe | None = None, d_model: i
         groups = []
         for cell in cells:
             if listed and cell.keys:
-                rows = _rows([identify(variant, probe) for variant in listed.at(cell.keys)], *ways)
+                rows = _rows(
+                    [identify(variant, probe) for variant in listed.at(cell.keys)],
+                    *ways,
+                )
             groups.append(_group(cell.request, cell.point, rows, references, probe))
     else:
         groups = [_group(request, (), rows, references, probe)]
@@ -101,15 +123,24 @@ def plan_compare(request: CompareRequest, probe: Probe | None = None, d_model: i
 
 
 def _completed(
-    request: CompareRequest, models: Mapping[str, ModelSpec], variants: list[Variant], default: int
+    request: CompareRequest,
+    models: Mapping[str, ModelSpec],
+    variants: list[Variant],
+    default: int,
 ) -> CompareRequest:
-    """The request with what is not given: the width and biases of a model, the length of the sequence."""
+    """The request with what is not given: the width and biases of a model, the length
+    of the sequence.
+    """
     widths = shared_widths(request, models, variants, default)
     request = replace(request, d_model=widths[0] if len(widths) == 1 else widths)
     if request.seq_len is None:
-        request = replace(request, seq_len=TOKENS if max(widths) <= WIDE else TOKENS_OF_WIDE)
+        request = replace(
+            request, seq_len=TOKENS if max(widths) <= WIDE else TOKENS_OF_WIDE
+        )
     if request.bias is None:
-        request = replace(request, bias=any(model.main.ffn.bias for model in models.values()))
+        request = replace(
+            request, bias=any(model.main.ffn.bias for model in models.values())
+        )
     return request
 
 
@@ -122,14 +153,19 @@ class _Row:
     way: Way
 
 
-def _rows(variants: list[Variant], backends: tuple[Backend, ...], weights: tuple[Weights, ...]) -> list[_Row]:
+def _rows(
+    variants: list[Variant], backends: tuple[Backend, ...], weights: tuple[Weights, ...]
+) -> list[_Row]:
     """The rows of some variants; raises FfnbenchError where two are called alike."""
     rows: list[_Row] = []
     labels: set[str] = set()
     for variant in variants:
         for label, way in ways_of(variant, backends, weights).items():
             if label in labels:
-                raise FfnbenchError(f"two variants have the label {label!r}", f"name one of them: other={variant.text}")
+                raise FfnbenchError(
+                    f"two variants have the label {label!r}",
+                    f"name one of them: other={variant.text}",
+                )
             labels.add(label)
             rows.append(_Row(label, variant, way))
     return rows
@@ -137,7 +173,9 @@ def _rows(variants: list[Variant], backends: tuple[Backend, ...], weights: tuple
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Group:
-    """The cases of one group, row by row; what is said of them; and the label of the reference."""
+    """The cases of one group, row by row; what is said of them; and the label of the
+    reference.
+    """
 
     cases: tuple[Case, ...]
     notes: tuple[Note, ...]
@@ -146,14 +184,23 @@ class _Group:
     sizer: Sizer
 
 
-def _group(request: CompareRequest, point: Point, rows: list[_Row], references: list[str], probe: Probe) -> _Group:
+def _group(
+    request: CompareRequest,
+    point: Point,
+    rows: list[_Row],
+    references: list[str],
+    probe: Probe,
+) -> _Group:
     """One group sized: every one has its own target to match, and so its own widths.
 
-    Raises FfnbenchError for a row that stands by itself and can't be run, and where none is left or no reference.
+    Raises FfnbenchError for a row that stands by itself and can't be run, and where
+    none is left or no reference.
     """
     by_label = {row.label: row.variant for row in rows}
     sizer = Sizer(request, by_label[references[0]], probe)
-    sized: dict[str, Case] = {}  # by the labels of variants, which are as wide however they are run
+    sized: dict[
+        str, Case
+    ] = {}  # by the labels of variants, which are as wide however they are run
     cases: list[Case] = []
     why_not: dict[str, str] = {}
     for row in rows:
@@ -179,7 +226,8 @@ def _group(request: CompareRequest, point: Point, rows: list[_Row], references: 
     runnable = [label for label in references if label not in why_not]
     if not runnable:
         raise FfnbenchError(
-            f"the reference {references[0]!r} can't be run: {why_not[references[0]]}", "put another variant first"
+            f"the reference {references[0]!r} can't be run: {why_not[references[0]]}",
+            "put another variant first",
         )
 
     end = group_suffix(dict(point))
@@ -192,19 +240,31 @@ def _group(request: CompareRequest, point: Point, rows: list[_Row], references: 
         residual = case.residual
         if matched and row.variant.label == sizer.reference.label and label != against:
             residual = 0.0  # the same network by another backend
-        placed.append(replace(case, label=label, point=point, against=against if end else None, residual=residual))
+        placed.append(
+            replace(
+                case,
+                label=label,
+                point=point,
+                against=against if end else None,
+                residual=residual,
+            )
+        )
         notes += [replace(note, label=label) for note in row.variant.notes]
     return _Group(
         cases=tuple(placed),
         notes=tuple(notes),
-        refused=tuple(Note(label=label + end, text=why) for label, why in why_not.items()),
+        refused=tuple(
+            Note(label=label + end, text=why) for label, why in why_not.items()
+        ),
         reference=against,
         sizer=sizer,
     )
 
 
 def identify(variant: Variant, probe: Probe) -> Variant:
-    """A target is a module or an activation; which of the two shows when it is loaded."""
+    """A target is a module or an activation; which of the two shows when it is
+    loaded.
+    """
     if not variant.target:
         return variant
     own = probe.within(variant.arm).describe(variant.target)
@@ -214,7 +274,9 @@ def identify(variant: Variant, probe: Probe) -> Variant:
 
 
 def refuse_own_values(swept: Set[str], variants: Iterable[Variant]) -> None:
-    """A variant has no value of its own of what groups differ in: it is the same in all."""
+    """A variant has no value of its own of what groups differ in: it is the same in
+    all.
+    """
     for variant in variants:
         for key in [*variant.workload_keys, *dict(variant.arguments)]:
             if key in swept:
@@ -225,45 +287,72 @@ def refuse_own_values(swept: Set[str], variants: Iterable[Variant]) -> None:
 
 
 def _refuse_state(request: CompareRequest, cases: Iterable[Case]) -> None:
-    """Raise FfnbenchError where a file of weights can have none for one of the cases."""
+    """Raise FfnbenchError where a file of weights can have none for one of the
+    cases.
+    """
     if not request.state:
         if request.prefix:
-            raise FfnbenchError("--prefix is of --state, which is not given", "add --state FILE.safetensors")
+            raise FfnbenchError(
+                "--prefix is of --state, which is not given",
+                "add --state FILE.safetensors",
+            )
         return
     for case in cases:
-        if not isinstance(case.ffn, FFNSpec) or case.ffn.moe is not None or case.ffn.bias:
-            raise FfnbenchError(f"--state has no weights for {case.label!r}", "it is for dense forms without biases")
+        if (
+            not isinstance(case.ffn, FFNSpec)
+            or case.ffn.moe is not None
+            or case.ffn.bias
+        ):
+            raise FfnbenchError(
+                f"--state has no weights for {case.label!r}",
+                "it is for dense forms without biases",
+            )
 
 
 def _metrics(request: CompareRequest, cases: tuple[Case, ...]) -> tuple[str, ...]:
-    """The groups of metrics that are asked for, and routing wherever there are experts."""
-    names = list(dict.fromkeys(cut("--metrics ", request.metrics, CompareRequest.metrics)))
+    """The groups of metrics that are asked for, and routing wherever there are
+    experts.
+    """
+    names = list(
+        dict.fromkeys(cut("--metrics ", request.metrics, CompareRequest.metrics))
+    )
     for name in names:
         if name not in METRIC_GROUPS:
             hint = hint_for(name, METRIC_GROUPS, "metrics: " + ", ".join(METRIC_GROUPS))
             raise FfnbenchError(f"unknown metric {name!r}", hint)
     if CEILINGS in names and "latency" not in names:
-        raise FfnbenchError("ceilings are about latency, and latency is not measured", "add it: --metrics latency")
+        raise FfnbenchError(
+            "ceilings are about latency, and latency is not measured",
+            "add it: --metrics latency",
+        )
     experts = any(case.workload.routing for case in cases)
     if not experts and "routing" in names:
-        raise FfnbenchError("routing is about experts, and no variant has any", "for example swiglu@moe=8x2")
+        raise FfnbenchError(
+            "routing is about experts, and no variant has any",
+            "for example swiglu@moe=8x2",
+        )
     if experts and "routing" not in names:
         names.append("routing")
     return tuple(names)
 
 
 def as_compare(request: Request, **more: Any) -> CompareRequest:
-    """What another command's request says of what `compare` asks as well, with these fields in place of its own."""
+    """What another command's request says of what `compare` asks as well, with these
+    fields in place of its own.
+    """
     names = [field.name for field in fields(CompareRequest)]
     shared = {name: getattr(request, name) for name in names if hasattr(request, name)}
     return CompareRequest(**shared | more)
 
 
 def with_model(variants: str, models: Mapping[str, ModelSpec]) -> str:
-    """The list of variants; the model's own FFN stands first where it is not among them, and beside it a form that
-    nobody asked for does not stand twice.
+    """The list of variants; the model's own FFN stands first where it is not among
+    them, and beside it a form that nobody asked for does not stand twice.
     """
-    names = [part.strip().partition("@")[0].rpartition("=")[2] for part in variants.split(",")]
+    names = [
+        part.strip().partition("@")[0].rpartition("=")[2]
+        for part in variants.split(",")
+    ]
     if not models or models.keys() & {*names}:
         return variants
     first, model = next(iter(models.items()))
@@ -273,10 +362,14 @@ def with_model(variants: str, models: Mapping[str, ModelSpec]) -> str:
 
 
 def shared_widths(
-    request: CompareRequest, models: Mapping[str, ModelSpec], variants: list[Variant], default: int
+    request: CompareRequest,
+    models: Mapping[str, ModelSpec],
+    variants: list[Variant],
+    default: int,
 ) -> tuple[int, ...]:
-    """d_model of the comparison, or of each group: the flag's, the models', or the default; raises FfnbenchError where
-    they differ, and for several beside what has one width.
+    """d_model of the comparison, or of each group: the flag's, the models', or the
+    default; raises FfnbenchError where they differ, and for several beside what has one
+    width.
     """
     named = {model.key: model.main.ffn.d_model for model in models.values()}
     for variant in variants:
@@ -285,11 +378,18 @@ def shared_widths(
     widths = tuple(sorted(set(named.values())))
     if len(widths) > 1:
         shown = ", ".join(f"{name} {width:,}" for name, width in named.items())
-        raise FfnbenchError(f"these models have different d_model: {shown}", "compare models of one width")
+        raise FfnbenchError(
+            f"these models have different d_model: {shown}",
+            "compare models of one width",
+        )
     if request.d_model is None:
         return widths or (default,)
     given = several("d_model", request.d_model, partial(read_positive, "d_model"))
-    typed = request.d_model if isinstance(request.d_model, str) else ",".join(map(str, given))
+    typed = (
+        request.d_model
+        if isinstance(request.d_model, str)
+        else ",".join(map(str, given))
+    )
     if widths and given != widths:
         raise FfnbenchError(
             f"--d-model {typed} is not the width of {next(iter(named))}, {widths[0]:,}",

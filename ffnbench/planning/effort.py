@@ -1,6 +1,8 @@
-"""How much is measured: the flags of an effort -> Protocol. Pure; every default of theirs stands here.
+"""How much is measured: the flags of an effort -> Protocol. Pure; every default of
+theirs stands here.
 
-Either the numbers of workers and rounds are given, or limits, and the run finds the numbers (stats/stopping.py).
+Either the numbers of workers and rounds are given, or limits, and the run finds the
+numbers (stats/stopping.py).
 """
 
 from __future__ import annotations
@@ -20,11 +22,17 @@ MOST_RUNS, PAUSE_S, DAY_S, MOST_S = 20, 60.0, 86_400, 1e9
 
 
 def protocol_of(cases: int, effort: MeasuredRequest) -> Protocol:
-    """The protocol for that many cases. Raises FfnbenchError for limits that contradict each other or can't be met."""
-    fixed = [name for name in ("workers", "rounds") if getattr(effort, name) is not None]
+    """The protocol for that many cases. Raises FfnbenchError for limits that contradict
+    each other or can't be met.
+    """
+    fixed = [
+        name for name in ("workers", "rounds") if getattr(effort, name) is not None
+    ]
     if effort.quick:
         fixed.append("quick")
-    limits = [name for name in ("precision", "budget") if getattr(effort, name) is not None]
+    limits = [
+        name for name in ("precision", "budget") if getattr(effort, name) is not None
+    ]
     if fixed and limits:
         raise FfnbenchError(
             f"--{fixed[0]} fixes how much is measured, --{limits[0]} lets the run find out",
@@ -34,7 +42,9 @@ def protocol_of(cases: int, effort: MeasuredRequest) -> Protocol:
         protocol = _fixed(effort)
     else:
         protocol = _adaptive(effort.precision, effort.budget, cases)
-    return replace(protocol, seed=check_seed(effort.seed), timeout_s=check_timeout(effort.timeout))
+    return replace(
+        protocol, seed=check_seed(effort.seed), timeout_s=check_timeout(effort.timeout)
+    )
 
 
 def _fixed(effort: MeasuredRequest) -> Protocol:
@@ -55,15 +65,24 @@ def _fixed(effort: MeasuredRequest) -> Protocol:
 
 
 def _adaptive(precision: float | None, budget: float | None, cases: int) -> Protocol:
-    """The fewest workers and rounds, with limits that say how many more: percent, and seconds."""
+    """The fewest workers and rounds, with limits that say how many more: percent, and
+    seconds.
+    """
     if budget is None:
-        budget = BUDGET_A_CASE_S * max(cases, 3) if precision is None else DEFAULT_BUDGET_S
+        budget = (
+            BUDGET_A_CASE_S * max(cases, 3) if precision is None else DEFAULT_BUDGET_S
+        )
     if precision is None:
         precision = DEFAULT_PRECISION
     hint = f"give {FINEST:g} to {COARSEST:g} percent, the half-width of a ratio's interval: --precision 0.5 is +-0.5%"
     _within("precision", precision, FINEST, COARSEST, hint)
     check_budget(budget)
-    return Protocol(workers=MIN_WORKERS, rounds=MIN_ROUNDS, precision=precision / 100, budget_s=float(budget))
+    return Protocol(
+        workers=MIN_WORKERS,
+        rounds=MIN_ROUNDS,
+        precision=precision / 100,
+        budget_s=float(budget),
+    )
 
 
 def _within(name: str, value: float, least: float, most: float, hint: str) -> float:
@@ -88,21 +107,31 @@ def check_budget(seconds: float) -> None:
 
 def check_timeout(seconds: float) -> float:
     """A timeout is positive and finite."""
-    return _within("timeout", seconds, 1e-9, MOST_S, "give positive seconds; the default is 300")
+    return _within(
+        "timeout", seconds, 1e-9, MOST_S, "give positive seconds; the default is 300"
+    )
 
 
 def pause_of(runs: int, pause: float | None) -> float:
-    """Seconds between two runs; raises FfnbenchError for what is no number of runs, or of seconds."""
+    """Seconds between two runs; raises FfnbenchError for what is no number of runs, or
+    of seconds.
+    """
     _within("runs", runs, 1, MOST_RUNS, f"a file holds 1 to {MOST_RUNS} runs")
     if pause is None:
         return PAUSE_S
-    return _within("pause", pause, 0, DAY_S, f"give 0 to {DAY_S} seconds, which is a day")
+    return _within(
+        "pause", pause, 0, DAY_S, f"give 0 to {DAY_S} seconds, which is a day"
+    )
 
 
 def repeated(protocol: Protocol, request: Request) -> Protocol:
-    """The protocol with how often the whole is measured, and whether its budget was typed and so is a bound."""
+    """The protocol with how often the whole is measured, and whether its budget was
+    typed and so is a bound.
+    """
     protocol = replace(protocol, bound=getattr(request, "budget", None) is not None)
     if not isinstance(request, MeasuredRequest):
         return protocol
     pause_s = pause_of(request.runs, request.pause)
-    return replace(protocol, runs=request.runs, pause_s=pause_s if request.runs > 1 else 0.0)
+    return replace(
+        protocol, runs=request.runs, pause_s=pause_s if request.runs > 1 else 0.0
+    )

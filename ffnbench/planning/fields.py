@@ -1,5 +1,5 @@
-"""How what is typed becomes the value of a field of a request: the same for a flag, an argument of Python and a line of
-a pyproject.toml. The field's type says how. Pure.
+"""How what is typed becomes the value of a field of a request: the same for a flag, an
+argument of Python and a line of a pyproject.toml. The field's type says how. Pure.
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from ffnbench.choices import MODE_ALIASES, Mode
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import choose, hint_for, normalise
-from ffnbench.common.units import COUNTS, read_count, read_number, read_percent, read_seconds
+from ffnbench.common.units import (
+    COUNTS,
+    read_count,
+    read_number,
+    read_percent,
+    read_seconds,
+)
 from ffnbench.request import EXAMPLES, TAKE_LISTS, Percent, Seconds, Texts, spelling
 
 NUMBERS: Mapping[Any, Callable[[str], Any]] = {
@@ -31,11 +37,15 @@ _hints = cache(get_type_hints)
 
 
 def types_of(request: Any, name: str) -> tuple[Any, ...]:
-    """The types that the value of a field may have, None left out: `(int, str, tuple[int, ...])`."""
+    """The types that the value of a field may have, None left out: `(int, str,
+    tuple[int, ...])`.
+    """
     hint = _hints(request, include_extras=True)[name]
     if hint in NUMBERS or hint == Texts or get_origin(hint) is tuple:
         return (hint,)
-    return tuple(member for member in get_args(hint) if member is not NoneType) or (hint,)
+    return tuple(member for member in get_args(hint) if member is not NoneType) or (
+        hint,
+    )
 
 
 def takes_several(types: Sequence[Any]) -> bool:
@@ -44,23 +54,28 @@ def takes_several(types: Sequence[Any]) -> bool:
 
 
 def read(request: type[Any], name: str, typed: bool | Sequence[str]) -> Any:
-    """The value of a field of a request, from the texts that were typed for it, or from whether it is on. Raises
-    FfnbenchError for what it can't hold.
+    """The value of a field of a request, from the texts that were typed for it, or from
+    whether it is on. Raises FfnbenchError for what it can't hold.
     """
     types = types_of(request, name)
     kind = types[0]
     flag = spelling(name)
     if isinstance(typed, bool):
         if kind is not bool:
-            raise FfnbenchError(f"{flag} can't be {str(typed).lower()!r}", "give it a value")
+            raise FfnbenchError(
+                f"{flag} can't be {str(typed).lower()!r}", "give it a value"
+            )
         return typed
     if kind is bool:
-        raise FfnbenchError(f"{flag} can't be {','.join(typed)!r}", "it is true or false")
+        raise FfnbenchError(
+            f"{flag} can't be {','.join(typed)!r}", "it is true or false"
+        )
     is_placed = name in getattr(request, "PLACED", ())
     refuse_empty(name.upper() if is_placed else flag, typed)
     if get_origin(kind) is tuple:
         return tuple(typed)
-    # words of a shell have commas at their ends, as in `relu, gelu ,silu`; in `relu,,gelu` a name is empty
+    # words of a shell have commas at their ends, as in `relu, gelu ,silu`; in
+    # `relu,,gelu` a name is empty
     text = re.sub(",*\n[\n,]*", ",", "\n".join(typed))
     if takes_several(types):
         if kind in NUMBERS:
@@ -87,7 +102,9 @@ def reader_of(kind: type, name: str) -> Callable[[object], Any]:
 
 
 def mode_of(asked: object) -> Mode:
-    """A mode by its name or by what trainers call it; raises FfnbenchError for what is none."""
+    """A mode by its name or by what trainers call it; raises FfnbenchError for what is
+    none.
+    """
     text = normalise(str(asked))
     if text not in MODES:
         every = "modes: forward (inference), train (training), backward"
@@ -96,24 +113,37 @@ def mode_of(asked: object) -> Mode:
 
 
 def refuse_empty(name: str, texts: Sequence[str]) -> None:
-    """Raise FfnbenchError for an empty text: a shell makes one of a variable that is not set."""
+    """Raise FfnbenchError for an empty text: a shell makes one of a variable that is
+    not set.
+    """
     if not all(text.strip() for text in texts):
-        raise FfnbenchError(f"{name} has an empty value", "give it one, or leave it out; is a variable not set?")
+        raise FfnbenchError(
+            f"{name} has an empty value",
+            "give it one, or leave it out; is a variable not set?",
+        )
 
 
-def _numbers(name: str, text: str, read: Callable[[str], float]) -> float | str | tuple[float, ...]:
+def _numbers(
+    name: str, text: str, read: Callable[[str], float]
+) -> float | str | tuple[float, ...]:
     """One number, or several with commas between; a range stays as it was typed."""
 
     def read_one(part: str) -> float:
         try:
             if re.fullmatch("0[0-9]+", part):
-                raise FfnbenchError(f"{part!r} is not a whole number", "4,096 is a list of two, write 4096")
+                raise FfnbenchError(
+                    f"{part!r} is not a whole number",
+                    "4,096 is a list of two, write 4096",
+                )
             return read(part)
         except FfnbenchError as problem:
             message = f"{spelling(name)}: {problem.message}"
             if part != text:
                 message += f", in {text!r}"
-            raise FfnbenchError(message, f"{problem.hint}; for example {spelling(name)} {EXAMPLES[name]}") from None
+            raise FfnbenchError(
+                message,
+                f"{problem.hint}; for example {spelling(name)} {EXAMPLES[name]}",
+            ) from None
 
     numbers = several(name, text, read_one)
     if is_range(text):
@@ -136,16 +166,21 @@ def is_range(text: str) -> bool:
 
 
 def cut(lead: str, text: str, example: str) -> list[str]:
-    """The parts of a list. Raises FfnbenchError for an empty one, whose hint is the example."""
+    """The parts of a list. Raises FfnbenchError for an empty one, whose hint is the
+    example.
+    """
     parts = [part.strip() for part in text.split(",")]
     if "" in parts:
-        raise FfnbenchError(f"{lead}{text!r} has an empty value", f"for example {lead}{example}")
+        raise FfnbenchError(
+            f"{lead}{text!r} has an empty value", f"for example {lead}{example}"
+        )
     return parts
 
 
 def written_out(lead: str, text: str, example: str) -> list[str]:
-    """The values of a list, ranges among them, as they would be typed one by one. Raises FfnbenchError for an empty
-    value, for a range that can't be, and before anything is written out for one of too many values.
+    """The values of a list, ranges among them, as they would be typed one by one.
+    Raises FfnbenchError for an empty value, for a range that can't be, and before
+    anything is written out for one of too many values.
     """
     values = []
     for part in cut(lead, text, example):
@@ -158,12 +193,18 @@ def written_out(lead: str, text: str, example: str) -> list[str]:
 
 def too_many(count: int, of: str) -> FfnbenchError:
     """What to say of so many cells."""
-    hint = "a longer step or fewer values; without a step a range doubles: 1..4096 has 13"
-    return FfnbenchError(f"{of} makes {count:,} cells, and a sweep has at most {MOST_CELLS:,}", hint)
+    hint = (
+        "a longer step or fewer values; without a step a range doubles: 1..4096 has 13"
+    )
+    return FfnbenchError(
+        f"{of} makes {count:,} cells, and a sweep has at most {MOST_CELLS:,}", hint
+    )
 
 
 def _values_of_range(lead: str, text: str, example: str) -> list[str]:
-    """From first to last, both with it: doubling without a step, and then last stands at the end in any case."""
+    """From first to last, both with it: doubling without a step, and then last stands
+    at the end in any case.
+    """
 
     def wrong(why: str) -> FfnbenchError:
         return FfnbenchError(f"{lead}{text} {why}", f"for example {lead}{example}")
@@ -197,7 +238,9 @@ def _values_of_range(lead: str, text: str, example: str) -> list[str]:
         if count > MOST_CELLS:
             raise too_many(count, f"{lead}{text}")
         values = [first + i * step for i in range(count)]
-    return [str(value) if value.denominator == 1 else repr(float(value)) for value in values]
+    return [
+        str(value) if value.denominator == 1 else repr(float(value)) for value in values
+    ]
 
 
 def _size(number: str | None, unit: str | None) -> Fraction | None:
@@ -208,8 +251,8 @@ def _size(number: str | None, unit: str | None) -> Fraction | None:
 
 
 def several(name: str, value: Any, read: Callable[[Any], T]) -> tuple[T, ...]:
-    """The values of a field that may be a list, each read and once; a text is cut at its commas and its ranges written
-    out. Raises FfnbenchError where one is empty.
+    """The values of a field that may be a list, each read and once; a text is cut at
+    its commas and its ranges written out. Raises FfnbenchError where one is empty.
     """
     if isinstance(value, str) or value in ((), []):
         value = written_out(f"{spelling(name)} ", value or "", EXAMPLES[name])

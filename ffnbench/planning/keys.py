@@ -1,4 +1,6 @@
-"""The keys of a variant, `@KEY=VALUE`: the table of them, and how their text is read."""
+"""The keys of a variant, `@KEY=VALUE`: the table of them, and how their text is
+read.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,14 @@ from ffnbench.plan import Arm
 
 KEY_HINT = "a key is written @KEY=VALUE, e.g. swiglu@d_ff=2048"
 _VARIABLE = re.compile(r"(?P<name>[A-Za-z_]\w*):(?P<value>.*)", re.DOTALL)
-_WORDS: dict[str, Scalar] = {"true": True, "yes": True, "false": False, "no": False, "none": None, "null": None}
+_WORDS: dict[str, Scalar] = {
+    "true": True,
+    "yes": True,
+    "false": False,
+    "no": False,
+    "none": None,
+    "null": None,
+}
 
 
 class Of(StrEnum):
@@ -127,7 +136,9 @@ ELSEWHERE = {
 
 
 def parse_keys(text: str) -> tuple[dict[str, Scalar], Arm]:
-    """The keys of a variant, given as it was typed; what they say of its process is the arm."""
+    """The keys of a variant, given as it was typed; what they say of its process is the
+    arm.
+    """
     keys: dict[str, Scalar] = {}
     arm: dict[str, str] = {}
     variables: list[str] = []
@@ -137,7 +148,9 @@ def parse_keys(text: str) -> tuple[dict[str, Scalar], Arm]:
         if not key or not value:
             raise FfnbenchError(f"cannot read {'@' + pair!r} in {text!r}", KEY_HINT)
         if key in keys or key in arm:
-            raise FfnbenchError(f"key {key!r} stands twice in {text!r}", "give each key once")
+            raise FfnbenchError(
+                f"key {key!r} stands twice in {text!r}", "give each key once"
+            )
         if key == "env":
             variables += value.split(";")
         elif key in ARM_KEYS:
@@ -152,7 +165,9 @@ def check_keys(text: str, keys: Iterable[str]) -> None:
     for key in keys:
         if key not in SPEC_KEYS + WORKLOAD_KEYS:
             names = sorted(SPEC_KEYS + WORKLOAD_KEYS + ARM_KEYS)
-            hint = ELSEWHERE.get(key) or hint_for(key, names, "`ffnbench list keys` shows all keys")
+            hint = ELSEWHERE.get(key) or hint_for(
+                key, names, "`ffnbench list keys` shows all keys"
+            )
             raise FfnbenchError(f"unknown key {key!r} in {text!r}", hint)
 
 
@@ -168,7 +183,9 @@ def parse_scalar(text: str) -> Scalar:
     for kind in (int, float):
         try:
             value = kind(text)
-            float(value)  # a whole number beyond all floats is infinite, and is refused as such
+            float(
+                value
+            )  # a whole number beyond all floats is infinite, and is refused as such
         except (ValueError, OverflowError):
             continue
         return value
@@ -181,6 +198,9 @@ def parse_env(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
     for text in texts:
         match = _VARIABLE.fullmatch(text.strip())
         if match is None:
-            raise FfnbenchError(f"cannot read the variable {text!r}", "write NAME:VALUE, for example OMP_NUM_THREADS:1")
+            raise FfnbenchError(
+                f"cannot read the variable {text!r}",
+                "write NAME:VALUE, for example OMP_NUM_THREADS:1",
+            )
         variables[match["name"]] = match["value"]
     return tuple(variables.items())

@@ -1,7 +1,8 @@
-"""The text of a variant: `[LABEL=]NAME[@KEY=VALUE]...`, comma separated, no quoting needed in any shell.
+"""The text of a variant: `[LABEL=]NAME[@KEY=VALUE]...`, comma separated, no quoting
+needed in any shell.
 
-Text in, `Variant` out: names and keys are checked here, widths are found later (planning/widths.py). The table of keys
-is planning/keys.py.
+Text in, `Variant` out: names and keys are checked here, widths are found later
+(planning/widths.py). The table of keys is planning/keys.py.
 """
 
 from __future__ import annotations
@@ -15,7 +16,18 @@ from ffnbench.choices import Backend
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import choose, hint_for, near, normalise
 from ffnbench.ffn.activations import ACTIVATIONS, OwnActivation
-from ffnbench.ffn.spec import GATED, LARGEST, LIKE, Dispatch, FFNSpec, Gate, ImportedSpec, MoESpec, Scalar, Scores
+from ffnbench.ffn.spec import (
+    GATED,
+    LARGEST,
+    LIKE,
+    Dispatch,
+    FFNSpec,
+    Gate,
+    ImportedSpec,
+    MoESpec,
+    Scalar,
+    Scores,
+)
 from ffnbench.plan import OWN, Arm, Note, NoteKind
 from ffnbench.planning.fields import cut
 from ffnbench.request import DEFAULT_VARIANTS
@@ -23,7 +35,10 @@ from ffnbench.request import DEFAULT_VARIANTS
 if TYPE_CHECKING:
     from ffnbench.models.model import ModelSpec
 
-COMPILE_KEYS = ("compile", "freeze")  # how it is compiled: where no backend is named, that is what they mean
+COMPILE_KEYS = (
+    "compile",
+    "freeze",
+)  # how it is compiled: where no backend is named, that is what they mean
 BACKEND_KEYS = {"backend", *COMPILE_KEYS}
 _TARGET = re.compile(r"^(?P<module>[^:]+):(?P<attr>[A-Za-z_][\w.]*)$")
 _EXPERTS = re.compile(r"^(?P<experts>\d{1,9})[xX](?P<top_k>\d{1,9})$")
@@ -32,12 +47,14 @@ Keys = dict[str, Scalar]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """One parsed variant. `activation` and `gate` are set for ffnbench's own forms, `target` for user code.
+    """One parsed variant. `activation` and `gate` are set for ffnbench's own forms,
+    `target` for user code.
 
-    A target that turns out to be an activation becomes one of our forms with `own` set. `d_model` is that of a
-    model, where the variant names one. `like` is the variant that `@like` names: the form that a module of the
-    user's is said to be. `also` are other names for its label, and the name of the model alone comes first:
-    `llama3-8b` of `llama3-8b (swiglu)`.
+    A target that turns out to be an activation becomes one of our forms with `own` set.
+    `d_model` is that of a model, where the variant names one. `like` is the variant
+    that `@like` names: the form that a module of the user's is said to be. `also` are
+    other names for its label, and the name of the model alone comes first: `llama3-8b`
+    of `llama3-8b (swiglu)`.
     """
 
     label: str
@@ -62,8 +79,8 @@ def parse_variants(text: str) -> list[Variant]:
 
 
 def parse_variant(text: str, models: Mapping[str, ModelSpec] | None = None) -> Variant:
-    """Parse one `[LABEL=]NAME[@KEY=VALUE]...`. `models` are names beside those of the presets: `preset` and `config`,
-    where these were given.
+    """Parse one `[LABEL=]NAME[@KEY=VALUE]...`. `models` are names beside those of the
+    presets: `preset` and `config`, where these were given.
     """
     label, _, name = text.partition("@")[0].rpartition("=")
     keys: Keys = {}
@@ -103,7 +120,9 @@ def _without_label(text: str, label: str) -> str:
 
 
 def _with_keys(variant: Variant, keys: Keys) -> Variant:
-    """A variant of one of our forms with these keys; raises FfnbenchError for one that a form does not have."""
+    """A variant of one of our forms with these keys; raises FfnbenchError for one that
+    a form does not have.
+    """
     if not keys:
         return variant
     from ffnbench.planning.keys import SPEC_KEYS, WORKLOAD_KEYS, among, check_keys
@@ -111,12 +130,20 @@ def _with_keys(variant: Variant, keys: Keys) -> Variant:
     check_keys(variant.text, keys)
     if "gate" in keys:
         variant = replace(variant, gate=choose(Gate, "gate", keys["gate"]))
-    return replace(variant, spec_keys=among(SPEC_KEYS, keys), workload_keys=among(WORKLOAD_KEYS, keys))
+    return replace(
+        variant,
+        spec_keys=among(SPEC_KEYS, keys),
+        workload_keys=among(WORKLOAD_KEYS, keys),
+    )
 
 
 def _is_form(name: str) -> bool:
     """Whether it names one of ffnbench's own forms."""
-    return name in GATED or name in ACTIVATIONS or normalise(name).removesuffix("_glu") in ACTIVATIONS
+    return (
+        name in GATED
+        or name in ACTIVATIONS
+        or normalise(name).removesuffix("_glu") in ACTIVATIONS
+    )
 
 
 def _form(text: str, label: str, name: str, keys: Keys) -> Variant:
@@ -158,10 +185,14 @@ def _published(text: str, label: str, model: ModelSpec, keys: Keys) -> Variant:
         del of_model["d_ff"]
     activation, all_keys = _with_beta(spec.activation, of_model | keys, text)
     named = "@".join([model.key, *text.split("@")[1:]])
-    notes = [Note(text=f"the FFN of {model.name} ({model.source})", kind=NoteKind.MODEL)]
+    notes = [
+        Note(text=f"the FFN of {model.name} ({model.source})", kind=NoteKind.MODEL)
+    ]
     towers = {group.kind.partition(" ")[0] for group in model.groups}
     if {"vision"} < towers:
-        notes.append(Note(text=f"the language model of {model.name}, not its vision tower"))
+        notes.append(
+            Note(text=f"the language model of {model.name}, not its vision tower")
+        )
     if model.defaults:
         notes.append(Note(text=model.defaults))
     variant = Variant(
@@ -182,24 +213,32 @@ def _published(text: str, label: str, model: ModelSpec, keys: Keys) -> Variant:
 
 
 def _with_beta(activation: str, keys: Keys, text: str) -> tuple[str, Keys]:
-    """@beta= turns silu into swish, and swish with beta 1 back into silu, which has a kernel of its own."""
+    """@beta= turns silu into swish, and swish with beta 1 back into silu, which has a
+    kernel of its own.
+    """
     if "beta" not in keys:
         if activation == "swish":
             activation = "silu"
         return activation, keys
     row = ACTIVATIONS.get(activation)
     if row.beta is None and not row.with_beta:
-        raise FfnbenchError(f"{activation} has no beta, in {text!r}", "swish has: swish@beta=0.5")
+        raise FfnbenchError(
+            f"{activation} has no beta, in {text!r}", "swish has: swish@beta=0.5"
+        )
     if number(keys, "beta", 1.0, "for example swish@beta=0.5") == 1:
         return "silu", {key: value for key, value in keys.items() if key != "beta"}
     return row.with_beta or activation, keys
 
 
 def _imported(text: str, label: str, target: str, keys: Keys) -> Variant:
-    """User code: keys of the workload and the width are ours, all others go to its constructor."""
+    """User code: keys of the workload and the width are ours, all others go to its
+    constructor.
+    """
     attr = target.rpartition(":")[2]
     variant = Variant(
-        label=label or "@".join([attr, *text.split("@")[1:]]), text=_without_label(text, label), target=target
+        label=label or "@".join([attr, *text.split("@")[1:]]),
+        text=_without_label(text, label),
+        target=target,
     )
     if not keys:
         return variant
@@ -209,7 +248,10 @@ def _imported(text: str, label: str, target: str, keys: Keys) -> Variant:
     if LIKE in keys:
         like = parse_variant(str(keys[LIKE]))
         if like.target or like.spec_keys.get("moe") is not None:
-            raise FfnbenchError(f"{LIKE!r} takes the name of a form without experts, in {text!r}", "e.g. @like=swiglu")
+            raise FfnbenchError(
+                f"{LIKE!r} takes the name of a form without experts, in {text!r}",
+                "e.g. @like=swiglu",
+            )
     ours = {"d_ff", "ratio", LIKE, *WORKLOAD_KEYS}
     return replace(
         variant,
@@ -221,20 +263,36 @@ def _imported(text: str, label: str, target: str, keys: Keys) -> Variant:
 
 
 def as_activation_variant(variant: Variant, own: OwnActivation) -> Variant:
-    """The form around an activation of the user's: classic, or gated where `@gate=` says so."""
+    """The form around an activation of the user's: classic, or gated where `@gate=`
+    says so.
+    """
     keys = variant.spec_keys | variant.workload_keys | dict(variant.arguments)
     if variant.like is not None:
-        keys[LIKE] = variant.like.text  # which is no key of a form, and is refused as such
+        keys[LIKE] = (
+            variant.like.text
+        )  # which is no key of a form, and is refused as such
     notes: tuple[Note, ...] = ()
     if own.flops is None:
-        notes = (Note(text=f"{own.target} declares no cost: its element-wise FLOPs are unknown"),)
-    plain = replace(variant, target="", arguments=(), like=None, activation=own.target, own=own, notes=notes)
+        notes = (
+            Note(
+                text=f"{own.target} declares no cost: its element-wise FLOPs are unknown"
+            ),
+        )
+    plain = replace(
+        variant,
+        target="",
+        arguments=(),
+        like=None,
+        activation=own.target,
+        own=own,
+        notes=notes,
+    )
     return _with_keys(plain, keys)
 
 
 def module_spec(variant: Variant, d_model: int, d_ff: int) -> ImportedSpec:
-    """The spec of a variant that names a module of somebody else's. Of the form that it is like, only the activation,
-    the gate and its limits matter.
+    """The spec of a variant that names a module of somebody else's. Of the form that it
+    is like, only the activation, the gate and its limits matter.
     """
     like = None
     if variant.like is not None:
@@ -246,7 +304,13 @@ def module_spec(variant: Variant, d_model: int, d_ff: int) -> ImportedSpec:
             limit=limit_of(variant.like.spec_keys),
             up_offset=offset_of(variant.like.spec_keys),
         )
-    return ImportedSpec(target=variant.target, d_model=d_model, d_ff=d_ff, arguments=variant.arguments, like=like)
+    return ImportedSpec(
+        target=variant.target,
+        d_model=d_model,
+        d_ff=d_ff,
+        arguments=variant.arguments,
+        like=like,
+    )
 
 
 def _unknown(name: str) -> FfnbenchError:
@@ -256,20 +320,35 @@ def _unknown(name: str) -> FfnbenchError:
 
     parts = re.split(r"[\s;+|/]+", name)
     if len(parts) > 1 and all(_is_form(part) for part in parts):
-        return FfnbenchError(f"unknown variant {name!r}", f"a list has commas: {','.join(parts)}")
+        return FfnbenchError(
+            f"unknown variant {name!r}", f"a list has commas: {','.join(parts)}"
+        )
     file, _, attr = name.rstrip(":").partition("::")
     if file.endswith(".py"):
-        return FfnbenchError(f"{name!r} names no class or function", f"say which of the file: {file}:{attr or 'NAME'}")
+        return FfnbenchError(
+            f"{name!r} names no class or function",
+            f"say which of the file: {file}:{attr or 'NAME'}",
+        )
     is_config = name.endswith(".json")
-    if "." in file and not is_config and all(part.isidentifier() for part in file.split(".")):
+    if (
+        "." in file
+        and not is_config
+        and all(part.isidentifier() for part in file.split("."))
+    ):
         hint = f"its name stands behind a colon: {':'.join(name.rsplit('.', 1))}"
         return FfnbenchError(f"{name!r} names no class or function", hint)
     if re.search(r"[():\[\]]", name):
         return FfnbenchError(f"unknown variant {name!r}", KEY_HINT)
     if "/" in name or is_config:
-        return FfnbenchError(f"unknown variant {name!r}", f"a model's config.json, or ORG/NAME: --preset {name}")
+        return FfnbenchError(
+            f"unknown variant {name!r}",
+            f"a model's config.json, or ORG/NAME: --preset {name}",
+        )
     if name in [*Backend]:
-        return FfnbenchError(f"{name!r} is a backend and no variant", "a key names one; --backend takes a list")
+        return FfnbenchError(
+            f"{name!r} is a backend and no variant",
+            "a key names one; --backend takes a list",
+        )
     names = ACTIVATIONS.spellings() + GATED.spellings() + PRESETS.names()
     names += [f"{activation}_glu" for activation in ACTIVATIONS.names()]
     where = "`ffnbench list variants` shows all; your own code is package.module:Attr or path/to/file.py:Attr"
@@ -290,7 +369,10 @@ def flag(keys: Keys, name: str, default: bool) -> bool:
     """A key that is true or false."""
     value = keys.get(name, default)
     if not isinstance(value, bool):
-        raise FfnbenchError(f"{name} must be true or false, not {value!r}", f"for example swiglu@{name}=true")
+        raise FfnbenchError(
+            f"{name} must be true or false, not {value!r}",
+            f"for example swiglu@{name}=true",
+        )
     return value
 
 
@@ -324,19 +406,29 @@ def moe_of(keys: Keys, text: str) -> MoESpec | None:
     if shape is None:
         lonely = [key for key in keys if key in MOE_KEYS and key != "moe"]
         if lonely:
-            raise FfnbenchError(f"{lonely[0]!r} belongs to experts, in {text!r}", "add @moe=8x2: 8 experts, 2 a token")
+            raise FfnbenchError(
+                f"{lonely[0]!r} belongs to experts, in {text!r}",
+                "add @moe=8x2: 8 experts, 2 a token",
+            )
         return None
     experts = _EXPERTS.match(str(shape))
     if not experts:
-        raise FfnbenchError(f"cannot read moe={shape!s}, in {text!r}", "moe=8x2 is 8 experts, 2 of them for each token")
+        raise FfnbenchError(
+            f"cannot read moe={shape!s}, in {text!r}",
+            "moe=8x2 is 8 experts, 2 of them for each token",
+        )
     groups = _EXPERTS.match(str(keys.get("groups", "1x1")))
     if not groups:
         raise FfnbenchError(
-            f"cannot read groups={keys['groups']!s}, in {text!r}", "groups=8x4 is 4 of 8 groups a token"
+            f"cannot read groups={keys['groups']!s}, in {text!r}",
+            "groups=8x4 is 4 of 8 groups a token",
         )
     shared = keys.get("shared") or 0
     if not isinstance(shared, int) or not 0 <= shared <= LARGEST:
-        raise FfnbenchError(f"shared must be the width of the shared experts, not {shared!r}", "e.g. @shared=2048")
+        raise FfnbenchError(
+            f"shared must be the width of the shared experts, not {shared!r}",
+            "e.g. @shared=2048",
+        )
     return MoESpec(
         experts=int(experts["experts"]),
         top_k=int(experts["top_k"]),
@@ -345,7 +437,9 @@ def moe_of(keys: Keys, text: str) -> MoESpec | None:
         router_bias=flag(keys, "router_bias", False),
         scores=choose(Scores, "scores", keys.get("scores", Scores.SOFTMAX)),
         normalised=flag(keys, "normalised", True),
-        routed_scale=number(keys, "routed_scale", 1.0, "DeepSeek-V3 has @routed_scale=2.5"),
+        routed_scale=number(
+            keys, "routed_scale", 1.0, "DeepSeek-V3 has @routed_scale=2.5"
+        ),
         groups=int(groups["experts"]),
         top_groups=int(groups["top_k"]),
         dispatch=choose(Dispatch, "experts", keys.get("experts", Dispatch.EAGER)),

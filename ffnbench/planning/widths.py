@@ -1,4 +1,6 @@
-"""The widths of a comparison's variants: given, by a published rule, or found by matching the reference."""
+"""The widths of a comparison's variants: given, by a published rule, or found by
+matching the reference.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,31 @@ from ffnbench.choices import Init, Match
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.common.names import choose
 from ffnbench.ffn.cost import flops_forward, params_active
-from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec, NetworkSpec, Scalar, read_positive
-from ffnbench.ffn.width_rules import DEFAULT_MULTIPLE, DEFAULT_RATIO, round_nearest, width_by_rule, width_for
+from ffnbench.ffn.spec import (
+    FFNSpec,
+    Gate,
+    ImportedSpec,
+    NetworkSpec,
+    Scalar,
+    read_positive,
+)
+from ffnbench.ffn.width_rules import (
+    DEFAULT_MULTIPLE,
+    DEFAULT_RATIO,
+    round_nearest,
+    width_by_rule,
+    width_for,
+)
 from ffnbench.plan import ACTIVE_PARAMS, GIVEN, Arm, Case, Probe, Sizing, Workload
-from ffnbench.planning.variant_text import Variant, flag, limit_of, module_spec, moe_of, number, offset_of
+from ffnbench.planning.variant_text import (
+    Variant,
+    flag,
+    limit_of,
+    module_spec,
+    moe_of,
+    number,
+    offset_of,
+)
 from ffnbench.planning.workload import workload_of
 from ffnbench.request import CompareRequest
 
@@ -21,9 +44,13 @@ SIZING_KEYS = ("ffn_dim_multiplier", "multiple_of", "ratio", "rule")
 
 
 class Sizer:
-    """Turns variants into cases: final widths, found by rule, by hand or by matching the reference."""
+    """Turns variants into cases: final widths, found by rule, by hand or by matching
+    the reference.
+    """
 
-    def __init__(self, request: CompareRequest, reference: Variant, probe: Probe) -> None:
+    def __init__(
+        self, request: CompareRequest, reference: Variant, probe: Probe
+    ) -> None:
         self.request = request
         self.reference = reference
         self.probe = probe
@@ -37,7 +64,9 @@ class Sizer:
             )
 
     def case(self, variant: Variant, workload: Workload) -> Case:
-        """The sized case of a variant, with what it costs relative to the reference where that is matched."""
+        """The sized case of a variant, with what it costs relative to the reference
+        where that is matched.
+        """
         width, sizing = self._width(variant, workload)
         spec = self._spec(variant, width)
         residual = None
@@ -56,15 +85,23 @@ class Sizer:
         )
 
     def _width(self, variant: Variant, workload: Workload) -> tuple[int, Sizing]:
-        """d_ff and where it comes from. Order: the variant's own keys, the flags, the match."""
+        """d_ff and where it comes from. Order: the variant's own keys, the flags, the
+        match.
+        """
         keys, request = variant.spec_keys, self.request
         if "d_ff" in keys:
             for key in SIZING_KEYS:
                 if key in keys:
-                    raise FfnbenchError(f"{variant.text!r} gives d_ff and also {key}", "d_ff is final; give one")
+                    raise FfnbenchError(
+                        f"{variant.text!r} gives d_ff and also {key}",
+                        "d_ff is final; give one",
+                    )
             return read_positive("d_ff", keys["d_ff"]), GIVEN
         if "ffn_dim_multiplier" in keys and "rule" not in keys:
-            raise FfnbenchError(f"ffn_dim_multiplier in {variant.text!r} needs a rule", "for example @rule=llama")
+            raise FfnbenchError(
+                f"ffn_dim_multiplier in {variant.text!r} needs a rule",
+                "for example @rule=llama",
+            )
         if "rule" in keys or "ratio" in keys:
             return self._by_rule(str(keys.get("rule", "classic")), variant)
 
@@ -82,13 +119,19 @@ class Sizer:
             target = self._classic_cost(variant, workload)
         else:
             return self._by_rule("classic", variant)
-        multiple = read_positive("multiple_of", keys.get("multiple_of", DEFAULT_MULTIPLE))
+        multiple = read_positive(
+            "multiple_of", keys.get("multiple_of", DEFAULT_MULTIPLE)
+        )
         if variant.target:
             return self._imported_width(variant, workload, target, multiple)
         what: str = self.match
-        if self.match == Match.PARAMS and (experts or self.reference.spec_keys.get("moe") is not None):
+        if self.match == Match.PARAMS and (
+            experts or self.reference.spec_keys.get("moe") is not None
+        ):
             what = ACTIVE_PARAMS
-        return self._own_width(variant, workload, target, multiple), Sizing(how="matched", what=what)
+        return self._own_width(variant, workload, target, multiple), Sizing(
+            how="matched", what=what
+        )
 
     def _by_rule(self, rule: str, variant: Variant) -> tuple[int, Sizing]:
         """The width by a rule, whose arguments are the keys of the variant."""
@@ -98,12 +141,18 @@ class Sizer:
             multiple = read_positive("multiple_of", multiple)
         ratio = _positive("ratio", keys.get("ratio"))
         multiplier = _positive("ffn_dim_multiplier", keys.get("ffn_dim_multiplier"))
-        width = width_by_rule(rule, self.d_model, ratio=ratio, multiple_of=multiple, multiplier=multiplier)
+        width = width_by_rule(
+            rule, self.d_model, ratio=ratio, multiple_of=multiple, multiplier=multiplier
+        )
         if rule != "classic":
             return width, Sizing(how="rule", what=rule)
-        return width, Sizing(how="ratio", ratio=ratio or DEFAULT_RATIO, multiple_of=multiple)
+        return width, Sizing(
+            how="ratio", ratio=ratio or DEFAULT_RATIO, multiple_of=multiple
+        )
 
-    def _own_width(self, variant: Variant, workload: Workload, target: int, multiple: int) -> int:
+    def _own_width(
+        self, variant: Variant, workload: Workload, target: int, multiple: int
+    ) -> int:
         """The width at which one of ffnbench's forms costs as much as the reference."""
 
         @cache
@@ -116,13 +165,16 @@ class Sizer:
                 return width  # the same form: no rounding may come between
         if cost_at(1) >= target:
             raise FfnbenchError(
-                f"{variant.label} is larger than {self.reference.label} at any d_ff", "use --match none"
+                f"{variant.label} is larger than {self.reference.label} at any d_ff",
+                "use --match none",
             )
         return width_for(cost_at, target, multiple)
 
-    def _imported_width(self, variant: Variant, workload: Workload, target: int, multiple: int) -> tuple[int, Sizing]:
-        """The width at which code of the user's costs as much: it may refuse odd widths, so the line is drawn through
-        two ordinary ones.
+    def _imported_width(
+        self, variant: Variant, workload: Workload, target: int, multiple: int
+    ) -> tuple[int, Sizing]:
+        """The width at which code of the user's costs as much: it may refuse odd
+        widths, so the line is drawn through two ordinary ones.
         """
         wide = round_nearest(DEFAULT_RATIO * self.d_model, multiple)
         half = round_nearest(wide / 2, multiple)
@@ -133,30 +185,44 @@ class Sizer:
             return self._by_rule("classic", variant)
         if low == high:
             return wide, Sizing(how="unread")
-        width = round_nearest(half + (target - low) * (wide - half) / (high - low), multiple)
+        width = round_nearest(
+            half + (target - low) * (wide - half) / (high - low), multiple
+        )
         return width, Sizing(how="matched", what=self.match)
 
     @cached_property
     def _of_reference(self) -> tuple[int, int]:
-        """What the others are matched to: the reference's own width, and its cost at that."""
+        """What the others are matched to: the reference's own width, and its cost at
+        that.
+        """
         workload = workload_of(self.request, self.reference)
         width, _ = self._width(self.reference, workload)
-        return width, self._matched_cost(self._spec(self.reference, width), workload, self.reference.arm)
+        return width, self._matched_cost(
+            self._spec(self.reference, width), workload, self.reference.arm
+        )
 
     def _classic_cost(self, variant: Variant, workload: Workload) -> int:
-        """What a reference without a width is matched to, gated or of experts: the classic form with its keys."""
+        """What a reference without a width is matched to, gated or of experts: the
+        classic form with its keys.
+        """
         classic = replace(variant, gate=Gate.NONE)
         if variant.spec_keys:
             from ffnbench.planning.keys import MOE_KEYS
 
             others = (*MOE_KEYS, "limit", "offset")
-            keys = {key: value for key, value in variant.spec_keys.items() if key not in others}
+            keys = {
+                key: value
+                for key, value in variant.spec_keys.items()
+                if key not in others
+            }
             classic = replace(classic, spec_keys=keys)
         width, _ = self._by_rule("classic", classic)
         return self._matched_cost(self._spec(classic, width), workload, variant.arm)
 
     def _matched_cost(self, spec: NetworkSpec, workload: Workload, arm: Arm) -> int:
-        """What is matched of a network: the parameters that a token meets, or the FLOPs of a forward."""
+        """What is matched of a network: the parameters that a token meets, or the FLOPs
+        of a forward.
+        """
         on_params = self.match == Match.PARAMS
         if isinstance(spec, ImportedSpec):
             name = spec.target
@@ -166,7 +232,10 @@ class Sizer:
             name = spec.name
             value = params_active(spec) if on_params else flops_forward(spec)
         if not value:
-            raise FfnbenchError(f"{name} has no {self.match} that can be counted to match", "use --match none")
+            raise FfnbenchError(
+                f"{name} has no {self.match} that can be counted to match",
+                "use --match none",
+            )
         return value
 
     def _spec(self, variant: Variant, width: int) -> NetworkSpec:
@@ -192,10 +261,14 @@ class Sizer:
 
 
 def _positive(key: str, value: Scalar) -> float | None:
-    """A key of a rule, where it is given; raises FfnbenchError for what is no positive number."""
+    """A key of a rule, where it is given; raises FfnbenchError for what is no positive
+    number.
+    """
     if value is None:
         return None
     size = number({key: value}, key, 0, "for example 4")
     if not 0 < size < 1e6:
-        raise FfnbenchError(f"{key} must be a positive number, not {value!r}", "for example 4")
+        raise FfnbenchError(
+            f"{key} must be a positive number, not {value!r}", "for example 4"
+        )
     return size

@@ -1,4 +1,6 @@
-"""Flags and keys -> Workload: what a variant is fed and how it is run, each value checked. Pure."""
+"""Flags and keys -> Workload: what a variant is fed and how it is run, each value
+checked. Pure.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ from itertools import product
 from typing import Any
 
 from ffnbench.backends import BACKENDS, lack_of_weights
-from ffnbench.choices import Backend, Cache, CompileMode, MatmulPrecision, Routing, Time, Weights
+from ffnbench.choices import (
+    Backend,
+    Cache,
+    CompileMode,
+    MatmulPrecision,
+    Routing,
+    Time,
+    Weights,
+)
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import choose, hint_for
 from ffnbench.ffn.spec import (
@@ -21,7 +31,13 @@ from ffnbench.ffn.spec import (
 )
 from ffnbench.plan import AnySpec, Workload
 from ffnbench.planning.fields import cut, mode_of
-from ffnbench.planning.variant_text import BACKEND_KEYS, COMPILE_KEYS, Variant, flag, number
+from ffnbench.planning.variant_text import (
+    BACKEND_KEYS,
+    COMPILE_KEYS,
+    Variant,
+    flag,
+    number,
+)
 from ffnbench.request import CompareRequest
 
 DEVICES = ("auto", "cpu", "cuda")  # as torch calls them; ROCm's are cuda
@@ -30,16 +46,28 @@ _NUMBERED = re.compile(r"cuda:[0-9]{1,4}")
 
 
 def workload_of(request: CompareRequest, variant: Variant) -> Workload:
-    """The workload of a variant: its own keys win over the flags. Raises FfnbenchError for what can't be."""
+    """The workload of a variant: its own keys win over the flags. Raises FfnbenchError
+    for what can't be.
+    """
     flags = {name: getattr(request, name) for name in FLAGS}
     threads = 1 if request.threads is None else request.threads
     given: dict[str, Any] = {**flags, "threads": threads, **variant.workload_keys}
     slowdown = number(given, "slowdown", 0.0, "e.g. 0.05 is 5%")
     if not 0 <= slowdown <= 10:
-        raise FfnbenchError(f"slowdown must be a share of the call's own time, not {slowdown!r}", "e.g. 0.05 is 5%")
+        raise FfnbenchError(
+            f"slowdown must be a share of the call's own time, not {slowdown!r}",
+            "e.g. 0.05 is 5%",
+        )
     dtype = DTYPES.canonical(str(given["dtype"]))
-    device, cache = device_of(str(given["device"])), choose(Cache, "cache", given.get("cache", Cache.HOT))
-    precision = choose(MatmulPrecision, "matmul_precision", given.get("matmul_precision", MatmulPrecision.HIGHEST))
+    device, cache = (
+        device_of(str(given["device"])),
+        choose(Cache, "cache", given.get("cache", Cache.HOT)),
+    )
+    precision = choose(
+        MatmulPrecision,
+        "matmul_precision",
+        given.get("matmul_precision", MatmulPrecision.HIGHEST),
+    )
     reduced = flag(given, "reduced_reductions", True)
     return Workload(
         batch=read_positive("batch", given["batch"]),
@@ -51,7 +79,9 @@ def workload_of(request: CompareRequest, variant: Variant) -> Workload:
         backend=_backend(str(given["backend"]), variant),
         slowdown=slowdown,
         routing=_routing(given.get("routing"), variant),
-        compile=choose(CompileMode, "compile", given.get("compile", CompileMode.DEFAULT)),
+        compile=choose(
+            CompileMode, "compile", given.get("compile", CompileMode.DEFAULT)
+        ),
         freeze=flag(given, "freeze", False),
         time=_time(given.get("time"), device, cache),
         cache=cache,
@@ -65,7 +95,9 @@ def workload_of(request: CompareRequest, variant: Variant) -> Workload:
 
 
 def _time(asked: Scalar, device: str, cache: Cache) -> Time:
-    """Which time is the latency. What a CPU works and what a caller waits for are one; see also Workload.on."""
+    """Which time is the latency. What a CPU works and what a caller waits for are one;
+    see also Workload.on.
+    """
     time = None if asked is None else choose(Time, "time", asked)
     if time is Time.WALL and cache is Cache.COLD and device != "cpu":
         raise FfnbenchError(
@@ -83,7 +115,9 @@ def _time(asked: Scalar, device: str, cache: Cache) -> Time:
 
 
 def _backend(asked: str, variant: Variant) -> Backend:
-    """Keys about compiling mean that it is compiled, where the variant names no backend itself."""
+    """Keys about compiling mean that it is compiled, where the variant names no backend
+    itself.
+    """
     about = [key for key in COMPILE_KEYS if key in variant.workload_keys]
     if about and "backend" not in variant.workload_keys:
         return Backend.COMPILE
@@ -104,7 +138,10 @@ def _routing(asked: Scalar, variant: Variant) -> Routing | None:
     if variant.spec_keys.get("moe") is not None:
         return routing
     if "routing" in variant.workload_keys:
-        raise FfnbenchError(f"'routing' belongs to experts, in {variant.text!r}", "add @moe=8x2: 8 experts, 2 a token")
+        raise FfnbenchError(
+            f"'routing' belongs to experts, in {variant.text!r}",
+            "add @moe=8x2: 8 experts, 2 a token",
+        )
     return None
 
 
@@ -118,13 +155,15 @@ def device_of(text: str) -> str:
     return text
 
 
-# Backends: which were asked for, and why one can't run a case, as far as that is known without a machine
+# Backends: which were asked for, and why one can't run a case, as far as that is known
+# without a machine
 
 ALL = "all"  # in place of a list of backends: every one
 
 
 def lack_of(ffn: AnySpec, work: Workload) -> tuple[str, str]:
-    """Why the workload's backend can't run this network, and what to do instead; empty where nothing speaks against it.
+    """Why the workload's backend can't run this network, and what to do instead; empty
+    where nothing speaks against it.
 
     Device `auto` says nothing yet: ask again once it is known.
     """
@@ -148,7 +187,9 @@ def lacks(ffn: AnySpec, work: Workload) -> str:
 
 
 def parse_backends(text: str) -> tuple[Backend, ...]:
-    """One backend, `eager,onednn`, or `all`, each once; raises FfnbenchError for an empty name, and an unknown one."""
+    """One backend, `eager,onednn`, or `all`, each once; raises FfnbenchError for an
+    empty name, and an unknown one.
+    """
     parts = cut("--backend ", text, "eager,packed")
     if ALL in parts:
         return tuple(Backend)
@@ -157,15 +198,17 @@ def parse_backends(text: str) -> tuple[Backend, ...]:
 
 
 def parse_weights(text: str) -> tuple[Weights, ...]:
-    """One way to hold weights, or several as `none,int8`, each once; raises FfnbenchError for an unknown one."""
+    """One way to hold weights, or several as `none,int8`, each once; raises
+    FfnbenchError for an unknown one.
+    """
     parts = cut("--weights ", text, "none,int8,int4")
     return tuple(dict.fromkeys(choose(Weights, "weights", part) for part in parts))
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a row is run: what flags say of it, and None of what its variant says itself. `one_of_several`: a list made
-    it, so that it may be one that can't be run.
+    """How a row is run: what flags say of it, and None of what its variant says itself.
+    `one_of_several`: a list made it, so that it may be one that can't be run.
     """
 
     backend: Backend | None
@@ -174,13 +217,20 @@ class Way:
 
     def of(self, work: Workload) -> Workload:
         """The workload run this way."""
-        changed = replace(work, backend=self.backend or work.backend, weights=self.weights or work.weights)
+        changed = replace(
+            work,
+            backend=self.backend or work.backend,
+            weights=self.weights or work.weights,
+        )
         return replace(changed, group=_group(changed.group, changed))
 
 
-def ways_of(variant: Variant, backends: tuple[Backend, ...], weights: tuple[Weights, ...]) -> dict[str, Way]:
-    """The rows of a variant by label: every backend with every way to hold weights, where flags have lists. A backend
-    without such a format has no row of it beside its others.
+def ways_of(
+    variant: Variant, backends: tuple[Backend, ...], weights: tuple[Weights, ...]
+) -> dict[str, Way]:
+    """The rows of a variant by label: every backend with every way to hold weights,
+    where flags have lists. A backend without such a format has no row of it beside its
+    others.
     """
     own = variant.workload_keys.keys()
     ways_to_run: tuple[Backend | None, ...] = backends
@@ -211,6 +261,8 @@ def has_format(weights: Weights | None, backend: Backend | None) -> bool:
 
 
 def _group(group: int, work: Workload) -> int:
-    """The columns of a group; where nothing depends on it the default, so that the row is no other one."""
+    """The columns of a group; where nothing depends on it the default, so that the row
+    is no other one.
+    """
     held = format_of(work.weights, work.backend)
     return group if held is not None and held.grouped else GROUP

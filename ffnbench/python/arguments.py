@@ -1,6 +1,8 @@
-"""What a Python call may be given: the types of its arguments, and how a value becomes what would be typed.
+"""What a Python call may be given: the types of its arguments, and how a value becomes
+what would be typed.
 
-A text is read as it is on the command line, so that `d_model=64`, `d_model="64"` and `--d-model 64` are one.
+A text is read as it is on the command line, so that `d_model=64`, `d_model="64"` and
+`--d-model 64` are one.
 """
 
 from __future__ import annotations
@@ -38,31 +40,52 @@ Match = Literal["params", "flops", "none"]
 Mode = Literal["forward", "train", "backward", "inference", "training"]
 Modes = Mode | Sequence[Mode]
 DTypeName = Literal[
-    "float64", "float32", "bfloat16", "float16", "double", "fp64", "float", "fp32", "bf16", "half", "fp16"
+    "float64",
+    "float32",
+    "bfloat16",
+    "float16",
+    "double",
+    "fp64",
+    "float",
+    "fp32",
+    "bf16",
+    "half",
+    "fp16",
 ]
 DType: TypeAlias = "DTypeName | torch.dtype"
 DTypes: TypeAlias = "DType | Sequence[DType]"
 Device: TypeAlias = "str | torch.device"
 Devices: TypeAlias = "Device | Sequence[Device]"
-Backend = Literal["eager", "packed", "packed-up-gate", "compile", "onednn", "ort", "openvino", "all"]
+Backend = Literal[
+    "eager", "packed", "packed-up-gate", "compile", "onednn", "ort", "openvino", "all"
+]
 Backends = Backend | Sequence[Backend]
 WeightFormat = Literal["none", "int8-dynamic", "int8", "int4"]
 WeightFormats = WeightFormat | Sequence[WeightFormat]
 
 R = TypeVar("R", bound=Request)
 NAMED = "help() of the function shows its arguments"
-BETWEEN = {"tolerance": "=", "base_env": ":"}  # name and value, where a mapping may be given
+BETWEEN = {
+    "tolerance": "=",
+    "base_env": ":",
+}  # name and value, where a mapping may be given
 
 
 def asked(kind: type[R], given: Mapping[str, Any]) -> R:
-    """A request of the arguments of a call; those that are no fields of it are left out. Raises FfnbenchError."""
+    """A request of the arguments of a call; those that are no fields of it are left
+    out. Raises FfnbenchError.
+    """
     values = {}
     for field in fields(kind):
         name = field.name.rstrip("_")
         if name not in given or (given[name] is None and field.default in (None, ())):
             continue
         value = given[name]
-        if isinstance(value, int | float) and not isinstance(value, bool) and types_of(kind, field.name) == (str,):
+        if (
+            isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and types_of(kind, field.name) == (str,)
+        ):
             raise WrongArgument(f"{name} can't be {value!r}", "give a text")
         typed = value if isinstance(value, bool) else texts_of(kind, field.name, value)
         values[field.name] = read(kind, field.name, typed)
@@ -79,13 +102,17 @@ def texts_of(kind: type[Request], name: str, value: Any) -> list[str]:
         return [f"{key}{BETWEEN[name]}{item}" for key, item in value.items()]
     if isinstance(value, str | os.PathLike) or not hasattr(value, "__iter__"):
         return [text_of(name, value)]
-    if isinstance(value, range) and len(value) > 1:  # as it would be typed, so that none is too long to be read
+    if (
+        isinstance(value, range) and len(value) > 1
+    ):  # as it would be typed, so that none is too long to be read
         value = [f"{min(value)}..{max(value)}/{abs(value.step)}"]
     texts = [text_of(name, item) for item in value]
     if name == "range_" and len(texts) == 2:
         return [":".join(texts)]
     if not takes_several(types_of(kind, name)):
-        raise WrongArgument(f"{name.rstrip('_')} takes one value, not {value!r}", "give one at a time")
+        raise WrongArgument(
+            f"{name.rstrip('_')} takes one value, not {value!r}", "give one at a time"
+        )
     return texts or [""]
 
 
@@ -101,8 +128,14 @@ def text_of(name: str, value: Any) -> str:
             return str(operator.index(value))
         return f"{float(value)!r}"
     except (TypeError, ValueError):
-        hint = f"save it first: {name}=report.save('{name}.json')" if hasattr(value, "save") else NAMED
-        raise WrongArgument(f"{name.rstrip('_')} can't be {_shown(value)}", hint) from None
+        hint = (
+            f"save it first: {name}=report.save('{name}.json')"
+            if hasattr(value, "save")
+            else NAMED
+        )
+        raise WrongArgument(
+            f"{name.rstrip('_')} can't be {_shown(value)}", hint
+        ) from None
 
 
 def _shown(value: Any) -> str:
@@ -127,7 +160,9 @@ def variants_text(given: Any) -> str:
 
 
 def variant_text(given: Any) -> str:
-    """One variant as it is typed; raises FfnbenchError for what a worker can't find, or what is none."""
+    """One variant as it is typed; raises FfnbenchError for what a worker can't find, or
+    what is none.
+    """
     if isinstance(given, str | os.PathLike):
         return os.fspath(given)
     if hasattr(given, "named_parameters") and not inspect.isclass(given):
@@ -137,30 +172,59 @@ def variant_text(given: Any) -> str:
             f"give the class, {kind}, or a function that makes one",
         )
     if not callable(given):
-        what = f"the module {given.__name__!r}" if isinstance(given, ModuleType) else repr(given)
-        raise WrongArgument(f"{what} is no variant", "give a name, a class of torch.nn.Module, or a function")
+        what = (
+            f"the module {given.__name__!r}"
+            if isinstance(given, ModuleType)
+            else repr(given)
+        )
+        raise WrongArgument(
+            f"{what} is no variant",
+            "give a name, a class of torch.nn.Module, or a function",
+        )
     return _target_of(given)
 
 
 def _target_of(given: Any) -> str:
-    """`package.module:Class` or `path/file.py:Class` of a class or a function; raises FfnbenchError where none is."""
-    name, module = getattr(given, "__qualname__", None), getattr(given, "__module__", None)
+    """`package.module:Class` or `path/file.py:Class` of a class or a function; raises
+    FfnbenchError where none is.
+    """
+    name, module = (
+        getattr(given, "__qualname__", None),
+        getattr(given, "__module__", None),
+    )
     if not isinstance(name, str) or not isinstance(module, str):
         raise FfnbenchError(
-            f"a worker can't find {given!r}: it has no name of its own", "define it with `def` or `class` in a file"
+            f"a worker can't find {given!r}: it has no name of its own",
+            "define it with `def` or `class` in a file",
         )
     if "<" in name:
         inner = name.rpartition(".")[2]
-        what = "a lambda" if inner == "<lambda>" else f"{inner!r}, which is defined within a function,"
-        raise FfnbenchError(f"a worker can't find {what} by its name", "define it with a name at the top of a file")
+        what = (
+            "a lambda"
+            if inner == "<lambda>"
+            else f"{inner!r}, which is defined within a function,"
+        )
+        raise FfnbenchError(
+            f"a worker can't find {what} by its name",
+            "define it with a name at the top of a file",
+        )
     loaded = sys.modules.get(module)
     try:
-        same = attrgetter(name)(loaded) == given  # a bound method is a new object each time, and equal
+        same = (
+            attrgetter(name)(loaded) == given
+        )  # a bound method is a new object each time, and equal
     except AttributeError:
         same = False
     if loaded is None or not same:
-        hint = FILE.format(name=name) if module == "__main__" else f"import it again: from {module} import {name}"
-        raise FfnbenchError(f"a worker can't find {name!r}: that name in {module!r} is something else now", hint)
+        hint = (
+            FILE.format(name=name)
+            if module == "__main__"
+            else f"import it again: from {module} import {name}"
+        )
+        raise FfnbenchError(
+            f"a worker can't find {name!r}: that name in {module!r} is something else now",
+            hint,
+        )
     return f"{_source(loaded, module, name)}:{name}"
 
 
@@ -172,11 +236,15 @@ def _source(loaded: ModuleType, module: str, name: str) -> str:
             _let_workers_find(Path(file), module)
         return module
     spec = getattr(loaded, "__spec__", None)
-    if spec is not None and spec.name and spec.name != "__main__":  # python -m package.module
+    if (
+        spec is not None and spec.name and spec.name != "__main__"
+    ):  # python -m package.module
         return str(spec.name)
     if not file or not Path(file).is_file():
         hint = CELL if "IPython" in sys.modules else FILE
-        raise FfnbenchError(f"a worker can't import {name!r}: it is in no file", hint.format(name=name))
+        raise FfnbenchError(
+            f"a worker can't import {name!r}: it is in no file", hint.format(name=name)
+        )
     whole = Path(file).resolve()
     if whole.is_relative_to(Path.cwd()):
         return str(whole.relative_to(Path.cwd()))
@@ -184,13 +252,19 @@ def _source(loaded: ModuleType, module: str, name: str) -> str:
 
 
 def _let_workers_find(file: Path, module: str) -> None:
-    """A module that is importable here because it stands beside the script, or in a folder put on sys.path: workers
-    inherit the folder by PYTHONPATH, which changes nothing in this process.
+    """A module that is importable here because it stands beside the script, or in a
+    folder put on sys.path: workers inherit the folder by PYTHONPATH, which changes
+    nothing in this process.
     """
     root = file.resolve().parents[module.count(".") + (file.name == "__init__.py")]
-    inherited = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    inherited = [
+        path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path
+    ]
     known = [Path.cwd(), *(Path(path).resolve() for path in inherited)]
-    if root in known or any(root.is_relative_to(Path(prefix).resolve()) for prefix in {sys.prefix, sys.base_prefix}):
+    if root in known or any(
+        root.is_relative_to(Path(prefix).resolve())
+        for prefix in {sys.prefix, sys.base_prefix}
+    ):
         return
     if root in [Path(path).resolve() for path in sys.path]:
         os.environ["PYTHONPATH"] = os.pathsep.join([str(root), *inherited])

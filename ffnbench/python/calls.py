@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ffnbench.api import building, saved
-from ffnbench.python.arguments import Device, DTypes, Ints, Match, StrPath, Variants, asked, text_of
+from ffnbench.python.arguments import (
+    Device,
+    DTypes,
+    Ints,
+    Match,
+    StrPath,
+    Variants,
+    asked,
+    text_of,
+)
 from ffnbench.python.public import public
 from ffnbench.report.shown_report import ShownReport as Report
 from ffnbench.request import CompareRequest
@@ -25,10 +34,12 @@ def build(
     dtype: DTypes = "float32",
     device: Device | None = None,
 ) -> nn.Module:
-    """The nn.Module of one variant, in this process: maps (..., d_model) to (..., d_model).
+    """The nn.Module of one variant, in this process: maps (..., d_model) to (...,
+    d_model).
 
-    Widths follow the same rules as in `compare`: a gated form has the parameters of the classic one at 4 * d_model
-    unless d_ff, rule or match="none" say otherwise. `@dtype=` and `@device=` in the variant work too.
+    Widths follow the same rules as in `compare`: a gated form has the parameters of the
+    classic one at 4 * d_model unless d_ff, rule or match="none" say otherwise.
+    `@dtype=` and `@device=` in the variant work too.
 
     >>> module = ffnbench.build("swiglu", d_model=768)
     """
@@ -38,7 +49,8 @@ def build(
 
 @public
 def load(path: StrPath) -> Report:
-    """A saved run, by `Report.save("run.json")` or `-o run.json`; its figures are those of the file.
+    """A saved run, by `Report.save("run.json")` or `-o run.json`; its figures are those
+    of the file.
 
     >>> report = ffnbench.load("run.json")
     """

@@ -1,5 +1,6 @@
-"""What every public function does around its own sentence: a mistake is raised as one short exception, Ctrl-C as
-KeyboardInterrupt with what was measured by then, and a terminal or a notebook shows how far it is.
+"""What every public function does around its own sentence: a mistake is raised as one
+short exception, Ctrl-C as KeyboardInterrupt with what was measured by then, and a
+terminal or a notebook shows how far it is.
 """
 
 from __future__ import annotations
@@ -51,8 +52,12 @@ def public(function: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
-def _refuse_unknown(function: str, signature: inspect.Signature, placed: int, named: Any) -> None:
-    """Raise WrongArgument, with did-you-mean, for an argument that there is not, and for more than there are places."""
+def _refuse_unknown(
+    function: str, signature: inspect.Signature, placed: int, named: Any
+) -> None:
+    """Raise WrongArgument, with did-you-mean, for an argument that there is not, and
+    for more than there are places.
+    """
     parameters = signature.parameters
     for name in named:
         if name not in parameters:
@@ -65,12 +70,17 @@ def _refuse_unknown(function: str, signature: inspect.Signature, placed: int, na
             else:
                 hint = hint_for(name, parameters, NAMED)
             raise WrongArgument(f"{function} has no argument {name!r}", hint)
-    by_place = [one for one in parameters.values() if one.kind is one.POSITIONAL_OR_KEYWORD]
+    by_place = [
+        one for one in parameters.values() if one.kind is one.POSITIONAL_OR_KEYWORD
+    ]
     if placed > len(by_place):
         hint = "name the others"
         if parameters and next(iter(parameters)) == "variants":
             hint = f"several variants are one list: {function}(['relu', 'gelu'], d_model=512)"
-        raise WrongArgument(f"{function} has {counted(len(by_place), 'argument')} by place, not {placed}", hint)
+        raise WrongArgument(
+            f"{function} has {counted(len(by_place), 'argument')} by place, not {placed}",
+            hint,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +98,13 @@ class CalledHere:
 
 @contextmanager
 def called_here(*, quiet: bool = False, wait: bool = False) -> Iterator[CalledHere]:
-    """A call that begins now. A worker runs the file of a class once more: what measures there would start workers of
-    its own, and so on; that is refused.
+    """A call that begins now. A worker runs the file of a class once more: what
+    measures there would start workers of its own, and so on; that is refused.
     """
     if os.environ.get(MARK):
         raise FfnbenchError(
-            "it calls ffnbench while a worker loads it", 'put what calls ffnbench under `if __name__ == "__main__":`'
+            "it calls ffnbench while a worker loads it",
+            'put what calls ffnbench under `if __name__ == "__main__":`',
         )
     progress: TerminalProgress | NotebookProgress
     if not quiet and notebook_shell():

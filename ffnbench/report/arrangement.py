@@ -1,6 +1,8 @@
-"""Which columns an answer shows, and in which order its rows stand: `--columns` and `--sort`.
+"""Which columns an answer shows, and in which order its rows stand: `--columns` and
+`--sort`.
 
-A column is named as in the CSV, or by its heading. Rows of one group stay together, the reference among them.
+A column is named as in the CSV, or by its heading. Rows of one group stay together, the
+reference among them.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ FIRST_SHOWN = 12  # names in a hint
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrangement:
-    """`sort` is a column, with `-` before it for the largest first; `columns` a list of them, or with `+` before each
-    those that stay longest beside the usual ones. Empty is as it comes.
+    """`sort` is a column, with `-` before it for the largest first; `columns` a list of
+    them, or with `+` before each those that stay longest beside the usual ones. Empty
+    is as it comes.
     """
 
     sort: str = ""
@@ -42,7 +45,9 @@ class Arrangement:
 
 
 def key_of(name: str, frame: Frame) -> str:
-    """The key of a column by that key, its heading or what others call it; raises FfnbenchError for what is none."""
+    """The key of a column by that key, its heading or what others call it; raises
+    FfnbenchError for what is none.
+    """
     keys = list(frame.records()[0])
     shown = [column for part in frame.parts for column in part.headings()]
     core = [COLUMNS[key] for key in keys if key in COLUMNS]
@@ -50,7 +55,10 @@ def key_of(name: str, frame: Frame) -> str:
     named: dict[str, str] = {key: key for key in keys}
     named |= {column.title.lower(): column.key for column in core}
     for column in reversed(shown):  # the first of a title has it
-        named |= {column.name.lower(): column.column.key, column.title.lower(): column.column.key}
+        named |= {
+            column.name.lower(): column.column.key,
+            column.title.lower(): column.column.key,
+        }
     for each in core:
         named |= dict.fromkeys(each.also, each.key)
         readable += each.also
@@ -60,11 +68,15 @@ def key_of(name: str, frame: Frame) -> str:
             return named[wanted]
     readable = list(dict.fromkeys([*readable, *keys]))
     example = f"for example {', '.join(readable[:FIRST_SHOWN])}; -f csv has them all"
-    raise FfnbenchError(f"no column is called {name!r}", hint_for(name, readable, example))
+    raise FfnbenchError(
+        f"no column is called {name!r}", hint_for(name, readable, example)
+    )
 
 
 def arranged(frame: Frame, how: Arrangement) -> Frame:
-    """The frames in the order and with the columns that were asked for, and so what programs read."""
+    """The frames in the order and with the columns that were asked for, and so what
+    programs read.
+    """
     wanted = {key_of(name, frame): added for name, added in how.chosen.items()}
     key = key_of(how.sorted_by, frame) if how.sort else ""
     parts = []
@@ -79,7 +91,9 @@ def arranged(frame: Frame, how: Arrangement) -> Frame:
 
 
 def in_order(rows: Iterable[Row], key: str, *, down: bool) -> list[Row]:
-    """The rows by a value; unknown ones come last either way, and equals stay as they are."""
+    """The rows by a value; unknown ones come last either way, and equals stay as they
+    are.
+    """
     rows = list(rows)
     with_value = [row for row in rows if row.get(key) is not None]
     with_value.sort(key=lambda row: row[key], reverse=down)
@@ -87,14 +101,22 @@ def in_order(rows: Iterable[Row], key: str, *, down: bool) -> list[Row]:
 
 
 def sorted_by(frame: Frame, key: str, *, down: bool) -> Frame:
-    """Its rows by a value, group by group; its groups where all rows of each have one value, as on an axis."""
+    """Its rows by a value, group by group; its groups where all rows of each have one
+    value, as on an axis.
+    """
     if not any(key in row for row in frame.rows):
         return frame
     blocks: list[Row] = []
     for heading, places in frame.blocks:
         rows = frame.rows[places.start : places.stop]
         values = {row[key] for row in rows}
-        blocks.append({"heading": heading, "rows": rows, "value": values.pop() if len(values) == 1 else MIXED})
+        blocks.append(
+            {
+                "heading": heading,
+                "rows": rows,
+                "value": values.pop() if len(values) == 1 else MIXED,
+            }
+        )
     if all(block["value"] is not MIXED for block in blocks):
         blocks = in_order(blocks, "value", down=down)
     sorted_rows: list[Row] = []
@@ -103,12 +125,17 @@ def sorted_by(frame: Frame, key: str, *, down: bool) -> Frame:
         groups.append((len(sorted_rows), block["heading"]))
         sorted_rows += in_order(block["rows"], key, down=down)
     saved = None if frame.saved is None else in_order(frame.saved, key, down=down)
-    return replace(frame, rows=sorted_rows, groups=tuple(groups) if frame.groups else (), saved=saved)
+    return replace(
+        frame,
+        rows=sorted_rows,
+        groups=tuple(groups) if frame.groups else (),
+        saved=saved,
+    )
 
 
 def with_columns(frame: Frame, wanted: dict[str, bool]) -> Frame:
-    """The frame with the columns of these keys: beside its own where each is only added, else alone; unchanged where it
-    has none of them.
+    """The frame with the columns of these keys: beside its own where each is only
+    added, else alone; unchanged where it has none of them.
     """
     first, *own = frame.columns
     by_key = {column.key: column for column in own}
@@ -123,7 +150,12 @@ def with_columns(frame: Frame, wanted: dict[str, bool]) -> Frame:
         return replace(frame, columns=(first, *own_or_chosen, *chosen.values()))
     keys = list(frame.records()[0])
     if any(key in keys for key in wanted):
-        frame = replace(frame, exported=list(dict.fromkeys([keys[0], *(key for key in wanted if key in keys)])))
+        frame = replace(
+            frame,
+            exported=list(
+                dict.fromkeys([keys[0], *(key for key in wanted if key in keys)])
+            ),
+        )
     if chosen:
         return replace(frame, columns=(first, *chosen.values()))
     return frame

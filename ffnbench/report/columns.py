@@ -1,7 +1,9 @@
-"""The columns of the core's answers: how each is headed and written, and what a case of a report has of it.
+"""The columns of the core's answers: how each is headed and written, and what a case of
+a report has of it.
 
-CSV, JSON lists and data frames have those of a case in this order, in base units; what is not known is None. A new
-column is one row at the end of OF_CASES, and its name in the question that shows it.
+CSV, JSON lists and data frames have those of a case in this order, in base units; what
+is not known is None. A new column is one row at the end of OF_CASES, and its name in
+the question that shows it.
 """
 
 from __future__ import annotations
@@ -28,7 +30,17 @@ from ffnbench.metrics import (
     SAVED,
 )
 from ffnbench.plan import Case, needed_by
-from ffnbench.report.frame import EXTRA, OF_NUMBER, OF_RATIO, OF_VERDICT, Column, Row, estimate_in, in_row, keys_of
+from ffnbench.report.frame import (
+    EXTRA,
+    OF_NUMBER,
+    OF_RATIO,
+    OF_VERDICT,
+    Column,
+    Row,
+    estimate_in,
+    in_row,
+    keys_of,
+)
 from ffnbench.report.header import CONDITIONS, Condition
 from ffnbench.report.words import (
     BUSY,
@@ -66,7 +78,9 @@ UNKNOWN: Any = Unknown()
 
 
 class CaseFacts:
-    """A case of a report, and what its columns are read from: UNKNOWN where it has none."""
+    """A case of a report, and what its columns are read from: UNKNOWN where it has
+    none.
+    """
 
     def __init__(self, report: Report, case: Case, waited: float | None) -> None:
         label = case.label
@@ -86,7 +100,9 @@ class CaseFacts:
 
 def roof_of(report: Report, share: Share | None) -> Roof | None:
     """The roof that a share is of."""
-    return next((roof for roof in report.roofs if share and roof.name == share.roof), None)
+    return next(
+        (roof for roof in report.roofs if share and roof.name == share.roof), None
+    )
 
 
 def _value(metric: str) -> Callable[[CaseFacts], float | None]:
@@ -140,7 +156,9 @@ def _per_second(amount: str) -> Callable[[CaseFacts], float | None]:
 
 
 def _on_front(case: CaseFacts) -> bool | None:
-    """Whether it is on the Pareto front of time and error in its group; None where there is none."""
+    """Whether it is on the Pareto front of time and error in its group; None where
+    there is none.
+    """
     for trade_off in case.report.figures.trade_offs:
         if trade_off.reference == case.report.plan.reference_of(case.label):
             return case.label in trade_off.front
@@ -148,7 +166,9 @@ def _on_front(case: CaseFacts) -> bool | None:
 
 
 def _total_bytes(case: CaseFacts) -> int | None:
-    """The weights that a call computes with beside all that it holds at its peak: in training gradients are in that."""
+    """The weights that a call computes with beside all that it holds at its peak: in
+    training gradients are in that.
+    """
     peak = _count(PEAK)(case)
     if peak is None:
         return None
@@ -209,7 +229,9 @@ def part_text(share: float) -> str:
 
 
 def rounded_text(value: float) -> str:
-    """In four decimals, or four digits of what is smaller or larger than they show; a whole number as it is."""
+    """In four decimals, or four digits of what is smaller or larger than they show; a
+    whole number as it is.
+    """
     if value == round(value) and abs(value) < LARGE:
         return f"{value + 0.0:.0f}"
     if abs(value) < NOISE:
@@ -236,9 +258,13 @@ def _condition(condition: Condition) -> Callable[[CaseFacts], str | int | bool |
     return lambda case: condition.of(case.work)
 
 
-def of_case(key: str, of: str | Callable[[Any], Any], title: str = "", **how: Any) -> Column:
+def of_case(
+    key: str, of: str | Callable[[Any], Any], title: str = "", **how: Any
+) -> Column:
     """A column of cases; `of` may be an attribute of CaseFacts."""
-    return Column(key=key, of=attrgetter(of) if isinstance(of, str) else of, title=title, **how)
+    return Column(
+        key=key, of=attrgetter(of) if isinstance(of, str) else of, title=title, **how
+    )
 
 
 # fmt: off
@@ -335,7 +361,9 @@ def _of_part(part: str, title: str, priority: int) -> tuple[Column, ...]:
     parts = ("ffn", "attention", "textbook")
 
     def text(row: Row) -> str | None:
-        return latency_text({key: row[f"{part}_{key}"] for key in ("verdict", "failure")})
+        return latency_text(
+            {key: row[f"{part}_{key}"] for key in ("verdict", "failure")}
+        )
 
     return (
         Column(
@@ -370,7 +398,14 @@ def _of_part(part: str, title: str, priority: int) -> tuple[Column, ...]:
 def _flops(key: str, title: str, priority: int) -> Column:
     """FLOPs of a part of a block, on the scale of the whole."""
     of_all = ("flops_ffn", "flops_attention")
-    return Column(key=key, title=title, units=SI, unit=TOKEN, priority=priority, scaled_with=of_all)
+    return Column(
+        key=key,
+        title=title,
+        units=SI,
+        unit=TOKEN,
+        priority=priority,
+        scaled_with=of_all,
+    )
 
 
 # fmt: off
@@ -421,7 +456,10 @@ OF_CHECKS = (
 )
 # fmt: on
 OTHERS = (Column(key="spread", title="±", text=_spread, priority=EXTRA),)
-COLUMNS = {column.key: column for column in (*OTHERS, *OF_FACTS, *OF_CHECKS, *OF_BLOCKS, *OF_CASES)}
+COLUMNS = {
+    column.key: column
+    for column in (*OTHERS, *OF_FACTS, *OF_CHECKS, *OF_BLOCKS, *OF_CASES)
+}
 UNSAVED = keys_of(PACK)[1:]
 CASE_KEYS = tuple(
     key
@@ -432,14 +470,18 @@ CASE_KEYS = tuple(
 VALUES: list[tuple[str, Callable[[CaseFacts], Any]]] = [
     (column.key, column.of) for column in OF_CASES if column.of and not column.interval
 ]
-ESTIMATES = [(column.key, column.of) for column in OF_CASES if column.of and column.interval]
+ESTIMATES = [
+    (column.key, column.of) for column in OF_CASES if column.of and column.interval
+]
 LATENCY_KEYS, RATIO_KEYS = keys_of("latency_s"), keys_of("ratio")
 CONDITION_KEYS = tuple(one.key for one in CONDITIONS)
 DEVICE_KEYS = (*keys_of(DEVICE_TIME), *keys_of(HOST_TIME), "launch_bound")
 
 
 def column(key: str, priority: int | None = None, /, **how: Any) -> Column:
-    """A column of COLUMNS, with another priority or otherwise headed or written where that is given."""
+    """A column of COLUMNS, with another priority or otherwise headed or written where
+    that is given.
+    """
     if priority is not None:
         how["priority"] = priority
     return replace(COLUMNS[key], **how)
@@ -449,7 +491,9 @@ def timed_columns(report: Report, reference: str) -> list[Column]:
     """Latency, the ratio to the reference, and the verdict in a word."""
     shown = [column("latency_s"), column("spread")]
     references = {group.reference for group in report.plan.groups}
-    if len(references) == len(report.plan.shown) and not report.failures:  # nothing is compared with another
+    if (
+        len(references) == len(report.plan.shown) and not report.failures
+    ):  # nothing is compared with another
         return shown
     return [*shown, column("ratio", title=f"time vs {reference}"), column("verdict")]
 
@@ -480,5 +524,7 @@ def _waited_shares(report: Report) -> dict[str, float]:
 
 
 def case_records(report: Report, keys: Iterable[str] = CASE_KEYS) -> list[Row]:
-    """The rows as they are saved: the contract of the CSV. New columns come at the end."""
+    """The rows as they are saved: the contract of the CSV. New columns come at the
+    end.
+    """
     return [{key: row[key] for key in keys} for row in case_rows(report)]

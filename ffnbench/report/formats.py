@@ -1,4 +1,6 @@
-"""How one answer reads: a table for people, records for programs, files by suffix. Every command ends with one."""
+"""How one answer reads: a table for people, records for programs, files by suffix.
+Every command ends with one.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,15 @@ Write = Callable[[], str | bytes]
 
 
 def bytes_of(files: Mapping[str, Write], path: Path) -> bytes:
-    """What a file holds: by the longest of the names that it has, such as `.png` and `roofline.png`."""
+    """What a file holds: by the longest of the names that it has, such as `.png` and
+    `roofline.png`.
+    """
     stem, suffix = path.stem.lower(), path.suffix.lower()
-    fit = [name for name in files if name.endswith(suffix) and name.removesuffix(suffix) in stem]
+    fit = [
+        name
+        for name in files
+        if name.endswith(suffix) and name.removesuffix(suffix) in stem
+    ]
     made = files[max(fit, key=len)]()
     return made.encode() if isinstance(made, str) else made
 
@@ -42,7 +50,9 @@ def is_roofline(path: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Longer:
-    """A baseline with a further run, and what is said of it; without text it stays as it was."""
+    """A baseline with a further run, and what is said of it; without text it stays as
+    it was.
+    """
 
     said: str
     text: str = ""
@@ -52,13 +62,16 @@ class Longer:
 class View:
     """An answer made readable: its frame, and what writes it for stdout and into files.
 
-    `json` is what stands in JSON where that is more than the rows. `pictures` draw for a suffix, each into files with
-    its own name in theirs, such as `roofline.png`; that of "" into all others. `reports` are what the answer is of, and
-    `title` is its name: files of features tell them. `more_formats` and `more_files` are those of this answer alone.
+    `json` is what stands in JSON where that is more than the rows. `pictures` draw for
+    a suffix, each into files with its own name in theirs, such as `roofline.png`; that
+    of "" into all others. `reports` are what the answer is of, and `title` is its name:
+    files of features tell them. `more_formats` and `more_files` are those of this
+    answer alone.
 
-    `code` is the exit code that follows from it, `code_if_unclear_fails` where the user wants that; `problem` is raised
-    once everything is shown and written. `rescue` is what is saved elsewhere if a file can't be written, so that no
-    measurement is lost. A check has a new `baseline`, and the old one with a further run.
+    `code` is the exit code that follows from it, `code_if_unclear_fails` where the user
+    wants that; `problem` is raised once everything is shown and written. `rescue` is
+    what is saved elsewhere if a file can't be written, so that no measurement is lost.
+    A check has a new `baseline`, and the old one with a further run.
     """
 
     frame: Callable[[], Frame]
@@ -95,9 +108,13 @@ class View:
 
     @property
     def files(self) -> dict[str, Write]:
-        """A writer for each suffix, and for `roofline.png` and the like, files with that in their name (bytes_of)."""
+        """A writer for each suffix, and for `roofline.png` and the like, files with
+        that in their name (bytes_of).
+        """
         texts = self.stdout
-        writers: dict[str, Write] = {suffix: texts[name] for name, suffix in SUFFIX_OF.items()}
+        writers: dict[str, Write] = {
+            suffix: texts[name] for name, suffix in SUFFIX_OF.items()
+        }
         for name, draw in self.pictures.items():
             writers |= {name + suffix: partial(draw, suffix) for suffix in PICTURES}
         for suffix, feature in of_features("suffixes").items():
@@ -109,8 +126,8 @@ class View:
         return replace(self, code=code, problem=problem)
 
     def arranged(self, how: Arrangement) -> View:
-        """This view with other columns, in another order; raises FfnbenchError for a name that no column has, and for a
-        sort by what is not known.
+        """This view with other columns, in another order; raises FfnbenchError for a
+        name that no column has, and for a sort by what is not known.
         """
         from ffnbench.report.arrangement import arranged, key_of
 
@@ -126,5 +143,7 @@ class View:
 
 def _by_feature(feature: Feature, suffix: str, view: View) -> str:
     """What a feature writes into a file with its suffix."""
-    text: str = feature.file("files").WRITERS[suffix](view.table, view.pictures, view.reports, view.title)
+    text: str = feature.file("files").WRITERS[suffix](
+        view.table, view.pictures, view.reports, view.title
+    )
     return text

@@ -1,7 +1,8 @@
-"""The one frame of an answer: flat rows, and how each of its columns is headed and written. Every writer reads this.
+"""The one frame of an answer: flat rows, and how each of its columns is headed and
+written. Every writer reads this.
 
-A row is a dict in base units; what is not known is None or is not there. A value `latency_s` has its interval in
-`latency_low_s` and `latency_high_s`.
+A row is a dict in base units; what is not known is None or is not there. A value
+`latency_s` has its interval in `latency_low_s` and `latency_high_s`.
 """
 
 from __future__ import annotations
@@ -16,16 +17,21 @@ from ffnbench.common.units import Units, digits, scale
 from ffnbench.result import Estimate
 
 Row = dict[Any, Any]
-Groups = tuple[tuple[int, str], ...]  # of rows: the place of the first row of each group, and what the group is
+Groups = tuple[
+    tuple[int, str], ...
+]  # of rows: the place of the first row of each group, and what the group is
 UNKNOWN = "-"
 EXTRA = 9  # the priority of a column that -v alone shows
-# what a measured column takes whatever was measured, so that which columns fit depends on the question alone
+# what a measured column takes whatever was measured, so that which columns fit depends
+# on the question alone
 OF_NUMBER, OF_RATIO, OF_VERDICT = 7, 20, 11
 
 
 @cache
 def keys_of(key: str) -> tuple[str, str, str]:
-    """The keys of a value and of the ends of its interval: `latency_s`, `latency_low_s`, `latency_high_s`."""
+    """The keys of a value and of the ends of its interval: `latency_s`,
+    `latency_low_s`, `latency_high_s`.
+    """
     unit = "_s" if key.endswith("_s") else ""
     stem = key.removesuffix(unit)
     return key, f"{stem}_low{unit}", f"{stem}_high{unit}"
@@ -35,7 +41,9 @@ def in_row(key: str, estimate: Estimate | None) -> Row:
     """An estimate as the three values of a row."""
     if not estimate:
         return dict.fromkeys(keys_of(key))
-    return dict(zip(keys_of(key), (estimate.value, estimate.low, estimate.high), strict=True))
+    return dict(
+        zip(keys_of(key), (estimate.value, estimate.low, estimate.high), strict=True)
+    )
 
 
 def estimate_in(row: Row, key: str) -> Estimate | None:
@@ -48,12 +56,15 @@ def estimate_in(row: Row, key: str) -> Estimate | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """How a value of the rows is headed and written. Priority 0 stays longest, EXTRA needs -v.
+    """How a value of the rows is headed and written. Priority 0 stays longest, EXTRA
+    needs -v.
 
-    With `units` the column has one scale, together with the columns `scaled_with`; `unit` stands behind that in the
-    heading. A value is written by `interval` where its ends belong to it, else by `write`, else by its type; `text`
-    may say of a row what stands there instead. `style` is a colour that repeats what the text says. Prose is `flexible`
-    and may be wrapped. `takes` is the least width that is kept free. `also` are other names of it.
+    With `units` the column has one scale, together with the columns `scaled_with`;
+    `unit` stands behind that in the heading. A value is written by `interval` where its
+    ends belong to it, else by `write`, else by its type; `text` may say of a row what
+    stands there instead. `style` is a colour that repeats what the text says. Prose is
+    `flexible` and may be wrapped. `takes` is the least width that is kept free. `also`
+    are other names of it.
 
     `of` gives the value of a case, or where there is an `interval` the estimate.
     """
@@ -80,7 +91,9 @@ class Column:
 
 
 def written(value: Any) -> str:
-    """A value as it stands where no column says how: counts with thousands apart, fractions in four digits."""
+    """A value as it stands where no column says how: counts with thousands apart,
+    fractions in four digits.
+    """
     if isinstance(value, float):
         return digits(value, 4)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -90,7 +103,9 @@ def written(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ShownColumn:
-    """A column with its texts: the heading, in one line and in two, and a cell of each row with its style."""
+    """A column with its texts: the heading, in one line and in two, and a cell of each
+    row with its style.
+    """
 
     column: Column
     title: str
@@ -109,9 +124,11 @@ class ShownColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """Rows with their columns, the lines above them, the few below that answer, the details that -v shows.
+    """Rows with their columns, the lines above them, the few below that answer, the
+    details that -v shows.
 
-    `above` are frames that stand before this one; `exported` are the keys that programs read, all where it is empty.
+    `above` are frames that stand before this one; `exported` are the keys that programs
+    read, all where it is empty.
     """
 
     columns: tuple[Column, ...]
@@ -121,10 +138,14 @@ class Frame:
     details: Sequence[str] = ()
     groups: Groups = ()
     above: tuple[Frame, ...] = ()
-    short: tuple[Frame, ...] = ()  # what is shown in its place where that fits, the fullest first; not by -v
+    short: tuple[
+        Frame, ...
+    ] = ()  # what is shown in its place where that fits, the fullest first; not by -v
     exported: Sequence[str] = ()
     saved: Sequence[Row] | None = None  # what programs read, where that is not its rows
-    scaled_as: Sequence[Row] = ()  # the rows that the scales of columns are of, where these are not its own
+    scaled_as: Sequence[
+        Row
+    ] = ()  # the rows that the scales of columns are of, where these are not its own
 
     @property
     def parts(self) -> tuple[Frame, ...]:
@@ -133,14 +154,25 @@ class Frame:
 
     @property
     def blocks(self) -> list[tuple[str, range]]:
-        """The headings of its groups with the places of their rows; one without a heading where there are none."""
+        """The headings of its groups with the places of their rows; one without a
+        heading where there are none.
+        """
         groups = self.groups or ((0, ""),)
         ends = [*(start for start, _ in groups[1:]), len(self.rows)]
-        return [(heading, range(start, end)) for (start, heading), end in zip(groups, ends, strict=True)]
+        return [
+            (heading, range(start, end))
+            for (start, heading), end in zip(groups, ends, strict=True)
+        ]
 
     def shown(self, *, every: bool = True) -> list[ShownColumn]:
-        """The columns with their texts; without those of priority EXTRA where not `every`."""
-        return [self._shown(column, self.rows) for column in self.columns if every or column.priority < EXTRA]
+        """The columns with their texts; without those of priority EXTRA where not
+        `every`.
+        """
+        return [
+            self._shown(column, self.rows)
+            for column in self.columns
+            if every or column.priority < EXTRA
+        ]
 
     def headings(self) -> list[ShownColumn]:
         """The columns without a row."""
@@ -150,11 +182,17 @@ class Frame:
         unit, size = "", 1.0
         if column.units:
             keys = column.scaled_with or (column.key,)
-            values = [row.get(key) for row in self.scaled_as or self.rows for key in keys]
-            unit, size = scale([value for value in values if value is not None], column.units)
+            values = [
+                row.get(key) for row in self.scaled_as or self.rows for key in keys
+            ]
+            unit, size = scale(
+                [value for value in values if value is not None], column.units
+            )
         texts = [visible(_text(column, row, size)) for row in rows]
         styles = [column.style(row) if column.style else "" for row in rows]
-        return ShownColumn(column, visible(column.title), visible(unit + column.unit), texts, styles)
+        return ShownColumn(
+            column, visible(column.title), visible(unit + column.unit), texts, styles
+        )
 
     def records(self) -> list[Row]:
         """The rows for programs."""
@@ -164,10 +202,19 @@ class Frame:
         return [{key: row[key] for key in self.exported} for row in rows]
 
 
-def frame_of(records: Sequence[Row], below: Iterable[str] = (), prose: Iterable[str] = ()) -> Frame:
-    """Records as a frame: the first column stays longest, then in their order; columns of `prose` may be wrapped."""
+def frame_of(
+    records: Sequence[Row], below: Iterable[str] = (), prose: Iterable[str] = ()
+) -> Frame:
+    """Records as a frame: the first column stays longest, then in their order; columns
+    of `prose` may be wrapped.
+    """
     columns = tuple(
-        Column(key=key, left=not isinstance(value, int), priority=place, flexible=key in prose)
+        Column(
+            key=key,
+            left=not isinstance(value, int),
+            priority=place,
+            flexible=key in prose,
+        )
         for place, (key, value) in enumerate(records[0].items())
     )
     return Frame(columns=columns, rows=records, summary=tuple(below))

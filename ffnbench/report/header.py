@@ -1,7 +1,9 @@
-"""The line above a table, and the headings within it: what all rows have in common, and what groups of them differ in.
+"""The line above a table, and the headings within it: what all rows have in common, and
+what groups of them differ in.
 
-What is not the default stands in the line where all rows have it, and in a column where they differ. A row that a
-condition says nothing of, such as the precision of float32 products in bfloat16, has none.
+What is not the default stands in the line where all rows have it, and in a column where
+they differ. A row that a condition says nothing of, such as the precision of float32
+products in bfloat16, has none.
 """
 
 from __future__ import annotations
@@ -12,11 +14,21 @@ from dataclasses import dataclass
 from ffnbench.choices import Backend, Cache, MatmulPrecision, Time, Weights
 from ffnbench.common.units import signed_percent
 from ffnbench.ffn.spec import GROUP, format_of, item_bytes
-from ffnbench.plan import ACTIVE_PARAMS, Case, Group, Plan, Value, Workload, typed_as, value_of
+from ffnbench.plan import (
+    ACTIVE_PARAMS,
+    Case,
+    Group,
+    Plan,
+    Value,
+    Workload,
+    typed_as,
+    value_of,
+)
 from ffnbench.report.frame import Column, Groups, Row
 from ffnbench.report.words import backend_text, device_text, listed
 
-MISSES = 0.02  # a matched width that is off by more is told where the table says that it is matched
+# a matched width that is off by more is told where the table says that it is matched
+MISSES = 0.02
 MOST_VALUES = 6  # of an axis that are named each
 MATCHED = {"params": "parameters", "flops": "FLOPs", ACTIVE_PARAMS: "active parameters"}
 PLAIN = ("dtype", "mode", "device")  # what is told by its value alone
@@ -24,7 +36,9 @@ PLAIN = ("dtype", "mode", "device")  # what is told by its value alone
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A key of the workload: what of it a row has, None for one that it says nothing of; what the title calls it."""
+    """A key of the workload: what of it a row has, None for one that it says nothing
+    of; what the title calls it.
+    """
 
     key: str  # the record's
     column: str
@@ -55,9 +69,19 @@ def _precision(work: Workload) -> str | None:
 CONDITIONS = (
     Condition("latency_time", "time", Time.WALL, lambda work: work.time, "{} time"),
     Condition("cache", "cache", Cache.HOT, lambda work: work.cache, "{} cache"),
-    Condition("matmul_precision", "matmul", MatmulPrecision.HIGHEST, _precision, "{} matmul precision"),
-    Condition("reduced_reductions", "reductions", True, _reductions, "no reduced reductions"),
-    Condition("weight_format", "format", Weights.NONE, lambda work: work.weights, "{} weights"),
+    Condition(
+        "matmul_precision",
+        "matmul",
+        MatmulPrecision.HIGHEST,
+        _precision,
+        "{} matmul precision",
+    ),
+    Condition(
+        "reduced_reductions", "reductions", True, _reductions, "no reduced reductions"
+    ),
+    Condition(
+        "weight_format", "format", Weights.NONE, lambda work: work.weights, "{} weights"
+    ),
     Condition("weight_group", "group", GROUP, _group, "groups of {}"),
     Condition("spin", "spin", False, _spin, "spinning threads"),
 )
@@ -80,7 +104,11 @@ def in_title(plan: Plan) -> list[str]:
 
 def differing(plan: Plan) -> list[str]:
     """The keys of the conditions in which rows differ."""
-    return [condition.key for condition in CONDITIONS if len(_values(condition, plan.shown)) > 1]
+    return [
+        condition.key
+        for condition in CONDITIONS
+        if len(_values(condition, plan.shown)) > 1
+    ]
 
 
 # Groups of rows
@@ -93,12 +121,18 @@ def heading(group: Group) -> str:
 
 def _with_values(key: str, values: Sequence[Value]) -> str:
     texts = list(map(axis_text, values))
-    text = listed(texts) if len(texts) <= MOST_VALUES else f"{texts[0]} to {texts[-1]} ({len(texts):,} values)"
+    text = (
+        listed(texts)
+        if len(texts) <= MOST_VALUES
+        else f"{texts[0]} to {texts[-1]} ({len(texts):,} values)"
+    )
     return text if key in PLAIN else f"{key} {text}"
 
 
 def headings(plan: Plan) -> Groups:
-    """The heading of each group, with the place of its first row; none where each group is one row."""
+    """The heading of each group, with the place of its first row; none where each group
+    is one row.
+    """
     if not _has_headings(plan):
         return ()
     return placed((heading(group), len(group.cases)) for group in plan.groups)
@@ -119,7 +153,11 @@ def _has_headings(plan: Plan) -> bool:
 
 def in_groups(plan: Plan, rows: Iterable[Row]) -> list[Row]:
     """The rows, those of a group together, in the order that they have."""
-    places = {case.label: place for place, group in enumerate(plan.groups) for case in group.cases}
+    places = {
+        case.label: place
+        for place, group in enumerate(plan.groups)
+        for case in group.cases
+    }
     return sorted(rows, key=lambda row: places[row["label"]])
 
 
@@ -142,26 +180,40 @@ def axis_text(value: Value) -> str:
 
 
 def conditions_line(plan: Plan, *, measured: bool = True) -> str:
-    """The one line above a table: what all rows have in common, and what makes them comparable."""
+    """The one line above a table: what all rows have in common, and what makes them
+    comparable.
+    """
     line = workload_line(plan, measured=measured)
     references = {group.reference: plan.case(group.reference) for group in plan.groups}
-    others = [case for case in plan.shown if case.ffn != references[plan.reference_of(case.label)].ffn]
+    others = [
+        case
+        for case in plan.shown
+        if case.ffn != references[plan.reference_of(case.label)].ffn
+    ]
     if not others or any(case.sizing.how != "matched" for case in others):
         return line
     matched = {MATCHED.get(case.sizing.what, case.sizing.what) for case in others}
-    equal = max(matched, key=len)  # of experts the active parameters, as in a dense form all are
+    equal = max(
+        matched, key=len
+    )  # of experts the active parameters, as in a dense form all are
     return f"{line}; equal {equal}{misses(plan)}"
 
 
 def workload_line(plan: Plan, *, measured: bool = True) -> str:
-    """What is fed to all rows, and where it ran: every value of what groups differ in, and what is the same in all."""
+    """What is fed to all rows, and where it ran: every value of what groups differ in,
+    and what is the same in all.
+    """
     first, axes = plan.shown[0].workload, plan.groups[0].values
     keys = ("d_model", "batch", "seq_len", "dtype", "device", "mode", *axes)
     parts = []
     for key in dict.fromkeys(keys):
         values = list(dict.fromkeys(value_of(case, key) for case in plan.shown))
         is_told = key in axes or len(values) == 1  # else it stands in a column
-        if key == "device" and values == ["cpu"] and len({case.workload.threads for case in plan.shown}) == 1:
+        if (
+            key == "device"
+            and values == ["cpu"]
+            and len({case.workload.threads for case in plan.shown}) == 1
+        ):
             text = device_text(first)
         else:
             text = _with_values(key, values)
@@ -176,12 +228,16 @@ def workload_line(plan: Plan, *, measured: bool = True) -> str:
 
 
 def misses(plan: Plan) -> str:
-    """Which matched widths miss by more than 2 %, at the farthest: ` except swiglu (+4.7%)`; empty where none does."""
+    """Which matched widths miss by more than 2 %, at the farthest: ` except swiglu
+    (+4.7%)`; empty where none does.
+    """
     farthest: dict[str, float] = {}
     for case in plan.shown:
         residual = case.residual or 0.0
         if case.sizing.how == "matched" and abs(residual) > MISSES:
             name = plan.name_of(case.label)
             farthest[name] = max(residual, farthest.get(name, 0.0), key=abs)
-    texts = [f"{name} ({signed_percent(residual)})" for name, residual in farthest.items()]
+    texts = [
+        f"{name} ({signed_percent(residual)})" for name, residual in farthest.items()
+    ]
     return f" except {', '.join(texts)}" if texts else ""

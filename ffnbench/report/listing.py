@@ -1,4 +1,6 @@
-"""What there is to choose from, and where it would run: the tables of `list` and `env`."""
+"""What there is to choose from, and where it would run: the tables of `list` and
+`env`.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,14 @@ from ffnbench.common.units import IEC, TIME, counted, digits, quantity
 from ffnbench.features import of_features
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.cost import FORMULA, params
-from ffnbench.ffn.spec import CLAMPED, DTYPES, GATED, GATED_BY_ACTIVATION, Gate, GatedName
+from ffnbench.ffn.spec import (
+    CLAMPED,
+    DTYPES,
+    GATED,
+    GATED_BY_ACTIVATION,
+    Gate,
+    GatedName,
+)
 from ffnbench.ffn.width_rules import RULES
 from ffnbench.messages import DeviceFacts
 from ffnbench.models.presets import PRESETS
@@ -25,13 +34,30 @@ from ffnbench.result import Bound, Ceiling, Environment
 
 GIGA = 1e9
 DISTURBED = "disturbed"
-UNITS = {"_bytes": "", "_w": "W", "_mhz": "MHz"}  # at the ends of an environment's fields; bytes have several
+UNITS = {
+    "_bytes": "",
+    "_w": "W",
+    "_mhz": "MHz",
+}  # at the ends of an environment's fields; bytes have several
 # columns of words, which may be wrapped
-PROSE = ("aliases", "formula", "d_ff", "source", "value", "note", "what it does", "what it sets", "why not")
+PROSE = (
+    "aliases",
+    "formula",
+    "d_ff",
+    "source",
+    "value",
+    "note",
+    "what it does",
+    "what it sets",
+    "why not",
+)
 BELOW = {
     "variants": (
         "up is W_up x, gate is W_gate x; keys change a form (swiglu@bias=true): `ffnbench list keys`",
-        *(f"{row.name}: g is gate, at most {row.limit:g}; u is up within ±{row.limit:g}" for row in CLAMPED),
+        *(
+            f"{row.name}: g is gate, at most {row.limit:g}; u is up within ±{row.limit:g}"
+            for row in CLAMPED
+        ),
         "experts have keys of their own: @shared=512 @shared_gate=true @router_bias=true @scores=sigmoid "
         "@normalised=false @routed_scale=2.5 @groups=8x4 @experts=grouped @routing=skewed",
     ),
@@ -42,26 +68,48 @@ BELOW = {
         "d_model is no key: --d-model 512,1024 applies to all variants",
     ),
     "rules": ("for example swiglu@rule=llama@ffn_dim_multiplier=1.3@multiple_of=1024",),
-    "presets": ("the FFN of the commonest kind of layer; params of one layer, with all experts",),
+    "presets": (
+        "the FFN of the commonest kind of layer; params of one layer, with all experts",
+    ),
 }
 
 
 def variants() -> list[Row]:
     """Every name of a form, classic and gated."""
     rows = [
-        _variant(each.name, f"down({each.name}(up))", FORMULA[Gate.NONE], ", ".join(each.aliases))
+        _variant(
+            each.name,
+            f"down({each.name}(up))",
+            FORMULA[Gate.NONE],
+            ", ".join(each.aliases),
+        )
         for each in ACTIVATIONS
     ]
     for gated in GATED:
-        rows.append(_variant(gated.name, _gated_form(gated), FORMULA[Gate.INNER], ", ".join(_gated_aliases(gated))))
+        rows.append(
+            _variant(
+                gated.name,
+                _gated_form(gated),
+                FORMULA[Gate.INNER],
+                ", ".join(_gated_aliases(gated)),
+            )
+        )
     for each in ACTIVATIONS:
         if each.name not in GATED_BY_ACTIVATION:
-            rows.append(_variant(f"{each.name}_glu", f"down({each.name}(gate) * up)", FORMULA[Gate.INNER]))
+            rows.append(
+                _variant(
+                    f"{each.name}_glu",
+                    f"down({each.name}(gate) * up)",
+                    FORMULA[Gate.INNER],
+                )
+            )
     return [
         *rows,
         _variant("X@gate=output", "down(act(up)) * gate", FORMULA[Gate.OUTPUT]),
         _variant("X@moe=8x2", "2 of 8 experts, each an X", "8*X + 8*d"),
-        _variant("pkg.mod:Class", "your own class or factory", "counted", "file.py:factory"),
+        _variant(
+            "pkg.mod:Class", "your own class or factory", "counted", "file.py:factory"
+        ),
         _variant("file.py:M@like=X", "your own, compared with X", "counted"),
     ]
 
@@ -91,7 +139,9 @@ def activations() -> list[Row]:
             "formula": a.formula,
             "FLOPs": a.flops,
             "FLOPs bwd": a.flops_backward,
-            "parameter": "beta" if a.beta is not None else ", ".join(name for name, _ in a.learned),
+            "parameter": "beta"
+            if a.beta is not None
+            else ", ".join(name for name, _ in a.learned),
             "aliases": ", ".join(a.aliases),
         }
         for a in ACTIVATIONS
@@ -101,24 +151,47 @@ def activations() -> list[Row]:
 def rules() -> list[Row]:
     """Every published width rule."""
     return [
-        {"name": r.name, "d_ff": r.formula, "ratio": f"{r.ratio:g}", "multiple_of": r.multiple_of, "source": r.source}
+        {
+            "name": r.name,
+            "d_ff": r.formula,
+            "ratio": f"{r.ratio:g}",
+            "multiple_of": r.multiple_of,
+            "source": r.source,
+        }
         for r in RULES
     ]
 
 
 def dtypes() -> list[Row]:
     """Every dtype, with the names that are understood."""
-    return [{"name": row.name, "bytes": row.bytes, "aliases": ", ".join(row.aliases)} for row in DTYPES]
+    return [
+        {"name": row.name, "bytes": row.bytes, "aliases": ", ".join(row.aliases)}
+        for row in DTYPES
+    ]
 
 
 def presets() -> list[Row]:
-    """Every published model: the FFN it is known by, how many layers, and where that was read."""
+    """Every published model: the FFN it is known by, how many layers, and where that
+    was read.
+    """
     rows = []
     for model in PRESETS:
         ffn = model.main.ffn
-        row: Row = {"name": model.key, "FFN": ffn.form, "d_model": ffn.d_model, "d_ff": ffn.d_ff}
-        row |= {"params": params(ffn), "experts": f"{ffn.moe.experts}x{ffn.moe.top_k}" if ffn.moe else ""}
-        row |= {"layers": sum(group.count for group in model.groups), "source": model.source, "note": model.note}
+        row: Row = {
+            "name": model.key,
+            "FFN": ffn.form,
+            "d_model": ffn.d_model,
+            "d_ff": ffn.d_ff,
+        }
+        row |= {
+            "params": params(ffn),
+            "experts": f"{ffn.moe.experts}x{ffn.moe.top_k}" if ffn.moe else "",
+        }
+        row |= {
+            "layers": sum(group.count for group in model.groups),
+            "source": model.source,
+            "note": model.note,
+        }
         rows.append(row)
     return rows
 
@@ -126,7 +199,13 @@ def presets() -> list[Row]:
 def keys() -> list[Row]:
     """Every key of a variant."""
     return [
-        {"name": key.name, "default": key.default, "what it sets": key.meaning, "example": key.pair, "of": key.of}
+        {
+            "name": key.name,
+            "default": key.default,
+            "what it sets": key.meaning,
+            "example": key.pair,
+            "of": key.of,
+        }
         for key in KEYS
     ]
 
@@ -141,16 +220,26 @@ LISTINGS: dict[str, Callable[[], list[Row]]] = {
 }
 
 
-LIST_OF_BACKENDS = "backends"  # of which torch alone knows what can run here: a worker is asked
+LIST_OF_BACKENDS = (
+    "backends"  # of which torch alone knows what can run here: a worker is asked
+)
 
 
-def backends_view(reasons: Mapping[str, str], device: str, half: Mapping[str, str]) -> View:
-    """Every backend; `found` says why one can't run here, on that device, "" where it can; `half` that of bfloat16."""
+def backends_view(
+    reasons: Mapping[str, str], device: str, half: Mapping[str, str]
+) -> View:
+    """Every backend; `found` says why one can't run here, on that device, "" where it
+    can; `half` that of bfloat16.
+    """
     records = [
         {
             "name": backend,
             "what it does": row.says,
-            "runs": "no" if reasons[backend] else "partly" if half.get(backend) else "yes",
+            "runs": "no"
+            if reasons[backend]
+            else "partly"
+            if half.get(backend)
+            else "yes",
             "why not": reasons[backend] or half.get(backend, ""),
             "keys": row.keys,
         }
@@ -168,7 +257,11 @@ def backends_view(reasons: Mapping[str, str], device: str, half: Mapping[str, st
 
 def environment_records(environment: Environment) -> list[Row]:
     """One record a fact, with its unit, the unknown left out."""
-    return [_fact(name, value) for name, value in encode(environment).items() if value is not None]
+    return [
+        _fact(name, value)
+        for name, value in encode(environment).items()
+        if value is not None
+    ]
 
 
 def _fact(name: str, value: object) -> Row:
@@ -181,7 +274,9 @@ def _fact(name: str, value: object) -> Row:
 
 
 def device_records(devices: str, gpu: DeviceFacts) -> list[Row]:
-    """What is true of the GPU now, beside what it is: the room on it, who else is there, what can't be seen."""
+    """What is true of the GPU now, beside what it is: the room on it, who else is
+    there, what can't be seen.
+    """
     free = gpu.gpu_free_bytes
     shown = {
         "devices": devices,
@@ -189,12 +284,21 @@ def device_records(devices: str, gpu: DeviceFacts) -> list[Row]:
         "gpu processes of others": gpu.gpu_others,
         "NVML": gpu.nvml_missing,
     }
-    return [{"fact": name, "value": str(value)} for name, value in shown.items() if value not in ("", None)]
+    return [
+        {"fact": name, "value": str(value)}
+        for name, value in shown.items()
+        if value not in ("", None)
+    ]
 
 
 def workers_record(forks: bool) -> Row:
     """How workers are made here."""
-    return {"fact": "workers", "value": "forked" if forks else "one interpreter each: torch can't be forked here"}
+    return {
+        "fact": "workers",
+        "value": "forked"
+        if forks
+        else "one interpreter each: torch can't be forked here",
+    }
 
 
 def topics() -> list[str]:
@@ -206,7 +310,10 @@ def listing_view(what: str) -> View:
     """The answer of `list`; raises FfnbenchError for what nothing is called."""
     what = {"models": "presets", "forms": "variants"}.get(what, what)
     if what not in LISTINGS:
-        raise FfnbenchError(f"nothing is called {what!r}", hint_for(what, topics(), "lists: " + ", ".join(topics())))
+        raise FfnbenchError(
+            f"nothing is called {what!r}",
+            hint_for(what, topics(), "lists: " + ", ".join(topics())),
+        )
     return records_view(LISTINGS[what](), BELOW.get(what, ()))
 
 
@@ -215,22 +322,37 @@ def records_view(records: Sequence[Row], below: Sequence[str] = ()) -> View:
     return View(frame=lambda: frame_of(records, below, prose=PROSE))
 
 
-def machine_records(ceilings: Sequence[Ceiling], disturbed: Collection[str] = ()) -> list[Row]:
-    """What `env` says of ceilings: products by dtype and path, bytes by level, the empty call; those are marked whose
-    roofs have these names.
+def machine_records(
+    ceilings: Sequence[Ceiling], disturbed: Collection[str] = ()
+) -> list[Row]:
+    """What `env` says of ceilings: products by dtype and path, bytes by level, the
+    empty call; those are marked whose roofs have these names.
     """
     order = list(Bound)
-    best = sorted(ceilings, key=lambda ceiling: (order.index(ceiling.roof.bound), -ceiling.rate))
+    best = sorted(
+        ceilings, key=lambda ceiling: (order.index(ceiling.roof.bound), -ceiling.rate)
+    )
     threads = max((ceiling.roof.threads for ceiling in best), default=1)
-    values_of: dict[str, list[str]] = {"ceilings": [f"with {counted(threads, 'thread')}"]}
+    values_of: dict[str, list[str]] = {
+        "ceilings": [f"with {counted(threads, 'thread')}"]
+    }
     for ceiling in best:
         roof, rate = ceiling.roof, digits(ceiling.rate / GIGA)
         if roof.bound is Bound.PRODUCTS:
-            name, value = f"{roof.dtype} GFLOP/s", f"{rate} {roof.path} ({' x '.join(map(str, roof.shape))})"
+            name, value = (
+                f"{roof.dtype} GFLOP/s",
+                f"{rate} {roof.path} ({' x '.join(map(str, roof.shape))})",
+            )
         elif roof.bound is Bound.BYTES:
-            name = f"GB/s from {roof.level or 'bytes'}, {quantity(roof.read_bytes, IEC)}"
+            name = (
+                f"GB/s from {roof.level or 'bytes'}, {quantity(roof.read_bytes, IEC)}"
+            )
             value = f"{rate} {roof.path}"
         else:
             name, value = "empty call", quantity(ceiling.seconds, TIME)
-        values_of.setdefault(name, []).append(f"{value} ({DISTURBED})" if roof.name in disturbed else value)
-    return [{"fact": fact, "value": ", ".join(values)} for fact, values in values_of.items()]
+        values_of.setdefault(name, []).append(
+            f"{value} ({DISTURBED})" if roof.name in disturbed else value
+        )
+    return [
+        {"fact": fact, "value": ", ".join(values)} for fact, values in values_of.items()
+    ]

@@ -1,4 +1,6 @@
-"""The details below a table, which -v shows: how it was measured, how far to trust it, what there is to say of rows."""
+"""The details below a table, which -v shows: how it was measured, how far to trust it,
+what there is to say of rows.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from ffnbench.report.words import INTERVALS, labelled, side_lines
 from ffnbench.result import Bound, Ceiling, Report, Run, Verdict
 
 UNCHECKED = "function not checked: @like=NAME (such as @like=swiglu) compares its output with that form"
-UNTESTED = "untested: nobody has run ffnbench on AMD's GPUs (ROCm) yet; tell us what you see"
+UNTESTED = (
+    "untested: nobody has run ffnbench on AMD's GPUs (ROCm) yet; tell us what you see"
+)
 GIGA = 1e9
 MOST_CEILINGS = 3  # ceilings of one bound that are told
 
@@ -24,7 +28,9 @@ MOST_CEILINGS = 3  # ceilings of one bound that are told
 
 
 def details(report: Report) -> list[str]:
-    """All that -v shows below a table of what was measured: how, how far to trust it, what there is to say of rows."""
+    """All that -v shows below a table of what was measured: how, how far to trust it,
+    what there is to say of rows.
+    """
     lines = ["exact metrics only: measured once, in one process"]
     if LATENCY in report.plan.metrics:
         lines = [f"{effort(report)}; {INTERVALS}"]
@@ -43,10 +49,17 @@ def details(report: Report) -> list[str]:
 def effort(report: Report | Run) -> str:
     """`5 fresh processes x 15-22 shuffled rounds`: what was really run."""
     protocol = report.plan.protocol
-    timed = {(sample.worker, sample.round) for sample in report.samples if sample.metric == LATENCY}
+    timed = {
+        (sample.worker, sample.round)
+        for sample in report.samples
+        if sample.metric == LATENCY
+    }
     rounds = Counter(worker for worker, _ in timed)
     workers = len(rounds) or protocol.workers
-    fewest, most = min(rounds.values(), default=protocol.rounds), max(rounds.values(), default=protocol.rounds)
+    fewest, most = (
+        min(rounds.values(), default=protocol.rounds),
+        max(rounds.values(), default=protocol.rounds),
+    )
     each = " of each side" if len(report.plan.arms) > 1 else ""
     how_many = counted(most, "shuffled round")
     if fewest < most:
@@ -74,12 +87,17 @@ def _limit(report: Report) -> list[str]:
 
 def notes_of_run(report: Report) -> list[str]:
     """What was seen of noise."""
-    return [note.text for note in report.notes("") if note.kind in NOISES - {NoteKind.BUSY}]
+    return [
+        note.text for note in report.notes("") if note.kind in NOISES - {NoteKind.BUSY}
+    ]
 
 
 def untested_note(report: Report) -> list[str]:
     """That nobody has run ffnbench on AMD's GPUs yet, which torch calls cuda too."""
-    of_amd = report.environment is not None and report.environment.facts.get("hip") is not None
+    of_amd = (
+        report.environment is not None
+        and report.environment.facts.get("hip") is not None
+    )
     on_gpu = any(case.workload.device != "cpu" for case in report.plan.shown)
     return [UNTESTED] if of_amd and on_gpu else []
 
@@ -89,14 +107,22 @@ def untested_note(report: Report) -> list[str]:
 
 def no_ceilings() -> FfnbenchError:
     """What to say of a run that is asked for its roofline, and has none."""
-    return FfnbenchError("this run has no ceilings", "measure with --metrics latency,ceilings")
+    return FfnbenchError(
+        "this run has no ceilings", "measure with --metrics latency,ceilings"
+    )
 
 
 def _ceilings(report: Report) -> list[str]:
-    """What the ceilings of this run are: of each bound the fastest, those first that hold a row back."""
+    """What the ceilings of this run are: of each bound the fastest, those first that
+    hold a row back.
+    """
     if not report.shares:
         return []
-    of_rows = [ceiling for bounds in report.figures.ceilings.values() for ceiling in bounds.values()]
+    of_rows = [
+        ceiling
+        for bounds in report.figures.ceilings.values()
+        for ceiling in bounds.values()
+    ]
     ceilings = list({ceiling.roof.name: ceiling for ceiling in of_rows}.values())
     binding = {share.roof for share in report.shares}
     texts: list[str] = []
@@ -104,7 +130,9 @@ def _ceilings(report: Report) -> list[str]:
         shown = [ceiling for ceiling in ceilings if ceiling.roof.bound is bound]
         if bound is Bound.CALL:
             shown = [ceiling for ceiling in shown if ceiling.roof.name in binding]
-        shown.sort(key=lambda ceiling: (ceiling.roof.name not in binding, -ceiling.rate))
+        shown.sort(
+            key=lambda ceiling: (ceiling.roof.name not in binding, -ceiling.rate)
+        )
         texts += map(_ceiling_text, shown[:MOST_CEILINGS])
     return [f"ceilings of this run: {', '.join(texts)}"]
 
@@ -123,7 +151,9 @@ def _ceiling_text(ceiling: Ceiling) -> str:
     dtype = roof.dtype
     if roof.matmul_precision != MatmulPrecision.HIGHEST:
         dtype += f" in {roof.matmul_precision} precision"
-    return f"{rate} GFLOP/s ({dtype} by {roof.path}, {' x '.join(map(str, roof.shape))})"
+    return (
+        f"{rate} GFLOP/s ({dtype} by {roof.path}, {' x '.join(map(str, roof.shape))})"
+    )
 
 
 # Of rows
@@ -131,13 +161,23 @@ def _ceiling_text(ceiling: Ceiling) -> str:
 
 def row_notes(report: Report) -> list[str]:
     """`gelu, silu: what is said of both`, in the order of the rows."""
-    return labelled((case.label, text) for case in report.plan.shown for text in case_notes(report, case.label))
+    return labelled(
+        (case.label, text)
+        for case in report.plan.shown
+        for text in case_notes(report, case.label)
+    )
 
 
 def case_notes(report: Report, label: str) -> list[str]:
-    """Everything that a reader of this row should know: how it was asked, why it has no number, how far to trust it."""
+    """Everything that a reader of this row should know: how it was asked, why it has no
+    number, how far to trust it.
+    """
     case, comparison = report.plan.case(label), report.comparison(label)
-    notes = [note.text for note in report.plan.notes_of(label) if note.kind is not NoteKind.GENERAL]
+    notes = [
+        note.text
+        for note in report.plan.notes_of(label)
+        if note.kind is not NoteKind.GENERAL
+    ]
     if case.workload.slowdown:
         notes.append(f"slowed down on purpose by {percent(case.workload.slowdown)}")
     notes += _counting(report, label)
@@ -160,18 +200,24 @@ def _counting(report: Report, label: str) -> Sequence[str]:
         if not report.failure(label):
             notes.append(f"not counted: {cost.failed}")
     elif cost.counted and cost.flops_forward is not None:
-        notes.append(f"{cost.counted_how}, not by a closed form; element-wise FLOPs unknown")
+        notes.append(
+            f"{cost.counted_how}, not by a closed form; element-wise FLOPs unknown"
+        )
     elif cost.counted and report.environment:  # else it stands below the table
         notes.append(cost.counted_how)
     if cost.uncounted:
-        notes.append(f"FLOPs leave out what torch can't count: {', '.join(cost.uncounted)}")
+        notes.append(
+            f"FLOPs leave out what torch can't count: {', '.join(cost.uncounted)}"
+        )
     if cost.width_note:
         notes.append(cost.width_note)
     return notes
 
 
 def _routing(report: Report, label: str) -> list[str]:
-    """How many experts a call is expected to read, and how tokens were really spread over them."""
+    """How many experts a call is expected to read, and how tokens were really spread
+    over them.
+    """
     case = report.plan.case(label)
     moe = case.ffn.moe if isinstance(case.ffn, FFNSpec) else None
     if moe is None:

@@ -1,4 +1,6 @@
-"""How a command ends: its files are looked at first, its answer is shown, its files are written."""
+"""How a command ends: its files are looked at first, its answer is shown, its files are
+written.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ from ffnbench.common.names import hint_for
 from ffnbench.common.streams import hush, say
 from ffnbench.following import Following
 from ffnbench.metrics import CEILINGS
-from ffnbench.report.formats import FORMATS, SUFFIXES, View, Write, bytes_of, is_roofline
+from ffnbench.report.formats import (
+    FORMATS,
+    SUFFIXES,
+    View,
+    Write,
+    bytes_of,
+    is_roofline,
+)
 from ffnbench.report.progress import TerminalProgress
 from ffnbench.report.terminal import Terminal, show
 from ffnbench.request import Output
@@ -31,8 +40,9 @@ SHORT_FORMATS = {"md": "markdown"}
 
 
 class Destination:
-    """Where an answer goes: stdout and files. A context manager: folders that were made and stayed empty do not stay
-    behind. `code` is the exit code, `defaults` what a reader should know of defaults that a file has set.
+    """Where an answer goes: stdout and files. A context manager: folders that were made
+    and stayed empty do not stay behind. `code` is the exit code, `defaults` what a
+    reader should know of defaults that a file has set.
     """
 
     def __init__(
@@ -58,13 +68,18 @@ class Destination:
         if output.out:
             from ffnbench.report.files.outputs import Outputs
 
-            self._outputs = Outputs(output.out, stem, suffixes, inputs, keep=counts_only)
+            self._outputs = Outputs(
+                output.out, stem, suffixes, inputs, keep=counts_only
+            )
         self.defaults = output.defaults
         self.progress = TerminalProgress(quiet=output.quiet)
         self.resumes = output.resume
         first = self._first_file
         if self.resumes and first is None:
-            raise FfnbenchError("--resume goes on with the file of -o, and none is named", "add -o sweep.json")
+            raise FfnbenchError(
+                "--resume goes on with the file of -o, and none is named",
+                "add -o sweep.json",
+            )
         self._journal: Journal | None = None
         if first is not None:
             from ffnbench.report.files.journal import Journal
@@ -79,7 +94,9 @@ class Destination:
         """How what is measured is followed."""
         if self._journal is None:
             return Following(progress=self.progress, resumed=self._earlier)
-        return Following(progress=self.progress, journal=self._journal.add, resumed=self._earlier)
+        return Following(
+            progress=self.progress, journal=self._journal.add, resumed=self._earlier
+        )
 
     @property
     def _paths(self) -> Sequence[Path]:
@@ -88,7 +105,9 @@ class Destination:
 
     @property
     def _first_file(self) -> Path | None:
-        """The first of them beside which a journal can stand; None where there is none."""
+        """The first of them beside which a journal can stand; None where there is
+        none.
+        """
         return None if self._outputs is None else self._outputs.first
 
     @property
@@ -106,7 +125,9 @@ class Destination:
     def __exit__(self, *_: object) -> None:
         self.progress.close()
         if self._journal is not None and self._journal.close(keep=self._lost):
-            say(f"what was measured is in {self._journal.path}: ffnbench report shows it")
+            say(
+                f"what was measured is in {self._journal.path}: ffnbench report shows it"
+            )
         if not self._lost:
             for step in self._when_written:
                 step()
@@ -114,13 +135,17 @@ class Destination:
             self._outputs.close()
 
     def expect(self, report: Report) -> None:
-        """Raise FfnbenchError where a file could hold nothing of such a report, or a column is in none of its tables;
-        nothing of it need be measured yet.
+        """Raise FfnbenchError where a file could hold nothing of such a report, or a
+        column is in none of its tables; nothing of it need be measured yet.
         """
         if any(map(is_roofline, self._paths)):
             from ffnbench.report.notes import no_ceilings
 
-            has_ceilings = CEILINGS in report.plan.metrics if report.environment is None else bool(report.roofs)
+            has_ceilings = (
+                CEILINGS in report.plan.metrics
+                if report.environment is None
+                else bool(report.roofs)
+            )
             if self._counts_only or not has_ceilings:
                 raise no_ceilings()
         if self._arrangement is not None:
@@ -129,8 +154,8 @@ class Destination:
             refuse_unknown_columns(report, self._arrangement)
 
     def _earlier(self) -> Report | None:
-        """What a run that --resume goes on with has left: its journal or its file, the one written last; None where
-        there is neither.
+        """What a run that --resume goes on with has left: its journal or its file, the
+        one written last; None where there is neither.
         """
         first = self._first_file
         if not self.resumes or first is None:
@@ -152,9 +177,11 @@ class Destination:
             return None
 
     def show(self, shown: View) -> None:
-        """Write the files and show the answer, whatever becomes of either; raises what the answer ends with.
+        """Write the files and show the answer, whatever becomes of either; raises what
+        the answer ends with.
 
-        A code that says what was found stays: what went wrong beside it is then only told.
+        A code that says what was found stays: what went wrong beside it is then only
+        told.
         """
         self.progress.close()
         if self._arrangement is not None:
@@ -172,11 +199,15 @@ class Destination:
         elif problems:
             raise problems[0]
 
-    def write(self, files: Mapping[str, Write], rescue: Callable[[], str] | None = None) -> list[Path]:
+    def write(
+        self, files: Mapping[str, Write], rescue: Callable[[], str] | None = None
+    ) -> list[Path]:
         """Write the files that were asked for; gives their paths."""
         if self._outputs is None:
             return []
-        return self._outputs.write(partial(bytes_of, files), (lambda: rescue().encode()) if rescue else None)
+        return self._outputs.write(
+            partial(bytes_of, files), (lambda: rescue().encode()) if rescue else None
+        )
 
     def _write_files(self, shown: View) -> None:
         if self._outputs is None:
@@ -189,7 +220,9 @@ class Destination:
         if self._format == "table":
             show(view.table, Terminal(), verbose=self._verbose)
         elif self._format == "github":
-            token = secrets.token_hex(16)  # a label at the beginning of a line could give GitHub's runner a command
+            token = secrets.token_hex(
+                16
+            )  # a label at the beginning of a line could give GitHub's runner a command
             sys.stdout.write(f"::stop-commands::{token}\n")
             show(view.table, Terminal(width=STDOUT_OF_CI, no_color=True))
             sys.stdout.write(f"::{token}::\n" + view.stdout["github"]())
@@ -211,12 +244,23 @@ def _attempt(step: Callable[[], None]) -> list[FfnbenchError]:
     except BrokenPipeError:
         hush()
     except OSError as problem:
-        hush()  # what is left in its buffer would end the process with a code of Python's own
-        return [Unfinished(f"cannot write to stdout: {problem.strerror or problem}", "is the disk full?")]
+        # what is left in its buffer would end the process with a code of Python's own
+        hush()
+        return [
+            Unfinished(
+                f"cannot write to stdout: {problem.strerror or problem}",
+                "is the disk full?",
+            )
+        ]
     return []
 
 
 def one_of(name: str, value: str, choices: Sequence[str]) -> None:
-    """Raise FfnbenchError, with did-you-mean, for a value that is none of the known ones."""
+    """Raise FfnbenchError, with did-you-mean, for a value that is none of the known
+    ones.
+    """
     if value not in choices:
-        raise FfnbenchError(f"unknown {name} {value!r}", hint_for(value, choices, "one of: " + ", ".join(choices)))
+        raise FfnbenchError(
+            f"unknown {name} {value!r}",
+            hint_for(value, choices, "one of: " + ", ".join(choices)),
+        )

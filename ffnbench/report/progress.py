@@ -1,4 +1,6 @@
-"""Progress: a bar with the time left in a terminal, one line a worker in a log, a line that goes in a notebook."""
+"""Progress: a bar with the time left in a terminal, one line a worker in a log, a line
+that goes in a notebook.
+"""
 
 from __future__ import annotations
 
@@ -42,10 +44,17 @@ class TerminalProgress(ProgressListener):
         due = time.monotonic() - self._shown_at > REFRESH_S
         if due:
             self._shown_at = time.monotonic()
-        self._bar.update(self._bar.task_ids[0], completed=event.done, description=text + eta, refresh=due)
+        self._bar.update(
+            self._bar.task_ids[0],
+            completed=event.done,
+            description=text + eta,
+            refresh=due,
+        )
 
     def _log(self, line: str, eta: str) -> None:
-        """A line for each step: how many there will be is reckoned anew all the time, and makes no step."""
+        """A line for each step: how many there will be is reckoned anew all the time,
+        and makes no step.
+        """
         step = re.sub(r"/\d+$", "", line)
         if step != self._last_step:
             self._last_step = step
@@ -81,7 +90,9 @@ def _bar() -> RichProgress:
 
 
 class NotebookProgress(ProgressListener):
-    """A line of text in a notebook, which is gone when the call ends. Plain HTML, so that no widget is needed."""
+    """A line of text in a notebook, which is gone when the call ends. Plain HTML, so
+    that no widget is needed.
+    """
 
     tells = True
 
@@ -98,7 +109,9 @@ class NotebookProgress(ProgressListener):
     def tell(self, text: str) -> None:
         """This line in place of the last one."""
         text = visible(text)
-        self._show({"text/plain": text, "text/html": f"<small>{html.escape(text)}</small>"})
+        self._show(
+            {"text/plain": text, "text/html": f"<small>{html.escape(text)}</small>"}
+        )
 
     def close(self) -> None:
         """Take it away."""
@@ -115,20 +128,34 @@ class NotebookProgress(ProgressListener):
 
 
 def _eta(event: Progress) -> str:
-    """` eta 1:05`, rounded up: what goes on is never at 0:00. Empty where nobody knows."""
+    """` eta 1:05`, rounded up: what goes on is never at 0:00. Empty where nobody
+    knows.
+    """
     if event.eta_s is None:
         return ""
     minutes, seconds = divmod(max(1, math.ceil(event.eta_s)), 60)
     return f"  eta {minutes}:{seconds:02d}"
 
 
-def wait_text(seconds: float | None, *, groups: int = 1, others: float | None = None, cpus: int = 1) -> str:
-    """How long it takes at most, where that is known, and that others use CPUs now where they do."""
+def wait_text(
+    seconds: float | None,
+    *,
+    groups: int = 1,
+    others: float | None = None,
+    cpus: int = 1,
+) -> str:
+    """How long it takes at most, where that is known, and that others use CPUs now
+    where they do.
+    """
     what = f"measuring {groups:,} groups" if groups > 1 else "measuring"
     text = "" if seconds is None else f"{what} takes at most {duration(seconds)}"
     if others is None:
         return text
-    busy = f"others use {others:.1f} of its {cpus} CPUs" if cpus > 1 else f"others use {others:.0%} of its CPU"
+    busy = (
+        f"others use {others:.1f} of its {cpus} CPUs"
+        if cpus > 1
+        else f"others use {others:.0%} of its CPU"
+    )
     if text:
         return f"{text} on a quiet machine; this one is busy now: {busy}"
     return f"this machine is busy now: {busy}"

@@ -1,5 +1,5 @@
-"""What stands under a table of what was measured, in at most four lines: what it says, what failed, what to do, and the
-machine where it matters.
+"""What stands under a table of what was measured, in at most four lines: what it says,
+what failed, what to do, and the machine where it matters.
 """
 
 from __future__ import annotations
@@ -14,17 +14,30 @@ from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Case, Group, NoteKind
 from ffnbench.report.header import heading
 from ffnbench.report.notes import untested_note
-from ffnbench.report.words import WITHIN, backend_text, change_text, interval_text, labelled, listed
+from ffnbench.report.words import (
+    WITHIN,
+    backend_text,
+    change_text,
+    interval_text,
+    labelled,
+    listed,
+)
 from ffnbench.result import LONGEST_S, Comparison, Fastest, Report, Verdict
 
 MOST = 4  # lines
 MOST_MEANS = 8  # rows whose mean over several runs is told
 MOST_NAMED = 3  # rows whose own figures are told
-SHORT_STEP_S, LONG_STEP_S, LONG_S = 5, 60, 120  # what a hint is rounded up to, below two minutes and above
+SHORT_STEP_S, LONG_STEP_S, LONG_S = (
+    5,
+    60,
+    120,
+)  # what a hint is rounded up to, below two minutes and above
 
 
 def answer(report: Report, groups: Iterable[Group] | None = None) -> list[str]:
-    """The lines, the most important first; what rows say of these groups alone where some are given."""
+    """The lines, the most important first; what rows say of these groups alone where
+    some are given.
+    """
     said = [
         *_of_several_groups(report),
         *([] if report.figures.trade_offs else verdict_lines(report, groups)),
@@ -57,7 +70,9 @@ def _of_several_groups(report: Report) -> list[str]:
 
 
 def verdict_lines(report: Report, groups: Iterable[Group] | None = None) -> list[str]:
-    """Who is slower than the reference and who is not: of one group with figures, of several group by group."""
+    """Who is slower than the reference and who is not: of one group with figures, of
+    several group by group.
+    """
     groups = list(report.plan.groups if groups is None else groups)
     failed = [group for group in groups if report.failure(group.reference)]
     comparable = [group for group in groups if not report.failure(group.reference)]
@@ -72,14 +87,23 @@ def verdict_lines(report: Report, groups: Iterable[Group] | None = None) -> list
 
 
 def _nothing_to_compare(report: Report, failed: Sequence[Group]) -> list[str]:
-    """That a reference failed, and which row could be one in its place; nothing where all rows failed."""
-    others = [case for group in failed for case in group.cases if not report.failure(case.label)]
+    """That a reference failed, and which row could be one in its place; nothing where
+    all rows failed.
+    """
+    others = [
+        case
+        for group in failed
+        for case in group.cases
+        if not report.failure(case.label)
+    ]
     if not others:
         return []
     where = f" at {listed(map(heading, failed))}" if report.plan.is_sweep else ""
     reference = _name(report, report.plan.case(failed[0].reference))
     another = _name(report, others[0])
-    return [f"nothing to compare with{where}: the reference {reference} failed; put {another} first"]
+    return [
+        f"nothing to compare with{where}: the reference {reference} failed; put {another} first"
+    ]
 
 
 def _name(report: Report, case: Case) -> str:
@@ -90,7 +114,9 @@ def _name(report: Report, case: Case) -> str:
 
 
 def _in_one_group(report: Report, group: Group) -> str:
-    """`slower than relu: gelu +10% [+9.8%, +11%], swiglu +20% [+20%, +21%]; as fast as relu (within 2%): silu`."""
+    """`slower than relu: gelu +10% [+9.8%, +11%], swiglu +20% [+20%, +21%]; as fast as
+    relu (within 2%): silu`.
+    """
     rows: dict[Verdict, list[Comparison]] = {}
     for case in group.cases:
         comparison = report.comparison(case.label)
@@ -99,7 +125,9 @@ def _in_one_group(report: Report, group: Group) -> str:
     words = _words(_name(report, report.plan.case(group.reference)))
     words[Verdict.SAME] += f" (within {WITHIN})"
     return "; ".join(
-        f"{word}: {_rows_text(report, rows[verdict])}" for verdict, word in words.items() if verdict in rows
+        f"{word}: {_rows_text(report, rows[verdict])}"
+        for verdict, word in words.items()
+        if verdict in rows
     )
 
 
@@ -115,7 +143,9 @@ def _words(reference: str) -> dict[Verdict, str]:
 
 
 def _rows_text(report: Report, rows: Sequence[Comparison]) -> str:
-    """Rows of one verdict with their changes; of many their number, the fastest and the slowest of them."""
+    """Rows of one verdict with their changes; of many their number, the fastest and the
+    slowest of them.
+    """
     names = [_name(report, report.plan.case(row.case)) for row in rows]
     if rows[0].verdict in (Verdict.SAME, Verdict.BUSY):
         return listed(names)
@@ -132,7 +162,9 @@ def _rows_text(report: Report, rows: Sequence[Comparison]) -> str:
 
 
 def _in_several_groups(report: Report, groups: Sequence[Group]) -> str:
-    """`gelu: slower than relu everywhere; swiglu: as fast as relu at 5, can't tell at 4 of 9`."""
+    """`gelu: slower than relu everywhere; swiglu: as fast as relu at 5, can't tell at 4
+    of 9`.
+    """
     if not groups:
         return ""
     rows: dict[str, list[Verdict]] = {}
@@ -157,8 +189,14 @@ def _how_often(verdicts: Sequence[Verdict], reference: str, groups: int) -> str:
 
 
 def _undecided(report: Report) -> list[str]:
-    """Why rows are not decided whose intervals would do: the machine is noisy, or there are many rows."""
-    reasons = {row.reason for row in report.comparisons if row.verdict is Verdict.UNCLEAR and row.ratio} - {""}
+    """Why rows are not decided whose intervals would do: the machine is noisy, or there
+    are many rows.
+    """
+    reasons = {
+        row.reason
+        for row in report.comparisons
+        if row.verdict is Verdict.UNCLEAR and row.ratio
+    } - {""}
     return [f"can't tell: {listed(sorted(reasons))}"] if reasons else []
 
 
@@ -166,11 +204,16 @@ def _undecided(report: Report) -> list[str]:
 
 
 def over_runs(report: Report) -> list[str]:
-    """The mean over all runs of a file that holds several; the table shows the first."""
+    """The mean over all runs of a file that holds several; the table shows the
+    first.
+    """
     if not report.repeats:
         return []
     line = f"the table shows run 1 of {len(report.runs)}"
-    means = [f"{label} {interval_text(ratio)}" for label, ratio in report.figures.over_runs.items()]
+    means = [
+        f"{label} {interval_text(ratio)}"
+        for label, ratio in report.figures.over_runs.items()
+    ]
     if means:
         line += f"; mean of all runs: {', '.join(means[:MOST_MEANS])}"
     return [line]
@@ -187,12 +230,20 @@ def _control(report: Report) -> list[str]:
         return []
     words = {Verdict.SAME: "as it should be", Verdict.UNCLEAR: "can't tell"}
     judgement = words.get(control.verdict, "more than chance")
-    return [f"control: {report.plan.reference} against itself is {interval_text(control.ratio)}, {judgement}"]
+    return [
+        f"control: {report.plan.reference} against itself is {interval_text(control.ratio)}, {judgement}"
+    ]
 
 
 def _fastest_backends(report: Report) -> list[str]:
-    """Which backend is the fastest for each network that has more than two; of two the verdict says it."""
-    return [_fastest_text(fastest) for fastest in report.figures.fastest if len(fastest.cases) > 2]
+    """Which backend is the fastest for each network that has more than two; of two the
+    verdict says it.
+    """
+    return [
+        _fastest_text(fastest)
+        for fastest in report.figures.fastest
+        if len(fastest.cases) > 2
+    ]
 
 
 def _fastest_text(fastest: Fastest) -> str:
@@ -222,19 +273,27 @@ def failure_line(report: Report) -> list[str]:
         cost, failure = report.cost(case.label), report.failure(case.label)
         if failure:
             reasons.append((case.label, failure.message.removeprefix(f"{case.label} ")))
-        elif report.environment is None and cost.flops_forward is None and cost.counted_how:
+        elif (
+            report.environment is None
+            and cost.flops_forward is None
+            and cost.counted_how
+        ):
             reasons.append((case.label, cost.counted_how))
     return ["; ".join(labelled(reasons))] if reasons else []
 
 
 def to_do(report: Report) -> list[str]:
-    """What would decide the rows that could not be decided: one flag, and the time that it takes."""
+    """What would decide the rows that could not be decided: one flag, and the time that
+    it takes.
+    """
     narrowing = report.figures.narrowing
     if narrowing is None:
         return []
     if narrowing.seconds is None:
         rows = counted(narrowing.rows, "row")
-        return [f"too noisy to decide {rows} within {LONGEST_S // 60} min: `ffnbench env` says what disturbs"]
+        return [
+            f"too noisy to decide {rows} within {LONGEST_S // 60} min: `ffnbench env` says what disturbs"
+        ]
     step = LONG_STEP_S if narrowing.seconds > LONG_S else SHORT_STEP_S
     seconds = step * math.ceil(narrowing.seconds / step)
     budget = f"{seconds // 60}m" if seconds % 60 == 0 else f"{seconds}s"
@@ -248,7 +307,11 @@ def to_do(report: Report) -> list[str]:
 
 def _launch_bound(report: Report) -> list[str]:
     """Which rows take the time of the CPU that issues their calls."""
-    rows = [case.label for case in report.plan.shown if report.figures.launch_bound.get(case.label)]
+    rows = [
+        case.label
+        for case in report.plan.shown
+        if report.figures.launch_bound.get(case.label)
+    ]
     if not rows:
         return []
     why = "launching a call takes longer than running it; @time=device leaves that out"
@@ -256,18 +319,26 @@ def _launch_bound(report: Report) -> list[str]:
 
 
 def general_line(report: Report) -> list[str]:
-    """What holds for the whole run, such as defaults of a file, and what happened to rows, such as a killed worker."""
+    """What holds for the whole run, such as defaults of a file, and what happened to
+    rows, such as a killed worker.
+    """
     texts = [note.text for note in report.notes("") if note.kind is NoteKind.GENERAL]
     of_rows = []
     for note in (*report.plan.notes, *report.warnings):
-        if note.label and note.kind is NoteKind.GENERAL and not report.failure(note.label):
+        if (
+            note.label
+            and note.kind is NoteKind.GENERAL
+            and not report.failure(note.label)
+        ):
             of_rows.append((note.label, note.text))
     texts += labelled(of_rows)
     return ["; ".join(texts)] if texts else []
 
 
 def machine_line(report: Report) -> list[str]:
-    """What the reader has to know of the machine, if anything: it was busy, it is noisy, the run ended early."""
+    """What the reader has to know of the machine, if anything: it was busy, it is
+    noisy, the run ended early.
+    """
     if report.interrupted or report.stopped:
         return [_ended_early(report)]
     notes = {note.kind: note.text for note in reversed(report.notes(""))}
@@ -285,7 +356,8 @@ def _ended_early(report: Report) -> str:
         done, cells = report.figures.cells
         return f"{how}: {done} of {cells} groups are done"
     workers = {sample.worker for sample in report.samples if sample.metric == LATENCY}
-    process = f"process {max(1, len(workers))}"  # the first may end before it has timed anything
+    # the first may end before it has timed anything
+    process = f"process {max(1, len(workers))}"
     if report.plan.protocol.precision is None:
         process += f" of {report.plan.protocol.workers}"
     return f"{how} in {process}: the rest was not measured"

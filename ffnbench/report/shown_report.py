@@ -1,8 +1,9 @@
-"""How a report reads: its frame and its picture by the kind of its plan, all that writes it; and answers that show
-themselves, in a notebook, in a terminal, as a frame, as files: what Python gets of every command.
+"""How a report reads: its frame and its picture by the kind of its plan, all that
+writes it; and answers that show themselves, in a notebook, in a terminal, as a frame,
+as files: what Python gets of every command.
 
-`Shows` is what all of these can do, `Answer` is one that is nothing but its view, `ShownReport` is a report that shows
-itself. A new kind of the core is one row of VIEWS.
+`Shows` is what all of these can do, `Answer` is one that is nothing but its view,
+`ShownReport` is a report that shows itself. A new kind of the core is one row of VIEWS.
 """
 
 from __future__ import annotations
@@ -17,7 +18,12 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
-from ffnbench.common.errors import EXIT_INTERRUPTED, Interrupted, Unfinished, WrongArgument
+from ffnbench.common.errors import (
+    EXIT_INTERRUPTED,
+    Interrupted,
+    Unfinished,
+    WrongArgument,
+)
 from ffnbench.features import function_of
 from ffnbench.plan import Kind, added_kind
 from ffnbench.report.formats import NOT_ALL, PICTURES, ROOFLINE, View, Write, bytes_of
@@ -35,27 +41,34 @@ CALLED = ("frame", "rows", "save", "show")
 
 
 def origin_record(report: Report) -> Row:
-    """When, where and by what a report was made; of one that was not measured machine, cpu, torch and git are None.
+    """When, where and by what a report was made; of one that was not measured machine,
+    cpu, torch and git are None.
 
-    `created` is in ISO 8601; `machine` is the fingerprint of all that latency depends on; `git` is the commit of the
-    folder; `run` is the same for the same run alone; `version` is ffnbench's.
+    `created` is in ISO 8601; `machine` is the fingerprint of all that latency depends
+    on; `git` is the commit of the folder; `run` is the same for the same run alone;
+    `version` is ffnbench's.
     """
     here = report.environment
-    made = [report.created, *(f"{s.case} {s.metric} {s.value:.9g}" for s in report.samples)]
+    made = [
+        report.created,
+        *(f"{s.case} {s.metric} {s.value:.9g}" for s in report.samples),
+    ]
     return {
         "created": report.created,
         "machine": here and here.fingerprint,
         "cpu": here and here.cpu,
         "torch": here and here.torch,
-        "git": here and here.git_commit and here.git_commit + "-dirty" * bool(here.git_dirty),
+        "git": here
+        and here.git_commit
+        and here.git_commit + "-dirty" * bool(here.git_dirty),
         "run": hashlib.sha256("\n".join(made).encode()).hexdigest()[:12],
         "version": report.version,
     }
 
 
 class Shows:
-    """What every answer can do. A subclass has a `table`, and gives its `rows` and its `view`; READ is what else a user
-    asks of it.
+    """What every answer can do. A subclass has a `table`, and gives its `rows` and its
+    `view`; READ is what else a user asks of it.
     """
 
     READ: ClassVar[tuple[str, ...]] = ()
@@ -67,12 +80,18 @@ class Shows:
 
     @property
     def _origin(self) -> Row:
-        """What every row of its frame has, so that frames of several can be told apart."""
+        """What every row of its frame has, so that frames of several can be told
+        apart.
+        """
         return {}
 
     def __dir__(self) -> list[str]:
         """What a user would call or read; the rest is there all the same."""
-        return [*(name for name in super().__dir__() if name.startswith("_")), *CALLED, *self.READ]
+        return [
+            *(name for name in super().__dir__() if name.startswith("_")),
+            *CALLED,
+            *self.READ,
+        ]
 
     @property
     def table(self) -> Frame:
@@ -80,7 +99,9 @@ class Shows:
         return self.view().table
 
     def view(self) -> View:
-        """The answer with all that writes it; raises FfnbenchError where there is nothing to write."""
+        """The answer with all that writes it; raises FfnbenchError where there is
+        nothing to write.
+        """
         raise NotImplementedError
 
     def rows(self) -> list[Row]:
@@ -88,17 +109,20 @@ class Shows:
         raise NotImplementedError
 
     def frame(self) -> pd.DataFrame:
-        """The rows as a pandas DataFrame: full precision, seconds and bytes, unknown as missing.
+        """The rows as a pandas DataFrame: full precision, seconds and bytes, unknown as
+        missing.
 
-        Of a report or a check the last columns are created, machine, cpu, torch, git, run and version: frames of
-        several can be told apart.
+        Of a report or a check the last columns are created, machine, cpu, torch, git,
+        run and version: frames of several can be told apart.
         """
         import pandas as pd
 
         return pd.DataFrame([{**row, **self._origin, **row} for row in self.rows()])
 
     def show(self, *, verbose: bool = False) -> None:
-        """Print the table: in colour in a terminal, as HTML in a notebook. `verbose` prints all columns and details."""
+        """Print the table: in colour in a terminal, as HTML in a notebook. `verbose`
+        prints all columns and details.
+        """
         if notebook_shell() and not verbose:
             from IPython.display import display
 
@@ -107,10 +131,11 @@ class Shows:
             show(self.table, Terminal(force_jupyter=False), verbose=verbose)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write a file, its kind by the suffix; a folder (with a slash at its end) gets one of every kind.
+        """Write a file, its kind by the suffix; a folder (with a slash at its end) gets
+        one of every kind.
 
-        Gives the path. The writers are those of `-o`.
-        Raises FfnbenchError for a suffix that this answer has no writer for, and for a path that can't be written.
+        Gives the path. The writers are those of `-o`. Raises FfnbenchError for a suffix
+        that this answer has no writer for, and for a path that can't be written.
         """
         return written_to(path, self.view().files, self._stem)
 
@@ -130,7 +155,9 @@ class Shows:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Answer(Shows):
-    """What a command without a report of its own answers: facts, or a model's layers."""
+    """What a command without a report of its own answers: facts, or a model's
+    layers.
+    """
 
     shown: View
     name: str = "answer"
@@ -149,20 +176,32 @@ class Answer(Shows):
 
 
 def notebook_shell() -> Any:
-    """IPython's shell where it is that of a notebook's kernel, else None. Nobody is made to import IPython."""
+    """IPython's shell where it is that of a notebook's kernel, else None. Nobody is
+    made to import IPython.
+    """
     module = sys.modules.get("IPython")
-    shell = module.get_ipython() if module is not None and hasattr(module, "get_ipython") else None
+    shell = (
+        module.get_ipython()
+        if module is not None and hasattr(module, "get_ipython")
+        else None
+    )
     if shell is not None and hasattr(shell, "kernel"):
         return shell
     return None
 
 
-def written_to(path: str | os.PathLike[str], writers: Mapping[str, Write], stem: str) -> Path:
-    """Write a file, or a folder of them, by the same rules as `-o`; gives its path. Raises FfnbenchError."""
+def written_to(
+    path: str | os.PathLike[str], writers: Mapping[str, Write], stem: str
+) -> Path:
+    """Write a file, or a folder of them, by the same rules as `-o`; gives its path.
+    Raises FfnbenchError.
+    """
     from ffnbench.report.files.outputs import Outputs
 
     if not isinstance(path, str | os.PathLike) or not os.fspath(path):
-        raise WrongArgument(f"{path!r} is no path", "for example 'run.json'; a folder ends with a slash")
+        raise WrongArgument(
+            f"{path!r} is no path", "for example 'run.json'; a folder ends with a slash"
+        )
     text = os.fspath(path)
     suffixes = list(dict.fromkeys(f".{name.rpartition('.')[2]}" for name in writers))
     with Outputs([text], stem, suffixes) as outputs:
@@ -173,7 +212,9 @@ def written_to(path: str | os.PathLike[str], writers: Mapping[str, Write], stem:
 
 
 def as_displayed(figure: Any) -> None:
-    """In a notebook a figure is shown as a picture from now on, also where pyplot was never imported."""
+    """In a notebook a figure is shown as a picture from now on, also where pyplot was
+    never imported.
+    """
     shell = notebook_shell()
     if shell is not None:
         from IPython.core.pylabtools import select_figure_formats
@@ -186,8 +227,12 @@ def as_displayed(figure: Any) -> None:
 SOMEWHERE = Environment(fingerprint="", cpu="", usable_cpus=1)
 RATIOS = "report.pictures.ratios:ratio_figure"
 TRADE_OFF = "report.pictures.trade_off:trade_off_figure"
-ROOFS, SWEEP = "report.pictures.roofline:roofline_figure", "report.pictures.sweeps:sweep_figure"
-# the frame and the picture of a report, each as `file:name`, loaded where it is called: questions stand above this room
+ROOFS, SWEEP = (
+    "report.pictures.roofline:roofline_figure",
+    "report.pictures.sweeps:sweep_figure",
+)
+# the frame and the picture of a report, each as `file:name`, loaded where it is called:
+# questions stand above this room
 VIEWS = {
     Kind.COMPARE: ("compare.table:compare_frame", RATIOS),
     Kind.SIDES: ("compare.table:compare_frame", RATIOS),
@@ -210,7 +255,9 @@ def frame_of(report: Report) -> Frame:
 
 
 def figure_of(report: Report, *, roofline: bool = False) -> Figure:
-    """The picture of this report; raises FfnbenchError where there is nothing to draw. matplotlib is loaded for it."""
+    """The picture of this report; raises FfnbenchError where there is nothing to draw.
+    matplotlib is loaded for it.
+    """
     picture = ROOFS if roofline else _functions_of(report)[1]
     if picture == RATIOS and report.figures.trade_offs:
         picture = TRADE_OFF
@@ -229,10 +276,14 @@ def picture_of(report: Report, suffix: str, *, roofline: bool = False) -> bytes:
 
 
 def refuse_unknown_columns(report: Report, how: Arrangement) -> None:
-    """Raise FfnbenchError for a column that no answer to this plan has; nothing need be measured yet."""
+    """Raise FfnbenchError for a column that no answer to this plan has; nothing need be
+    measured yet.
+    """
     from ffnbench.report.arrangement import key_of
 
-    as_measured = replace(report, environment=report.environment or SOMEWHERE)  # with the headings that it will have
+    as_measured = replace(
+        report, environment=report.environment or SOMEWHERE
+    )  # with the headings that it will have
     frame = frame_of(as_measured)
     for name in filter(None, (how.sorted_by, *how.chosen)):
         key_of(name, frame)
@@ -246,13 +297,18 @@ def _saved_text(report: Report) -> str:
 
 
 def report_view(report: Report) -> View:
-    """A report as the end of a command; raises Interrupted where there is nothing to show."""
+    """A report as the end of a command; raises Interrupted where there is nothing to
+    show.
+    """
     if report.interrupted and not report.samples:
         raise Interrupted("interrupted before anything was measured")
     view = View(
         frame=cache(lambda: frame_of(report)),
         json=lambda: _saved_text(report),
-        pictures={"": partial(picture_of, report), ROOFLINE: partial(picture_of, report, roofline=True)},
+        pictures={
+            "": partial(picture_of, report),
+            ROOFLINE: partial(picture_of, report, roofline=True),
+        },
         reports=[report],
         rescue=(lambda: _saved_text(report)) if report.samples else None,
     )
@@ -262,18 +318,25 @@ def report_view(report: Report) -> View:
     if report.stopped:
         problem = Unfinished(report.stopped, NOT_ALL)
     elif report.failed_wholly:
-        problem = Unfinished("nothing could be measured: every case failed", "the lines below the table say why")
+        problem = Unfinished(
+            "nothing could be measured: every case failed",
+            "the lines below the table say why",
+        )
     elif report.samples and len(report.runs) < wanted:
-        problem = Unfinished(f"{len(report.runs)} of {wanted} runs could be kept", "wait until the machine is quiet")
+        problem = Unfinished(
+            f"{len(report.runs)} of {wanted} runs could be kept",
+            "wait until the machine is quiet",
+        )
     return view.ending(0, problem)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ShownReport(Shows, Report):
-    """What was asked, counted and measured, with every sample. It shows, saves and draws itself.
+    """What was asked, counted and measured, with every sample. It shows, saves and
+    draws itself.
 
-    Public as `ffnbench.Report`. `samples`, `measured` and `comparisons` are what the rows are made of; `interrupted` is
-    whether it was ended by hand.
+    Public as `ffnbench.Report`. `samples`, `measured` and `comparisons` are what the
+    rows are made of; `interrupted` is whether it was ended by hand.
     """
 
     READ = (
@@ -306,11 +369,15 @@ class ShownReport(Shows, Report):
         return frame_of(self)
 
     def view(self) -> View:
-        """The report with all that writes it; raises Interrupted where nothing was measured."""
+        """The report with all that writes it; raises Interrupted where nothing was
+        measured.
+        """
         return report_view(self)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One flat record a row, in the order and with the names of the CSV contract."""
+        """One flat record a row, in the order and with the names of the CSV
+        contract.
+        """
         return frame_of(self).records()
 
     @overload
@@ -319,15 +386,22 @@ class ShownReport(Shows, Report):
     @overload
     def plot(self, path: str | os.PathLike[str], *, roofline: bool = False) -> Path: ...
 
-    def plot(self, path: str | os.PathLike[str] | None = None, *, roofline: bool = False) -> Figure | Path:
-        """The report as a matplotlib Figure, or written to a file (.png, .svg, .pdf), whose path is given back.
+    def plot(
+        self, path: str | os.PathLike[str] | None = None, *, roofline: bool = False
+    ) -> Figure | Path:
+        """The report as a matplotlib Figure, or written to a file (.png, .svg, .pdf),
+        whose path is given back.
 
-        Ratios with their intervals; `roofline` draws the rows below what this machine can do, where `ceilings` were
-        measured. Raises FfnbenchError where there is nothing to draw.
+        Ratios with their intervals; `roofline` draws the rows below what this machine
+        can do, where `ceilings` were measured. Raises FfnbenchError where there is
+        nothing to draw.
         """
         if path is None:
             figure = figure_of(self, roofline=roofline)
             as_displayed(figure)
             return figure
-        picture = {end: lambda end=end: picture_of(self, end, roofline=roofline) for end in PICTURES}  # type: ignore[misc]
+        picture = {
+            end: lambda end=end: picture_of(self, end, roofline=roofline)
+            for end in PICTURES
+        }  # type: ignore[misc]
         return written_to(path, picture, self._stem)

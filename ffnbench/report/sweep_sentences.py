@@ -1,4 +1,6 @@
-"""What is said of several groups of rows: where curves cross, and what is worth its error."""
+"""What is said of several groups of rows: where curves cross, and what is worth its
+error.
+"""
 
 from __future__ import annotations
 
@@ -17,27 +19,39 @@ EXACTLY = 2  # places that are told each with its interval
 
 
 def sweep_line(report: Report) -> list[str]:
-    """`swiglu becomes slower than relu at seq_len 37 [30, 45]`; nothing where no crossing was found."""
+    """`swiglu becomes slower than relu at seq_len 37 [30, 45]`; nothing where no
+    crossing was found.
+    """
     crossings = report.figures.crossings
     if crossings is None or not crossings.places:
         return []
     changes: dict[str, list[Crossing]] = {}
     for crossing in crossings.places:
         change = "slower" if crossing.slower else "faster"
-        changes.setdefault(f"{crossing.variant} becomes {change} than {crossing.than}", []).append(crossing)
-    parts = [f"{change} at {_where(crossings, places)}" for change, places in changes.items()]
+        changes.setdefault(
+            f"{crossing.variant} becomes {change} than {crossing.than}", []
+        ).append(crossing)
+    parts = [
+        f"{change} at {_where(crossings, places)}" for change, places in changes.items()
+    ]
     if len(parts) > MOST_CROSSINGS:
         parts[MOST_CROSSINGS:] = [f"{len(parts) - MOST_CROSSINGS} more in the picture"]
     return ["; ".join(parts)]
 
 
 def _where(crossings: Crossings, places: Sequence[Crossing]) -> str:
-    """`seq_len 37 [30, 45]`; of many the span, and for how many values of the other axes."""
+    """`seq_len 37 [30, 45]`; of many the span, and for how many values of the other
+    axes.
+    """
     axis = crossings.axis.name
     if len(places) <= EXACTLY:
-        return f"{axis} " + listed(interval_text(place.at) + _at_others(place) for place in places)
+        return f"{axis} " + listed(
+            interval_text(place.at) + _at_others(place) for place in places
+        )
     ends = [end for place in places for end in (place.at.low, place.at.high) if end]
-    low, high = (f"{end:,.0f}" if end >= TEN else f"{end:.1f}" for end in (min(ends), max(ends)))
+    low, high = (
+        f"{end:,.0f}" if end >= TEN else f"{end:.1f}" for end in (min(ends), max(ends))
+    )
     return f"{axis} {low} to {high}, for {len(places)} of {crossings.lines} values of {listed(places[0].within)}"
 
 
@@ -49,15 +63,19 @@ def _at_others(place: Crossing) -> str:
 
 
 def trade_off_line(report: Report) -> list[str]:
-    """`at seq_len 1 int4 by ort is 4.1 [3.9, 4.3] times as fast as eager, with an error of 0.12, and int8 by eager 3.1
-    [3.0, 3.2] times with one of 0.007`, for each group.
+    """`at seq_len 1 int4 by ort is 4.1 [3.9, 4.3] times as fast as eager, with an error
+    of 0.12, and int8 by eager 3.1 [3.0, 3.2] times with one of 0.007`, for each group.
     """
-    lines = [_trade_off_text(report, trade_off) for trade_off in report.figures.trade_offs]
+    lines = [
+        _trade_off_text(report, trade_off) for trade_off in report.figures.trade_offs
+    ]
     return ["; ".join(lines)] if lines else []
 
 
 def _trade_off_text(report: Report, trade_off: TradeOff) -> str:
-    [group] = [group for group in report.plan.groups if group.reference == trade_off.reference]
+    [group] = [
+        group for group in report.plan.groups if group.reference == trade_off.reference
+    ]
     where = f"at {heading(group)} " if group.values else ""
     fastest, exact = trade_off.fastest, trade_off.fastest_of_small_error
     if fastest == trade_off.reference:
@@ -71,7 +89,9 @@ def _trade_off_text(report: Report, trade_off: TradeOff) -> str:
 
 
 def _way_text(report: Report, label: str) -> str:
-    """`int4 by ort`; `ort` of weights as they are; with the variant's name before it where there are several."""
+    """`int4 by ort`; `ort` of weights as they are; with the variant's name before it
+    where there are several.
+    """
     case = report.plan.case(label)
     text = backend_text(case.workload)
     if case.workload.weights != Weights.NONE:

@@ -1,6 +1,7 @@
 """A frame in a terminal. Columns are dropped by priority, numbers are never cut.
 
-Without a terminal the width is 80. -v shows every column, in as many blocks as the width needs, and all details.
+Without a terminal the width is 80. -v shows every column, in as many blocks as the
+width needs, and all details.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ LINE = box.Box("    \n    \n ── \n    \n    \n    \n    \n    \n", ascii=Tru
 
 
 class Terminal(Console):
-    """A console of rich whose broken pipe is ours to handle: rich ends the process, and with 1, a regression."""
+    """A console of rich whose broken pipe is ours to handle: rich ends the process, and
+    with 1, a regression.
+    """
 
     def on_broken_pipe(self) -> None:
         """Let the exception go on."""
@@ -40,15 +43,25 @@ def show(frame: Frame, console: Console, *, verbose: bool = False) -> None:
 
 
 def plain(frame: Frame, width: int = 80) -> str:
-    """The frame as plain text: no colour and no bold wherever it is asked for, and nothing displayed by a notebook."""
-    console = Console(width=width, no_color=True, force_terminal=False, force_jupyter=False, color_system=None)
+    """The frame as plain text: no colour and no bold wherever it is asked for, and
+    nothing displayed by a notebook.
+    """
+    console = Console(
+        width=width,
+        no_color=True,
+        force_terminal=False,
+        force_jupyter=False,
+        color_system=None,
+    )
     with console.capture() as captured:
         show(frame, console)
     return captured.get()
 
 
 def renderable(frame: Frame, width: int, *, verbose: bool = False) -> RenderableType:
-    """All frames of an answer with what stands above and below each, laid out for a width."""
+    """All frames of an answer with what stands above and below each, laid out for a
+    width.
+    """
     lines: list[RenderableType] = []
     for part in frame.parts:
         lines += _lines(part, width, verbose=verbose)
@@ -81,7 +94,9 @@ def beginning_of(frame: Frame) -> Frame:
     if number <= MOST_ROWS:
         return frame
     starts = [start for start, _ in frame.groups if start <= MOST_ROWS] or [MOST_ROWS]
-    cut = f"the first {starts[-1]} of {number:,} rows: -o FILE.csv or -f csv has them all"
+    cut = (
+        f"the first {starts[-1]} of {number:,} rows: -o FILE.csv or -f csv has them all"
+    )
     return replace(
         frame,
         rows=frame.rows[: starts[-1]],
@@ -96,7 +111,9 @@ def _fits(frame: Frame, width: int) -> bool:
 
 
 def _paragraph(line: str, width: int, indent: str = "") -> Text:
-    wrapped = textwrap.wrap(visible(line), max(20, width), subsequent_indent=indent, break_on_hyphens=False)
+    wrapped = textwrap.wrap(
+        visible(line), max(20, width), subsequent_indent=indent, break_on_hyphens=False
+    )
     return Text("\n".join(wrapped), no_wrap=True)
 
 
@@ -106,21 +123,29 @@ def _natural(shown: ShownColumn) -> int:
 
 
 def _least(shown: ShownColumn) -> int:
-    """The narrowest that a column may become: prose to its longest word, a number never."""
+    """The narrowest that a column may become: prose to its longest word, a number
+    never.
+    """
     natural = _natural(shown)
     if not shown.column.flexible:
         return natural
-    longest_word = max((cell_len(word) for text in shown.texts for word in text.split()), default=0)
+    longest_word = max(
+        (cell_len(word) for text in shown.texts for word in text.split()), default=0
+    )
     return min(natural, max(PROSE, longest_word))
 
 
 def _label_width(label: ShownColumn, width: int) -> int:
-    """A label that would take more than a third of the width is folded, so that the numbers keep their place."""
+    """A label that would take more than a third of the width is folded, so that the
+    numbers keep their place.
+    """
     return min(_natural(label), max(LABEL, width // 3))
 
 
 def _fitting(columns: Sequence[ShownColumn], width: int) -> list[ShownColumn]:
-    """Those of the highest priority that fit together, in their order; the first one always."""
+    """Those of the highest priority that fit together, in their order; the first one
+    always.
+    """
     label, *others = columns
     fitting, used = [label], _label_width(label, width)
     for shown in sorted(others, key=lambda shown: shown.column.priority):
@@ -132,7 +157,9 @@ def _fitting(columns: Sequence[ShownColumn], width: int) -> list[ShownColumn]:
 
 
 def _blocks(columns: Sequence[ShownColumn], width: int) -> list[list[ShownColumn]]:
-    """All columns, in blocks that fit, the first column repeated in each; the last ones, which answer, fill a block."""
+    """All columns, in blocks that fit, the first column repeated in each; the last
+    ones, which answer, fill a block.
+    """
     label, *others = columns
     blocks: list[list[ShownColumn]] = [[]]
     used = first = _label_width(label, width)
@@ -146,8 +173,12 @@ def _blocks(columns: Sequence[ShownColumn], width: int) -> list[list[ShownColumn
     return [[label, *block] for block in blocks]
 
 
-def _in_groups(columns: list[ShownColumn], frame: Frame, width: int) -> list[RenderableType]:
-    """One table, or with a heading before the rows of each group, all in columns of the same width."""
+def _in_groups(
+    columns: list[ShownColumn], frame: Frame, width: int
+) -> list[RenderableType]:
+    """One table, or with a heading before the rows of each group, all in columns of the
+    same width.
+    """
     if not frame.groups:
         return [_table(columns, width, range(len(frame.rows)), titles=True)]
     label = _natural(columns[0])
@@ -158,14 +189,29 @@ def _in_groups(columns: list[ShownColumn], frame: Frame, width: int) -> list[Ren
     return lines[:-1]
 
 
-def _table(columns: list[ShownColumn], width: int, rows: Iterable[int], *, titles: bool, label: int = 0) -> Table:
-    """These rows below the titles of the columns, or without them; the first column takes at least `label`."""
+def _table(
+    columns: list[ShownColumn],
+    width: int,
+    rows: Iterable[int],
+    *,
+    titles: bool,
+    label: int = 0,
+) -> Table:
+    """These rows below the titles of the columns, or without them; the first column
+    takes at least `label`.
+    """
     # one cell of padding and one of the box's divider make the gap
     table = Table(
-        box=LINE, pad_edge=False, padding=(0, GAP - 1, 0, 0), show_edge=False, header_style="bold", show_header=titles
+        box=LINE,
+        pad_edge=False,
+        padding=(0, GAP - 1, 0, 0),
+        show_edge=False,
+        header_style="bold",
+        show_header=titles,
     )
     least = [label, *map(_least, columns[1:])]
-    # only a label can be longer than the terminal: it is folded over lines, a number never
+    # only a label can be longer than the terminal: it is folded over lines, a number
+    # never
     room = width - sum(need + GAP for need in least[1:])
     has_units = any(shown.unit for shown in columns)
     for place, shown in enumerate(columns):
@@ -184,5 +230,7 @@ def _table(columns: list[ShownColumn], width: int, rows: Iterable[int], *, title
             min_width=least[place] or None,
         )
     for row in rows:
-        table.add_row(*(Text(shown.texts[row], style=shown.styles[row]) for shown in columns))
+        table.add_row(
+            *(Text(shown.texts[row], style=shown.styles[row]) for shown in columns)
+        )
     return table

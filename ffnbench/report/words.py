@@ -1,4 +1,5 @@
-"""How data reads: an estimate with the digits that its interval supports, the origin of a width, how sides differ.
+"""How data reads: an estimate with the digits that its interval supports, the origin of
+a width, how sides differ.
 
 Limits stand in stats/; the words that tell of them are made of them here.
 """
@@ -11,23 +12,36 @@ from typing import Any
 from ffnbench.choices import CompileMode
 from ffnbench.common.units import decimals, digits, signed_percent, supported
 from ffnbench.plan import Sizing, Workload
-from ffnbench.result import CONFIDENCE, SAME_WITHIN, Estimate, FailureKind, Side, Verdict
+from ffnbench.result import (
+    CONFIDENCE,
+    SAME_WITHIN,
+    Estimate,
+    FailureKind,
+    Side,
+    Verdict,
+)
 
 WITHIN = f"{100 * SAME_WITHIN:g}%"
 CERTAIN = f"[{100 * CONFIDENCE:g}%]"  # the unit of a column with intervals
 INTERVALS = f"[ ] and ± are {100 * CONFIDENCE:g}% intervals over processes"
-VERDICTS = {verdict: str(verdict) for verdict in Verdict} | {Verdict.UNCLEAR: "can't tell"}
+VERDICTS = {verdict: str(verdict) for verdict in Verdict} | {
+    Verdict.UNCLEAR: "can't tell"
+}
 FAILED = {FailureKind.OOM: "out of memory", FailureKind.TIMEOUT: "timed out"}
 BUSY = VERDICTS[Verdict.BUSY]
 STYLES = {"slower": "red", "faster": "green", "unclear": "yellow", "busy": "yellow"}
 WIDEST = 1.0  # half an interval, relative: beyond, only the size of its ends is told
 TENFOLD = 10.0
 LONGEST = 44
-FLOPS_OF_ONE = "FLOPs per element: each + - * / comparison, and each exp log tanh erf, is 1"
+FLOPS_OF_ONE = (
+    "FLOPs per element: each + - * / comparison, and each exp log tanh erf, is 1"
+)
 
 
 def verdict_word(row: Mapping[str, Any]) -> str | None:
-    """A row's verdict in a word; of a row without one why, in a word; None where there is neither."""
+    """A row's verdict in a word; of a row without one why, in a word; None where there
+    is neither.
+    """
     if failure := row["failure"]:
         kind = FailureKind(failure.partition(":")[0])
         return FAILED.get(kind, kind)
@@ -43,8 +57,8 @@ def verdict_style(row: Mapping[str, Any]) -> str:
 
 
 def seconds_text(estimate: Estimate, size: float = 1.0) -> str:
-    """`24.5` in units of `size` seconds, in the digits that its interval supports: three at least, for a ratio stands
-    beside it that is known better than its seconds.
+    """`24.5` in units of `size` seconds, in the digits that its interval supports:
+    three at least, for a ratio stands beside it that is known better than its seconds.
     """
     value, spread = estimate.value / size, estimate.half_width
     if spread is None:
@@ -59,7 +73,9 @@ def interval_text(ratio: Estimate) -> str:
     if (ratio.half_width or 0.0) > WIDEST:
         return _wide_text(ratio.value, ratio.low, ratio.high)
     half = (ratio.high - ratio.low) / 2
-    value, low, high = (supported(v, half, most=4) for v in (ratio.value, ratio.low, ratio.high))
+    value, low, high = (
+        supported(v, half, most=4) for v in (ratio.value, ratio.low, ratio.high)
+    )
     low = _off_one(low, ratio.low) if ratio.low > 1 else low
     high = _off_one(high, ratio.high) if ratio.high < 1 else high
     return f"{value} [{low}, {high}]"
@@ -70,7 +86,9 @@ def share_text(share: Estimate) -> str:
     if share.low is None or share.high is None:
         return f"{100 * share.value:.1f}"
     places = min(2, decimals(50 * (share.high - share.low)))
-    value, low, high = (f"{100 * end:.{places}f}" for end in (share.value, share.low, share.high))
+    value, low, high = (
+        f"{100 * end:.{places}f}" for end in (share.value, share.low, share.high)
+    )
     return f"{value} [{low}, {high}]"
 
 
@@ -80,14 +98,22 @@ def change_text(change: Estimate) -> str:
         return signed_percent(change.value - 1)
     if change.high > TENFOLD or (change.half_width or 0) > WIDEST:
         return f"x {interval_text(change)}"
-    value, low, high = (signed_percent(end - 1) for end in (change.value, change.low, change.high))
+    value, low, high = (
+        signed_percent(end - 1) for end in (change.value, change.low, change.high)
+    )
     return f"{value} [{low}, {high}]"
 
 
 def _wide_text(value: float, low: float, high: float) -> str:
-    """`1.1 [0.4, 3.0]` in two digits; ends that are more than tenfold away are only said to be beyond that."""
-    below = f"<{digits(value / TENFOLD, 1)}" if low < value / TENFOLD else digits(low, 2)
-    above = f">{digits(value * TENFOLD, 1)}" if high > value * TENFOLD else digits(high, 2)
+    """`1.1 [0.4, 3.0]` in two digits; ends that are more than tenfold away are only
+    said to be beyond that.
+    """
+    below = (
+        f"<{digits(value / TENFOLD, 1)}" if low < value / TENFOLD else digits(low, 2)
+    )
+    above = (
+        f">{digits(value * TENFOLD, 1)}" if high > value * TENFOLD else digits(high, 2)
+    )
     return f"{digits(value, 2)} [{below}, {above}]"
 
 
@@ -110,7 +136,11 @@ def sizing_text(sizing: Sizing) -> str:
         case "rule":
             return f"rule {sizing.what}"
         case "ratio":
-            rounded = f", up to a multiple of {sizing.multiple_of}" if sizing.multiple_of else ""
+            rounded = (
+                f", up to a multiple of {sizing.multiple_of}"
+                if sizing.multiple_of
+                else ""
+            )
             return f"{sizing.ratio:g} * d_model{rounded}"
         case "model":
             return sizing.what
@@ -119,7 +149,9 @@ def sizing_text(sizing: Sizing) -> str:
 
 
 def backend_text(work: Workload) -> str:
-    """`eager`; `compile (max-autotune, frozen)`: the backend, with what of its compiling is not the default."""
+    """`eager`; `compile (max-autotune, frozen)`: the backend, with what of its
+    compiling is not the default.
+    """
     details: list[str] = []
     if work.compile != CompileMode.DEFAULT:
         details.append(work.compile)
@@ -141,7 +173,9 @@ LEAST_IN_FULL = 1e-3  # of an error
 
 
 def error_text(error: float) -> str:
-    """`8e-7`: one digit, for what rounding makes has no more; `0.014` of what weights in few bits make."""
+    """`8e-7`: one digit, for what rounding makes has no more; `0.014` of what weights
+    in few bits make.
+    """
     if not error:
         return "0"
     if error >= LEAST_IN_FULL:
@@ -163,12 +197,14 @@ def labelled(said: Iterable[tuple[str, str]]) -> list[str]:
     of: dict[str, list[str]] = {}
     for label, text in said:
         of.setdefault(text, []).append(label)
-    return [f"{', '.join(dict.fromkeys(labels))}: {text}" for text, labels in of.items()]
+    return [
+        f"{', '.join(dict.fromkeys(labels))}: {text}" for text, labels in of.items()
+    ]
 
 
 def side_lines(sides: Sequence[Side]) -> list[str]:
-    """`torch: 2.12.0+cpu (base), 2.13.0+cpu (head)` for everything that is not the same on all sides; a value that is
-    too long for a line is told by its fact alone.
+    """`torch: 2.12.0+cpu (base), 2.13.0+cpu (head)` for everything that is not the same
+    on all sides; a value that is too long for a line is told by its fact alone.
     """
     lines = []
     facts = [dict(side.differing) for side in sides]
@@ -179,5 +215,8 @@ def side_lines(sides: Sequence[Side]) -> list[str]:
         if max(map(len, names)) > LONGEST:
             lines.append(f"{fact}: not the same")
         else:
-            lines.append(f"{fact}: " + ", ".join(f"{value} ({', '.join(of)})" for value, of in names.items()))
+            lines.append(
+                f"{fact}: "
+                + ", ".join(f"{value} ({', '.join(of)})" for value, of in names.items())
+            )
     return lines

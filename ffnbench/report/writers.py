@@ -16,7 +16,9 @@ PLAIN = {int, float, type(None)}  # what stands in a CSV as it is
 
 
 def csv_text(records: Iterable[Row]) -> str:
-    """One line a record: full precision, booleans as true and false, a list as its items and spaces, unknown empty."""
+    """One line a record: full precision, booleans as true and false, a list as its
+    items and spaces, unknown empty.
+    """
     rows, text = list(records), io.StringIO()
     keys = list(rows[0])
     writer = csv.writer(text, lineterminator="\n")
@@ -27,7 +29,9 @@ def csv_text(records: Iterable[Row]) -> str:
 
 
 def _csv_cells(values: list[Any]) -> Iterable[Any]:
-    """The cells of a column; as they are where none has to be changed, for there may be very many."""
+    """The cells of a column; as they are where none has to be changed, for there may be
+    very many.
+    """
     kinds = {*map(type, values)}
     if kinds <= PLAIN:
         return values
@@ -87,8 +91,16 @@ def _pipe(cells: Iterable[str]) -> str:
 
 
 def _prose(text: str) -> str:
-    """Text in markdown that is no markup: no tag, no link, no picture, no code, no heading."""
-    text = visible(text).replace("\\", "\\\\").replace("<", "&lt;").replace("`", "\\`").replace("](", "]\\(")
+    """Text in markdown that is no markup: no tag, no link, no picture, no code, no
+    heading.
+    """
+    text = (
+        visible(text)
+        .replace("\\", "\\\\")
+        .replace("<", "&lt;")
+        .replace("`", "\\`")
+        .replace("](", "]\\(")
+    )
     return "\\" + text if text.startswith(("#", ">", "- ", "+ ", "=", "~")) else text
 
 
@@ -96,7 +108,9 @@ def _prose(text: str) -> str:
 
 
 def html_fragment(frame: Frame) -> str:
-    """All frames of an answer for a notebook, each with the lines above and below it."""
+    """All frames of an answer for a notebook, each with the lines above and below
+    it.
+    """
     parts = []
     for part in map(brief, frame.parts):
         parts.append(paragraphs(part.header))
@@ -112,14 +126,21 @@ def paragraphs(lines: Iterable[str]) -> str:
 
 
 def html_table(frame: Frame, caption: str = "", *, every: bool = False) -> str:
-    """All rows of a frame, in its ordinary columns or in every one. The heading of a group stands above its rows."""
+    """All rows of a frame, in its ordinary columns or in every one. The heading of a
+    group stands above its rows.
+    """
     columns = frame.shown(every=every)
-    titles = [f'<th scope="col"{_class(shown)}>{escape(shown.name)}</th>' for shown in columns]
+    titles = [
+        f'<th scope="col"{_class(shown)}>{escape(shown.name)}</th>' for shown in columns
+    ]
     groups = []
     for heading, rows in frame.blocks:
         lines = [_html_row(columns, row) for row in rows]
         if heading:
-            lines.insert(0, f'<tr><th scope="rowgroup" colspan="{len(columns)}">{_html(heading)}</th></tr>')
+            lines.insert(
+                0,
+                f'<tr><th scope="rowgroup" colspan="{len(columns)}">{_html(heading)}</th></tr>',
+            )
         groups.append(f"<tbody>{''.join(lines)}</tbody>")
     above = f"<caption>{_html(caption)}</caption>" if caption else ""
     return f"<table>{above}<thead><tr>{''.join(titles)}</tr></thead>{''.join(groups)}</table>"
@@ -130,7 +151,9 @@ def _html_row(columns: Sequence[ShownColumn], row: int) -> str:
     label, *others = columns
     cells = [f'<th scope="row">{escape(label.texts[row])}</th>']
     for shown in others:
-        cells.append(f"<td{_class(shown, shown.styles[row])}>{escape(shown.texts[row])}</td>")
+        cells.append(
+            f"<td{_class(shown, shown.styles[row])}>{escape(shown.texts[row])}</td>"
+        )
     return f"<tr>{''.join(cells)}</tr>"
 
 
@@ -171,7 +194,9 @@ LATEX = {
 
 
 def latex(frame: Frame) -> str:
-    """A booktabs table for each frame that a terminal shows, what stands above and below it as comments."""
+    """A booktabs table for each frame that a terminal shows, what stands above and
+    below it as comments.
+    """
     return "\n".join(_latex(brief(part)) for part in frame.parts if part.rows)
 
 
@@ -185,7 +210,9 @@ def _latex(frame: Frame) -> str:
     for heading, rows in frame.blocks:
         lines.append("\\midrule")
         if heading:
-            lines.append(f"\\multicolumn{{{len(columns)}}}{{l}}{{{_tex(visible(heading))}}} \\\\")
+            lines.append(
+                f"\\multicolumn{{{len(columns)}}}{{l}}{{{_tex(visible(heading))}}} \\\\"
+            )
         lines += [_latex_line(shown.texts[row] for shown in columns) for row in rows]
     lines += ["\\bottomrule", "\\end{tabular}", *_comments(frame.summary)]
     return "\n".join(lines) + "\n"
@@ -200,6 +227,8 @@ def _comments(lines: Iterable[str]) -> list[str]:
 
 
 def _tex(text: str) -> str:
-    """Text that TeX sets as it is; `[` in braces, as it could be read as the option of the line before."""
+    """Text that TeX sets as it is; `[` in braces, as it could be read as the option of
+    the line before.
+    """
     escaped = "".join(LATEX.get(sign, sign) for sign in text.strip())
     return f"{{{escaped}}}" if escaped.startswith("[") else escaped

@@ -1,6 +1,8 @@
-"""How long a run may still take, what its parts cost, and how much the next worker makes.
+"""How long a run may still take, what its parts cost, and how much the next worker
+makes.
 
-A budget gives way to the least that can answer; a bound ends everything: rounds, and requests that have begun.
+A budget gives way to the least that can answer; a bound ends everything: rounds, and
+requests that have begun.
 """
 
 from __future__ import annotations
@@ -16,18 +18,21 @@ from ffnbench.result import Progress
 from ffnbench.stats.rounds import RoundTable
 from ffnbench.stats.stopping import Pace, StopRule, rounds_wanted, scatter
 
-MOST_TIMES_ROUNDS = 4  # the rounds that a worker should make: then it waits for quiet no longer
-FEWEST = 2  # rounds of a worker, where the budget has no time for more
-LATER_WORKER = (
-    0.2  # of what the first worker took beside its rounds, a later one takes: it checks and finds out nothing
+MOST_TIMES_ROUNDS = (
+    4  # the rounds that a worker should make: then it waits for quiet no longer
 )
+FEWEST = 2  # rounds of a worker, where the budget has no time for more
+# of what the first worker took beside its rounds, a later one takes: it checks and
+# finds out nothing
+LATER_WORKER = 0.2
 LATE_S = 1.0  # that a request may end after the budget
 FEWEST_FOR_ETA = 3  # rounds after which the time that is left is told
 
 
 @dataclass(slots=True)
 class Budget:
-    """The time of a run. It is told when workers and rounds begin and end, and answers how much there is left.
+    """The time of a run. It is told when workers and rounds begin and end, and answers
+    how much there is left.
 
     `now` gives seconds; tests and simulations bring their own clock.
     """
@@ -38,14 +43,20 @@ class Budget:
     bound_s: float = math.inf  # since the budget began
     rounds: int = 0  # of the next worker
     workers_done: int = 0
-    out_of_time: bool = False  # a sample was not begun, since it would have lasted for too long
+    out_of_time: bool = (
+        False  # a sample was not begun, since it would have lasted for too long
+    )
     _began: float = 0.0
     _worker_began: float = 0.0
     _last_round_ended: float = 0.0
     _round_s: list[float] = field(default_factory=list)
-    _beside_rounds_s: list[float] = field(default_factory=list)  # of each worker that is done
+    _beside_rounds_s: list[float] = field(
+        default_factory=list
+    )  # of each worker that is done
     _first_worker_s: float = 0.0  # of the first worker, until its rounds began
-    _worker_in_rounds_s: float = 0.0  # of this worker, with what says nothing of further ones
+    _worker_in_rounds_s: float = (
+        0.0  # of this worker, with what says nothing of further ones
+    )
     _shown: float = 0.0
 
     def __post_init__(self) -> None:
@@ -65,8 +76,8 @@ class Budget:
 
     @property
     def left_s(self) -> float:
-        """Seconds that are left for rounds and what comes before them: of the budget, or what the fewest workers take,
-        within the bound.
+        """Seconds that are left for rounds and what comes before them: of the budget,
+        or what the fewest workers take, within the bound.
         """
         elapsed_s = self.elapsed_s
         rounds = FEWEST
@@ -90,7 +101,9 @@ class Budget:
         """The practice is over."""
         self._last_round_ended = self.now()
         if not self._first_worker_s:
-            self._first_worker_s = self._last_round_ended - self._worker_began - self._worker_in_rounds_s
+            self._first_worker_s = (
+                self._last_round_ended - self._worker_began - self._worker_in_rounds_s
+            )
 
     def round_done(self) -> None:
         """One more round."""
@@ -106,13 +119,15 @@ class Budget:
 
     def worker_done(self) -> None:
         """One more complete worker."""
-        self._beside_rounds_s.append(self.now() - self._worker_began - self._worker_in_rounds_s)
+        self._beside_rounds_s.append(
+            self.now() - self._worker_began - self._worker_in_rounds_s
+        )
         self._worker_in_rounds_s = 0.0
         self.workers_done += 1
 
     def pace(self) -> Pace:
-        """What a further worker and a round cost. The first worker finds out what the others know, and counts as little
-        as can be.
+        """What a further worker and a round cost. The first worker finds out what the
+        others know, and counts as little as can be.
         """
         worker_s = LATER_WORKER * self._first_worker_s
         if len(self._beside_rounds_s) > 1:
@@ -123,8 +138,8 @@ class Budget:
         return Pace(worker_s, round_s)
 
     def plan_rounds(self, table: RoundTable) -> None:
-        """From what was measured so far: how many rounds the next worker makes. The last one makes what there is time
-        for.
+        """From what was measured so far: how many rounds the next worker makes. The
+        last one makes what there is time for.
         """
         protocol, pace = self.protocol, self.pace()
         if protocol.precision is None or protocol.budget_s is None or not pace.round_s:
@@ -143,15 +158,17 @@ class Budget:
 
     @property
     def expected_workers(self) -> int:
-        """How many workers there will be when the budget ends, at the pace of those so far."""
+        """How many workers there will be when the budget ends, at the pace of those so
+        far.
+        """
         left_s, worker_s = self.left_s, self.pace().seconds(self.rounds)
         if not worker_s or left_s == math.inf:
             return self.protocol.workers
         return self.workers_done + int(left_s / worker_s)
 
     def is_enough(self, rounds: int, clean: int) -> bool:
-        """Whether a worker has made what it should: so many clean rounds, or as many as there is time for, where those
-        that are still due are to make as many.
+        """Whether a worker has made what it should: so many clean rounds, or as many as
+        there is time for, where those that are still due are to make as many.
         """
         protocol, pace = self.protocol, self.pace()
         if self.out_of_time:
@@ -168,13 +185,17 @@ class Budget:
         return clean >= self.rounds or rounds >= MOST_TIMES_ROUNDS * self.rounds
 
     def progress(self, rounds: int, text: str) -> Progress:
-        """Share done, never less than before, and the time left once there is something to tell it by."""
+        """Share done, never less than before, and the time left once there is something
+        to tell it by.
+        """
         protocol, elapsed_s = self.protocol, self.elapsed_s
         if protocol.budget_s is not None:
             left_s = self.left_s
             done = elapsed_s / (elapsed_s + left_s)
         else:
-            done = (self.workers_done + min(1.0, rounds / self.rounds)) / max(protocol.workers, self.workers_done + 1)
+            done = (self.workers_done + min(1.0, rounds / self.rounds)) / max(
+                protocol.workers, self.workers_done + 1
+            )
             left_s = elapsed_s * (1 / done - 1) if done else 0.0
         self._shown = max(self._shown, min(done, 1.0))
         if len(self._round_s) < FEWEST_FOR_ETA:
@@ -184,7 +205,9 @@ class Budget:
 
 @dataclass(slots=True)
 class Tally:
-    """The clean rounds of one worker, by row: a row's is clean where its reference's sample is as well."""
+    """The clean rounds of one worker, by row: a row's is clean where its reference's
+    sample is as well.
+    """
 
     plan: Plan
     rounds: int = 0

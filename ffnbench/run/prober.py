@@ -1,7 +1,9 @@
-"""Asks about code without measuring it, in a worker that is used for nothing else and started only if needed.
+"""Asks about code without measuring it, in a worker that is used for nothing else and
+started only if needed.
 
-Handed to `plan_compare` as its probe; every mistake in user code that can be found without measuring comes
-out here as one clear error. Facts and curves of activations come from here too: the parent has no torch.
+Handed to `plan_compare` as its probe; every mistake in user code that can be found
+without measuring comes out here as one clear error. Facts and curves of activations
+come from here too: the parent has no torch.
 """
 
 from __future__ import annotations
@@ -47,10 +49,15 @@ BY_ITSELF = "does it import by itself, in a plain `python`?"
 
 
 class Prober(Probe):
-    """A context manager; its first question starts the worker, of one arm, and every answer is remembered."""
+    """A context manager; its first question starts the worker, of one arm, and every
+    answer is remembered.
+    """
 
     def __init__(
-        self, timeout_s: float = 300.0, arm: Arm = OWN, launch: Callable[[Arm], Session] | None = None
+        self,
+        timeout_s: float = 300.0,
+        arm: Arm = OWN,
+        launch: Callable[[Arm], Session] | None = None,
     ) -> None:
         self._timeout_s, self._launch = timeout_s, launch
         self._arm = arm
@@ -68,7 +75,9 @@ class Prober(Probe):
             self._session.close()
 
     def within(self, arm: Arm) -> Prober:
-        """The prober of another arm, which ends with this one; one with nothing of its own is where this one is."""
+        """The prober of another arm, which ends with this one; one with nothing of its
+        own is where this one is.
+        """
         if arm in (OWN, self._arm):
             return self
         return self._others.setdefault(arm, Prober(self._timeout_s, arm, self._launch))
@@ -84,20 +93,34 @@ class Prober(Probe):
             raise FfnbenchError(self._said(problem.message), hint) from problem
 
     def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
-        """Parameters and FLOPs of a user's module; raises FfnbenchError where it can't serve as an FFN."""
-        # what a module has and does is the same however it is run; the device stays, for some kernels run on one alone
+        """Parameters and FLOPs of a user's module; raises FfnbenchError where it can't
+        serve as an FFN.
+        """
+        # what a module has and does is the same however it is run; the device stays,
+        # for some kernels run on one alone
         eagerly = replace(workload, **EAGERLY)
         return self._ask(spec.target, Count(spec=spec, workload=eagerly))
 
     def describe(self, target: str) -> OwnActivation | None:
-        """What a function declares as an activation; None for a module's class or factory."""
+        """What a function declares as an activation; None for a module's class or
+        factory.
+        """
         return self._ask(target, Describe(target=target)).activation
 
-    def curve(self, spec: ActivationSpec, low: float, high: float, points: int) -> Curve:
-        """f and f' at `points` equidistant x of [low, high]; raises FfnbenchError where f is not finite."""
-        traced = self._ask(spec.activation, Trace(spec=spec, low=low, high=high, points=points))
+    def curve(
+        self, spec: ActivationSpec, low: float, high: float, points: int
+    ) -> Curve:
+        """f and f' at `points` equidistant x of [low, high]; raises FfnbenchError where
+        f is not finite.
+        """
+        traced = self._ask(
+            spec.activation, Trace(spec=spec, low=low, high=high, points=points)
+        )
         if not traced.finite:
-            raise FfnbenchError(f"{spec.activation} is not finite on [{low:g}, {high:g}]", "choose a smaller --range")
+            raise FfnbenchError(
+                f"{spec.activation} is not finite on [{low:g}, {high:g}]",
+                "choose a smaller --range",
+            )
         slope = tuple(math.nan if value is None else value for value in traced.slope)
         return Curve(x=traced.x, y=traced.y, slope=slope)
 
@@ -137,9 +160,13 @@ class Prober(Probe):
     def _error_of(self, failed: Failed, target: str) -> FfnbenchError:
         """What to raise for a target that could not be looked at."""
         message = failed.message
-        if target.partition(":")[0] not in message and target.rpartition(":")[2] not in message:
+        if (
+            target.partition(":")[0] not in message
+            and target.rpartition(":")[2] not in message
+        ):
             message = f"{target}: {message}"
-        # what has no hint was raised by the code itself, and is no mistake in what was typed
+        # what has no hint was raised by the code itself, and is no mistake in what was
+        # typed
         message, hint = self._said(message), failed.hint or BY_ITSELF
         if failed.hint is None or failed.kind is FailureKind.UNSUPPORTED:
             return Unsupported(message, hint)

@@ -1,8 +1,10 @@
-"""The record of a run: samples, failures, notes, roofs and inputs so far. The journal is given each as it comes.
+"""The record of a run: samples, failures, notes, roofs and inputs so far. The journal
+is given each as it comes.
 
-Samples of roofs stand beside those of cases: which calls could be a ceiling, when it is their turn, what they took. The
-first worker finds the fastest; they are sampled in its rounds, and in the first round of each later worker, within a
-small share of the time of the run.
+Samples of roofs stand beside those of cases: which calls could be a ceiling, when it is
+their turn, what they took. The first worker finds the fastest; they are sampled in its
+rounds, and in the first round of each later worker, within a small share of the time of
+the run.
 """
 
 from __future__ import annotations
@@ -13,10 +15,26 @@ from typing import Any, Protocol
 
 from ffnbench.device.ceilings import roofs_for
 from ffnbench.device.environment import level_of
-from ffnbench.messages import A, CacheLevel, ExploreRoofs, ReachedRoof, Sampled, SampleRoof, WorkerRequest
+from ffnbench.messages import (
+    A,
+    CacheLevel,
+    ExploreRoofs,
+    ReachedRoof,
+    Sampled,
+    SampleRoof,
+    WorkerRequest,
+)
 from ffnbench.metrics import CEILINGS, DEVICE_TIME, HOST_TIME, ROOF
 from ffnbench.plan import Note, NoteKind, Plan
-from ffnbench.result import CaseCost, Ceiling, Failure, FailureKind, Inputs, Roof, Sample
+from ffnbench.result import (
+    CaseCost,
+    Ceiling,
+    Failure,
+    FailureKind,
+    Inputs,
+    Roof,
+    Sample,
+)
 from ffnbench.run.resources import room_for_ceilings
 from ffnbench.stats.ceilings import may_bind
 
@@ -44,7 +62,10 @@ class RunRecord:
     def left(self) -> Plan:
         """The plan with these."""
         alive = set(self.alive)
-        return replace(self.plan, cases=tuple(case for case in self.plan.cases if case.label in alive))
+        return replace(
+            self.plan,
+            cases=tuple(case for case in self.plan.cases if case.label in alive),
+        )
 
     def fail(self, label: str, kind: FailureKind, message: str) -> None:
         """A case is a row without figures from now on."""
@@ -66,12 +87,27 @@ class RunRecord:
 
     def once(self, label: str, metric: str, worker: int, value: float) -> None:
         """A sample of which a worker makes one."""
-        self.add(Sample(case=label, metric=metric, worker=worker, round=0, order=0, value=value, calls=1))
+        self.add(
+            Sample(
+                case=label,
+                metric=metric,
+                worker=worker,
+                round=0,
+                order=0,
+                value=value,
+                calls=1,
+            )
+        )
 
     def timed(self, sample: Sample, sampled: Sampled) -> None:
-        """A latency; beside it what the device worked for a call and what a call took the host, where they are told."""
+        """A latency; beside it what the device worked for a call and what a call took
+        the host, where they are told.
+        """
         self.add(sample)
-        for metric, value in ((DEVICE_TIME, sampled.device_s), (HOST_TIME, sampled.host_s)):
+        for metric, value in (
+            (DEVICE_TIME, sampled.device_s),
+            (HOST_TIME, sampled.host_s),
+        ):
             if value is not None:
                 self.add(replace(sample, metric=metric, value=value))
 
@@ -81,7 +117,9 @@ class RunRecord:
         self.journal(roof)
 
     def reads(self, label: str, count: int, bytes: int) -> None:
-        """What the calls of a sample read: all of it, and each by itself, in which cache."""
+        """What the calls of a sample read: all of it, and each by itself, in which
+        cache.
+        """
         work = self.plan.case(label).workload
         inputs = Inputs(case=label, count=count, bytes=bytes)
         if work.device == "cpu":
@@ -96,9 +134,12 @@ class RunRecord:
 SHARE = 0.05  # of a run's time, for all that is about ceilings
 EXPLORING = 0.02  # of the budget, and at most
 EXPLORING_S, EXPLORING_A_WORKER_S = 1.5, 0.05  # the second where there is no budget
-MAY_BIND = 0.5  # of the least time that a row's ceilings allow: what is farther away is looked at once
+# of the least time that a row's ceilings allow: what is farther away is looked at once
+MAY_BIND = 0.5
 KEPT_ROOFS = 3  # of each ceiling: which is the fastest is known at the end
-FEWEST_WORKERS = 3  # that sample those that may bind, whatever the time: one gives no interval
+FEWEST_WORKERS = (
+    3  # that sample those that may bind, whatever the time: one gives no interval
+)
 
 
 class Ask(Protocol):
@@ -116,7 +157,9 @@ class RoofSamples:
     now: Callable[[], float]
     seconds: float = 0.0  # spent on ceilings
     reached: list[Ceiling] = field(default_factory=list)
-    _calls: dict[str, int] = field(default_factory=dict)  # of a sample of those that are still sampled
+    _calls: dict[str, int] = field(
+        default_factory=dict
+    )  # of a sample of those that are still sampled
     _may_bind: frozenset[str] = frozenset()
     _set_s: float = 0.0  # what one sample of each that may bind takes
 
@@ -127,14 +170,23 @@ class RoofSamples:
             for reached in self.reach(ask, self.exploring_s, room):
                 self._calls[reached.roof.name] = reached.calls
                 self.record.roof(reached.roof)
-            self._may_bind = may_bind(self.record.left.shown, self.costs, self.reached, MAY_BIND)
-            binding = [ceiling for ceiling in self.reached if ceiling.roof.name in self._may_bind]
-            self._set_s = sum(ceiling.seconds * self._calls[ceiling.roof.name] for ceiling in binding)
+            self._may_bind = may_bind(
+                self.record.left.shown, self.costs, self.reached, MAY_BIND
+            )
+            binding = [
+                ceiling
+                for ceiling in self.reached
+                if ceiling.roof.name in self._may_bind
+            ]
+            self._set_s = sum(
+                ceiling.seconds * self._calls[ceiling.roof.name] for ceiling in binding
+            )
         self.seconds += self.now() - start
 
     def due(self, workers: int, round_: int, elapsed_s: float) -> list[str]:
-        """The roofs whose turn it is in this round, after so many whole workers: in the very first all of them, then
-        those that may bind a row, once in each of the first workers and as often as their share of the time allows.
+        """The roofs whose turn it is in this round, after so many whole workers: in the
+        very first all of them, then those that may bind a row, once in each of the
+        first workers and as often as their share of the time allows.
         """
         if round_ < 0:  # practice
             return []
@@ -153,7 +205,16 @@ class RoofSamples:
         sampled = ask(SampleRoof(roof=roofs[name], calls=calls))
         if sampled is not None and sampled.value > 0:
             value, waited = sampled.value, sampled.waited
-            self.record.add(Sample(case=name, metric=ROOF, value=value, calls=calls, waited=waited, **place))
+            self.record.add(
+                Sample(
+                    case=name,
+                    metric=ROOF,
+                    value=value,
+                    calls=calls,
+                    waited=waited,
+                    **place,
+                )
+            )
         else:
             self._calls.pop(name, None)
         self.seconds += self.now() - start
@@ -170,14 +231,24 @@ class RoofSamples:
             return min(EXPLORING_S, EXPLORING_A_WORKER_S * protocol.workers)
         return min(EXPLORING_S, EXPLORING * protocol.budget_s)
 
-    def reach(self, ask: Ask, seconds: float, room: int | None) -> tuple[ReachedRoof, ...]:
+    def reach(
+        self, ask: Ask, seconds: float, room: int | None
+    ) -> tuple[ReachedRoof, ...]:
         """Look for the fastest roofs."""
         left = self.record.left
-        asked = roofs_for(left.shown, self.costs, self.record.caches, room_for_ceilings(left.cases, room))
+        asked = roofs_for(
+            left.shown,
+            self.costs,
+            self.record.caches,
+            room_for_ceilings(left.cases, room),
+        )
         if not asked:
             return ()
         answer = ask(ExploreRoofs(roofs=tuple(asked), seconds=seconds, keep=KEPT_ROOFS))
         if answer is None:
             return ()
-        self.reached += [Ceiling(roof=reached.roof, seconds=reached.seconds) for reached in answer.roofs]
+        self.reached += [
+            Ceiling(roof=reached.roof, seconds=reached.seconds)
+            for reached in answer.roofs
+        ]
         return answer.roofs

@@ -1,7 +1,9 @@
-"""The measuring itself, from the parent: one worker after another, rounds shuffled, nothing lost on the way.
+"""The measuring itself, from the parent: one worker after another, rounds shuffled,
+nothing lost on the way.
 
-A worker is a process with a block of rounds; where it comes from is worker_pool.py's. Only one ever measures. A case
-that fails is dropped and told; a worker that dies is replaced without the case that killed it.
+A worker is a process with a block of rounds; where it comes from is worker_pool.py's.
+Only one ever measures. A case that fails is dropped and told; a worker that dies is
+replaced without the case that killed it.
 """
 
 from __future__ import annotations
@@ -35,7 +37,16 @@ from ffnbench.messages import (
 )
 from ffnbench.metrics import LATENCY, METRICS, Metric
 from ffnbench.plan import Plan
-from ffnbench.result import CaseCost, Environment, FailureKind, Progress, Run, Sample, Side, Timer
+from ffnbench.result import (
+    CaseCost,
+    Environment,
+    FailureKind,
+    Progress,
+    Run,
+    Sample,
+    Side,
+    Timer,
+)
 from ffnbench.run.budget import Budget, Tally
 from ffnbench.run.record import RoofSamples, RunRecord
 from ffnbench.run.resources import Devices
@@ -46,8 +57,12 @@ from ffnbench.stats.rounds import RoundTable, is_clean
 from ffnbench.stats.stopping import StopRule, stop_rule
 
 ATTEMPTS = 4  # of a sample in one round, while others leave the CPUs alone now and then
-OPENED = [metric for metric in METRICS if metric.job == "open"]  # what opening a case tells
-CHECKED = [metric for metric in METRICS if metric.job == "check"]  # what checking it tells
+OPENED = [
+    metric for metric in METRICS if metric.job == "open"
+]  # what opening a case tells
+CHECKED = [
+    metric for metric in METRICS if metric.job == "check"
+]  # what checking it tells
 # what a worker is asked for exact metrics, by their job
 EXACT_JOBS: dict[str, type[OfCase[Values]]] = {
     "memory": MeasureMemory,
@@ -69,14 +84,17 @@ def run(
     spent_s: float = 0.0,
     bound_s: float = math.inf,
 ) -> Run:
-    """Measure a plan. A failed case is a row of the result; Ctrl-C ends with what was measured by then.
+    """Measure a plan. A failed case is a row of the result; Ctrl-C ends with what was
+    measured by then.
 
-    Raises FfnbenchError where the plan asks for a device that is not there or for more memory than there is, Unfinished
-    where nothing can be measured at all. `progress` and `journal` are told of everything as it comes. `stop` says when
-    the run ends; by itself that is what the protocol states. `weights` is a folder with the weights that every case
-    takes over. Without `costs` nothing is known of ceilings. `pool` is where workers come from, for several runs that
-    share it and end it. `spent_s` of the budget are over. The protocol's fewest workers are made whatever they take,
-    but nothing goes beyond `bound_s` of it.
+    Raises FfnbenchError where the plan asks for a device that is not there or for more
+    memory than there is, Unfinished where nothing can be measured at all. `progress`
+    and `journal` are told of everything as it comes. `stop` says when the run ends; by
+    itself that is what the protocol states. `weights` is a folder with the weights that
+    every case takes over. Without `costs` nothing is known of ceilings. `pool` is where
+    workers come from, for several runs that share it and end it. `spent_s` of the
+    budget are over. The protocol's fewest workers are made whatever they take, but
+    nothing goes beyond `bound_s` of it.
     """
     workers = pool or WorkerPool(plan, world.launch, world.now)
     record = RunRecord(plan, journal)
@@ -106,16 +124,22 @@ def run(
         elif not record.samples:
             raise
         else:
-            stopped = problem.message  # what was measured by then is an answer of its own
+            stopped = (
+                problem.message
+            )  # what was measured by then is an answer of its own
     finally:
         if pool is None:
             workers.close()
-    return runner.result(watch, interrupted=interrupted, stopped=stopped, wall_s=world.now() - start)
+    return runner.result(
+        watch, interrupted=interrupted, stopped=stopped, wall_s=world.now() - start
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a run is: the worker's number, its starter's, and the round; -1 is practice."""
+    """Where a run is: the worker's number, its starter's, and the round; -1 is
+    practice.
+    """
 
     worker: int
     starter: int
@@ -123,7 +147,12 @@ class _Place:
 
     def at(self, order: int) -> dict[str, int]:
         """As a sample has it."""
-        return {"worker": self.worker, "starter": self.starter, "round": self.round, "order": order}
+        return {
+            "worker": self.worker,
+            "starter": self.starter,
+            "round": self.round,
+            "order": order,
+        }
 
 
 class _CaseFailed(Exception):
@@ -135,16 +164,22 @@ class _CaseFailed(Exception):
 
 
 class _LostOverCase(WorkerLost):
-    """A worker lost while it was busy with a case, "" for none. `broke_device`: it has itself said so."""
+    """A worker lost while it was busy with a case, "" for none. `broke_device`: it has
+    itself said so.
+    """
 
-    def __init__(self, label: str, kind: FailureKind, message: str, *, broke_device: bool = False) -> None:
+    def __init__(
+        self, label: str, kind: FailureKind, message: str, *, broke_device: bool = False
+    ) -> None:
         super().__init__(kind, message)
         self.label, self.broke_device = label, broke_device
 
 
 @dataclass(slots=True)
 class _Calibration:
-    """How many calls make a sample of a case, which the first worker finds out, and the fastest call so far."""
+    """How many calls make a sample of a case, which the first worker finds out, and the
+    fastest call so far.
+    """
 
     calls: int | None = None
     fastest_s: float = math.inf
@@ -159,7 +194,9 @@ class _Calibration:
 
 @dataclass(slots=True)
 class _Runner:
-    """The loop, over four things: the record, where workers come from, how long a run may take, and ceilings."""
+    """The loop, over four things: the record, where workers come from, how long a run
+    may take, and ceilings.
+    """
 
     record: RunRecord
     workers: WorkerPool
@@ -175,8 +212,12 @@ class _Runner:
     sides: tuple[Side, ...] = ()
     limit: str = ""
     devices: Devices = field(default_factory=Devices)
-    _calibrations: dict[str, _Calibration] = field(default_factory=lambda: defaultdict(_Calibration))
-    _measured: set[tuple[str, str]] = field(default_factory=set)  # of a case: an exact metric, or the job for some
+    _calibrations: dict[str, _Calibration] = field(
+        default_factory=lambda: defaultdict(_Calibration)
+    )
+    _measured: set[tuple[str, str]] = field(
+        default_factory=set
+    )  # of a case: an exact metric, or the job for some
     _losses: Counter[str] = field(default_factory=Counter)
     _explored_roofs: bool = False
     _is_quiet: bool = True  # whether a sample of the last round was clean
@@ -195,13 +236,17 @@ class _Runner:
         return "latency" in self.plan.metrics
 
     def measure(self) -> None:
-        """One worker after another, until a limit is met. Each has a number of its own, those that are lost too."""
+        """One worker after another, until a limit is met. Each has a number of its own,
+        those that are lost too.
+        """
         self._tell("starting")
         greeting = self.workers.greeting()
         self.sides = greeting.sides
         number = 0
         while self.record.alive and not self.limit:
-            starter, worker = self.workers.next(self.plan.protocol.workers - self.budget.workers_done)
+            starter, worker = self.workers.next(
+                self.plan.protocol.workers - self.budget.workers_done
+            )
             self.budget.worker_begins()
             try:
                 if self.environment is None:
@@ -236,7 +281,9 @@ class _Runner:
         )
 
     def _plan_next_worker(self) -> None:
-        """Between two workers: how many rounds the next one makes, and whether there is one."""
+        """Between two workers: how many rounds the next one makes, and whether there is
+        one.
+        """
         if self._is_timed:
             table = RoundTable(self.record.left, self.record.samples)
             self.budget.plan_rounds(table)
@@ -246,7 +293,9 @@ class _Runner:
 
     def _find_devices(self, worker: Worker, greeting: Greeting) -> None:
         """Where all is measured."""
-        plan, gpu, notes = self.devices.find(self.plan, greeting, worker, self._timeout_s)
+        plan, gpu, notes = self.devices.find(
+            self.plan, greeting, worker, self._timeout_s
+        )
         self.record.plan = plan
         self.record.caches = greeting.caches
         self.environment = self.describe(greeting, gpu)
@@ -256,8 +305,13 @@ class _Runner:
             self.record.note("", text)
 
     def _measure_in(self, worker: Worker, place: _Place) -> None:
-        """Open every case, one round unrecorded, the recorded rounds, and what is exact once in a run."""
-        self._ask(worker, Begin(plan=self.plan, block=f"{self.plan.protocol.seed}/{place.worker}"))
+        """Open every case, one round unrecorded, the recorded rounds, and what is exact
+        once in a run.
+        """
+        self._ask(
+            worker,
+            Begin(plan=self.plan, block=f"{self.plan.protocol.seed}/{place.worker}"),
+        )
         if self._is_timed and self.timer is None:
             self.timer = self._ask_beside_cases(worker, MeasureTimer())
         for label in self.record.alive:
@@ -277,11 +331,15 @@ class _Runner:
             return
         self._explored_roofs = True
         start = self.budget.now()
-        self.roofs.begin(partial(self._ask_beside_cases, worker), self.devices.room(self.plan))
+        self.roofs.begin(
+            partial(self._ask_beside_cases, worker), self.devices.room(self.plan)
+        )
         self.budget.spent_once(self.budget.now() - start)
 
     def _open(self, worker: Worker, label: str, number: int) -> None:
-        """Build and warm up a case in this worker; what compiling and packing took are samples of their own."""
+        """Build and warm up a case in this worker; what compiling and packing took are
+        samples of their own.
+        """
         doing = BACKENDS[self.plan.case(label).workload.backend].doing
         self._tell(f"{self._which_process}  {doing} {label}")
         calibration = self._calibrations[label]
@@ -289,7 +347,10 @@ class _Runner:
         if self._is_timed:
             calls = calibration.calls
         is_checked = calibration.calls is not None
-        opened = self._try(worker, Open(label=label, calls=calls, checked=is_checked, weights=self.weights))
+        opened = self._try(
+            worker,
+            Open(label=label, calls=calls, checked=is_checked, weights=self.weights),
+        )
         if opened is None:
             return
         calibration.calls = opened.calls
@@ -297,7 +358,9 @@ class _Runner:
             self.record.reads(label, opened.inputs, opened.input_bytes)
         for metric in OPENED:
             value = opened.values.get(metric.name)
-            if value is None or (metric.exact and (label, metric.name) in self._measured):
+            if value is None or (
+                metric.exact and (label, metric.name) in self._measured
+            ):
                 continue
             self.record.once(label, metric.name, number, value)
             self._measured.add((label, metric.name))
@@ -311,58 +374,84 @@ class _Runner:
         self._round(worker, place)
         self.budget.rounds_begin()
         tally = Tally(self.plan)
-        while self.record.alive and not self.budget.is_enough(tally.rounds, tally.clean):
+        while self.record.alive and not self.budget.is_enough(
+            tally.rounds, tally.clean
+        ):
             place = replace(place, round=place.round + 1)
             clean = self._round(worker, place)
             tally.add(clean)
             self._is_quiet = any(clean.values())
             self.budget.round_done()
             if not self.budget.workers_done:
-                self.budget.plan_rounds(RoundTable(self.record.left, self.record.samples))
+                self.budget.plan_rounds(
+                    RoundTable(self.record.left, self.record.samples)
+                )
 
     def _round(self, worker: Worker, place: _Place) -> dict[str, bool]:
-        """One sample of every case, in an order that depends on nothing but seed, worker and round.
+        """One sample of every case, in an order that depends on nothing but seed,
+        worker and round.
 
         Gives for each case whether its sample was clean.
         """
-        roofs = self.roofs.due(self.budget.workers_done, place.round, self.budget.elapsed_s)
+        roofs = self.roofs.due(
+            self.budget.workers_done, place.round, self.budget.elapsed_s
+        )
         order = [*self.record.alive, *roofs]
-        random.Random(f"{self.plan.protocol.seed}/{place.worker}/{place.round}").shuffle(order)
+        random.Random(
+            f"{self.plan.protocol.seed}/{place.worker}/{place.round}"
+        ).shuffle(order)
         clean: dict[str, bool] = {}
         for number, label in enumerate(order):
             if self.budget.left_s < self._calibrations[label].sample_s:
                 self.budget.out_of_time = True
                 break
             if label in roofs:
-                self.roofs.sample(partial(self._ask_beside_cases, worker), label, place.at(number))
+                self.roofs.sample(
+                    partial(self._ask_beside_cases, worker), label, place.at(number)
+                )
                 continue
             is_sample_clean = self._sample(worker, place, label, number)
             if is_sample_clean is not None:
                 clean[label] = is_sample_clean
-        self._tell(f"{self._which_process}  round {place.round + 1}/{self.budget.rounds}", place.round + 1)
+        self._tell(
+            f"{self._which_process}  round {place.round + 1}/{self.budget.rounds}",
+            place.round + 1,
+        )
         return clean
 
-    def _sample(self, worker: Worker, place: _Place, label: str, order: int) -> bool | None:
-        """One sample of a case, taken again where it was disturbed and there is a budget for it; all are kept.
+    def _sample(
+        self, worker: Worker, place: _Place, label: str, order: int
+    ) -> bool | None:
+        """One sample of a case, taken again where it was disturbed and there is a
+        budget for it; all are kept.
 
-        After a round without a clean sample it is not: where nothing helps, every case should have its rounds. Gives
-        whether the last one was clean, None for one of practice or a case that has failed.
+        After a round without a clean sample it is not: where nothing helps, every case
+        should have its rounds. Gives whether the last one was clean, None for one of
+        practice or a case that has failed.
         """
         is_practice = place.round < 0
         attempts = 1
-        if self.plan.protocol.precision is not None and self._is_quiet and not is_practice:
+        if (
+            self.plan.protocol.precision is not None
+            and self._is_quiet
+            and not is_practice
+        ):
             attempts = ATTEMPTS
         calibration = self._calibrations[label]
         assert calibration.calls is not None
         was_clean = None
         for _ in range(attempts):
             salt = self.salts.getrandbits(56)
-            sampled = self._try(worker, TakeSample(label=label, calls=calibration.calls, salt=salt))
+            sampled = self._try(
+                worker, TakeSample(label=label, calls=calibration.calls, salt=salt)
+            )
             if sampled is None:
                 return None
             for text in sampled.notes:
                 self.record.note(label, text)
-            self.devices.read(place.worker, self.plan.case(label).workload.device, sampled)
+            self.devices.read(
+                place.worker, self.plan.case(label).workload.device, sampled
+            )
             calibration.fastest_s = min(calibration.fastest_s, sampled.value)
             if is_practice:
                 return None
@@ -383,7 +472,9 @@ class _Runner:
         return was_clean
 
     def _check(self, worker: Worker, label: str, number: int) -> None:
-        """Hold a case against float64 after its rounds, once in a run: one that is off fails."""
+        """Hold a case against float64 after its rounds, once in a run: one that is off
+        fails.
+        """
         if (label, "check") in self._measured or self.budget.is_past_bound:
             return
         self._tell(f"{self._which_process}  checking {label}")
@@ -393,17 +484,29 @@ class _Runner:
         self._measured.add((label, "check"))
 
     def _measure_exact(self, worker: Worker, label: str, job: str, number: int) -> None:
-        """Exact metrics need one process only; where they can't be had, the row keeps its latency."""
-        metrics = [m for m in METRICS if m.exact and m.job == job and m.group in self.plan.metrics]
+        """Exact metrics need one process only; where they can't be had, the row keeps
+        its latency.
+        """
+        metrics = [
+            m
+            for m in METRICS
+            if m.exact and m.job == job and m.group in self.plan.metrics
+        ]
         if not metrics or (label, job) in self._measured:
             return
         try:
-            self._record_values(label, metrics, self._ask(worker, EXACT_JOBS[job](label=label)), number)
+            self._record_values(
+                label, metrics, self._ask(worker, EXACT_JOBS[job](label=label)), number
+            )
         except _CaseFailed as problem:
-            self.record.note(label, f"{metrics[0].group} could not be measured: {problem}")
+            self.record.note(
+                label, f"{metrics[0].group} could not be measured: {problem}"
+            )
         self._measured.add((label, job))
 
-    def _record_values(self, label: str, metrics: Iterable[Metric], measured: Values, number: int) -> None:
+    def _record_values(
+        self, label: str, metrics: Iterable[Metric], measured: Values, number: int
+    ) -> None:
         """Record the metrics of a case that a worker has measured once."""
         for metric in metrics:
             value = measured.values.get(metric.name)
@@ -427,11 +530,15 @@ class _Runner:
         if not isinstance(answer, Failed):
             return answer
         if answer.ends or not label:  # where it is of no case, the worker is of no use
-            raise _LostOverCase(label, answer.kind, answer.message, broke_device=answer.ends)
+            raise _LostOverCase(
+                label, answer.kind, answer.message, broke_device=answer.ends
+            )
         raise _CaseFailed(answer)
 
     def _ask_beside_cases(self, worker: Worker, request: WorkerRequest[A]) -> A | None:
-        """Ask for what is no case's; None where it can't be had. One that is lost ends the sampling of roofs."""
+        """Ask for what is no case's; None where it can't be had. One that is lost ends
+        the sampling of roofs.
+        """
         try:
             answer = worker.ask(request, self._timeout_s)
             if isinstance(answer, Failed) and answer.ends:
@@ -444,9 +551,10 @@ class _Runner:
     def _handle_loss(self, number: int, lost: WorkerLost) -> None:
         """What a lost worker had measured stays.
 
-        The case that it was busy with is dropped at its second loss, or where it hung before any worker was complete: a
-        single death may be the worker's own, and a hang would cost the whole timeout again. One that broke the device
-        is dropped at once: the worker has said so.
+        The case that it was busy with is dropped at its second loss, or where it hung
+        before any worker was complete: a single death may be the worker's own, and a
+        hang would cost the whole timeout again. One that broke the device is dropped at
+        once: the worker has said so.
         """
         label, broke_device = "", False
         if isinstance(lost, _LostOverCase):
@@ -456,7 +564,10 @@ class _Runner:
         if label and (hung or broke_device or self._losses[label] > 1):
             self.record.fail(label, lost.kind, str(lost))
         elif self._losses[label] >= RESTARTS:
-            raise Unfinished(f"too many processes were lost: {lost}", "`ffnbench env` shows what else runs")
+            raise Unfinished(
+                f"too many processes were lost: {lost}",
+                "`ffnbench env` shows what else runs",
+            )
         else:
             self.record.note(label, f"process {number + 1} was lost: {lost}")
 

@@ -1,6 +1,8 @@
-"""The parent's end of one process that measures: start it, ask it, notice when it hangs or dies. No torch here.
+"""The parent's end of one process that measures: start it, ask it, notice when it hangs
+or dies. No torch here.
 
-One that can be forked is a starter: `fork` gives a worker that has torch loaded, for a block of rounds.
+One that can be forked is a starter: `fork` gives a worker that has torch loaded, for a
+block of rounds.
 """
 
 from __future__ import annotations
@@ -56,18 +58,28 @@ class WorkerLost(Exception):
 
 def lost_over_device(lost: WorkerLost) -> Unfinished:
     """A worker that was asked about its device has not answered."""
-    return Unfinished(f"a worker was lost while it looked for its device: {lost}", "does `nvidia-smi` work?")
+    return Unfinished(
+        f"a worker was lost while it looked for its device: {lost}",
+        "does `nvidia-smi` work?",
+    )
 
 
 class Session:
-    """A running process of an arm. `ask` sends one request and waits for its answer; `close` always works."""
+    """A running process of an arm. `ask` sends one request and waits for its answer;
+    `close` always works.
+    """
 
     def __init__(self, arm: Arm = OWN) -> None:
         self._answers: queue.Queue[str | None] = queue.Queue()
         self._asked, self._hung = 0, False
-        self._forks: list[int] = []  # the request that the living child answers in place of
+        self._forks: list[
+            int
+        ] = []  # the request that the living child answers in place of
         self._greeting: Greeting | None = None
-        command, variables = [interpreter_of(arm), "-u", str(BOOT)], variables_of(arm) | {MARK: "1"}
+        command, variables = (
+            [interpreter_of(arm), "-u", str(BOOT)],
+            variables_of(arm) | {MARK: "1"},
+        )
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the session
         self._process = _speaking(command, self._log, variables, folder_of(arm))
         threading.Thread(target=self._listen, daemon=True).start()
@@ -79,21 +91,29 @@ class Session:
         self._answers.put(None)
 
     def greeting(self, timeout_s: float = START_TIMEOUT_S) -> Greeting:
-        """What the worker says of its torch; waits for its start the first time. Raises Unfinished where that fails."""
+        """What the worker says of its torch; waits for its start the first time. Raises
+        Unfinished where that fails.
+        """
         if self._greeting is None:
             try:
                 line = self._receive(timeout_s)
             except WorkerLost as lost:
-                raise Unfinished(f"a worker could not start: {lost}", "try `python -c 'import torch'`") from lost
+                raise Unfinished(
+                    f"a worker could not start: {lost}",
+                    "try `python -c 'import torch'`",
+                ) from lost
             if "error" in line:
                 raise Unfinished(
-                    f"a worker could not start: {line['error']}", "is torch installed for this interpreter?"
+                    f"a worker could not start: {line['error']}",
+                    "is torch installed for this interpreter?",
                 )
             self._greeting = jsonable.decode(Greeting, line["greeting"])
         return self._greeting
 
     def ask(self, request: WorkerRequest[A], timeout_s: float) -> A | Failed:
-        """One request, one answer; raises WorkerLost when none comes, or one that is not to this request."""
+        """One request, one answer; raises WorkerLost when none comes, or one that is
+        not to this request.
+        """
         line = self._exchange(request, timeout_s)
         try:
             return answer_of(line, request)
@@ -114,18 +134,23 @@ class Session:
                 raise WorkerLost(*self._cause_of(line["ended"]))
             if number == self._asked:
                 return line
-            if not isinstance(number, int) or not number < self._asked:  # code of the user's that writes into pipes
+            if (
+                not isinstance(number, int) or not number < self._asked
+            ):  # code of the user's that writes into pipes
                 raise _no_answer(json.dumps(line))
 
     def _write(self, line: str) -> None:
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # how it died is told when its answer is waited for
+        with suppress(
+            BrokenPipeError
+        ):  # how it died is told when its answer is waited for
             self._process.stdin.write(line + "\n")
             self._process.stdin.flush()
 
     def fork(self, timeout_s: float) -> Fork | None:
-        """A worker that is forked from this process, which is asked for nothing else until that is closed; None where
-        this one can't be forked, and has to serve by itself.
+        """A worker that is forked from this process, which is asked for nothing else
+        until that is closed; None where this one can't be forked, and has to serve by
+        itself.
         """
         answer = self.ask(Split(), timeout_s)
         if isinstance(answer, Failed) or answer.process is None:
@@ -151,9 +176,13 @@ class Session:
             line = self._answers.get(timeout=min(timeout_s, threading.TIMEOUT_MAX))
         except queue.Empty:
             self._hung = True
-            raise WorkerLost(FailureKind.TIMEOUT, f"no answer within {timeout_s:g} s") from None
+            raise WorkerLost(
+                FailureKind.TIMEOUT, f"no answer within {timeout_s:g} s"
+            ) from None
         if line is None:
-            raise WorkerLost(*self._cause_of(self._process.wait()))  # it has ended by itself
+            raise WorkerLost(
+                *self._cause_of(self._process.wait())
+            )  # it has ended by itself
         try:
             return dict(json.loads(line, parse_constant=jsonable.no_number))
         except (ValueError, TypeError, RecursionError):  # an interpreter that is none
@@ -161,10 +190,15 @@ class Session:
 
     def _cause_of(self, code: int) -> tuple[FailureKind, str]:
         if code == -signal.SIGKILL:
-            return FailureKind.OOM, "the process was killed (signal 9), probably out of memory"
+            return (
+                FailureKind.OOM,
+                "the process was killed (signal 9), probably out of memory",
+            )
         how = f"exit code {code}"
         if code < 0:
-            names = {known.value: f", {known.name}" for known in signal.Signals}  # those of real time have none
+            names = {
+                known.value: f", {known.name}" for known in signal.Signals
+            }  # those of real time have none
             how = f"signal {-code}{names.get(-code, '')}"
         message = f"the process ended ({how})"
         last = self.last_output()
@@ -183,7 +217,9 @@ class Session:
 
     def close(self) -> None:
         """End the worker and all that it started, now."""
-        if self._process.returncode is None:  # not waited for yet, so the number is still its own
+        if (
+            self._process.returncode is None
+        ):  # not waited for yet, so the number is still its own
             end_group(self._process.pid)
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout, self._log):
@@ -245,7 +281,9 @@ def _send(process: int, sign: signal.Signals) -> None:
 def _speaking(
     command: list[str], log: IO[bytes], variables: dict[str, str], folder: Path | None
 ) -> subprocess.Popen[str]:
-    """A process in a session of its own, which is spoken to; raises FfnbenchError where there is none."""
+    """A process in a session of its own, which is spoken to; raises FfnbenchError where
+    there is none.
+    """
     try:
         return subprocess.Popen(
             command,
@@ -262,16 +300,21 @@ def _speaking(
     except OSError as problem:
         log.close()
         raise FfnbenchError(
-            f"{command[0]!r} can't be started: {problem.strerror}", "is it a Python interpreter?"
+            f"{command[0]!r} can't be started: {problem.strerror}",
+            "is it a Python interpreter?",
         ) from problem
 
 
 def _no_answer(line: str) -> WorkerLost:
-    return WorkerLost(FailureKind.CRASH, f"it printed {line.strip()[:60]!r} instead of an answer")
+    return WorkerLost(
+        FailureKind.CRASH, f"it printed {line.strip()[:60]!r} instead of an answer"
+    )
 
 
 def interpreter_of(arm: Arm) -> str:
-    """The absolute path of its interpreter, links kept, for a virtual environment is one; raises FfnbenchError."""
+    """The absolute path of its interpreter, links kept, for a virtual environment is
+    one; raises FfnbenchError.
+    """
     if not arm.python:
         return sys.executable
     path = os.path.expanduser(arm.python)
@@ -287,24 +330,32 @@ def interpreter_of(arm: Arm) -> str:
 
 
 def folder_of(arm: Arm) -> Path | None:
-    """The folder that comes first on its module path and is its current one; raises FfnbenchError where it is none."""
+    """The folder that comes first on its module path and is its current one; raises
+    FfnbenchError where it is none.
+    """
     if not arm.source:
         return None
     folder = Path(os.path.expanduser(arm.source)).absolute()
     if not os.path.isdir(folder):  # a name too long is none either
         made = f"`git worktree add {shlex.quote(arm.source)} HEAD~1` makes a checkout there, of the last commit but one"
-        raise FfnbenchError(f"there is no folder {arm.source!r}", f"is the path right? {made}")
+        raise FfnbenchError(
+            f"there is no folder {arm.source!r}", f"is the path right? {made}"
+        )
     return folder
 
 
 def variables_of(arm: Arm) -> dict[str, str]:
-    """The environment of its process: this one's, its own variables, and its folder on the module path."""
+    """The environment of its process: this one's, its own variables, and its folder on
+    the module path.
+    """
     variables = {**os.environ, **dict(arm.env)}
     folder = folder_of(arm)
     if folder is not None:
         paths = [str(folder)]
         src = folder / "src"
-        if src.is_dir() and not (src / "__init__.py").exists():  # packages stand in it: it is none itself
+        if (
+            src.is_dir() and not (src / "__init__.py").exists()
+        ):  # packages stand in it: it is none itself
             paths.append(str(src))
         if variables.get("PYTHONPATH"):
             paths.append(variables["PYTHONPATH"])

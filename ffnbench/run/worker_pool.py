@@ -1,8 +1,10 @@
-"""Where the workers of a run come from: forked by turns from a few starters, or each an interpreter of its own.
+"""Where the workers of a run come from: forked by turns from a few starters, or each an
+interpreter of its own.
 
-A fork has torch loaded and a heap of its own, and comes a hundred times as cheap as an interpreter. What it shares with
-its siblings is the address layout of its starter: so there are several, visited by turns (stats/interval.py reckons
-with what differs between them). Where the cases of a plan run in several places (`ab`), a worker is a group of
+A fork has torch loaded and a heap of its own, and comes a hundred times as cheap as an
+interpreter. What it shares with its siblings is the address layout of its starter: so
+there are several, visited by turns (stats/interval.py reckons with what differs between
+them). Where the cases of a plan run in several places (`ab`), a worker is a group of
 processes, one of each arm, alive at once; the runner speaks to them as to one.
 """
 
@@ -29,7 +31,9 @@ NONE = "none"
 
 
 class Worker(Protocol):
-    """What the runner needs of a worker; the tests' fake one has no process and no torch."""
+    """What the runner needs of a worker; the tests' fake one has no process and no
+    torch.
+    """
 
     def greeting(self, timeout_s: float = ...) -> Greeting: ...
     def ask(self, request: WorkerRequest[A], timeout_s: float) -> A | Failed: ...
@@ -50,7 +54,9 @@ Launch = Callable[..., Starter]  # of an arm; without one of this process's own
 
 
 def start_for(plan: Plan, launch: Launch) -> Starter:
-    """What measures a plan: a plain process where nothing has an arm of its own, else a group of them."""
+    """What measures a plan: a plain process where nothing has an arm of its own, else a
+    group of them.
+    """
     if plan.arms == (OWN,):
         return launch()
     members: dict[Arm, Starter] = {}
@@ -65,7 +71,9 @@ def start_for(plan: Plan, launch: Launch) -> Starter:
 
 
 class WorkerGroup:
-    """One process of each arm. Where one is lost, all are: what they had in common was the moment."""
+    """One process of each arm. Where one is lost, all are: what they had in common was
+    the moment.
+    """
 
     def __init__(self, plan: Plan, members: Mapping[Arm, Worker]) -> None:
         self._plan, self._members = plan, members
@@ -90,41 +98,67 @@ class WorkerGroup:
         return WorkerGroup(self._plan, forks)
 
     def greeting(self, timeout_s: float = START_TIMEOUT_S) -> Greeting:
-        """That of the reference's process, with the GPUs that all of them see, and in what they differ."""
-        greetings = {arm: member.greeting(timeout_s) for arm, member in self._members.items()}
+        """That of the reference's process, with the GPUs that all of them see, and in
+        what they differ.
+        """
+        greetings = {
+            arm: member.greeting(timeout_s) for arm, member in self._members.items()
+        }
         fewest = min(greeting.gpus for greeting in greetings.values())
-        return replace(greetings[self._plan.arms[0]], gpus=fewest, sides=self._sides(greetings))
+        return replace(
+            greetings[self._plan.arms[0]], gpus=fewest, sides=self._sides(greetings)
+        )
 
     def _sides(self, greetings: Mapping[Arm, Greeting]) -> tuple[Side, ...]:
-        """Of each arm but the control its cases, and the facts about it that differ between arms."""
-        facts = {arm: _facts(arm, greeting) for arm, greeting in greetings.items() if self._cases(arm) != (CONTROL,)}
-        names = dict.fromkeys(name for facts_of_arm in facts.values() for name in facts_of_arm)
-        differ = [name for name in names if len({of_arm.get(name, NONE) for of_arm in facts.values()}) > 1]
+        """Of each arm but the control its cases, and the facts about it that differ
+        between arms.
+        """
+        facts = {
+            arm: _facts(arm, greeting)
+            for arm, greeting in greetings.items()
+            if self._cases(arm) != (CONTROL,)
+        }
+        names = dict.fromkeys(
+            name for facts_of_arm in facts.values() for name in facts_of_arm
+        )
+        differ = [
+            name
+            for name in names
+            if len({of_arm.get(name, NONE) for of_arm in facts.values()}) > 1
+        ]
         sides = []
         for arm, facts_of_arm in facts.items():
             cases = self._cases(arm)
             differing = tuple((name, facts_of_arm.get(name, NONE)) for name in differ)
-            sides.append(Side(name=arm.name or ", ".join(cases), cases=cases, differing=differing))
+            sides.append(
+                Side(
+                    name=arm.name or ", ".join(cases), cases=cases, differing=differing
+                )
+            )
         return tuple(sides)
 
     def ask(self, request: WorkerRequest[A], timeout_s: float) -> A | Failed:
-        """A request about a case goes to the process of its arm; a plan goes to all of them in parts, and what is to be
-        preloaded to all. The reference's process answers anything else.
+        """A request about a case goes to the process of its arm; a plan goes to all of
+        them in parts, and what is to be preloaded to all. The reference's process
+        answers anything else.
         """
         if isinstance(request, OfCase):
             return self._ask(self._arm_of[request.label], request, timeout_s)
         is_for_all = isinstance(request, Begin | Preload)
         if not is_for_all:
             return self._ask(self._plan.arms[0], request, timeout_s)
-        answers: list[A | Failed] = [self._ask(arm, self._part_of(request, arm), timeout_s) for arm in self._members]
+        answers: list[A | Failed] = [
+            self._ask(arm, self._part_of(request, arm), timeout_s)
+            for arm in self._members
+        ]
         for answer in answers:
             if isinstance(answer, Failed):
                 return answer
         return answers[0]
 
     def _ask(self, arm: Arm, request: WorkerRequest[A], timeout_s: float) -> A | Failed:
-        """Ask one while the others are stopped: their OpenMP threads spin for some milliseconds after a product, on the
-        CPUs that it needs.
+        """Ask one while the others are stopped: their OpenMP threads spin for some
+        milliseconds after a product, on the CPUs that it needs.
         """
         member = self._members[arm]
         member.resume()
@@ -156,12 +190,16 @@ class WorkerGroup:
         """A request as it goes to the process of an arm: of a plan its own cases."""
         if not isinstance(request, Begin):
             return request
-        cases = tuple(case for case in request.plan.cases if self._arm_of[case.label] == arm)
+        cases = tuple(
+            case for case in request.plan.cases if self._arm_of[case.label] == arm
+        )
         return replace(request, plan=replace(request.plan, cases=cases))
 
 
 def _facts(arm: Arm, greeting: Greeting) -> dict[str, str]:
-    """What is known of an arm and of its worker, by the words for it; the unknown left out."""
+    """What is known of an arm and of its worker, by the words for it; the unknown left
+    out.
+    """
     facts = {"interpreter": arm.python or "ffnbench's own"}
     if arm.source and not arm.name:  # a name says it better
         facts["source"] = arm.source
@@ -183,7 +221,9 @@ def _facts(arm: Arm, greeting: Greeting) -> dict[str, str]:
 
 @dataclass(slots=True)
 class WorkerPool:
-    """Gives one worker after another. `wait_s` cuts the seconds for which an answer may be waited for."""
+    """Gives one worker after another. `wait_s` cuts the seconds for which an answer may
+    be waited for.
+    """
 
     plan: Plan
     launch: Launch
@@ -199,7 +239,9 @@ class WorkerPool:
     _cpus: int = 1  # that a starter may use
 
     def start(self, count: int = STARTERS) -> None:
-        """Start so many processes, one where nothing is timed; they are not waited for."""
+        """Start so many processes, one where nothing is timed; they are not waited
+        for.
+        """
         if "latency" not in self.plan.metrics:
             count = 1
         for _ in range(count):
@@ -208,9 +250,9 @@ class WorkerPool:
         self._since = self.now()
 
     def greeting(self, needed: int = 0) -> Greeting:
-        """What the first one says. Waits until all have started, for none measures beside one that starts. Where there
-        are none that go on serving, new ones are started: as many as are `needed`, up to one a CPU, where each is a
-        worker.
+        """What the first one says. Waits until all have started, for none measures
+        beside one that starts. Where there are none that go on serving, new ones are
+        started: as many as are `needed`, up to one a CPU, where each is a worker.
         """
         start = self.now()
         self._close_ended()
@@ -220,14 +262,17 @@ class WorkerPool:
                 at_once = max(1, self._cpus // len(self.plan.arms))
                 count = max(1, min(needed, at_once))
             self.start(count)
-        greetings = [starter.greeting(self.wait_s(START_TIMEOUT_S)) for _, starter in self._ready]
+        greetings = [
+            starter.greeting(self.wait_s(START_TIMEOUT_S)) for _, starter in self._ready
+        ]
         self._start_s = max(self._start_s, self.now() - start)
         self._cpus = greetings[0].usable_cpus
         return greetings[0]
 
     def next(self, needed: int) -> tuple[int, Worker]:
-        """The next worker, with the number of the starter that it is of. `needed` is how many will be wanted. Raises
-        Unfinished where one starter after another is lost.
+        """The next worker, with the number of the starter that it is of. `needed` is
+        how many will be wanted. Raises Unfinished where one starter after another is
+        lost.
         """
         for _ in range(RESTARTS):
             self.greeting(needed)
@@ -244,11 +289,14 @@ class WorkerPool:
                 return number, starter
             self._ready.append((number, starter))
             return number, worker
-        raise Unfinished(f"a worker can't be forked: {last}", "`ffnbench env` shows what else runs")
+        raise Unfinished(
+            f"a worker can't be forked: {last}", "`ffnbench env` shows what else runs"
+        )
 
     def _fork_of(self, number: int, starter: Starter) -> Worker | None:
-        """A fork; None where it can't be, and this process is the worker. What its children need is imported before,
-        once; after an import that has cost a starter each child imports for itself, and finds out.
+        """A fork; None where it can't be, and this process is the worker. What its
+        children need is imported before, once; after an import that has cost a starter
+        each child imports for itself, and finds out.
         """
         if self._preloads and number not in self._preloaded:
             self._preloaded.add(number)
@@ -260,20 +308,24 @@ class WorkerPool:
         return worker
 
     def _preload(self, starter: Starter) -> None:
-        """Have a starter import code of the user's and the compiler, where cases need them."""
+        """Have a starter import code of the user's and the compiler, where cases need
+        them.
+        """
         targets = set()
         for case in self.plan.cases:
             ffn = case.ffn.around if isinstance(case.ffn, AddedSpec) else case.ffn
             if isinstance(ffn, ImportedSpec):
                 targets.add(ffn.target)
-        compiles = any(case.workload.backend == Backend.COMPILE for case in self.plan.cases)
+        compiles = any(
+            case.workload.backend == Backend.COMPILE for case in self.plan.cases
+        )
         if targets or compiles:
             preload = Preload(targets=tuple(sorted(targets)), compiles=compiles)
             starter.ask(preload, self.wait_s(self.plan.protocol.timeout_s))
 
     def _close_ended(self) -> None:
-        """Let go of starters that have ended with a child, or have served long enough: the longer, the longer they take
-        to start.
+        """Let go of starters that have ended with a child, or have served long enough:
+        the longer, the longer they take to start.
         """
         serves_s = max(SERVES_S, SERVES * self._start_s)
         has_served = self.forks and self.now() - self._since > serves_s

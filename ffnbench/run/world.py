@@ -1,8 +1,11 @@
-"""The world outside that a run needs, as one value: a test or a simulation hands down another one.
+"""The world outside that a run needs, as one value: a test or a simulation hands down
+another one.
 
-Who else works on this machine is a part of it: another run of this user, which holds a lock while it measures, and
-other processes. A lock ends with its process, however that ends. Runs of other users, and in other containers, are not
-seen by it; the time that threads wait for a CPU tells of them (waiting.py). Which rounds count is not decided here.
+Who else works on this machine is a part of it: another run of this user, which holds a
+lock while it measures, and other processes. A lock ends with its process, however that
+ends. Runs of other users, and in other containers, are not seen by it; the time that
+threads wait for a CPU tells of them (waiting.py). Which rounds count is not decided
+here.
 """
 
 from __future__ import annotations
@@ -30,18 +33,28 @@ if TYPE_CHECKING:
 POLL_S = 0.5
 BESIDE = "another run of ffnbench{who} measured on this machine when this one began: they disturb each other"
 SHORTEST_S = 2.0  # the kernel counts in hundredths
-LOOK_S, BUSY_CPUS = 0.3, 0.25  # for a look before a run; more than a quiet machine's own services use
-GLANCES, GLANCE_S = 4, 0.01  # without anybody else at work in them there is nothing to look at
+LOOK_S, BUSY_CPUS = (
+    0.3,
+    0.25,
+)  # for a look before a run; more than a quiet machine's own services use
+GLANCES, GLANCE_S = (
+    4,
+    0.01,
+)  # without anybody else at work in them there is nothing to look at
 
 
 @contextmanager
 def machine_lock(tell: Callable[[str], None], wait: bool = False) -> Iterator[str]:
-    """Hold the lock while something is measured; gives what a reader should know: nothing where no other run has it.
+    """Hold the lock while something is measured; gives what a reader should know:
+    nothing where no other run has it.
 
-    With `wait` it is waited for, and `tell` is told so. Where there can be no lock a run is made without.
+    With `wait` it is waited for, and `tell` is told so. Where there can be no lock a
+    run is made without.
     """
     try:
-        place = own_folder() / f"measuring-{os.uname().nodename}"  # nodes may share a home
+        place = (
+            own_folder() / f"measuring-{os.uname().nodename}"
+        )  # nodes may share a home
         mine, who = _take(place)
         if who is not None and wait:
             tell(f"waiting: another run of ffnbench{who} measures on this machine")
@@ -49,7 +62,9 @@ def machine_lock(tell: Callable[[str], None], wait: bool = False) -> Iterator[st
                 time.sleep(POLL_S)
                 mine, who = _take(place)
         elif who is not None:
-            tell(f"note: another run of ffnbench{who} measures on this machine now; --wait waits for it")
+            tell(
+                f"note: another run of ffnbench{who} measures on this machine now; --wait waits for it"
+            )
     except (OSError, RuntimeError):  # no such folder, or no home
         mine, who = None, None
     try:
@@ -62,7 +77,9 @@ def machine_lock(tell: Callable[[str], None], wait: bool = False) -> Iterator[st
 
 
 def _take(place: Path) -> tuple[BinaryIO | None, str | None]:
-    """The file, locked for this process; else what is known of the process that has it."""
+    """The file, locked for this process; else what is known of the process that has
+    it.
+    """
     while True:
         handle = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         file = os.fdopen(handle, "r+b", buffering=0)
@@ -78,7 +95,9 @@ def _take(place: Path) -> tuple[BinaryIO | None, str | None]:
 
 
 def others_now(threads: int) -> float | None:
-    """CPUs that others use at this moment; None where that leaves enough for so many threads, or is not known."""
+    """CPUs that others use at this moment; None where that leaves enough for so many
+    threads, or is not known.
+    """
     if not any(_someone_works() for _ in range(GLANCES)):
         return None
     watch = Watch()
@@ -91,10 +110,14 @@ def others_now(threads: int) -> float | None:
 
 
 def _someone_works() -> bool:
-    """Whether the kernel runs more than this process at this moment, or does not say."""
+    """Whether the kernel runs more than this process at this moment, or does not
+    say.
+    """
     time.sleep(GLANCE_S)
     try:
-        running, _, _ = Path("/proc/loadavg").read_text(encoding="ascii").split()[3].partition("/")
+        running, _, _ = (
+            Path("/proc/loadavg").read_text(encoding="ascii").split()[3].partition("/")
+        )
         return int(running) > 1
     except (OSError, ValueError, IndexError):
         return True
@@ -112,7 +135,9 @@ class Watch:
         return BackgroundLoad(others_cpus=self.others(SHORTEST_S))
 
     def others(self, shortest_s: float = 0.0) -> float | None:
-        """CPUs that others have used since the start; None where that is not known, or was less than so long ago."""
+        """CPUs that others have used since the start; None where that is not known, or
+        was less than so long ago.
+        """
         end = self._used()
         if self._start is None or end is None:
             return None
@@ -123,13 +148,20 @@ class Watch:
         return max(0.0, (used_s - used_before_s) / (end_s - start_s))
 
     def _used(self) -> tuple[float, float] | None:
-        """Now, and the CPU seconds since boot of all but this process and its children that have ended."""
+        """Now, and the CPU seconds since boot of all but this process and its children
+        that have ended.
+        """
         try:
-            user, nice, system, _, _, irq, softirq = map(int, self._stat.read_text(encoding="ascii").split()[1:8])
+            user, nice, system, _, _, irq, softirq = map(
+                int, self._stat.read_text(encoding="ascii").split()[1:8]
+            )
         except (OSError, ValueError):
             return None
         all_s = (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
-        usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        usage = [
+            resource.getrusage(who)
+            for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+        ]
         own_s = sum(u.ru_utime + u.ru_stime for u in usage)
         return time.monotonic(), all_s - own_s
 
@@ -146,11 +178,13 @@ def start_worker(arm: Arm = OWN) -> Starter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """What starts a worker, what looks at code without measuring it, the clock, the lock, and what else runs here.
+    """What starts a worker, what looks at code without measuring it, the clock, the
+    lock, and what else runs here.
 
-    `began` is when the command began, by `now`: budgets count from there, and from the start of a run where it is None.
-    `lock` is held while something is measured: it gives what a reader should know of another run. The defaults know of
-    no GPU that is missing and of no neighbours: they serve tests; `this_machine` is the real one.
+    `began` is when the command began, by `now`: budgets count from there, and from the
+    start of a run where it is None. `lock` is held while something is measured: it
+    gives what a reader should know of another run. The defaults know of no GPU that is
+    missing and of no neighbours: they serve tests; `this_machine` is the real one.
     """
 
     launch: Launch = start_worker
@@ -160,8 +194,12 @@ class World:
     lock: Callable[[Tell], AbstractContextManager[str]] = machine_lock
     describe: Callable[[Greeting, DeviceFacts | None], Environment] = describe
     watch: Callable[[], Watch] = Watch
-    no_gpu: Callable[[], str] = lambda: ""  # why there is none, where that is known without torch
-    others: Callable[[int], float | None] = lambda threads: None  # CPUs that others use now, where that disturbs
+    no_gpu: Callable[[], str] = lambda: (
+        ""
+    )  # why there is none, where that is known without torch
+    others: Callable[[int], float | None] = lambda threads: (
+        None
+    )  # CPUs that others use now, where that disturbs
     memory: Callable[[], int | None] = usable_memory
 
     @property
@@ -176,6 +214,10 @@ class World:
 
 
 def this_machine(*, wait: bool = False) -> World:
-    """The machine that this process runs on, for a command that begins now; `wait` waits for another run to end."""
+    """The machine that this process runs on, for a command that begins now; `wait`
+    waits for another run to end.
+    """
     lock = partial(machine_lock, wait=wait)
-    return World(began=time.monotonic(), lock=lock, no_gpu=why_no_gpu, others=others_now)
+    return World(
+        began=time.monotonic(), lock=lock, no_gpu=why_no_gpu, others=others_now
+    )

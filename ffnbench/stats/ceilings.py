@@ -1,11 +1,14 @@
-"""Samples of roofs -> how near each case is to what the machine can do, and the least time that it can take. Pure.
+"""Samples of roofs -> how near each case is to what the machine can do, and the least
+time that it can take. Pure.
 
-This is the roofline model (Williams, Waterman and Patterson 2009), with the call itself as a third bound. A call needs
-so many FLOPs, so many bytes, and to be called. Each is a bound: the least time that the machine needs for it, by the
-fastest roof of its kind. The bound with the largest least time is the one that binds, and a case's share is that time
-over its own; its interval is that of their ratio, paired by round. FLOPs are those of the matrix products in the mode
-that was timed. Bytes are those that no call can do without: the weights that it touches, its input, its output; with a
-backward those of the forward alone.
+This is the roofline model (Williams, Waterman and Patterson 2009), with the call itself
+as a third bound. A call needs so many FLOPs, so many bytes, and to be called. Each is a
+bound: the least time that the machine needs for it, by the fastest roof of its kind.
+The bound with the largest least time is the one that binds, and a case's share is that
+time over its own; its interval is that of their ratio, paired by round. FLOPs are those
+of the matrix products in the mode that was timed. Bytes are those that no call can do
+without: the weights that it touches, its input, its output; with a backward those of
+the forward alone.
 """
 
 from __future__ import annotations
@@ -18,20 +21,36 @@ from ffnbench.choices import MatmulPrecision, Weights
 from ffnbench.ffn.spec import item_bytes
 from ffnbench.metrics import ROOF
 from ffnbench.plan import Case, Needed, needed_by
-from ffnbench.result import ALIKE, MEMORY, Bound, CaseCost, Ceiling, Report, Roof, Run, Share
+from ffnbench.result import (
+    ALIKE,
+    MEMORY,
+    Bound,
+    CaseCost,
+    Ceiling,
+    Report,
+    Roof,
+    Run,
+    Share,
+)
 from ffnbench.stats.rounds import paired, table_of
 
-COARSEST_FIRST = [p.value for p in (MatmulPrecision.MEDIUM, MatmulPrecision.HIGH, MatmulPrecision.HIGHEST)]
+COARSEST_FIRST = [
+    p.value
+    for p in (MatmulPrecision.MEDIUM, MatmulPrecision.HIGH, MatmulPrecision.HIGHEST)
+]
 AS_FAST = 0.1  # ceilings of one kind that differ by no more are one line of a roofline
 
-Ceilings = Mapping[str, Mapping[Bound, Ceiling]]  # of each case, by its label, the fastest of each bound
+Ceilings = Mapping[
+    str, Mapping[Bound, Ceiling]
+]  # of each case, by its label, the fastest of each bound
 
 
 def fits(roof: Roof, case: Case, needed: Needed) -> bool:
-    """Whether a roof bounds a case: of its device and threads, and of what is computed or read alike.
+    """Whether a roof bounds a case: of its device and threads, and of what is computed
+    or read alike.
 
-    Products are of its dtype or a finer one, for a call may always compute more exactly. Bytes are of the case's own
-    size, or both of memory.
+    Products are of its dtype or a finer one, for a call may always compute more
+    exactly. Bytes are of the case's own size, or both of memory.
     """
     work = case.workload
     if roof.device != work.device:
@@ -42,25 +61,43 @@ def fits(roof: Roof, case: Case, needed: Needed) -> bool:
         return False
     if roof.bound is Bound.BYTES:
         both_of_memory = roof.level == MEMORY and roof.read_bytes <= needed.bytes
-        return both_of_memory or abs(roof.read_bytes - needed.bytes) <= 2 * ALIKE * needed.bytes
-    if work.weights != Weights.NONE:  # runtimes compute these products in 8 bits, which no roof is of
+        return (
+            both_of_memory
+            or abs(roof.read_bytes - needed.bytes) <= 2 * ALIKE * needed.bytes
+        )
+    if (
+        work.weights != Weights.NONE
+    ):  # runtimes compute these products in 8 bits, which no roof is of
         return False
     if work.dtype == "float32":
-        is_as_exact = COARSEST_FIRST.index(roof.matmul_precision) >= COARSEST_FIRST.index(work.matmul_precision)
+        is_as_exact = COARSEST_FIRST.index(
+            roof.matmul_precision
+        ) >= COARSEST_FIRST.index(work.matmul_precision)
         return is_as_exact and item_bytes(roof.dtype) >= item_bytes(work.dtype)
     return item_bytes(roof.dtype) >= item_bytes(work.dtype)
 
 
-def needed_by_cases(cases: Iterable[Case], costs: Iterable[CaseCost]) -> list[tuple[Case, Needed]]:
+def needed_by_cases(
+    cases: Iterable[Case], costs: Iterable[CaseCost]
+) -> list[tuple[Case, Needed]]:
     """What a call of each case needs, of those whose cost is known."""
     by_label = {entry.case: entry.cost for entry in costs}
-    return [(case, needed_by(case, by_label[case.label])) for case in cases if case.label in by_label]
+    return [
+        (case, needed_by(case, by_label[case.label]))
+        for case in cases
+        if case.label in by_label
+    ]
 
 
 def may_bind(
-    cases: Iterable[Case], costs: Iterable[CaseCost], reached: Sequence[Ceiling], share: float
+    cases: Iterable[Case],
+    costs: Iterable[CaseCost],
+    reached: Sequence[Ceiling],
+    share: float,
 ) -> frozenset[str]:
-    """The roofs whose least time for some case is at least that share of the one that binds it."""
+    """The roofs whose least time for some case is at least that share of the one that
+    binds it.
+    """
     names: set[str] = set()
     for case, needed in needed_by_cases(cases, costs):
         fitting = [ceiling for ceiling in reached if fits(ceiling.roof, case, needed)]
@@ -71,21 +108,29 @@ def may_bind(
                 bound = ceiling.roof.bound
                 fastest[bound] = min(least_s, fastest.get(bound, math.inf))
         binding_s = max(fastest.values(), default=0.0)
-        near = {bound for bound, least_s in fastest.items() if least_s >= share * binding_s}
-        names |= {ceiling.roof.name for ceiling in fitting if ceiling.roof.bound in near}
+        near = {
+            bound for bound, least_s in fastest.items() if least_s >= share * binding_s
+        }
+        names |= {
+            ceiling.roof.name for ceiling in fitting if ceiling.roof.bound in near
+        }
     return frozenset(names)
 
 
 def ceilings_of(run: Run, costs: Iterable[CaseCost]) -> Ceilings:
-    """For each case the fastest roof of each bound, by the run's estimate over clean rounds; those that are known.
+    """For each case the fastest roof of each bound, by the run's estimate over clean
+    rounds; those that are known.
 
-    A roof is sampled in few rounds, so its seconds are divided by what each of these rounds did to all rows.
+    A roof is sampled in few rounds, so its seconds are divided by what each of these
+    rounds did to all rows.
     """
     table = table_of(run)
     roof_rounds = table_of(run, ROOF).rounds
     measured = []
     for roof in run.roofs:
-        mean = paired(roof_rounds.get(roof.name, {}), table.round_effects, table.starters).mean()
+        mean = paired(
+            roof_rounds.get(roof.name, {}), table.round_effects, table.starters
+        ).mean()
         if mean:
             measured.append(Ceiling(roof=roof, seconds=math.exp(mean.mean)))
     fastest: dict[str, dict[Bound, Ceiling]] = defaultdict(dict)
@@ -103,13 +148,23 @@ def _nearest(ceilings: Sequence[Ceiling], needed: Needed) -> list[Ceiling]:
     distances: dict[str, float] = {}
     for ceiling in ceilings:
         if ceiling.roof.bound is Bound.BYTES:
-            distances[ceiling.roof.name] = abs(math.log(ceiling.roof.read_bytes / needed.bytes))
+            distances[ceiling.roof.name] = abs(
+                math.log(ceiling.roof.read_bytes / needed.bytes)
+            )
     nearest = min(distances.values(), default=0.0)
-    return [ceiling for ceiling in ceilings if distances.get(ceiling.roof.name, 0.0) <= nearest + ALIKE]
+    return [
+        ceiling
+        for ceiling in ceilings
+        if distances.get(ceiling.roof.name, 0.0) <= nearest + ALIKE
+    ]
 
 
-def shares_of(run: Run, costs: Iterable[CaseCost], ceilings: Ceilings) -> tuple[Share, ...]:
-    """The share of every case that was timed beside the ceiling that binds it, in the plan's order."""
+def shares_of(
+    run: Run, costs: Iterable[CaseCost], ceilings: Ceilings
+) -> tuple[Share, ...]:
+    """The share of every case that was timed beside the ceiling that binds it, in the
+    plan's order.
+    """
     roof_rounds, table = table_of(run, ROOF).rounds, table_of(run)
     failed = {failure.case for failure in run.failures}
     shares = []
@@ -117,7 +172,10 @@ def shares_of(run: Run, costs: Iterable[CaseCost], ceilings: Ceilings) -> tuple[
         label = case.label
         if label in failed or label not in table.rounds or label not in ceilings:
             continue
-        least_s = {bound: ceiling.least_s(needed) or 0.0 for bound, ceiling in ceilings[label].items()}
+        least_s = {
+            bound: ceiling.least_s(needed) or 0.0
+            for bound, ceiling in ceilings[label].items()
+        }
         bound = max(least_s, key=least_s.__getitem__)
         mean = table.seconds(label).mean()
         if not mean or not least_s[bound]:
@@ -130,9 +188,12 @@ def shares_of(run: Run, costs: Iterable[CaseCost], ceilings: Ceilings) -> tuple[
     return tuple(shares)
 
 
-def roofline_of(report: Report, ceilings: Mapping[str, Mapping[Bound, Ceiling]]) -> tuple[Ceiling, ...]:
-    """The ceilings of a roofline, the fastest first: of the products of the cases that were timed all, of bytes those
-    that hold a case back; where they hold none back the slowest, to show how far away that is.
+def roofline_of(
+    report: Report, ceilings: Mapping[str, Mapping[Bound, Ceiling]]
+) -> tuple[Ceiling, ...]:
+    """The ceilings of a roofline, the fastest first: of the products of the cases that
+    were timed all, of bytes those that hold a case back; where they hold none back the
+    slowest, to show how far away that is.
     """
     products, reads, binding_reads = [], [], []
     for case in report.plan.shown:
@@ -161,6 +222,10 @@ def _rate_of(ceiling: Ceiling) -> float:
 def _is_one_line(ceiling: Ceiling, faster: Ceiling) -> bool:
     """Whether a ceiling would lie on a faster one of its kind."""
     roof, other = ceiling.roof, faster.roof
-    is_alike = (roof.bound, roof.level, roof.threads) == (other.bound, other.level, other.threads)
+    is_alike = (roof.bound, roof.level, roof.threads) == (
+        other.bound,
+        other.level,
+        other.threads,
+    )
     is_same_dtype = roof.bound is Bound.BYTES or roof.dtype == other.dtype
     return is_alike and is_same_dtype and ceiling.rate >= (1 - AS_FAST) * faster.rate

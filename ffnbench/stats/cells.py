@@ -1,8 +1,8 @@
 """A sweep: each of its cells is a run of its own, and all of them are one report. Pure.
 
-A cell is a group of the plan: one point of the axes, with all of its variants. It is visited once; what time is left
-then goes to the cells that are not decided. `verdict.py` pays for that second interim analysis by Bonferroni's
-correction.
+A cell is a group of the plan: one point of the axes, with all of its variants. It is
+visited once; what time is left then goes to the cells that are not decided.
+`verdict.py` pays for that second interim analysis by Bonferroni's correction.
 """
 
 from __future__ import annotations
@@ -15,13 +15,19 @@ from ffnbench.plan import CONTROL, Kind, Plan
 from ffnbench.result import FailureKind, Report, Verdict
 from ffnbench.stats.rounds import table_of
 
-ANALYSES = 2  # after which a cell may be decided: the cells that the first visit leaves undecided have another
-FIRST_VISITS = 0.6  # of the budget; what they leave goes to the cells that are not decided
+# after which a cell may be decided: the cells that the first visit leaves undecided
+# have another
+ANALYSES = 2
+FIRST_VISITS = (
+    0.6  # of the budget; what they leave goes to the cells that are not decided
+)
 R = TypeVar("R", bound=Report)
 
 
 def cells_of(plan: Plan) -> tuple[Plan, ...]:
-    """A plan of each group, the control in that of its reference; one that has a single group stands for itself."""
+    """A plan of each group, the control in that of its reference; one that has a single
+    group stands for itself.
+    """
     if not plan.is_sweep:
         return (plan,)
     cells = []
@@ -29,19 +35,23 @@ def cells_of(plan: Plan) -> tuple[Plan, ...]:
         cases = list(group.cases)
         if group.reference == plan.reference:
             cases += [case for case in plan.cases if case.label == CONTROL]
-        cells.append(replace(plan, cases=tuple(cases), reference=group.reference, notes=()))
+        cells.append(
+            replace(plan, cases=tuple(cases), reference=group.reference, notes=())
+        )
     return tuple(cells)
 
 
 def complete_cells(report: R, cells: Sequence[Plan]) -> R:
     """A report without the cells that are not complete.
 
-    Such a cell was lost, or something in it that has not failed was not measured by enough workers, or has no sample of
-    the metric that its cases end with.
+    Such a cell was lost, or something in it that has not failed was not measured by
+    enough workers, or has no sample of the metric that its cases end with.
     """
     planned = {case.label for case in report.plan.cases}
     failed = {failure.case for failure in report.failures}
-    lost = {failure.case for failure in report.failures if failure.kind is FailureKind.LOST}
+    lost = {
+        failure.case for failure in report.failures if failure.kind is FailureKind.LOST
+    }
     sampled = {sample.case for sample in report.samples}
     rounds = table_of(report).rounds
 
@@ -51,26 +61,40 @@ def complete_cells(report: R, cells: Sequence[Plan]) -> R:
         alive = {case.label for case in cell.cases} & (planned - failed)
         last_metric = cell.cases[0].ends_with
         if last_metric:
-            return alive <= {sample.case for sample in report.samples if sample.metric == last_metric}
+            return alive <= {
+                sample.case for sample in report.samples if sample.metric == last_metric
+            }
         if "latency" in cell.metrics:
-            fewest_workers = min((len(rounds.get(label, ())) for label in alive), default=cell.protocol.workers)
+            fewest_workers = min(
+                (len(rounds.get(label, ())) for label in alive),
+                default=cell.protocol.workers,
+            )
             if fewest_workers < cell.protocol.workers:
                 return False
         return alive <= sampled
 
-    complete = {case.label for cell in cells if is_complete(cell) for case in cell.cases}
-    plan = replace(report.plan, cases=tuple(case for case in report.plan.cases if case.label in complete))
+    complete = {
+        case.label for cell in cells if is_complete(cell) for case in cell.cases
+    }
+    plan = replace(
+        report.plan,
+        cases=tuple(case for case in report.plan.cases if case.label in complete),
+    )
     return replace(restricted(report, plan), interrupted=False, stopped="")
 
 
 def restricted(report: R, plan: Plan) -> R:
     """A report of this part of its plan: of all that is of a case, what is of these."""
-    others = {case.label for case in report.plan.cases} - {case.label for case in plan.cases}
+    others = {case.label for case in report.plan.cases} - {
+        case.label for case in plan.cases
+    }
     of_part: dict[str, Any] = {}
     for field in fields(report):
         entries = getattr(report, field.name)
         if isinstance(entries, tuple):
-            of_part[field.name] = tuple(entry for entry in entries if _label_of(entry) not in others)
+            of_part[field.name] = tuple(
+                entry for entry in entries if _label_of(entry) not in others
+            )
     return replace(report, plan=plan, **of_part)
 
 
@@ -95,10 +119,11 @@ def undecided(report: Report, cells: Sequence[Plan]) -> list[Plan]:
 
 
 def joined(reports: Sequence[R], plan: Plan | None = None) -> R:
-    """One report of the runs of a plan's cells, of one kind of machine; of two runs of one cell, with all workers.
+    """One report of the runs of a plan's cells, of one kind of machine; of two runs of
+    one cell, with all workers.
 
-    Workers and starters are numbered anew, for no two runs have one in common. Without a `plan` its cases stand in the
-    order in which they come.
+    Workers and starters are numbered anew, for no two runs have one in common. Without
+    a `plan` its cases stand in the order in which they come.
     """
     if len(reports) == 1 and plan is None:
         return reports[0]
@@ -119,7 +144,9 @@ def joined(reports: Sequence[R], plan: Plan | None = None) -> R:
         devices=_all(parts, "devices"),
         environment=_first_of(parts, "environment"),
         timer=_first_of(parts, "timer"),
-        around=max(surroundings, key=lambda around: around.others_cpus or 0.0, default=None),
+        around=max(
+            surroundings, key=lambda around: around.others_cpus or 0.0, default=None
+        ),
         interrupted=any(part.interrupted for part in parts),
         stopped=_first_of(parts, "stopped") or "",
         limit=parts[-1].limit if len({part.limit for part in parts}) == 1 else "budget",
@@ -139,7 +166,11 @@ def _joined_plan(parts: Sequence[Report], plan: Plan | None) -> Plan:
     notes = dict.fromkeys(plan.notes)
     for part in parts:
         notes |= dict.fromkeys(part.plan.notes)
-    return replace(plan, cases=tuple(cases.get(case.label, case) for case in plan.cases), notes=tuple(notes))
+    return replace(
+        plan,
+        cases=tuple(cases.get(case.label, case) for case in plan.cases),
+        notes=tuple(notes),
+    )
 
 
 def _all(parts: Iterable[Report], name: str) -> tuple[Any, ...]:
@@ -168,8 +199,12 @@ def _renumbered(parts: Iterable[R]) -> list[R]:
             starter = sample.starter
             if starter is not None:
                 starter += starters
-            samples.append(replace(sample, worker=workers + sample.worker, starter=starter))
-        devices = tuple(replace(device, worker=device.worker + workers) for device in part.devices)
+            samples.append(
+                replace(sample, worker=workers + sample.worker, starter=starter)
+            )
+        devices = tuple(
+            replace(device, worker=device.worker + workers) for device in part.devices
+        )
         renumbered.append(replace(part, samples=tuple(samples), devices=devices))
         for sample in samples:
             workers = max(workers, sample.worker + 1)
@@ -179,7 +214,9 @@ def _renumbered(parts: Iterable[R]) -> list[R]:
 
 
 def is_part(report: Report, plan: Plan) -> bool:
-    """Whether a saved report is of cells of this plan alone, measured in the same way."""
+    """Whether a saved report is of cells of this plan alone, measured in the same
+    way.
+    """
     saved = {case.label for case in report.plan.cases}
     for cell in cells_of(plan):
         labels = {case.label for case in cell.cases}
@@ -189,8 +226,13 @@ def is_part(report: Report, plan: Plan) -> bool:
     planned = {case.label: case for case in plan.cases}
     for case in report.plan.cases:
         here = planned.get(case.label)
-        if here is None or replace(here, workload=here.workload.on(case.workload.device)) != case:
+        if (
+            here is None
+            or replace(here, workload=here.workload.on(case.workload.device)) != case
+        ):
             return False
     ours = plan.protocol
-    theirs = replace(report.plan.protocol, budget_s=ours.budget_s, bound=ours.bound, looks=ours.looks)
+    theirs = replace(
+        report.plan.protocol, budget_s=ours.budget_s, bound=ours.bound, looks=ours.looks
+    )
     return not report.repeats and theirs == ours

@@ -1,8 +1,11 @@
-"""Where two variants of a sweep cross: from where on along an axis one is slower than the other, or faster. Pure.
+"""Where two variants of a sweep cross: from where on along an axis one is slower than
+the other, or faster. Pure.
 
-Read along one axis of numbers, the others held. A crossing is reported where both of its sides are decided. Its
-interval holds the places at which the band around the interpolated curve contains 0. The band allows for what the curve
-bends by between two points of the axis, as far as their neighbours show it (benchmarks/crossings.py simulates it).
+Read along one axis of numbers, the others held. A crossing is reported where both of
+its sides are decided. Its interval holds the places at which the band around the
+interpolated curve contains 0. The band allows for what the curve bends by between two
+points of the axis, as far as their neighbours show it (benchmarks/crossings.py
+simulates it).
 """
 
 from __future__ import annotations
@@ -28,7 +31,9 @@ Line = list[Group]  # cells of a sweep along its axis, all else held
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The log ratio of two variants at a place of an axis; `side` is that of 0 which is decided: -1, 1, 0 for none."""
+    """The log ratio of two variants at a place of an axis; `side` is that of 0 which is
+    decided: -1, 1, 0 for none.
+    """
 
     at: float
     mean: Mean
@@ -41,7 +46,9 @@ class Place:
 
 
 def crossings_of(report: Report) -> Crossings | None:
-    """The crossings that the times of a sweep support, along the axis with most points; None without an axis."""
+    """The crossings that the times of a sweep support, along the axis with most points;
+    None without an axis.
+    """
     if not report.comparisons or not report.plan.axes:
         return None
     axis = report.plan.axes[0]
@@ -64,12 +71,17 @@ def _lines(report: Report, axis: Axis) -> list[Line]:
     return list(lines.values())
 
 
-def _crossings_on(line: Line, axis: Axis, report: Report, pairs: Pairs, slack: float) -> Iterator[Crossing]:
+def _crossings_on(
+    line: Line, axis: Axis, report: Report, pairs: Pairs, slack: float
+) -> Iterator[Crossing]:
     """The crossings of every two variants.
 
-    Along widths only where two variants change sides once: else their ratio is a saw, of what divides the width.
+    Along widths only where two variants change sides once: else their ratio is a saw,
+    of what divides the width.
     """
-    labels: dict[str, dict[float, str]] = {}  # by variant: where its time is known, the label of its case
+    labels: dict[
+        str, dict[float, str]
+    ] = {}  # by variant: where its time is known, the label of its case
     for group in line:
         x = float(group.values[axis.name])
         for case in group.cases:
@@ -92,12 +104,16 @@ def _crossings_on(line: Line, axis: Axis, report: Report, pairs: Pairs, slack: f
                 variant=variant,
                 than=other,
                 slower=places[last].side > 0,
-                at=Estimate(value=axis.value(value), low=axis.value(low), high=axis.value(high)),
+                at=Estimate(
+                    value=axis.value(value), low=axis.value(low), high=axis.value(high)
+                ),
             )
 
 
 def turns(places: Sequence[Place]) -> Iterator[tuple[int, int]]:
-    """The last place that is decided on one side and the first that is decided on the other, for each change."""
+    """The last place that is decided on one side and the first that is decided on the
+    other, for each change.
+    """
     decided = [number for number, place in enumerate(places) if place.side]
     for last, first in pairwise(decided):
         if places[last].side != places[first].side:
@@ -105,17 +121,23 @@ def turns(places: Sequence[Place]) -> Iterator[tuple[int, int]]:
 
 
 def is_once(places: Sequence[Place], first: int, last: int) -> bool:
-    """Whether all means up to the first place are on one side of 0, and all from the last place on on the other."""
+    """Whether all means up to the first place are on one side of 0, and all from the
+    last place on on the other.
+    """
     side = places[first].log
     before = all(place.log * side > 0 for place in places[:first])
     return before and all(place.log * side < 0 for place in places[last:])
 
 
-def where(places: Sequence[Place], first: int, last: int, slack: float = 0.0) -> tuple[float, float, float]:
-    """Where the curve passes 0 between two of its places, with both ends of the interval.
+def where(
+    places: Sequence[Place], first: int, last: int, slack: float = 0.0
+) -> tuple[float, float, float]:
+    """Where the curve passes 0 between two of its places, with both ends of the
+    interval.
 
-    These are the outermost points of a fine grid between the two at which the band may hold 0; the whole stretch
-    between, where there are too few places to show how the curve bends.
+    These are the outermost points of a fine grid between the two at which the band may
+    hold 0; the whole stretch between, where there are too few places to show how the
+    curve bends.
     """
     zeros, grid = [], []
     for left, right in pairwise(places[first : last + 1]):
@@ -127,14 +149,22 @@ def where(places: Sequence[Place], first: int, last: int, slack: float = 0.0) ->
     middle = zeros[len(zeros) // 2]
     if len(places) < LEAST_POINTS:
         return middle, grid[0], grid[-1]
-    inside = [n for n, at in enumerate(grid) if at in zeros or _band_holds_zero(places, first, at, slack)]
+    inside = [
+        n
+        for n, at in enumerate(grid)
+        if at in zeros or _band_holds_zero(places, first, at, slack)
+    ]
     low = max(0, inside[0] - 1)
     high = min(len(grid) - 1, inside[-1] + 1)
     return middle, grid[low], grid[high]
 
 
-def _band_holds_zero(places: Sequence[Place], first: int, at: float, slack: float) -> bool:
-    """Whether 0 is within the band of the interpolated curve there; `first` is a place that is not after it."""
+def _band_holds_zero(
+    places: Sequence[Place], first: int, at: float, slack: float
+) -> bool:
+    """Whether 0 is within the band of the interpolated curve there; `first` is a place
+    that is not after it.
+    """
     number = first
     while at > places[number + 1].at:
         number += 1
@@ -144,7 +174,9 @@ def _band_holds_zero(places: Sequence[Place], first: int, at: float, slack: floa
     for weight, place in ((1 - share, left), (share, right)):
         value += weight * place.log
         if place.mean.freedom > 0:
-            parts.append(VarianceEstimate((weight * place.mean.error) ** 2, place.mean.freedom))
+            parts.append(
+                VarianceEstimate((weight * place.mean.error) ** 2, place.mean.freedom)
+            )
     curve = mean_with_error(value, parts)
     bend = _bend(places, number) + _bend(places, number + 1)
     bent = bend * (at - left.at) * (right.at - at)
@@ -152,7 +184,9 @@ def _band_holds_zero(places: Sequence[Place], first: int, at: float, slack: floa
 
 
 def _bend(places: Sequence[Place], number: int) -> float:
-    """By how much the slope changes at a place, for each unit of the axis: what is beyond chance, 0 at both ends."""
+    """By how much the slope changes at a place, for each unit of the axis: what is
+    beyond chance, 0 at both ends.
+    """
     if not 0 < number < len(places) - 1:
         return 0.0
     left, middle, right = places[number - 1 : number + 2]
@@ -168,7 +202,9 @@ def _bend(places: Sequence[Place], number: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The log of the ratio of one case's time to another's, by label, and what is decided of it."""
+    """The log of the ratio of one case's time to another's, by label, and what is
+    decided of it.
+    """
 
     mean: Mean
     verdict: Verdict
@@ -182,7 +218,10 @@ class Pair:
     def inverse(self) -> Pair:
         """The other one's ratio to this one."""
         opposite = {Verdict.SLOWER: Verdict.FASTER, Verdict.FASTER: Verdict.SLOWER}
-        return Pair(replace(self.mean, mean=-self.mean.mean), opposite.get(self.verdict, self.verdict))
+        return Pair(
+            replace(self.mean, mean=-self.mean.mean),
+            opposite.get(self.verdict, self.verdict),
+        )
 
 
 K = TypeVar("K")
@@ -207,8 +246,13 @@ def pairs_of(report: Report) -> Pairs:
             mean = row.mean()
             if mean and not row.disturbed:
                 without_reference[second, first] = mean
-    decided = verdicts(without_reference, control_slack(report), report.plan.protocol.looks)
-    pairs |= {labels: Pair(mean, decided[labels][0]) for labels, mean in without_reference.items()}
+    decided = verdicts(
+        without_reference, control_slack(report), report.plan.protocol.looks
+    )
+    pairs |= {
+        labels: Pair(mean, decided[labels][0])
+        for labels, mean in without_reference.items()
+    }
     return in_both_orders(pairs)
 
 
@@ -224,10 +268,11 @@ def sides_of(pairs: Mapping[tuple[K, K], Pair]) -> dict[tuple[K, K], int]:
 
 
 def pareto_front(names: Iterable[K], *families: Mapping[tuple[K, K], int]) -> list[K]:
-    """The Pareto front of several figures. Of each, for every two names in both orders: 1 where the first is decided
-    worse, -1 where it is decided better, else 0.
+    """The Pareto front of several figures. Of each, for every two names in both orders:
+    1 where the first is decided worse, -1 where it is decided better, else 0.
 
-    A name is on it unless some other is decided better in one figure and not decided worse in any.
+    A name is on it unless some other is decided better in one figure and not decided
+    worse in any.
     """
     candidates = list(names)
 
@@ -235,4 +280,8 @@ def pareto_front(names: Iterable[K], *families: Mapping[tuple[K, K], int]) -> li
         sides = [worse[name, other] for worse in families if (name, other) in worse]
         return any(side > 0 for side in sides) and all(side >= 0 for side in sides)
 
-    return [name for name in candidates if not any(is_dominated(name, other) for other in candidates if other != name)]
+    return [
+        name
+        for name in candidates
+        if not any(is_dominated(name, other) for other in candidates if other != name)
+    ]

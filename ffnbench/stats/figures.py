@@ -1,4 +1,6 @@
-"""Every figure of a report, made once from its samples: estimates, comparisons, and what follows from them. Pure."""
+"""Every figure of a report, made once from its samples: estimates, comparisons, and
+what follows from them. Pure.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,15 @@ from typing import TypeVar
 from ffnbench.choices import Weights
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME
 from ffnbench.plan import CONTROL
-from ffnbench.result import CONFIDENCE, LONGEST_S, Estimate, Figures, Narrowing, Report, Verdict
+from ffnbench.result import (
+    CONFIDENCE,
+    LONGEST_S,
+    Estimate,
+    Figures,
+    Narrowing,
+    Report,
+    Verdict,
+)
 from ffnbench.stats.rounds import table_of
 from ffnbench.stats.stopping import SEVERAL, workers_for
 from ffnbench.stats.verdict import COMPUTED, is_launch_bound, summarise
@@ -23,7 +33,13 @@ def with_figures(report: R) -> R:
     """With every figure, and every note that is made of samples, computed anew."""
     measured, comparisons, notes = summarise(report)
     stored = [note for note in report.warnings if note.kind not in COMPUTED]
-    summarised = replace(report, measured=measured, comparisons=comparisons, shares=(), warnings=(*stored, *notes))
+    summarised = replace(
+        report,
+        measured=measured,
+        comparisons=comparisons,
+        shares=(),
+        warnings=(*stored, *notes),
+    )
     figures = figures_of(summarised)
     if not figures.ceilings:
         return replace(summarised, figures=figures)
@@ -37,15 +53,22 @@ def with_figures(report: R) -> R:
 def figures_of(report: Report) -> Figures:
     """What follows from the estimates, the comparisons and the samples of a report.
 
-    What a plain comparison has not (ceilings, repeated runs, a sweep, backends) is imported where it is there.
+    What a plain comparison has not (ceilings, repeated runs, a sweep, backends) is
+    imported where it is there.
     """
     plan, table = report.plan, table_of(report)
     labels = [case.label for case in plan.shown]
     rows = {label: table.row(label) for label in labels if label in table.rounds}
     figures = Figures(
-        rounds={label: (row.clean_rounds, row.rounds) for label, row in rows.items() if row.rounds},
+        rounds={
+            label: (row.clean_rounds, row.rounds)
+            for label, row in rows.items()
+            if row.rounds
+        },
         launch_bound={
-            label: is_launch_bound(report.estimate(label, DEVICE_TIME), report.estimate(label, HOST_TIME))
+            label: is_launch_bound(
+                report.estimate(label, DEVICE_TIME), report.estimate(label, HOST_TIME)
+            )
             for label in labels
         },
         narrowing=_narrowing(report),
@@ -54,7 +77,9 @@ def figures_of(report: Report) -> Figures:
         from ffnbench.stats.ceilings import ceilings_of, roofline_of
 
         ceilings = ceilings_of(report, report.costs)
-        figures = replace(figures, ceilings=ceilings, roofline=roofline_of(report, ceilings))
+        figures = replace(
+            figures, ceilings=ceilings, roofline=roofline_of(report, ceilings)
+        )
     if report.repeats:
         figures = replace(figures, over_runs=_over_runs(report))
     if plan.is_sweep:
@@ -62,7 +87,10 @@ def figures_of(report: Report) -> Figures:
 
         cells = cells_of(plan)
         complete = {case.label for case in complete_cells(report, cells).plan.cases}
-        figures = replace(figures, cells=(sum(cell.reference in complete for cell in cells), len(cells)))
+        figures = replace(
+            figures,
+            cells=(sum(cell.reference in complete for cell in cells), len(cells)),
+        )
     if plan.axes:
         from ffnbench.stats.curves import crossings_of
 
@@ -85,16 +113,23 @@ def _over_runs(report: Report) -> dict[str, Estimate]:
     means = {}
     for label, history in ratios_over_runs(report).items():
         low, high = history.over_runs.interval(CONFIDENCE) or (-math.inf, math.inf)
-        means[label] = Estimate(value=math.exp(history.mean), low=math.exp(low), high=math.exp(high))
+        means[label] = Estimate(
+            value=math.exp(history.mean), low=math.exp(low), high=math.exp(high)
+        )
     return means
 
 
 def _narrowing(report: Report) -> Narrowing | None:
-    """What would decide the rows that could not be; None where none is, or where that takes a quiet machine."""
+    """What would decide the rows that could not be; None where none is, or where that
+    takes a quiet machine.
+    """
     half_widths = {
         row.case: row.ratio.half_width
         for row in report.comparisons
-        if row.verdict is Verdict.UNCLEAR and row.case != CONTROL and row.ratio and row.ratio.half_width
+        if row.verdict is Verdict.UNCLEAR
+        and row.case != CONTROL
+        and row.ratio
+        and row.ratio.half_width
     }
     is_busy = any(row.verdict is Verdict.BUSY for row in report.comparisons)
     if is_busy or not half_widths or report.interrupted or not report.wall_s:
@@ -107,9 +142,13 @@ def _narrowing(report: Report) -> Narrowing | None:
     workers = min(len(row.clean) for row in rows)
     more_workers = max(workers, *(workers_for(math.log1p(wanted), row) for row in rows))
     seconds = SPARE * report.wall_s / workers * more_workers
-    narrowing = Narrowing(rows=len(rows), precision=wanted, is_asked=is_asked, seconds=seconds)
+    narrowing = Narrowing(
+        rows=len(rows), precision=wanted, is_asked=is_asked, seconds=seconds
+    )
     if seconds <= LONGEST_S:
         return narrowing
     if workers >= SEVERAL:
         return replace(narrowing, seconds=None)
-    return replace(narrowing, seconds=LONGEST_S, is_likely=False)  # the scatter of few workers may be luck
+    return replace(
+        narrowing, seconds=LONGEST_S, is_likely=False
+    )  # the scatter of few workers may be luck

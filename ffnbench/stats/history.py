@@ -1,8 +1,10 @@
-"""What the runs of a file say of one row: its mean, how far runs of unchanged code move apart, what has changed. Pure.
+"""What the runs of a file say of one row: its mean, how far runs of unchanged code move
+apart, what has changed. Pure.
 
-A shared machine has states that outlast a run, and the workers of one run can't show them. So the variance between runs
-is estimated from the baseline's own runs, with its own degrees of freedom. A few runs say little about a variance: what
-they show is drawn towards a prior, as if the prior had been seen in PRIOR_FREEDOM + 1 runs.
+A shared machine has states that outlast a run, and the workers of one run can't show
+them. So the variance between runs is estimated from the baseline's own runs, with its
+own degrees of freedom. A few runs say little about a variance: what they show is drawn
+towards a prior, as if the prior had been seen in PRIOR_FREEDOM + 1 runs.
 """
 
 from __future__ import annotations
@@ -15,13 +17,21 @@ from statistics import fmean
 
 from ffnbench.metrics import LATENCY
 from ffnbench.result import CONFIDENCE, Estimate, Report
-from ffnbench.stats.interval import Mean, VarianceEstimate, mean_with_error, sum_of_variances
+from ffnbench.stats.interval import (
+    Mean,
+    VarianceEstimate,
+    mean_with_error,
+    sum_of_variances,
+)
 from ffnbench.stats.rounds import RowLogs, table_of
 
-# sd of a log ratio between runs. On the reference machine, at d_model 768, swiglu / relu moved by 0.47 % (60 checks),
-# by 0.53 % (9 saved runs), gelu / relu by 0.1 %; three degrees of freedom make the interval 1.6 times as wide.
+# sd of a log ratio between runs. On the reference machine, at d_model 768, swiglu /
+# relu moved by 0.47 % (60 checks), by 0.53 % (9 saved runs), gelu / relu by 0.1 %;
+# three degrees of freedom make the interval 1.6 times as wide.
 PRIOR, PRIOR_FREEDOM = 0.004, 3
-SECONDS = "seconds"  # the metric of a row whose own time is followed, in place of its ratio
+SECONDS = (
+    "seconds"  # the metric of a row whose own time is followed, in place of its ratio
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +43,18 @@ class Change:
     difference: Mean
 
     def estimate(self) -> Estimate:
-        """now over before, with the stated Student interval; without one where either is of a single process."""
-        value, interval = math.exp(self.difference.mean), self.difference.interval(CONFIDENCE)
+        """now over before, with the stated Student interval; without one where either
+        is of a single process.
+        """
+        value, interval = (
+            math.exp(self.difference.mean),
+            self.difference.interval(CONFIDENCE),
+        )
         if interval is None:
             return Estimate(value=value)
-        return Estimate(value=value, low=math.exp(interval[0]), high=math.exp(interval[1]))
+        return Estimate(
+            value=value, low=math.exp(interval[0]), high=math.exp(interval[1])
+        )
 
 
 def change_between(old: Mean, new: Mean) -> Change:
@@ -53,8 +70,9 @@ def change_between(old: Mean, new: Mean) -> Change:
 class History:
     """A row's log ratio in the runs of a baseline.
 
-    `own` is what the workers of the runs leave uncertain of the mean, `between` the variance of one run about the
-    others, `effective` the number of runs that the mean is worth.
+    `own` is what the workers of the runs leave uncertain of the mean, `between` the
+    variance of one run about the others, `effective` the number of runs that the mean
+    is worth.
     """
 
     mean: float
@@ -64,7 +82,11 @@ class History:
 
     def change(self, now: Mean) -> Change:
         """From the mean of the runs to a run of today."""
-        return Change(self.mean, now.mean, now.minus(self._with_variance_between(1 + 1 / self.effective)))
+        return Change(
+            self.mean,
+            now.mean,
+            now.minus(self._with_variance_between(1 + 1 / self.effective)),
+        )
 
     @property
     def over_runs(self) -> Mean:
@@ -78,36 +100,50 @@ class History:
 
 
 def history_of(runs: Sequence[Mean]) -> History:
-    """The history of one or more runs, the oldest first; each has an interval of its own (freedom above 0).
+    """The history of one or more runs, the oldest first; each has an interval of its
+    own (freedom above 0).
 
-    The runs are weighted by the inverse of their variance, as in a random-effects meta-analysis (DerSimonian and Laird
-    1986).
+    The runs are weighted by the inverse of their variance, as in a random-effects
+    meta-analysis (DerSimonian and Laird 1986).
     """
     between = _variance_between(runs)
     inverse = [1 / (between.variance + run.error**2) for run in runs]
     total = math.fsum(inverse)
-    weighted = [(weight / total, run) for weight, run in zip(inverse, runs, strict=True)]
+    weighted = [
+        (weight / total, run) for weight, run in zip(inverse, runs, strict=True)
+    ]
     return History(
         mean=math.fsum(weight * run.mean for weight, run in weighted),
-        own=sum_of_variances(VarianceEstimate((weight * run.error) ** 2, run.freedom) for weight, run in weighted),
+        own=sum_of_variances(
+            VarianceEstimate((weight * run.error) ** 2, run.freedom)
+            for weight, run in weighted
+        ),
         between=between,
         effective=1 / math.fsum(weight**2 for weight, _ in weighted),
     )
 
 
 def _variance_between(runs: Sequence[Mean]) -> VarianceEstimate:
-    """The variance between runs beyond what their own workers explain, drawn towards the prior.
+    """The variance between runs beyond what their own workers explain, drawn towards
+    the prior.
 
-    It is that of successive differences, with their degrees of freedom (von Neumann and others 1941): runs of code that
-    gets slower step by step are not taken for runs that scatter.
+    It is that of successive differences, with their degrees of freedom (von Neumann and
+    others 1941): runs of code that gets slower step by step are not taken for runs that
+    scatter.
     """
     if len(runs) == 1:
         return VarianceEstimate(PRIOR**2, PRIOR_FREEDOM)
-    squares = [(later.mean - earlier.mean) ** 2 / 2 for earlier, later in pairwise(runs)]
+    squares = [
+        (later.mean - earlier.mean) ** 2 / 2 for earlier, later in pairwise(runs)
+    ]
     between = max(0.0, fmean(squares) - fmean(run.error**2 for run in runs))
-    freedom = 2 * (len(runs) - 1) ** 2 / (3 * len(runs) - 4)  # of the mean of successive differences
+    freedom = (
+        2 * (len(runs) - 1) ** 2 / (3 * len(runs) - 4)
+    )  # of the mean of successive differences
     total = PRIOR_FREEDOM + freedom
-    return VarianceEstimate((PRIOR_FREEDOM * PRIOR**2 + freedom * between) / total, total)
+    return VarianceEstimate(
+        (PRIOR_FREEDOM * PRIOR**2 + freedom * between) / total, total
+    )
 
 
 def row_of(report: Report, label: str, metric: str = LATENCY) -> Mean | None:
@@ -121,7 +157,9 @@ def row_of(report: Report, label: str, metric: str = LATENCY) -> Mean | None:
 
 
 def mismatch_of_row(report: Report, label: str, metric: str) -> str:
-    """How a row's answer, or that of its reference, differs from what it should be; empty where it does not."""
+    """How a row's answer, or that of its reference, differs from what it should be;
+    empty where it does not.
+    """
     mismatch = report.mismatch(label)
     if not mismatch and metric == LATENCY:
         return report.mismatch(report.plan.reference_of(label))
@@ -137,7 +175,9 @@ def rounds_of_row(report: Report, label: str, metric: str) -> RowLogs:
 
 
 def ratios_over_runs(report: Report) -> dict[str, History]:
-    """For each row that is compared, the history of its ratio over all runs of a file."""
+    """For each row that is compared, the history of its ratio over all runs of a
+    file.
+    """
     histories = {}
     for case in report.plan.shown:
         if not report.plan.is_reference(case.label):
@@ -148,7 +188,9 @@ def ratios_over_runs(report: Report) -> dict[str, History]:
 
 
 def history_of_row(report: Report, label: str, metric: str) -> History | None:
-    """The history of a row over the runs of a file that have an interval of it; None where none has."""
+    """The history of a row over the runs of a file that have an interval of it; None
+    where none has.
+    """
     means = [row_of(run, label, metric) for run in report.runs]
     with_interval = [mean for mean in means if mean and mean.freedom > 0]
     return history_of(with_interval) if with_interval else None

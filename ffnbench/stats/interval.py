@@ -1,8 +1,9 @@
-"""Independent values, one a worker -> their mean, its standard error, its degrees of freedom.
+"""Independent values, one a worker -> their mean, its standard error, its degrees of
+freedom.
 
-The interval is Student's over workers. Workers forked from one starter share what that process drew once, its address
-layout. There are only two or three starters, so the variance between them is estimated together with a prior, and is a
-part of the error.
+The interval is Student's over workers. Workers forked from one starter share what that
+process drew once, its address layout. There are only two or three starters, so the
+variance between them is estimated together with a prior, and is a part of the error.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from ffnbench.result import CONFIDENCE
 
 MEDIAN_COST = math.pi / 2  # variance of a median over that of a mean, of normal values
 UNKNOWN = 50.0  # half-width of a log that says nothing: more than any ratio
-# the standard deviation between starters before it is known, as if so many degrees of freedom had shown it
+# the standard deviation between starters before it is known, as if so many degrees of
+# freedom had shown it
 STARTERS_SD, STARTERS_FREEDOM = 0.003, 3
 
 
@@ -39,17 +41,23 @@ class VarianceEstimate:
 
 
 def sum_of_variances(parts: Iterable[VarianceEstimate]) -> VarianceEstimate:
-    """The variance of a sum of independent terms, its degrees of freedom by Satterthwaite (1946)."""
+    """The variance of a sum of independent terms, its degrees of freedom by
+    Satterthwaite (1946).
+    """
     nonzero = [part for part in parts if part.variance]
     total = math.fsum(part.variance for part in nonzero)
     if not total:
         return VarianceEstimate(0.0, 1.0)
-    return VarianceEstimate(total, total**2 / math.fsum(part.variance**2 / part.freedom for part in nonzero))
+    return VarianceEstimate(
+        total, total**2 / math.fsum(part.variance**2 / part.freedom for part in nonzero)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """A mean of independent values with its standard error; `freedom` 0 is a single value, whose error is not known."""
+    """A mean of independent values with its standard error; `freedom` 0 is a single
+    value, whose error is not known.
+    """
 
     mean: float
     error: float
@@ -69,17 +77,28 @@ class Mean:
         return self.mean - half, self.mean + half
 
     def inflated(self, confidence: float) -> Mean:
-        """With a larger error, so that the interval of CONFIDENCE is as wide as that of `confidence` was.
+        """With a larger error, so that the interval of CONFIDENCE is as wide as that of
+        `confidence` was.
 
-        This is what interim analyses cost: each takes a stricter level for the stated one.
+        This is what interim analyses cost: each takes a stricter level for the stated
+        one.
         """
         if self.freedom <= 0:
             return self
-        return replace(self, error=self.error * (student(self.freedom, confidence) / student(self.freedom, CONFIDENCE)))
+        return replace(
+            self,
+            error=self.error
+            * (student(self.freedom, confidence) / student(self.freedom, CONFIDENCE)),
+        )
 
     def minus(self, other: Mean) -> Mean:
-        """The difference to an independent mean, its degrees of freedom by Welch (1947)."""
-        parts = VarianceEstimate(self.error**2, self.freedom), VarianceEstimate(other.error**2, other.freedom)
+        """The difference to an independent mean, its degrees of freedom by Welch
+        (1947).
+        """
+        parts = (
+            VarianceEstimate(self.error**2, self.freedom),
+            VarianceEstimate(other.error**2, other.freedom),
+        )
         return mean_with_error(self.mean - other.mean, parts)
 
     def p_value(self) -> float:
@@ -114,8 +133,9 @@ def student(freedom: float, confidence: float) -> float:
 def mean_of(values: Iterable[WorkerValue]) -> Mean:
     """The mean over workers; raises ValueError for none.
 
-    Where each worker has a starter of its own the interval is Student's. Else the error has two parts: of workers
-    within a starter, and of starters, whose effects are averaged with the shares of the workers that they serve.
+    Where each worker has a starter of its own the interval is Student's. Else the error
+    has two parts: of workers within a starter, and of starters, whose effects are
+    averaged with the shares of the workers that they serve.
     """
     groups: dict[int, list[float]] = defaultdict(list)
     for value in values:
@@ -134,30 +154,44 @@ def mean_of(values: Iterable[WorkerValue]) -> Mean:
     between = _between_starters(list(groups.values()), mean, within)
     weight = math.fsum(len(group) ** 2 for group in groups.values()) / count**2
     return mean_with_error(
-        mean, (VarianceEstimate(within / count, freedom), replace(between, variance=weight * between.variance))
+        mean,
+        (
+            VarianceEstimate(within / count, freedom),
+            replace(between, variance=weight * between.variance),
+        ),
     )
 
 
-def _between_starters(groups: Sequence[Sequence[float]], mean: float, within: float) -> VarianceEstimate:
-    """The variance between starters beyond what their workers explain, drawn towards the prior.
+def _between_starters(
+    groups: Sequence[Sequence[float]], mean: float, within: float
+) -> VarianceEstimate:
+    """The variance between starters beyond what their workers explain, drawn towards
+    the prior.
 
-    The estimator is the one-way analysis of variance of groups of unequal size; `within` is the variance of workers.
+    The estimator is the one-way analysis of variance of groups of unequal size;
+    `within` is the variance of workers.
     """
     freedom = len(groups) - 1
     between = 0.0
     if freedom:
         count = sum(map(len, groups))
         size = (count - sum(len(group) ** 2 for group in groups) / count) / freedom
-        squares = math.fsum(len(group) * (math.fsum(group) / len(group) - mean) ** 2 for group in groups)
+        squares = math.fsum(
+            len(group) * (math.fsum(group) / len(group) - mean) ** 2 for group in groups
+        )
         between = max(0.0, (squares / freedom - within) / size)
     total = STARTERS_FREEDOM + freedom
-    return VarianceEstimate((STARTERS_FREEDOM * STARTERS_SD**2 + freedom * between) / total, total)
+    return VarianceEstimate(
+        (STARTERS_FREEDOM * STARTERS_SD**2 + freedom * between) / total, total
+    )
 
 
 def midmean(values: Sequence[float]) -> float:
-    """The mean of the middle half (Tukey 1977); a value that lies across its border counts by its part.
+    """The mean of the middle half (Tukey 1977); a value that lies across its border
+    counts by its part.
 
-    Of fewer than four values it is the median, for the middle half would leave out none.
+    Of fewer than four values it is the median, for the middle half would leave out
+    none.
     """
     if len(values) < 4:
         return median(values)
@@ -166,11 +200,15 @@ def midmean(values: Sequence[float]) -> float:
     left_out = int(cut)
     part = cut - left_out
     middle = ranked[left_out : len(ranked) - left_out]
-    return (math.fsum(middle) - part * (middle[0] + middle[-1])) / (len(ranked) - 2 * cut)
+    return (math.fsum(middle) - part * (middle[0] + middle[-1])) / (
+        len(ranked) - 2 * cut
+    )
 
 
 def variance(values: Sequence[float]) -> float:
-    """Of a sample of at least two; statistics.variance is exact, and forty times slower."""
+    """Of a sample of at least two; statistics.variance is exact, and forty times
+    slower.
+    """
     return _sum_of_squares(values) / (len(values) - 1)
 
 

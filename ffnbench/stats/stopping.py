@@ -1,8 +1,10 @@
-"""How much is enough: rounds for a worker, and the rule by which a run stops. Pure; the runner asks.
+"""How much is enough: rounds for a worker, and the rule by which a run stops. Pure; the
+runner asks.
 
-Two scatters make a ratio uncertain: that of rounds, which more of them shrink, and that between workers, which only
-more workers do. Both are estimated from the clean rounds so far. The precision is looked at rarely enough that stopping
-by it costs no coverage (tests/run/test_enough.py has the simulation).
+Two scatters make a ratio uncertain: that of rounds, which more of them shrink, and that
+between workers, which only more workers do. Both are estimated from the clean rounds so
+far. The precision is looked at rarely enough that stopping by it costs no coverage
+(tests/run/test_enough.py has the simulation).
 """
 
 from __future__ import annotations
@@ -22,16 +24,22 @@ MOST_ROUNDS, MOST_WORKERS = 60, 400
 FIRST_ANALYSIS = 6  # workers: a scatter of fewer values is too uncertain to stop on
 FEWEST_FIXED = 3  # of a fixed number of them, where a budget does not hold them all
 SEVERAL = 8  # workers that a run should have: so long a worker may be, at most
-# the variance between workers before it is known: (2 %)^2, as if two workers had shown it
+# the variance between workers before it is known: (2 %)^2, as if two workers had shown
+# it
 PRIOR_BETWEEN, PRIOR_WEIGHT = 0.02**2, 2
-NORMAL_MAD = 1.4826  # standard deviation of normal values over their median absolute deviation
-# starters at a time, and for how long: what they differ by is a part of the error, so a longer run has more of them
+NORMAL_MAD = (
+    1.4826  # standard deviation of normal values over their median absolute deviation
+)
+# starters at a time, and for how long: what they differ by is a part of the error, so a
+# longer run has more of them
 STARTERS, SERVES_S = 2, 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds that a worker costs beside its rounds (fork, build, warm-up), and that a round costs."""
+    """Seconds that a worker costs beside its rounds (fork, build, warm-up), and that a
+    round costs.
+    """
 
     worker_s: float
     round_s: float
@@ -43,7 +51,9 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """Variances of the log ratio that is hardest to pin down: of one round, and between workers."""
+    """Variances of the log ratio that is hardest to pin down: of one round, and between
+    workers.
+    """
 
     within: float
     between: float
@@ -54,39 +64,61 @@ class Scatter:
 
 
 def scatter(table: RoundTable) -> Scatter:
-    """The variances of the row with the largest sum, the control left out; `within` is 0 where nothing is compared."""
+    """The variances of the row with the largest sum, the control left out; `within` is
+    0 where nothing is compared.
+    """
     scatters = [_scatter_of(row) for row in _rows(table) if row.clean]
-    return max(scatters, key=lambda row: row.of_worker(MOST_ROUNDS), default=Scatter(0.0, PRIOR_BETWEEN))
+    return max(
+        scatters,
+        key=lambda row: row.of_worker(MOST_ROUNDS),
+        default=Scatter(0.0, PRIOR_BETWEEN),
+    )
 
 
 def _scatter_of(row: RowLogs) -> Scatter:
-    """The scatter of rounds by the median absolute deviation; that between workers drawn towards the prior."""
+    """The scatter of rounds by the median absolute deviation; that between workers
+    drawn towards the prior.
+    """
     medians = {worker: median(logs) for worker, logs in row.clean.items()}
-    deviations = [abs(log - medians[worker]) for worker, logs in row.clean.items() for log in logs]
+    deviations = [
+        abs(log - medians[worker]) for worker, logs in row.clean.items() for log in logs
+    ]
     within = (NORMAL_MAD * median(deviations)) ** 2
     freedom = len(medians) - 1
     between = 0.0
     if freedom:
-        by_rounds = MEDIAN_COST * within * fmean(1 / len(logs) for logs in row.clean.values())
+        by_rounds = (
+            MEDIAN_COST * within * fmean(1 / len(logs) for logs in row.clean.values())
+        )
         between = max(0.0, variance(list(medians.values())) - by_rounds)
-    return Scatter(within, (PRIOR_WEIGHT * PRIOR_BETWEEN + freedom * between) / (PRIOR_WEIGHT + freedom))
+    return Scatter(
+        within,
+        (PRIOR_WEIGHT * PRIOR_BETWEEN + freedom * between) / (PRIOR_WEIGHT + freedom),
+    )
 
 
 def _rows(table: RoundTable) -> list[RowLogs]:
     """Of each ratio; of the seconds where nothing is compared."""
     plan = table.plan
-    return [table.row(label) for label in table.labels if not (plan.compared and plan.is_reference(label))]
+    return [
+        table.row(label)
+        for label in table.labels
+        if not (plan.compared and plan.is_reference(label))
+    ]
 
 
 def rounds_wanted(protocol: Protocol, seen: Scatter, pace: Pace, left_s: float) -> int:
     """How many rounds a worker should make.
 
-    A second spent on rounds then tells as much as one spent on further workers (Cochran, Sampling Techniques, 10.6).
-    They are no more than leave time for several workers.
+    A second spent on rounds then tells as much as one spent on further workers
+    (Cochran, Sampling Techniques, 10.6). They are no more than leave time for several
+    workers.
     """
     if protocol.precision is None or not pace.round_s:
         return protocol.rounds
-    best = math.sqrt(pace.worker_s / pace.round_s * MEDIAN_COST * seen.within / seen.between)
+    best = math.sqrt(
+        pace.worker_s / pace.round_s * MEDIAN_COST * seen.within / seen.between
+    )
     room = (left_s / SEVERAL - pace.worker_s) / pace.round_s
     return int(max(protocol.rounds, min(best, room, MOST_ROUNDS)))
 
@@ -96,10 +128,12 @@ class StopRule(ABC):
 
     @abstractmethod
     def limit(self, table: RoundTable, *, fits: bool, expected: int) -> str:
-        """Which limit a run has met after complete workers, in a word; nothing where it goes on.
+        """Which limit a run has met after complete workers, in a word; nothing where it
+        goes on.
 
-        The table is of the cases that have not failed, `fits` says whether a further worker would end within the
-        budget, `expected` how many workers the budget has room for.
+        The table is of the cases that have not failed, `fits` says whether a further
+        worker would end within the budget, `expected` how many workers the budget has
+        room for.
         """
 
 
@@ -118,7 +152,8 @@ class FixedWorkers(StopRule):
 
 
 class UntilAnswered(StopRule):
-    """Once the question is answered, which is asked after 6, 7, 8, 10, ... workers, and at the budget's end.
+    """Once the question is answered, which is asked after 6, 7, 8, 10, ... workers, and
+    at the budget's end.
 
     Nothing but the budget ends a run before it has the protocol's fewest workers.
     """
@@ -173,7 +208,8 @@ def interim_analyses() -> tuple[int, ...]:
 
 
 def workers_for(wanted: float, row: RowLogs) -> float:
-    """How many workers, with as many rounds as these, would know a row to `wanted`, half an interval in logs.
+    """How many workers, with as many rounds as these, would know a row to `wanted`,
+    half an interval in logs.
 
     Infinite where no run has so many.
     """

@@ -1,8 +1,8 @@
 """Time against error: which rows of a group are worth their error. Pure.
 
-Two times are held against each other by their ratio in the same rounds: as it is decided, and by its mean where it is
-not. An error is the same in every process, and is worse where it is beyond another one by a factor that its last digits
-do not make.
+Two times are held against each other by their ratio in the same rounds: as it is
+decided, and by its mean where it is not. An error is the same in every process, and is
+worse where it is beyond another one by a factor that its last digits do not make.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ SMALL_ERROR = 0.01  # what many take for no error at all
 
 
 def trade_offs(report: Report) -> tuple[TradeOff, ...]:
-    """One answer for each group with rows of several precisions whose times and errors are known."""
+    """One answer for each group with rows of several precisions whose times and errors
+    are known.
+    """
     pairs = pairs_of(report)
     answers = (_trade_off(report, group, pairs) for group in report.plan.groups)
     return tuple(answer for answer in answers if answer is not None)
@@ -39,19 +41,26 @@ def _trade_off(report: Report, group: Group, pairs: Pairs) -> TradeOff | None:
     if len(errors) <= 1:
         return None
     seconds = {label: report.value(label, LATENCY) or inf for label in errors}
-    worse = {(label, other): error_side(errors[label], errors[other]) for label, other in permutations(errors, 2)}
+    worse = {
+        (label, other): error_side(errors[label], errors[other])
+        for label, other in permutations(errors, 2)
+    }
     slower = {labels: time_side(pair) for labels, pair in pairs.items()}
     small = [label for label, error in errors.items() if error <= SMALL_ERROR]
     return TradeOff(
         reference=group.reference,
         front=tuple(pareto_front(errors, slower, worse)),
         fastest=min(errors, key=lambda label: seconds[label]),
-        fastest_of_small_error=min(small, key=lambda label: seconds[label], default=None),
+        fastest_of_small_error=min(
+            small, key=lambda label: seconds[label], default=None
+        ),
     )
 
 
 def time_side(pair: Pair) -> int:
-    """1 where the first is slower, -1 where it is faster, 0 where the two are the same."""
+    """1 where the first is slower, -1 where it is faster, 0 where the two are the
+    same.
+    """
     if pair.verdict is Verdict.SAME:
         return 0
     if pair.side:

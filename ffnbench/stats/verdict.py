@@ -1,11 +1,14 @@
-"""From samples to estimates and verdicts. Pure; the replicate is the worker, a process with a block of rounds.
+"""From samples to estimates and verdicts. Pure; the replicate is the worker, a process
+with a block of rounds.
 
-Within one process samples share memory layout and page placement, so their scatter says little about the next
-process. Each worker therefore gives one value, and every interval is over workers (interval.py). Ratios are paired: per
-round log(case / reference), over the rounds that nothing disturbed (rounds.py); their centre is the worker's value.
+Within one process samples share memory layout and page placement, so their scatter says
+little about the next process. Each worker therefore gives one value, and every interval
+is over workers (interval.py). Ratios are paired: per round log(case / reference), over
+the rounds that nothing disturbed (rounds.py); their centre is the worker's value.
 
-The notes on noise say how far the seconds can be believed, and what would make the next run quieter. What others took
-from a run is said once: in the sentence of a busy run, or in the count of the rounds that were left out.
+The notes on noise say how far the seconds can be believed, and what would make the next
+run quieter. What others took from a run is said once: in the sentence of a busy run, or
+in the count of the rounds that were left out.
 """
 
 from __future__ import annotations
@@ -50,7 +53,11 @@ CONTROL_CONFIDENCE = 0.99  # a quiet machine is accused once in a hundred runs
 SAME = 1 - SAME_WITHIN, 1 + SAME_WITHIN
 ONE_WORKER = "measured in one process, which gives no interval"
 
-PER_CALL = (LATENCY, DEVICE_TIME, HOST_TIME)  # the last two come with each latency of an accelerator
+PER_CALL = (
+    LATENCY,
+    DEVICE_TIME,
+    HOST_TIME,
+)  # the last two come with each latency of an accelerator
 PER_WORKER = (COMPILE, PACK)  # timed once in every worker, before its rounds
 
 K = TypeVar("K")
@@ -67,7 +74,9 @@ def holm(p_values: Mapping[K, float], alpha: float) -> set[K]:
 
 
 def decide(low: float, high: float, same: tuple[float, float] = SAME) -> Verdict:
-    """The verdict on the interval of a ratio: within `same` the same, else its side of 1, else can't tell."""
+    """The verdict on the interval of a ratio: within `same` the same, else its side of
+    1, else can't tell.
+    """
     if low >= same[0] and high <= same[1]:
         return Verdict.SAME
     if low > 1:
@@ -78,21 +87,31 @@ def decide(low: float, high: float, same: tuple[float, float] = SAME) -> Verdict
 
 
 def verdicts(
-    means: Mapping[K, Mean], slack: float = 0.0, analyses: int = 1, same: tuple[float, float] = SAME
+    means: Mapping[K, Mean],
+    slack: float = 0.0,
+    analyses: int = 1,
+    same: tuple[float, float] = SAME,
 ) -> dict[K, tuple[Verdict, str]]:
-    """The verdicts on rows by the means of their logs, with the reason where one is UNCLEAR.
+    """The verdicts on rows by the means of their logs, with the reason where one is
+    UNCLEAR.
 
-    The interval decides, widened by the `slack` (in logs) that the machine is off by. A difference has to hold by
-    Holm's correction as well, over all rows and the `analyses` after which measuring might have ended.
+    The interval decides, widened by the `slack` (in logs) that the machine is off by. A
+    difference has to hold by Holm's correction as well, over all rows and the
+    `analyses` after which measuring might have ended.
     """
-    significant = holm({row: mean.p_value() for row, mean in means.items()}, (1 - CONFIDENCE) / analyses)
+    significant = holm(
+        {row: mean.p_value() for row, mean in means.items()},
+        (1 - CONFIDENCE) / analyses,
+    )
     decided = {}
     for row, mean in means.items():
         interval = mean.interval(CONFIDENCE)
         if interval is None:
             decided[row] = Verdict.UNCLEAR, ONE_WORKER
             continue
-        verdict = decide(math.exp(interval[0] - slack), math.exp(interval[1] + slack), same)
+        verdict = decide(
+            math.exp(interval[0] - slack), math.exp(interval[1] + slack), same
+        )
         reason = ""
         if verdict is Verdict.UNCLEAR and slack:
             off = percent(math.expm1(slack))
@@ -104,7 +123,9 @@ def verdicts(
     return decided
 
 
-def summarise(run: Run) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], tuple[Note, ...]]:
+def summarise(
+    run: Run,
+) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], tuple[Note, ...]]:
     """Estimates, comparisons with the reference, and what a reader should be warned of.
 
     Failed cases have none; busy ones have no seconds.
@@ -120,7 +141,11 @@ def summarise(run: Run) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], t
     measured = (
         *_times(run, PER_CALL, quiet),
         *(
-            Measured(case=sample.case, metric=sample.metric, estimate=Estimate(value=sample.value))
+            Measured(
+                case=sample.case,
+                metric=sample.metric,
+                estimate=Estimate(value=sample.value),
+            )
             for sample in run.samples
             if sample.metric not in timed and sample.case not in failed
         ),
@@ -144,11 +169,17 @@ def _times(run: Run, metrics: Iterable[str], labels: Iterable[str]) -> list[Meas
 def _comparisons(run: Run, labels: Iterable[str]) -> tuple[Comparison, ...]:
     """The ratio of every row to its reference, and the verdict on it."""
     plan, table = run.plan, table_of(run)
-    mismatched = {failure.case for failure in run.failures if failure.kind is FailureKind.MISMATCH}
+    mismatched = {
+        failure.case for failure in run.failures if failure.kind is FailureKind.MISMATCH
+    }
     measured = [label for label in labels if label in table.rounds]
-    rows = {label: table.row(label) for label in measured if not plan.is_reference(label)}
+    rows = {
+        label: table.row(label) for label in measured if not plan.is_reference(label)
+    }
     means = {label: row.mean() for label, row in rows.items()}
-    compared = {label: mean for label, mean in means.items() if mean and label != CONTROL}
+    compared = {
+        label: mean for label, mean in means.items() if mean and label != CONTROL
+    }
     control = means.get(CONTROL)
     slack = slack_of(control)
     decided = verdicts(compared, slack, plan.protocol.looks)
@@ -167,12 +198,17 @@ def _comparisons(run: Run, labels: Iterable[str]) -> tuple[Comparison, ...]:
         if seconds.lacks_clean:
             verdict, reason = Verdict.BUSY, _why_busy(table, label, seconds)
         elif plan.is_reference(label):
-            ratio, verdict = Estimate(value=1.0, low=1.0, high=1.0, workers=seconds.workers), Verdict.REFERENCE
+            ratio, verdict = (
+                Estimate(value=1.0, low=1.0, high=1.0, workers=seconds.workers),
+                Verdict.REFERENCE,
+            )
         elif reference in mismatched:
             reason = f"the reference {reference} computes something else than it should"
         elif not rows[label].rounds:
             reason = f"the reference {reference} was not measured"
-        elif label not in decided or (decided[label][0] is Verdict.UNCLEAR and rows[label].disturbed):
+        elif label not in decided or (
+            decided[label][0] is Verdict.UNCLEAR and rows[label].disturbed
+        ):
             verdict, reason = Verdict.BUSY, _why_busy(table, label, rows[label])
         else:
             ratio, (verdict, reason) = rows[label].estimate(), decided[label]
@@ -190,37 +226,62 @@ def _comparisons(run: Run, labels: Iterable[str]) -> tuple[Comparison, ...]:
             )
         )
     left_alone = [row for row in comparisons if _is_left_alone(row, comparisons)]
-    return tuple(_without_ratio(row) if row in left_alone else row for row in comparisons)
+    return tuple(
+        _without_ratio(row) if row in left_alone else row for row in comparisons
+    )
 
 
 def _is_left_alone(reference: Comparison, comparisons: Iterable[Comparison]) -> bool:
-    """Whether nothing could be compared with a reference, and a row for which others had the CPUs or the clocks."""
+    """Whether nothing could be compared with a reference, and a row for which others
+    had the CPUs or the clocks.
+    """
     if reference.verdict is not Verdict.REFERENCE:
         return False
-    rows = [c for c in comparisons if c.reference == reference.case and c.case not in (reference.case, CONTROL)]
-    return any(row.verdict is Verdict.BUSY for row in rows) and not any(row.ratio for row in rows)
+    rows = [
+        c
+        for c in comparisons
+        if c.reference == reference.case and c.case not in (reference.case, CONTROL)
+    ]
+    return any(row.verdict is Verdict.BUSY for row in rows) and not any(
+        row.ratio for row in rows
+    )
 
 
 def _without_ratio(reference: Comparison) -> Comparison:
-    """Its seconds would be read beside rows that have none, though they come from the same disturbed minutes."""
-    return replace(reference, ratio=None, verdict=Verdict.BUSY, reason="no other row could be compared with it")
+    """Its seconds would be read beside rows that have none, though they come from the
+    same disturbed minutes.
+    """
+    return replace(
+        reference,
+        ratio=None,
+        verdict=Verdict.BUSY,
+        reason="no other row could be compared with it",
+    )
 
 
 def _why_busy(table: RoundTable, label: str, row: RowLogs) -> str:
-    """Such a row has no ratio: disturbed rounds of two forms differ by more than chance."""
+    """Such a row has no ratio: disturbed rounds of two forms differ by more than
+    chance.
+    """
     cause = CPUS_TAKEN
-    if any(call.held for made in table.rounds[label].values() for call in made.values()):
+    if any(
+        call.held for made in table.rounds[label].values() for call in made.values()
+    ):
         cause = CLOCKS_HELD
     return f"{row.clean_rounds} of {row.rounds} rounds were undisturbed: {cause}"
 
 
 def control_slack(report: Report) -> float:
-    """By how much (in logs) the reference of a run differs from itself, where that is more than chance; else 0."""
+    """By how much (in logs) the reference of a run differs from itself, where that is
+    more than chance; else 0.
+    """
     return slack_of(table_of(report).ratio(CONTROL, report.plan.reference).mean())
 
 
 def slack_of(control: Mean | None) -> float:
-    """How far the mean of a control (in logs) may be off, where that is more than chance; else 0."""
+    """How far the mean of a control (in logs) may be off, where that is more than
+    chance; else 0.
+    """
     if control is None:
         return 0.0
     interval = control.interval(CONTROL_CONFIDENCE)
@@ -239,10 +300,11 @@ def _verdict_on_control(control: Mean, slack: float) -> Verdict:
 
 
 def is_launch_bound(device: Estimate | None, host: Estimate | None) -> bool | None:
-    """Whether issuing its work takes the CPU longer (`host`) than the device works for it.
+    """Whether issuing its work takes the CPU longer (`host`) than the device works for
+    it.
 
-    Calls one after another take whichever is longer. None where the intervals overlap, have no ends, or one of the two
-    is not known.
+    Calls one after another take whichever is longer. None where the intervals overlap,
+    have no ends, or one of the two is not known.
     """
     if device is None or device.low is None or device.high is None:
         return None
@@ -258,10 +320,17 @@ def is_launch_bound(device: Estimate | None, host: Estimate | None) -> bool | No
 MOVES = 0.05  # of a device's clock
 LEAST_OVERHEADS = 100  # a call shorter than so many empty calls is partly harness
 OTHERS_CPUS = 0.15  # of other processes, on average: less is what an idle machine does
-COMPUTED = {NoteKind.BUSY, NoteKind.MOVES, NoteKind.NOISE, NoteKind.SHORT}  # what `notes_of` makes
+COMPUTED = {
+    NoteKind.BUSY,
+    NoteKind.MOVES,
+    NoteKind.NOISE,
+    NoteKind.SHORT,
+}  # what `notes_of` makes
 
 
-def notes_of(run: Run, measured: Iterable[Measured], comparisons: Iterable[Comparison]) -> list[Note]:
+def notes_of(
+    run: Run, measured: Iterable[Measured], comparisons: Iterable[Comparison]
+) -> list[Note]:
     """Every warning that can be read off a run's samples and estimates."""
     notes = _overhead(run, measured)
     is_busy = False
@@ -270,10 +339,19 @@ def notes_of(run: Run, measured: Iterable[Measured], comparisons: Iterable[Compa
             is_busy = is_busy or row.verdict is Verdict.BUSY
         elif row.ratio and row.verdict in (Verdict.SLOWER, Verdict.FASTER):
             text = f"the machine is too noisy: the reference took {row.ratio.value:.3f} times its own time; "
-            notes.append(Note(text=text + "see `ffnbench env`, wait, and measure again", kind=NoteKind.NOISE))
+            notes.append(
+                Note(
+                    text=text + "see `ffnbench env`, wait, and measure again",
+                    kind=NoteKind.NOISE,
+                )
+            )
     if is_busy:
         return [*notes, Note(text=busy_text(run), kind=NoteKind.BUSY)]
-    texts = (left_out(run), NoteKind.NOISE), (device_others(run), NoteKind.NOISE), (device_clocks(run), NoteKind.MOVES)
+    texts = (
+        (left_out(run), NoteKind.NOISE),
+        (device_others(run), NoteKind.NOISE),
+        (device_clocks(run), NoteKind.MOVES),
+    )
     return notes + [Note(text=text, kind=kind) for text, kind in texts if text]
 
 
@@ -287,7 +365,9 @@ def _overhead(run: Run, measured: Iterable[Measured]) -> list[Note]:
     return [
         Note(label=row.case, text=text, kind=NoteKind.SHORT)
         for row in measured
-        if row.metric == LATENCY and row.case != CONTROL and row.estimate.value < least_s
+        if row.metric == LATENCY
+        and row.case != CONTROL
+        and row.estimate.value < least_s
     ]
 
 
@@ -298,15 +378,27 @@ def busy_text(run: Run | Report) -> str:
     if fewest:
         label, row = fewest
         clean = f", {label}: {row.clean_rounds} of {row.rounds} rounds undisturbed"
-    unclean = [sample for sample in run.samples if sample.metric == LATENCY and not is_clean(sample)]
-    if unclean and 2 * sum(map(waited_for, unclean)) < len(unclean):  # the device's clocks, and not the CPUs
+    unclean = [
+        sample
+        for sample in run.samples
+        if sample.metric == LATENCY and not is_clean(sample)
+    ]
+    if unclean and 2 * sum(map(waited_for, unclean)) < len(
+        unclean
+    ):  # the device's clocks, and not the CPUs
         causes = " and ".join(_causes(unclean))
         return f"busy: {CLOCKS_HELD} ({causes}){clean}; let it cool down, or see `ffnbench env`"
-    threads_on_cpu = [case.workload.threads for case in run.plan.cases if case.workload.device == "cpu"]
+    threads_on_cpu = [
+        case.workload.threads
+        for case in run.plan.cases
+        if case.workload.device == "cpu"
+    ]
     threads = max(threads_on_cpu, default=1)
     if run.environment and threads > run.environment.usable_cpus:
         cpus = run.environment.usable_cpus
-        return f"busy: {threads} threads had {counted(cpus, 'CPU')}; try --threads {cpus}"
+        return (
+            f"busy: {threads} threads had {counted(cpus, 'CPU')}; try --threads {cpus}"
+        )
     who = CPUS_TAKEN
     if run.around and (run.around.others_cpus or 0.0) > OTHERS_CPUS:
         who = f"other processes used {run.around.others_cpus:.1f} CPUs"
@@ -327,7 +419,9 @@ def _causes(samples: Iterable[Sample]) -> list[str]:
 
 
 def left_out(run: Run | Report) -> str:
-    """How many samples were disturbed and by what, where there are any, and how many rounds of the worst row."""
+    """How many samples were disturbed and by what, where there are any, and how many
+    rounds of the worst row.
+    """
     latencies = [sample for sample in run.samples if sample.metric == LATENCY]
     unclean = [sample for sample in latencies if not is_clean(sample)]
     fewest = table_of(run).fewest_clean()
@@ -348,15 +442,31 @@ def left_out(run: Run | Report) -> str:
 
 
 def device_clocks(run: Run | Report) -> str:
-    """Where the clock of a device moved: how far, and how often it was at its power limit."""
+    """Where the clock of a device moved: how far, and how often it was at its power
+    limit.
+    """
     texts = []
     for device, readings in _by_device(run).items():
-        least = min((reading.least_clock_mhz for reading in readings if reading.least_clock_mhz), default=0)
-        most = max((reading.most_clock_mhz for reading in readings if reading.most_clock_mhz), default=0)
+        least = min(
+            (
+                reading.least_clock_mhz
+                for reading in readings
+                if reading.least_clock_mhz
+            ),
+            default=0,
+        )
+        most = max(
+            (reading.most_clock_mhz for reading in readings if reading.most_clock_mhz),
+            default=0,
+        )
         if least >= (1 - MOVES) * most:
             continue
         text = f"the clock of {device} fell from {most:,} to {least:,} MHz"
-        capped = [POWER_CAP in (sample.throttled or "") for sample in run.samples if sample.metric == LATENCY]
+        capped = [
+            POWER_CAP in (sample.throttled or "")
+            for sample in run.samples
+            if sample.metric == LATENCY
+        ]
         if any(capped):
             text += f", at its {POWER_CAP} in {percent(fmean(capped))} of the samples"
         texts.append(text)

@@ -1,4 +1,5 @@
-"""What one sample is on an accelerator: seconds of the wall, of the host, and of the device itself. Runs in a worker.
+"""What one sample is on an accelerator: seconds of the wall, of the host, and of the
+device itself. Runs in a worker.
 
 Calls only queue work, so gradients are cleared inside them, as in a loop that trains.
 """
@@ -15,13 +16,18 @@ from ffnbench.common.errors import Unsupported
 from ffnbench.device.accelerator import UNROLLED
 from ffnbench.worker.subject import Subject
 
-PASSES = 3  # at the device's time, where it is what was asked for and others disturb the host
-STEPS = 20  # of the clock of events that a sample is made of, at least: it is known to 2 %
+# at the device's time, where it is what was asked for and others disturb the host
+PASSES = 3
+STEPS = (
+    20  # of the clock of events that a sample is made of, at least: it is known to 2 %
+)
 NO_DEVICE_TIME = (
     "device time can't be told apart: its calls wait for the device, run on another stream, "
     "or are too short for the clock of its events"
 )
-FEW = 3  # calls of an idle device, whose issuing is timed: a queue that is full would make the host wait
+# calls of an idle device, whose issuing is timed: a queue that is full would make the
+# host wait
+FEW = 3
 
 
 def measure(
@@ -31,9 +37,11 @@ def measure(
     *,
     counts: bool,
 ) -> dict[str, Any]:
-    """The wall's time of calls one after another, and the device's own for the same calls: the fields of meters.Times.
+    """The wall's time of calls one after another, and the device's own for the same
+    calls: the fields of meters.Times.
 
-    `counts` as in meters.py. Raises Unsupported where the device's time is asked for, and can't be had apart.
+    `counts` as in meters.py. Raises Unsupported where the device's time is asked for,
+    and can't be had apart.
     """
     calls = len(inputs)
     wall, host = _wall_pass(subject, inputs, grads)
@@ -43,26 +51,37 @@ def measure(
         if device is None:
             device = _device_pass(subject, inputs, grads, host, STEPS if counts else 1)
     subject.clear(inputs[-1])
-    times = {"value": wall / calls, "wall": wall / calls, "host": host, "device": device}
+    times = {
+        "value": wall / calls,
+        "wall": wall / calls,
+        "host": host,
+        "device": device,
+    }
     if subject.by_device:
         if device is None:
-            raise Unsupported(NO_DEVICE_TIME, "@time=wall measures what a caller waits for")
+            raise Unsupported(
+                NO_DEVICE_TIME, "@time=wall measures what a caller waits for"
+            )
         times["value"] = device
     return times
 
 
-def _wall_pass(subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor]) -> tuple[float, float]:
+def _wall_pass(
+    subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor]
+) -> tuple[float, float]:
     """Seconds of all calls, and the seconds that issuing one takes.
 
-    The device is idle before the first and drained after the last. A backward alone is run after its forwards, some at
-    a time.
+    The device is idle before the first and drained after the last. A backward alone is
+    run after its forwards, some at a time.
     """
     accelerator = subject.accelerator
     assert accelerator is not None
     together = UNROLLED if subject.backward_only else len(inputs)
     wall = host = 0.0
     for first in range(0, len(inputs), together):
-        calls = _issues(subject, inputs[first : first + together], grads[first : first + together])
+        calls = _issues(
+            subject, inputs[first : first + together], grads[first : first + together]
+        )
         few, rest = calls[:FEW], calls[FEW:]
         accelerator.synchronize()
         begin = accelerator.now()
@@ -78,9 +97,15 @@ def _wall_pass(subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tenso
 
 
 def _device_pass(
-    subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor], host: float, steps: int
+    subject: Subject,
+    inputs: Sequence[Tensor],
+    grads: Sequence[Tensor],
+    host: float,
+    steps: int,
 ) -> float | None:
-    """Mean seconds that the device works for a call, known to one part of so many steps of its clock."""
+    """Mean seconds that the device works for a call, known to one part of so many steps
+    of its clock.
+    """
     timer = subject.timer
     assert timer is not None
     if timer.gives_up:
@@ -92,12 +117,19 @@ def _device_pass(
     return timer.seconds(make, len(inputs), host, steps, cold=subject.cold)
 
 
-def _issues(subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor]) -> list[Callable[[], Tensor]]:
-    """Calls one after another, each with its gradients cleared. Of a backward alone the forwards are run here."""
+def _issues(
+    subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor]
+) -> list[Callable[[], Tensor]]:
+    """Calls one after another, each with its gradients cleared. Of a backward alone the
+    forwards are run here.
+    """
     calls = [subject.timed(x, grad) for x, grad in zip(inputs, grads, strict=True)]
     if not subject.train:
         return calls
-    return [partial(_cleared, subject, x, call) for x, call in zip(inputs, calls, strict=True)]
+    return [
+        partial(_cleared, subject, x, call)
+        for x, call in zip(inputs, calls, strict=True)
+    ]
 
 
 def _cleared(subject: Subject, x: Tensor, call: Callable[[], Tensor]) -> Tensor:

@@ -1,7 +1,9 @@
-"""Do base and head compute the same function? A worker of each is asked; a file goes between. Needs torch.
+"""Do base and head compute the same function? A worker of each is asked; a file goes
+between. Needs torch.
 
-The base writes its weights, the input and its output; the head takes weights and input over and is held against it.
-Input and weights travel, because two versions of torch need not draw the same numbers from one seed.
+The base writes its weights, the input and its output; the head takes weights and input
+over and is held against it. Input and weights travel, because two versions of torch
+need not draw the same numbers from one seed.
 """
 
 from __future__ import annotations
@@ -18,7 +20,14 @@ from ffnbench.ffn.modules import OwnForm, reference_output
 from ffnbench.messages import Done, HoldOutput, KeepOutput
 from ffnbench.plan import Case
 from ffnbench.result import Agreement
-from ffnbench.worker.backends.building import WEIGHTS, build, carry, changed, in_float64, seed_all
+from ffnbench.worker.backends.building import (
+    WEIGHTS,
+    build,
+    carry,
+    changed,
+    in_float64,
+    seed_all,
+)
 from ffnbench.worker.backends.running import implementation_of
 from ffnbench.worker.subject import Subject, set_precision_of
 
@@ -26,20 +35,31 @@ TOKENS = 16
 
 
 def keep_output(request: KeepOutput) -> Done:
-    """Of the base: write what the head is held against. Raises FfnbenchError where its own output is not finite."""
+    """Of the base: write what the head is held against. Raises FfnbenchError where its
+    own output is not finite.
+    """
     case = request.case
     module = _built(case, request.seed)
-    x = _placed(torch.randn(1, min(TOKENS, case.workload.seq_len), case.ffn.d_model), case)
+    x = _placed(
+        torch.randn(1, min(TOKENS, case.workload.seq_len), case.ffn.d_model), case
+    )
     y, exact = _answers(module, case, x, request.seed)
     if not bool(torch.isfinite(y).all()):
-        raise FfnbenchError("its output is not finite", "nothing can be compared with it")
+        raise FfnbenchError(
+            "its output is not finite", "nothing can be compared with it"
+        )
     state = {name: value.cpu() for name, value in module.state_dict().items()}
-    torch.save({"state": state, "x": x.cpu(), "y": y, "exact": exact}, Path(request.folder, WEIGHTS))
+    torch.save(
+        {"state": state, "x": x.cpu(), "y": y, "exact": exact},
+        Path(request.folder, WEIGHTS),
+    )
     return Done()
 
 
 def hold_output(request: HoldOutput) -> Agreement:
-    """Of the head: the same input, the base's weights where they fit, and how far the outputs are apart."""
+    """Of the head: the same input, the base's weights where they fit, and how far the
+    outputs are apart.
+    """
     case = request.case
     saved = torch.load(Path(request.folder, WEIGHTS), weights_only=True)
     module = _built(case, request.seed)
@@ -57,17 +77,25 @@ def _built(case: Case, seed: int) -> nn.Module:
     set_precision_of(case.workload)
     seed_all(seed, case.ffn)
     place = place_of(known_device(case.workload.device))
-    module = build(case.ffn, device=place, dtype=getattr(torch, case.workload.dtype)).eval()
+    module = build(
+        case.ffn, device=place, dtype=getattr(torch, case.workload.dtype)
+    ).eval()
     return changed(module, case.ffn, case.workload.backend)
 
 
 def _placed(x: Tensor, case: Case) -> Tensor:
-    return x.to(place_of(known_device(case.workload.device)), getattr(torch, case.workload.dtype))
+    return x.to(
+        place_of(known_device(case.workload.device)),
+        getattr(torch, case.workload.dtype),
+    )
 
 
-def _answers(module: nn.Module, case: Case, x: Tensor, seed: int) -> tuple[Tensor, Tensor | None]:
-    """The output by the case's backend, and that of the module as it is written in float64, None where it can't be run
-    in it. Seeded, for modules that draw numbers even outside of training.
+def _answers(
+    module: nn.Module, case: Case, x: Tensor, seed: int
+) -> tuple[Tensor, Tensor | None]:
+    """The output by the case's backend, and that of the module as it is written in
+    float64, None where it can't be run in it. Seeded, for modules that draw numbers
+    even outside of training.
     """
     torch.manual_seed(seed)
     with torch.no_grad():
@@ -83,7 +111,9 @@ def _answers(module: nn.Module, case: Case, x: Tensor, seed: int) -> tuple[Tenso
 
 
 def _error(y: Tensor | None, expected: Tensor | None) -> float | None:
-    """The relative error; None where there is nothing to compare, or something that is not finite."""
+    """The relative error; None where there is nothing to compare, or something that is
+    not finite.
+    """
     if y is None or expected is None or y.shape != expected.shape:
         return None
     error = relative_error(y, expected)

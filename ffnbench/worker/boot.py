@@ -1,7 +1,9 @@
-"""Starts a worker under any interpreter: `PYTHON boot.py`. That one needs torch; ffnbench is the one this file is of.
+"""Starts a worker under any interpreter: `PYTHON boot.py`. That one needs torch;
+ffnbench is the one this file is of.
 
-Nothing beside the package becomes importable by it, so that another interpreter finds its own torch, and a source tree
-that holds an ffnbench of its own does not come between.
+Nothing beside the package becomes importable by it, so that another interpreter finds
+its own torch, and a source tree that holds an ffnbench of its own does not come
+between.
 """
 
 import importlib.util
@@ -17,7 +19,9 @@ def main() -> None:
         del sys.path[0]  # the folder of a script: its files are no modules of the top
     package = os.path.dirname(HERE)
     spec = importlib.util.spec_from_file_location(
-        "ffnbench", os.path.join(package, "__init__.py"), submodule_search_locations=[package]
+        "ffnbench",
+        os.path.join(package, "__init__.py"),
+        submodule_search_locations=[package],
     )
     assert spec is not None
     assert spec.loader is not None

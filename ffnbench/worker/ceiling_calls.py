@@ -1,6 +1,8 @@
-"""The calls of roofs: made from their description, tried, and timed. Runs in a worker; needs torch.
+"""The calls of roofs: made from their description, tried, and timed. Runs in a worker;
+needs torch.
 
-Operands are random and never zeros, and are views of one buffer a dtype: only one call is timed at a time.
+Operands are random and never zeros, and are views of one buffer a dtype: only one call
+is timed at a time.
 """
 
 from __future__ import annotations
@@ -16,7 +18,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ffnbench.device.ceilings import AGAIN, MM, MV, ONEDNN, SUM, SUM_INT, group_of, matrix_of
+from ffnbench.device.ceilings import (
+    AGAIN,
+    MM,
+    MV,
+    ONEDNN,
+    SUM,
+    SUM_INT,
+    group_of,
+    matrix_of,
+)
 from ffnbench.device.environment import accelerator_of, place_of, usable_cpus
 from ffnbench.device.waiting import WaitMeter
 from ffnbench.messages import MeasureCeilings, ReachedRoof, ReachedRoofs
@@ -26,14 +37,22 @@ from ffnbench.worker.backends.building import no_onednn
 from ffnbench.worker.subject import Subject, set_precision
 
 Call = Callable[[], Any]
-SAMPLE_S = 0.003  # of one sample: a case's is 10 ms, but there are more roofs than cases
+SAMPLE_S = (
+    0.003  # of one sample: a case's is 10 ms, but there are more roofs than cases
+)
 MOST_SAMPLES = 3  # of a roof of the machine, until nothing disturbs one
 TRIED = 3  # times that a candidate is timed, and then as many more of the best
 WEIGHT_OF_PRODUCTS = 4  # of a group's share of the time; others have 1
 KEPT_READS = 2
 NEAR = 0.03  # of the best rate: what a few calls can't tell apart
 BLOCK = 1 << 18  # elements that are drawn; the rest repeats them
-CANNOT = (RuntimeError, TypeError, ValueError, AttributeError, MemoryError)  # what a missing path raises
+CANNOT = (
+    RuntimeError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    MemoryError,
+)  # what a missing path raises
 
 
 @dataclass(slots=True)
@@ -41,13 +60,18 @@ class Ceilings:
     """The roofs of one worker: their calls are kept once they are made."""
 
     _calls: dict[str, Call] = field(default_factory=dict)  # by the name of the roof
-    _buffers: dict[tuple[str, str], Tensor] = field(default_factory=dict)  # by dtype and device
+    _buffers: dict[tuple[str, str], Tensor] = field(
+        default_factory=dict
+    )  # by dtype and device
 
-    def explore(self, roofs: Sequence[Roof], seconds: float, keep: int | None) -> list[ReachedRoof]:
+    def explore(
+        self, roofs: Sequence[Roof], seconds: float, keep: int | None
+    ) -> list[ReachedRoof]:
         """The `keep` fastest of each group, or the best of each path.
 
-        Groups share the time, those of products with the greatest parts. Each candidate has a few calls; one that would
-        take longer than what is left is passed over, and so is one that this machine can't run.
+        Groups share the time, those of products with the greatest parts. Each candidate
+        has a few calls; one that would take longer than what is left is passed over,
+        and so is one that this machine can't run.
         """
         groups: dict[tuple[str | int, ...], list[Roof]] = defaultdict(list)
         for roof in roofs:
@@ -67,8 +91,12 @@ class Ceilings:
             del self._calls[name]
         return reached
 
-    def sample(self, roof: Roof, calls: int, waits: WaitMeter) -> tuple[float, float | None]:
-        """Mean seconds of a call, and the share of the time that threads waited, after a call that is not timed."""
+    def sample(
+        self, roof: Roof, calls: int, waits: WaitMeter
+    ) -> tuple[float, float | None]:
+        """Mean seconds of a call, and the share of the time that threads waited, after
+        a call that is not timed.
+        """
         _settle(roof)
         with torch.inference_mode():
             call = self._call(roof)
@@ -76,7 +104,9 @@ class Ceilings:
                 _seconds(roof, call, 1)
             return waits.with_share(partial(_seconds, roof, call, calls), roof.threads)
 
-    def _best(self, group: Sequence[Roof], end: float, keep: int | None) -> list[ReachedRoof]:
+    def _best(
+        self, group: Sequence[Roof], end: float, keep: int | None
+    ) -> list[ReachedRoof]:
         """The fastest roofs of a group, timed until `end`."""
         seconds: dict[str, float] = {}
         best_rate = math.inf
@@ -89,18 +119,30 @@ class Ceilings:
             except CANNOT:  # what can't be run here is no ceiling
                 self._calls.pop(roof.name, None)
                 continue
-            best_rate = max(tried.amount / seconds[tried.name] for tried in group if tried.name in seconds)
-            candidates = {candidate.name for candidate in _fastest(group, seconds, keep, more=1)}
+            best_rate = max(
+                tried.amount / seconds[tried.name]
+                for tried in group
+                if tried.name in seconds
+            )
+            candidates = {
+                candidate.name for candidate in _fastest(group, seconds, keep, more=1)
+            }
             for name in seconds.keys() - candidates:
                 self._calls.pop(name, None)  # its operands are not needed any more
-        for roof in _fastest(group, seconds, keep, more=1):  # once more: something may have disturbed the first calls
+        for roof in _fastest(
+            group, seconds, keep, more=1
+        ):  # once more: something may have disturbed the first calls
             if perf_counter() < end:
-                seconds[roof.name] = min(seconds[roof.name], self._fastest_call(roof, end))
+                seconds[roof.name] = min(
+                    seconds[roof.name], self._fastest_call(roof, end)
+                )
         reached = []
         for roof in _fastest(group, seconds, keep):
             call_s = seconds[roof.name]
             calls = max(1, math.ceil(SAMPLE_S / call_s))
-            reached.append(ReachedRoof(roof=_levelled(roof), seconds=call_s, calls=calls))
+            reached.append(
+                ReachedRoof(roof=_levelled(roof), seconds=call_s, calls=calls)
+            )
         return reached
 
     def _fastest_call(self, roof: Roof, end: float) -> float:
@@ -132,14 +174,17 @@ class Ceilings:
                 return _empty_call(roof)
 
     def operand(self, elements: int, dtype: str, device: str, after: int = 0) -> Tensor:
-        """So many random numbers, never zeros, of the buffer that all share, from `after` on."""
+        """So many random numbers, never zeros, of the buffer that all share, from
+        `after` on.
+        """
         end = after + elements
         buffer = self._buffers.get((dtype, device))
         if buffer is None or len(buffer) < end:
             drawn = torch.randn(BLOCK, generator=torch.Generator().manual_seed(0))
             drawn = drawn.to(place_of(device), getattr(torch, dtype))
             drawn[drawn == 0] = 1
-            # twice as long each time: older ones, whose views are still there, are no longer than it in all
+            # twice as long each time: older ones, whose views are still there, are no
+            # longer than it in all
             times = 1 << (math.ceil(end / BLOCK) - 1).bit_length()
             buffer = self._buffers[dtype, device] = drawn.repeat(times)
         return buffer[after:end]
@@ -147,16 +192,25 @@ class Ceilings:
     def _product(self, roof: Roof) -> Call:
         tokens, out, width = roof.shape
         x = self.operand(tokens * width, roof.dtype, roof.device).view(tokens, width)
-        w = self.operand(out * width, roof.dtype, roof.device, after=tokens * width).view(out, width)
+        w = self.operand(
+            out * width, roof.dtype, roof.device, after=tokens * width
+        ).view(out, width)
         if roof.path == MM:
-            return partial(torch.mm, x, w.t(), out=torch.empty(tokens, out, dtype=x.dtype, device=x.device))
+            return partial(
+                torch.mm,
+                x,
+                w.t(),
+                out=torch.empty(tokens, out, dtype=x.dtype, device=x.device),
+            )
         if roof.path != ONEDNN:
             raise ValueError(f"no product by {roof.path}")
         reason = no_onednn(x.dtype)
         if reason:
             raise ValueError(reason)
         packed = torch.ops.mkldnn._reorder_linear_weight(w.contiguous(), tokens)
-        return partial(torch.ops.mkldnn._linear_pointwise, x, packed, None, "none", [], "")
+        return partial(
+            torch.ops.mkldnn._linear_pointwise, x, packed, None, "none", [], ""
+        )
 
     def _read(self, roof: Roof) -> Call:
         rows, columns = matrix_of(roof.read_bytes)
@@ -183,19 +237,28 @@ def _levelled(roof: Roof) -> Roof:
     accelerator = accelerator_of(roof.device)
     if roof.bound is not Bound.BYTES or accelerator is None:
         return roof
-    return replace(roof, level="L2" if roof.amount <= accelerator.cache_bytes() else MEMORY)
+    return replace(
+        roof, level="L2" if roof.amount <= accelerator.cache_bytes() else MEMORY
+    )
 
 
-def _fastest(group: Sequence[Roof], seconds: dict[str, float], keep: int | None, more: int = 0) -> list[Roof]:
-    """The best of each path; of them two, and the fastest of the others, where only so many are kept: what disturbs the
-    calls of one does not disturb all paths alike. Those that are near the best of all are as good, and the shortest
-    calls of them come first: they can be sampled more often.
+def _fastest(
+    group: Sequence[Roof], seconds: dict[str, float], keep: int | None, more: int = 0
+) -> list[Roof]:
+    """The best of each path; of them two, and the fastest of the others, where only so
+    many are kept: what disturbs the calls of one does not disturb all paths alike.
+    Those that are near the best of all are as good, and the shortest calls of them come
+    first: they can be sampled more often.
     """
     tried = [roof for roof in group if roof.name in seconds]
     rates = {roof.name: roof.amount / seconds[roof.name] for roof in tried}
     near = (1 - NEAR) * max(rates.values(), default=0.0)
-    best = sorted((r for r in tried if rates[r.name] >= near), key=lambda roof: seconds[roof.name])
-    others = sorted((r for r in tried if rates[r.name] < near), key=lambda roof: -rates[roof.name])
+    best = sorted(
+        (r for r in tried if rates[r.name] >= near), key=lambda roof: seconds[roof.name]
+    )
+    others = sorted(
+        (r for r in tried if rates[r.name] < near), key=lambda roof: -rates[roof.name]
+    )
     ranked = best + others
     best_of_paths: dict[str, Roof] = {}
     for roof in ranked:
@@ -212,7 +275,9 @@ def _empty_call(roof: Roof) -> Call:
     """A call of an empty module, measured as every other call is."""
     x = torch.randn(1, 1, 8, device=place_of(roof.device))
     accelerator = accelerator_of(roof.device)
-    return Subject(nn.Identity(), x, torch.randn_like(x), train=False, accelerator=accelerator).call
+    return Subject(
+        nn.Identity(), x, torch.randn_like(x), train=False, accelerator=accelerator
+    ).call
 
 
 def _settle(roof: Roof) -> None:

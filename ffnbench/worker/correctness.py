@@ -1,8 +1,11 @@
-"""Is what is timed the right function? Outputs, and gradients in training, held against float64. Needs torch.
+"""Is what is timed the right function? Outputs, and gradients in training, held against
+float64. Needs torch.
 
-A module that is one of ffnbench's forms, or is said to be one (`@like`), is held against that form, which is written
-apart from the module that is timed (ffn/modules.py). Any other is held against a second instance of itself in float64,
-and where that differs or can't be run, in its own dtype: a router may choose otherwise between near ties.
+A module that is one of ffnbench's forms, or is said to be one (`@like`), is held
+against that form, which is written apart from the module that is timed
+(ffn/modules.py). Any other is held against a second instance of itself in float64, and
+where that differs or can't be run, in its own dtype: a router may choose otherwise
+between near ties.
 
 This finds honest mistakes. It is no sandbox, and hunts no cheats.
 """
@@ -30,10 +33,15 @@ if TYPE_CHECKING:
     from ffnbench.ffn.like import Layout
 
 ROWS = 16  # of an input, spread over it: those that are compared
-CANDIDATES = 256  # of tokens with experts, of which those with the clearest choice are compared
-LEAST_SCALE = 0.01  # of the largest gradient of a weight: a smaller one may be what rounding leaves of a zero
+CANDIDATES = (
+    256  # of tokens with experts, of which those with the clearest choice are compared
+)
+# of the largest gradient of a weight: a smaller one may be what rounding leaves of a
+# zero
+LEAST_SCALE = 0.01
 OUTPUT, INPUT_GRADIENT = "output", "gradient of the input"
-Answer = dict[str, Tensor]  # rows of the output and of the input's gradient, gradients of weights, by what they are
+# rows of the output and of the input's gradient, gradients of weights, by what they are
+Answer = dict[str, Tensor]
 
 
 class Mismatch(Exception):
@@ -49,7 +57,9 @@ def is_ours(ffn: AnySpec) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What is called: an input, the gradient that flows back in training, and the tokens whose rows are compared."""
+    """What is called: an input, the gradient that flows back in training, and the
+    tokens whose rows are compared.
+    """
 
     x: Tensor
     gradient: Tensor
@@ -68,7 +78,8 @@ class Call:
 
 @dataclass(slots=True)
 class Correctness:
-    """Holds one case against float64. The errors are the largest relative ones so far, None where nothing is known.
+    """Holds one case against float64. The errors are the largest relative ones so far,
+    None where nothing is known.
 
     `weights` is the folder with a base's, which the case has taken over.
     """
@@ -83,15 +94,21 @@ class Correctness:
 
     @property
     def again(self) -> bool:
-        """Whether a case is checked after its rounds too: what is ours and runs as it is written keeps no answers."""
+        """Whether a case is checked after its rounds too: what is ours and runs as it
+        is written keeps no answers.
+        """
         return not is_ours(self.case.ffn) or not self.case.workload.eager
 
     def check(self, subject: Subject, salt: int, when: str = "") -> None:
-        """Call what is timed on the input of a salt, and hold its answer against the reference. `when` is said first.
+        """Call what is timed on the input of a salt, and hold its answer against the
+        reference. `when` is said first.
 
-        Raises Mismatch for an answer that is not finite, or whose error rounding does not explain.
+        Raises Mismatch for an answer that is not finite, or whose error rounding does
+        not explain.
         """
-        if self._form is None:  # once: to find it calls the module, which then may answer a later call anew
+        if (
+            self._form is None
+        ):  # once: to find it calls the module, which then may answer a later call anew
             self._form = self._form_of(subject)
         form, layout = self._form
         if form is not None:
@@ -100,7 +117,12 @@ class Correctness:
             self._check_against_second(subject, salt, when)
 
     def _check_against_form(
-        self, form: OwnModule, layout: Layout | None, subject: Subject, salt: int, when: str
+        self,
+        form: OwnModule,
+        layout: Layout | None,
+        subject: Subject,
+        salt: int,
+        when: str,
     ) -> None:
         call = _call_of(subject, form, salt)
         answer, _ = _answer_of(subject, call)
@@ -110,7 +132,9 @@ class Correctness:
             reference += f" of ffnbench's own {form.spec.form}"
         if layout is not None:
             answer = _as_laid_out(answer, layout)
-        self._compare(answer, [_of_form(form, call)], f"{when}the {{}} differs from {reference}")
+        self._compare(
+            answer, [_of_form(form, call)], f"{when}the {{}} differs from {reference}"
+        )
 
     def _check_against_second(self, subject: Subject, salt: int, when: str) -> None:
         call = _call_of(subject, None, salt)
@@ -120,10 +144,15 @@ class Correctness:
         if second is not None and was_in_train_mode is not None:
             second.train(was_in_train_mode)
             expected = _of_second(second, call)
-            self._compare(answer, expected, f"{when}the {{}} differs from the module's own in float64")
+            self._compare(
+                answer,
+                expected,
+                f"{when}the {{}} differs from the module's own in float64",
+            )
 
     def _form_of(self, subject: Subject) -> tuple[OwnModule | None, Layout | None]:
-        """The form that a module is, or is said to be, on its own weights; how these are laid out, if it is said.
+        """The form that a module is, or is said to be, on its own weights; how these
+        are laid out, if it is said.
 
         Raises Mismatch where the weights are no such form's.
         """
@@ -141,14 +170,20 @@ class Correctness:
         return on_weights(layout, module), layout
 
     def _second(self, subject: Subject) -> nn.Module | None:
-        """A second instance with the weights of the first, which has seen no input; None where it can't be had.
+        """A second instance with the weights of the first, which has seen no input;
+        None where it can't be had.
 
-        Its buffers are as they were built, for one may hold an answer; in training, which moves them, they are copied.
+        Its buffers are as they were built, for one may hold an answer; in training,
+        which moves them, they are copied.
         """
         work = self.case.workload
         try:
             seed_all(self.seed, self.case.ffn)
-            second = build(self.case.ffn, device=place_of(work.device), dtype=getattr(torch, work.dtype))
+            second = build(
+                self.case.ffn,
+                device=place_of(work.device),
+                dtype=getattr(torch, work.dtype),
+            )
             if self.weights:
                 carried(self.weights, second)
             state = subject.module.state_dict()
@@ -159,8 +194,11 @@ class Correctness:
             return None
         return second
 
-    def _compare(self, answer: Answer, references: Iterable[Answer], message: str) -> None:
-        """Hold an answer against one reference after the other, until one is as near as rounding explains.
+    def _compare(
+        self, answer: Answer, references: Iterable[Answer], message: str
+    ) -> None:
+        """Hold an answer against one reference after the other, until one is as near as
+        rounding explains.
 
         The `message` of a Mismatch has a place for what differs.
         """
@@ -191,24 +229,29 @@ def _refuse_infinite(answer: Answer, when: str) -> None:
 
 
 def _call_of(subject: Subject, form: OwnModule | None, salt: int) -> Call:
-    """A call on the input of a salt, with the rows that are compared. In training a gradient flows back from these rows
-    alone.
+    """A call on the input of a salt, with the rows that are compared. In training a
+    gradient flows back from these rows alone.
     """
     x = subject.pool.renew(salt, 1)[0]
     rows = _rows_of(x, form)
     gradient = subject.grad
     if subject.train:
-        is_compared = torch.zeros(x.shape[:-1].numel(), 1, dtype=x.dtype, device=x.device)
+        is_compared = torch.zeros(
+            x.shape[:-1].numel(), 1, dtype=x.dtype, device=x.device
+        )
         is_compared[rows] = 1
-        gradient = subject.grads.renew(gradient_salt(salt), 1)[0] * is_compared.view(*x.shape[:-1], 1)
+        gradient = subject.grads.renew(gradient_salt(salt), 1)[0] * is_compared.view(
+            *x.shape[:-1], 1
+        )
     return Call(x, gradient, rows)
 
 
 def _rows_of(x: Tensor, form: OwnModule | None) -> Tensor:
-    """The numbers of the tokens that are compared: spread over all tokens, the last one too.
+    """The numbers of the tokens that are compared: spread over all tokens, the last one
+    too.
 
-    Of attention they are the first; with experts those whose choice is clearest, for rounding decides between near
-    ties.
+    Of attention they are the first; with experts those whose choice is clearest, for
+    rounding decides between near ties.
     """
     tokens = x.shape[:-1].numel()
     if form is not None and isinstance(form.spec, AttentionSpec):
@@ -230,13 +273,16 @@ def _chooses(form: OwnModule) -> bool:
 
 
 def _spread(tokens: int, count: int, x: Tensor) -> Tensor:
-    """The numbers of so many tokens at most, from the first to the last, on the device of x."""
+    """The numbers of so many tokens at most, from the first to the last, on the device
+    of x.
+    """
     return torch.linspace(0, tokens - 1, min(tokens, count)).round().long().to(x.device)
 
 
 def _answer_of(subject: Subject, call: Call) -> tuple[Answer, bool | None]:
-    """What is timed gives for a call, and whether it was in train mode: what draws random numbers there, as dropout
-    does, is called in eval mode. None where it draws numbers even so: then no second call is like it.
+    """What is timed gives for a call, and whether it was in train mode: what draws
+    random numbers there, as dropout does, is called in eval mode. None where it draws
+    numbers even so: then no second call is like it.
     """
     answer, drew = _called(subject, call)
     if not drew:
@@ -292,8 +338,12 @@ def gradient_of(name: str) -> str:
 
 
 def _as_laid_out(answer: Answer, layout: Layout) -> Answer:
-    """The answer with the gradients of the form's weights in place of those of the module's own."""
-    laid_out = {what: answer[what] for what in (OUTPUT, INPUT_GRADIENT) if what in answer}
+    """The answer with the gradients of the form's weights in place of those of the
+    module's own.
+    """
+    laid_out = {
+        what: answer[what] for what in (OUTPUT, INPUT_GRADIENT) if what in answer
+    }
     for name, piece in layout.pieces.items():
         own = gradient_of(piece.name)
         if own in answer:
@@ -302,7 +352,9 @@ def _as_laid_out(answer: Answer, layout: Layout) -> Answer:
 
 
 def _of_form(form: OwnModule, call: Call) -> Answer:
-    """What a form should give for the rows of a call, written apart from the module that is timed."""
+    """What a form should give for the rows of a call, written apart from the module
+    that is timed.
+    """
     short = call.shortened()
     if isinstance(form.spec, AttentionSpec):
         from ffnbench.ffn.attention_module import attention_reference
@@ -311,9 +363,13 @@ def _of_form(form: OwnModule, call: Call) -> Answer:
     chosen = None
     if form.spec.moe:
         with torch.no_grad():
-            chosen = form.choose(call.x.detach().reshape(-1, call.x.shape[-1]))[call.rows]
+            chosen = form.choose(call.x.detach().reshape(-1, call.x.shape[-1]))[
+                call.rows
+            ]
     x = short.x.detach().double().requires_grad_(call.x.requires_grad)
-    weights = {name: weight.requires_grad_() for name, weight in form.named_parameters()}
+    weights = {
+        name: weight.requires_grad_() for name, weight in form.named_parameters()
+    }
     with torch.set_grad_enabled(x.requires_grad):
         y = form.reference(x, chosen)
     answer = {OUTPUT: y.detach()[0]}
@@ -328,31 +384,43 @@ def _of_form(form: OwnModule, call: Call) -> Answer:
 
 
 def _of_second(second: nn.Module, call: Call) -> Iterator[Answer]:
-    """What a second instance gives: in float64 for the rows alone, in float64 for the whole input, where a token meets
-    others, and in its own dtype. What can't be run is passed over.
+    """What a second instance gives: in float64 for the rows alone, in float64 for the
+    whole input, where a token meets others, and in its own dtype. What can't be run is
+    passed over.
     """
-    tries = ((call.shortened(), torch.float64), (call, torch.float64), (call, call.x.dtype))
+    tries = (
+        (call.shortened(), torch.float64),
+        (call, torch.float64),
+        (call, call.x.dtype),
+    )
     for tried, dtype in tries:
         try:
             module = deepcopy(second).to(dtype)  # each has seen no input
-            x = tried.x.detach().to(dtype, copy=True).requires_grad_(tried.x.requires_grad)
+            x = (
+                tried.x.detach()
+                .to(dtype, copy=True)
+                .requires_grad_(tried.x.requires_grad)
+            )
             anew = Call(x, tried.gradient.to(dtype), tried.rows)
             with torch.set_grad_enabled(x.requires_grad):
                 y = module(x)
             if x.requires_grad:
                 y.backward(anew.gradient)
             answer = _gathered(anew, y, module)
-        except Exception:  # a kernel for some dtypes or shapes alone, a lock that can't be copied
+        except (
+            Exception
+        ):  # a kernel for some dtypes or shapes alone, a lock that can't be copied
             continue
         yield answer
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Relative errors of an output, its worst row, and of a gradient, the worst `of` all; None without gradients.
+    """Relative errors of an output, its worst row, and of a gradient, the worst `of`
+    all; None without gradients.
 
-    `frobenius` is that of all rows of the output together, `largest` that of one element, relative to the root mean
-    square of all.
+    `frobenius` is that of all rows of the output together, `largest` that of one
+    element, relative to the root mean square of all.
     """
 
     output: float
@@ -362,8 +430,9 @@ class Difference:
     of: str = ""
 
     def over(self, tolerance: float) -> float:
-        """How many times what rounding explains. An output that is off by the tolerance is on the other side of a kink
-        in as large a share of the elements, whose slopes are wrong then: so a gradient is off by its square root.
+        """How many times what rounding explains. An output that is off by the tolerance
+        is on the other side of a kink in as large a share of the elements, whose slopes
+        are wrong then: so a gradient is off by its square root.
         """
         return max(self.output / tolerance, (self.gradient or 0.0) / sqrt(tolerance))
 
@@ -386,7 +455,13 @@ def difference(answer: Answer, expected: Answer) -> Difference:
         error = _rms(answer[what].double() - expected[what].double())
         errors[what] = error / (scales[what] or 1.0)
     worst = max(errors, key=errors.__getitem__, default="")
-    return Difference(output=output, frobenius=frobenius, largest=largest, gradient=errors.get(worst), of=worst)
+    return Difference(
+        output=output,
+        frobenius=frobenius,
+        largest=largest,
+        gradient=errors.get(worst),
+        of=worst,
+    )
 
 
 def _rms(values: Tensor) -> float:
@@ -397,7 +472,9 @@ def _rms(values: Tensor) -> float:
 
 
 def row_error(y: Tensor, expected: Tensor) -> float:
-    """The largest error of a row, relative to its norm or to the mean one of all rows, whichever is larger."""
+    """The largest error of a row, relative to its norm or to the mean one of all rows,
+    whichever is larger.
+    """
     y, expected = y.double(), expected.double()
     norms = expected.norm(dim=-1)
     scale = norms.clamp_min(float(norms.square().mean().sqrt()))

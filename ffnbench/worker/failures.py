@@ -1,4 +1,5 @@
-"""What is told of a request that raised: a kind, one line, and whether the worker is of use afterwards. Needs torch.
+"""What is told of a request that raised: a kind, one line, and whether the worker is of
+use afterwards. Needs torch.
 
 Loaded when something has failed.
 """
@@ -20,11 +21,11 @@ ALLOCATING = re.compile(r"you tried to allocate (\d+) bytes")
 
 
 def failed(problem: BaseException, *, compiled: bool, measures: bool) -> Failed:
-    """How a request has failed. `compiled` is whether it was about a case that is compiled, `measures` whether there is
-    a plan that is measured.
+    """How a request has failed. `compiled` is whether it was about a case that is
+    compiled, `measures` whether there is a plan that is measured.
 
-    A failure ends this process where it has broken its device, or where torch.compile failed: what a compiler leaves
-    behind then makes later rows of a process wrong.
+    A failure ends this process where it has broken its device, or where torch.compile
+    failed: what a compiler leaves behind then makes later rows of a process wrong.
     """
     broken = device_error(problem)
     if broken:
@@ -35,22 +36,35 @@ def failed(problem: BaseException, *, compiled: bool, measures: bool) -> Failed:
     cause = problem.__cause__  # of one of our own errors, what has made us raise it
     ends = compiled and cause is not None and not _is_expected(cause)
     # before anything is measured, Raised says that no mistake was typed
-    unsupported = isinstance(problem, Unsupported) and (not measures or not isinstance(problem, Raised))
+    unsupported = isinstance(problem, Unsupported) and (
+        not measures or not isinstance(problem, Raised)
+    )
     kind = FailureKind.UNSUPPORTED if unsupported else FailureKind.CRASH
     return Failed(kind=kind, message=problem.message, hint=problem.hint, ends=ends)
 
 
 def _is_expected(problem: BaseException) -> bool:
     """Whether a failure leaves the compiler as it was."""
-    return isinstance(problem, Mismatch | Recompiled) or type(problem).__name__ == RECOMPILED
+    return (
+        isinstance(problem, Mismatch | Recompiled)
+        or type(problem).__name__ == RECOMPILED
+    )
 
 
 def _kind_of(problem: BaseException) -> FailureKind:
     text = str(problem)
-    full = is_full(problem) or "can't allocate memory" in text or "not enough memory" in text
+    full = (
+        is_full(problem)
+        or "can't allocate memory" in text
+        or "not enough memory" in text
+    )
     if full or isinstance(problem, MemoryError):
         return FailureKind.OOM
-    if isinstance(problem, NotImplementedError) or "not implemented for" in text or not_compiled(problem):
+    if (
+        isinstance(problem, NotImplementedError)
+        or "not implemented for" in text
+        or not_compiled(problem)
+    ):
         return FailureKind.UNSUPPORTED
     if isinstance(problem, Mismatch):
         return FailureKind.MISMATCH

@@ -1,4 +1,5 @@
-"""A function of one tensor: its value and its slope by autograd, and whether it behaves like an activation.
+"""A function of one tensor: its value and its slope by autograd, and whether it behaves
+like an activation.
 
 Runs in a worker.
 """
@@ -54,8 +55,8 @@ def value_and_slope(function: Function, x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def check_function(function: Function, name: str) -> None:
-    """Raise FfnbenchError unless a function keeps shape and dtype, works element by element, repeats itself, and can be
-    differentiated.
+    """Raise FfnbenchError unless a function keeps shape and dtype, works element by
+    element, repeats itself, and can be differentiated.
     """
     for dtype in DTYPES:
         x = torch.linspace(-2, 2, 9, dtype=getattr(torch, dtype), requires_grad=True)
@@ -63,7 +64,8 @@ def check_function(function: Function, name: str) -> None:
             _check_answer(x, _called(function, x, name), name)
         except FfnbenchError as problem:
             if dtype == "float64" or "not implemented for" not in problem.message:
-                raise  # else a kernel that torch has not got, which is told where it is timed
+                # else a kernel that torch has not got, which is told where it is timed
+                raise
     x = torch.linspace(-2, 2, 9, dtype=torch.float64).repeat(REPEATS)
     y = _called(function, x.clone(), name)
     again = _called(function, x.clone(), name)
@@ -74,7 +76,9 @@ def check_function(function: Function, name: str) -> None:
             "an activation gives the same y for the same x; dropout is a key of the form, swiglu@dropout=0.1",
         )
     if not torch.allclose(part, y[2:3], equal_nan=True):
-        raise FfnbenchError(f"{name} mixes elements", "an activation works element by element")
+        raise FfnbenchError(
+            f"{name} mixes elements", "an activation works element by element"
+        )
 
 
 def _called(function: Function, x: Tensor, name: str) -> Tensor:
@@ -87,12 +91,21 @@ def _called(function: Function, x: Tensor, name: str) -> Tensor:
 
 def _check_answer(x: Tensor, y: Tensor, name: str) -> None:
     if not isinstance(y, torch.Tensor):
-        raise FfnbenchError(f"{name} returns {type(y).__name__}, not a tensor", "return torch operations on x")
+        raise FfnbenchError(
+            f"{name} returns {type(y).__name__}, not a tensor",
+            "return torch operations on x",
+        )
     if y.shape != x.shape:
         raise FfnbenchError(
-            f"{name} changes the shape {tuple(x.shape)} to {tuple(y.shape)}", "an activation works element by element"
+            f"{name} changes the shape {tuple(x.shape)} to {tuple(y.shape)}",
+            "an activation works element by element",
         )
     if y.dtype != x.dtype:
-        raise FfnbenchError(f"{name} changes the dtype {x.dtype} to {y.dtype}", "keep the dtype of x")
+        raise FfnbenchError(
+            f"{name} changes the dtype {x.dtype} to {y.dtype}", "keep the dtype of x"
+        )
     if y is not x and not y.requires_grad:
-        raise FfnbenchError(f"{name} has no derivative by autograd", "use torch operations on x, and no .detach()")
+        raise FfnbenchError(
+            f"{name} has no derivative by autograd",
+            "use torch operations on x, and no .detach()",
+        )

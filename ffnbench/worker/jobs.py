@@ -1,6 +1,8 @@
-"""What a worker does with the cases of a plan: open one, take a sample, measure its memory, check it. Needs torch.
+"""What a worker does with the cases of a plan: open one, take a sample, measure its
+memory, check it. Needs torch.
 
-In the first worker of a run a subject is held against float64 before its rounds, and after them (correctness.py).
+In the first worker of a run a subject is held against float64 before its rounds, and
+after them (correctness.py).
 """
 
 from __future__ import annotations
@@ -38,15 +40,37 @@ from ffnbench.messages import (
     Values,
     WorkerRequest,
 )
-from ffnbench.metrics import ERROR, GRADIENT_ERROR, HIT, LARGEST_ERROR, LOAD, PEAK, SAVED
+from ffnbench.metrics import (
+    ERROR,
+    GRADIENT_ERROR,
+    HIT,
+    LARGEST_ERROR,
+    LOAD,
+    PEAK,
+    SAVED,
+)
 from ffnbench.plan import Case, Plan, Workload
 from ffnbench.planning.workload import lacks
 from ffnbench.worker import meters, peak_memory, probe_jobs
-from ffnbench.worker.backends.building import build, carried, changed, impose_routing, read_weights, seed_all
+from ffnbench.worker.backends.building import (
+    build,
+    carried,
+    changed,
+    impose_routing,
+    read_weights,
+    seed_all,
+)
 from ffnbench.worker.backends.running import implementation_of
 from ffnbench.worker.correctness import Correctness, Mismatch
 from ffnbench.worker.probe_jobs import check_output
-from ffnbench.worker.subject import Subject, gradient_salt, most_inputs, padded, set_precision_of, subject_of
+from ffnbench.worker.subject import (
+    Subject,
+    gradient_salt,
+    most_inputs,
+    padded,
+    set_precision_of,
+    subject_of,
+)
 
 if TYPE_CHECKING:
     from ffnbench.device.nvml import DeviceWatch
@@ -58,7 +82,9 @@ AFTER_ROUNDS = 2  # added to the seed, for the input that is checked after the r
 
 @dataclass(slots=True)
 class Jobs:
-    """All cases of a plan inside one process. `memory_bytes` is what the machine has to give."""
+    """All cases of a plan inside one process. `memory_bytes` is what the machine has to
+    give.
+    """
 
     plan: Plan
     memory_bytes: int | None = None
@@ -68,21 +94,29 @@ class Jobs:
     waits: WaitMeter = field(default_factory=lambda: WaitMeter(usable_cpus()))
     ceilings: Ceilings | None = None  # where they are asked for
     devices: DeviceWatch | None = None  # where a case runs on one
-    held: dict[str, Any] = field(default_factory=dict)  # what features keep from one request to the next
+    held: dict[str, Any] = field(
+        default_factory=dict
+    )  # what features keep from one request to the next
 
     def open(self, request: Open) -> Opened:
-        """Build, check and warm up a case; finds how many calls make a sample unless that is known."""
+        """Build, check and warm up a case; finds how many calls make a sample unless
+        that is known.
+        """
         label, calls = request.label, request.calls
         case, protocol = self.plan.case(label), self.plan.protocol
         subject = self._build(case, request.weights)
-        opened = implementation_of(case.workload.backend).prepare(subject, case.workload)
+        opened = implementation_of(case.workload.backend).prepare(
+            subject, case.workload
+        )
         if not request.checked or subject.accelerator is not None:
             _first_call(subject, case)
         self.checks[label] = Correctness(case, protocol.seed, request.weights)
         if not request.checked:
             self.checks[label].check(subject, protocol.seed)
         with _settled(case.workload):
-            if calls is None:  # where they are known, the round of practice does the rest
+            if (
+                calls is None
+            ):  # where they are known, the round of practice does the rest
                 meters.warm_up(subject, protocol.warmup_s)
                 calls = meters.calls_for(subject, protocol.min_sample_s)
         if self._is_alone(case):
@@ -93,11 +127,13 @@ class Jobs:
         if subject.train:
             subject.grads.renew(protocol.seed, inputs)
         self.subjects[label] = subject
-        return replace(opened, calls=calls, inputs=inputs, input_bytes=subject.pool.memory.nbytes)
+        return replace(
+            opened, calls=calls, inputs=inputs, input_bytes=subject.pool.memory.nbytes
+        )
 
     def _build(self, case: Case, weights: str) -> Subject:
-        """The module of a case with its inputs, as its backend wants it; `weights` is a folder with those it takes
-        over. Raises Unsupported where it can't be run.
+        """The module of a case with its inputs, as its backend wants it; `weights` is a
+        folder with those it takes over. Raises Unsupported where it can't be run.
         """
         work, seed = case.workload, self.plan.protocol.seed
         reason = lacks(case.ffn, work)
@@ -108,7 +144,9 @@ class Jobs:
         _settle(work)
         seed_all(seed, case.ffn)
         with padded(f"{self.block}/{case.label}", work.device) as pads:
-            module = build(case.ffn, device=place_of(work.device), dtype=getattr(torch, work.dtype))
+            module = build(
+                case.ffn, device=place_of(work.device), dtype=getattr(torch, work.dtype)
+            )
         if self.plan.state:
             read_weights(module, self.plan)
         module = changed(module, case.ffn, work.backend)
@@ -120,7 +158,9 @@ class Jobs:
         return subject
 
     def _most_inputs(self, subject: Subject) -> int:
-        """How many inputs its pool may have, so that those of all cases fit into memory."""
+        """How many inputs its pool may have, so that those of all cases fit into
+        memory.
+        """
         free = self.memory_bytes
         if subject.accelerator is not None:
             free = subject.accelerator.free_bytes()
@@ -129,26 +169,39 @@ class Jobs:
         return most_inputs(subject.x, free // (COPIES * len(self.plan.cases)))
 
     def drain(self, label: str) -> None:
-        """Wait for the device of a case, so that an error of what it still does comes up now."""
+        """Wait for the device of a case, so that an error of what it still does comes
+        up now.
+        """
         accelerator = accelerator_of(self.plan.case(label).workload.device)
         if accelerator is not None:
             accelerator.synchronize()
 
     def has_compiled(self, label: str) -> bool:
-        """Whether it is a case that is compiled, and the compiler is at work in this process."""
-        is_compiled = any(case.label == label and case.workload.compiled for case in self.plan.cases)
+        """Whether it is a case that is compiled, and the compiler is at work in this
+        process.
+        """
+        is_compiled = any(
+            case.label == label and case.workload.compiled for case in self.plan.cases
+        )
         return is_compiled and "torch._dynamo" in sys.modules
 
     def forget(self, label: str) -> None:
-        """Let go of all that a case holds: it has failed, and others want the memory."""
+        """Let go of all that a case holds: it has failed, and others want the
+        memory.
+        """
         self.subjects.pop(label, None)
         self.checks.pop(label, None)
 
     def _is_alone(self, case: Case) -> bool:
-        """Whether it is an activation of ffnbench's own among such: timed on one input, which stays in a cache."""
+        """Whether it is an activation of ffnbench's own among such: timed on one input,
+        which stays in a cache.
+        """
         if not isinstance(case.ffn, ActivationSpec):
             return False
-        return not any(isinstance(other.ffn, ActivationSpec) and other.ffn.own for other in self.plan.cases)
+        return not any(
+            isinstance(other.ffn, ActivationSpec) and other.ffn.own
+            for other in self.plan.cases
+        )
 
     def sample(self, request: TakeSample) -> Sampled:
         """Time the calls of a sample."""
@@ -164,9 +217,17 @@ class Jobs:
             grads = subject.grads.renew(gradient_salt(request.salt), different) * turns
         with _settled(work):
             before = getrusage(RUSAGE_SELF).ru_minflt
-            times, waited = self.waits.with_share(partial(meters.sample, subject, inputs, grads), work.threads)
+            times, waited = self.waits.with_share(
+                partial(meters.sample, subject, inputs, grads), work.threads
+            )
             faults = getrusage(RUSAGE_SELF).ru_minflt - before
-        sampled = Sampled(value=times.value, waited=waited, faults=faults, host_s=times.host, device_s=times.device)
+        sampled = Sampled(
+            value=times.value,
+            waited=waited,
+            faults=faults,
+            host_s=times.host,
+            device_s=times.device,
+        )
         if subject.accelerator is None:
             return sampled
         return self._on_device(sampled, subject, work.device)
@@ -185,20 +246,33 @@ class Jobs:
         return sampled
 
     def check(self, request: Check) -> Values:
-        """The relative errors of a case, before its rounds and after them; None where nothing tells what is right.
+        """The relative errors of a case, before its rounds and after them; None where
+        nothing tells what is right.
 
         Raises Mismatch where it has come to give something else.
         """
         check = self.checks[request.label]
         _settle(self.plan.case(request.label).workload)
         if check.again:
-            check.check(self.subjects[request.label], self.plan.protocol.seed + AFTER_ROUNDS, "after its rounds ")
-        errors = {ERROR: check.output_error, LARGEST_ERROR: check.largest_error, GRADIENT_ERROR: check.gradient_error}
+            check.check(
+                self.subjects[request.label],
+                self.plan.protocol.seed + AFTER_ROUNDS,
+                "after its rounds ",
+            )
+        errors = {
+            ERROR: check.output_error,
+            LARGEST_ERROR: check.largest_error,
+            GRADIENT_ERROR: check.gradient_error,
+        }
         return Values(values=errors)
 
     def explore_roofs(self, request: ExploreRoofs) -> ReachedRoofs:
         """The fastest roofs of each group."""
-        return ReachedRoofs(roofs=tuple(self._roofs().explore(request.roofs, request.seconds, request.keep)))
+        return ReachedRoofs(
+            roofs=tuple(
+                self._roofs().explore(request.roofs, request.seconds, request.keep)
+            )
+        )
 
     def sample_roof(self, request: SampleRoof) -> Sampled:
         """Time the calls of a roof."""
@@ -219,9 +293,16 @@ class Jobs:
         return case
 
     def measure_memory(self, request: MeasureMemory) -> Values:
-        """Exact bytes: peak of one call, and in train mode what is kept for backward."""
-        subject, work = self.subjects[request.label], self.plan.case(request.label).workload
-        if BACKENDS[work.backend].is_runtime:  # what a runtime takes is hidden from torch
+        """Exact bytes: peak of one call, and in train mode what is kept for
+        backward.
+        """
+        subject, work = (
+            self.subjects[request.label],
+            self.plan.case(request.label).workload,
+        )
+        if BACKENDS[
+            work.backend
+        ].is_runtime:  # what a runtime takes is hidden from torch
             return Values(values={})
         _settle(work)
         peak = peak_memory.peak_bytes(subject)
@@ -247,7 +328,9 @@ class Jobs:
 
 
 def _first_call(subject: Subject, case: Case) -> None:
-    """The first call of all: its shape and its dtype, and whether its input is as it was."""
+    """The first call of all: its shape and its dtype, and whether its input is as it
+    was.
+    """
     before = subject.x.detach().clone()
     try:
         with torch.inference_mode(not subject.train):
@@ -255,7 +338,9 @@ def _first_call(subject: Subject, case: Case) -> None:
     except FfnbenchError as problem:
         raise Mismatch(problem.message) from problem
     if not torch.equal(subject.x, before):
-        raise Unsupported("it changes its input, which later calls read again: return a new tensor")
+        raise Unsupported(
+            "it changes its input, which later calls read again: return a new tensor"
+        )
 
 
 def _settled(work: Workload) -> AbstractContextManager[None]:
@@ -268,12 +353,14 @@ def _settled(work: Workload) -> AbstractContextManager[None]:
 
 
 def _settle(work: Workload) -> None:
-    """Threads, device and precision are properties of the case: user code and other cases may have changed them."""
+    """Threads, device and precision are properties of the case: user code and other
+    cases may have changed them.
+    """
     accelerator = accelerator_of(work.device)
     if accelerator is not None:
         accelerator.settle()
-    # beside a runtime with threads of its own torch has one: others would still spin, after inputs are made, while a
-    # call is timed
+    # beside a runtime with threads of its own torch has one: others would still spin,
+    # after inputs are made, while a call is timed
     threads = 1 if BACKENDS[work.backend].is_runtime else work.threads
     if torch.get_num_threads() != threads:
         torch.set_num_threads(threads)
@@ -286,9 +373,12 @@ def answer_to(request: WorkerRequest[Any], jobs: Jobs | None = None) -> Any:
     try:
         answer = _done(request, jobs)
         if jobs is not None and label:
-            jobs.drain(label)  # what the device finds wrong later is this case's, and not the next one's
+            # what the device finds wrong later is this case's, and not the next one's
+            jobs.drain(label)
         return answer
-    except BaseException as problem:  # user code may raise anything, SystemExit included
+    except (
+        BaseException
+    ) as problem:  # user code may raise anything, SystemExit included
         from ffnbench.worker.failures import failed
 
         compiled = jobs is not None and jobs.has_compiled(label)

@@ -1,15 +1,18 @@
 """A process that does what it is asked, one JSON line at a time. boot.py starts it.
 
-It measures only on request, so that the parent can stop early, show progress and time out a case that hangs.
-Whatever user code does (prints, raises, calls sys.exit) becomes an answer; only a killed process is silent.
+It measures only on request, so that the parent can stop early, show progress and time
+out a case that hangs. Whatever user code does (prints, raises, calls sys.exit) becomes
+an answer; only a killed process is silent.
 
-Asked to Split it is a starter: its child has torch loaded and answers in its place, over the same two pipes, until it
-is asked to Leave or dies. The starter sleeps meanwhile, and then says how the child has ended.
+Asked to Split it is a starter: its child has torch loaded and answers in its place,
+over the same two pipes, until it is asked to Leave or dies. The starter sleeps
+meanwhile, and then says how the child has ended.
 
-Its allocator is told to keep the memory that is freed, before anything is allocated. By itself glibc may give freed
-memory back to the kernel after each call and take it again in the next, a page fault for each page; whether it does so
-depends on where a process's blocks happen to lie. So some processes pay for a thousand faults a call and most for none
-(docs/methodology.md). Both ways are conditions of a run: KEEPS and SYSTEM.
+Its allocator is told to keep the memory that is freed, before anything is allocated. By
+itself glibc may give freed memory back to the kernel after each call and take it again
+in the next, a page fault for each page; whether it does so depends on where a process's
+blocks happen to lie. So some processes pay for a thousand faults a call and most for
+none (docs/methodology.md). Both ways are conditions of a run: KEEPS and SYSTEM.
 """
 
 from __future__ import annotations
@@ -53,13 +56,18 @@ NEVER_TRIM, NO_MMAP = -1, 0
 
 
 def keep_freed_memory() -> str:
-    """Have this process keep what it frees, unless its environment says SYSTEM; gives what it does, KEEPS or SYSTEM.
+    """Have this process keep what it frees, unless its environment says SYSTEM; gives
+    what it does, KEEPS or SYSTEM.
 
-    glibc alone: musl, macOS and Windows have no such switch, and an allocator that was preloaded is left alone. That
-    nothing is mapped by itself (M_MMAP_MAX 0) holds for blocks of any size; M_MMAP_THRESHOLD ends at 32 MiB in glibc
-    before 2.35.
+    glibc alone: musl, macOS and Windows have no such switch, and an allocator that was
+    preloaded is left alone. That nothing is mapped by itself (M_MMAP_MAX 0) holds for
+    blocks of any size; M_MMAP_THRESHOLD ends at 32 MiB in glibc before 2.35.
     """
-    if sys.platform != "linux" or os.environ.get(ALLOCATOR) == SYSTEM or "malloc" in os.environ.get("LD_PRELOAD", ""):
+    if (
+        sys.platform != "linux"
+        or os.environ.get(ALLOCATOR) == SYSTEM
+        or "malloc" in os.environ.get("LD_PRELOAD", "")
+    ):
         return SYSTEM
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None or not hasattr(ctypes.CDLL(None), "gnu_get_libc_version"):
@@ -70,7 +78,8 @@ def keep_freed_memory() -> str:
 
 
 PR_SET_PDEATHSIG = 1
-# numpy's OpenBLAS starts its threads as it is loaded, and a process that has several can't be forked
+# numpy's OpenBLAS starts its threads as it is loaded, and a process that has several
+# can't be forked
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "1")
 
 
@@ -80,7 +89,9 @@ def main() -> None:
     _die_with_parent()
     allocator = keep_freed_memory()
     os.environ.setdefault(*ONE_THREAD)
-    gc.disable()  # among the many objects that torch makes while it loads there is no garbage: a tenth of the time
+    # among the many objects that torch makes while it loads there is no garbage: a
+    # tenth of the time
+    gc.disable()
     try:
         import torch
 
@@ -91,9 +102,15 @@ def main() -> None:
         return
     gc.freeze()
     gc.enable()
-    greeting = _in_a_child(about_torch) | about_machine() | {"allocator": allocator, "forks": can_fork()}
+    greeting = (
+        _in_a_child(about_torch)
+        | about_machine()
+        | {"allocator": allocator, "forks": can_fork()}
+    )
     channel.send({"greeting": greeting})
-    torch.set_num_threads(1)  # looking takes small operations, whose threads wait for each other; a case sets its own
+    # looking takes small operations, whose threads wait for each other; a case sets its
+    # own
+    torch.set_num_threads(1)
     jobs: Jobs | None = None
     while (line := channel.receive()) is not None:
         request, number = request_of(line), line["number"]
@@ -112,7 +129,9 @@ def main() -> None:
 
 
 def _in_a_child(ask: Callable[[], Line]) -> Line:
-    """What a function says in a child: an accelerator once looked for can't be used by a process forked later."""
+    """What a function says in a child: an accelerator once looked for can't be used by
+    a process forked later.
+    """
     if not can_fork():
         return ask()
     reading, writing = os.pipe()
@@ -132,8 +151,8 @@ def _in_a_child(ask: Callable[[], Line]) -> Line:
 
 
 def can_fork() -> bool:
-    """Whether this process can be forked: where the system can, and it has one thread. A lock that another thread holds
-    would never be freed in the child.
+    """Whether this process can be forked: where the system can, and it has one thread.
+    A lock that another thread holds would never be freed in the child.
     """
     try:
         return sys.platform == "linux" and len(os.listdir("/proc/self/task")) == 1
@@ -142,7 +161,9 @@ def can_fork() -> bool:
 
 
 def _split() -> Line:
-    """Fork. In the child it comes back at once; in the starter when the child has ended, saying how."""
+    """Fork. In the child it comes back at once; in the starter when the child has
+    ended, saying how.
+    """
     if not can_fork():
         return answer_line(Forked())
     child = os.fork()
@@ -156,7 +177,9 @@ def _split() -> Line:
 
 
 def _begin(request: Begin) -> Jobs:
-    """The jobs of a plan. On a CPU no allocation may go beyond the memory that there is."""
+    """The jobs of a plan. On a CPU no allocation may go beyond the memory that there
+    is.
+    """
     from ffnbench.device.environment import usable_memory
     from ffnbench.worker.jobs import Jobs
 
@@ -167,20 +190,27 @@ def _begin(request: Begin) -> Jobs:
 
 
 def _send(channel: Channel, answer: object, number: int) -> None:
-    """Send it; an answer that JSON can't hold is a failure of the job, not the end of the worker."""
+    """Send it; an answer that JSON can't hold is a failure of the job, not the end of
+    the worker.
+    """
     try:
         channel.send(answer_line(answer) | {"number": number})
     except (TypeError, ValueError) as problem:
-        failed = Failed(kind=FailureKind.CRASH, message=f"its answer can't be told: {one_line(problem)}")
+        failed = Failed(
+            kind=FailureKind.CRASH,
+            message=f"its answer can't be told: {one_line(problem)}",
+        )
         channel.send(answer_line(failed) | {"number": number})
 
 
 def _clean_up(failed: Failed, request: WorkerRequest[Any], jobs: Jobs | None) -> None:
-    """After a failure: end this process where it is of no use any more; where memory was too little, let go of what the
-    failed case holds and of what the device's allocator keeps.
+    """After a failure: end this process where it is of no use any more; where memory
+    was too little, let go of what the failed case holds and of what the device's
+    allocator keeps.
     """
     if failed.ends:
-        os._exit(1)  # what would be torn down stands on a device that answers nothing but its error
+        # what would be torn down stands on a device that answers nothing but its error
+        os._exit(1)
     if failed.kind is FailureKind.OOM:
         if jobs is not None and isinstance(request, Open | TakeSample):
             jobs.forget(request.label)  # the parent does not ask for it again
@@ -191,19 +221,25 @@ def _clean_up(failed: Failed, request: WorkerRequest[Any], jobs: Jobs | None) ->
 
 
 def _die_with_parent() -> None:
-    """Linux: no worker outlives a parent that was killed. Ctrl-C is the parent's to handle."""
+    """Linux: no worker outlives a parent that was killed. Ctrl-C is the parent's to
+    handle.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         try:
             with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-                file.write("1000")  # if the kernel must kill somebody, this process and not the parent
+                file.write(
+                    "1000"
+                )  # if the kernel must kill somebody, this process and not the parent
         except OSError:
             pass
 
 
 def _limit_memory(usable: int | None) -> None:
-    """Linux: an allocation beyond what the machine has fails here, as an error, instead of waking the OOM killer."""
+    """Linux: an allocation beyond what the machine has fails here, as an error, instead
+    of waking the OOM killer.
+    """
     if sys.platform != "linux" or usable is None:
         return
     with open("/proc/self/statm", encoding="ascii") as file:

@@ -23,8 +23,9 @@ from ffnbench.worker.subject import Subject
 class Times:
     """Mean seconds of a call of a sample. `value` is what was asked for.
 
-    `wall` is what a caller waits for, calls one after another. On an accelerator `device` is what it works for a call,
-    None where that can't be had apart, and `host` is what issuing a call takes.
+    `wall` is what a caller waits for, calls one after another. On an accelerator
+    `device` is what it works for a call, None where that can't be had apart, and `host`
+    is what issuing a call takes.
     """
 
     value: float
@@ -34,13 +35,19 @@ class Times:
 
 
 def empty_call() -> float:
-    """Seconds of a call of an empty module, measured as every other call is: what the harness itself costs."""
-    subject = Subject(nn.Identity(), torch.randn(1, 1, 8), torch.randn(1, 1, 8), train=False)
+    """Seconds of a call of an empty module, measured as every other call is: what the
+    harness itself costs.
+    """
+    subject = Subject(
+        nn.Identity(), torch.randn(1, 1, 8), torch.randn(1, 1, 8), train=False
+    )
     return min(sample(subject, [subject.x] * 200).value for _ in range(10))
 
 
 def warm_up(subject: Subject, seconds: float) -> None:
-    """Call until the time is over and the last calls are no faster than those before, at most 5x as long."""
+    """Call until the time is over and the last calls are no faster than those before,
+    at most 5x as long.
+    """
     start = _now(subject)
     best_s, calls_since_best = math.inf, 0
     elapsed_s = 0.0
@@ -55,14 +62,18 @@ def warm_up(subject: Subject, seconds: float) -> None:
 
 
 def calls_for(subject: Subject, min_sample_s: float) -> int:
-    """How many calls make one sample last long enough for the clock and for the scheduler.
+    """How many calls make one sample last long enough for the clock and for the
+    scheduler.
 
-    On an accelerator one call by itself takes longer than one of several: so several are looked at too.
+    On an accelerator one call by itself takes longer than one of several: so several
+    are looked at too.
     """
     fastest = math.inf
     for _ in range(3):
         fastest = min(fastest, _lasts(subject, 1))
-        if fastest > 2 * min_sample_s:  # one call is long enough, even if this one was disturbed
+        if (
+            fastest > 2 * min_sample_s
+        ):  # one call is long enough, even if this one was disturbed
             return 1
     calls = max(1, math.ceil(min_sample_s / max(fastest, 1e-9)))
     if subject.accelerator is not None and calls > 1:
@@ -73,7 +84,9 @@ def calls_for(subject: Subject, min_sample_s: float) -> int:
 
 
 def _lasts(subject: Subject, calls: int) -> float:
-    """Seconds of so many calls, each; with what it takes to flush the cache, where that stands between them."""
+    """Seconds of so many calls, each; with what it takes to flush the cache, where that
+    stands between them.
+    """
     inputs = fresh(subject) * calls
     start = _now(subject)
     call_s = sample(subject, inputs, counts=False).value
@@ -100,11 +113,12 @@ def sample(
     *,
     counts: bool = True,
 ) -> Times:
-    """Mean seconds of one call over those of these inputs, with these gradients that flow back; without any, always the
-    seeded one.
+    """Mean seconds of one call over those of these inputs, with these gradients that
+    flow back; without any, always the seeded one.
 
-    `counts`: it is more than a look. Then an accelerator is asked for its own time too, even where that is not what is
-    measured. Raises Unsupported where it is, and can't be had.
+    `counts`: it is more than a look. Then an accelerator is asked for its own time too,
+    even where that is not what is measured. Raises Unsupported where it is, and can't
+    be had.
     """
     grads = grads or [subject.grad] * len(inputs)
     if subject.accelerator is not None:
@@ -130,8 +144,12 @@ def _in_a_row(subject: Subject, inputs: Sequence[Tensor]) -> float:
     return perf_counter() - start
 
 
-def _one_by_one(subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor]) -> float:
-    """On the CPU: between calls gradients are cleared, and caches flushed where they should be cold."""
+def _one_by_one(
+    subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor]
+) -> float:
+    """On the CPU: between calls gradients are cleared, and caches flushed where they
+    should be cold.
+    """
     total = 0.0
     for x, grad in zip(inputs, grads, strict=True):
         subject.clear(x)
@@ -160,7 +178,7 @@ def _flush_size(threads: int) -> int:
 
 
 def _flush() -> None:
-    """Evict what the CPU's caches hold: read and write twice what the last of them does. To write alone would not do:
-    the C library writes so much past the caches.
+    """Evict what the CPU's caches hold: read and write twice what the last of them
+    does. To write alone would not do: the C library writes so much past the caches.
     """
     _buffer_of(_flush_size(torch.get_num_threads())).add_(1)

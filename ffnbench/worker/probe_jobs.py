@@ -1,9 +1,11 @@
-"""Looks at one function or module without timing it, and counts parameters and FLOPs by running it. Runs in a worker.
+"""Looks at one function or module without timing it, and counts parameters and FLOPs by
+running it. Runs in a worker.
 
-A module is counted on the meta device, where tensors have shapes and no data, so that a 100 B parameter module counts
-in a moment; with a few tokens where a module can't run without data: on the device that it is measured on, for some
-kernels run nowhere else, or on the CPU. Operations that torch's counter knows nothing of are named, and so are kernels
-of Triton, so that a fused kernel is never taken for free.
+A module is counted on the meta device, where tensors have shapes and no data, so that a
+100 B parameter module counts in a moment; with a few tokens where a module can't run
+without data: on the device that it is measured on, for some kernels run nowhere else,
+or on the CPU. Operations that torch's counter knows nothing of are named, and so are
+kernels of Triton, so that a fused kernel is never taken for free.
 """
 
 from __future__ import annotations
@@ -102,7 +104,9 @@ BOOKKEEPING = frozenset(
 
 
 class _Census(TorchDispatchMode):
-    """Names the operations that are neither counted, nor element-wise, nor bookkeeping, and what Triton launches."""
+    """Names the operations that are neither counted, nor element-wise, nor bookkeeping,
+    and what Triton launches.
+    """
 
     supports_higher_order_operators = True
 
@@ -110,7 +114,9 @@ class _Census(TorchDispatchMode):
         super().__init__()
         self.unknown: dict[str, None] = {}
         # the class whose `run` launches every kernel that is written in Triton
-        self._triton = getattr(getattr(sys.modules.get("triton"), "runtime", None), "JITFunction", None)
+        self._triton = getattr(
+            getattr(sys.modules.get("triton"), "runtime", None), "JITFunction", None
+        )
         self._launch = getattr(self._triton, "run", None)
 
     def __enter__(self) -> _Census:
@@ -131,8 +137,12 @@ class _Census(TorchDispatchMode):
         assert self._launch is not None
         return self._launch(kernel, *args, **named)
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if not isinstance(func, torch._ops.OpOverload):  # of higher order: a kernel of Triton, an attention
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        if not isinstance(
+            func, torch._ops.OpOverload
+        ):  # of higher order: a kernel of Triton, an attention
             if func not in flop_registry:
                 self.unknown[str(func)] = None
             return func(*args, **(kwargs or {}))
@@ -140,14 +150,18 @@ class _Census(TorchDispatchMode):
         name = packet.__name__
         is_counted = packet in flop_registry
         is_elementwise = torch.Tag.pointwise in func.tags
-        is_bookkeeping = func.is_view or name in BOOKKEEPING or name.endswith("_backward")
+        is_bookkeeping = (
+            func.is_view or name in BOOKKEEPING or name.endswith("_backward")
+        )
         if not (is_counted or is_elementwise or is_bookkeeping):
             self.unknown[str(packet)] = None
         return func(*args, **(kwargs or {}))
 
 
 def count(spec: ImportedSpec, workload: Workload) -> Cost:
-    """Count a user's module; raises FfnbenchError where it can't be built or gives another shape than it got."""
+    """Count a user's module; raises FfnbenchError where it can't be built or gives
+    another shape than it got.
+    """
     module, flops = _counted(spec, workload)
     parameters = list(module.parameters())
     total = weight_bytes = 0
@@ -175,8 +189,10 @@ def count(spec: ImportedSpec, workload: Workload) -> Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flops:
-    """FLOPs of matrix products, None where they are not known (backward also for a kernel of inference); which
-    operations and kernels went uncounted; and how it was counted."""
+    """FLOPs of matrix products, None where they are not known (backward also for a
+    kernel of inference); which operations and kernels went uncounted; and how it was
+    counted.
+    """
 
     forward: int | None = None
     backward: int | None = None
@@ -193,7 +209,9 @@ def _counted(spec: ImportedSpec, workload: Workload) -> tuple[nn.Module, Flops]:
                 accelerator.settle()
             with torch.device(device):
                 module = build_foreign(spec)
-        except Exception as problem:  # a constructor that looks at its data; if it is wrong, it fails with data as well
+        except Exception as problem:
+            # a constructor that looks at its data; if it is wrong, it fails with data
+            # as well
             if device.type == "cpu" and accelerator is None:
                 raise
             why = one_line(problem)
@@ -202,19 +220,27 @@ def _counted(spec: ImportedSpec, workload: Workload) -> tuple[nn.Module, Flops]:
             flops = _run(module, spec, shape, device, workload)
         except FfnbenchError:
             raise
-        except Exception as problem:  # data-dependent code, a kernel without a meta implementation, or a plain bug
+        except Exception as problem:
+            # data-dependent code, a kernel without a meta implementation, or a plain
+            # bug
             why = one_line(problem)
             continue
         if flops.forward or not any(weight.dim() > 1 for weight in module.parameters()):
             return module, flops
-        if device.type != "meta":  # what stands in for its kernels there says nothing of them
+        if (
+            device.type != "meta"
+        ):  # what stands in for its kernels there says nothing of them
             none = "not counted: torch saw no matrix product"
             return module, Flops(uncounted=(*flops.uncounted, UNNAMED), how=none)
     return module, Flops(how=f"not counted: it raised {why[:120]}")
 
 
-def _places(workload: Workload) -> Iterator[tuple[torch.device, tuple[int, int], Accelerator | None]]:
-    """Where it is tried, with the (batch, seq_len) of the input: some kernels want more tokens than a few."""
+def _places(
+    workload: Workload,
+) -> Iterator[tuple[torch.device, tuple[int, int], Accelerator | None]]:
+    """Where it is tried, with the (batch, seq_len) of the input: some kernels want more
+    tokens than a few.
+    """
     full_size = (workload.batch, workload.seq_len)
     yield torch.device("meta"), full_size, None
     accelerator = accelerator_of(known_device(workload.device))
@@ -225,12 +251,18 @@ def _places(workload: Workload) -> Iterator[tuple[torch.device, tuple[int, int],
 
 
 def _run(
-    module: nn.Module, spec: ImportedSpec, shape: tuple[int, int], device: torch.device, workload: Workload
+    module: nn.Module,
+    spec: ImportedSpec,
+    shape: tuple[int, int],
+    device: torch.device,
+    workload: Workload,
 ) -> Flops:
     dtype = torch.float32
     if device.type != "cpu":
         dtype = getattr(torch, workload.dtype)
-    x = torch.randn((*shape, spec.d_model), device=device, dtype=dtype, requires_grad=True)
+    x = torch.randn(
+        (*shape, spec.d_model), device=device, dtype=dtype, requires_grad=True
+    )
     module = module.to(dtype=dtype)
     backward, tokens = None, shape[0] * shape[1]
     with _Census() as census, FlopCounterMode(display=False) as counter:
@@ -250,7 +282,9 @@ def _run(
 
 
 def check_output(y: object, x: Tensor, name: str) -> None:
-    """An FFN maps (..., d_model) to the same shape and dtype; raises Unsupported otherwise."""
+    """An FFN maps (..., d_model) to the same shape and dtype; raises Unsupported
+    otherwise.
+    """
     if not isinstance(y, Tensor):
         raise Unsupported(
             f"{name} returns {type(y).__name__}, not a tensor",
@@ -263,16 +297,22 @@ def check_output(y: object, x: Tensor, name: str) -> None:
         )
     if y.dtype != x.dtype:
         raise Unsupported(
-            f"{name} returns {y.dtype} for an input of {x.dtype}", "cast the result back inside the module"
+            f"{name} returns {y.dtype} for an input of {x.dtype}",
+            "cast the result back inside the module",
         )
 
 
 def width_note(spec: ImportedSpec, shapes: list[tuple[int, ...]]) -> str:
-    """What the module made of d_ff, where its matrices are not d_ff wide; an empty string where they are."""
+    """What the module made of d_ff, where its matrices are not d_ff wide; an empty
+    string where they are.
+    """
     for key, value in spec.arguments:
         if key in D_FF_NAMES:
             return f"its width is set by @{key}={value}"
-    widths = sorted({size for shape in shapes if len(shape) >= 2 for size in shape[-2:]} - {spec.d_model})
+    widths = sorted(
+        {size for shape in shapes if len(shape) >= 2 for size in shape[-2:]}
+        - {spec.d_model}
+    )
     asked = spec.d_ff
     if not widths or asked == spec.d_model:
         return ""
@@ -290,7 +330,9 @@ class InProcess(Probe):
     """A plan's probe in this very process, for `ffnbench.build`."""
 
     def describe(self, target: str) -> OwnActivation | None:
-        """What a function declares as an activation; raises FfnbenchError where it does not behave like one."""
+        """What a function declares as an activation; raises FfnbenchError where it does
+        not behave like one.
+        """
         function = resolve(target)
         activation = as_activation(function, target)
         if activation is not None:
@@ -320,7 +362,10 @@ def locate(request: Locate) -> Located:
 
 def measure_timer() -> Timer:
     """What measuring itself costs here."""
-    return Timer(empty_call_s=empty_call(), resolution_s=time.get_clock_info("perf_counter").resolution)
+    return Timer(
+        empty_call_s=empty_call(),
+        resolution_s=time.get_clock_info("perf_counter").resolution,
+    )
 
 
 def describe_device(request: DescribeDevice) -> DeviceFacts:
@@ -334,12 +379,17 @@ def list_backends(request: ListBackends) -> Backends:
     files = {backend.value: implementation_of(backend) for backend in Backend}
     return Backends(
         reasons={name: file.unavailable(device) for name, file in files.items()},
-        bfloat16={name: file.unavailable(device, torch.bfloat16) for name, file in files.items()},
+        bfloat16={
+            name: file.unavailable(device, torch.bfloat16)
+            for name, file in files.items()
+        },
     )
 
 
 def preload(request: Preload) -> Done:
-    """Import what the children of a starter will need. What can't be is told by the case that needs it."""
+    """Import what the children of a starter will need. What can't be is told by the
+    case that needs it.
+    """
     for target in request.targets:
         with suppress(Exception, SystemExit):
             resolve(target)

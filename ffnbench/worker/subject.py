@@ -1,12 +1,16 @@
-"""A module with its inputs, ready to be called again and again, and what it is built and run under. In a worker.
+"""A module with its inputs, ready to be called again and again, and what it is built
+and run under. In a worker.
 
-Under: random gaps in memory between its weights (where these lie decides which cache lines and pages they share, so one
-layout is one draw of many, and a process that is forked would repeat its starter's), and how exactly this process
-multiplies matrices (a model file that calls torch.set_float32_matmul_precision, or TORCH_ALLOW_TF32_CUBLAS_OVERRIDE in
-the environment, would otherwise make all rows of its process less exact, and faster).
+Under: random gaps in memory between its weights (where these lie decides which cache
+lines and pages they share, so one layout is one draw of many, and a process that is
+forked would repeat its starter's), and how exactly this process multiplies matrices (a
+model file that calls torch.set_float32_matmul_precision, or
+TORCH_ALLOW_TF32_CUBLAS_OVERRIDE in the environment, would otherwise make all rows of
+its process less exact, and faster).
 
-Inputs: no content repeats. One is the seeded one, its columns multiplied by factors of either sign, drawn for each call
-from the salt of its sample: so neither signs nor magnitudes come twice. The products are made in one pass over memory.
+Inputs: no content repeats. One is the seeded one, its columns multiplied by factors of
+either sign, drawn for each call from the salt of its sample: so neither signs nor
+magnitudes come twice. The products are made in one pass over memory.
 """
 
 from __future__ import annotations
@@ -30,7 +34,9 @@ from ffnbench.plan import Workload
 if TYPE_CHECKING:
     from ffnbench.device.accelerator import Accelerator, DeviceTimer
 
-INHERITED = "none"  # torch's word: a more particular setting, or torch's own default, says it
+INHERITED = (
+    "none"  # torch's word: a more particular setting, or torch's own default, says it
+)
 
 
 def set_precision_of(work: Workload) -> None:
@@ -39,10 +45,12 @@ def set_precision_of(work: Workload) -> None:
 
 
 def set_precision(matmul_precision: str, *, reduced_reductions: bool = True) -> None:
-    """Set the precision of float32 products, a value of MatmulPrecision, and whether 16-bit ones may add in 16 bits.
+    """Set the precision of float32 products, a value of MatmulPrecision, and whether
+    16-bit ones may add in 16 bits.
 
-    Convolutions follow: a 1x1 one is a linear layer too, and cuDNN's would be TF32 where nobody asked. What is set by
-    torch's newer `fp32_precision` comes undone, for torch refuses to answer where both ways were used.
+    Convolutions follow: a 1x1 one is a linear layer too, and cuDNN's would be TF32
+    where nobody asked. What is set by torch's newer `fp32_precision` comes undone, for
+    torch refuses to answer where both ways were used.
     """
     backends: Any = torch.backends
     for settings in (backends, backends.cudnn, backends.mkldnn):
@@ -54,19 +62,25 @@ def set_precision(matmul_precision: str, *, reduced_reductions: bool = True) -> 
     cublas = backends.cuda.matmul
     cublas.allow_fp16_reduced_precision_reduction = reduced_reductions
     cublas.allow_bf16_reduced_precision_reduction = reduced_reductions
-    cublas.allow_fp16_accumulation = False  # torch's default, and no workload asks for another
+    cublas.allow_fp16_accumulation = (
+        False  # torch's default, and no workload asks for another
+    )
 
 
 PAD_BYTES = 1 << 18
 
-HOLES, LARGEST_HOLE = 128, 1 << 20  # filled before anything is built, half of them for good; a pad fits into none
+HOLES, LARGEST_HOLE = (
+    128,
+    1 << 20,
+)  # filled before anything is built, half of them for good; a pad fits into none
 
 
 @contextmanager
 def padded(seed: str, device: str) -> Iterator[list[Tensor]]:
-    """While it is open, storage of a size drawn from the seed is taken before everything and after each parameter that
-    a module registers. What it gives has to live as long as the module. An accelerator's allocator begins anew in each
-    process, and is left alone.
+    """While it is open, storage of a size drawn from the seed is taken before
+    everything and after each parameter that a module registers. What it gives has to
+    live as long as the module. An accelerator's allocator begins anew in each process,
+    and is left alone.
     """
     dice = random.Random(seed)
     pads: list[Tensor] = []
@@ -75,9 +89,12 @@ def padded(seed: str, device: str) -> Iterator[list[Tensor]]:
         return
 
     def pad(*_: Any) -> None:
-        pads.append(torch.empty(LARGEST_HOLE + dice.randrange(PAD_BYTES), dtype=torch.uint8))
+        pads.append(
+            torch.empty(LARGEST_HOLE + dice.randrange(PAD_BYTES), dtype=torch.uint8)
+        )
 
-    # what the imports have freed are holes, which small weights would fall into in the same order each time
+    # what the imports have freed are holes, which small weights would fall into in the
+    # same order each time
     sizes = [int(2 ** dice.uniform(6, 20)) for _ in range(HOLES)]
     holes = [torch.empty(size, dtype=torch.uint8) for size in sizes]
     dice.shuffle(holes)
@@ -92,13 +109,20 @@ def padded(seed: str, device: str) -> Iterator[list[Tensor]]:
 
 
 MOST_BYTES = 1 << 28  # of a pool
-WIDEST = 1 << 16  # elements of a token; a wider one is no token but a list of numbers, and is cut into parts
-LEAST, MOST = 0.5, 1.42705098  # a factor without its sign: the mean square of what lies evenly between is 1
+# elements of a token; a wider one is no token but a list of numbers, and is cut into
+# parts
+WIDEST = 1 << 16
+LEAST, MOST = (
+    0.5,
+    1.42705098,
+)  # a factor without its sign: the mean square of what lies evenly between is 1
 PART = 4096  # at most, of such a list
 
 
 def most_inputs(x: Tensor, memory_bytes: int | None) -> int:
-    """How many inputs like x a pool may have: a sixteenth of the memory at most; one at least."""
+    """How many inputs like x a pool may have: a sixteenth of the memory at most; one at
+    least.
+    """
     most_bytes = MOST_BYTES
     if memory_bytes is not None:
         most_bytes = min(MOST_BYTES, memory_bytes // 16)
@@ -111,23 +135,30 @@ def gradient_salt(salt: int) -> int:
 
 
 def width_of(d_model: int) -> int:
-    """Elements of a row: of a token, or the largest divisor that cuts a long list into parts."""
+    """Elements of a row: of a token, or the largest divisor that cuts a long list into
+    parts.
+    """
     if d_model <= WIDEST:
         return d_model
     return max(width for width in range(1, PART + 1) if d_model % width == 0)
 
 
 def factors_of(salt: int, calls: int, width: int) -> Tensor:
-    """For each call and column of a sample, (calls, width) of float32 on the CPU, as often below 0 as above."""
-    drawn = torch.rand(calls, width, generator=torch.Generator().manual_seed(salt)) * 2 - 1
+    """For each call and column of a sample, (calls, width) of float32 on the CPU, as
+    often below 0 as above.
+    """
+    drawn = (
+        torch.rand(calls, width, generator=torch.Generator().manual_seed(salt)) * 2 - 1
+    )
     return drawn * (MOST - LEAST) + LEAST * drawn.sign()
 
 
 class Pool:
-    """The inputs of a sample's calls, each of the shape of `base`, the seeded input (batch, seq_len, d_model).
+    """The inputs of a sample's calls, each of the shape of `base`, the seeded input
+    (batch, seq_len, d_model).
 
-    They are written at once, into one storage, and copied from there: each input has a storage of its own, so that none
-    leads to the next. A row is a token.
+    They are written at once, into one storage, and copied from there: each input has a
+    storage of its own, so that none leads to the next. A row is a token.
     """
 
     def __init__(self, base: Tensor, *, train: bool) -> None:
@@ -143,12 +174,19 @@ class Pool:
         with torch.no_grad():
             if len(self.memory) < calls:
                 self.memory = self._base.new_empty(calls, *self._base.shape)
-            factors = factors_of(salt, calls, self._width).to(self._base.device, self._base.dtype)
+            factors = factors_of(salt, calls, self._width).to(
+                self._base.device, self._base.dtype
+            )
             written = self.memory[:calls].view(calls, -1, self._width)
             torch.mul(self._rows, factors.view(calls, 1, self._width), out=written)
             while len(self._inputs) < calls:
-                self._inputs.append(torch.empty_like(self._base).requires_grad_(self._train))
-            torch._foreach_copy_([x.detach() for x in self._inputs[:calls]], list(self.memory[:calls].unbind(0)))
+                self._inputs.append(
+                    torch.empty_like(self._base).requires_grad_(self._train)
+                )
+            torch._foreach_copy_(
+                [x.detach() for x in self._inputs[:calls]],
+                list(self.memory[:calls].unbind(0)),
+            )
         return self._inputs[:calls]
 
 
@@ -157,10 +195,11 @@ Forward = Callable[[Tensor], Tensor]
 
 @dataclass(slots=True)
 class Subject:
-    """A module and what it is called with: `x` where nothing is timed, and a pool of fresh inputs where it is.
+    """A module and what it is called with: `x` where nothing is timed, and a pool of
+    fresh inputs where it is.
 
-    `grad` is the gradient that flows back where there is a backward. `by_device` asks for the device's time, `cold` for
-    calls that find nothing in the cache.
+    `grad` is the gradient that flows back where there is a backward. `by_device` asks
+    for the device's time, `cold` for calls that find nothing in the cache.
     """
 
     module: nn.Module
@@ -173,11 +212,17 @@ class Subject:
     accelerator: Accelerator | None = None
     by_device: bool = False
     cold: bool = False
-    pads: list[Tensor] = field(default_factory=list, init=False)  # between its weights, alive as long as these
+    pads: list[Tensor] = field(
+        default_factory=list, init=False
+    )  # between its weights, alive as long as these
     pool: Pool = field(init=False)
-    grads: Pool = field(init=False)  # fresh ones too: what flows back in one call is in no other
+    grads: Pool = field(
+        init=False
+    )  # fresh ones too: what flows back in one call is in no other
     timer: DeviceTimer | None = field(default=None, init=False)
-    last: Tensor | None = field(default=None, init=False)  # the input of the last call, whose gradient is still there
+    last: Tensor | None = field(
+        default=None, init=False
+    )  # the input of the last call, whose gradient is still there
 
     def __post_init__(self) -> None:
         self.pool = Pool(self.x, train=self.train)
@@ -193,7 +238,9 @@ class Subject:
         return self.run or self.module
 
     def call(self, x: Tensor | None = None, grad: Tensor | None = None) -> Tensor:
-        """One call as it is timed: forward, or forward and backward through a fresh graph. Gives the output."""
+        """One call as it is timed: forward, or forward and backward through a fresh
+        graph. Gives the output.
+        """
         if x is None:
             x = self.x
         if not self.train:
@@ -204,7 +251,9 @@ class Subject:
         return y
 
     def timed(self, x: Tensor, grad: Tensor) -> Callable[[], Tensor]:
-        """What to time: the whole call, or for backward alone the second half, its graph built here."""
+        """What to time: the whole call, or for backward alone the second half, its
+        graph built here.
+        """
         call: Callable[[], Tensor] = partial(self.call, x, grad)
         if self.backward_only:
             call = partial(self._backward, self.forward(x), grad)
@@ -217,7 +266,9 @@ class Subject:
         return y
 
     def slowed(self, call: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        """The call, and then a spin for the given share of its own time: a slow-down that is known exactly."""
+        """The call, and then a spin for the given share of its own time: a slow-down
+        that is known exactly.
+        """
 
         def slow(*args: Tensor) -> Tensor:
             start = perf_counter()
@@ -235,7 +286,9 @@ class Subject:
         return sum(parameter.nbytes for parameter in self.module.parameters())
 
     def clear(self, x: Tensor | None = None) -> None:
-        """Forget all leaf gradients, so that no call pays for adding to the last one's."""
+        """Forget all leaf gradients, so that no call pays for adding to the last
+        one's.
+        """
         if not self.train:
             return
         if x is None:
@@ -245,8 +298,12 @@ class Subject:
             parameter.grad = None
 
 
-def subject_of(module: nn.Module, workload: Workload, d_model: int, seed: int) -> Subject:
-    """Move nothing, time nothing: inputs of seeded N(0, 1), gradient of the output's shape, mode set."""
+def subject_of(
+    module: nn.Module, workload: Workload, d_model: int, seed: int
+) -> Subject:
+    """Move nothing, time nothing: inputs of seeded N(0, 1), gradient of the output's
+    shape, mode set.
+    """
     generator = torch.Generator().manual_seed(seed)
     shape = (workload.batch, workload.seq_len, d_model)
     where, dtype = place_of(workload.device), getattr(torch, workload.dtype)

@@ -1,4 +1,6 @@
-"""Every number of the facts table against an independent computation: definitions in libm, scipy's integration."""
+"""Every number of the facts table against an independent computation: definitions in
+libm, scipy's integration.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,9 @@ SLOPE = {
     "sigmoid": lambda x: sigmoid(x) * (1 - sigmoid(x)),
     "tanh": lambda x: 1 - math.tanh(x) ** 2,
     "gelu": lambda x: 0.5 * math.erfc(-x / math.sqrt(2)) + x * phi(x),
-    "gelu_10": lambda x: 0.5 * math.erfc(-x / math.sqrt(2)) + x * phi(x) if x < 10 else 0.0,
+    "gelu_10": lambda x: (
+        0.5 * math.erfc(-x / math.sqrt(2)) + x * phi(x) if x < 10 else 0.0
+    ),
     "gelu_tanh": gelu_tanh_slope,
     "quick_gelu": lambda x: swish_slope(x, 1.702),
     "silu": lambda x: swish_slope(x, 1.0),
@@ -63,7 +67,8 @@ SLOPE = {
     "softplus": sigmoid,
     "xielu": lambda x: 0.5 + (1.6 * x if x > 0 else 0.8 * math.expm1(x)),
 }
-# what no numerics can tell: bounds, where they are only approached, and the order of smoothness
+# what no numerics can tell: bounds, where they are only approached, and the order of
+# smoothness
 INF = None
 SHAPE = {  # low, high, monotonic, kinks, bends, slope low, slope high
     "identity": (INF, INF, "increasing", (), (), 1, 1),
@@ -84,13 +89,23 @@ SHAPE = {  # low, high, monotonic, kinks, bends, slope low, slope high
     "elu": (-1, INF, "increasing", (), (0,), 0, 1),
     "selu": (-1.7580993408, INF, "increasing", (0,), (), 0, 1.7580993408),
     "softplus": (0, INF, "increasing", (), (), 0, 1),
-    "xielu": (-0.5 - 0.3 * math.log(0.375), INF, "no", (), (0,), -0.3, INF),  # least where exp(x) is 3/8
+    "xielu": (
+        -0.5 - 0.3 * math.log(0.375),
+        INF,
+        "no",
+        (),
+        (0,),
+        -0.3,
+        INF,
+    ),  # least where exp(x) is 3/8
 }
 DEAD = {  # where the gradient is exactly zero, by the definitions
     "relu": ((None, 0),), "relu2": ((None, 0),), "relu6": ((None, 0), (6, None)), "gelu_10": ((10, None),),
     "hardswish": ((None, -3),),
 }  # fmt: skip
-NAMES = [row.name for row in ACTIVATIONS if row.name != "swish"]  # which is silu at its own beta
+NAMES = [
+    row.name for row in ACTIVATIONS if row.name != "swish"
+]  # which is silu at its own beta
 
 
 @pytest.fixture(scope="module")
@@ -99,20 +114,37 @@ def found() -> dict[str, Facts]:
     return {name: known for name, known in facts.items() if known}
 
 
-def test_every_activation_has_facts_and_swish_has_those_of_silu(found: dict[str, Facts]) -> None:
+def test_every_activation_has_facts_and_swish_has_those_of_silu(
+    found: dict[str, Facts],
+) -> None:
     assert found.keys() == set(ACTIVATIONS.names())
     swish, silu = found["swish"], found["silu"]
-    assert (swish.minimum, swish.minimum_at) == pytest.approx((silu.minimum, silu.minimum_at))
-    assert (swish.mean, swish.second_moment) == pytest.approx((silu.mean, silu.second_moment))
+    assert (swish.minimum, swish.minimum_at) == pytest.approx(
+        (silu.minimum, silu.minimum_at)
+    )
+    assert (swish.mean, swish.second_moment) == pytest.approx(
+        (silu.mean, silu.second_moment)
+    )
     assert facts_of(ActivationSpec(activation="swish", beta=0.5).row, 0.5) is None
 
 
 @pytest.mark.parametrize("name", ["relu6", "gelu", "xielu"])
-def test_the_script_finds_what_stands_in_the_file(name: str, found: dict[str, Facts]) -> None:
+def test_the_script_finds_what_stands_in_the_file(
+    name: str, found: dict[str, Facts]
+) -> None:
     facts = find_facts(function_of(ActivationSpec(activation=name)))
-    assert (facts.minimum, facts.minimum_at) == (found[name].minimum, found[name].minimum_at)
-    assert (facts.kinks, facts.bends, facts.dead) == (found[name].kinks, found[name].bends, found[name].dead)
-    assert (facts.mean, facts.saturated) == pytest.approx((found[name].mean, found[name].saturated))
+    assert (facts.minimum, facts.minimum_at) == (
+        found[name].minimum,
+        found[name].minimum_at,
+    )
+    assert (facts.kinks, facts.bends, facts.dead) == (
+        found[name].kinks,
+        found[name].bends,
+        found[name].dead,
+    )
+    assert (facts.mean, facts.saturated) == pytest.approx(
+        (found[name].mean, found[name].saturated)
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -137,20 +169,29 @@ def test_minimum_and_where(name: str, found: dict[str, Facts]) -> None:
     facts = found[name]
     if name in ("relu", "relu2", "relu6"):
         assert (facts.minimum, facts.minimum_at, facts.minimum_until) == (0, None, 0)
-    elif SHAPE[name][2] == "increasing":  # monotonic: the bound is approached, never reached
+    elif (
+        SHAPE[name][2] == "increasing"
+    ):  # monotonic: the bound is approached, never reached
         assert (facts.minimum, facts.minimum_at) == (None, None)
     else:
-        best = minimize_scalar(ORACLE[name], bounds=(-4, -0.1), method="bounded", options={"xatol": 1e-10})
+        best = minimize_scalar(
+            ORACLE[name], bounds=(-4, -0.1), method="bounded", options={"xatol": 1e-10}
+        )
         assert facts.minimum == pytest.approx(best.fun, abs=1e-14)
         assert facts.minimum_at == pytest.approx(best.x, abs=1e-6)
         assert abs(SLOPE[name](facts.minimum_at)) < 1e-11
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_shares_under_the_normal_distribution(name: str, found: dict[str, Facts]) -> None:
+def test_shares_under_the_normal_distribution(
+    name: str, found: dict[str, Facts]
+) -> None:
     step = 1 / 2048
     points = [(i + 0.5) * step for i in range(-9 * 2048, 9 * 2048)]
-    weights = [(SLOPE[name](x), w * step) for x, w in zip(points, norm.pdf(points), strict=True)]
+    weights = [
+        (SLOPE[name](x), w * step)
+        for x, w in zip(points, norm.pdf(points), strict=True)
+    ]
     zero = sum(w for slope, w in weights if slope == 0)
     saturated = sum(w for slope, w in weights if abs(slope) < 0.01)
     assert found[name].zero_gradient == pytest.approx(zero, abs=2e-6)
@@ -158,10 +199,18 @@ def test_shares_under_the_normal_distribution(name: str, found: dict[str, Facts]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_moments_under_the_normal_distribution(name: str, found: dict[str, Facts]) -> None:
+def test_moments_under_the_normal_distribution(
+    name: str, found: dict[str, Facts]
+) -> None:
     for ours, power in ((found[name].mean, 1), (found[name].second_moment, 2)):
         expected = sum(
-            quad(lambda x, power=power: ORACLE[name](x) ** power * phi(x), a, b, epsabs=1e-13, epsrel=1e-13)[0]
+            quad(
+                lambda x, power=power: ORACLE[name](x) ** power * phi(x),
+                a,
+                b,
+                epsabs=1e-13,
+                epsrel=1e-13,
+            )[0]
             for a, b in ((-12, -3), (-3, 0), (0, 3), (3, 12))
         )
         assert ours == pytest.approx(expected, abs=1e-11)

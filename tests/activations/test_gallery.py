@@ -57,55 +57,91 @@ def png_size(path: Path) -> tuple[int, int]:
     return struct.unpack(">II", head[16:24])
 
 
-def test_the_default_writes_one_picture_and_says_where(folder: Path, in_process) -> None:
+def test_the_default_writes_one_picture_and_says_where(
+    folder: Path, in_process
+) -> None:
     assert in_process("plot-activations") == (0, "", "wrote activations.png\n")
     assert png_size(folder / "activations.png")[0] >= 1400
-    assert sorted(p.name for p in folder.iterdir() if p.is_file()) == ["activations.png", "mine.py"]
+    assert sorted(p.name for p in folder.iterdir() if p.is_file()) == [
+        "activations.png",
+        "mine.py",
+    ]
 
 
 def draw(*, out: list[str], **flags) -> None:
-    with Destination(Output(out=tuple(out)), "activations", suffixes=PICTURE_SUFFIXES) as destination:
-        _, files = draw_activations(PictureRequest(**({"timeout": 60.0} | flags)), World())
+    with Destination(
+        Output(out=tuple(out)), "activations", suffixes=PICTURE_SUFFIXES
+    ) as destination:
+        _, files = draw_activations(
+            PictureRequest(**({"timeout": 60.0} | flags)), World()
+        )
         destination.write(files)
 
 
 def test_gated_surfaces(folder: Path) -> None:
     draw(gated=True, activations="swiglu,mine.py:telu,relu", out=["g.png", "g.csv"])
     rows = list(csv.DictReader((folder / "g.csv").read_text().splitlines()))
-    row = next(r for r in rows if (r["activation"], float(r["gate"]), float(r["up"])) == ("relu", 3.0, -2.0))
+    row = next(
+        r
+        for r in rows
+        if (r["activation"], float(r["gate"]), float(r["up"])) == ("relu", 3.0, -2.0)
+    )
     assert float(row["value"]) == -6.0
     chosen = select("mish_glu,relu,s=swish@beta=2", Probe(), gated=True)
-    assert list(titles(chosen).values()) == ["mish_glu: mish(g) · u", "reglu: relu(g) · u", "s: swish(g, β = 2) · u"]
+    assert list(titles(chosen).values()) == [
+        "mish_glu: mish(g) · u",
+        "reglu: relu(g) · u",
+        "s: swish(g, β = 2) · u",
+    ]
 
 
 MISTAKES = [
     (["--activations", "gleu"], "unknown activation 'gleu'", "did you mean"),
     (["--activations", ","], "has an empty value", "relu"),
     (["--activations", "relu,relu"], "stands twice", "other="),
-    (["--activations", "swiglu"], "is a gated form", "`ffnbench plot-activations --gated`"),
+    (
+        ["--activations", "swiglu"],
+        "is a gated form",
+        "`ffnbench plot-activations --gated`",
+    ),
     (["--activations", "relu@d_ff=8"], "has no 'd_ff'", "beta"),
     (["--gated", "--activations", "relu@gate=output"], "has no 'gate'", "beta"),
     (["--gated", "--activations", "swiglu_oai"], "has no 'limit'", "beta"),
-    *((["--range=" + text], "is empty, or beyond", "--range=-4:4") for text in ("1:1", "4:-4", "-inf:4", "0:1e300")),
+    *(
+        (["--range=" + text], "is empty, or beyond", "--range=-4:4")
+        for text in ("1:1", "4:-4", "-inf:4", "0:1e300")
+    ),
     (["--range", "3"], "cannot read the range '3'", "LO:HI"),
     (["-o", "x.jpg"], "unknown suffix '.jpg'", ".png"),
     (["--activations", "gone.py:f"], "there is no file 'gone.py'", "current folder"),
-    (["--activations", "mine.py:shape", "-o", "mine.py.png"], "changes the shape (9,) to ()", "element by element"),
+    (
+        ["--activations", "mine.py:shape", "-o", "mine.py.png"],
+        "changes the shape (9,) to ()",
+        "element by element",
+    ),
     (["--activations", "mine.py:hot"], "is not finite on [-4, 4]", "--range"),
 ]
 
 
-def test_mistakes_are_exit_2_and_leave_no_file(folder: Path, monkeypatch, capsys) -> None:
+def test_mistakes_are_exit_2_and_leave_no_file(
+    folder: Path, monkeypatch, capsys
+) -> None:
     (folder / "mine.py.png").write_text("precious")
     for arguments, error, hint in MISTAKES:
         monkeypatch.setattr(sys, "argv", ["ffnbench", "plot-activations", *arguments])
         with pytest.raises(SystemExit) as caught:
             cli.main()
         lines = capsys.readouterr().err.splitlines()
-        assert (caught.value.code, [line.partition(":")[0] for line in lines]) == (2, ["error", "hint"]), arguments
+        assert (caught.value.code, [line.partition(":")[0] for line in lines]) == (
+            2,
+            ["error", "hint"],
+        ), arguments
         assert error in lines[0]
         assert hint in lines[1]
-    assert sorted(p.name for p in folder.iterdir() if p.is_file()) == ["mine.py", "mine.py.png"]
+    assert sorted(p.name for p in folder.iterdir() if p.is_file()) == [
+        "mine.py",
+        "mine.py.png",
+    ]
     assert (folder / "mine.py.png").read_text() == "precious"
 
 
@@ -114,10 +150,22 @@ def test_of_an_own_function_the_facts_are_what_it_declares(folder: Path) -> None
         chosen = select("silu,mine.py:telu,mine.py:bare", prober)
         assert prober.describe("mine.py:module") is None
         assert prober.describe("torch.nn.functional:silu") is not None
-    facts = {label: known for label, spec in chosen.items() if (known := facts_of(spec.row, spec.beta))}
+    facts = {
+        label: known
+        for label, spec in chosen.items()
+        if (known := facts_of(spec.row, spec.beta))
+    }
     silu, telu, bare = facts_records(chosen, facts)
-    assert f"{silu['minimum']:.10f} {silu['minimum_at']:.10f}" == "-0.2784645428 -1.2784645428"
-    assert (telu["flops"], telu["flops_backward"], telu["minimum"], telu["smooth"]) == (3, 9, None, None)
+    assert (
+        f"{silu['minimum']:.10f} {silu['minimum_at']:.10f}"
+        == "-0.2784645428 -1.2784645428"
+    )
+    assert (telu["flops"], telu["flops_backward"], telu["minimum"], telu["smooth"]) == (
+        3,
+        9,
+        None,
+        None,
+    )
     assert (bare["flops"], list(telu)) == (None, list(silu))
     text = plain(facts_frame(chosen, facts), 120)
     assert "x tanh(exp(x))" in text
@@ -133,9 +181,15 @@ def test_an_own_activation_works_in_compare_and_gated(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     rows = {row["label"]: row for row in csv.DictReader(done.stdout.splitlines())}
     assert all(row["failure"] == "" for row in rows.values())
-    assert (rows["g"]["gate"], rows["g"]["d_ff"], rows["g"]["activation"]) == ("inner", "88", "mine.py:telu")
+    assert (rows["g"]["gate"], rows["g"]["d_ff"], rows["g"]["activation"]) == (
+        "inner",
+        "88",
+        "mine.py:telu",
+    )
     assert rows["telu"]["flops_elementwise"] == str(3 * 128)
-    assert int(rows["telu"]["peak_bytes"]) > 0  # measured, where nothing can be predicted
+    assert (
+        int(rows["telu"]["peak_bytes"]) > 0
+    )  # measured, where nothing can be predicted
     assert 0.4 < float(rows["relu"]["zero_share"]) < 0.6
     assert float(rows["telu"]["zero_share"]) == 0
     assert float(rows["relu"]["dead_share"]) < 0.2

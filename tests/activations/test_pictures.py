@@ -1,4 +1,6 @@
-"""The pictures as figures: texts inside, curves apart, limits that hold every curve, gaps that stay gaps."""
+"""The pictures as figures: texts inside, curves apart, limits that hold every curve,
+gaps that stay gaps.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,13 @@ FACTS = Facts(
 )  # fmt: skip
 
 
-def curve(f: Callable[[np.ndarray], np.ndarray], *, low: float = -4, high: float = 4, points: int = 401) -> Curve:
+def curve(
+    f: Callable[[np.ndarray], np.ndarray],
+    *,
+    low: float = -4,
+    high: float = 4,
+    points: int = 401,
+) -> Curve:
     x = np.linspace(low, high, points)
     slope = (f(x + 1e-6) - f(x - 1e-6)) / 2e-6
     return Curve(x=tuple(x), y=tuple(f(x)), slope=tuple(slope))
@@ -46,7 +54,10 @@ def side(f: Callable[[np.ndarray], np.ndarray], *, reach: float = 4) -> Curve:
 
 
 def figure_of(curves: dict[str, Curve]) -> Figure:
-    facts = {name: replace(FACTS, dead=((None, 0.0),)) if name.startswith("relu") else FACTS for name in curves}
+    facts = {
+        name: replace(FACTS, dead=((None, 0.0),)) if name.startswith("relu") else FACTS
+        for name in curves
+    }
     figure = curves_figure(curves, facts)
     figure.draw_without_rendering()
     return figure
@@ -63,33 +74,58 @@ def pieces(figure: Figure, colour: str, panel: int = 0) -> list:
 
 
 def test_a_pen_is_its_names_own_and_twenty_can_be_told_apart_in_grey() -> None:
-    """Beside whatever stands before it; a name of the user's gives way to one of the table."""
+    """Beside whatever stands before it; a name of the user's gives way to one of the
+    table.
+    """
     table = [activation.name for activation in ACTIVATIONS]
     of = dict(zip(table, pens(table), strict=True))
     assert pens(["gelu", "relu"]) == [of["gelu"], of["relu"]]
     assert pens(["mine.py:f", *table])[1:] == pens(table)
     assert pens(["a", "b"])[0] == pens(["a"])[0]
     for names in (table, [f"v{i}" for i in range(20)]):
-        assert len({(pen["marker"], pen["markerfacecolor"] == "white") for pen in pens(names)}) == 20
+        assert (
+            len(
+                {
+                    (pen["marker"], pen["markerfacecolor"] == "white")
+                    for pen in pens(names)
+                }
+            )
+            == 20
+        )
     assert len({pen["color"] for pen in pens(table[:12])}) == 12
 
 
 def test_where_two_curves_are_one_line_both_are_seen(pair: Figure) -> None:
-    """relu2 lies on relu for x < 0, and is dashed; a third one there has shorter dashes at the same places."""
+    """relu2 lies on relu for x < 0, and is dashed; a third one there has shorter dashes
+    at the same places.
+    """
     for panel in (0, 1):
         (below,), (above,) = (pieces(pair, colour, panel) for colour in COLOURS)
         assert (below.is_dashed(), above.is_dashed()) == (False, True)
     three = figure_of({"a": RELU, "b": RELU, "c": RELU})
-    _, second, third = [line for line in three.axes[0].lines if len(line.get_xdata()) > 2]
-    (_, (dash, gap)), (_, (shorter, wider)) = second._unscaled_dash_pattern, third._unscaled_dash_pattern
+    _, second, third = [
+        line for line in three.axes[0].lines if len(line.get_xdata()) > 2
+    ]
+    (_, (dash, gap)), (_, (shorter, wider)) = (
+        second._unscaled_dash_pattern,
+        third._unscaled_dash_pattern,
+    )
     assert shorter < dash
     assert dash + gap == shorter + wider
 
 
-def test_two_curves_that_look_like_one_have_their_difference_beside_them(pair: Figure) -> None:
-    """The tanh form of gelu is at most 4.73e-4 away (Hendrycks and Gimpel; by scipy's erf here)."""
+def test_two_curves_that_look_like_one_have_their_difference_beside_them(
+    pair: Figure,
+) -> None:
+    """The tanh form of gelu is at most 4.73e-4 away (Hendrycks and Gimpel; by scipy's
+    erf here).
+    """
     gelu = curve(lambda x: x * ndtr(x))
-    by_tanh = curve(lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))))
+    by_tanh = curve(
+        lambda x: (
+            0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+        )
+    )
     figure = figure_of({"gelu": gelu, "relu2": RELU2, "gelu_tanh": by_tanh})
     (line,) = (line for line in figure.axes[2].lines if len(line.get_xdata()) > 2)
     assert max(abs(line.get_ydata())) == pytest.approx(4.73e-4, rel=5e-3)
@@ -136,7 +172,11 @@ def test_a_product_beyond_float64_is_refused() -> None:
 
 
 def test_titles_stay_over_their_panels() -> None:
-    names = {"a": "swish@beta=0.5: swish(g, β = 0.5) · u", "b": f"{'n' * 50}: {'n' * 50}(g) · u", "c": "x" * 300}
+    names = {
+        "a": "swish@beta=0.5: swish(g, β = 0.5) · u",
+        "b": f"{'n' * 50}: {'n' * 50}(g) · u",
+        "c": "x" * 300,
+    }
     figure = gated_figure(dict.fromkeys(names, side(relu)), names)
     figure.draw_without_rendering()
     for axes in figure.axes[:3]:

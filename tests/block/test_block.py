@@ -1,4 +1,6 @@
-"""`block`: the plan of an FFN beside attention, its tables and files, on workers from a script."""
+"""`block`: the plan of an FFN beside attention, its tables and files, on workers from a
+script.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,25 @@ GIB = 2**30
 
 
 def seconds(label: str, worker: int, number: int) -> float:
-    """The FFN costs a millisecond a token, attention half of it at first and twice as much at 1024; a little noise."""
+    """The FFN costs a millisecond a token, attention half of it at first and twice as
+    much at 1024; a little noise.
+    """
     name, _, tokens = label.partition("@")
-    share = {"ffn": 1.0, "attention": int(tokens) / 512, "textbook": int(tokens) / 256}[name.partition("-")[0]]
-    return 1e-3 * int(tokens) * share * (1 + 0.002 * (len(label) * (worker + 1) * (worker + number + 3) % 11))
+    share = {"ffn": 1.0, "attention": int(tokens) / 512, "textbook": int(tokens) / 256}[
+        name.partition("-")[0]
+    ]
+    return (
+        1e-3
+        * int(tokens)
+        * share
+        * (1 + 0.002 * (len(label) * (worker + 1) * (worker + number + 3) % 11))
+    )
 
 
 def measured(request: BlockRequest, **launch) -> ShownReport:
-    return measure(prepare(replace(request, quick=True)), launch=FakeLaunch(seconds, **launch))
+    return measure(
+        prepare(replace(request, quick=True)), launch=FakeLaunch(seconds, **launch)
+    )
 
 
 def run(capsys, *arguments: str) -> str:
@@ -45,7 +58,9 @@ def run(capsys, *arguments: str) -> str:
 
 
 def test_the_picture_crosses_where_attention_overtakes(capsys, tmp_path) -> None:
-    """Curves are the closed forms of `--seq-len`, dots the measured shares, and every format is written."""
+    """Curves are the closed forms of `--seq-len`, dots the measured shares, and every
+    format is written.
+    """
     report = measured(BlockRequest(seq_len="128,1024", preset="bert-base"))
     counts, shares = block_figure(report).axes
     lines = {line.get_label(): line for line in counts.lines}
@@ -54,12 +69,23 @@ def test_the_picture_crosses_where_attention_overtakes(capsys, tmp_path) -> None
     assert np.interp(ffn, attention, x) == pytest.approx(1536, rel=0.01)
     assert "attention overtakes at 1,537" in counts.get_title(loc="left")
     for row in block_records(report):
-        assert np.interp(row["seq_len"], x, attention) * 1e6 == pytest.approx(row["flops_attention"], rel=0.001)
+        assert np.interp(row["seq_len"], x, attention) * 1e6 == pytest.approx(
+            row["flops_attention"], rel=0.001
+        )
     (dots,) = shares.containers
     found = [row["ffn_share_latency"] for row in block_records(report)]
     assert list(dots.lines[0].get_ydata()) == pytest.approx(found)
-    run(capsys, "--preset", "bert-base", "--cost-only", *(f"-o{tmp_path}/b{s}" for s in (".png", ".svg", ".pdf")))
-    starts = [(tmp_path / f"b{suffix}").read_bytes()[:4] for suffix in (".png", ".svg", ".pdf")]
+    run(
+        capsys,
+        "--preset",
+        "bert-base",
+        "--cost-only",
+        *(f"-o{tmp_path}/b{s}" for s in (".png", ".svg", ".pdf")),
+    )
+    starts = [
+        (tmp_path / f"b{suffix}").read_bytes()[:4]
+        for suffix in (".png", ".svg", ".pdf")
+    ]
     assert starts == [b"\x89PNG", b"<?xm", b"%PDF"]
 
 
@@ -71,36 +97,78 @@ def test_bert_shows_both_comparisons(capsys) -> None:
     assert "2.00 times attention, 2.67 times q + k + v" in shown
 
 
-def mean_of(sums: list[tuple[int, int]], ffn: int, projections: int, per_pair: int) -> float:
-    """The FFN's share where so many layers see so many pairs of a sequence of 32,768."""
+def mean_of(
+    sums: list[tuple[int, int]], ffn: int, projections: int, per_pair: int
+) -> float:
+    """The FFN's share where so many layers see so many pairs of a sequence of
+    32,768.
+    """
     layers = sum(n for n, _ in sums)
-    return ffn / (ffn + projections + per_pair * sum(n * seen for n, seen in sums) / layers / 32768)
+    return ffn / (
+        ffn
+        + projections
+        + per_pair * sum(n * seen for n, seen in sums) / layers / 32768
+    )
 
 
 def test_windows_are_counted_by_kind_of_layer_and_in_the_mean(tmp_path) -> None:
-    """Sums over the positions of 32,768 tokens; the models are Mistral 7B v0.1, gpt-oss-120b and Gemma 3 27B."""
+    """Sums over the positions of 32,768 tokens; the models are Mistral 7B v0.1,
+    gpt-oss-120b and Gemma 3 27B.
+    """
     (mistral,) = counted("mistral-7b")
-    windowed = {w: sum(min(i + 1, w) for i in range(32768)) for w in (128, 1024, 4096, 32768)}
-    share = mean_of([(32, windowed[4096])], 6 * 4096 * 14336, 4 * 4096 * 5120, 4 * 32 * 128)
-    assert mistral["ffn_share_flops"] == pytest.approx(share) == pytest.approx(0.706, abs=5e-4)
+    windowed = {
+        w: sum(min(i + 1, w) for i in range(32768)) for w in (128, 1024, 4096, 32768)
+    }
+    share = mean_of(
+        [(32, windowed[4096])], 6 * 4096 * 14336, 4 * 4096 * 5120, 4 * 32 * 128
+    )
+    assert (
+        mistral["ffn_share_flops"]
+        == pytest.approx(share)
+        == pytest.approx(0.706, abs=5e-4)
+    )
     assert mistral["kv_bytes"] == 32 * 2**20
     full, sliding, mean = counted("gpt-oss-120b")
     assert [row["layers"] for row in (full, sliding, mean)] == [18, 18, 36]
     assert [row["kv_bytes"] for row in (full, sliding)] == [2**27, 2**19]
     of_ffn = 2 * 4 * 3 * 2880**2 + 2 * 128 * 2880
-    share = mean_of([(18, windowed[128]), (18, windowed[32768])], of_ffn, 4 * 2880 * 4608, 4 * 64 * 64)
-    assert mean["ffn_share_flops"] == pytest.approx(share, rel=1e-6) == pytest.approx(0.515, abs=5e-4)
-    assert (mean["sees"], mean["kv_bytes"], mean["attention_ratio"]) == ("mean", (2**27 + 2**19) // 2, None)
+    share = mean_of(
+        [(18, windowed[128]), (18, windowed[32768])],
+        of_ffn,
+        4 * 2880 * 4608,
+        4 * 64 * 64,
+    )
+    assert (
+        mean["ffn_share_flops"]
+        == pytest.approx(share, rel=1e-6)
+        == pytest.approx(0.515, abs=5e-4)
+    )
+    assert (mean["sees"], mean["kv_bytes"], mean["attention_ratio"]) == (
+        "mean",
+        (2**27 + 2**19) // 2,
+        None,
+    )
     path = tmp_path / "config.json"
     path.write_text(json.dumps(GEMMA_3))
     full, sliding, mean = counted(str(path))
-    share = mean_of([(52, windowed[1024]), (10, windowed[32768])], 6 * 5376 * 21504, 4 * 5376 * 6144, 4 * 32 * 128)
-    assert mean["ffn_share_flops"] == pytest.approx(share, rel=1e-6) == pytest.approx(0.786, abs=5e-4)
+    share = mean_of(
+        [(52, windowed[1024]), (10, windowed[32768])],
+        6 * 5376 * 21504,
+        4 * 5376 * 6144,
+        4 * 32 * 128,
+    )
+    assert (
+        mean["ffn_share_flops"]
+        == pytest.approx(share, rel=1e-6)
+        == pytest.approx(0.786, abs=5e-4)
+    )
     assert [row["kv_bytes"] for row in (full, sliding)] == [512 * 2**20, 16 * 2**20]
 
 
 def counted(name: str) -> list[dict]:
-    return block_records(prepare(BlockRequest(seq_len="32768", preset=name)).cost_report())
+    return block_records(
+        prepare(BlockRequest(seq_len="32768", preset=name)).cost_report()
+    )
 
 
 GEMMA_3 = {
@@ -111,8 +179,13 @@ GEMMA_3 = {
 
 def test_keys_and_values_are_those_of_all_sequences_of_a_batch() -> None:
     """Two of 64 floats a token: 16 tokens of each of 3 sequences."""
-    [row] = block_records(prepare(BlockRequest(d_model=64, seq_len="16", batch=3)).cost_report())
-    assert (row["kv_bytes_per_token"], row["kv_bytes"]) == (2 * 64 * 4, 2 * 64 * 4 * 16 * 3)
+    [row] = block_records(
+        prepare(BlockRequest(d_model=64, seq_len="16", batch=3)).cost_report()
+    )
+    assert (row["kv_bytes_per_token"], row["kv_bytes"]) == (
+        2 * 64 * 4,
+        2 * 64 * 4 * 16 * 3,
+    )
 
 
 def test_other_attention_is_said_not_to_be_counted(capsys, tmp_path) -> None:
@@ -126,15 +199,23 @@ def test_other_attention_is_said_not_to_be_counted(capsys, tmp_path) -> None:
     with pytest.raises(FfnbenchError, match=said):
         cli.run(["block", "--config", str(path), "--cost-only"])
     heads = ("--heads", "4")
-    assert said in " ".join(run(capsys, "--config", str(path), "--cost-only", *heads).split())
+    assert said in " ".join(
+        run(capsys, "--config", str(path), "--cost-only", *heads).split()
+    )
 
 
 def test_measured_shares_follow_from_the_ratio() -> None:
     report = measured(BlockRequest(variant="swiglu", d_model=64, seq_len="256,1024"))
     short, long = block_records(report)
     assert short["attention_ratio"] == pytest.approx(0.5, rel=0.01)
-    assert short["ffn_share_latency"] == pytest.approx(1 / (1 + short["attention_ratio"]))
-    assert short["ffn_share_latency_low"] < short["ffn_share_latency"] < short["ffn_share_latency_high"]
+    assert short["ffn_share_latency"] == pytest.approx(
+        1 / (1 + short["attention_ratio"])
+    )
+    assert (
+        short["ffn_share_latency_low"]
+        < short["ffn_share_latency"]
+        < short["ffn_share_latency_high"]
+    )
     assert long["ffn_share_latency"] == pytest.approx(1 / 3, rel=0.01)
     assert report.comparison("attention@256").verdict is Verdict.FASTER
     assert report.comparison("textbook@1024").reference == "ffn@1024"
@@ -150,8 +231,12 @@ def test_memory_is_known_before_the_start() -> None:
     assert "textbook@8192" not in [case.label for case in kept.cases]
     assert "8,192 tokens is left out" in kept.notes[-1].text
     assert [length.textbook is None for length in lengths_of(kept)] == [False, True]
-    large = fit_into(plan_block(BlockRequest(preset="deepseek-v3", device="cpu")), 20 * GIB)
-    with pytest.raises(FfnbenchError, match=r"needs 44\.5 GiB of memory, and 20\.0 GiB are available"):
+    large = fit_into(
+        plan_block(BlockRequest(preset="deepseek-v3", device="cpu")), 20 * GIB
+    )
+    with pytest.raises(
+        FfnbenchError, match=r"needs 44\.5 GiB of memory, and 20\.0 GiB are available"
+    ):
         check_fits(large, 20 * GIB)
     assert fit_into(long, None) == long
 
@@ -161,7 +246,11 @@ def test_the_memory_told_is_no_less_than_the_memory_used(mode: str) -> None:
     from ffnbench.worker import peak_memory
     from ffnbench.worker import subject as subjects
 
-    plan = plan_block(BlockRequest(d_model=128, kv_heads=1, seq_len="384", mode=mode, device="cpu", threads=1))
+    plan = plan_block(
+        BlockRequest(
+            d_model=128, kv_heads=1, seq_len="384", mode=mode, device="cpu", threads=1
+        )
+    )
     for case in plan.cases[1:]:
         assert isinstance(case.ffn, AttentionSpec)
         subject = subjects.subject_of(build_attention(case.ffn), case.workload, 128, 0)
@@ -179,7 +268,10 @@ MISTAKES = [
     (["gpt2", "--d-model", "64"], "--d-model and a model both say"),
     (["--variant", "relu,gelu"], "a block has one FFN"),
     (["--seq-len", "12,x"], "seq_len must be a positive integer, not 'x'"),
-    (["--preset", "deepseek-v3", "--heads", "4"], "latent attention has no heads to choose"),
+    (
+        ["--preset", "deepseek-v3", "--heads", "4"],
+        "latent attention has no heads to choose",
+    ),
     (["--d-model", "100"], "no multiple of 64"),
     (["--workers", "1"], "too few"),
 ]

@@ -1,4 +1,6 @@
-"""The command line as a user types it: every mistake, every exit code, the files, Ctrl-C."""
+"""The command line as a user types it: every mistake, every exit code, the files,
+Ctrl-C.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,11 @@ HOSTILE = str(ROOT / "tests" / "hostile.py")
 MISTAKES = [
     (["--d-model", "many"], "--d-model: 'many' is not a whole number", "2Ki (2,048)"),
     (["--seq-len", "1.5"], "--seq-len: '1.5' is not a whole number", "2k (2,000)"),
-    (["--variants", "relu@seq_len=2kk"], "seq_len must be a positive integer, not '2kk'", "--seq-len"),
+    (
+        ["--variants", "relu@seq_len=2kk"],
+        "seq_len must be a positive integer, not '2kk'",
+        "--seq-len",
+    ),
     (["--budget", "5x"], "--budget: '5x' is not a time", "90s, 5m, 1h or 1m30s"),
     (["--precision", "80%"], "--precision 80 is out of range", "half-width"),
     (["--precision", "1s"], "--precision: '1s' is not a percentage", "0.5%"),
@@ -42,25 +48,65 @@ MISTAKES = [
     (["--dtype", "float23"], "unknown dtype 'float23'", "list dtypes"),
     (["--device", "cuda"], "device 'cuda' was asked for", "--device cpu"),
     (["-o", "nowhere/run.csv"], "no folder 'nowhere'", "mkdir -p nowhere"),
-    (["--workers", "4", "--precision", "1"], "--workers fixes how much", "--precision and --budget"),
+    (
+        ["--workers", "4", "--precision", "1"],
+        "--workers fixes how much",
+        "--precision and --budget",
+    ),
     (["--format", "tabel"], "unknown format 'tabel'", "did you mean 'table'"),
-    (["--seq-len", "128,,512"], "--seq-len '128,,512' has an empty value", "for example --seq-len 1,128"),
-    (["--bias=maybe"], "option '--bias' does not take a value", "`ffnbench compare --help`"),
-    (["relu@ratio=3", "--d-ff", "64"], "--d-ff sets the width of the reference", "put another variant first"),
-    (["relu", "swiglu"], "no such command 'relu'", "`ffnbench compare relu swiglu` measures"),
-    (["mistral"], "no such command 'mistral'", "`ffnbench cost mistral` counts its FFN"),
-    (["relu", "--quick"], "no such command 'relu'", "`ffnbench compare relu --quick` measures"),
+    (
+        ["--seq-len", "128,,512"],
+        "--seq-len '128,,512' has an empty value",
+        "for example --seq-len 1,128",
+    ),
+    (
+        ["--bias=maybe"],
+        "option '--bias' does not take a value",
+        "`ffnbench compare --help`",
+    ),
+    (
+        ["relu@ratio=3", "--d-ff", "64"],
+        "--d-ff sets the width of the reference",
+        "put another variant first",
+    ),
+    (
+        ["relu", "swiglu"],
+        "no such command 'relu'",
+        "`ffnbench compare relu swiglu` measures",
+    ),
+    (
+        ["mistral"],
+        "no such command 'mistral'",
+        "`ffnbench cost mistral` counts its FFN",
+    ),
+    (
+        ["relu", "--quick"],
+        "no such command 'relu'",
+        "`ffnbench compare relu --quick` measures",
+    ),
     (["report", "."], "cannot read '.': Is a directory", "name its files: ./*.json"),
-    (["cost", "swiglu", "--moe", "8x2"], "no such option: --moe", "it is a key of a variant, as in swiglu@moe=8x2"),
+    (
+        ["cost", "swiglu", "--moe", "8x2"],
+        "no such option: --moe",
+        "it is a key of a variant, as in swiglu@moe=8x2",
+    ),
     (["cost", "--d-model", "4,096"], "'096' is not a whole number", "write 4096"),
     (["cost", "relu;gelu"], "unknown variant 'relu;gelu'", "relu,gelu"),
     (["cost", "swiglu(d_ff=2048)"], "unknown variant", "swiglu@d_ff=2048"),
     (["cost", "some/config.json"], "unknown variant", "--preset some/config.json"),
-    (["cost", "--preset", "llama-3.1-70b"], "is neither a preset nor a file", "did you mean 'llama"),
+    (
+        ["cost", "--preset", "llama-3.1-70b"],
+        "is neither a preset nor a file",
+        "did you mean 'llama",
+    ),
     (["list", "rulez"], "nothing is called 'rulez'", "did you mean 'rules'"),
     (["comprae"], "no such command 'comprae'", "did you mean 'compare'"),
     (["check"], "missing argument 'BASELINE'", "--help"),
-    (["compare", "--workers", "5", "6"], "--workers takes one value here, not '5,6'", "give one"),
+    (
+        ["compare", "--workers", "5", "6"],
+        "--workers takes one value here, not '5,6'",
+        "give one",
+    ),
     (["activations", "--device", "nonsense!"], "unknown device", "devices: auto"),
 ]
 
@@ -68,10 +114,17 @@ MISTAKES = [
 def test_a_mistake_is_two_lines_and_exit_2_before_measuring(call) -> None:
     for arguments, error, hint in MISTAKES:
         launch = FakeLaunch()
-        code, out, err = call(*(arguments if arguments[0].isalpha() else ["compare", *arguments]), launch=launch)
-        lines = [line for line in err.splitlines() if line.startswith(("error:", "hint:"))]
+        code, out, err = call(
+            *(arguments if arguments[0].isalpha() else ["compare", *arguments]),
+            launch=launch,
+        )
+        lines = [
+            line for line in err.splitlines() if line.startswith(("error:", "hint:"))
+        ]
         assert (code, out) == (2, ""), arguments
-        assert [line.partition(":")[0] for line in lines] == ["error", "hint"], arguments
+        assert [line.partition(":")[0] for line in lines] == ["error", "hint"], (
+            arguments
+        )
         assert error in lines[0], arguments
         assert hint in lines[1], arguments
         assert "Traceback" not in err
@@ -92,12 +145,24 @@ SAME = [  # what newcomers type, and what it means
     ("cost relu meta-llama/Llama-3.1-8B-Instruct", "cost relu llama3-8b"),
     ("cost --preset llama3.1-8b", "cost --preset llama3-8b"),
     ("cost --preset gpt-2", "cost --preset gpt2"),
-    ("block meta-llama/Llama-3.1-8B --cost-only", "block --preset llama3-8b --cost-only"),
-    ("block swiglu --cost-only --seq-len 128 512", "block --variant swiglu --cost-only --seq-len 128,512"),
+    (
+        "block meta-llama/Llama-3.1-8B --cost-only",
+        "block --preset llama3-8b --cost-only",
+    ),
+    (
+        "block swiglu --cost-only --seq-len 128 512",
+        "block --variant swiglu --cost-only --seq-len 128,512",
+    ),
     ("compare relu gelu --budget 5 min -q", "compare relu,gelu --budget 5m -q"),
     ("compare -help", "compare --help"),
-    ("cost swiglu vs relu --bf16 --train", "cost swiglu,relu --dtype bf16 --mode train"),
-    ("cost --dff 256 --seq 128 --csv relu", "cost --d-ff 256 --seq-len 128 -f csv relu"),
+    (
+        "cost swiglu vs relu --bf16 --train",
+        "cost swiglu,relu --dtype bf16 --mode train",
+    ),
+    (
+        "cost --dff 256 --seq 128 --csv relu",
+        "cost --d-ff 256 --seq-len 128 -f csv relu",
+    ),
     ("cost relu --batch 1 8", "cost relu --batch 1,8"),
     ("cost gelu vs=relu", "cost gelu,vs=relu"),
     ("list models", "list presets"),
@@ -112,8 +177,16 @@ def test_what_newcomers_type_does_what_was_meant(call) -> None:
 
 
 def test_other_versions_and_publishers_are_no_preset(call) -> None:
-    """Mistral 0.3 has another vocabulary and no window; of a stranger's llama nothing is known."""
-    for name in ("mistralai/Mistral-7B-v0.3", "openai/gpt-oss-20b", "bert-base-cased", "ada/llama3-8b", "llama3-18b"):
+    """Mistral 0.3 has another vocabulary and no window; of a stranger's llama nothing
+    is known.
+    """
+    for name in (
+        "mistralai/Mistral-7B-v0.3",
+        "openai/gpt-oss-20b",
+        "bert-base-cased",
+        "ada/llama3-8b",
+        "llama3-18b",
+    ):
         assert call("cost", "--preset", name)[0] == 2, name
 
 
@@ -123,12 +196,18 @@ def test_a_model_stands_beside_the_forms_that_are_not_its_own(call) -> None:
         ("bert-base", ["bert-base (gelu)", "relu", "swiglu"]),
         ("gpt2", ["gpt2 (gelu_tanh)", "relu", "gelu", "swiglu"]),
     ):
-        rows = csv.DictReader(call("cost", "--preset", model, "-f", "csv")[1].splitlines())
+        rows = csv.DictReader(
+            call("cost", "--preset", model, "-f", "csv")[1].splitlines()
+        )
         assert [row["label"] for row in rows] == labels
 
 
-def test_no_empty_value_is_taken_for_anything(call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`-o ""` is not the current folder, and `--preset ""` not the config.json in it."""
+def test_no_empty_value_is_taken_for_anything(
+    call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`-o ""` is not the current folder, and `--preset ""` not the config.json in
+    it.
+    """
     monkeypatch.chdir(tmp_path)
     Path("config.json").write_text("{}")
     for line in ("cost -o", "cost --config", "cost --seq-len", "cost relu", "check a.json --tolerance", "report a.json",
@@ -140,20 +219,31 @@ def test_no_empty_value_is_taken_for_anything(call, tmp_path: Path, monkeypatch:
     assert os.listdir() == ["config.json"]
 
 
-def test_an_interruption_before_anything_was_measured_writes_nothing(call, tmp_path: Path) -> None:
+def test_an_interruption_before_anything_was_measured_writes_nothing(
+    call, tmp_path: Path
+) -> None:
     def seconds(label: str, worker: int, number: int) -> float:
         raise KeyboardInterrupt
 
     old = tmp_path / "old.csv"
     old.write_text("precious")
-    code, out, err = call("compare", "-o", str(old), "-o", str(tmp_path / "new.csv"), launch=FakeLaunch(seconds))
+    code, out, err = call(
+        "compare",
+        "-o",
+        str(old),
+        "-o",
+        str(tmp_path / "new.csv"),
+        launch=FakeLaunch(seconds),
+    )
     assert (code, out) == (130, "")
     assert "interrupted before anything was measured" in err
     assert old.read_text() == "precious"
     assert not (tmp_path / "new.csv").exists()
 
 
-def test_an_output_that_vanishes_costs_neither_the_answer_nor_the_other_files(call, tmp_path: Path) -> None:
+def test_an_output_that_vanishes_costs_neither_the_answer_nor_the_other_files(
+    call, tmp_path: Path
+) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
 
@@ -165,7 +255,14 @@ def test_an_output_that_vanishes_costs_neither_the_answer_nor_the_other_files(ca
         return 0.01
 
     launch = FakeLaunch(seconds)
-    code, out, err = call("compare", "-o", str(gone / "a.csv"), "-o", str(tmp_path / "b.csv"), launch=launch)
+    code, out, err = call(
+        "compare",
+        "-o",
+        str(gone / "a.csv"),
+        "-o",
+        str(tmp_path / "b.csv"),
+        launch=launch,
+    )
     assert code == 3
     assert "vs relu" in out
     assert "cannot write" in err
@@ -179,7 +276,14 @@ def test_exact_metrics_alone_say_so_and_show_failures(call) -> None:
     assert len({index for index, job, _ in launch.log if job is MeasureMemory}) == 1
     assert "intervals" not in out
     assert "out of memory" in out
-    _, text, _ = call("compare", "--metrics", "memory", "--format", "csv", launch=FakeLaunch(trouble=launch.trouble))
+    _, text, _ = call(
+        "compare",
+        "--metrics",
+        "memory",
+        "--format",
+        "csv",
+        launch=FakeLaunch(trouble=launch.trouble),
+    )
     rows = list(csv.DictReader(text.splitlines()))
     assert [row["peak_bytes"] for row in rows] == ["4096", "", "4096"]
 
@@ -187,11 +291,16 @@ def test_exact_metrics_alone_say_so_and_show_failures(call) -> None:
 @pytest.mark.parametrize(
     ("problem", "says"),
     [
-        (ZeroDivisionError("nothing"), "ZeroDivisionError: nothing\nerror: this is a bug in ffnbench\nhint: "),
+        (
+            ZeroDivisionError("nothing"),
+            "ZeroDivisionError: nothing\nerror: this is a bug in ffnbench\nhint: ",
+        ),
         (MemoryError(), "error: there is not enough memory\nhint: "),
     ],
 )
-def test_a_bug_shows_its_traceback_and_is_3_never_1(call, monkeypatch, problem: Exception, says: str) -> None:
+def test_a_bug_shows_its_traceback_and_is_3_never_1(
+    call, monkeypatch, problem: Exception, says: str
+) -> None:
     def failing(*_: object) -> None:
         raise problem
 
@@ -203,13 +312,18 @@ def test_a_bug_shows_its_traceback_and_is_3_never_1(call, monkeypatch, problem: 
 
 
 def test_env_tells_the_machine_and_its_fingerprint() -> None:
-    records = {r["fact"]: r["value"] for r in json.loads(ffnbench("env", "--format", "json").stdout)}
+    records = {
+        r["fact"]: r["value"]
+        for r in json.loads(ffnbench("env", "--format", "json").stdout)
+    }
     import torch
 
     assert records["torch"] == torch.__version__
     assert len(records["fingerprint"]) == 12
     assert records["workers"] == (
-        "forked" if sys.platform == "linux" else "an interpreter each: torch can't be forked here"
+        "forked"
+        if sys.platform == "linux"
+        else "an interpreter each: torch can't be forked here"
     )
     assert int(records["usable cpus"]) >= 1
 
@@ -227,7 +341,9 @@ ALL_NAMES = [
 
 @pytest.mark.slow
 def test_every_name_runs_for_real(tmp_path: Path) -> None:
-    """Real workers, hardly warmed up: every activation, every gated form, keys, user code, files."""
+    """Real workers, hardly warmed up: every activation, every gated form, keys, user
+    code, files.
+    """
     runs_for_real(ALL_NAMES, tmp_path)
 
 
@@ -237,7 +353,14 @@ def test_names_of_every_kind_run_for_real(tmp_path: Path) -> None:
 
 def runs_for_real(names: list[str], folder: Path) -> None:
     prepared = prepare(
-        CompareRequest(variants=",".join(names), d_model=64, seq_len=32, workers=3, rounds=2, metrics="latency,memory")
+        CompareRequest(
+            variants=",".join(names),
+            d_model=64,
+            seq_len=32,
+            workers=3,
+            rounds=2,
+            metrics="latency,memory",
+        )
     )
     protocol = replace(prepared.plan.protocol, warmup_s=1e-3, min_sample_s=1e-4)
     report = measure(replace(prepared, plan=replace(prepared.plan, protocol=protocol)))
@@ -248,7 +371,10 @@ def runs_for_real(names: list[str], folder: Path) -> None:
     assert all(row["verdict"] == "busy" or float(row["latency_s"]) > 0 for row in rows)
     assert all(int(row["peak_bytes"]) > 0 for row in rows)
     data = json.loads((folder / "compare.json").read_text())
-    assert len([s for s in data["samples"] if s["metric"] == "latency"]) == len(rows) * 3 * 2
+    assert (
+        len([s for s in data["samples"] if s["metric"] == "latency"])
+        == len(rows) * 3 * 2
+    )
     assert data["environment"]["torch"]
     predicted = {c["case"]: c["cost"]["peak_bytes"] for c in data["costs"]}
     for row in rows:
@@ -256,7 +382,9 @@ def runs_for_real(names: list[str], folder: Path) -> None:
 
 
 def processes_of(folder: Path) -> list[int]:
-    """Processes that were started with this folder in their environment, children and grandchildren too."""
+    """Processes that were started with this folder in their environment, children and
+    grandchildren too.
+    """
     found = []
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:
@@ -272,14 +400,20 @@ def forked_in(run: subprocess.Popen, folder: Path) -> list[int]:
     parents = {}
     for pid in processes_of(folder):
         try:
-            parents[pid] = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+            parents[pid] = int(
+                Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]
+            )
         except OSError:
             continue
     return [pid for pid, parent in parents.items() if parents.get(parent) == run.pid]
 
 
-def test_a_killed_worker_is_told_and_ctrl_c_saves_and_leaves_no_process(tmp_path: Path) -> None:
-    """kill -9 of the worker that measures, and Ctrl-C in the next one: what was measured is kept."""
+def test_a_killed_worker_is_told_and_ctrl_c_saves_and_leaves_no_process(
+    tmp_path: Path,
+) -> None:
+    """kill -9 of the worker that measures, and Ctrl-C in the next one: what was
+    measured is kept.
+    """
     run = subprocess.Popen(
         [sys.executable, "-m", "ffnbench", "compare", "relu", "--d-model", "64", "--seq-len", "16", "--rounds", "5000",
          "--threads", "1", "-o", "run.json"],
@@ -314,9 +448,15 @@ FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 def saved(call, tmp_path: Path) -> Path:
     """A run in a file."""
     dice = random.Random(0)
-    launch = FakeLaunch(lambda label, worker, number: 0.01 * dice.uniform(1, 1.02) * (1.3 if label == "swiglu" else 1))
+    launch = FakeLaunch(
+        lambda label, worker, number: (
+            0.01 * dice.uniform(1, 1.02) * (1.3 if label == "swiglu" else 1)
+        )
+    )
     path = tmp_path / "run.json"
-    code, out, _ = call("compare", "--d-model", "64", "--workers", "4", "-o", str(path), launch=launch)
+    code, out, _ = call(
+        "compare", "--d-model", "64", "--workers", "4", "-o", str(path), launch=launch
+    )
     assert code == 0
     (tmp_path / "table.txt").write_text(out)
     return path
@@ -343,19 +483,33 @@ DAMAGES = [
         "pip install",
     ),
     (lambda text: "[]", "is no run of ffnbench", "`ffnbench compare -o run.json`"),
-    (lambda text: '{"schema": 2, "plam": 3}', "is not a whole ffnbench report", "again"),
     (
-        lambda text: re.sub(r'("order": 0, "value": )[\d.e-]+', r"\g<1>-1.0", text, count=1),
+        lambda text: '{"schema": 2, "plam": 3}',
+        "is not a whole ffnbench report",
+        "again",
+    ),
+    (
+        lambda text: re.sub(
+            r'("order": 0, "value": )[\d.e-]+', r"\g<1>-1.0", text, count=1
+        ),
         "a latency of -1 is none",
         "again",
     ),
-    (lambda text: text.replace('"reference": "relu"', '"reference": "nobody"'), "'nobody' is unknown there", "again"),
+    (
+        lambda text: text.replace('"reference": "relu"', '"reference": "nobody"'),
+        "'nobody' is unknown there",
+        "again",
+    ),
     (
         lambda text: re.sub(r'("costs": \[\n  {"case": )"relu"', r'\1"other"', text),
         "the cost of 'relu' is unknown there",
         "again",
     ),
-    (lambda text: text.replace('"worker": 1,', '"worker": "one",'), "expected int, found 'one'", "again"),
+    (
+        lambda text: text.replace('"worker": 1,', '"worker": "one",'),
+        "expected int, found 'one'",
+        "again",
+    ),
 ]
 
 

@@ -1,4 +1,6 @@
-"""`[tool.ffnbench]` of a pyproject.toml: what holds, what gives way, what no file may say."""
+"""`[tool.ffnbench]` of a pyproject.toml: what holds, what gives way, what no file may
+say.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from ffnbench.cli.defaults import MAY, YIELDS
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """A repository with a pyproject.toml of that text; the current folder is one below it."""
+    """A repository with a pyproject.toml of that text; the current folder is one below
+    it.
+    """
     (tmp_path / ".git").mkdir()
     (tmp_path / "below").mkdir()
     monkeypatch.chdir(tmp_path / "below")
@@ -30,37 +34,64 @@ def asked(call, *words: str) -> dict:
     code, out, err = call(*words, "--json")
     assert code == 0, err
     plan = json.loads(out)["plan"]
-    return {"command": plan["command"], "notes": [note["text"] for note in plan["notes"] if not note["label"]]}
+    return {
+        "command": plan["command"],
+        "notes": [note["text"] for note in plan["notes"] if not note["label"]],
+    }
 
 
 def test_a_default_holds_typed_flags_win_and_both_are_recorded(call, project) -> None:
     project('seq-len = "2Ki"', "batch = 3", 'dtype = "bf16"', "bias = true")
     found = asked(call, "cost")
-    assert found["command"] == "ffnbench cost relu,gelu,swiglu --bias --batch 3 --seq-len 2048 --dtype bf16"
+    assert (
+        found["command"]
+        == "ffnbench cost relu,gelu,swiglu --bias --batch 3 --seq-len 2048 --dtype bf16"
+    )
     told = "defaults from pyproject.toml: seq_len 2Ki, batch 3, dtype bf16, bias true"
     assert found["notes"] == [told]
     assert told in " ".join(call("compare")[1].split())
-    found = asked(call, "cost", "gelu", "--seq-len", "16", "--no-bias", "--dtype", "float32", "--batch=1")
+    found = asked(
+        call,
+        "cost",
+        "gelu",
+        "--seq-len",
+        "16",
+        "--no-bias",
+        "--dtype",
+        "float32",
+        "--batch=1",
+    )
     assert found["command"] == "ffnbench cost gelu --no-bias --seq-len 16"
     assert found["notes"] == []
 
 
-def test_a_commands_own_table_wins_over_that_of_all_and_env_shows_both(call, project) -> None:
+def test_a_commands_own_table_wins_over_that_of_all_and_env_shows_both(
+    call, project
+) -> None:
     path = project("seq_len = 64", "budget = '20s'")
     path.write_text(
-        path.read_text() + "[tool.ffnbench.cost]\nseq_len = 32\n[tool.ffnbench.compare]\nprecision = '2%'\n"
+        path.read_text()
+        + "[tool.ffnbench.cost]\nseq_len = 32\n[tool.ffnbench.compare]\nprecision = '2%'\n"
     )
     assert "--seq-len 32" in asked(call, "cost")["command"]
     found = asked(call, "compare", "--d-model", "64")
-    assert found["command"].endswith("--d-model 64 --seq-len 64 --precision 2 --budget 20")
+    assert found["command"].endswith(
+        "--d-model 64 --seq-len 64 --precision 2 --budget 20"
+    )
     out = call("env", "-f", "csv")[1]
-    for line in (f"defaults from,{path}", "default seq_len,64", "default compare.precision,2%"):
+    for line in (
+        f"defaults from,{path}",
+        "default seq_len,64",
+        "default compare.precision,2%",
+    ):
         assert line in out
     path.unlink()
     assert "default" not in call("env", "-f", "csv")[1]
 
 
-def test_the_nearest_table_counts_and_none_beyond_the_repository(call, project, tmp_path, monkeypatch) -> None:
+def test_the_nearest_table_counts_and_none_beyond_the_repository(
+    call, project, tmp_path, monkeypatch
+) -> None:
     project("seq_len = 64")
     project("line-length = 1", table="tool.ruff", folder="below")
     assert "--seq-len 64" in asked(call, "cost")["command"]
@@ -90,15 +121,31 @@ def test_a_default_gives_way_without_a_word(call, project) -> None:
 def test_what_is_wrong_in_a_file_is_told_with_the_file(call, project) -> None:
     for line, says, hint in (
         ("seqlen = 3", "no file may set 'seqlen'", "did you mean 'seq_len'"),
-        ("seq_len = 'many'", "--seq-len: 'many' is not a whole number", "pyproject.toml sets seq_len"),
+        (
+            "seq_len = 'many'",
+            "--seq-len: 'many' is not a whole number",
+            "pyproject.toml sets seq_len",
+        ),
         ("dtype = 'float23'", "unknown dtype 'float23'", "pyproject.toml sets dtype"),
-        ("bias = 'yes'", "--bias can't be 'yes'", "true or false; pyproject.toml sets bias"),
+        (
+            "bias = 'yes'",
+            "--bias can't be 'yes'",
+            "true or false; pyproject.toml sets bias",
+        ),
         ("seq_len = true", "--seq-len can't be 'true'", "pyproject.toml sets"),
         ("seq_len = 2026-01-01", "is no value of a flag", "seq_len = 128"),
         ("variants = 'relu,mine=a.b:C'", "no file may set 'variants'", "type it"),
         ("a = = 3", "cannot read", "TOML"),
-        ("[tool.ffnbench.compar]\nseq_len = 1", "no command is called 'compar'", "did you mean 'compare'"),
-        ("[tool.ffnbench.cost]\nbudget = 15", "cost has no --budget, in [tool.ffnbench.cost]", "take it out"),
+        (
+            "[tool.ffnbench.compar]\nseq_len = 1",
+            "no command is called 'compar'",
+            "did you mean 'compare'",
+        ),
+        (
+            "[tool.ffnbench.cost]\nbudget = 15",
+            "cost has no --budget, in [tool.ffnbench.cost]",
+            "take it out",
+        ),
     ):
         project(f"# ffnbench\n{line}")
         code, out, err = call("cost")
@@ -108,7 +155,9 @@ def test_what_is_wrong_in_a_file_is_told_with_the_file(call, project) -> None:
         assert hint in err.splitlines()[1]
 
 
-def test_a_file_sets_flags_alone_and_none_that_runs_writes_or_trusts(call, project) -> None:
+def test_a_file_sets_flags_alone_and_none_that_runs_writes_or_trusts(
+    call, project
+) -> None:
     flags = {name for command in command_names() for name in options_of(command)}
     assert set(MAY) <= flags
     assert YIELDS.keys() <= set(MAY)
@@ -117,5 +166,16 @@ def test_a_file_sets_flags_alone_and_none_that_runs_writes_or_trusts(call, proje
         code, _, err = call("list")
         assert code == 2
         assert f"no file may set '{name}'" in err
-    for name in ("trust", "out", "base_python", "base_env", "update", "append", "resume", "on", "slurm", "preset"):
+    for name in (
+        "trust",
+        "out",
+        "base_python",
+        "base_env",
+        "update",
+        "append",
+        "resume",
+        "on",
+        "slurm",
+        "preset",
+    ):
         assert name not in MAY

@@ -22,7 +22,9 @@ from ffnbench.cli.commands import command_names, options_of
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
-def test_every_flag_is_shown_whole_and_no_line_of_ours_is_too_long(in_process, monkeypatch, columns: int) -> None:
+def test_every_flag_is_shown_whole_and_no_line_of_ours_is_too_long(
+    in_process, monkeypatch, columns: int
+) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
     for command in ("", *command_names()):
         _, few, _ = in_process(*command.split(), "--help")
@@ -33,7 +35,10 @@ def test_every_flag_is_shown_whole_and_no_line_of_ours_is_too_long(in_process, m
         assert max(map(len, told.splitlines())) <= 80, command  # examples among them
         for option in options_of(command).values() if command else ():
             for name in (option.opts[0], *option.secondary_opts[:1]):
-                assert re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text), (command, name)
+                assert re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text), (
+                    command,
+                    name,
+                )
         told = text.partition("\nExamples:")[0]  # an example is as long as it is
         assert max(map(len, told.splitlines())) <= columns, command
         assert not re.search(r"\\|<bool>", told), command
@@ -44,7 +49,11 @@ def in_a_terminal(columns: int, *words: str) -> str:
     parent, child = pty.openpty()
     struct_of_size = struct.pack("HHHH", 100, columns, 0, 0)
     fcntl.ioctl(child, termios.TIOCSWINSZ, struct_of_size)
-    env = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
+    env = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("COLUMNS", "LINES", "NO_COLOR")
+    }
     run = subprocess.Popen([sys.executable, "-m", "ffnbench", *words], stdout=child, stderr=child, stdin=child,
                            cwd=ROOT, env=env | {"TERM": "xterm-256color"})  # fmt: skip
     os.close(child)
@@ -67,20 +76,36 @@ def test_a_terminal_shows_panels_and_compare_fits_a_screen() -> None:
     assert max(map(len, text.partition("More:")[0].splitlines())) <= 80
     assert "--slurm" not in text
     assert "--slurm" in in_a_terminal(80, "compare", "--help-all")
-    assert max(map(len, in_a_terminal(60, "cost", "--help").partition("Examples")[0].splitlines())) <= 60
+    assert (
+        max(
+            map(
+                len,
+                in_a_terminal(60, "cost", "--help")
+                .partition("Examples")[0]
+                .splitlines(),
+            )
+        )
+        <= 60
+    )
 
 
 def test_the_flags_of_the_examples_are_listed_above_them(in_process) -> None:
     for command in command_names():
-        listed, _, examples = in_process(command, "--help")[1].partition("\nExamples:\n")
+        listed, _, examples = in_process(command, "--help")[1].partition(
+            "\nExamples:\n"
+        )
         for flag in re.findall(r"(?<= )--[a-z-]+", examples):
             assert re.search(rf"(?<![\w-]){flag}\b", listed), (command, flag)
 
 
 def test_a_wheel_brings_the_pages_that_its_help_names(tmp_path: Path) -> None:
-    """Built, and laid into a folder that was empty: what an installer does with a wheel of Python alone."""
+    """Built, and laid into a folder that was empty: what an installer does with a wheel
+    of Python alone.
+    """
     builders = pytest.importorskip("hatchling.builders.wheel")
-    (wheel,) = builders.WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
+    (wheel,) = builders.WheelBuilder(str(ROOT)).build(
+        directory=str(tmp_path), versions=["standard"]
+    )
     home = tmp_path / "an empty folder"
     zipfile.ZipFile(wheel).extractall(home)
     code = (
@@ -90,12 +115,17 @@ def test_a_wheel_brings_the_pages_that_its_help_names(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(home)},
                           capture_output=True, text=True, cwd=home)  # fmt: skip
     assert done.returncode == 0, done.stderr
-    pages = [Path(url2pathname(path)) for path in re.findall(r"^More: file://([^#\s]+)", done.stdout, re.MULTILINE)]
+    pages = [
+        Path(url2pathname(path))
+        for path in re.findall(r"^More: file://([^#\s]+)", done.stdout, re.MULTILINE)
+    ]
     assert len(pages) == len(command_names()) + 1
     for page in pages:
         assert page.is_relative_to(home)
     for page in (home / "ffnbench").rglob("*.md"):
-        for link in re.findall(r"\]\(([^):#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        for link in re.findall(
+            r"\]\(([^):#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")
+        ):
             assert (page.parent / link).exists(), f"{page.name}: {link}"
 
 
@@ -116,7 +146,9 @@ def offered(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         assert not caught.value.code
         lines = capsys.readouterr().out.splitlines()
         if shell == "zsh":  # _arguments '*: :(("name":"help"
-            return [found[1] for line in lines if (found := re.search(r'"([^"]*)"', line))]
+            return [
+                found[1] for line in lines if (found := re.search(r'"([^"]*)"', line))
+            ]
         return [line.partition("\t")[0] for line in lines]
 
     return ask
@@ -130,8 +162,18 @@ def test_names_are_offered_in_every_shell_and_lists_go_on(offered) -> None:
         ("fish", "compare ", {"relu", "swiglu", "llama3-8b"}, "float32"),
         ("bash", "compare relu,swi", {"relu,swiglu"}, "swiglu"),
         ("zsh", "compare swi", {"swiglu", "swish"}, "relu"),
-        ("fish", "compare --dtype bf16,fl", {"bf16,float32", "bf16,float64"}, "bf16,bfloat16"),
-        ("bash", "compare --backend eager,pack", {"eager,packed", "eager,packed-up-gate"}, "packed"),
+        (
+            "fish",
+            "compare --dtype bf16,fl",
+            {"bf16,float32", "bf16,float64"},
+            "bf16,bfloat16",
+        ),
+        (
+            "bash",
+            "compare --backend eager,pack",
+            {"eager,packed", "eager,packed-up-gate"},
+            "packed",
+        ),
         ("zsh", "cost --match fl", {"flops"}, "params"),
         ("fish", "cost --preset mix", {"mixtral-8x7b"}, "gpt2"),
         ("bash", "list r", {"rules"}, "presets"),
@@ -142,7 +184,9 @@ def test_names_are_offered_in_every_shell_and_lists_go_on(offered) -> None:
         assert none not in found, typed
 
 
-def test_what_completion_does_not_know_is_never_1(monkeypatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_completion_does_not_know_is_never_1(
+    monkeypatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """1 is a regression and nothing else."""
     monkeypatch.setattr(sys, "argv", ["ffnbench"])
     for asked in ("zzz", "complete_zzz", "source_zzz"):
@@ -159,8 +203,14 @@ def test_what_is_offered_needs_no_torch() -> None:
         "try: main()\n"
         "finally: assert not {'torch', 'numpy', 'pandas', 'matplotlib'} & set(sys.modules)"
     )
-    shell = {"_FFNBENCH_COMPLETE": "complete_bash", "COMP_WORDS": "ffnbench ab swi", "COMP_CWORD": "2"}
+    shell = {
+        "_FFNBENCH_COMPLETE": "complete_bash",
+        "COMP_WORDS": "ffnbench ab swi",
+        "COMP_CWORD": "2",
+    }
     run = [sys.executable, "-c", code]
-    done = subprocess.run(run, env={**os.environ, **shell}, capture_output=True, text=True, cwd=ROOT)
+    done = subprocess.run(
+        run, env={**os.environ, **shell}, capture_output=True, text=True, cwd=ROOT
+    )
     assert done.returncode == 0, done.stderr
     assert "swiglu" in done.stdout

@@ -1,4 +1,6 @@
-"""Every command that a hint names works when it is typed: hints are got by mistakes, and their commands are run."""
+"""Every command that a hint names works when it is typed: hints are got by mistakes,
+and their commands are run.
+"""
 
 from __future__ import annotations
 
@@ -87,14 +89,30 @@ plot-activations foo
 
 
 def hints() -> Iterator[tuple[str, str]]:
-    """Where each text with a command stands, and the text; what is filled in is a `{}`."""
+    """Where each text with a command stands, and the text; what is filled in is a
+    `{}`.
+    """
     for file in sorted(PACKAGE.rglob("*.py")):
-        name, nodes = str(file.relative_to(PACKAGE)), list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+        name, nodes = (
+            str(file.relative_to(PACKAGE)),
+            list(ast.walk(ast.parse(file.read_text(encoding="utf-8")))),
+        )
         silent = {one.value for one in nodes if isinstance(one, ast.Expr)}  # docstrings
-        silent |= {part for one in nodes if isinstance(one, ast.JoinedStr) for part in one.values}
-        for call in (one for one in nodes if isinstance(one, ast.Call) and getattr(one.func, "id", "") in ELSEWHERE):
+        silent |= {
+            part
+            for one in nodes
+            if isinstance(one, ast.JoinedStr)
+            for part in one.values
+        }
+        for call in (
+            one
+            for one in nodes
+            if isinstance(one, ast.Call) and getattr(one.func, "id", "") in ELSEWHERE
+        ):
             silent |= set(ast.walk(call))
-        answers = name.startswith((*ANSWERS, *PYTHON_ALONE)) or name.endswith("/table.py")
+        answers = name.startswith((*ANSWERS, *PYTHON_ALONE)) or name.endswith(
+            "/table.py"
+        )
         for one in nodes if not answers else ():
             if one not in silent and COMMAND.search(words_of(one)):
                 yield f"{name}:{one.lineno}", words_of(one)
@@ -102,14 +120,21 @@ def hints() -> Iterator[tuple[str, str]]:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_fakes) -> None:
-    """A folder with what a newcomer has: a saved run, configs of models, a file of code."""
+    """A folder with what a newcomer has: a saved run, configs of models, a file of
+    code.
+    """
     monkeypatch.chdir(tmp_path)
     Path("mlp.py").touch()
     Path("empty").mkdir()
     Path("config.json").write_text(json.dumps(LLAMA))
     Path("linear.json").write_text(json.dumps(LINEAR))
     Path("other.json").write_text("{}")
-    assert on_fakes("compare relu,swiglu --d-model 64 --workers 5 --rounds 4 -q -o run.json")[0] == 0
+    assert (
+        on_fakes(
+            "compare relu,swiglu --d-model 64 --workers 5 --rounds 4 -q -o run.json"
+        )[0]
+        == 0
+    )
     assert on_fakes("cost relu,swiglu --d-model 32 -o counts.json")[0] == 0
     assert on_fakes("cost glu --d-model 32 -o glu.json")[0] == 0
 
@@ -126,6 +151,8 @@ def test_the_command_of_every_hint_works_when_it_is_typed(here, on_fakes) -> Non
         if not any(re.search(re.escape(text).replace(r"\{\}", ".*"), hint) for hint in told.values())
     ]  # fmt: skip
     assert not missed
-    for typed in sorted({typed for hint in told.values() for typed in COMMAND.findall(hint)}):
+    for typed in sorted(
+        {typed for hint in told.values() for typed in COMMAND.findall(hint)}
+    ):
         code, _, err = on_fakes(*shlex.split(typed))
         assert code in (0, 3), (typed, err)

@@ -19,20 +19,41 @@ from ffnbench.worker.agreement import hold_output, keep_output
 from ffnbench.worker.probe_jobs import InProcess
 
 HOSTILE = str(ROOT / "tests" / "hostile.py")
-TINY = ("--d-model", "64", "--seq-len", "32", "--workers", "3", "--rounds", "1", "--threads", "1")
+TINY = (
+    "--d-model",
+    "64",
+    "--seq-len",
+    "32",
+    "--workers",
+    "3",
+    "--rounds",
+    "1",
+    "--threads",
+    "1",
+)
 
 
-def test_each_row_says_what_its_code_did_and_the_answer_that_its_reference_failed() -> None:
+def test_each_row_says_what_its_code_did_and_the_answer_that_its_reference_failed() -> (
+    None
+):
     rows = ("built=" + HOSTILE + ":broken", "changed=" + HOSTILE + ":Changes@like=relu")
     other = ("other=" + HOSTILE + ":Plain", "relu")
-    out = ffnbench("compare", *rows, *other, *TINY, "--match", "none", "-q", columns=180).stdout
-    verdicts = {line.split()[0]: line.split()[-1] for line in out.splitlines() if line.split()}
+    out = ffnbench(
+        "compare", *rows, *other, *TINY, "--match", "none", "-q", columns=180
+    ).stdout
+    verdicts = {
+        line.split()[0]: line.split()[-1] for line in out.splitlines() if line.split()
+    }
     assert (verdicts["built"], verdicts["changed"]) == ("crash", "unsupported")
     line = 1 + Path(HOSTILE).read_text().split("no GPU here")[0].count("\n")
     built = rf"^built: .*raised RuntimeError: no GPU here \(\S*hostile.py, line {line}\); changed: it changes its input"
     assert re.search(built, " ".join(out.split("\n  ")), re.MULTILINE)
-    assert "nothing to compare with: the reference built failed; put other first\n" in out
-    errors = dict(re.findall(r"^(\S+) .*? (\d+e-\d+(?: vs itself)?) ", out, re.MULTILINE))
+    assert (
+        "nothing to compare with: the reference built failed; put other first\n" in out
+    )
+    errors = dict(
+        re.findall(r"^(\S+) .*? (\d+e-\d+(?: vs itself)?) ", out, re.MULTILINE)
+    )
     assert ["itself" in errors[name] for name in ("other", "relu")] == [True, False]
 
 
@@ -45,13 +66,21 @@ def test_the_reference_that_is_hinted_at_compares(on_fakes) -> None:
     assert "nothing to compare" not in out
     _, out, _ = on_fakes("compare gelu relu --seq-len 8,16", *TINY[:2], *TINY[4:], launch=FakeLaunch(
         trouble={(Open, "gelu@seq_len=16"): "crash"}))  # fmt: skip
-    assert "nothing to compare with at seq_len 16: the reference gelu failed; put relu first" in out
+    assert (
+        "nothing to compare with at seq_len 16: the reference gelu failed; put relu first"
+        in out
+    )
     assert "as fast as gelu (within 2%): relu" in out
 
 
 def test_cost_says_why_a_row_has_no_flops(on_fakes) -> None:
-    _, out, _ = on_fakes("cost relu", f"mine={HOSTILE}:Refuses", "--d-model 64", prober=ProberHere)
-    assert re.search(r"mine: not counted: it raised ValueError: no such luck \(\S*hostile.py, line \d+\)$", out)
+    _, out, _ = on_fakes(
+        "cost relu", f"mine={HOSTILE}:Refuses", "--d-model 64", prober=ProberHere
+    )
+    assert re.search(
+        r"mine: not counted: it raised ValueError: no such luck \(\S*hostile.py, line \d+\)$",
+        out,
+    )
 
 
 MODULE = """
@@ -71,8 +100,12 @@ class Mlp(nn.Module):
 SMALL = ("--d-model", "64", "--seq-len", "32", "--threads", "1", "-q")
 
 
-def test_a_name_that_is_not_there_is_told_with_its_line_and_without_a_hint_at_arguments(tmp_path: Path) -> None:
-    (tmp_path / "mlp.py").write_text(MODULE.replace("d_ff, bias=False", "d_fff, bias=False", 1))
+def test_a_name_that_is_not_there_is_told_with_its_line_and_without_a_hint_at_arguments(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "mlp.py").write_text(
+        MODULE.replace("d_ff, bias=False", "d_fff, bias=False", 1)
+    )
     err = ffnbench("compare", "mlp.py:Mlp", *SMALL, cwd=tmp_path).stderr
     error, hint = err.splitlines()
     assert error.endswith("NameError: name 'd_fff' is not defined (mlp.py, line 8)")
@@ -80,41 +113,77 @@ def test_a_name_that_is_not_there_is_told_with_its_line_and_without_a_hint_at_ar
 
 
 def test_outputs_are_compared_with_a_form_and_nothing_is_timed(tmp_path: Path) -> None:
-    """silu in place of gelu is another function; a gate that is cut off from the graph has another gradient alone."""
+    """silu in place of gelu is another function; a gate that is cut off from the graph
+    has another gradient alone.
+    """
     (tmp_path / "good.py").write_text(MODULE)
     (tmp_path / "wrong.py").write_text(MODULE.replace("silu", "gelu"))
-    (tmp_path / "cut.py").write_text(MODULE.replace("(self.gate(x))", "(self.gate(x)).detach()"))
+    (tmp_path / "cut.py").write_text(
+        MODULE.replace("(self.gate(x))", "(self.gate(x)).detach()")
+    )
     for mode, failing in (("forward", ["wrong"]), ("train", ["wrong", "cut"])):
-        rows = [f"{name}={name}.py:Mlp@like=swiglu" for name in ("good", "wrong", "cut")]
-        arguments = ("swiglu", *rows, *SMALL, "--metrics", "error", "--mode", mode, "-o", "e.json")
+        rows = [
+            f"{name}={name}.py:Mlp@like=swiglu" for name in ("good", "wrong", "cut")
+        ]
+        arguments = (
+            "swiglu",
+            *rows,
+            *SMALL,
+            "--metrics",
+            "error",
+            "--mode",
+            mode,
+            "-o",
+            "e.json",
+        )
         found = ffnbench("compare", *arguments, cwd=tmp_path)
         assert (found.returncode, found.stderr) == (0, "wrote e.json\n")
         assert re.search(
-            r"error +failure *\n.*\nswiglu .* \de-[678] *\ngood .* \de-[678] *\nwrong .* mismatch", found.stdout
+            r"error +failure *\n.*\nswiglu .* \de-[678] *\ngood .* \de-[678] *\nwrong .* mismatch",
+            found.stdout,
         )
         report = json.loads((tmp_path / "e.json").read_text())
-        assert not [sample for sample in report["samples"] if sample["metric"] == "latency"]
-        failures = {one["case"]: (one["kind"], one["message"]) for one in report["failures"]}
+        assert not [
+            sample for sample in report["samples"] if sample["metric"] == "latency"
+        ]
+        failures = {
+            one["case"]: (one["kind"], one["message"]) for one in report["failures"]
+        }
         assert list(failures) == failing
         assert {kind for kind, _ in failures.values()} == {"mismatch"}
     assert "gradient of gate.weight" in failures["cut"][1]
 
 
-def test_a_width_that_a_module_makes_up_is_not_told_as_d_ff(on_fakes, tmp_path: Path, monkeypatch) -> None:
+def test_a_width_that_a_module_makes_up_is_not_told_as_d_ff(
+    on_fakes, tmp_path: Path, monkeypatch
+) -> None:
     """3 * 64 * 100 parameters are of no d_ff of ours; the note has the shapes."""
     own = MODULE.replace("d_ff):", "hid=100):").replace("d_ff", "hid")
     monkeypatch.chdir(tmp_path)
     Path("own.py").write_text(own)
     cost = ("cost swiglu mine=own.py:Mlp --d-model 64",)
-    rows = {row["label"]: row for row in csv.DictReader(on_fakes(*cost, "-f csv", prober=ProberHere)[1].split())}
+    rows = {
+        row["label"]: row
+        for row in csv.DictReader(
+            on_fakes(*cost, "-f csv", prober=ProberHere)[1].split()
+        )
+    }
     assert (rows["mine"]["params"], rows["mine"]["d_ff"]) == (str(3 * 64 * 100), "")
     assert rows["swiglu"]["d_ff"]
     assert "100 wide" in on_fakes(*cost, "-v", prober=ProberHere)[1]
 
 
 def test_a_change_of_the_input_is_no_other_function(tmp_path: Path) -> None:
-    """What a side of `ab` is held against is the input that the other one was given, not what became of it."""
-    request = CompareRequest(variants=f"relu,mine={HOSTILE}:Changes", d_model=16, d_ff=32, seq_len=4, match="none")
+    """What a side of `ab` is held against is the input that the other one was given,
+    not what became of it.
+    """
+    request = CompareRequest(
+        variants=f"relu,mine={HOSTILE}:Changes",
+        d_model=16,
+        d_ff=32,
+        seq_len=4,
+        match="none",
+    )
     case = plan_compare(request, InProcess()).with_device("cpu").case("mine")
     keep_output(KeepOutput(case=case, seed=0, folder=str(tmp_path)))
     assert hold_output(HoldOutput(case=case, seed=0, folder=str(tmp_path))).error == 0
@@ -124,5 +193,7 @@ def test_more_threads_than_cpus_are_not_the_work_of_others(on_fakes) -> None:
     launch, cpus = FakeLaunch(), usable_cpus()
     launch.waited = 0.6
     _, out, _ = on_fakes("compare relu gelu", *TINY[:-1], "999", launch=launch)
-    assert out.endswith(f"busy: 999 threads had {cpus} CPU{'s' * (cpus > 1)}; try --threads {cpus}")
+    assert out.endswith(
+        f"busy: 999 threads had {cpus} CPU{'s' * (cpus > 1)}; try --threads {cpus}"
+    )
     assert "other processes" not in out

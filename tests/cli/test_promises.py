@@ -1,9 +1,12 @@
-"""Whatever is typed, stands in a file or happens in a worker: what is promised of every command holds.
+"""Whatever is typed, stands in a file or happens in a worker: what is promised of every
+command holds.
 
-The promises: an exit code that means what it says; no traceback; nothing that a terminal obeys; one `error:` and at
-most one `hint:`, both short; no file but those that were asked for, whole, and none at all where the code is 2; strict
-JSON, CSV with as many cells in each row, XML that parses. Lines that are answered are drawn, and most are then changed:
-a word, a flag, a letter, the JSON of a file that is read, the worker. Real workers and signals: test_faults.py.
+The promises: an exit code that means what it says; no traceback; nothing that a
+terminal obeys; one `error:` and at most one `hint:`, both short; no file but those that
+were asked for, whole, and none at all where the code is 2; strict JSON, CSV with as
+many cells in each row, XML that parses. Lines that are answered are drawn, and most are
+then changed: a word, a flag, a letter, the JSON of a file that is read, the worker.
+Real workers and signals: test_faults.py.
 """
 
 from __future__ import annotations
@@ -37,16 +40,26 @@ from paths import ROOT
 from ffnbench import cli
 from ffnbench.cli.commands import command_names
 from ffnbench.common.errors import Unfinished
-from ffnbench.messages import ListBackends, MeasureMemory, MeasureSparsity, Open, TakeSample
+from ffnbench.messages import (
+    ListBackends,
+    MeasureMemory,
+    MeasureSparsity,
+    Open,
+    TakeSample,
+)
 from ffnbench.report.files.store import load
 from ffnbench.run import world
 
 LONGEST_LINE = 520
-# C0 but for the end of a line, C1, half surrogates, marks of direction, separators of lines, what is no character
+# C0 but for the end of a line, C1, half surrogates, marks of direction, separators of
+# lines, what is no character
 OBEYED = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff]"
 )
-WHOLE = {".png": b"IEND\xaeB`\x82", ".pdf": b"%%EOF\n"}  # how files end that are no text
+WHOLE = {
+    ".png": b"IEND\xaeB`\x82",
+    ".pdf": b"%%EOF\n",
+}  # how files end that are no text
 LONG = "x" * 5000
 EVIL = (
     "\x1b[31mred\x1b[0m", "two\nlines", "carriage\rreturn", "\x9b31m", "\u202eright", "[bold red]x[/]", "[/x]",
@@ -62,12 +75,23 @@ FORMS = (
     "l=swiglu@rule=llama", "t=relu@mode=train", "h16=swiglu@dtype=bf16@batch=2@seq_len=16", "[/x]=gelu", "日本=silu",
     "$x$=gelu", "s=relu@moe=4x1@shared=16@routing=skewed", "own=mlp.py:Net@d_ff=32", "env=relu@env=A:1",
 )  # fmt: skip
-OUTPUTS = ("out.csv", "out.json", "out.md", "OUT.CSV", "a b.csv", "é\u202e.json", "here/../out.csv", "kept.json", "o/")
+OUTPUTS = (
+    "out.csv",
+    "out.json",
+    "out.md",
+    "OUT.CSV",
+    "a b.csv",
+    "é\u202e.json",
+    "here/../out.csv",
+    "kept.json",
+    "o/",
+)
 BAD_OUTPUTS = (
     "out.xlsx", "out", "no/where.csv", "folder.csv", LONG + ".csv", ".", "kept.json/x.csv", "baseline.json",
     "a\x1b[31m.csv", "mlp.py",
 )  # fmt: skip
-VALUES: dict[str, tuple[str, ...]] = {  # what is valid for a flag wherever it may be typed
+# what is valid for a flag wherever it may be typed
+VALUES: dict[str, tuple[str, ...]] = {
     "--variants": FORMS, "--preset": ("gpt2", "mixtral-8x7b"), "-o": (*OUTPUTS, *BAD_OUTPUTS), "--d-ff": ("64", "100"),
     "--d-model": ("16", "768"), "--batch": ("7",), "--seq-len": ("1", "16", "1,128"),
     "--threads": ("1", "3"), "--dtype": ("float32", "bf16"), "--mode": ("train", "backward"), "--backend": ("compile",),
@@ -108,7 +132,9 @@ ANSWERED = """
     env
 """
 LINES = [line.split() for line in ANSWERED.strip().splitlines()]
-LINES = [words for words in LINES if words[0] in command_names()]  # a feature may have been deleted
+LINES = [
+    words for words in LINES if words[0] in command_names()
+]  # a feature may have been deleted
 FILES: dict[str, bytes | None] = {  # None: a folder
     "mlp.py": b"", "kept.json": b'{"a file": "of somebody"}', "folder.csv/x": b"x", "here": None,
     "llama.json": json.dumps({
@@ -118,13 +144,31 @@ FILES: dict[str, bytes | None] = {  # None: a folder
     }).encode(),
     **{path.name: path.read_bytes() for path in sorted((ROOT / "tests" / "golden" / "runs").glob("*.json"))},
 }  # fmt: skip
-ODD: tuple[Any, ...] = (None, True, 0, -1, 7, -0.5, 1e308, 2**63 - 1, "x", "512", [], {}, [1, 2], "\ud800", *EVIL[:6])
+ODD: tuple[Any, ...] = (
+    None,
+    True,
+    0,
+    -1,
+    7,
+    -0.5,
+    1e308,
+    2**63 - 1,
+    "x",
+    "512",
+    [],
+    {},
+    [1, 2],
+    "\ud800",
+    *EVIL[:6],
+)
 BROKEN = (
     b"", None, b"\xff\xfe", b"\xef\xbb\xbf{}", b"null", b"[1]", b"[" * 100_000, b'{"a":' * 5000, b'{"plan": NaN}',
     b'{"plan": 1e400}', b'{"plan": ' + b"1" * 5000 + b"}",
 )  # fmt: skip
 OF_A_CASE = (Open, TakeSample, MeasureMemory, MeasureSparsity)
-REQUESTS = [(request, label) for request in OF_A_CASE for label in ("relu", "gelu", "swiglu")] + [(ListBackends, None)]
+REQUESTS = [
+    (request, label) for request in OF_A_CASE for label in ("relu", "gelu", "swiglu")
+] + [(ListBackends, None)]
 
 
 @dataclass
@@ -140,23 +184,33 @@ class Typed:
 
 
 def changed_json(draw: st.DrawFn, text: bytes) -> bytes:
-    """One place changed: another value, another type, left out, once more, or under another name."""
+    """One place changed: another value, another type, left out, once more, or under
+    another name.
+    """
     data = json.loads(text)
     place = data
     while True:
         keys = list(place) if isinstance(place, dict) else list(range(len(place)))
         key = draw(st.sampled_from(keys))
         inner = place[key]
-        if not isinstance(inner, dict | list) or not inner or draw(st.integers(0, 6)) == 0:
+        if (
+            not isinstance(inner, dict | list)
+            or not inner
+            or draw(st.integers(0, 6)) == 0
+        ):
             break
         place = inner
-    way = draw(st.sampled_from(("left out", "listed", "renamed", "scaled", "odd", "odd")))
+    way = draw(
+        st.sampled_from(("left out", "listed", "renamed", "scaled", "odd", "odd"))
+    )
     if way == "left out":
         del place[key]
     elif way == "listed":
         place[key] = [inner, inner]
     elif way == "renamed" and isinstance(place, dict):
-        place[draw(st.sampled_from((f"{key}_", LONG, "\x1b[31m", "", "label")))] = place.pop(key)
+        place[draw(st.sampled_from((f"{key}_", LONG, "\x1b[31m", "", "label")))] = (
+            place.pop(key)
+        )
     elif way == "scaled" and isinstance(inner, int | float):
         place[key] = inner * draw(st.sampled_from((0, -1, 2, 0.5, 1e-9, 1e9)))
     else:
@@ -175,12 +229,18 @@ def typed_lines(draw: st.DrawFn) -> Typed:
     )
     anything = st.sampled_from((*NUMBERS, *EVIL)) | st.text(max_size=8)
     for _ in range(draw(st.integers(0, 3))):
-        way = draw(st.sampled_from(("word", "flag", "output", "letters", "key", "file", "trouble")))
+        way = draw(
+            st.sampled_from(
+                ("word", "flag", "output", "letters", "key", "file", "trouble")
+            )
+        )
         place = draw(st.integers(0, len(line.words) - 1))
         word = line.words[place]
         read = [name for name in line.words if name in FILES and name.endswith(".json")]
         if way == "word":
-            line.words[place : place + 1] = draw(st.lists(anything, min_size=int(place == 0), max_size=1))
+            line.words[place : place + 1] = draw(
+                st.lists(anything, min_size=int(place == 0), max_size=1)
+            )
         elif way == "flag":
             name = draw(st.sampled_from(sorted(VALUES)))
             line.words += [name, draw(st.sampled_from(VALUES[name]) | anything)]
@@ -189,28 +249,55 @@ def typed_lines(draw: st.DrawFn) -> Typed:
         elif way == "letters":
             cut = draw(st.integers(0, len(word)))
             line.words[place] = (
-                word[:cut] + draw(st.text("@=,:/.-_ x[]{}%$\\'\"~*\n\x1b²é019", max_size=2)) + word[cut:]
+                word[:cut]
+                + draw(st.text("@=,:/.-_ x[]{}%$\\'\"~*\n\x1b²é019", max_size=2))
+                + word[cut:]
             )
         elif way == "key":
-            key = draw(st.sampled_from(("d_ff", "bias", "beta", "gate", "moe", "dtype", "backend", "mode", "env", "x")))
+            key = draw(
+                st.sampled_from(
+                    (
+                        "d_ff",
+                        "bias",
+                        "beta",
+                        "gate",
+                        "moe",
+                        "dtype",
+                        "backend",
+                        "mode",
+                        "env",
+                        "x",
+                    )
+                )
+            )
             line.words[place] = f"{word}@{key}={draw(anything)}"
         elif way == "file" and read:
             name = draw(st.sampled_from(read))
             broken = draw(st.integers(0, 4)) == 0
-            line.changed[name] = draw(st.sampled_from(BROKEN)) if broken else changed_json(draw, FILES[name] or b"")
+            line.changed[name] = (
+                draw(st.sampled_from(BROKEN))
+                if broken
+                else changed_json(draw, FILES[name] or b"")
+            )
         else:
             problem = draw(
                 st.sampled_from(("oom", "unsupported", "crash", KeyboardInterrupt()))
-                | st.builds(lost, st.sampled_from(("crash", "timeout")), st.sampled_from(EVIL))
+                | st.builds(
+                    lost, st.sampled_from(("crash", "timeout")), st.sampled_from(EVIL)
+                )
                 | st.builds(Unfinished, st.sampled_from(EVIL), st.just("a hint"))
             )
             line.trouble[draw(st.sampled_from(REQUESTS))] = problem
-    line.words = [word.replace("\0", "") for word in line.words]  # no argument of a process holds one
+    line.words = [
+        word.replace("\0", "") for word in line.words
+    ]  # no argument of a process holds one
     return line
 
 
 class Driven:
-    """What became of a line: exit code, streams, files before and after; it runs in a folder of its own."""
+    """What became of a line: exit code, streams, files before and after; it runs in a
+    folder of its own.
+    """
 
     def __init__(self, line: Typed, root: Path) -> None:
         self.line, self.work, self.temporary = line, root / "w", root / "tmp"
@@ -219,7 +306,9 @@ class Driven:
             folder.mkdir()
         for name, content in (FILES | line.changed).items():
             path = self.work / name
-            (path if content is None else path.parent).mkdir(parents=True, exist_ok=True)
+            (path if content is None else path.parent).mkdir(
+                parents=True, exist_ok=True
+            )
             if content is not None:
                 path.write_bytes(content)
         self.before = self.files()
@@ -228,7 +317,10 @@ class Driven:
             "XDG_STATE_HOME": os.environ["XDG_STATE_HOME"],
         }  # fmt: skip
         raw = io.BytesIO(), io.BytesIO()
-        out, err = (io.TextIOWrapper(stream, encoding=line.encoding, newline="\n") for stream in raw)
+        out, err = (
+            io.TextIOWrapper(stream, encoding=line.encoding, newline="\n")
+            for stream in raw
+        )
         with (
             chdir(self.work), patch.dict(os.environ, environment, clear=True), patch.object(tempfile, "tempdir", None),
             patch.object(sys, "argv", ["ffnbench", *line.words]), patch.object(sys, "stdout", out),
@@ -245,7 +337,10 @@ class Driven:
     def machine(self, *, wait: bool = False) -> world.World:
         """Workers that are not real, by a clock of their own."""
         dice, ticks = random.Random(0), itertools.count(step=0.005)
-        launch = FakeLaunch(lambda *_: 0.01 * math.exp(dice.gauss(0, self.line.scatter)), self.line.trouble)
+        launch = FakeLaunch(
+            lambda *_: 0.01 * math.exp(dice.gauss(0, self.line.scatter)),
+            self.line.trouble,
+        )
         return world.World(launch=launch, prober=KnownProber, now=lambda: next(ticks))
 
     def files(self) -> dict[Path, bytes | None]:
@@ -256,12 +351,19 @@ class Driven:
     def named(self) -> set[Path]:
         """The files that the line names as outputs."""
         words = self.line.words
-        texts = [value for flag, value in itertools.pairwise(words) if flag in ("-o", "--out")]
+        texts = [
+            value
+            for flag, value in itertools.pairwise(words)
+            if flag in ("-o", "--out")
+        ]
         texts += [word.partition("=")[2] for word in words if word.startswith("--out=")]
         texts += [word[2:] for word in words if word.startswith("-o")]
         if {"--append", "--update"} & {*words}:
             texts += words[1:]
-        return {Path(os.path.abspath(self.work / os.path.expanduser(text))) for text in texts}
+        return {
+            Path(os.path.abspath(self.work / os.path.expanduser(text)))
+            for text in texts
+        }
 
 
 def in_content(suffix: str, content: bytes) -> None:
@@ -305,19 +407,25 @@ def in_streams(done: Driven) -> None:
     assert done.code == 1 or max(len(errors), len(hints)) <= 1
     for text in (done.out, done.err):
         assert not OBEYED.search(text)
-    form = [value for flag, value in itertools.pairwise(words) if flag in ("--format", "-f")][-1:]
+    form = [
+        value for flag, value in itertools.pairwise(words) if flag in ("--format", "-f")
+    ][-1:]
     if done.code == 0 and form in (["json"], ["csv"]) and "--help" not in words:
         in_content(f".{form[0]}", done.out.encode())
 
 
 def changes(done: Driven) -> Iterator[Path]:
     for path in done.before.keys() | done.after.keys():
-        if (path in done.before) != (path in done.after) or done.before.get(path) != done.after.get(path):
+        if (path in done.before) != (path in done.after) or done.before.get(
+            path
+        ) != done.after.get(path):
             yield path
 
 
 def in_files(done: Driven) -> None:
-    """Only what was asked for is written, and whole; what a run that could not finish leaves behind is told."""
+    """Only what was asked for is written, and whole; what a run that could not finish
+    leaves behind is told.
+    """
     named = done.named()
     for path in changes(done):
         assert done.code != 2, path

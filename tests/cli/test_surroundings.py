@@ -1,4 +1,6 @@
-"""What lies around a command, in its folder and its environment: none of it is obeyed, deleted or waited for."""
+"""What lies around a command, in its folder and its environment: none of it is obeyed,
+deleted or waited for.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +36,15 @@ def python(code: str, **env: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("kind", ["nonsense", "undecodable", "endless"])
 @pytest.mark.parametrize("where", ["folder", "variable", "home"])
-def test_a_picture_needs_no_configuration_of_matplotlibs(folder: Path, where: str, kind: str) -> None:
+def test_a_picture_needs_no_configuration_of_matplotlibs(
+    folder: Path, where: str, kind: str
+) -> None:
     env = {"XDG_CONFIG_HOME": str(folder / "config")}
-    place = {"folder": folder, "variable": folder / "elsewhere", "home": folder / "config" / "matplotlib"}[where]
+    place = {
+        "folder": folder,
+        "variable": folder / "elsewhere",
+        "home": folder / "config" / "matplotlib",
+    }[where]
     place.mkdir(parents=True, exist_ok=True)
     if where == "variable":
         env |= {"MATPLOTLIBRC": str(place), "MPLBACKEND": "nope"}
@@ -45,13 +53,21 @@ def test_a_picture_needs_no_configuration_of_matplotlibs(folder: Path, where: st
         if kind == "endless":
             os.mkfifo(file)
         else:
-            file.write_bytes(b"figure.dpi: \xff\xfe" if kind == "undecodable" else b"figure.dpi: __import__('os')\n")
-    done = ffnbench("report", str(RUN), "-o", "m.png", "-o", "m.svg", cwd=folder, env=env)
+            file.write_bytes(
+                b"figure.dpi: \xff\xfe"
+                if kind == "undecodable"
+                else b"figure.dpi: __import__('os')\n"
+            )
+    done = ffnbench(
+        "report", str(RUN), "-o", "m.png", "-o", "m.svg", cwd=folder, env=env
+    )
     assert (done.returncode, done.stderr) == (0, "wrote m.png, m.svg\n")
     assert (folder / "m.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("command", ["block --cost-only", "plot-activations", "plot-activations --gated"])
+@pytest.mark.parametrize(
+    "command", ["block --cost-only", "plot-activations", "plot-activations --gated"]
+)
 def test_a_question_draws_without_configuration_too(folder: Path, command: str) -> None:
     (folder / "matplotlibrc").write_bytes(b"figure.dpi: \xff\xfe")
     done = ffnbench(*command.split(), "-o", "m.png", cwd=folder)
@@ -60,7 +76,9 @@ def test_a_question_draws_without_configuration_too(folder: Path, command: str) 
 
 
 def test_in_python_matplotlib_stays_the_users(folder: Path) -> None:
-    """Loaded already, or by ffnbench: its settings are those that the user has, before and after a picture."""
+    """Loaded already, or by ffnbench: its settings are those that the user has, before
+    and after a picture.
+    """
     (folder / "matplotlibrc").write_bytes(b"figure.dpi: \xff")
     (folder / "mine").mkdir()
     (folder / "mine" / "matplotlibrc").write_text("figure.dpi: 33\n")
@@ -70,7 +88,11 @@ def test_in_python_matplotlib_stays_the_users(folder: Path) -> None:
     assert (done.stdout, done.stderr) == ("33.0 svg svg\n", "")
     before = "import os; os.chdir('mine'); import matplotlib as m; m.use('pdf'); m.rcParams['lines.linewidth'] = 7.0\n"
     before += "was = dict(m.rcParams); os.chdir('..')\n"
-    done = python(before + draw + "print(dict(m.rcParams) == was, m.get_backend(), m.rcParams['lines.linewidth'])")
+    done = python(
+        before
+        + draw
+        + "print(dict(m.rcParams) == was, m.get_backend(), m.rcParams['lines.linewidth'])"
+    )
     assert (done.stdout, done.stderr) == ("True pdf 7.0\n", "")
     assert (folder / "m.png").read_bytes().startswith(b"\x89PNG")
 
@@ -78,9 +100,13 @@ def test_in_python_matplotlib_stays_the_users(folder: Path) -> None:
 # Folders of the user's
 
 
-def test_a_folder_that_ffnbench_has_not_made_is_not_deleted(folder: Path, on_fakes) -> None:
+def test_a_folder_that_ffnbench_has_not_made_is_not_deleted(
+    folder: Path, on_fakes
+) -> None:
     (folder / "run.json.jobs").mkdir()
-    code, _, err = on_fakes("compare relu --d-model 16 --metrics memory --threads 1 -o run.json")
+    code, _, err = on_fakes(
+        "compare relu --d-model 16 --metrics memory --threads 1 -o run.json"
+    )
     assert code == 0, err
     assert (folder / "run.json.jobs").is_dir()
 
@@ -89,13 +115,20 @@ def test_a_folder_that_ffnbench_has_not_made_is_not_deleted(folder: Path, on_fak
 
 
 PIPES = {
-    "a folder of a model": ("model/config.json", "cost --preset model", 2, "'model/config.json' is a pipe"),
+    "a folder of a model": (
+        "model/config.json",
+        "cost --preset model",
+        2,
+        "'model/config.json' is a pipe",
+    ),
     "a project's defaults": ("pyproject.toml", "cost relu", 0, ""),
 }
 
 
 @pytest.mark.parametrize(("pipe", "line", "code", "says"), PIPES.values(), ids=PIPES)
-def test_no_pipe_that_nobody_named_is_waited_for(folder: Path, pipe: str, line: str, code: int, says: str) -> None:
+def test_no_pipe_that_nobody_named_is_waited_for(
+    folder: Path, pipe: str, line: str, code: int, says: str
+) -> None:
     (folder / pipe).parent.mkdir(exist_ok=True)
     os.mkfifo(folder / pipe)
     done = ffnbench(*line.split(), cwd=folder)
@@ -104,7 +137,9 @@ def test_no_pipe_that_nobody_named_is_waited_for(folder: Path, pipe: str, line: 
 
 
 def test_a_journal_that_is_a_pipe_is_none_to_go_on_with(folder: Path, on_fakes) -> None:
-    """Nor is one that is a link to what is no journal: what it leads to stays as it is."""
+    """Nor is one that is a link to what is no journal: what it leads to stays as it
+    is.
+    """
     os.mkfifo("a.json.journal")
     Path("mine.txt").write_text("mine")
     Path("b.json.journal").symlink_to("mine.txt")
@@ -128,9 +163,17 @@ def test_no_name_in_a_file_is_obeyed(folder: Path, how: str) -> None:
     for name in ("cpu", "os", "python", "blas"):
         run["environment"][name] = HOSTILE
     Path("evil.json").write_text(json.dumps(run))
-    command = ["check", "evil.json", "evil.json"] if how == "github" else ["report", "evil.json", "-o", "evil.svg"]
+    command = (
+        ["check", "evil.json", "evil.json"]
+        if how == "github"
+        else ["report", "evil.json", "-o", "evil.svg"]
+    )
     done = ffnbench(*command, "--format", how, cwd=folder)
-    shown = done.stdout + done.stderr + "".join(path.read_text() for path in folder.glob("*.svg"))
+    shown = (
+        done.stdout
+        + done.stderr
+        + "".join(path.read_text() for path in folder.glob("*.svg"))
+    )
     assert "Traceback" not in shown
     assert not {"\x1b", "\x07", "\u202e"} & {*shown}
     assert "<script>alert(1)" not in shown

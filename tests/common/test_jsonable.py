@@ -29,7 +29,11 @@ class Shelf:
 
 @dataclass(frozen=True)
 class Parcel:
-    content: object = field(metadata=jsonable.typed(lambda parcel: Box if parcel.get("of") == "boxes" else Shelf))
+    content: object = field(
+        metadata=jsonable.typed(
+            lambda parcel: Box if parcel.get("of") == "boxes" else Shelf
+        )
+    )
     of: str = "shelves"
 
 
@@ -47,20 +51,43 @@ JSON = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
 )
 OURS = (
-    st.builds(Failure, case=st.text(), kind=st.sampled_from(FailureKind), message=st.text())
-    | st.builds(Estimate, value=FINITE, low=FINITE | st.none(), high=FINITE | st.none(), workers=st.integers(0, 99))
-    | st.builds(Shelf, box=WHOLE | st.builds(Box, st.booleans()), kind=st.sampled_from(FailureKind))
+    st.builds(
+        Failure, case=st.text(), kind=st.sampled_from(FailureKind), message=st.text()
+    )
+    | st.builds(
+        Estimate,
+        value=FINITE,
+        low=FINITE | st.none(),
+        high=FINITE | st.none(),
+        workers=st.integers(0, 99),
+    )
+    | st.builds(
+        Shelf,
+        box=WHOLE | st.builds(Box, st.booleans()),
+        kind=st.sampled_from(FailureKind),
+    )
 )
 
 
 @given(JSON)
 def test_what_is_written_is_read_as_it_was(value: object) -> None:
-    assert jsonable.parse(jsonable.text_of(value)) == json.loads(json.dumps(value)) == value
+    assert (
+        jsonable.parse(jsonable.text_of(value))
+        == json.loads(json.dumps(value))
+        == value
+    )
 
 
 @given(OURS)
-def test_what_is_encoded_is_decoded_as_it_was(value: Failure | Estimate | Shelf) -> None:
-    assert jsonable.decode(type(value), jsonable.parse(jsonable.text_of(jsonable.encode(value)))) == value
+def test_what_is_encoded_is_decoded_as_it_was(
+    value: Failure | Estimate | Shelf,
+) -> None:
+    assert (
+        jsonable.decode(
+            type(value), jsonable.parse(jsonable.text_of(jsonable.encode(value)))
+        )
+        == value
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,7 +100,11 @@ def test_what_is_encoded_is_decoded_as_it_was(value: Failure | Estimate | Shelf)
         (Estimate, {"value": 1.0, "workers": True}, "workers"),
         (Shelf, {"box": {"content": 1}}, "Shelf.box.content: expected bool, found 1"),
         (Shelf, {"box": "1"}, "Shelf.box: expected int or Box, found '1'"),
-        (Shelf, {"box": 1, "kind": "omo"}, "Shelf.kind: expected one of .*oom.*, found 'omo'"),
+        (
+            Shelf,
+            {"box": 1, "kind": "omo"},
+            "Shelf.kind: expected one of .*oom.*, found 'omo'",
+        ),
     ],
 )
 def test_what_does_not_fit_is_named(kind: type, data: object, says: str) -> None:
@@ -103,7 +134,10 @@ def test_json_from_elsewhere_is_read_strictly(text: str | bytes, says: str) -> N
 
 def test_what_configs_of_models_have_is_read() -> None:
     assert jsonable.parse("\ufeff[1, 2.5]") == [1, 2.5]
-    assert jsonable.parse(b'\xef\xbb\xbf{"a": [0.0, Infinity], "b": 1000000000000000019884624838656}', ours=False) == {
+    assert jsonable.parse(
+        b'\xef\xbb\xbf{"a": [0.0, Infinity], "b": 1000000000000000019884624838656}',
+        ours=False,
+    ) == {
         "a": [0.0, math.inf],
         "b": 1000000000000000019884624838656,
     }
@@ -114,20 +148,30 @@ def test_what_configs_of_models_have_is_read() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "says"),
     [
-        ("dtype", "float99", "Report.plan.cases\\[0\\].workload.dtype: expected one of"),
+        (
+            "dtype",
+            "float99",
+            "Report.plan.cases\\[0\\].workload.dtype: expected one of",
+        ),
         (
             "mode",
             "zzz",
             "Report.plan.cases\\[0\\].workload.mode: expected one of forward, train, backward, found 'zzz'",
         ),
         ("batch", 0, "workload.batch: expected at least 1, found 0"),
-        ("routing", "chaos", "workload.routing: expected one of uniform, skewed, trained-like"),
+        (
+            "routing",
+            "chaos",
+            "workload.routing: expected one of uniform, skewed, trained-like",
+        ),
     ],
 )
 def test_what_a_file_may_hold_is_declared_where_the_field_is(
     tmp_path: Path, field: str, value: object, says: str
 ) -> None:
-    """A saved run with one value changed: the place in the file is named, and nothing is decided."""
+    """A saved run with one value changed: the place in the file is named, and nothing
+    is decided.
+    """
     data = json.loads((ROOT / "results" / "amd-epyc-2cpu" / "compare.json").read_text())
     data["plan"]["cases"][0]["workload"][field] = value
     path = tmp_path / "run.json"

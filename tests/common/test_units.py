@@ -21,21 +21,39 @@ from ffnbench.common.units import (
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(9.437184, "9.44"), (0.001234, "0.00123"), (999.96, "1,000"), (123456.0, "123,456"), (0, "0")]
+    ("value", "text"),
+    [
+        (9.437184, "9.44"),
+        (0.001234, "0.00123"),
+        (999.96, "1,000"),
+        (123456.0, "123,456"),
+        (0, "0"),
+    ],
 )
 def test_digits_keep_three_that_count(value: float, text: str) -> None:
     assert digits(value) == text
 
 
 @pytest.mark.parametrize(
-    ("fraction", "text"), [(0.0123, "1.2%"), (0.37, "37%"), (0.0995, "10%"), (0.0004, "0.04%"), (-0.002, "0.2%")]
+    ("fraction", "text"),
+    [
+        (0.0123, "1.2%"),
+        (0.37, "37%"),
+        (0.0995, "10%"),
+        (0.0004, "0.04%"),
+        (-0.002, "0.2%"),
+    ],
 )
 def test_percent_has_two_digits(fraction: float, text: str) -> None:
     assert percent(fraction) == text
 
 
 def test_signed_percent_has_a_sign_and_an_exact_zero() -> None:
-    assert (signed_percent(0.002), signed_percent(-0.5), signed_percent(0.0)) == ("+0.2%", "-50%", "0%")
+    assert (signed_percent(0.002), signed_percent(-0.5), signed_percent(0.0)) == (
+        "+0.2%",
+        "-50%",
+        "0%",
+    )
 
 
 def test_a_half_width_supports_its_first_digit_and_one_more_after_a_1() -> None:
@@ -68,19 +86,32 @@ def test_times_as_people_write_them(text: str, seconds: float) -> None:
     assert read_seconds(text) == seconds
 
 
-@pytest.mark.parametrize(("text", "percent_"), [("1", 1), ("1%", 1), ("0.5%", 0.5), ("0.3", 0.3), ("1 %", 1)])
-def test_a_precision_is_percent_with_and_without_its_sign(text: str, percent_: float) -> None:
+@pytest.mark.parametrize(
+    ("text", "percent_"), [("1", 1), ("1%", 1), ("0.5%", 0.5), ("0.3", 0.3), ("1 %", 1)]
+)
+def test_a_precision_is_percent_with_and_without_its_sign(
+    text: str, percent_: float
+) -> None:
     assert read_percent(text) == percent_
 
 
 def test_a_share_needs_its_sign() -> None:
-    assert (read_share("5%"), read_share("0.5 %"), read_share("500%"), read_share("0")) == (0.05, 0.005, 5.0, 0.0)
+    assert (
+        read_share("5%"),
+        read_share("0.5 %"),
+        read_share("500%"),
+        read_share("0"),
+    ) == (0.05, 0.005, 5.0, 0.0)
 
 
 @pytest.mark.parametrize("read", [read_count, read_seconds, read_percent, read_share])
-@pytest.mark.parametrize("text", ["", "k", "%", "s", "5x", "1%%", "2kk", "5 m 3", "1s1s", "½", "2k%"])
+@pytest.mark.parametrize(
+    "text", ["", "k", "%", "s", "5x", "1%%", "2kk", "5 m 3", "1s1s", "½", "2k%"]
+)
 def test_what_is_no_quantity_is_an_error_that_shows_some(read, text: str) -> None:
     with pytest.raises(FfnbenchError) as caught:
         read(text)
     assert repr(text) in caught.value.message
-    assert any(example in caught.value.hint for example in ("2Ki", "1m30s", "0.5%", "5%"))
+    assert any(
+        example in caught.value.hint for example in ("2Ki", "1m30s", "0.5%", "5%")
+    )

@@ -1,4 +1,6 @@
-"""Sweeps as curves: crossings where the truth has them, pictures that leave nothing out."""
+"""Sweeps as curves: crossings where the truth has them, pictures that leave nothing
+out.
+"""
 
 from __future__ import annotations
 
@@ -42,16 +44,35 @@ def machine(trouble: Any = None, scatter: float = 0.004, seed: int = 1) -> FakeL
 
     def seconds(label: str, worker: int, number: int) -> float:
         tokens = value(label, "seq_len", 64) * value(label, "batch", 1)
-        much = {"swiglu": LEVEL * tokens**-RISE, "gelu": 1.06}.get(label.partition("@")[0], 1.0)
+        much = {"swiglu": LEVEL * tokens**-RISE, "gelu": 1.06}.get(
+            label.partition("@")[0], 1.0
+        )
         own = layout.setdefault((label, worker), dice.gauss(0, scatter))
-        return 1e-4 * (1 + tokens / BENDS) * much * math.exp(own + dice.gauss(0, scatter / 2))
+        return (
+            1e-4
+            * (1 + tokens / BENDS)
+            * much
+            * math.exp(own + dice.gauss(0, scatter / 2))
+        )
 
     return FakeLaunch(seconds, trouble)
 
 
-def run(variants: str = "relu,gelu,swiglu", launch: FakeLaunch | None = None, **more: Any) -> Report:
-    asked = {"d_model": 64, "threads": 2, "workers": 5, "rounds": 6, "seq_len": TOKENS, "metrics": "latency", **more}
-    return measure(prepare(CompareRequest(variants=variants, **asked)), launch=launch or machine())
+def run(
+    variants: str = "relu,gelu,swiglu", launch: FakeLaunch | None = None, **more: Any
+) -> Report:
+    asked = {
+        "d_model": 64,
+        "threads": 2,
+        "workers": 5,
+        "rounds": 6,
+        "seq_len": TOKENS,
+        "metrics": "latency",
+        **more,
+    }
+    return measure(
+        prepare(CompareRequest(variants=variants, **asked)), launch=launch or machine()
+    )
 
 
 @pytest.fixture(scope="module")
@@ -67,53 +88,94 @@ def report() -> Report:
     [((1, 4, 16), True), ((1, 128, 2048), True), ((512, 1024, 1536), False), ((2688, 2696, 2704, 2712), False),
      ((256, 512, 768, 1024, 2048, 4096), True), ((0, 1, 10), False), ((1, 2, 3), False)],
 )  # fmt: skip
-def test_an_axis_is_logarithmic_where_its_steps_are_by_factors(values: tuple[int, ...], logarithmic: bool) -> None:
+def test_an_axis_is_logarithmic_where_its_steps_are_by_factors(
+    values: tuple[int, ...], logarithmic: bool
+) -> None:
     assert Axis("x", values).logarithmic is logarithmic
 
 
 def test_the_interval_of_where_is_fiellers_on_a_straight_line() -> None:
-    """By hand: -0.1 + 0.2 w is within t sqrt(e^2 (1-w)^2 + e^2 w^2) of 0 between two roots of a square."""
+    """By hand: -0.1 + 0.2 w is within t sqrt(e^2 (1-w)^2 + e^2 w^2) of 0 between two
+    roots of a square.
+    """
     error, t = 0.01, 1.959964
-    places = [Place(x, Mean(0.2 * x - 0.1, error, 1e9), side) for x, side in ((0, -1), (1, 1), (2, 1))]
+    places = [
+        Place(x, Mean(0.2 * x - 0.1, error, 1e9), side)
+        for x, side in ((0, -1), (1, 1), (2, 1))
+    ]
     assert list(turns(places)) == [(0, 1)]
-    square = [0.04 - 2 * (t * error) ** 2, -0.04 + 2 * (t * error) ** 2, 0.01 - (t * error) ** 2]
+    square = [
+        0.04 - 2 * (t * error) ** 2,
+        -0.04 + 2 * (t * error) ** 2,
+        0.01 - (t * error) ** 2,
+    ]
     (value, low, high), (first, second) = where(places, 0, 1), sorted(np.roots(square))
     assert value == pytest.approx(0.5)
     assert first - 0.011 <= low <= first < second <= high <= second + 0.011
 
 
-def ends_of(means: tuple[float, ...], error: float = 0.0, slack: float = 0.0) -> tuple[float, float]:
+def ends_of(
+    means: tuple[float, ...], error: float = 0.0, slack: float = 0.0
+) -> tuple[float, float]:
     """The interval of where these means pass 0 between 1 and 2."""
-    places = [Place(x, Mean(mean, error, 1e9), 1 if mean > 0 else -1) for x, mean in enumerate(means)]
+    places = [
+        Place(x, Mean(mean, error, 1e9), 1 if mean > 0 else -1)
+        for x, mean in enumerate(means)
+    ]
     return where(places, 1, 2, slack)[1:]
 
 
-def test_the_interval_of_where_grows_with_how_the_curve_bends_and_with_what_one_row_differs_by_from_itself() -> None:
-    """By hand. x^2 - 2 bends by 2 a unit at each place: |3u - 1| <= 4u(1 - u) between 1 and 2. A straight line of slope
-    3 is within 0.3 of 0 for a tenth to either side. A place that is off by less than chance bends nothing.
+def test_the_interval_of_where_grows_with_how_the_curve_bends_and_with_what_one_row_differs_by_from_itself() -> (
+    None
+):
+    """By hand. x^2 - 2 bends by 2 a unit at each place: |3u - 1| <= 4u(1 - u) between 1
+    and 2. A straight line of slope 3 is within 0.3 of 0 for a tenth to either side. A
+    place that is off by less than chance bends nothing.
     """
-    assert ends_of((-2, -1, 2, 7)) == pytest.approx((1 + (7 - 33**0.5) / 8, 1 + (1 + 17**0.5) / 8), abs=0.011)
-    assert ends_of((-4, -1, 2, 5), slack=0.3) == pytest.approx((1 + 1 / 3 - 0.1, 1 + 1 / 3 + 0.1), abs=0.011)
+    assert ends_of((-2, -1, 2, 7)) == pytest.approx(
+        (1 + (7 - 33**0.5) / 8, 1 + (1 + 17**0.5) / 8), abs=0.011
+    )
+    assert ends_of((-4, -1, 2, 5), slack=0.3) == pytest.approx(
+        (1 + 1 / 3 - 0.1, 1 + 1 / 3 + 0.1), abs=0.011
+    )
     assert ends_of((-4.4, -1, 2, 5.4), error=0.2) == ends_of((-4, -1, 2, 5), error=0.2)
 
 
 @pytest.mark.parametrize(
     ("sides", "found"),
-    [((1, 0, -1), [(0, 2)]), ((1, 0, 0), []), ((1, 0, 1), []), ((0, -1, 1, 0, -1), [(1, 2), (2, 4)])],
+    [
+        ((1, 0, -1), [(0, 2)]),
+        ((1, 0, 0), []),
+        ((1, 0, 1), []),
+        ((0, -1, 1, 0, -1), [(1, 2), (2, 4)]),
+    ],
 )
-def test_nothing_crosses_that_is_not_decided_on_both_sides(sides: tuple[int, ...], found: list) -> None:
-    assert list(turns([Place(x, Mean(0, 1, 4), side) for x, side in enumerate(sides)])) == found
+def test_nothing_crosses_that_is_not_decided_on_both_sides(
+    sides: tuple[int, ...], found: list
+) -> None:
+    assert (
+        list(turns([Place(x, Mean(0, 1, 4), side) for x, side in enumerate(sides)]))
+        == found
+    )
 
 
-@pytest.mark.parametrize("shape", [simulated.line, simulated.overheads, simulated.kernels])
+@pytest.mark.parametrize(
+    "shape", [simulated.line, simulated.overheads, simulated.kernels]
+)
 def test_crossings_are_told_where_a_long_run_puts_them(shape: Any) -> None:
     dice = random.Random(f"tests/{shape.__name__}")
-    told = [one for _ in range(60) for one in simulated.sweep(dice, shape(dice), simulated.GRIDS["x4"])]
+    told = [
+        one
+        for _ in range(60)
+        for one in simulated.sweep(dice, shape(dice), simulated.GRIDS["x4"])
+    ]
     assert len(told) > 45
     assert not simulated.broken(sum(one.as_a_long_run for one in told), len(told))
 
 
-def test_no_crossing_is_told_of_equal_variants_nor_of_those_that_only_come_near() -> None:
+def test_no_crossing_is_told_of_equal_variants_nor_of_those_that_only_come_near() -> (
+    None
+):
     dice = random.Random("tests/never")
     wrong = [
         name for name, truth in simulated.NEVER.items() for _ in range(25)
@@ -124,13 +186,16 @@ def test_no_crossing_is_told_of_equal_variants_nor_of_those_that_only_come_near(
 
 @pytest.mark.slow
 def test_crossings_on_simulated_machines() -> None:
-    """The whole way: runner, stopping, table of rounds, verdicts. The truth is a straight line through 1 at 64 tokens,
-    which is a place of the axis, and at 128, which is not.
+    """The whole way: runner, stopping, table of rounds, verdicts. The truth is a
+    straight line through 1 at 64 tokens, which is a place of the axis, and at 128,
+    which is not.
     """
     hits, told = 0, 0
     for seed in range(40):
         for at in (3.0, 3.5):  # in points of the axis
-            made = with_figures(report_of(Machine(WORLDS[seed % 3], swept_plan(at), seed).run(run_plan)))
+            made = with_figures(
+                report_of(Machine(WORLDS[seed % 3], swept_plan(at), seed).run(run_plan))
+            )
             crossings = crossings_of(made).places
             told += len(crossings)
             hits += sum(one.at.low <= 4.0**at <= one.at.high for one in crossings)
@@ -139,24 +204,42 @@ def test_crossings_on_simulated_machines() -> None:
 
 
 def swept_plan(at: float, slope: float = 0.06) -> Plan:
-    """Of two equal forms, the second of which is slower by so much more at each point."""
-    asked = {"d_model": 64, "threads": 1, "seq_len": TOKENS, "metrics": "latency", "match": "none"}
+    """Of two equal forms, the second of which is slower by so much more at each
+    point.
+    """
+    asked = {
+        "d_model": 64,
+        "threads": 1,
+        "seq_len": TOKENS,
+        "metrics": "latency",
+        "match": "none",
+    }
     plan = prepare(CompareRequest(variants="relu,other=relu", **asked)).plan
 
     def slowed(case: Any) -> Any:
-        more = slope * (math.log(case.workload.seq_len, 4) - at) * case.label.startswith("other")
-        return replace(case, workload=replace(case.workload, slowdown=math.expm1(0.5 + more)))
+        more = (
+            slope
+            * (math.log(case.workload.seq_len, 4) - at)
+            * case.label.startswith("other")
+        )
+        return replace(
+            case, workload=replace(case.workload, slowdown=math.expm1(0.5 + more))
+        )
 
     return replace(plan, cases=tuple(map(slowed, plan.cases)))
 
 
 def test_what_is_found_is_told_for_how_many_of_the_other_values() -> None:
-    (line,) = sweep_line(run("relu,swiglu", d_model=(64, 96, 128), dtype="float32,bfloat16"))
+    (line,) = sweep_line(
+        run("relu,swiglu", d_model=(64, 96, 128), dtype="float32,bfloat16")
+    )
     assert line.endswith(", for 6 of 6 values of d_model and dtype")
 
 
 def test_a_saw_of_widths_is_no_crossing() -> None:
-    """Decided slower than one relu between the multiples of 8 and decided faster at them, on this machine."""
+    """Decided slower than one relu between the multiples of 8 and decided faster at
+    them, on this machine.
+    """
     report = load(ROOT / "results" / "amd-epyc-2cpu" / "sweeps" / "d_ff.json")
     assert crossings_of(report).places == ()
     assert sweep_line(report) == []
@@ -165,10 +248,16 @@ def test_a_saw_of_widths_is_no_crossing() -> None:
 def test_along_widths_a_change_of_sides_is_a_crossing() -> None:
     def seconds(label: str, worker: int, number: int) -> float:
         noise = 1 + 0.001 * (worker % 3)
-        return 1e-6 * noise * (300.0 if label.startswith("relu") else value(label, "d_ff", 0))
+        return (
+            1e-6
+            * noise
+            * (300.0 if label.startswith("relu") else value(label, "d_ff", 0))
+        )
 
     variants = f"relu,swiglu@d_ff={','.join(map(str, range(256, 352, 8)))}"
-    (line,) = sweep_line(run(variants, launch=FakeLaunch(seconds), seq_len=64, match="none"))
+    (line,) = sweep_line(
+        run(variants, launch=FakeLaunch(seconds), seq_len=64, match="none")
+    )
     assert line.startswith("swiglu becomes slower than relu at d_ff 300")
 
 
@@ -176,9 +265,15 @@ def test_along_widths_a_change_of_sides_is_a_crossing() -> None:
 
 SHAPES: dict[str, dict[str, Any]] = {
     "three points": {"seq_len": (1, 64, 4096)},
-    "eight variants": {"variants": "relu,gelu,swiglu,silu,geglu,reglu,tanh,long_" + 60 * "x" + "=elu"},
+    "eight variants": {
+        "variants": "relu,gelu,swiglu,silu,geglu,reglu,tanh,long_" + 60 * "x" + "=elu"
+    },
     "two axes": {"d_model": (64, 96, 128)},
-    "six panels": {"d_model": (64, 96), "dtype": "float32,bfloat16,float16", "seq_len": (1, 16, 256)},
+    "six panels": {
+        "d_model": (64, 96),
+        "dtype": "float32,bfloat16,float16",
+        "seq_len": (1, 16, 256),
+    },
     "seven panels": {"variants": "relu,gelu", "batch": tuple(range(1, 8))},
     "one variant": {"variants": "swiglu"},
 }
@@ -200,8 +295,16 @@ def test_all_texts_are_inside_a_column_or_a_page(shape: str) -> None:
     figure.draw_without_rendering()
     assert figure.get_size_inches()[0] in (3.3, 7.0)
     box = figure.bbox
-    texts = [text for axes in figure.axes for text in (*axes.texts, *ticks(axes), axes._left_title)]
-    texts += [text for legend in figure.legends for text in (*legend.get_texts(), legend.get_title())]
+    texts = [
+        text
+        for axes in figure.axes
+        for text in (*axes.texts, *ticks(axes), axes._left_title)
+    ]
+    texts += [
+        text
+        for legend in figure.legends
+        for text in (*legend.get_texts(), legend.get_title())
+    ]
     for text in [text for text in texts if text.get_text() and text.get_visible()]:
         place = text.get_window_extent()
         assert box.x0 - 2 <= place.x0 < place.x1 <= box.x1 + 2, text.get_text()
@@ -213,7 +316,10 @@ def test_a_line_has_the_ratios_of_its_variant_and_a_gap_where_one_failed() -> No
     (axes,) = figure_of(swept).axes
     (bars,) = axes.containers
     ratios = [swept.comparison(f"gelu@seq_len={tokens}") for tokens in TOKENS]
-    expected = [math.nan if tokens == 16 else one.ratio.value for tokens, one in zip(TOKENS, ratios, strict=True)]
+    expected = [
+        math.nan if tokens == 16 else one.ratio.value
+        for tokens, one in zip(TOKENS, ratios, strict=True)
+    ]
     assert list(bars.lines[0].get_ydata()) == pytest.approx(expected, nan_ok=True)
     (cross,) = [line for line in axes.lines if line.get_marker() == "x"]
     assert list(cross.get_xdata()) == [16]

@@ -1,4 +1,6 @@
-"""Lists: each combination is a group with its own reference, match and widths; how they are typed, measured, read."""
+"""Lists: each combination is a group with its own reference, match and widths; how they
+are typed, measured, read.
+"""
 
 from __future__ import annotations
 
@@ -42,24 +44,40 @@ def planned(**options: object) -> Plan:
 
 
 def test_each_group_is_the_plan_of_its_own_values() -> None:
-    """Whatever a list does, a group holds what a request of single values asks: widths, residuals, workloads."""
-    asked = {key: ",".join(values) if key in ("dtype", "mode") else values for key, values in LISTS.items()}
+    """Whatever a list does, a group holds what a request of single values asks: widths,
+    residuals, workloads.
+    """
+    asked = {
+        key: ",".join(values) if key in ("dtype", "mode") else values
+        for key, values in LISTS.items()
+    }
     plan = planned(variants="relu,swiglu,mypkg.mlp:Own", **asked)
-    combinations = [dict(zip(LISTS, values, strict=True)) for values in product(*LISTS.values())]
+    combinations = [
+        dict(zip(LISTS, values, strict=True)) for values in product(*LISTS.values())
+    ]
     assert len(plan.groups) == len(combinations) == 64
     for group, values in zip(plan.groups, combinations, strict=True):
         alone = planned(variants="relu,swiglu,mypkg.mlp:Own", **values)
         assert dict(group.values) == values
-        assert [replace(c, label=group.name(c.label), against=None, point=()) for c in group.cases] == list(alone.cases)
+        assert [
+            replace(c, label=group.name(c.label), against=None, point=())
+            for c in group.cases
+        ] == list(alone.cases)
         assert group.name(group.reference) == alone.reference == "relu"
         assert {case.against for case in group.cases} == {group.reference}
     assert len({case.label for case in plan.cases}) == len(plan.cases) == 3 * 64
-    assert [case for group in plan.groups for case in group.cases] == list(plan.cases)  # rows of a group together
+    assert [case for group in plan.groups for case in group.cases] == list(
+        plan.cases
+    )  # rows of a group together
 
 
 def test_memory_is_that_of_all_groups_together() -> None:
-    one, many = (planned(variants="relu,swiglu", d_model=256, seq_len=n, device="cpu") for n in (8, (8, 16, 32)))
-    # All weights and inputs at once; one matrix is copied to float64 at a time, and one case is called at a time.
+    one, many = (
+        planned(variants="relu,swiglu", d_model=256, seq_len=n, device="cpu")
+        for n in (8, (8, 16, 32))
+    )
+    # All weights and inputs at once; one matrix is copied to float64 at a time, and one
+    # case is called at a time.
     needed = memory_needed(many.cases)
     assert 2 < needed / memory_needed(one.cases) < 3
     check_fits(one, needed - 1)
@@ -109,13 +127,19 @@ def call(in_process, on_machine):
 
 
 def machine(slow: dict[str, float] | None = None, seed: int = 0) -> FakeLaunch:
-    """A token takes 1 ms, swiglu half as long again, with a little noise; `slow` are factors of single rows."""
+    """A token takes 1 ms, swiglu half as long again, with a little noise; `slow` are
+    factors of single rows.
+    """
     dice = random.Random(seed)
 
     def seconds(label: str, worker: int, number: int) -> float:
-        tokens = int(re.search(r"seq_len=(\d+)", label)[1]) if "seq_len=" in label else 8
+        tokens = (
+            int(re.search(r"seq_len=(\d+)", label)[1]) if "seq_len=" in label else 8
+        )
         known = "relu@seq_len=8" if label == CONTROL else label
-        factor = (slow or {}).get(known, 1.0) * (1.5 if label.startswith("swiglu") else 1.0)
+        factor = (slow or {}).get(known, 1.0) * (
+            1.5 if label.startswith("swiglu") else 1.0
+        )
         return 1e-3 * tokens * factor * math.exp(dice.gauss(0, 0.001))
 
     return FakeLaunch(seconds)
@@ -123,59 +147,115 @@ def machine(slow: dict[str, float] | None = None, seed: int = 0) -> FakeLaunch:
 
 def measured(launch: FakeLaunch | None = None, **options: object) -> Report:
     request = CompareRequest(
-        **{"variants": "relu,swiglu", "d_model": 64, "threads": 1, "seq_len": (8, 32), "precision": 0.5, **options}
+        **{
+            "variants": "relu,swiglu",
+            "d_model": 64,
+            "threads": 1,
+            "seq_len": (8, 32),
+            "precision": 0.5,
+            **options,
+        }
     )
     return measure(prepare(request), launch=launch or machine())
 
 
 def test_ratios_are_to_the_reference_of_the_group() -> None:
-    """In the same rounds: against the first group's relu swiglu@seq_len=32 would take six times as long."""
+    """In the same rounds: against the first group's relu swiglu@seq_len=32 would take
+    six times as long.
+    """
     report = measured()
     found = {c.case: (c.reference, c.verdict) for c in report.comparisons}
     for tokens in (8, 32):
         reference = f"relu@seq_len={tokens}"
         assert found[reference] == (reference, Verdict.REFERENCE)
         assert found[f"swiglu@seq_len={tokens}"] == (reference, Verdict.SLOWER)
-        assert report.comparison(f"swiglu@seq_len={tokens}").ratio.value == pytest.approx(1.5, rel=0.01)
-    assert report.plan.compared == 2  # what decisions are corrected for: one error in twenty sweeps, not cells
-    timed = {(sample.worker, sample.case) for sample in report.samples if sample.metric == LATENCY}
+        assert report.comparison(
+            f"swiglu@seq_len={tokens}"
+        ).ratio.value == pytest.approx(1.5, rel=0.01)
+    assert (
+        report.plan.compared == 2
+    )  # what decisions are corrected for: one error in twenty sweeps, not cells
+    timed = {
+        (sample.worker, sample.case)
+        for sample in report.samples
+        if sample.metric == LATENCY
+    }
     workers = {worker for worker, _ in timed}
-    apart = [{case for worker_, case in timed if worker_ == worker} for worker in workers]
-    assert all(rows in ({c.label for c in group.cases} for group in report.plan.groups) for rows in apart)
+    apart = [
+        {case for worker_, case in timed if worker_ == worker} for worker in workers
+    ]
+    assert all(
+        rows in ({c.label for c in group.cases} for group in report.plan.groups)
+        for rows in apart
+    )
 
 
 def test_a_sweep_is_a_row_a_point_where_that_fits() -> None:
-    """Along the axis with most points, the other one above; what failed in its place; numbers never cut."""
+    """Along the axis with most points, the other one above; what failed in its place;
+    numbers never cut.
+    """
     launch = machine()
     launch.trouble = {(Open, "swiglu@dtype=bfloat16@seq_len=8"): "oom"}
     report = measured(launch, dtype=("float32", "bfloat16"), seq_len=(8, 16, 32))
     table = compare_frame(report)
-    wide, narrow, none = (plain(table, columns).splitlines() for columns in (80, 40, 28))
+    wide, narrow, none = (
+        plain(table, columns).splitlines() for columns in (80, 40, 28)
+    )
     start = wide.index("float32")
     body = [line.split() for line in wide[start : wide.index("", start + 5)]]
-    assert [line[0] for line in body if line] == ["float32", "8", "16", "32", "bfloat16", "8", "16", "32"]
-    assert all(re.search(r" 1\.\d+ \[1\.\d+, 1\.\d+\] slower$", line) for line in wide[start + 1 : start + 4])
+    assert [line[0] for line in body if line] == [
+        "float32",
+        "8",
+        "16",
+        "32",
+        "bfloat16",
+        "8",
+        "16",
+        "32",
+    ]
+    assert all(
+        re.search(r" 1\.\d+ \[1\.\d+, 1\.\d+\] slower$", line)
+        for line in wide[start + 1 : start + 4]
+    )
     assert body[6][2:] == ["out", "of", "memory"]
     assert wide[start - 3].split() == ["relu", "swiglu"]
-    assert "d_ff 256 (relu), 168 (swiglu); params 32,768 (relu), 32,256 (swiglu)" in " ".join(wide)
-    assert re.search(r" 1\.[45]\d* slower$", narrow[narrow.index("float32") + 1])  # the intervals go first
+    assert (
+        "d_ff 256 (relu), 168 (swiglu); params 32,768 (relu), 32,256 (swiglu)"
+        in " ".join(wide)
+    )
+    assert re.search(
+        r" 1\.[45]\d* slower$", narrow[narrow.index("float32") + 1]
+    )  # the intervals go first
     assert "[" not in narrow[narrow.index("float32") + 1]
-    assert any(line.startswith("variant") for line in none)  # and then all is as -v has it
+    assert any(
+        line.startswith("variant") for line in none
+    )  # and then all is as -v has it
     assert "| 8 |" in report_view(report).stdout["markdown"]()
     by_axis = report_view(report).arranged(Arrangement(sort="-seq_len")).table
-    assert [text for _, text in by_axis.groups][:2] == ["float32, seq_len 32", "bfloat16, seq_len 32"]
+    assert [text for _, text in by_axis.groups][:2] == [
+        "float32, seq_len 32",
+        "bfloat16, seq_len 32",
+    ]
 
 
 @pytest.mark.parametrize("slow", ["swiglu@seq_len=32", "relu@seq_len=8"])
-def test_a_check_finds_the_group_that_became_slower(slow: str, tmp_path: Path, call, on_machine) -> None:
+def test_a_check_finds_the_group_that_became_slower(
+    slow: str, tmp_path: Path, call, on_machine
+) -> None:
     path = tmp_path / "baseline.json"
     path.write_text(report_text(measured(metrics="latency")))
     on_machine(machine(seed=1), KnownProber)
     assert call("check", path, "-q", "--budget", "20")[0] == 0
     on_machine(machine({slow: 1.3}, seed=2), KnownProber)
     code, out, _ = call("check", path, "-q", "--budget", "20", "-f", "csv")
-    found = {row["case"]: row["status"] for row in csv.DictReader(io.StringIO(out)) if row["metric"] == "latency"}
-    worse, other = ("REGRESSED", "OK") if slow.startswith("swiglu") else ("OK", "IMPROVED")
+    found = {
+        row["case"]: row["status"]
+        for row in csv.DictReader(io.StringIO(out))
+        if row["metric"] == "latency"
+    }
+    worse, other = (
+        ("REGRESSED", "OK") if slow.startswith("swiglu") else ("OK", "IMPROVED")
+    )
     assert (code, found["swiglu@seq_len=32"]) == (int(worse == "REGRESSED"), worse)
     assert found["swiglu@seq_len=8"] == other
 
@@ -187,13 +267,23 @@ def test_a_check_finds_the_group_that_became_slower(slow: str, tmp_path: Path, c
 
 
 def test_every_example_changes_what_it_says(call) -> None:
-    """Without its key an example is another case: each listed key is taken, and none is at its default."""
+    """Without its key an example is another case: each listed key is taken, and none is
+    at its default.
+    """
     listed = json.loads(call("list", "keys", "-f", "json")[1])
     assert [row["name"] for row in listed] == [key.name for key in KEYS]
     for key, row in zip(KEYS, listed, strict=True):
         assert row["example"] == key.pair
         assert key.pair.startswith(f"@{key.name}=")
-        example = key.example.replace("file.py", "mypkg.mlp").replace("pkg.mod", "mypkg.mlp")
+        example = key.example.replace("file.py", "mypkg.mlp").replace(
+            "pkg.mod", "mypkg.mlp"
+        )
         texts = example, example.replace(key.pair, "")
-        found, without = (planned(variants=text, d_model=640, threads=1).cases[0] for text in texts)
-        assert (found.ffn, found.workload, found.arm) != (without.ffn, without.workload, without.arm), key.name
+        found, without = (
+            planned(variants=text, d_model=640, threads=1).cases[0] for text in texts
+        )
+        assert (found.ffn, found.workload, found.arm) != (
+            without.ffn,
+            without.workload,
+            without.arm,
+        ), key.name

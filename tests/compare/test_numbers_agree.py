@@ -1,6 +1,8 @@
-"""Numbers on one screen agree: what a reader divides gives what stands beside it. And a disturbed row has no figure.
+"""Numbers on one screen agree: what a reader divides gives what stands beside it. And a
+disturbed row has no figure.
 
-The oracle is a pocket calculator: it reads the texts that a user gets, and the plan in the file for what is compared.
+The oracle is a pocket calculator: it reads the texts that a user gets, and the plan in
+the file for what is compared.
 """
 
 from __future__ import annotations
@@ -18,7 +20,16 @@ import pytest
 from exam.machine import ENVIRONMENT
 from fake_machine import FakeLaunch, measure, prepare
 from frames import cells as cells_of
-from made_up_runs import QUIET, WAITS, plan_of, run_of, ten_rounds, with_busy, with_costs, with_waits
+from made_up_runs import (
+    QUIET,
+    WAITS,
+    plan_of,
+    run_of,
+    ten_rounds,
+    with_busy,
+    with_costs,
+    with_waits,
+)
 from paths import committed_runs
 
 from ffnbench.api.saved import as_shown
@@ -38,8 +49,15 @@ NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
 def table_rows(text: str) -> list[list[str]]:
     """The cells of a markdown table; a heading of a group is a row with one text."""
-    lines = [line for line in text.splitlines() if line.startswith("| ") and not line.startswith(("| :", "| --"))]
-    return [[cell.strip() for cell in line.removeprefix("|").removesuffix("|").split(" | ")] for line in lines]
+    lines = [
+        line
+        for line in text.splitlines()
+        if line.startswith("| ") and not line.startswith(("| :", "| --"))
+    ]
+    return [
+        [cell.strip() for cell in line.removeprefix("|").removesuffix("|").split(" | ")]
+        for line in lines
+    ]
 
 
 def rounded(text: str) -> tuple[float, float]:
@@ -51,27 +69,42 @@ def rounded(text: str) -> tuple[float, float]:
 
 def agree(one: str, other: str, ratio: str) -> bool:
     """Whether one over other may be the ratio, each as far as it is shown."""
-    (low, high), (other_low, other_high), (ratio_low, ratio_high) = map(rounded, (one, other, ratio))
+    (low, high), (other_low, other_high), (ratio_low, ratio_high) = map(
+        rounded, (one, other, ratio)
+    )
     return low / other_high <= ratio_high and ratio_low <= high / other_low
 
 
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
-def test_latencies_divided_are_the_ratio_beside_them_in_every_committed_run(path: Path, in_process) -> None:
-    """To all digits of the CSV, and to the digits that the table shows; of a training run by step."""
+def test_latencies_divided_are_the_ratio_beside_them_in_every_committed_run(
+    path: Path, in_process
+) -> None:
+    """To all digits of the CSV, and to the digits that the table shows; of a training
+    run by step.
+    """
     plan = json.loads(path.read_text())["plan"]
     code, out, _ = in_process("report", str(path), "-f", "csv")
     assert code == 0
     rows, compared = list(csv.DictReader(io.StringIO(out))), 0
     times = ("step",) if "step_s" in rows[0] else ("",)
-    against = {case["label"]: case.get("against") or plan["reference"] for case in plan["cases"]}
+    against = {
+        case["label"]: case.get("against") or plan["reference"]
+        for case in plan["cases"]
+    }
     for of in times:
         seconds, ratio = (f"{of}_s", f"{of}_ratio") if of else ("latency_s", "ratio")
         for number, row in enumerate(rows):
             if "label" in row:
-                reference = next(one for one in rows if one["label"] == against[row["label"]])
+                reference = next(
+                    one for one in rows if one["label"] == against[row["label"]]
+                )
             else:  # of one reference after another
                 verdict = f"{of}_verdict" if of else "verdict"
-                reference = next(one for one in reversed(rows[: number + 1]) if one[verdict] == "reference")
+                reference = next(
+                    one
+                    for one in reversed(rows[: number + 1])
+                    if one[verdict] == "reference"
+                )
             if row[ratio]:
                 quotient = float(row[seconds]) / float(reference[seconds])
                 assert quotient == pytest.approx(float(row[ratio]), rel=CLOSE)
@@ -87,33 +120,59 @@ def test_latencies_divided_are_the_ratio_beside_them_in_every_committed_run(path
                 reference = cells[place - 1] if cells[place] == "1" else reference
                 assert agree(cells[place - 1], reference, cells[place]), cells
                 compared -= cells[place] != "1"
-                digits = NUMBER.search(cells[place - 1])[0].replace(",", "").replace(".", "").lstrip("0")
+                digits = (
+                    NUMBER.search(cells[place - 1])[0]
+                    .replace(",", "")
+                    .replace(".", "")
+                    .lstrip("0")
+                )
                 assert len(digits) >= 3, cells
     assert compared == 0  # every ratio of the CSV was seen in the table
 
 
-@pytest.mark.parametrize("path", [path for path in RUNS if '"roofs"' in path.read_text()], ids=lambda path: path.stem)
-def test_rates_and_shares_of_ceilings_follow_from_the_latency_beside_them(path: Path, in_process) -> None:
-    rows = list(csv.DictReader(io.StringIO(in_process("report", str(path), "-f", "csv")[1])))
+@pytest.mark.parametrize(
+    "path",
+    [path for path in RUNS if '"roofs"' in path.read_text()],
+    ids=lambda path: path.stem,
+)
+def test_rates_and_shares_of_ceilings_follow_from_the_latency_beside_them(
+    path: Path, in_process
+) -> None:
+    rows = list(
+        csv.DictReader(io.StringIO(in_process("report", str(path), "-f", "csv")[1]))
+    )
     ceilings: dict[tuple[str, ...], set[float]] = {}
     for row in rows:
-        tokens, latency = int(row["batch"]) * int(row["seq_len"]), float(row["latency_s"])
+        tokens, latency = (
+            int(row["batch"]) * int(row["seq_len"]),
+            float(row["latency_s"]),
+        )
         assert tokens / latency == pytest.approx(float(row["tokens_per_s"]), rel=CLOSE)
-        assert tokens * int(row["flops_timed"]) / latency == pytest.approx(float(row["flops_per_s"]), rel=CLOSE)
+        assert tokens * int(row["flops_timed"]) / latency == pytest.approx(
+            float(row["flops_per_s"]), rel=CLOSE
+        )
         if row["bound_by"] == "products":
             kind = row["dtype"], row["ceiling_path"], row["threads"]
-            ceilings.setdefault(kind, set()).add(float(row["flops_per_s"]) / float(row["ceiling_share"]))
+            ceilings.setdefault(kind, set()).add(
+                float(row["flops_per_s"]) / float(row["ceiling_share"])
+            )
     for of_kind in ceilings.values():  # one ceiling: the same whichever row is divided
         assert max(of_kind) == pytest.approx(min(of_kind), rel=CLOSE)
     text = in_process("report", str(path), "-v")[1]
-    told = {float(found) for found in re.findall(r"([\d.]+) GFLOP/s \(", " ".join(text.split()))}
+    told = {
+        float(found)
+        for found in re.findall(r"([\d.]+) GFLOP/s \(", " ".join(text.split()))
+    }
     for of_kind in ceilings.values():
-        assert any(one == pytest.approx(min(of_kind) / 1e9, rel=0.005) for one in told), (told, of_kind)
+        assert any(
+            one == pytest.approx(min(of_kind) / 1e9, rel=0.005) for one in told
+        ), (told, of_kind)
 
 
 def drifting(rng: random.Random, *, disturbed: str) -> tuple[Run, dict[str, float]]:
-    """A machine that slows down by 30 %. c is there in the first half only; of one row half of each worker's rounds are
-    disturbed, the early ones. With the run, the seconds of each row at the machine's mean speed.
+    """A machine that slows down by 30 %. c is there in the first half only; of one row
+    half of each worker's rounds are disturbed, the early ones. With the run, the
+    seconds of each row at the machine's mean speed.
     """
     plan = plan_of("a=relu,b=gelu,c=silu,d=mish", workers=8, rounds=10)
     effects = {"a": 0.0, "b": 0.4, "c": -0.3, "d": 0.02}
@@ -128,28 +187,44 @@ def drifting(rng: random.Random, *, disturbed: str) -> tuple[Run, dict[str, floa
                 waited = label == disturbed and number < 5
                 waits[label, worker, number] = WAITS if waited else QUIET
                 machine = 0.3 * (worker + number / 9) / 8
-                logs.append(effect + machine + layout + rng.gauss(0, 0.004) + 0.5 * waited)
+                logs.append(
+                    effect + machine + layout + rng.gauss(0, 0.004) + 0.5 * waited
+                )
             values[label].append([math.exp(log) for log in logs])
-    return with_waits(run_of(plan, values), waits), {label: math.exp(one + 0.15) for label, one in effects.items()}
+    return with_waits(run_of(plan, values), waits), {
+        label: math.exp(one + 0.15) for label, one in effects.items()
+    }
 
 
 @pytest.mark.parametrize("disturbed", ["", "a", "b"])
-def test_seconds_are_those_of_one_machine_whichever_rounds_a_row_has(disturbed: str) -> None:
-    """The truth is known. By their own rounds c would be 8 % too fast, and a disturbed row 1 % too slow."""
+def test_seconds_are_those_of_one_machine_whichever_rounds_a_row_has(
+    disturbed: str,
+) -> None:
+    """The truth is known. By their own rounds c would be 8 % too fast, and a disturbed
+    row 1 % too slow.
+    """
     rng = random.Random(3)
     for _ in range(5):
         done, truth = drifting(rng, disturbed=disturbed)
         measured, comparisons, _ = summarise(done)
         seconds = {one.case: one.estimate.value for one in measured}
-        assert seconds == {label: pytest.approx(true, rel=0.015) for label, true in truth.items()}
+        assert seconds == {
+            label: pytest.approx(true, rel=0.015) for label, true in truth.items()
+        }
         for one in comparisons:
-            assert seconds[one.case] / seconds["a"] == pytest.approx(one.ratio.value, rel=1e-9)
+            assert seconds[one.case] / seconds["a"] == pytest.approx(
+                one.ratio.value, rel=1e-9
+            )
 
 
 def test_the_interval_of_seconds_is_that_of_the_rows_own_processes() -> None:
-    """By hand: b's three processes take 1.9, 2.0 and 2.1 s, in all rounds, and a's 1 s: no row moves another."""
+    """By hand: b's three processes take 1.9, 2.0 and 2.1 s, in all rounds, and a's 1 s:
+    no row moves another.
+    """
     plan = plan_of(workers=3, rounds=4)
-    measured = summarise(run_of(plan, {"a": [[1.0] * 4] * 3, "b": [[v] * 4 for v in (1.9, 2.0, 2.1)]}))[0]
+    measured = summarise(
+        run_of(plan, {"a": [[1.0] * 4] * 3, "b": [[v] * 4 for v in (1.9, 2.0, 2.1)]})
+    )[0]
     one, other = (m.estimate for m in measured[:2])
     logs = [math.log(v) for v in (1.9, 2.0, 2.1)]
     mean = sum(logs) / 3
@@ -164,26 +239,41 @@ def test_the_interval_of_seconds_is_that_of_the_rows_own_processes() -> None:
 
 
 def busy(*, alone: bool = False) -> ShownReport:
-    """b's every round waited, so that a has none to be compared with; or a's where it stands alone."""
+    """b's every round waited, so that a has none to be compared with; or a's where it
+    stands alone.
+    """
     done = ten_rounds(clean=0, disturbed=18.0)
     if alone:
         plan = plan_of("a=relu", workers=4, rounds=10)
-        waits: dict[tuple[str, int, int], float | None] = {("a", w, r): WAITS for w in range(4) for r in range(10)}
+        waits: dict[tuple[str, int, int], float | None] = {
+            ("a", w, r): WAITS for w in range(4) for r in range(10)
+        }
         done = with_waits(run_of(plan, {"a": [[18.0] * 10] * 4}), waits)
-    return as_shown(with_figures(replace(with_costs(report_of(done)), environment=ENVIRONMENT)))
+    return as_shown(
+        with_figures(replace(with_costs(report_of(done)), environment=ENVIRONMENT))
+    )
 
 
-def test_a_block_and_a_point_of_a_sweep_have_the_word_in_the_place_of_the_time() -> None:
+def test_a_block_and_a_point_of_a_sweep_have_the_word_in_the_place_of_the_time() -> (
+    None
+):
     asked = BlockRequest(d_model=64, seq_len="16,32", threads=1, workers=3, rounds=6)
     block = with_busy(measure(prepare(asked), launch=FakeLaunch()), "attention@16")
     table = as_shown(block).table
     rows = {row[0]: row for row in cells_of(table)}
-    shown = [(column.title, text) for column, text in zip(table.columns, rows["16"], strict=True)]
+    shown = [
+        (column.title, text)
+        for column, text in zip(table.columns, rows["16"], strict=True)
+    ]
     assert [text for title, text in shown if title == "attention"] == ["busy", "-"]
     assert dict(shown)["FFN's share"] == "-"
     assert "busy" not in rows["32"]
-    asked = CompareRequest(variants="relu,swiglu", d_model="64,96,128", threads=1, workers=3, rounds=6)
+    asked = CompareRequest(
+        variants="relu,swiglu", d_model="64,96,128", threads=1, workers=3, rounds=6
+    )
     sweep = with_busy(measure(prepare(asked), launch=FakeLaunch()), "swiglu@d_model=64")
-    assert re.search(r"^ +64 .* busy *$", plain(as_shown(sweep).table, 80), re.MULTILINE)
+    assert re.search(
+        r"^ +64 .* busy *$", plain(as_shown(sweep).table, 80), re.MULTILINE
+    )
     drawn = swept(sweep)
     assert [drawn.is_known(row) for row in drawn.rows] == [False, True, True]

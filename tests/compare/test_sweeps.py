@@ -1,4 +1,6 @@
-"""Sweeps: each cell is a run of its own; what is killed or cut short ends as the whole does."""
+"""Sweeps: each cell is a run of its own; what is killed or cut short ends as the whole
+does.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +40,21 @@ from ffnbench.stats.cells import cells_of, joined, undecided
 from ffnbench.stats.figures import with_figures
 
 FORMS, WIDTHS, TOKENS = ("relu", "gelu", "swiglu", "geglu"), (32, 64, 96), (1, 2, 4, 8)
-SWEEP = ["compare", *FORMS, "--d-model", "32,64,96", "--seq-len", "1,2,4,8", "--threads", "1"]  # 12 cells, 48 rows
+SWEEP = [
+    "compare",
+    *FORMS,
+    "--d-model",
+    "32,64,96",
+    "--seq-len",
+    "1,2,4,8",
+    "--threads",
+    "1",
+]  # 12 cells, 48 rows
 HOW = ["--workers", "3", "--rounds", "2"]
-ROWS = {f"{form}@d_model={width}@seq_len={tokens}" for form, width, tokens in product(FORMS, WIDTHS, TOKENS)}
+ROWS = {
+    f"{form}@d_model={width}@seq_len={tokens}"
+    for form, width, tokens in product(FORMS, WIDTHS, TOKENS)
+}
 
 
 @pytest.fixture
@@ -54,7 +68,9 @@ def latencies(report: Report) -> Counter[str]:
 
 
 def process(*arguments: str, folder: Path, kill_at: int = 0) -> int:
-    """A real process with faked workers, killed by signal 9 at that sample; gives how many samples it took."""
+    """A real process with faked workers, killed by signal 9 at that sample; gives how
+    many samples it took.
+    """
     code = f"""
 import os, signal, sys
 sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tests")!r}]
@@ -73,7 +89,13 @@ code = cli.run(sys.argv[1:])
 print(len(asked), file=sys.stderr)
 sys.exit(code)
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == (-signal.SIGKILL if kill_at else 0), done.stderr
     return 0 if kill_at else int(done.stderr.split()[-1])
 
@@ -84,13 +106,22 @@ A_CELL = len(FORMS) * 3 * (2 + 1)  # samples, those of practice too
 def killed_and_resumed(folder: Path, kills: int, seed: int) -> None:
     dice = random.Random(seed)
     for _ in range(kills):
-        process(*SWEEP, *HOW, "-o", "a.json", "--resume", folder=folder, kill_at=dice.randint(1, 3 * A_CELL))
+        process(
+            *SWEEP,
+            *HOW,
+            "-o",
+            "a.json",
+            "--resume",
+            folder=folder,
+            kill_at=dice.randint(1, 3 * A_CELL),
+        )
         assert not (folder / "a.json").exists()
     rest = process(*SWEEP, *HOW, "-o", "a.json", "--resume", folder=folder)
     found = load(folder / "a.json")
     assert latencies(found) == dict.fromkeys(ROWS, 3 * 2)
     assert [case.label for case in found.plan.cases] == [
-        f"{form}@d_model={width}@seq_len={tokens}" for width, tokens, form in product(WIDTHS, TOKENS, FORMS)
+        f"{form}@d_model={width}@seq_len={tokens}"
+        for width, tokens, form in product(WIDTHS, TOKENS, FORMS)
     ]
     workers = {one.worker for one in found.samples}
     assert workers == set(range(12 * 3))
@@ -117,13 +148,41 @@ def test_what_is_whole_is_not_measured_again(call) -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        ["compare", *FORMS, "--d-model", "32,64,96", "--seq-len", "1,2,4,16", "--threads", "1", *HOW],
-        ["compare", *FORMS, "--d-model", "32,64,96", "--seq-len", "1,2,4,8", "--threads", "2", *HOW],
+        [
+            "compare",
+            *FORMS,
+            "--d-model",
+            "32,64,96",
+            "--seq-len",
+            "1,2,4,16",
+            "--threads",
+            "1",
+            *HOW,
+        ],
+        [
+            "compare",
+            *FORMS,
+            "--d-model",
+            "32,64,96",
+            "--seq-len",
+            "1,2,4,8",
+            "--threads",
+            "2",
+            *HOW,
+        ],
         [*SWEEP, "--workers", "3", "--rounds", "4"],
-        ["compare", *FORMS, "silu", *SWEEP[5:], *HOW],  # each cell would be measured anew, and what is there lost
+        [
+            "compare",
+            *FORMS,
+            "silu",
+            *SWEEP[5:],
+            *HOW,
+        ],  # each cell would be measured anew, and what is there lost
     ],
 )
-def test_another_plan_is_refused_before_anything_is_measured(call, other: list[str]) -> None:
+def test_another_plan_is_refused_before_anything_is_measured(
+    call, other: list[str]
+) -> None:
     assert call(*SWEEP, *HOW, "-o", "a.json")[0] == 0
     before = Path("a.json").read_bytes()
     launch = FakeLaunch()
@@ -134,7 +193,9 @@ def test_another_plan_is_refused_before_anything_is_measured(call, other: list[s
     assert Path("a.json").read_bytes() == before
 
 
-def test_another_machine_is_refused_before_anything_is_measured(tmp_path: Path, call) -> None:
+def test_another_machine_is_refused_before_anything_is_measured(
+    tmp_path: Path, call
+) -> None:
     process(*SWEEP, *HOW, "-o", "a.json", folder=tmp_path, kill_at=5 * A_CELL)
     journal = tmp_path / "a.json.journal"
     journal.write_text(re.sub(r'("fingerprint": ?")', r"\1other", journal.read_text()))
@@ -146,12 +207,25 @@ def test_another_machine_is_refused_before_anything_is_measured(tmp_path: Path, 
     assert latencies(load(journal)).total() >= 4 * 4 * 6  # nothing is lost by it
 
 
-FEW = ["compare", "relu", "gelu", "--d-model", "32", "--seq-len", "1,2", "--threads", "1", *HOW]
+FEW = [
+    "compare",
+    "relu",
+    "gelu",
+    "--d-model",
+    "32",
+    "--seq-len",
+    "1,2",
+    "--threads",
+    "1",
+    *HOW,
+]
 A_FEW = 2 * 3 * (2 + 1)  # samples of one of its two cells
 
 
 def copied(at: int, to: str) -> FakeLaunch:
-    """Workers that copy the journal when they are asked for that sample: what a kill at that moment leaves."""
+    """Workers that copy the journal when they are asked for that sample: what a kill at
+    that moment leaves.
+    """
     asked: list[str] = []
 
     def seconds(label: str, worker: int, number: int) -> float:
@@ -165,14 +239,20 @@ def copied(at: int, to: str) -> FakeLaunch:
 
 def test_several_runs_of_a_sweep_are_several_again(call) -> None:
     launch = copied(5 * A_FEW + 9, "b.json")  # in the second cell of the third run
-    assert call(*FEW, "--runs", "3", "--pause", "0", "-o", "a.json", launch=launch)[0] == 0
+    assert (
+        call(*FEW, "--runs", "3", "--pause", "0", "-o", "a.json", launch=launch)[0] == 0
+    )
     runs = load("b.json.journal").runs
     assert [len({one.worker for one in run.samples}) for run in runs[:2]] == [2 * 3] * 2
-    assert [latencies(run) for run in runs[:2]] == [dict.fromkeys(latencies(load("a.json")), 6)] * 2
+    assert [latencies(run) for run in runs[:2]] == [
+        dict.fromkeys(latencies(load("a.json")), 6)
+    ] * 2
     assert set(latencies(runs[2]).values()) <= {6, 1, 2}
     code, _, err = call(*FEW, "--runs", "3", "--pause", "0", "-o", "a.json", "--resume")
     assert (code, "hint: leave one of the two out" in err) == (2, True)
-    code, _, err = call(*FEW, "-o", "a.json", "--resume")  # whose three runs would be one
+    code, _, err = call(
+        *FEW, "-o", "a.json", "--resume"
+    )  # whose three runs would be one
     assert (code, "another plan" in err) == (2, True)
 
 
@@ -190,12 +270,16 @@ def test_nobody_else_goes_on_with_a_file_meanwhile(call) -> None:
     assert latencies(load("b.json")) == latencies(load("a.json"))
 
 
-def test_a_full_disk_costs_no_journal_that_is_there(call, tmp_path: Path, capsys) -> None:
+def test_a_full_disk_costs_no_journal_that_is_there(
+    call, tmp_path: Path, capsys
+) -> None:
     assert call(*FEW, "-o", "a.json", launch=copied(A_FEW + 9, "b.json"))[0] == 0
     left = Path("b.json.journal").read_bytes()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     journal = Journal(Path("b.json"), over=True)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))  # bytes: the first line is torn there
+    resource.setrlimit(
+        resource.RLIMIT_FSIZE, (1000, hard)
+    )  # bytes: the first line is torn there
     try:
         journal.add(load("a.json"))
         journal.add(load("a.json"))
@@ -207,9 +291,13 @@ def test_a_full_disk_costs_no_journal_that_is_there(call, tmp_path: Path, capsys
     assert Path("b.json.journal").read_bytes() == left
 
 
-def test_a_row_that_does_not_fit_is_of_a_whole_cell(call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_that_does_not_fit_is_of_a_whole_cell(
+    call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     large = ["compare", "relu", "gelu@d_ff=4096", *FEW[3:], "--device", "cpu"]
-    monkeypatch.setattr("ffnbench.api.sweeping.too_large", lambda cell, _: too_large(cell, 2**20))
+    monkeypatch.setattr(
+        "ffnbench.api.sweeping.too_large", lambda cell, _: too_large(cell, 2**20)
+    )
     assert call(*large, "-o", "a.json", launch=copied(3 * 3 + 5, "b.json"))[0] == 0
     assert [one.kind.value for one in load("a.json").failures] == ["oom"] * 2
     launch = FakeLaunch()
@@ -222,7 +310,9 @@ def test_a_budget_that_is_spent_is_not_spent_again() -> None:
         raise AssertionError
 
     found = simulated("usual", 5, "a=relu,b=relu")
-    again = Sweep(prepared("a=relu,b=relu"), World(), UNFOLLOWED, never, found).measure()
+    again = Sweep(
+        prepared("a=relu,b=relu"), World(), UNFOLLOWED, never, found
+    ).measure()
     assert with_figures(again).comparisons == found.comparisons
 
 
@@ -257,14 +347,23 @@ def test_a_budget_that_its_cells_cannot_keep_to_is_refused(call) -> None:
 
 
 def simulated(world: str, seed: int, variants: str) -> Report:
-    """A sweep of six cells on a machine made of dice, by the real loop and the real decisions."""
-    machine = Machine(next(one for one in WORLDS if one.name == world), prepared(variants).plan, seed)
+    """A sweep of six cells on a machine made of dice, by the real loop and the real
+    decisions.
+    """
+    machine = Machine(
+        next(one for one in WORLDS if one.name == world), prepared(variants).plan, seed
+    )
 
     def measure_cell(plan: Plan, following: Following) -> ShownReport:
         done = machine.measure(plan, runner.run)
-        return replace(new_report(done.plan, prepared(variants).costs_of(done.plan)), **raw_of(done))
+        return replace(
+            new_report(done.plan, prepared(variants).costs_of(done.plan)),
+            **raw_of(done),
+        )
 
-    return with_figures(Sweep(prepared(variants), World(), UNFOLLOWED, measure_cell, None).measure())
+    return with_figures(
+        Sweep(prepared(variants), World(), UNFOLLOWED, measure_cell, None).measure()
+    )
 
 
 @cache
@@ -278,9 +377,14 @@ def prepared(variants: str) -> Prepared:
 
 
 def false_sweeps(world: str, sweeps: int) -> int:
-    """Of so many sweeps of three equal variants, those that call any of them slower or faster."""
+    """Of so many sweeps of three equal variants, those that call any of them slower or
+    faster.
+    """
     told = (simulated(world, seed, "a=relu,b=relu,c=relu") for seed in range(sweeps))
-    return sum(any(c.verdict in (Verdict.SLOWER, Verdict.FASTER) for c in found.comparisons) for found in told)
+    return sum(
+        any(c.verdict in (Verdict.SLOWER, Verdict.FASTER) for c in found.comparisons)
+        for found in told
+    )
 
 
 def test_equal_variants_differ_in_one_of_twenty_sweeps_at_most() -> None:
@@ -290,28 +394,48 @@ def test_equal_variants_differ_in_one_of_twenty_sweeps_at_most() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("world", [world.name for world in WORLDS])
 def test_equal_variants_differ_in_few_of_a_hundred_sweeps(world: str) -> None:
-    assert false_sweeps(world, 100) <= 9  # 5 are allowed, and 10 of a hundred fair ones have more than 9 in 3 of 100
+    assert (
+        false_sweeps(world, 100) <= 9
+    )  # 5 are allowed, and 10 of a hundred fair ones have more than 9 in 3 of 100
 
 
 def test_the_widest_cell_that_is_not_decided_is_the_first() -> None:
-    """And two runs of a cell have no starter in common, for what starters differ by is a part of the error."""
+    """And two runs of a cell have no starter in common, for what starters differ by is
+    a part of the error.
+    """
     found = simulated("usual", 5, "a=relu,b=relu")
     cells = cells_of(found.plan)
     widths = (0.03, 0.01, 0.05, 0.02, 0.04, 0.06)
-    resolutions = {case.label: width for cell, width in zip(cells, widths, strict=True) for case in cell.cases}
-    rows = [replace(c, verdict=Verdict.UNCLEAR, resolution=resolutions[c.case]) for c in found.comparisons]
+    resolutions = {
+        case.label: width
+        for cell, width in zip(cells, widths, strict=True)
+        for case in cell.cases
+    }
+    rows = [
+        replace(c, verdict=Verdict.UNCLEAR, resolution=resolutions[c.case])
+        for c in found.comparisons
+    ]
     wide = undecided(replace(found, comparisons=tuple(rows)), cells)
     assert [cells.index(cell) for cell in wide] == [5, 2, 4, 0, 3, 1]
-    started = replace(found, samples=tuple(replace(sample, starter=sample.worker % 2) for sample in found.samples))
+    started = replace(
+        found,
+        samples=tuple(
+            replace(sample, starter=sample.worker % 2) for sample in found.samples
+        ),
+    )
     twice = joined((started, started), found.plan)
     assert len({sample.starter for sample in twice.samples}) == 4
 
 
 def test_time_goes_to_the_cells_that_are_not_decided() -> None:
-    """One cell has a variant that takes half as long again, which few workers tell; the others go on."""
+    """One cell has a variant that takes half as long again, which few workers tell; the
+    others go on.
+    """
     found = simulated("usual", 5, "a=relu,b=relu@slowdown=0.5")
     verdicts = {c.case: c.verdict for c in found.comparisons}
-    assert {verdicts[f"b@seq_len={tokens}"] for tokens in (1, 2, 4, 8, 16, 32)} == {Verdict.SLOWER}
+    assert {verdicts[f"b@seq_len={tokens}"] for tokens in (1, 2, 4, 8, 16, 32)} == {
+        Verdict.SLOWER
+    }
     decided = found.wall_s
     alike = simulated("usual", 5, "a=relu,b=relu")
     assert decided < 0.75 * alike.wall_s <= 0.75 * 1.1 * alike.plan.protocol.budget_s

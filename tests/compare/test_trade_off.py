@@ -1,4 +1,6 @@
-"""Time against error: rows of several precisions on a scripted machine, whose times and errors are known."""
+"""Time against error: rows of several precisions on a scripted machine, whose times and
+errors are known.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from ffnbench.report.sweep_sentences import trade_off_line
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report
 
-# milliseconds and error of each row: int8-dynamic is as exact as int8 and slower; int4 is fastest, at an error
+# milliseconds and error of each row: int8-dynamic is as exact as int8 and slower; int4
+# is fastest, at an error
 ROWS = {
     "none": (10.0, 4e-7),
     "int8": (4.0, 7e-3),
@@ -32,7 +35,9 @@ BACKENDS = ("eager", "eager", "eager", "eager", "onednn")
 
 
 def row_of(label: str) -> str:
-    return next((name for name in sorted(ROWS, key=len, reverse=True) if name in label), "none")
+    return next(
+        (name for name in sorted(ROWS, key=len, reverse=True) if name in label), "none"
+    )
 
 
 def measured(**changed: Any) -> Report:
@@ -41,33 +46,67 @@ def measured(**changed: Any) -> Report:
     def seconds(label: str, worker: int, number: int) -> float:
         return ROWS[row_of(label)][0] * 1e-3 * dice.gauss(1, 0.002)
 
-    options = {"variants": "swiglu", "backend": "eager,onednn", "weights": "none,int8,int8-dynamic,int4", "workers": 5}
-    request = CompareRequest(**{**options, "rounds": 6, "device": "cpu", "threads": 1} | changed)
+    options = {
+        "variants": "swiglu",
+        "backend": "eager,onednn",
+        "weights": "none,int8,int8-dynamic,int4",
+        "workers": 5,
+    }
+    request = CompareRequest(
+        **{**options, "rounds": 6, "device": "cpu", "threads": 1} | changed
+    )
     prepared = prepare(request)
     labels = [case.label for case in prepared.plan.cases]
-    errors = {(Check, label): Values(values={"error": ROWS[row_of(label)][1]}) for label in labels}
+    errors = {
+        (Check, label): Values(values={"error": ROWS[row_of(label)][1]})
+        for label in labels
+    }
     return measure(prepared, launch=FakeLaunch(seconds, trouble=errors))
 
 
 def test_every_backend_comes_with_the_weights_that_it_has() -> None:
     labels = [case.label for case in measured().plan.cases]
-    ways = ["", "@weights=int8", "@weights=int8-dynamic", "@weights=int4", "@backend=onednn"]
+    ways = [
+        "",
+        "@weights=int8",
+        "@weights=int8-dynamic",
+        "@weights=int4",
+        "@backend=onednn",
+    ]
     assert labels == [f"swiglu{way}" for way in ways]
-    own = plan_compare(CompareRequest(variants="swiglu@weights=int8,relu", weights="none,int4", threads=1))
-    assert [case.label for case in own.cases] == ["swiglu@weights=int8", "relu", "relu@weights=int4"]
-    runtimes = plan_compare(CompareRequest(variants="swiglu", backend="eager,ort,openvino", threads=1))
+    own = plan_compare(
+        CompareRequest(
+            variants="swiglu@weights=int8,relu", weights="none,int4", threads=1
+        )
+    )
+    assert [case.label for case in own.cases] == [
+        "swiglu@weights=int8",
+        "relu",
+        "relu@weights=int4",
+    ]
+    runtimes = plan_compare(
+        CompareRequest(variants="swiglu", backend="eager,ort,openvino", threads=1)
+    )
     assert [case.arm.name for case in runtimes.cases] == ["", "ort", "openvino"]
-    assert {(case.arm.python, case.arm.source, case.arm.env) for case in runtimes.cases} == {("", "", ())}
+    assert {
+        (case.arm.python, case.arm.source, case.arm.env) for case in runtimes.cases
+    } == {("", "", ())}
 
 
 def test_the_front_is_what_nothing_beats_in_both() -> None:
     report = measured()
     [trade_off] = report.figures.trade_offs
-    assert set(trade_off.front) == {"swiglu@weights=int8", "swiglu@weights=int4", "swiglu@backend=onednn"}
+    assert set(trade_off.front) == {
+        "swiglu@weights=int8",
+        "swiglu@weights=int4",
+        "swiglu@backend=onednn",
+    }
     assert trade_off.fastest == "swiglu@weights=int4"
     assert trade_off.fastest_of_small_error == "swiglu@weights=int8"
     frame = report.frame().set_index("label")
-    assert frame["pareto_front"].to_dict() == {label: label in trade_off.front for label in frame.index}
+    assert frame["pareto_front"].to_dict() == {
+        label: label in trade_off.front for label in frame.index
+    }
     assert frame["error"]["swiglu@weights=int4"] == 0.12
 
 
@@ -75,7 +114,10 @@ def test_one_sentence_and_the_table_say_it() -> None:
     report = measured()
     [line] = trade_off_line(report)
     assert line.startswith("int4 by eager is 4.0")
-    assert " times as fast as eager, with an error of 0.12, and int8 by eager 2.499" in line
+    assert (
+        " times as fast as eager, with an error of 0.12, and int8 by eager 2.499"
+        in line
+    )
     text = plain(compare_frame(report), 80)
     rows = [line.split()[:2] for line in text.splitlines() if line.startswith(BACKENDS)]
     weights = ["none", "int8", "int8-dynamic", "int4", "none"]
@@ -99,44 +141,106 @@ def test_rows_of_one_precision_have_no_trade_off() -> None:
     [
         ({"weights": "int3"}, "unknown weights 'int3'", "did you mean"),
         ({"weights": "none,,int8"}, "empty", "none,int8,int4"),
-        ({"weights": "int4", "backend": "compile"}, "compile has no int4 weights", "backends that have: eager"),
-        ({"weights": "int8", "mode": "train"}, "quantised weights are for inference", "--mode forward"),
-        ({"weights": "int4", "d_ff": 1008}, "1,008 columns can't be cut into groups of 32", "--d-ff"),
-        ({"variants": "swiglu@weights=int4@group=20"}, "weights have no groups of 20", "32, 64, 128, 256"),
-        ({"variants": "swiglu@moe=8x2", "weights": "int8"}, "the weights of experts are not quantised", ""),
-        ({"weights": "int8-dynamic", "dtype": "bfloat16"}, "int8-dynamic computes in float32 alone", "--dtype float32"),
-        ({"backend": "ort", "dtype": "bfloat16"}, "ort computes in float32 alone", "--dtype float32"),
+        (
+            {"weights": "int4", "backend": "compile"},
+            "compile has no int4 weights",
+            "backends that have: eager",
+        ),
+        (
+            {"weights": "int8", "mode": "train"},
+            "quantised weights are for inference",
+            "--mode forward",
+        ),
+        (
+            {"weights": "int4", "d_ff": 1008},
+            "1,008 columns can't be cut into groups of 32",
+            "--d-ff",
+        ),
+        (
+            {"variants": "swiglu@weights=int4@group=20"},
+            "weights have no groups of 20",
+            "32, 64, 128, 256",
+        ),
+        (
+            {"variants": "swiglu@moe=8x2", "weights": "int8"},
+            "the weights of experts are not quantised",
+            "",
+        ),
+        (
+            {"weights": "int8-dynamic", "dtype": "bfloat16"},
+            "int8-dynamic computes in float32 alone",
+            "--dtype float32",
+        ),
+        (
+            {"backend": "ort", "dtype": "bfloat16"},
+            "ort computes in float32 alone",
+            "--dtype float32",
+        ),
         ({"backend": "ort", "mode": "train"}, "ort is for inference", "--mode forward"),
-        ({"backend": "openvino", "variants": "swiglu@moe=8x2"}, "openvino is given no experts", ""),
-        ({"prefix": "model."}, "--prefix is of --state, which is not given", "--state FILE.safetensors"),
-        ({"state": "nowhere.safetensors"}, "cannot read nowhere.safetensors", "a file of safetensors"),
+        (
+            {"backend": "openvino", "variants": "swiglu@moe=8x2"},
+            "openvino is given no experts",
+            "",
+        ),
+        (
+            {"prefix": "model."},
+            "--prefix is of --state, which is not given",
+            "--state FILE.safetensors",
+        ),
+        (
+            {"state": "nowhere.safetensors"},
+            "cannot read nowhere.safetensors",
+            "a file of safetensors",
+        ),
     ],
 )
-def test_what_can_not_be_is_told_before_anything_is_measured(asked: dict[str, Any], says: str, hint: str) -> None:
+def test_what_can_not_be_is_told_before_anything_is_measured(
+    asked: dict[str, Any], says: str, hint: str
+) -> None:
     with pytest.raises(FfnbenchError) as problem:
-        prepare(CompareRequest(**{"variants": "swiglu", "threads": 1, "device": "cpu"} | asked))
+        prepare(
+            CompareRequest(
+                **{"variants": "swiglu", "threads": 1, "device": "cpu"} | asked
+            )
+        )
     assert says in problem.value.message
     assert hint in problem.value.hint
 
 
-def test_a_runtime_that_is_not_installed_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_runtime_that_is_not_installed_names_its_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("ffnbench.backends.find_spec", lambda name: None)
-    with pytest.raises(FfnbenchError, match=r"onnxruntime and onnx are not installed: pip install 'ffnbench\[ort\]'"):
+    with pytest.raises(
+        FfnbenchError,
+        match=r"onnxruntime and onnx are not installed: pip install 'ffnbench\[ort\]'",
+    ):
         plan_compare(CompareRequest(variants="swiglu", backend="ort", threads=1))
-    plan = plan_compare(CompareRequest(variants="swiglu", backend="eager,ort", threads=1))
+    plan = plan_compare(
+        CompareRequest(variants="swiglu", backend="eager,ort", threads=1)
+    )
     assert any("pip install 'ffnbench[ort]'" in note.text for note in plan.notes)
-    elsewhere = plan_compare(CompareRequest(variants="swiglu@backend=ort@python=/env/python", threads=1))
+    elsewhere = plan_compare(
+        CompareRequest(variants="swiglu@backend=ort@python=/env/python", threads=1)
+    )
     assert elsewhere.cases[0].arm.python == "/env/python"
 
 
-def test_weights_of_code_that_is_said_to_be_a_form_are_counted_as_those_of_the_form(in_process) -> None:
-    """By hand: 2 matrices of 64 x 256 in 8 bits, a scale of 4 bytes for each of 256 + 64 rows."""
+def test_weights_of_code_that_is_said_to_be_a_form_are_counted_as_those_of_the_form(
+    in_process,
+) -> None:
+    """By hand: 2 matrices of 64 x 256 in 8 bits, a scale of 4 bytes for each of 256 +
+    64 rows.
+    """
     code, out, _ = in_process(
         "cost", f"mine={ROOT}/tests/hostile.py:Plain@like=relu,relu", "--d-model", "64", "--weights", "none,int8",
         "--columns", "label,weight_bytes", "-f", "csv",
     )  # fmt: skip
     assert code == 0
-    weights = {row["label"]: int(row["weight_bytes"]) for row in csv.DictReader(io.StringIO(out))}
+    weights = {
+        row["label"]: int(row["weight_bytes"])
+        for row in csv.DictReader(io.StringIO(out))
+    }
     assert weights["relu@weights=int8"] == 2 * 64 * 256 + 4 * (256 + 64)
     biases = weights["mine"] - weights["relu"]
     assert weights["mine@weights=int8"] == weights["relu@weights=int8"] + biases

@@ -1,4 +1,6 @@
-"""What a device's own messages come to: which end a worker, which are memory, which are one short line."""
+"""What a device's own messages come to: which end a worker, which are memory, which are
+one short line.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def accelerator_error(text: str) -> RuntimeError:
 class Jobs:
     """Those of a worker whose device finds out later what a call did."""
 
-    def __init__(self, problem: Exception | None = None, at_once: Exception | None = None) -> None:
+    def __init__(
+        self, problem: Exception | None = None, at_once: Exception | None = None
+    ) -> None:
         self.problem, self.at_once, self.drained = problem, at_once, []
 
     def sample(self, request: TakeSample) -> Sampled:
@@ -59,11 +63,17 @@ def answer_to(problem: Exception) -> Failed:
 @pytest.mark.parametrize(
     ("problem", "said"),
     [
-        (accelerator_error(ILLEGAL), "CUDA error: an illegal memory access was encountered"),
+        (
+            accelerator_error(ILLEGAL),
+            "CUDA error: an illegal memory access was encountered",
+        ),
         (RuntimeError(ASSERTED), "CUDA error: device-side assert triggered"),
         (RuntimeError(CUBLAS), CUBLAS),
         (RuntimeError(TRITON), TRITON),
-        (RuntimeError(ILLEGAL.replace("CUDA", "HIP")), "HIP error: an illegal memory access was encountered"),
+        (
+            RuntimeError(ILLEGAL.replace("CUDA", "HIP")),
+            "HIP error: an illegal memory access was encountered",
+        ),
     ],
 )
 def test_what_breaks_the_context_ends_the_worker(problem: Exception, said: str) -> None:
@@ -83,17 +93,27 @@ def test_what_breaks_the_context_ends_the_worker(problem: Exception, said: str) 
          "RuntimeError: mat1 and mat2 shapes cannot be multiplied"),
     ],
 )  # fmt: skip
-def test_what_leaves_the_context_whole_is_a_row_and_no_more(problem: Exception, kind: str, said: str) -> None:
+def test_what_leaves_the_context_whole_is_a_row_and_no_more(
+    problem: Exception, kind: str, said: str
+) -> None:
     answer = answer_to(problem)
     assert (answer.kind.value, answer.message.partition(" (tests/")[0]) == (kind, said)
     assert device_error(problem) == ""
 
 
-def test_an_error_that_the_device_finds_later_is_that_of_the_case_that_made_it() -> None:
-    """Errors of kernels come up at the next wait: the worker waits before it answers."""
+def test_an_error_that_the_device_finds_later_is_that_of_the_case_that_made_it() -> (
+    None
+):
+    """Errors of kernels come up at the next wait: the worker waits before it
+    answers.
+    """
     broken = Jobs(accelerator_error(ILLEGAL))
     answer = jobs.answer_to(TakeSample(label="relu", calls=1), broken)
-    assert (answer.kind, answer.ends, broken.drained) == (FailureKind.CRASH, True, ["relu"])
+    assert (answer.kind, answer.ends, broken.drained) == (
+        FailureKind.CRASH,
+        True,
+        ["relu"],
+    )
     fine = Jobs()
     assert jobs.answer_to(TakeSample(label="gelu", calls=1), fine) == Sampled(value=1.0)
     assert fine.drained == ["gelu"]

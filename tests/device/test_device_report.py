@@ -1,4 +1,6 @@
-"""How a run on a GPU reads, from a file whose seconds are known: device and host beside wall, launch-bound rows."""
+"""How a run on a GPU reads, from a file whose seconds are known: device and host beside
+wall, launch-bound rows.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,13 @@ from rich.cells import cell_len
 
 from ffnbench.api.saved import load, recompute
 from ffnbench.compare.table import compare_frame
-from ffnbench.gate.decision import Policy, Status, baseline_times, exact_findings, latency_findings
+from ffnbench.gate.decision import (
+    Policy,
+    Status,
+    baseline_times,
+    exact_findings,
+    latency_findings,
+)
 from ffnbench.gate.shown import side_by_side_view
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
 from ffnbench.report.notes import untested_note
@@ -30,7 +38,10 @@ def run() -> ShownReport:
 
 
 def with_work(report: ShownReport, **changes: Any) -> ShownReport:
-    cases = tuple(replace(case, workload=replace(case.workload, **changes)) for case in report.plan.cases)
+    cases = tuple(
+        replace(case, workload=replace(case.workload, **changes))
+        for case in report.plan.cases
+    )
     return replace(report, plan=replace(report.plan, cases=cases))
 
 
@@ -46,7 +57,9 @@ def test_golden_tables_of_a_run_on_a_gpu(run: ShownReport, width: int) -> None:
     golden = GOLDEN / f"cuda-{width}.txt"
     if not golden.exists():
         golden.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        pytest.fail(f"{golden.name} was missing and is written anew: read it, then run again")
+        pytest.fail(
+            f"{golden.name} was missing and is written anew: read it, then run again"
+        )
     assert lines == golden.read_text(encoding="utf-8").splitlines()
 
 
@@ -55,7 +68,10 @@ def test_a_disturbed_row_says_so_of_all_its_times(run: ShownReport) -> None:
     held = [replace(s, throttled="hot") if s.case == "big" else s for s in run.samples]
     found = recompute(replace(run, samples=tuple(held)))
     for metric in (LATENCY, DEVICE_TIME, HOST_TIME):
-        known = {case.label: found.estimate(case.label, metric) is not None for case in run.plan.cases}
+        known = {
+            case.label: found.estimate(case.label, metric) is not None
+            for case in run.plan.cases
+        }
         assert known == {case.label: case.label != "big" for case in run.plan.cases}
 
 
@@ -67,28 +83,51 @@ def test_kinds_that_nobody_has_run_are_told(run: ShownReport) -> None:
     assert untested_note(with_work(amd, device="cpu")) == []
 
 
-OTHERS = {"time": "device", "cache": "cold", "matmul_precision": "medium", "reduced_reductions": False}
+OTHERS = {
+    "time": "device",
+    "cache": "cold",
+    "matmul_precision": "medium",
+    "reduced_reductions": False,
+}
 
 
 @pytest.mark.parametrize("key", OTHERS)
-def test_runs_of_other_conditions_are_other_rows(key: str, run: ShownReport, tmp_path: Path) -> None:
-    """A check refuses them, and two files beside each other say what is not the same."""
+def test_runs_of_other_conditions_are_other_rows(
+    key: str, run: ShownReport, tmp_path: Path
+) -> None:
+    """A check refuses them, and two files beside each other say what is not the
+    same.
+    """
     other = with_work(run, **{key: OTHERS[key]})
-    found = [f for f in exact_findings(run, other, Policy(tolerances=())) if f.metric == "spec"]
+    found = [
+        f
+        for f in exact_findings(run, other, Policy(tolerances=()))
+        if f.metric == "spec"
+    ]
     assert {f.status for f in found} == {Status.REGRESSED}
     assert all(key in f.reason for f in found)
-    assert {f.status for f in exact_findings(run, run, Policy(tolerances=())) if f.metric == "spec"} == {Status.OK}
+    assert {
+        f.status
+        for f in exact_findings(run, run, Policy(tolerances=()))
+        if f.metric == "spec"
+    } == {Status.OK}
     text = plain(side_by_side_view(["old.json", "new.json"], [run, other]).table, 120)
     assert f"not the same row: {key}" in text
     assert "geometric mean" not in text  # of nothing that could be compared
     policy = Policy(tolerances=())
     timed = latency_findings(baseline_times(run, policy), other, policy)
     assert {(f.status, key in f.reason) for f in timed} == {(Status.INCOMPARABLE, True)}
-    assert Status.INCOMPARABLE not in {f.status for f in latency_findings(baseline_times(run, policy), run, policy)}
+    assert Status.INCOMPARABLE not in {
+        f.status for f in latency_findings(baseline_times(run, policy), run, policy)
+    }
 
 
 def times(value: float, half: float | None) -> Estimate:
-    return Estimate(value=value) if half is None else Estimate(value=value, low=value - half, high=value + half)
+    return (
+        Estimate(value=value)
+        if half is None
+        else Estimate(value=value, low=value - half, high=value + half)
+    )
 
 
 @pytest.mark.parametrize(
@@ -96,5 +135,12 @@ def times(value: float, half: float | None) -> Estimate:
     [((10, 1), (30, 2), True), ((30, 2), (10, 1), False), ((10, 1), (11, 1), None), ((10, 1), (12.1, 1), True),
      ((10, None), (30, 1), None), ((10, 1), (30, None), None), (None, (30, 1), None), ((10, 1), None, None)],
 )  # fmt: skip
-def test_launch_bound_is_what_intervals_that_lie_apart_say(device: Any, host: Any, said: bool | None) -> None:
-    assert is_launch_bound(*(None if one is None else times(*one) for one in (device, host))) is said
+def test_launch_bound_is_what_intervals_that_lie_apart_say(
+    device: Any, host: Any, said: bool | None
+) -> None:
+    assert (
+        is_launch_bound(
+            *(None if one is None else times(*one) for one in (device, host))
+        )
+        is said
+    )

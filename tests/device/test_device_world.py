@@ -1,4 +1,6 @@
-"""The simulated device is what CUDA documents, and all that times a device is right on it."""
+"""The simulated device is what CUDA documents, and all that times a device is right on
+it.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +43,12 @@ def context(**costs: object) -> Context:
     return Context(World(**{"mark_s": 0.0, "gap_s": 0.0, "read_s": 0.0, **costs}))
 
 
-def test_four_small_kernels_between_two_events_of_an_idle_stream_read_as_their_launches() -> None:
-    """The figure of a reading, by hand: 8 us of Python and four launches of 6 us, behind the last a kernel of 4 us."""
+def test_four_small_kernels_between_two_events_of_an_idle_stream_read_as_their_launches() -> (
+    None
+):
+    """The figure of a reading, by hand: 8 us of Python and four launches of 6 us,
+    behind the last a kernel of 4 us.
+    """
     gpu = context(launch_s=6 * US, event_s=2 * US)
     start, end = gpu.event(), gpu.event()
     gpu.synchronize()
@@ -55,7 +61,9 @@ def test_four_small_kernels_between_two_events_of_an_idle_stream_read_as_their_l
     assert end.seconds_since(start) == pytest.approx(36 * US, abs=0.5 * US)
 
 
-def test_an_illegal_access_is_an_error_of_every_later_call_and_of_no_earlier_one() -> None:
+def test_an_illegal_access_is_an_error_of_every_later_call_and_of_no_earlier_one() -> (
+    None
+):
     gpu = context()
     gpu.launch(Kernel(1.0, illegal=True))
     gpu.launch(Kernel(1.0))  # nobody knows yet
@@ -72,12 +80,21 @@ def subject(work: Workload, **module: float) -> subjects.Subject:
 
 
 def work_of(**facts: object) -> Workload:
-    settings = {"batch": 1, "seq_len": 4, "dtype": "float32", "device": "cuda", "mode": "forward", "threads": 1}
+    settings = {
+        "batch": 1,
+        "seq_len": 4,
+        "dtype": "float32",
+        "device": "cuda",
+        "mode": "forward",
+        "threads": 1,
+    }
     return Workload(**{**settings, **facts})
 
 
 @pytest.mark.parametrize("us", [2, 100, 1e4, 2e6])
-def test_device_time_is_that_of_the_kernels(us: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_device_time_is_that_of_the_kernels(
+    us: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = World()
     install(monkeypatch, world)
     with used(Context(world)):
@@ -96,7 +113,9 @@ Measure = Callable[..., ShownReport]
 
 @pytest.fixture
 def measure(monkeypatch: pytest.MonkeyPatch) -> Measure:
-    """A comparison on a world; its launch, with all workers, is left in `measure.launch`."""
+    """A comparison on a world; its launch, with all workers, is left in
+    `measure.launch`.
+    """
 
     def run(world: World, variants: str, **asked: object) -> ShownReport:
         install(monkeypatch, world)
@@ -113,7 +132,9 @@ def measure(monkeypatch: pytest.MonkeyPatch) -> Measure:
 
 
 def module(label: str, **facts: object) -> str:
-    return f"{label}=device_world:Kernels" + "".join(f"@{key}={str(value).lower()}" for key, value in facts.items())
+    return f"{label}=device_world:Kernels" + "".join(
+        f"@{key}={str(value).lower()}" for key, value in facts.items()
+    )
 
 
 def value(report: ShownReport, label: str, metric: str = LATENCY) -> float:
@@ -125,13 +146,18 @@ def value(report: ShownReport, label: str, metric: str = LATENCY) -> float:
 def test_training_is_forward_and_backward_together(measure: Measure) -> None:
     world = World()
     report = measure(world, module("row", kernels=2, us=50), mode="train")
-    assert value(report, "row", DEVICE_TIME) == pytest.approx(3 * 2 * (50 * US + world.gap_s), rel=0.01)
+    assert value(report, "row", DEVICE_TIME) == pytest.approx(
+        3 * 2 * (50 * US + world.gap_s), rel=0.01
+    )
     assert not report.notes("row")
     backward = measure(world, module("row", kernels=2, us=50), mode="backward")
-    assert value(backward, "row", DEVICE_TIME) == pytest.approx(2 * 2 * (50 * US + world.gap_s), rel=0.01)
+    assert value(backward, "row", DEVICE_TIME) == pytest.approx(
+        2 * 2 * (50 * US + world.gap_s), rel=0.01
+    )
 
 
-# What the world has against it: the right number, or a flag that says that there is none.
+# What the world has against it: the right number, or a flag that says that there is
+# none.
 
 RIGHT: dict[str, tuple[dict[str, float], dict[str, object]]] = {
     "launches arrive after 2 us": ({"latency_s": 2 * US}, {}),
@@ -147,7 +173,9 @@ RIGHT: dict[str, tuple[dict[str, float], dict[str, object]]] = {
 
 @pytest.mark.parametrize("name", RIGHT)
 @pytest.mark.parametrize("time", ["wall", "device"])
-def test_the_time_of_the_device_is_right(name: str, time: str, measure: Measure) -> None:
+def test_the_time_of_the_device_is_right(
+    name: str, time: str, measure: Measure
+) -> None:
     costs, facts = RIGHT[name]
     world, shape = World(**costs), {"kernels": 2, **facts}
     rows = (module("one", us=20, **shape), module("slower", us=22, **shape))
@@ -166,44 +194,82 @@ FLAGGED: dict[str, tuple[dict[str, float], dict[str, object]]] = {
     "it waits for the device": ({}, {"waits": True}),
     "one call is more than the queue holds": ({}, {"kernels": 3000}),
     "all of it on a side stream": ({}, {"stream": "loose"}),
-    "the larger part of it on a side stream": ({}, {"stream": "loose", "first_us": 20, "us": 400}),
+    "the larger part of it on a side stream": (
+        {},
+        {"stream": "loose", "first_us": 20, "us": 400},
+    ),
     "events have steps of 1 ms": ({"tick_s": 0.001}, {}),
-    "events have steps of 1 ms, a call takes several": ({"tick_s": 0.001}, {"us": 1500}),
+    "events have steps of 1 ms, a call takes several": (
+        {"tick_s": 0.001},
+        {"us": 1500},
+    ),
 }
 
 
 @pytest.mark.parametrize("name", FLAGGED)
-def test_a_time_of_the_device_that_can_not_be_had_is_none_and_says_so(name: str, measure: Measure) -> None:
+def test_a_time_of_the_device_that_can_not_be_had_is_none_and_says_so(
+    name: str, measure: Measure
+) -> None:
     costs, facts = FLAGGED[name]
     world, shape = World(**costs), {"kernels": 2, "us": 20, **facts}
     row, plain = module("row", **shape), module("plain", us=50)
     report = measure(world, f"{plain},{row}", rounds=3)
     assert report.estimate("row", DEVICE_TIME) is None
-    assert any("device time can't be told apart" in note.text for note in report.notes("row"))
+    assert any(
+        "device time can't be told apart" in note.text for note in report.notes("row")
+    )
     asked = measure(World(**costs), f"{row}@time=device", rounds=3)
     assert [failure.kind for failure in asked.failures] == [FailureKind.UNSUPPORTED]
     if "waits" in facts:
-        # by hand: Python, two launches and their way, the kernels, and what it takes to see that the device is idle
-        wall = 8 * US + world.launch_s + world.latency_s + 2 * 20 * US + world.gap_s + world.wait_s
+        # by hand: Python, two launches and their way, the kernels, and what it takes to
+        # see that the device is idle
+        wall = (
+            8 * US
+            + world.launch_s
+            + world.latency_s
+            + 2 * 20 * US
+            + world.gap_s
+            + world.wait_s
+        )
     else:
-        wall = max(device_s(world, kernels=shape["kernels"], us=shape["us"]), host_s(world, kernels=shape["kernels"]))
+        wall = max(
+            device_s(world, kernels=shape["kernels"], us=shape["us"]),
+            host_s(world, kernels=shape["kernels"]),
+        )
     assert value(report, "row") == pytest.approx(wall, rel=0.05)
 
 
-@pytest.mark.parametrize("tail_us", [0, 15], ids=["", "its last writes overlap with the call"])
-def test_cold_caches_make_kernels_slower_that_read_from_them_and_no_others(tail_us: float, measure: Measure) -> None:
-    rows = (module("resident", kernels=2, us=20, cold=1.5), module("streaming", kernels=2, us=20))
+@pytest.mark.parametrize(
+    "tail_us", [0, 15], ids=["", "its last writes overlap with the call"]
+)
+def test_cold_caches_make_kernels_slower_that_read_from_them_and_no_others(
+    tail_us: float, measure: Measure
+) -> None:
+    rows = (
+        module("resident", kernels=2, us=20, cold=1.5),
+        module("streaming", kernels=2, us=20),
+    )
     world, kernels = World(flush_tail_s=tail_us * US), 2 * 20 * US
     for cache, share in (("hot", 1.0), ("cold", 1.5)):
-        report = measure(world, ",".join(f"{row}@cache={cache}@time=device" for row in rows))
-        assert value(report, "resident") == pytest.approx(share * kernels + 2 * world.gap_s, rel=0.02)
-        assert value(report, "streaming") == pytest.approx(kernels + 2 * world.gap_s, rel=0.02)
+        report = measure(
+            world, ",".join(f"{row}@cache={cache}@time=device" for row in rows)
+        )
+        assert value(report, "resident") == pytest.approx(
+            share * kernels + 2 * world.gap_s, rel=0.02
+        )
+        assert value(report, "streaming") == pytest.approx(
+            kernels + 2 * world.gap_s, rel=0.02
+        )
 
 
 @pytest.mark.parametrize("shares", [(0.85, 1.0), (1.0, 0.85)], ids=["up", "down"])
-def test_clocks_that_ramp_move_no_ratio_and_are_told(shares: tuple[float, float], measure: Measure) -> None:
+def test_clocks_that_ramp_move_no_ratio_and_are_told(
+    shares: tuple[float, float], measure: Measure
+) -> None:
     world = World(clocks=(Clocks(1000.0, 1002.0, *shares),))
-    rows = ",".join((module("one", kernels=2, us=50), module("slower", kernels=2, us=55)))
+    rows = ",".join(
+        (module("one", kernels=2, us=50), module("slower", kernels=2, us=55))
+    )
     report = measure(world, rows, rounds=20)
     comparison = report.comparison("slower")
     assert comparison is not None
@@ -212,13 +278,19 @@ def test_clocks_that_ramp_move_no_ratio_and_are_told(shares: tuple[float, float]
     assert NoteKind.MOVES in [note.kind for note in report.warnings]
 
 
-def test_clocks_that_drop_are_rounds_that_are_not_clean_and_no_slower_row(measure: Measure) -> None:
+def test_clocks_that_drop_are_rounds_that_are_not_clean_and_no_slower_row(
+    measure: Measure,
+) -> None:
     """A quarter of the run at 60 %, which comes over the rows unequally."""
-    rows = ",".join((module("one", kernels=2, us=100), module("two", kernels=2, us=100)))
+    rows = ",".join(
+        (module("one", kernels=2, us=100), module("two", kernels=2, us=100))
+    )
     world = World()
     steady = measure(world, rows, rounds=8)
     whole = world.host_s - 1000.0
-    dropping = World(clocks=(Clocks(1000.0 + 0.6 * whole, 1000.0 + 0.85 * whole, 0.6, 0.6, THERMAL),))
+    dropping = World(
+        clocks=(Clocks(1000.0 + 0.6 * whole, 1000.0 + 0.85 * whole, 0.6, 0.6, THERMAL),)
+    )
     report = measure(dropping, rows, rounds=8)
     latencies = [sample for sample in report.samples if sample.metric == LATENCY]
     disturbed = [sample for sample in latencies if sample.throttled]
@@ -231,16 +303,28 @@ def test_clocks_that_drop_are_rounds_that_are_not_clean_and_no_slower_row(measur
 
 
 @pytest.mark.parametrize("at", [1, 300], ids=["at once", "in a round"])
-def test_a_device_error_fails_the_row_that_made_it_and_no_other(at: int, measure: Measure) -> None:
-    rows = ",".join((module("one", us=50), module("breaks", us=50, breaks_at=at), module("two", us=50)))
+def test_a_device_error_fails_the_row_that_made_it_and_no_other(
+    at: int, measure: Measure
+) -> None:
+    rows = ",".join(
+        (
+            module("one", us=50),
+            module("breaks", us=50, breaks_at=at),
+            module("two", us=50),
+        )
+    )
     report = measure(World(), rows)
-    assert [(failure.case, failure.kind) for failure in report.failures] == [("breaks", FailureKind.CRASH)]
+    assert [(failure.case, failure.kind) for failure in report.failures] == [
+        ("breaks", FailureKind.CRASH)
+    ]
     assert "an illegal memory access was encountered" in report.failures[0].message
     for label in ("one", "two"):
         found = report.estimate(label, LATENCY)
         assert found is not None
         assert (found.workers, found.samples) == (3, 12)
-        assert found.value == pytest.approx(device_s(World(), kernels=1, us=50), rel=0.02)
+        assert found.value == pytest.approx(
+            device_s(World(), kernels=1, us=50), rel=0.02
+        )
     assert len(measure.launch.workers) == 4  # type: ignore[attr-defined]
 
 

@@ -1,4 +1,6 @@
-"""Devices by scripts: what NVML says and doesn't, which are there, which go together, what fits. No GPU is needed."""
+"""Devices by scripts: what NVML says and doesn't, which are there, which go together,
+what fits. No GPU is needed.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,13 @@ from fake_machine import FACTS, FakeLaunch, run
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.device import accelerator, nvml
-from ffnbench.device.environment import about_device, about_gpus, describe, usable_cpus, usable_memory
+from ffnbench.device.environment import (
+    about_device,
+    about_gpus,
+    describe,
+    usable_cpus,
+    usable_memory,
+)
 from ffnbench.device.nvml import DeviceWatch, advice, reasons
 from ffnbench.messages import Begin, DeviceFacts, Greeting, Open, Sampled
 from ffnbench.plan import Plan
@@ -41,13 +49,17 @@ class NVMLError(Exception):
 
 
 class FakeNVML(ModuleType):
-    """A driver with two cards; torch's first is its second, as CUDA_VISIBLE_DEVICES=1,0 has it. `answers` are what its
-    functions give, an exception is what they raise; what is not among them is not supported.
+    """A driver with two cards; torch's first is its second, as CUDA_VISIBLE_DEVICES=1,0
+    has it. `answers` are what its functions give, an exception is what they raise; what
+    is not among them is not supported.
     """
 
     def __init__(self, **answers: Any) -> None:
         super().__init__("pynvml")
-        self.cards = {f"GPU-{UUIDS[1]}": 0, f"GPU-{UUIDS[0]}": 1}  # NVML's index by UUID
+        self.cards = {
+            f"GPU-{UUIDS[1]}": 0,
+            f"GPU-{UUIDS[0]}": 1,
+        }  # NVML's index by UUID
         self.bits, self.pids = [0, 0], [[], []]
         self.answers = {
             "nvmlInit": lambda: None,
@@ -72,7 +84,9 @@ class FakeNVML(ModuleType):
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Put a driver where pynvml is looked for, and two GPUs where torch is asked for them."""
+    """Put a driver where pynvml is looked for, and two GPUs where torch is asked for
+    them.
+    """
 
     def put(found: ModuleType | None) -> ModuleType | None:
         monkeypatch.setitem(sys.modules, "pynvml", found)
@@ -88,17 +102,25 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.version, "cuda", "12.4")
     monkeypatch.setattr(accelerator, "_MADE", {})
-    monkeypatch.setattr(accelerator, "MAKE", lambda name: SimpleNamespace(free_bytes=lambda: 79 << 30))
+    monkeypatch.setattr(
+        accelerator, "MAKE", lambda name: SimpleNamespace(free_bytes=lambda: 79 << 30)
+    )
     monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA A100-SXM4-80GB")
+    monkeypatch.setattr(
+        torch.cuda, "get_device_name", lambda device: "NVIDIA A100-SXM4-80GB"
+    )
     yield put
     nvml.library.cache_clear()
 
 
-def test_a_device_is_the_one_that_torch_means_and_not_that_of_the_same_index(driver: Any) -> None:
+def test_a_device_is_the_one_that_torch_means_and_not_that_of_the_same_index(
+    driver: Any,
+) -> None:
     found = driver(FakeNVML())
     assert found is not None
-    assert (nvml.facts("cuda")["gpu_uuid"], nvml.facts("cuda:1")["gpu_uuid"]) == tuple(f"GPU-{u}" for u in UUIDS)
+    assert (nvml.facts("cuda")["gpu_uuid"], nvml.facts("cuda:1")["gpu_uuid"]) == tuple(
+        f"GPU-{u}" for u in UUIDS
+    )
     assert nvml.card_of("cpu") is None
 
 
@@ -112,15 +134,41 @@ def test_what_a_card_is_and_what_can_not_be_had_is_none(driver: Any) -> None:
     }  # fmt: skip
     greeting = Greeting(**FACTS)
     here = describe(greeting, told)
-    facts = {"driver": "550.54.15", "gpu_power_limit_w": 300, "gpu_max_clock_mhz": 1980, "gpu_ecc": True}
+    facts = {
+        "driver": "550.54.15",
+        "gpu_power_limit_w": 300,
+        "gpu_max_clock_mhz": 1980,
+        "gpu_ecc": True,
+    }
     assert here.facts.items() >= facts.items()
-    others = ({"driver": "560.1"}, {"gpu_power_limit_w": 400.0}, {"gpu_max_clock_mhz": 1410}, {"gpu_ecc": False})
-    assert len({here.fingerprint, *(describe(greeting, replace(told, **change)).fingerprint for change in others)}) == 5
+    others = (
+        {"driver": "560.1"},
+        {"gpu_power_limit_w": 400.0},
+        {"gpu_max_clock_mhz": 1410},
+        {"gpu_ecc": False},
+    )
+    assert (
+        len(
+            {
+                here.fingerprint,
+                *(
+                    describe(greeting, replace(told, **change)).fingerprint
+                    for change in others
+                ),
+            }
+        )
+        == 5
+    )
     same = ({"gpu_uuid": "another"}, {"gpu_free_bytes": 1}, {"gpu_others": 3})
-    assert {describe(greeting, replace(told, **change)).fingerprint for change in same} == {here.fingerprint}
+    assert {
+        describe(greeting, replace(told, **change)).fingerprint for change in same
+    } == {here.fingerprint}
 
 
-@pytest.mark.parametrize("how", ["not installed", "does not load", "no driver", "no permission", "no such card"])
+@pytest.mark.parametrize(
+    "how",
+    ["not installed", "does not load", "no driver", "no permission", "no such card"],
+)
 def test_whatever_is_missing_of_nvml_nothing_fails(driver: Any, how: str) -> None:
     if how == "not installed":
         driver(None)  # importing it raises ImportError
@@ -130,34 +178,50 @@ def test_whatever_is_missing_of_nvml_nothing_fails(driver: Any, how: str) -> Non
         driver(FakeNVML(nvmlInit=NVMLError("NVML Shared Library Not Found")))
     else:
         handle = "nvmlDeviceGetHandleByUUID"
-        every = [name for name in FakeNVML().answers if name.startswith("nvmlDevice") and name != handle]
+        every = [
+            name
+            for name in FakeNVML().answers
+            if name.startswith("nvmlDevice") and name != handle
+        ]
         refused = [handle] if how == "no such card" else every
-        driver(FakeNVML(**dict.fromkeys(refused, NVMLError("Insufficient Permissions"))))
+        driver(
+            FakeNVML(**dict.fromkeys(refused, NVMLError("Insufficient Permissions")))
+        )
     told, sample = nvml.facts("cuda"), DeviceWatch().after(SAMPLED, "cuda")
     if how == "no permission":
-        assert {name: value for name, value in told.items() if value is not None} == {"driver": "550.54.15"}
+        assert {name: value for name, value in told.items() if value is not None} == {
+            "driver": "550.54.15"
+        }
         assert sample == SAMPLED
     else:
         assert set(told) == {"nvml_missing"}
         assert sample == SAMPLED
-        assert ("pip install 'ffnbench[cuda]'" in told["nvml_missing"]) == (how == "not installed")
+        assert ("pip install 'ffnbench[cuda]'" in told["nvml_missing"]) == (
+            how == "not installed"
+        )
         assert told["nvml_missing"] in advice(DeviceFacts(**told))[0]
 
 
 def test_only_what_holds_clocks_down_is_named() -> None:
-    """By nvml.h: nvmlClocksEventReason*; idle, set clocks, sync boost and display are none."""
+    """By nvml.h: nvmlClocksEventReason*; idle, set clocks, sync boost and display are
+    none.
+    """
     bits = (0x0, 0x1, 0x2, 0x10, 0x100, 0x4, 0x20, 0x8, 0x48, 0x88, 0x25)
     names = ["", "", "", "", "", "power cap", "sw thermal slowdown", "hw slowdown", "hw thermal slowdown",
              "power brake", "sw thermal slowdown, power cap"]  # fmt: skip
     assert list(map(reasons, bits)) == names
 
 
-def test_a_sample_tells_clock_and_once_who_else_is_there(driver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_tells_clock_and_once_who_else_is_there(
+    driver: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found: Any = driver(FakeNVML())
     found.bits[1], found.pids[1] = 0x24, [100, 101, 102, 103]
     monkeypatch.setattr(nvml.os, "getpid", lambda: 100)
     monkeypatch.setattr(nvml.os, "getppid", lambda: 99)
-    monkeypatch.setattr(nvml, "parent_of", lambda pid: {101: 99, 102: 1}.get(pid))  # another worker; a stranger; unseen
+    monkeypatch.setattr(
+        nvml, "parent_of", lambda pid: {101: 99, 102: 1}.get(pid)
+    )  # another worker; a stranger; unseen
     watch = DeviceWatch()
     seen = replace(SAMPLED, throttled="sw thermal slowdown, power cap", clock_mhz=1410)
     assert watch.after(SAMPLED, "cuda") == replace(seen, others=2)
@@ -171,7 +235,14 @@ def test_a_sample_tells_clock_and_once_who_else_is_there(driver: Any, monkeypatc
 
 
 def on(device: str, **options: Any) -> Plan:
-    asked = {"variants": "relu,gelu", "d_model": 64, "workers": 3, "rounds": 6, "device": device, **options}
+    asked = {
+        "variants": "relu,gelu",
+        "d_model": 64,
+        "workers": 3,
+        "rounds": 6,
+        "device": device,
+        **options,
+    }
     return plan_compare(CompareRequest(**asked))
 
 
@@ -202,9 +273,15 @@ def test_the_environment_is_that_of_the_device_that_is_used() -> None:
 
 
 def test_a_device_that_is_not_there_is_told_with_those_that_are() -> None:
-    with pytest.raises(FfnbenchError, match=r"'cuda:7' was asked for, but torch 2.0-fake has 2 CUDA devices") as caught:
+    with pytest.raises(
+        FfnbenchError,
+        match=r"'cuda:7' was asked for, but torch 2.0-fake has 2 CUDA devices",
+    ) as caught:
         run(on("cuda:7"), launch=launched())
-    assert caught.value.hint == "there is cuda:0 (NVIDIA A100-SXM4-80GB), cuda:1 (NVIDIA A100-SXM4-80GB)"
+    assert (
+        caught.value.hint
+        == "there is cuda:0 (NVIDIA A100-SXM4-80GB), cuda:1 (NVIDIA A100-SXM4-80GB)"
+    )
 
 
 TOO_OLD = (  # c10/cuda/CUDAFunctions.cpp
@@ -216,7 +293,9 @@ TOO_OLD = (  # c10/cuda/CUDAFunctions.cpp
 )
 
 
-def test_a_driver_too_old_is_one_error_in_torchs_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_driver_too_old_is_one_error_in_torchs_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def warn() -> bool:
         warnings.warn(TOO_OLD, stacklevel=2)
         return False
@@ -225,12 +304,19 @@ def test_a_driver_too_old_is_one_error_in_torchs_words(monkeypatch: pytest.Monke
     launch = FakeLaunch()
     launch.facts = about_gpus()
     assert launch.facts["gpus"] == 0
-    with pytest.raises(FfnbenchError, match=r"can't use it: The NVIDIA driver on your system is too old") as caught:
+    with pytest.raises(
+        FfnbenchError,
+        match=r"can't use it: The NVIDIA driver on your system is too old",
+    ) as caught:
         run(on("cuda"), launch=launch)
     assert "nvidia-smi" in caught.value.hint
     by_itself = run(on("auto"), launch=launch)
     assert {case.workload.device for case in by_itself.plan.cases} == {"cpu"}
-    assert [note.text for note in by_itself.warnings if "measured on the CPU: The NVIDIA driver" in note.text]
+    assert [
+        note.text
+        for note in by_itself.warnings
+        if "measured on the CPU: The NVIDIA driver" in note.text
+    ]
 
 
 def test_env_shows_the_device_and_says_what_to_do(
@@ -250,23 +336,33 @@ def test_env_shows_the_device_and_says_what_to_do(
         "devices": "cuda:0 (NVIDIA A100-SXM4-80GB), cuda:1 (NVIDIA A100-SXM4-80GB)",
     }  # fmt: skip
     assert {name: facts.get(name) for name in expected} == expected
-    assert f"nvidia-smi -i GPU-{UUIDS[0]} -lgc 1485" in " ".join(in_process("env")[1].split())
+    assert f"nvidia-smi -i GPU-{UUIDS[0]} -lgc 1485" in " ".join(
+        in_process("env")[1].split()
+    )
     launch.device = lambda name: A100 | {"nvml_missing": nvml.NOT_INSTALLED}
     out = " ".join(in_process("env")[1].split())
-    assert out.count("pip install 'ffnbench[cuda]'") == 2  # one line of facts, one of advice
+    assert (
+        out.count("pip install 'ffnbench[cuda]'") == 2
+    )  # one line of facts, one of advice
     launch.facts = {"no_gpu": TOO_OLD}
-    assert "cpu only: The NVIDIA driver on your system is too old" in " ".join(in_process("env")[1].split())
+    assert "cpu only: The NVIDIA driver on your system is too old" in " ".join(
+        in_process("env")[1].split()
+    )
 
 
 def test_what_fits_is_foretold_from_the_free_memory_of_the_device() -> None:
     plan = on("cuda:1", d_model=4096, d_ff=16384, match="none")
     assert run(plan, launch=launched()).failures == ()
     launch = launched(gpu_free_bytes=1 << 28)
-    with pytest.raises(FfnbenchError, match=r"of memory, and 243 MiB are available on cuda:1") as caught:
+    with pytest.raises(
+        FfnbenchError, match=r"of memory, and 243 MiB are available on cuda:1"
+    ) as caught:
         run(plan, launch=launch)
     assert "--dtype bfloat16" in caught.value.hint
     assert not any(job in (Begin, Open) for _, job, _ in launch.log)
-    assert run(plan, launch=launched(gpu_free_bytes=None)).failures == ()  # not known: it is tried
+    assert (
+        run(plan, launch=launched(gpu_free_bytes=None)).failures == ()
+    )  # not known: it is tried
 
 
 def test_what_a_worker_saw_of_its_device_is_kept_and_told_in_one_line() -> None:
@@ -298,8 +394,12 @@ def test_what_a_worker_saw_of_its_device_is_kept_and_told_in_one_line() -> None:
     [("max 100000", "max", 4, 40), ("250000 100000", "16000000000", 2, 10), ("50000 100000", "5000000000", 1, 0),
      ("900000 100000", "90000000000", 4, 40), (None, None, 4, 40)],
 )  # fmt: skip
-def test_a_container_has_what_its_limits_leave(monkeypatch, quota, limit, cpus: int, gigabytes: int) -> None:
-    """Of a machine of 4 CPUs and 40 GB that are free, in a cgroup that uses 6 GB already."""
+def test_a_container_has_what_its_limits_leave(
+    monkeypatch, quota, limit, cpus: int, gigabytes: int
+) -> None:
+    """Of a machine of 4 CPUs and 40 GB that are free, in a cgroup that uses 6 GB
+    already.
+    """
     told = {"cpu.max": quota, "memory.max": limit, "memory.current": limit and "6000000000",
             "meminfo": "MemFree: 7 kB\nMemAvailable: 39062500 kB\n"}  # fmt: skip
 

@@ -1,4 +1,6 @@
-"""How long threads waited for a CPU: by hand from files, by a real thread without one, and what stands in for it."""
+"""How long threads waited for a CPU: by hand from files, by a real thread without one,
+and what stands in for it.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +36,13 @@ def test_the_second_number_of_every_thread_is_what_it_waited(tmp_path: Path) -> 
     found = threads_of(tasks(tmp_path, t1="5000000 2000000 7\n", t2="1 0 1\n"))
     assert found == {"t1": Thread(5 * MS, 2 * MS), "t2": Thread(1, 0)}
     before = {"t1": Thread(0, 1 * MS), "gone": Thread(9 * MS, 9 * MS)}
-    # of 10 ms thread 1 waited 1 ms, and a thread that came later 2 ms; one that ended says nothing
+    # of 10 ms thread 1 waited 1 ms, and a thread that came later 2 ms; one that ended
+    # says nothing
     after = {"t1": Thread(9 * MS, 2 * MS), "new": Thread(1 * MS, 2 * MS)}
     assert waited_share(before, after, seconds=0.010, cpus=2) == pytest.approx(0.2)
-    many = {f"t{n}": Thread(9 * MS, 20_000) for n in range(64)}  # each waits a little, as 64 threads do
+    many = {
+        f"t{n}": Thread(9 * MS, 20_000) for n in range(64)
+    }  # each waits a little, as 64 threads do
     assert waited_share({}, many, seconds=0.010, cpus=64) == pytest.approx(0.002)
 
 
@@ -46,7 +51,8 @@ def test_own_threads_beyond_the_cpus_wait_for_each_other() -> None:
     after = {name: Thread(6 * MS, 4 * MS) for name in before}
     assert waited_share(before, after, seconds=0.010, cpus=2) is None
     assert waited_share(before, after, seconds=0.010, cpus=3) == pytest.approx(0.4)
-    # a helper that woke for 10 us and then had no CPU is no worker: the sample was disturbed
+    # a helper that woke for 10 us and then had no CPU is no worker: the sample was
+    # disturbed
     helper = after | {"c": Thread(MS // 100, 3 * MS)}
     assert waited_share(before, helper, seconds=0.010, cpus=2) == pytest.approx(0.4)
 
@@ -64,13 +70,18 @@ def test_where_it_is_hidden_switches_stand_in(tmp_path: Path, text: str | None) 
     assert meter.with_share(lambda: 7.0, threads=3)[1] is None
 
 
-def test_a_thread_that_has_had_a_cpu_tells_before_its_time_is_counted(tmp_path: Path) -> None:
+def test_a_thread_that_has_had_a_cpu_tells_before_its_time_is_counted(
+    tmp_path: Path,
+) -> None:
     """As read in a process that was just forked (Linux 6.18)."""
     assert WaitMeter(2, tasks(tmp_path, t1="0 5061634 1\n")).source == SCHEDSTAT
 
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="Linux tells it")
-@pytest.mark.skipif(Path("/proc/self/schedstat").read_text().split()[2:] == ["0"], reason="the kernel does not count")
+@pytest.mark.skipif(
+    Path("/proc/self/schedstat").read_text().split()[2:] == ["0"],
+    reason="the kernel does not count",
+)
 def test_what_tells_is_the_same_in_every_fork() -> None:
     code = (
         "import os; from ffnbench.device.waiting import source, threads_of\n"
@@ -79,13 +90,21 @@ def test_what_tells_is_the_same_in_every_fork() -> None:
         "        os.write(1, (source(threads_of()) + chr(10)).encode()); os._exit(0)\n"
         "    os.wait()\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
     assert done.stdout.split("\n") == [SCHEDSTAT] * 30 + [""]
 
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="Linux tells it")
 def test_a_thread_without_a_cpu_is_seen_to_wait() -> None:
-    """Two processes on one CPU: each has it half of the time, or less beside others. What it does not run it waits."""
+    """Two processes on one CPU: each has it half of the time, or less beside others.
+    What it does not run it waits.
+    """
     cpu = min(os.sched_getaffinity(0))
     code = (
         "import os, time; from ffnbench.device.waiting import WaitMeter\n"
@@ -97,7 +116,13 @@ def test_a_thread_without_a_cpu_is_seen_to_wait() -> None:
     spinner = f"import os; os.sched_setaffinity(0, {{{cpu}}})\nwhile True: pass"
     neighbour = subprocess.Popen([sys.executable, "-c", spinner])
     try:
-        found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+        found = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=60,
+        )
     finally:
         neighbour.kill()
         neighbour.wait()
@@ -107,7 +132,9 @@ def test_a_thread_without_a_cpu_is_seen_to_wait() -> None:
     assert float(waited) == pytest.approx(1 - float(ran), abs=0.1)
 
 
-def test_a_switch_beyond_the_usual_fifty_a_second_counts_for_four_milliseconds() -> None:
+def test_a_switch_beyond_the_usual_fifty_a_second_counts_for_four_milliseconds() -> (
+    None
+):
     assert switched_share(101, 1.0) == pytest.approx(0.2)
     assert switched_share(201, 2.0) == pytest.approx(0.2)
     assert switched_share(40, 1.0) == 0

@@ -1,4 +1,6 @@
-"""Devices by name, and which time is the latency where: what can't be is refused, in a plan or once `auto` is known."""
+"""Devices by name, and which time is the latency where: what can't be is refused, in a
+plan or once `auto` is known.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ from ffnbench.run import world
 
 
 def plan_of(variants: str = "relu", **flags: Any) -> Plan:
-    return plan_compare(CompareRequest(variants=variants, d_model=64, threads=1, **flags))
+    return plan_compare(
+        CompareRequest(variants=variants, d_model=64, threads=1, **flags)
+    )
 
 
 def works(variants: str = "relu", **flags: Any) -> list[Workload]:
@@ -48,7 +52,9 @@ def test_which_time_is_the_latency() -> None:
     assert works("relu@device=cuda@cache=cold")[0].time == "device"
     for variant in ("relu@cache=cold", "relu@cache=cold@time=wall"):
         assert works(variant, device="cpu")[0].time == "wall"
-    assert plan_of("relu@time=device").with_device("cpu").cases[0].workload.time == "wall"
+    assert (
+        plan_of("relu@time=device").with_device("cpu").cases[0].workload.time == "wall"
+    )
     of_auto = plan_of("relu@cache=cold")
     assert of_auto.cases[0].workload.time == "wall"
     assert of_auto.with_device("cuda").cases[0].workload.time == "device"
@@ -62,7 +68,9 @@ def test_which_time_is_the_latency() -> None:
      ({"variants": "relu@cache=cold@time=wall"}, "calls of a cold cache are timed one by one"),
      ({"variants": "relu@time=gpu"}, "unknown time 'gpu'"), ({"variants": "relu@cache=warm"}, "unknown cache 'warm'")],
 )  # fmt: skip
-def test_what_contradicts_is_refused_in_a_plan(flags: dict[str, Any], said: str) -> None:
+def test_what_contradicts_is_refused_in_a_plan(
+    flags: dict[str, Any], said: str
+) -> None:
     with pytest.raises(FfnbenchError, match=said) as caught:
         plan_of(**flags)
     assert caught.value.hint
@@ -71,7 +79,10 @@ def test_what_contradicts_is_refused_in_a_plan(flags: dict[str, Any], said: str)
 def test_auto_becomes_what_the_worker_sees() -> None:
     launch = FakeLaunch()
     launch.facts = {"gpus": 1}
-    result = run(plan_of("relu@cache=cold", workers=3, rounds=1, metrics="latency"), launch=launch)
+    result = run(
+        plan_of("relu@cache=cold", workers=3, rounds=1, metrics="latency"),
+        launch=launch,
+    )
     work = result.plan.cases[0].workload
     assert (work.device, work.time) == ("cuda", "device")
 
@@ -90,5 +101,12 @@ def test_a_baseline_of_a_device_that_is_not_here_is_refused_before_anything_is_s
         raise AssertionError("a process was started")
 
     machine = world.World(launch=started, no_gpu=lambda: "there is none")
-    with pytest.raises(FfnbenchError, match="device 'cuda' was asked for, but there is none"):
-        checking.check(CheckRequest(baseline=str(ROOT / "tests/golden/cuda.json"), exact_only=True), machine)
+    with pytest.raises(
+        FfnbenchError, match="device 'cuda' was asked for, but there is none"
+    ):
+        checking.check(
+            CheckRequest(
+                baseline=str(ROOT / "tests/golden/cuda.json"), exact_only=True
+            ),
+            machine,
+        )

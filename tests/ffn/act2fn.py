@@ -1,6 +1,8 @@
-"""Every name of transformers' ACT2FN and its values, in float64: the golden file of tests/ffn/test_activations.py.
+"""Every name of transformers' ACT2FN and its values, in float64: the golden file of
+tests/ffn/test_activations.py.
 
-`python tests/ffn/act2fn.py` writes tests/golden/act2fn.json, with transformers' version in it.
+`python tests/ffn/act2fn.py` writes tests/golden/act2fn.json, with transformers' version
+in it.
 """
 
 from __future__ import annotations
@@ -19,11 +21,15 @@ POINTS = (
 
 
 def theirs(name: str) -> Any:
-    """transformers' own activation of a name, its scalars (if there are any) at their init, in float64."""
+    """transformers' own activation of a name, its scalars (if there are any) at their
+    init, in float64.
+    """
     from transformers.activations import ACT2CLS, ACT2FN, XIELUActivation
 
     if ACT2CLS[name] is XIELUActivation:
-        return XIELUActivation(dtype=torch.float64)  # else its scalars are rounded to bfloat16 while they are made
+        return XIELUActivation(
+            dtype=torch.float64
+        )  # else its scalars are rounded to bfloat16 while they are made
     return ACT2FN[name].double()
 
 
@@ -39,9 +45,16 @@ def main() -> None:
     from transformers.activations import ACT2CLS
 
     x = torch.tensor(POINTS, dtype=torch.float64)
-    rows = [f"  {json.dumps(name)}: {json.dumps(values(name, x).tolist())}" for name in ACT2CLS]
-    head = f'"transformers": "{transformers.__version__}",\n"x": {json.dumps(POINTS)},\n'
-    FILE.write_text("{\n" + head + '"values": {\n' + ",\n".join(rows) + "\n}\n}\n", encoding="utf-8")
+    rows = [
+        f"  {json.dumps(name)}: {json.dumps(values(name, x).tolist())}"
+        for name in ACT2CLS
+    ]
+    head = (
+        f'"transformers": "{transformers.__version__}",\n"x": {json.dumps(POINTS)},\n'
+    )
+    FILE.write_text(
+        "{\n" + head + '"values": {\n' + ",\n".join(rows) + "\n}\n}\n", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

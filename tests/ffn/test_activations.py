@@ -1,4 +1,6 @@
-"""The table of activations against mathematics: float64, libm, and constants known to ten digits."""
+"""The table of activations against mathematics: float64, libm, and constants known to
+ten digits.
+"""
 
 from __future__ import annotations
 
@@ -40,15 +42,23 @@ def test_values_agree_with_the_definition_in_float64(name: str) -> None:
 def test_the_three_gelus_are_never_mixed_up() -> None:
     x = torch.linspace(-8, 8, 160001, dtype=torch.float64)
     exact = apply("gelu", x)
-    assert float((exact - apply("gelu_tanh", x)).abs().max()) == pytest.approx(4.7324e-4, abs=1e-8)
-    assert float((exact - apply("quick_gelu", x)).abs().max()) == pytest.approx(0.020335, abs=1e-6)
+    assert float((exact - apply("gelu_tanh", x)).abs().max()) == pytest.approx(
+        4.7324e-4, abs=1e-8
+    )
+    assert float((exact - apply("quick_gelu", x)).abs().max()) == pytest.approx(
+        0.020335, abs=1e-6
+    )
 
 
 def test_swish_scales_with_beta_and_is_half_of_x_at_zero() -> None:
     x = torch.linspace(-6, 6, 101, dtype=torch.float64)
     assert torch.equal(apply("swish", x, beta=0.0), x / 2)
-    assert torch.allclose(apply("swish", x, beta=1.0), apply("silu", x), rtol=0, atol=1e-15)
-    assert torch.allclose(apply("swish", x, beta=2.0), apply("silu", 2 * x) / 2, rtol=0, atol=1e-15)
+    assert torch.allclose(
+        apply("swish", x, beta=1.0), apply("silu", x), rtol=0, atol=1e-15
+    )
+    assert torch.allclose(
+        apply("swish", x, beta=2.0), apply("silu", 2 * x) / 2, rtol=0, atol=1e-15
+    )
 
 
 def test_gated_names_are_shazeers() -> None:
@@ -60,36 +70,64 @@ def test_gated_names_are_shazeers() -> None:
 
 
 def test_clamped_names_are_gpt_oss() -> None:
-    rows = [(row.name, row.activation, row.limit, row.offset) for row in GATED if row.limit is not None]
+    rows = [
+        (row.name, row.activation, row.limit, row.offset)
+        for row in GATED
+        if row.limit is not None
+    ]
     assert rows == [("swiglu_oai", "quick_gelu", 7.0, 1.0)]
-    assert GATED.get("SwiGLU-OAI") is GATED.get("swigluoai") is GATED.get("clamped_swiglu")
-    aliases = {"gelu_new": "gelu_tanh", "gelu_fast": "gelu_tanh", "srelu": "relu2", "GELU": "gelu"}
+    assert (
+        GATED.get("SwiGLU-OAI") is GATED.get("swigluoai") is GATED.get("clamped_swiglu")
+    )
+    aliases = {
+        "gelu_new": "gelu_tanh",
+        "gelu_fast": "gelu_tanh",
+        "srelu": "relu2",
+        "GELU": "gelu",
+    }
     assert {alias: ACTIVATIONS.get(alias).name for alias in aliases} == aliases
 
 
-# counted by hand on the formula and on the derivative: (terms of f), (terms of f' and the gradient's product)
+# counted by hand on the formula and on the derivative: (terms of f), (terms of f' and
+# the gradient's product)
 BY_HAND = {
     "identity": (0, 0),
     "relu": (1, 1 + 1),  # max; compare, times gradient
     "leaky_relu": (1 + 1, 1 + 1),  # multiply, select; select
-    "prelu": (1 + 1, 1 + 1 + 3),  # as leaky_relu; x g below zero, summed for the slope: multiply, select, add
+    "prelu": (
+        1 + 1,
+        1 + 1 + 3,
+    ),  # as leaky_relu; x g below zero, summed for the slope: multiply, select, add
     "relu6": (1 + 1, 2 + 1),  # max, min; two comparisons
     "relu2": (1 + 1, 2 + 1),  # max, square; max, double
     "sigmoid": (4, 2 + 1),  # negate, exp, add, divide; from the saved output
     "tanh": (1, 2 + 1),
-    "gelu": (5, 4 + 5 + 1 + 1),  # divide, erf, add, multiply, halve; cdf, x pdf, their sum
+    "gelu": (
+        5,
+        4 + 5 + 1 + 1,
+    ),  # divide, erf, add, multiply, halve; cdf, x pdf, their sum
     "gelu_10": (5 + 2, 11 + 2),  # gelu and two limits; two selections
-    "gelu_tanh": (2 + 1 + 1 + 1 + 1 + 3, 6 + 2 + 9 + 1 + 1),  # cube .. tanh, then three; tanh again, both summands
+    "gelu_tanh": (
+        2 + 1 + 1 + 1 + 1 + 3,
+        6 + 2 + 9 + 1 + 1,
+    ),  # cube .. tanh, then three; tanh again, both summands
     "quick_gelu": (1 + 4 + 1, 1 + 4 + 5 + 1),
     "silu": (4 + 1, 4 + 4 + 1),
     "swish": (1 + 4 + 1, 1 + 4 + 5 + 1),
-    "mish": (3 + 1 + 1, 4 + 4 + 2 + 2 + 1 + 1),  # softplus, tanh, times x; t, sigmoid, 1 - t^2, products, sum
-    "hardswish": (1 + 2 + 1 + 1, 2 + 2 + 1),  # add, clamp twice, multiply, divide; two selections, line
+    "mish": (
+        3 + 1 + 1,
+        4 + 4 + 2 + 2 + 1 + 1,
+    ),  # softplus, tanh, times x; t, sigmoid, 1 - t^2, products, sum
+    "hardswish": (
+        1 + 2 + 1 + 1,
+        2 + 2 + 1,
+    ),  # add, clamp twice, multiply, divide; two selections, line
     "elu": (1 + 1 + 1, 1 + 1 + 1),  # exp, subtract, select
     "selu": (3 + 2, 2 + 2 + 1),  # elu and two factors
     "softplus": (3, 4 + 1),
-    # x/2, two products and a sum; exp, two subtractions, product and sum; select. Backward: slopes on both sides,
-    # select, times gradient; then x^2 g and (exp(x) - 1 - x) g summed over the scalars' elements
+    # x/2, two products and a sum; exp, two subtractions, product and sum; select.
+    # Backward: slopes on both sides, select, times gradient; then x^2 g and (exp(x) - 1
+    # - x) g summed over the scalars' elements
     "xielu": (1 + 3 + 5 + 1, 2 + 4 + 1 + 1 + 3 + 3),
 }
 
@@ -98,8 +136,14 @@ def test_xielu_is_trained_and_the_one_of_transformers() -> None:
     activations = pytest.importorskip("transformers.activations")
     theirs = activations.XIELUActivation(dtype=torch.float64)
     module = build(FFNSpec(d_model=4, d_ff=6, activation="xielu"), dtype=torch.float64)
-    assert [name for name, p in module.named_parameters() if p.dim() == 0] == ["alpha_p", "alpha_n"]
-    for ours, other in ((module.alpha_p, theirs.alpha_p), (module.alpha_n, theirs.alpha_n)):
+    assert [name for name, p in module.named_parameters() if p.dim() == 0] == [
+        "alpha_p",
+        "alpha_n",
+    ]
+    for ours, other in (
+        (module.alpha_p, theirs.alpha_p),
+        (module.alpha_n, theirs.alpha_n),
+    ):
         assert float(ours.detach()) == pytest.approx(float(other.detach()))
         ours.data += 0.3
         other.data += 0.3
@@ -110,7 +154,12 @@ def test_xielu_is_trained_and_the_one_of_transformers() -> None:
 
 
 GOLDEN = json.loads(act2fn.FILE.read_text(encoding="utf-8"))
-LLAMA = {"model_type": "llama", "hidden_size": 4, "intermediate_size": 6, "num_hidden_layers": 1}
+LLAMA = {
+    "model_type": "llama",
+    "hidden_size": 4,
+    "intermediate_size": 6,
+    "num_hidden_layers": 1,
+}
 # gelu_fast has ten digits of sqrt(2 / pi); xielu has expm1(-1e-6) between -1e-6 and 0
 ROUNDED = {"gelu_fast": 1e-11, "xielu": 1e-6}
 
@@ -122,7 +171,10 @@ def as_read(name: str, x: torch.Tensor) -> torch.Tensor:
 
 
 def test_a_config_gets_the_function_that_transformers_has_by_that_name() -> None:
-    assert set(GOLDEN["values"]) - set(HF_ACTIVATIONS) == {"laplace", "sqrtsoftplus"}  # of no FFN that is published
+    assert set(GOLDEN["values"]) - set(HF_ACTIVATIONS) == {
+        "laplace",
+        "sqrtsoftplus",
+    }  # of no FFN that is published
     for name in HF_ACTIVATIONS:
         values = GOLDEN["values"][name]
         found = as_read(name, torch.tensor(GOLDEN["x"], dtype=torch.float64)).tolist()
@@ -133,7 +185,11 @@ def test_the_golden_values_tell_all_functions_apart() -> None:
     """Else the test above could not see that one was read as another."""
     x = torch.tensor(GOLDEN["x"], dtype=torch.float64)
     rows = {row: as_read(name, x) for name, row in HF_ACTIVATIONS.items()}
-    apart = [float((a - b).abs().max()) for i, a in enumerate(rows.values()) for b in list(rows.values())[:i]]
+    apart = [
+        float((a - b).abs().max())
+        for i, a in enumerate(rows.values())
+        for b in list(rows.values())[:i]
+    ]
     assert min(apart) > 1e-4
 
 
@@ -147,18 +203,37 @@ def test_transformers_of_today_has_these_names_and_is_as_strict() -> None:
         assert name not in activations.ACT2FN
         assert name not in HF_ACTIVATIONS
     ends = torch.tensor([-10.0, -3, 0, 3, 6, 10, 20], dtype=torch.float64)
-    x = torch.cat([torch.linspace(-30, 30, 24001, dtype=torch.float64), ends, ends - 1e-9, ends + 1e-9])
+    x = torch.cat(
+        [
+            torch.linspace(-30, 30, 24001, dtype=torch.float64),
+            ends,
+            ends - 1e-9,
+            ends + 1e-9,
+        ]
+    )
     for name in HF_ACTIVATIONS:
-        assert torch.allclose(as_read(name, x), act2fn.values(name, x), rtol=1e-12, atol=ROUNDED.get(name, 1e-13))
+        assert torch.allclose(
+            as_read(name, x),
+            act2fn.values(name, x),
+            rtol=1e-12,
+            atol=ROUNDED.get(name, 1e-13),
+        )
 
 
 @pytest.mark.parametrize("gate", list(Gate), ids=lambda g: g.value)
 def test_prelu_is_trained_as_nn_prelu_is(gate: Gate) -> None:
     torch.manual_seed(0)
-    spec = FFNSpec(d_model=4, d_ff=6, activation="prelu", gate=gate, init=Init.HE_XAVIER)
+    spec = FFNSpec(
+        d_model=4, d_ff=6, activation="prelu", gate=gate, init=Init.HE_XAVIER
+    )
     module = build(spec, dtype=torch.float64)
-    assert {name: float(p.detach()) for name, p in module.named_parameters() if p.dim() == 0} == {"slope": 0.25}
-    theirs, x = torch.nn.PReLU(dtype=torch.float64), torch.randn(9, 4, dtype=torch.float64)
+    assert {
+        name: float(p.detach()) for name, p in module.named_parameters() if p.dim() == 0
+    } == {"slope": 0.25}
+    theirs, x = (
+        torch.nn.PReLU(dtype=torch.float64),
+        torch.randn(9, 4, dtype=torch.float64),
+    )
     module.slope.data.fill_(-0.7)
     theirs.weight.data.fill_(-0.7)
     matrices = {name: getattr(module, name).weight for name in spec.matrices}
@@ -169,10 +244,14 @@ def test_prelu_is_trained_as_nn_prelu_is(gate: Gate) -> None:
     y = module(x)
     assert torch.allclose(y, expected, rtol=1e-12, atol=1e-15)
     (slope,) = torch.autograd.grad(y.square().sum(), module.slope)
-    assert float(slope) == pytest.approx(float(torch.autograd.grad(expected.square().sum(), theirs.weight)[0]))
+    assert float(slope) == pytest.approx(
+        float(torch.autograd.grad(expected.square().sum(), theirs.weight)[0])
+    )
 
 
 def test_torchs_softplus_has_a_threshold() -> None:
     """What docs/methodology-details.md says of it."""
     below, above = torch.tensor([20.0, math.nextafter(20.0, 21.0)], dtype=torch.float64)
-    assert float(apply("softplus", below) - apply("softplus", above)) == pytest.approx(2.1e-9, rel=0.02)
+    assert float(apply("softplus", below) - apply("softplus", above)) == pytest.approx(
+        2.1e-9, rel=0.02
+    )

@@ -1,4 +1,6 @@
-"""What a user's module costs where torch does not see all of its kernels, and how it is said."""
+"""What a user's module costs where torch does not see all of its kernels, and how it is
+said.
+"""
 
 from __future__ import annotations
 
@@ -98,11 +100,17 @@ def kernels(tmp_path: Path) -> str:
 
 
 def counted(kernels: str, name: str, device: str = "cpu") -> Cost:
-    work = Workload(batch=2, seq_len=32, dtype="float32", device=device, mode="forward", threads=1)
-    return count(ImportedSpec(target=f"{kernels}:{name}", d_model=D_MODEL, d_ff=D_FF), work)
+    work = Workload(
+        batch=2, seq_len=32, dtype="float32", device=device, mode="forward", threads=1
+    )
+    return count(
+        ImportedSpec(target=f"{kernels}:{name}", d_model=D_MODEL, d_ff=D_FF), work
+    )
 
 
-def test_without_any_product_that_torch_saw_flops_are_unknown_and_not_zero(kernels: str) -> None:
+def test_without_any_product_that_torch_saw_flops_are_unknown_and_not_zero(
+    kernels: str,
+) -> None:
     plain = counted(kernels, "Plain")
     assert (plain.flops_forward, plain.uncounted) == (LAYERS, ())
     for name in ("AllOutside", "PretendsOnMeta"):
@@ -112,7 +120,9 @@ def test_without_any_product_that_torch_saw_flops_are_unknown_and_not_zero(kerne
         assert cost.counted_how == "not counted: torch saw no matrix product"
 
 
-def test_kernels_of_triton_are_named_as_they_are_launched(kernels: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_of_triton_are_named_as_they_are_launched(
+    kernels: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class JITFunction:
         def __init__(self, name: str) -> None:
             self.fn = SimpleNamespace(__name__=name)
@@ -120,7 +130,9 @@ def test_kernels_of_triton_are_named_as_they_are_launched(kernels: str, monkeypa
         def run(self, *args: object, grid: tuple, warmup: bool) -> None:
             launched.append(warmup)
 
-    counted(kernels, "Plain")  # torch looks for Triton while it loads some of its parts: not for this one
+    counted(
+        kernels, "Plain"
+    )  # torch looks for Triton while it loads some of its parts: not for this one
     launched: list[bool] = []
     triton = ModuleType("triton")
     triton.runtime = SimpleNamespace(JITFunction=JITFunction)  # type: ignore[attr-defined]
@@ -137,11 +149,18 @@ def test_a_module_whose_kernels_want_an_accelerator_is_counted_there(
     kernels: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settled = []
-    place = SimpleNamespace(device=torch.device("cpu"), settle=lambda: settled.append(1))
+    place = SimpleNamespace(
+        device=torch.device("cpu"), settle=lambda: settled.append(1)
+    )
     monkeypatch.setattr(accelerator, "MAKE", lambda name: place)
     monkeypatch.setattr(accelerator, "_MADE", {})
-    cost = counted(kernels, "Hungry", device="cuda:0")  # with 8 tokens it fails, with its workload's 64 it runs
-    assert (cost.flops_forward, cost.counted_how) == (LAYERS, "counted by running it on 64 tokens")
+    cost = counted(
+        kernels, "Hungry", device="cuda:0"
+    )  # with 8 tokens it fails, with its workload's 64 it runs
+    assert (cost.flops_forward, cost.counted_how) == (
+        LAYERS,
+        "counted by running it on 64 tokens",
+    )
     assert settled == [1, 1]
     assert counted(kernels, "Hungry").counted_how.startswith("not counted: it raised")
 
@@ -158,7 +177,9 @@ def fails(problem: BaseException, *_: object) -> None:
 
 
 def of_triton(name: str, message: str, **facts: str) -> BaseException:
-    """An exception of Triton's, as it has them: of its own module, under TritonError."""
+    """An exception of Triton's, as it has them: of its own module, under
+    TritonError.
+    """
     parent = type("TritonError", (Exception,), {"__module__": "triton.errors"})
     problem = type(name, (parent,), {"__module__": "triton.compiler.errors"})(message)
     for key, value in facts.items():
@@ -177,11 +198,18 @@ def test_what_a_compiler_cannot_compile_is_unsupported_and_says_why() -> None:
             "CompilationError", where + "NameError('blocks is not defined')"
         ),
         "Triton can't compile it: out of resource: shared memory, Required: 294912, Hardware limit: 232448.": of_triton(
-            "OutOfResources", "out of resource: shared memory, Required: 294912, Hardware limit: 232448."
+            "OutOfResources",
+            "out of resource: shared memory, Required: 294912, Hardware limit: 232448.",
         ),
-        "torch.compile can't compile it: LoweringException: NotImplementedError: View": InductorError(lowering, None),
+        "torch.compile can't compile it: LoweringException: NotImplementedError: View": InductorError(
+            lowering, None
+        ),
         "torch.compile can't compile it: 'y' was not declared in this scope": InductorError(
-            CppCompileError(["g++"], "/tmp/c.cpp:3:5: error: 'y' was not declared in this scope\n  3 | y\n"), None
+            CppCompileError(
+                ["g++"],
+                "/tmp/c.cpp:3:5: error: 'y' was not declared in this scope\n  3 | y\n",
+            ),
+            None,
         ),
     }
     for says, problem in told.items():
@@ -192,10 +220,17 @@ def test_what_a_compiler_cannot_compile_is_unsupported_and_says_why() -> None:
     assert raised(Unsupported("no")).kind is FailureKind.UNSUPPORTED
 
 
-def test_the_worker_of_a_case_that_failed_to_compile_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_worker_of_a_case_that_failed_to_compile_ends_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """What a compiler leaves behind that failed makes later rows of a process wrong."""
-    plan = plan_compare(CompareRequest(variants="relu,c=relu@backend=compile", d_model=8, threads=1), Probe())
+    plan = plan_compare(
+        CompareRequest(variants="relu,c=relu@backend=compile", d_model=8, threads=1),
+        Probe(),
+    )
     monkeypatch.setitem(sys.modules, "torch._dynamo", torch)
-    monkeypatch.setattr(Jobs, "open", partial(fails, AssertionError("no rule for this operation")))
+    monkeypatch.setattr(
+        Jobs, "open", partial(fails, AssertionError("no rule for this operation"))
+    )
     asked = (Open(label=label, calls=1) for label in ("relu", "c"))
     assert [answer_to(request, Jobs(plan)).ends for request in asked] == [False, True]

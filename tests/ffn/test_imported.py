@@ -1,4 +1,6 @@
-"""How a constructor's arguments are found by name. Signatures are those of the ecosystem's modules."""
+"""How a constructor's arguments are found by name. Signatures are those of the
+ecosystem's modules.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +12,19 @@ from ffnbench.ffn.spec import ImportedSpec
 
 
 def spec(**arguments: object) -> ImportedSpec:
-    return ImportedSpec(target="a.b:C", d_model=8, d_ff=24, arguments=tuple(arguments.items()))
+    return ImportedSpec(
+        target="a.b:C", d_model=8, d_ff=24, arguments=tuple(arguments.items())
+    )
 
 
-def timm_swiglu(in_features, hidden_features=None, out_features=None, act_layer=None, bias=True, drop=0.0): ...
+def timm_swiglu(
+    in_features,
+    hidden_features=None,
+    out_features=None,
+    act_layer=None,
+    bias=True,
+    drop=0.0,
+): ...
 def llama_feed_forward(dim, hidden_dim, multiple_of=256, ffn_dim_multiplier=None): ...
 def torch_encoder_layer(d_model, nhead=8, dim_feedforward=2048, dropout=0.1): ...
 def hf_gpt2_mlp(intermediate_size, config): ...
@@ -44,8 +55,17 @@ def test_widths_go_where_the_names_say(factory, expected: dict) -> None:
 
 def test_a_config_has_the_widths_under_every_name() -> None:
     config = match_arguments(hf_llama_mlp, spec(hidden_act="gelu"))["config"]
-    assert (config.hidden_size, config.n_embd, config.intermediate_size, config.ffn_dim) == (8, 8, 24, 24)
-    assert (config.hidden_act, config.mlp_bias, config.get("nothing", 5)) == ("gelu", False, 5)
+    assert (
+        config.hidden_size,
+        config.n_embd,
+        config.intermediate_size,
+        config.ffn_dim,
+    ) == (8, 8, 24, 24)
+    assert (config.hidden_act, config.mlp_bias, config.get("nothing", 5)) == (
+        "gelu",
+        False,
+        5,
+    )
     both = match_arguments(hf_gpt2_mlp, spec())
     assert both["intermediate_size"] == 24
     assert both["config"].activation_function == "gelu_new"
@@ -53,17 +73,28 @@ def test_a_config_has_the_widths_under_every_name() -> None:
 
 def test_a_ratio_stays_whole_where_it_is() -> None:
     assert match_arguments(x_transformers, spec())["mult"] == 3
-    assert match_arguments(x_transformers, ImportedSpec(target="a:b", d_model=8, d_ff=20))["mult"] == 2.5
+    assert (
+        match_arguments(x_transformers, ImportedSpec(target="a:b", d_model=8, d_ff=20))[
+            "mult"
+        ]
+        == 2.5
+    )
 
 
 def test_two_checkouts_keep_their_own_neighbours(tmp_path) -> None:
-    """v1/mlp.py and v2/mlp.py both import kern: each gets its own, and one file is run once."""
+    """v1/mlp.py and v2/mlp.py both import kern: each gets its own, and one file is run
+    once.
+    """
     for version in (1, 2):
         folder = tmp_path / f"v{version}"
         folder.mkdir()
         (folder / "kern.py").write_text(f"VERSION = {version}\n")
-        (folder / "mlp.py").write_text("import kern\ndef make(d_model, d_ff): return kern.VERSION\n")
-        (folder / "other.py").write_text("import kern\ndef same(d_model, d_ff): return kern\n")
+        (folder / "mlp.py").write_text(
+            "import kern\ndef make(d_model, d_ff): return kern.VERSION\n"
+        )
+        (folder / "other.py").write_text(
+            "import kern\ndef same(d_model, d_ff): return kern\n"
+        )
     one, two = (resolve(f"{tmp_path}/v{version}/mlp.py:make") for version in (1, 2))
     assert (one(1, 1), two(1, 1)) == (1, 2)
     assert resolve(f"{tmp_path}/v1/mlp.py:make") is one
@@ -71,7 +102,9 @@ def test_two_checkouts_keep_their_own_neighbours(tmp_path) -> None:
 
 
 def test_weights_of_eight_bits_are_counted_as_what_they_are(tmp_path) -> None:
-    """A module that declares its weights as integers is not held to reading them as float32."""
+    """A module that declares its weights as integers is not held to reading them as
+    float32.
+    """
     from ffnbench.plan import Workload
     from ffnbench.worker.probe_jobs import count
 
@@ -88,5 +121,7 @@ def test_weights_of_eight_bits_are_counted_as_what_they_are(tmp_path) -> None:
         "        return (x @ self.up.to(x.dtype).T @ self.down.to(x.dtype).T) * self.scale\n"
     )
     q = ImportedSpec(target=f"{tmp_path}/q.py:Q", d_model=8, d_ff=16)
-    work = Workload(batch=1, seq_len=4, dtype="float32", device="cpu", mode="forward", threads=1)
+    work = Workload(
+        batch=1, seq_len=4, dtype="float32", device="cpu", mode="forward", threads=1
+    )
     assert count(q, work).weight_bytes == 2 * 8 * 16 + 4 * 8

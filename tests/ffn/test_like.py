@@ -1,5 +1,6 @@
-"""@like: a module of the user's own is held against the form that it is said to be. The modules compute by formulas
-that are written out here, with their weights called and laid out as published code has them.
+"""@like: a module of the user's own is held against the form that it is said to be. The
+modules compute by formulas that are written out here, with their weights called and
+laid out as published code has them.
 """
 
 from __future__ import annotations
@@ -33,9 +34,16 @@ Weights = dict[str, Tensor]
 
 
 class Written(nn.Module):
-    """Parameters by name, where a dot makes a module of the part before it, and a formula over them."""
+    """Parameters by name, where a dot makes a module of the part before it, and a
+    formula over them.
+    """
 
-    def __init__(self, weights: Weights, formula: Callable[[Weights, Tensor], Tensor], kinds: str = "Module") -> None:
+    def __init__(
+        self,
+        weights: Weights,
+        formula: Callable[[Weights, Tensor], Tensor],
+        kinds: str = "Module",
+    ) -> None:
         super().__init__()
         self.formula = formula
         for name, value in weights.items():
@@ -52,19 +60,25 @@ class Written(nn.Module):
 
 def drawn(*shapes: tuple[int, ...], seed: int = 0) -> list[Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    return [torch.randn(shape, generator=generator) / shape[-1] ** 0.5 for shape in shapes]
+    return [
+        torch.randn(shape, generator=generator) / shape[-1] ** 0.5 for shape in shapes
+    ]
 
 
 def x_of(d: int = D, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.randn(1, 16, d, generator=torch.Generator().manual_seed(7)).to(dtype)
 
 
-def spec(activation: str = "silu", gate: Gate = Gate.INNER, d: int = D, **more: object) -> FFNSpec:
+def spec(
+    activation: str = "silu", gate: Gate = Gate.INNER, d: int = D, **more: object
+) -> FFNSpec:
     return FFNSpec(d_model=d, d_ff=999, activation=activation, gate=gate, **more)  # type: ignore[arg-type]
 
 
 def holds(module: nn.Module, form: FFNSpec, x: Tensor | None = None) -> float:
-    """The relative error of the module's output against our reference on its weights."""
+    """The relative error of the module's output against our reference on its
+    weights.
+    """
     x = x_of(form.d_model) if x is None else x
     with torch.no_grad():
         y = module(x).double()
@@ -96,7 +110,9 @@ NAMED = {  # gate, up and down in published code
 
 
 @pytest.mark.parametrize("names", NAMED.values(), ids=NAMED)
-def test_three_matrices_are_found_by_name_and_shape(names: tuple[str, str, str]) -> None:
+def test_three_matrices_are_found_by_name_and_shape(
+    names: tuple[str, str, str],
+) -> None:
     for width, turned in product((H, D), (False, True)):
         weights = drawn((width, D), (width, D), (D, width), seed=2)
         laid = [w.T.contiguous() if turned else w for w in weights]
@@ -108,8 +124,12 @@ def test_three_matrices_are_found_by_name_and_shape(names: tuple[str, str, str])
         assert holds(module, spec()) < 1e-6
         ours = as_form(module, spec(), x_of())
         assert (ours.spec.d_ff, ours.spec.bias, ours.spec.d_model) == (width, False, D)
-        storages = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
-        assert {parameter.untyped_storage().data_ptr() for parameter in ours.parameters()} == storages  # not copied
+        storages = {
+            parameter.untyped_storage().data_ptr() for parameter in module.parameters()
+        }
+        assert {
+            parameter.untyped_storage().data_ptr() for parameter in ours.parameters()
+        } == storages  # not copied
         assert torch.equal(ours.gate.weight, weights[0])
         assert torch.equal(ours.up.weight, weights[1])
 
@@ -129,9 +149,13 @@ def unpack(y: Tensor, how: str) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("how", PACKINGS)
 def test_packed_gate_and_up(how: str) -> None:
-    for name, bias in product(("fc1.weight", "net.0.proj.weight", "up_proj.weight"), (False, True)):
+    for name, bias in product(
+        ("fc1.weight", "net.0.proj.weight", "up_proj.weight"), (False, True)
+    ):
 
-        def formula(of: Weights, x: Tensor, name: str = name, bias: bool = bias) -> Tensor:
+        def formula(
+            of: Weights, x: Tensor, name: str = name, bias: bool = bias
+        ) -> Tensor:
             y = x @ of[name].T
             g, u = unpack(y + of[name.replace("weight", "bias")] if bias else y, how)
             y = (F.silu(g) * u) @ of["out.weight"].T
@@ -139,7 +163,10 @@ def test_packed_gate_and_up(how: str) -> None:
 
         weights = {name: PACKINGS[how](GATE, UP), "out.weight": DOWN}
         if bias:
-            weights |= {name.replace("weight", "bias"): PACKINGS[how](B_GATE, B_UP), "out.bias": B_DOWN}
+            weights |= {
+                name.replace("weight", "bias"): PACKINGS[how](B_GATE, B_UP),
+                "out.bias": B_DOWN,
+            }
         module = Written(weights, formula)
         assert holds(module, spec()) < 1e-6
         ours = as_form(module, spec(), x_of())
@@ -152,7 +179,9 @@ class Conv1D(nn.Module):
 
     def __init__(self, out: int, fan_in: int) -> None:
         super().__init__()
-        self.weight, self.bias = (nn.Parameter(w) for w in drawn((fan_in, out), (out,), seed=3))
+        self.weight, self.bias = (
+            nn.Parameter(w) for w in drawn((fan_in, out), (out,), seed=3)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return x @ self.weight + self.bias
@@ -177,7 +206,13 @@ class Lazy(nn.Module):
 
 
 def sequence() -> nn.Module:
-    return nn.Sequential(nn.Linear(D, H), nn.ReLU(), nn.Dropout(0.5), nn.Linear(H, D, bias=False), nn.Dropout(0.1))
+    return nn.Sequential(
+        nn.Linear(D, H),
+        nn.ReLU(),
+        nn.Dropout(0.5),
+        nn.Linear(H, D, bias=False),
+        nn.Dropout(0.1),
+    )
 
 
 def encoder_layer() -> nn.Module:
@@ -196,7 +231,9 @@ CLASSIC: dict[str, tuple[Callable[[], nn.Module], str]] = {
 
 @pytest.mark.parametrize("case", CLASSIC)
 def test_the_classic_form(case: str) -> None:
-    """Also where dropout stands inside, which is off while outputs are compared, and where one layer has no bias."""
+    """Also where dropout stands inside, which is off while outputs are compared, and
+    where one layer has no bias.
+    """
     make, activation = CLASSIC[case]
     module = make()
     training = module.training
@@ -214,7 +251,11 @@ BIASES = {
 
 @pytest.mark.parametrize("names", BIASES.values(), ids=BIASES)
 def test_biases_go_with_their_weights(names: tuple[str, str, str]) -> None:
-    weights = ("gate.weight", "up.weight", "down.weight") if "." in names[0] else ("w_gate", "w_up", "w_down")
+    weights = (
+        ("gate.weight", "up.weight", "down.weight")
+        if "." in names[0]
+        else ("w_gate", "w_up", "w_down")
+    )
 
     def formula(of: Weights, x: Tensor) -> Tensor:
         g, u = (x @ of[weights[i]].T + of[names[i]] for i in range(2))
@@ -236,11 +277,15 @@ WRONG = {
     "a residual": lambda g, u, d, x: x + swiglu(x, g, u, d),
     "zeros": lambda g, u, d, x: torch.zeros_like(x),
     "nothing known": lambda g, u, d, x: x * torch.nan,
-    "the activation on both": lambda g, u, d, x: (F.silu(x @ g.T) * F.silu(x @ u.T)) @ d.T,
+    "the activation on both": lambda g, u, d, x: (
+        (F.silu(x @ g.T) * F.silu(x @ u.T)) @ d.T
+    ),
 }
 
 
-@pytest.mark.parametrize("names", [NAMED["ours"], NAMED["xformers"]], ids=["ours", "xformers"])
+@pytest.mark.parametrize(
+    "names", [NAMED["ours"], NAMED["xformers"]], ids=["ours", "xformers"]
+)
 @pytest.mark.parametrize("what", WRONG)
 def test_another_function_is_far_off(what: str, names: tuple[str, str, str]) -> None:
     """Whichever way its weights are read."""
@@ -252,18 +297,34 @@ def test_another_function_is_far_off(what: str, names: tuple[str, str, str]) -> 
 def test_gate_and_up_are_what_they_compute_whatever_they_are_called() -> None:
     for names in (NAMED["llama"], NAMED["t5"], NAMED["xformers"]):
         weights = dict(zip(names, (UP, GATE, DOWN), strict=True))
-        crossed = Written(weights, lambda of, x, names=names: swiglu(x, of[names[1]], of[names[0]], of[names[2]]))
+        crossed = Written(
+            weights,
+            lambda of, x, names=names: swiglu(
+                x, of[names[1]], of[names[0]], of[names[2]]
+            ),
+        )
         assert holds(crossed, spec()) < 1e-6
         assert torch.equal(as_form(crossed, spec(), x_of()).gate.weight, GATE)
 
 
-def test_an_error_is_relative_to_what_is_expected_and_its_limit_is_that_of_the_dtype() -> None:
-    """However large the numbers are; the norm by itself where nothing but zeros is expected."""
+def test_an_error_is_relative_to_what_is_expected_and_its_limit_is_that_of_the_dtype() -> (
+    None
+):
+    """However large the numbers are; the norm by itself where nothing but zeros is
+    expected.
+    """
     expected = torch.tensor([3.0, 4.0])
     for size in (1e-6, 1.0, 1e6):
-        assert relative_error(1.01 * size * expected, size * expected) == pytest.approx(0.01, rel=1e-4)
+        assert relative_error(1.01 * size * expected, size * expected) == pytest.approx(
+            0.01, rel=1e-4
+        )
     assert relative_error(expected, torch.zeros(2)) == 5.0
-    assert tolerance_of(torch.float64) < tolerance_of(torch.float32) < tolerance_of(torch.bfloat16) < 0.1
+    assert (
+        tolerance_of(torch.float64)
+        < tolerance_of(torch.float32)
+        < tolerance_of(torch.bfloat16)
+        < 0.1
+    )
     assert tolerance_of(torch.int8) == tolerance_of(torch.float32)
 
 
@@ -351,7 +412,10 @@ def test_limits_and_a_gate_at_the_output() -> None:
         g, u = g.clamp(max=7), u.clamp(-7, 7)
         return ((u + 1) * g * torch.sigmoid(1.702 * g)) @ of["down_proj"]
 
-    weights = {"gate_up_proj": 8 * PACKINGS["in turns"](GATE, UP).T, "down_proj": DOWN.T}
+    weights = {
+        "gate_up_proj": 8 * PACKINGS["in turns"](GATE, UP).T,
+        "down_proj": DOWN.T,
+    }
     oai = spec("quick_gelu", limit=7.0, up_offset=1.0)
     assert holds(Written(weights, lambda of, x: clamped(of, x / 8)), oai) < 1e-6
     (square,) = drawn((D, D), seed=4)
@@ -366,23 +430,45 @@ def test_limits_and_a_gate_at_the_output() -> None:
 
 MISTAKES = [
     ("mine.py:Gated@like=swigul", "unknown variant 'swigul'", "did you mean 'swiglu'"),
-    ("mine.py:Gated@like=mine.py:act", "'like' takes the name of a form without experts", "@like=swiglu"),
-    ("mine.py:Gated@like=mixtral-8x7b", "'like' takes the name of a form without experts", "@like=swiglu"),
+    (
+        "mine.py:Gated@like=mine.py:act",
+        "'like' takes the name of a form without experts",
+        "@like=swiglu",
+    ),
+    (
+        "mine.py:Gated@like=mixtral-8x7b",
+        "'like' takes the name of a form without experts",
+        "@like=swiglu",
+    ),
     ("mine.py:act@like=relu", "unknown key 'like'", "what code of yours computes"),
-    ("swiglu@like=relu", "unknown key 'like' in 'swiglu@like=relu'", "what code of yours computes"),
-    ("mine.py:Gated@like=relu@backend=packed", "only an inner gate can be packed with up", "swiglu has one"),
+    (
+        "swiglu@like=relu",
+        "unknown key 'like' in 'swiglu@like=relu'",
+        "what code of yours computes",
+    ),
+    (
+        "mine.py:Gated@like=relu@backend=packed",
+        "only an inner gate can be packed with up",
+        "swiglu has one",
+    ),
     ("mine.py:Gated@backend=packed", "can't tell its gate from its up", "@like=swiglu"),
 ]
 
 
 def test_the_grammar_of_like() -> None:
     def like_of(name: str) -> NetworkSpec:
-        request = CompareRequest(variants=f"mine.py:M@like={name}@depth=2", d_model=64, d_ff=96, match="none")
+        request = CompareRequest(
+            variants=f"mine.py:M@like={name}@depth=2", d_model=64, d_ff=96, match="none"
+        )
         return plan_compare(request, KnownProber(1.0)).cases[0].ffn
 
     swiglu_of = FFNSpec(d_model=64, d_ff=96, activation="silu", gate=Gate.INNER)
     assert like_of("swiglu") == ImportedSpec(
-        target="mine.py:M", d_model=64, d_ff=96, arguments=(("depth", 2),), like=swiglu_of
+        target="mine.py:M",
+        d_model=64,
+        d_ff=96,
+        arguments=(("depth", 2),),
+        like=swiglu_of,
     )
     names = {"llama3-8b": "swiglu", "gelu_new": "gelu_tanh", "mish_glu": "mish_glu", "swiglu_oai": "swiglu_oai",
              "swish": "silu", "none": "identity", "LiGLU": "bilinear"}  # fmt: skip
@@ -405,13 +491,22 @@ def plan_with(ffn: NetworkSpec) -> dict:
 
 
 def test_gate_and_up_of_a_module_can_be_packed(tmp_path: Path) -> None:
-    """With the same weights, which are trained as before; where it is no such form, no packed one is measured."""
+    """With the same weights, which are trained as before; where it is no such form, no
+    packed one is measured.
+    """
     (tmp_path / "mine.py").write_text(MINE)
 
     def packed(name: str, mode: str) -> Jobs:
         text = f"{tmp_path}/mine.py:{name}@like=swiglu@backend=packed"
         request = CompareRequest(
-            variants=text, d_model=16, d_ff=24, seq_len=8, threads=1, mode=mode, match="none", device="cpu"
+            variants=text,
+            d_model=16,
+            d_ff=24,
+            seq_len=8,
+            threads=1,
+            mode=mode,
+            match="none",
+            device="cpu",
         )
         return Jobs(brief(plan_compare(request, KnownProber(1.0))))
 
@@ -422,7 +517,9 @@ def test_gate_and_up_of_a_module_can_be_packed(tmp_path: Path) -> None:
     assert jobs.check(Check(label=label)).values["error"] < 1e-6
     subject = jobs.subjects[label]
     subject.call()
-    assert {name: p.grad is not None for name, p in subject.module.named_parameters()} == dict.fromkeys(
+    assert {
+        name: p.grad is not None for name, p in subject.module.named_parameters()
+    } == dict.fromkeys(
         ("gate_up.weight", "gate_up.bias", "down.weight", "down.bias"), True
     )
     for name, why in (
@@ -430,4 +527,6 @@ def test_gate_and_up_of_a_module_can_be_packed(tmp_path: Path) -> None:
         ("Dropping", "has dropout, which swiglu would leave out"),
     ):  # fmt: skip
         with pytest.raises(Unsupported, match=f"mine.py:{name} {why}"):
-            packed(name, "forward").open(Open(label=label.replace("Gated", name), calls=1))
+            packed(name, "forward").open(
+                Open(label=label.replace("Gated", name), calls=1)
+            )

@@ -1,4 +1,6 @@
-"""Experts: closed form = module = tracer; eager = grouped = float64; how tokens are spread; what is refused."""
+"""Experts: closed form = module = tracer; eager = grouped = float64; how tokens are
+spread; what is refused.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,12 @@ AROUND = {
 FORMS = {
     "classic": {"activation": "relu"},
     "gated": {"activation": "silu", "gate": Gate.INNER},
-    "clamped": {"activation": "quick_gelu", "gate": Gate.INNER, "limit": 0.5, "up_offset": 1.0},
+    "clamped": {
+        "activation": "quick_gelu",
+        "gate": Gate.INNER,
+        "limit": 0.5,
+        "up_offset": 1.0,
+    },
     "output": {"activation": "gelu", "gate": Gate.OUTPUT},
     "learned": {"activation": "xielu"},
 }
@@ -50,15 +57,23 @@ IDS = [f"{form}-{around}-{'bias' if bias else 'plain'}" for form, around, bias i
 TOLERANCE = {"float64": 1e-13, "float32": 1e-5, "bfloat16": 3e-2}
 
 
-def spec_of(form: str, around: str = "routed", bias: bool = False, **moe: object) -> FFNSpec:
+def spec_of(
+    form: str, around: str = "routed", bias: bool = False, **moe: object
+) -> FFNSpec:
     experts = MoESpec(**{"experts": 5, "top_k": 2, **AROUND[around], **moe})
     return FFNSpec(d_model=D, d_ff=H, bias=bias, moe=experts, **FORMS[form])
 
 
-def subject_of(spec: FFNSpec, dtype: str = "float32", mode: str = "forward") -> subjects.Subject:
+def subject_of(
+    spec: FFNSpec, dtype: str = "float32", mode: str = "forward"
+) -> subjects.Subject:
     torch.manual_seed(1)
-    work = Workload(batch=2, seq_len=TOKENS // 2, dtype=dtype, device="cpu", mode=mode, threads=1)
-    return subjects.subject_of(build(spec, dtype=getattr(torch, dtype)), work, spec.d_model, seed=0)
+    work = Workload(
+        batch=2, seq_len=TOKENS // 2, dtype=dtype, device="cpu", mode=mode, threads=1
+    )
+    return subjects.subject_of(
+        build(spec, dtype=getattr(torch, dtype)), work, spec.d_model, seed=0
+    )
 
 
 def cost_of(spec: FFNSpec):
@@ -70,7 +85,9 @@ def relative(y: torch.Tensor, expected: torch.Tensor) -> float:
 
 
 @pytest.mark.parametrize(("form", "around", "bias"), GRID, ids=IDS)
-def test_parameters_and_flops_are_the_modules(form: str, around: str, bias: bool) -> None:
+def test_parameters_and_flops_are_the_modules(
+    form: str, around: str, bias: bool
+) -> None:
     spec = spec_of(form, around, bias)
     subject, found = subject_of(spec, mode="train"), cost_of(spec)
     assert found.params == sum(p.numel() for p in subject.module.parameters())
@@ -101,28 +118,42 @@ def test_eager_and_grouped_compute_the_float64_reference(
                 assert relative(subject.module(subject.x), expected) < TOLERANCE[dtype]
 
 
-@pytest.mark.parametrize(("form", "around"), list(product(FORMS, ("routed", "everything"))))
+@pytest.mark.parametrize(
+    ("form", "around"), list(product(FORMS, ("routed", "everything")))
+)
 def test_gradients_are_right_and_the_same_in_both_ways(form: str, around: str) -> None:
     subject = subject_of(spec_of(form, around, True), "float64", "train")
     x = subject.x.detach()[:1, :4].requires_grad_()
     assert torch.autograd.gradcheck(lambda x: subject.module(x), (x,))
     eager, grouped = (
-        subject_of(spec_of(form, around, True, dispatch=dispatch), "float32", "train") for dispatch in Dispatch
+        subject_of(spec_of(form, around, True, dispatch=dispatch), "float32", "train")
+        for dispatch in Dispatch
     )
     grouped.module.load_state_dict(eager.module.state_dict())
     eager.call()
     grouped.call()
     assert relative(grouped.x.grad, eager.x.grad.double()) < 1e-5
-    for (name, p), (_, q) in zip(eager.module.named_parameters(), grouped.module.named_parameters(), strict=True):
-        assert torch.allclose(q.grad, p.grad, rtol=1e-3, atol=1e-5 * float(p.grad.abs().max())), name
+    for (name, p), (_, q) in zip(
+        eager.module.named_parameters(), grouped.module.named_parameters(), strict=True
+    ):
+        assert torch.allclose(
+            q.grad, p.grad, rtol=1e-3, atol=1e-5 * float(p.grad.abs().max())
+        ), name
 
 
 def test_an_expert_that_nobody_asks_is_no_trouble() -> None:
     for dispatch in Dispatch:
-        subject = subject_of(spec_of("gated", bias=True, dispatch=dispatch), mode="train")
+        subject = subject_of(
+            spec_of("gated", bias=True, dispatch=dispatch), mode="train"
+        )
         subject.module.imposed = torch.tensor([[1, 4]]).expand(TOKENS, 2)
         subject.call()
-        assert relative(subject.module(subject.x), reference_output(subject.module, subject.x)) < 1e-5
+        assert (
+            relative(
+                subject.module(subject.x), reference_output(subject.module, subject.x)
+            )
+            < 1e-5
+        )
         assert not subject.module.experts.up.weight.grad[[0, 2, 3]].any()
         assert expert_load(subject.module, subject.x) == (2.5, 2)
 
@@ -130,18 +161,29 @@ def test_an_expert_that_nobody_asks_is_no_trouble() -> None:
 def test_a_wrong_choice_of_experts_is_seen() -> None:
     subject = subject_of(spec_of("gated"))
     scores = subject.module.scores
-    subject.module._chosen = lambda _: scores(subject.x.reshape(-1, D)).topk(2, largest=False).indices
-    assert relative(subject.module(subject.x), reference_output(subject.module, subject.x)) > 0.1
+    subject.module._chosen = lambda _: (
+        scores(subject.x.reshape(-1, D)).topk(2, largest=False).indices
+    )
+    assert (
+        relative(subject.module(subject.x), reference_output(subject.module, subject.x))
+        > 0.1
+    )
 
 
 def test_an_imposed_routing_leaves_the_router_its_work() -> None:
     subject = subject_of(spec_of("gated"))
 
     def operations() -> list[str]:
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as found:
+        with torch.profiler.profile(
+            activities=[torch.profiler.ProfilerActivity.CPU]
+        ) as found:
             subject.call()
         names = (event.name for event in found.events())
-        return [name for name in names if name in ("aten::topk", "aten::softmax", "aten::linear", "aten::gather")]
+        return [
+            name
+            for name in names
+            if name in ("aten::topk", "aten::softmax", "aten::linear", "aten::gather")
+        ]
 
     free = operations()
     subject.module.imposed = subject.module.choose(subject.x.reshape(-1, D))
@@ -152,10 +194,15 @@ def test_an_imposed_routing_leaves_the_router_its_work() -> None:
 def test_element_wise_flops_by_hand() -> None:
     gated = {"d_model": 8, "activation": "silu", "gate": Gate.INNER}
     simple = FFNSpec(d_ff=24, moe=MoESpec(experts=4, top_k=2), **gated)
-    one = (5 * 24 + 24, 9 * 24 + 2 * 24 + 8)  # silu and product; their gradients, and the sum of two dx
+    one = (
+        5 * 24 + 24,
+        9 * 24 + 2 * 24 + 8,
+    )  # silu and product; their gradients, and the sum of two dx
     softmax, weights, outputs = 3 * 4, 2 * 2, 2 * 2 * 8
     assert flops_elementwise(simple)[0] == 2 * one[0] + softmax + weights + outputs
-    assert flops_elementwise(simple)[1] == 2 * one[1] + 4 * 4 + 4 * 2 + 3 * 2 * 8 + 2 * 8
+    assert (
+        flops_elementwise(simple)[1] == 2 * one[1] + 4 * 4 + 4 * 2 + 3 * 2 * 8 + 2 * 8
+    )
     full = FFNSpec(
         d_ff=24, moe=MoESpec(
             experts=4, top_k=2, shared_d_ff=16, shared_gate=True, router_bias=True, scores=Scores.SIGMOID,
@@ -163,9 +210,19 @@ def test_element_wise_flops_by_hand() -> None:
         ), **gated,
     )  # fmt: skip
     shared = (5 * 16 + 16, 9 * 16 + 2 * 16 + 8)
-    assert flops_elementwise(full)[0] == 2 * one[0] + shared[0] + 4 * 4 + 4 + 2 + outputs + 8 + (4 + 8)
+    assert flops_elementwise(full)[0] == 2 * one[0] + shared[
+        0
+    ] + 4 * 4 + 4 + 2 + outputs + 8 + (4 + 8)
     assert (
-        flops_elementwise(full)[1] == 2 * one[1] + shared[1] + 4 * 3 + 4 + 2 + 3 * 2 * 8 + (3 + 3 * 8) + (2 + 1 + 1) * 8
+        flops_elementwise(full)[1]
+        == 2 * one[1]
+        + shared[1]
+        + 4 * 3
+        + 4
+        + 2
+        + 3 * 2 * 8
+        + (3 + 3 * 8)
+        + (2 + 1 + 1) * 8
     )
 
 
@@ -187,7 +244,10 @@ def test_tokens_are_drawn_by_those_shares(chosen: Routing) -> None:
     impose(module, chosen, tokens=20_000, seed=1)
     drawn = torch.bincount(module.imposed.flatten(), minlength=16) / 20_000
     assert torch.allclose(drawn, torch.tensor(shares(chosen, 16)), atol=0.012)
-    again, other = build(spec_of("gated", experts=16, top_k=3)), build(spec_of("gated", experts=16))
+    again, other = (
+        build(spec_of("gated", experts=16, top_k=3)),
+        build(spec_of("gated", experts=16)),
+    )
     impose(again, chosen, tokens=50, seed=1)
     impose(other, chosen, tokens=50, seed=2)
     assert all(len(set(row)) == 3 for row in again.imposed.tolist())  # no expert twice
@@ -199,21 +259,33 @@ def test_tokens_are_drawn_by_those_shares(chosen: Routing) -> None:
 
 def test_the_worker_imposes_what_the_plan_says() -> None:
     asked = CompareRequest(
-        variants="swiglu@moe=8x1,swiglu@moe=8x1@routing=skewed,relu", d_model=32, seq_len=64, threads=1
+        variants="swiglu@moe=8x1,swiglu@moe=8x1@routing=skewed,relu",
+        d_model=32,
+        seq_len=64,
+        threads=1,
     )
     job = jobs.Jobs(plan_compare(asked).with_device("cpu"))
     for label in ("swiglu@moe=8x1", "swiglu@moe=8x1@routing=skewed", "relu"):
         job.open(Open(label=label, calls=1))
-    loads = [job.measure_routing(MeasureRouting(label=label)).values for label in job.subjects]
+    loads = [
+        job.measure_routing(MeasureRouting(label=label)).values
+        for label in job.subjects
+    ]
     assert 1 <= loads[0]["expert_load_max"] < 2 < loads[1]["expert_load_max"]
     assert loads[2] == {}
-    with pytest.raises(FfnbenchError, match="can't tell which one follows the hidden layer"):
+    with pytest.raises(
+        FfnbenchError, match="can't tell which one follows the hidden layer"
+    ):
         job.measure_sparsity(MeasureSparsity(label="swiglu@moe=8x1"))
 
 
-def test_where_torch_has_no_grouped_products_the_case_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_torch_has_no_grouped_products_the_case_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     spec = spec_of("gated", dispatch=Dispatch.GROUPED)
-    with pytest.raises(Unsupported, match="no grouped matrix product for float64 on cpu"):
+    with pytest.raises(
+        Unsupported, match="no grouped matrix product for float64 on cpu"
+    ):
         build(spec, dtype=torch.float64)
     with pytest.raises(Unsupported, match="d_model and d_ff in multiples of 8"):
         build(replace(spec, d_ff=100), dtype=torch.bfloat16)
@@ -225,30 +297,62 @@ def test_where_torch_has_no_grouped_products_the_case_says_so(monkeypatch: pytes
 
 def test_widths_are_matched_on_active_parameters() -> None:
     plan = plan_compare(
-        CompareRequest(variants="swiglu,swiglu@moe=8x2,swiglu@moe=8x2@shared=512@d_ff=256,relu@moe=4x1")
+        CompareRequest(
+            variants="swiglu,swiglu@moe=8x2,swiglu@moe=8x2@shared=512@d_ff=256,relu@moe=4x1"
+        )
     )
     dense, moe, given, one = (case.ffn for case in plan.cases)
     assert (dense.d_ff, moe.d_ff, given.d_ff, one.d_ff) == (2048, 1024, 256, 3072)
-    assert [sizing_text(case.sizing) for case in plan.cases][1:3] == ["matched on active params", "given"]
+    assert [sizing_text(case.sizing) for case in plan.cases][1:3] == [
+        "matched on active params",
+        "given",
+    ]
     assert plan.metrics == ("latency", "memory", "ceilings", "routing")
-    alone = plan_compare(CompareRequest(variants="swiglu@moe=8x2,relu", match="flops")).cases[0]
+    alone = plan_compare(
+        CompareRequest(variants="swiglu@moe=8x2,relu", match="flops")
+    ).cases[0]
     assert alone.ffn.d_ff == 1024  # as if beside the classic form of 4 * d_model
     assert alone.workload.routing == "uniform"
-    assert plan_compare(CompareRequest(variants="swiglu@moe=8x2", match="none")).cases[0].ffn.d_ff == 3072
+    assert (
+        plan_compare(CompareRequest(variants="swiglu@moe=8x2", match="none"))
+        .cases[0]
+        .ffn.d_ff
+        == 3072
+    )
 
 
 MISTAKES = [
-    ("swiglu@moe=2x8", "top_k 8 is above the number of experts, 2", "8 experts, 2 a token"),
+    (
+        "swiglu@moe=2x8",
+        "top_k 8 is above the number of experts, 2",
+        "8 experts, 2 a token",
+    ),
     ("swiglu@moe=8", "cannot read moe=8", "moe=8x2"),
     ("swiglu@moe=0x0", "experts must be a whole number", "moe=8x2"),
     ("swiglu@shared=512", "'shared' belongs to experts", "add @moe=8x2"),
     ("swiglu@routing=skewed", "'routing' belongs to experts", "add @moe=8x2"),
-    ("swiglu@moe=8x2@scores=sigmod", "unknown scores 'sigmod'", "did you mean 'sigmoid'"),
-    ("swiglu@moe=8x2@shared_gate=true", "a shared gate needs a shared expert", "@shared=2048"),
+    (
+        "swiglu@moe=8x2@scores=sigmod",
+        "unknown scores 'sigmod'",
+        "did you mean 'sigmoid'",
+    ),
+    (
+        "swiglu@moe=8x2@shared_gate=true",
+        "a shared gate needs a shared expert",
+        "@shared=2048",
+    ),
     ("swiglu@moe=8x2@shared=-1", "shared must be the width", "@shared=2048"),
-    ("swiglu@moe=8x2@normalised=1", "normalised must be true or false", "@normalised=true"),
+    (
+        "swiglu@moe=8x2@normalised=1",
+        "normalised must be true or false",
+        "@normalised=true",
+    ),
     ("swiglu@moe=8x2@routed_scale=0", "routed_scale 0 is not positive", "2.5"),
-    ("swiglu@moe=8x2@groups=3x1", "2 of 8 experts can't come from 1 of 3 groups", "groups of equal size"),
+    (
+        "swiglu@moe=8x2@groups=3x1",
+        "2 of 8 experts can't come from 1 of 3 groups",
+        "groups of equal size",
+    ),
     ("swiglu@moe=8x2@groups=4", "cannot read groups=4", "groups=8x4"),
     ("swiglu@moe=8x2@shared=99999999", "is larger than", "--match none"),
     ("swiglu@limit=0", "limit 0 is not a positive number", "swiglu_oai"),
@@ -279,14 +383,19 @@ def test_every_key_arrives() -> None:
     assert (found.limit, found.up_offset, work.routing) == (10, 1, "trained-like")
     assert jsonable.decode(Plan, jsonable.encode(plan)) == plan
     oai, loose = (
-        plan_compare(CompareRequest(variants=v)).cases[0].ffn for v in ("swiglu_oai", "swiglu_oai@limit=none")
+        plan_compare(CompareRequest(variants=v)).cases[0].ffn
+        for v in ("swiglu_oai", "swiglu_oai@limit=none")
     )
     assert (oai.limit, oai.up_offset, loose.limit, loose.up_offset) == (7, 1, None, 1)
-    assert plan_compare(CompareRequest(variants="swiglu@moe=none")).cases[0].ffn.moe is None
+    assert (
+        plan_compare(CompareRequest(variants="swiglu@moe=none")).cases[0].ffn.moe
+        is None
+    )
 
 
 @pytest.mark.parametrize(
-    ("init", "std"), [("torch", D**-0.5 / 3**0.5), ("normal", 0.02), ("he_xavier", (2 / D) ** 0.5)]
+    ("init", "std"),
+    [("torch", D**-0.5 / 3**0.5), ("normal", 0.02), ("he_xavier", (2 / D) ** 0.5)],
 )
 def test_every_expert_is_filled_as_a_network_of_its_own(init: str, std: float) -> None:
     torch.manual_seed(0)
@@ -296,7 +405,9 @@ def test_every_expert_is_filled_as_a_network_of_its_own(init: str, std: float) -
 
 
 def test_experts_come_from_the_groups_whose_two_best_have_the_largest_sum() -> None:
-    """Worked out by hand: the best expert stands in a group whose sum of two is the smallest, and is not chosen."""
+    """Worked out by hand: the best expert stands in a group whose sum of two is the
+    smallest, and is not chosen.
+    """
     spec = FFNSpec(
         d_model=8, d_ff=4, activation="silu", gate=Gate.INNER,
         moe=MoESpec(experts=8, top_k=3, scores=Scores.SIGMOID, groups=4, top_groups=2),
@@ -304,12 +415,22 @@ def test_experts_come_from_the_groups_whose_two_best_have_the_largest_sum() -> N
     module = build(spec)
     logits = torch.tensor([[2.0, -9.0, 1.0, 0.9, 0.5, 1.3, -1.0, -2.0]])
     module.router.weight.data = torch.eye(8)
-    assert sorted(module.choose(logits)[0].tolist()) == [2, 3, 5]  # 0 has the best score, but sigmoid(-9) beside it
+    assert sorted(module.choose(logits)[0].tolist()) == [
+        2,
+        3,
+        5,
+    ]  # 0 has the best score, but sigmoid(-9) beside it
     x = torch.randn(64, 8, generator=torch.Generator().manual_seed(3))
     for token in x:
-        sums = {g: sum(sorted(token.sigmoid()[2 * g : 2 * g + 2].tolist())) for g in range(4)}
+        sums = {
+            g: sum(sorted(token.sigmoid()[2 * g : 2 * g + 2].tolist()))
+            for g in range(4)
+        }
         open_groups = sorted(sums, key=sums.__getitem__)[2:]
-        best = sorted((e for e in range(8) if e // 2 in open_groups), key=lambda e: float(token[e]))[-3:]
+        best = sorted(
+            (e for e in range(8) if e // 2 in open_groups),
+            key=lambda e: float(token[e]),
+        )[-3:]
         assert sorted(module.choose(token[None])[0].tolist()) == sorted(best)
     y, expected = module(x).detach(), reference_output(module, x)
     assert float((y - expected).norm() / expected.norm()) < 1e-5

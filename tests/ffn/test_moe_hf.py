@@ -1,4 +1,6 @@
-"""The same function from the same weights as the mixtures of transformers. Skips itself without it."""
+"""The same function from the same weights as the mixtures of transformers. Skips itself
+without it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,11 @@ D, H, E, K = 32, 48, 8, 2
 
 def spec_of(**moe: object) -> FFNSpec:
     return FFNSpec(
-        d_model=D, d_ff=H, activation="silu", gate=Gate.INNER, moe=MoESpec(**{"experts": E, "top_k": K, **moe})
+        d_model=D,
+        d_ff=H,
+        activation="silu",
+        gate=Gate.INNER,
+        moe=MoESpec(**{"experts": E, "top_k": K, **moe}),
     )
 
 
@@ -23,7 +29,11 @@ def theirs_of(kind: str, name: str, **config: object) -> torch.nn.Module:
 
     modeling = import_module(f"transformers.models.{kind}.modeling_{kind}")
     configuration = import_module(f"transformers.models.{kind}.configuration_{kind}")
-    of = next(getattr(configuration, n) for n in dir(configuration) if n.lower() == f"{kind.replace('_', '')}config")
+    of = next(
+        getattr(configuration, n)
+        for n in dir(configuration)
+        if n.lower() == f"{kind.replace('_', '')}config"
+    )
     module = getattr(modeling, name)(of(hidden_size=D, num_experts_per_tok=K, **config))
     generator = torch.Generator().manual_seed(0)
     for parameter in module.parameters():
@@ -42,13 +52,21 @@ def experts_of(theirs: torch.nn.Module) -> dict[str, torch.Tensor]:
     return {"gate": gate, "up": up, "down": theirs.experts.down_proj}
 
 
-def state_of(router: torch.Tensor, experts: dict[str, torch.Tensor], **more: torch.Tensor) -> dict[str, torch.Tensor]:
+def state_of(
+    router: torch.Tensor, experts: dict[str, torch.Tensor], **more: torch.Tensor
+) -> dict[str, torch.Tensor]:
     named = {f"experts.{name}.weight": weight for name, weight in experts.items()}
-    return {"router.weight": router, **named, **{name.replace("__", "."): value for name, value in more.items()}}
+    return {
+        "router.weight": router,
+        **named,
+        **{name.replace("__", "."): value for name, value in more.items()},
+    }
 
 
 def mixtral() -> tuple[torch.nn.Module, FFNSpec, dict[str, torch.Tensor]]:
-    theirs = theirs_of("mixtral", "MixtralSparseMoeBlock", intermediate_size=H, num_local_experts=E)
+    theirs = theirs_of(
+        "mixtral", "MixtralSparseMoeBlock", intermediate_size=H, num_local_experts=E
+    )
     return theirs, spec_of(), state_of(theirs.gate.weight, experts_of(theirs))
 
 
@@ -57,9 +75,15 @@ def qwen2() -> tuple[torch.nn.Module, FFNSpec, dict[str, torch.Tensor]]:
         "qwen2_moe", "Qwen2MoeSparseMoeBlock", moe_intermediate_size=H, num_experts=E, norm_topk_prob=False,
         shared_expert_intermediate_size=24,
     )  # fmt: skip
-    shared = {f"shared__{n}__weight": getattr(theirs.shared_expert, f"{n}_proj").weight for n in ("gate", "up", "down")}
+    shared = {
+        f"shared__{n}__weight": getattr(theirs.shared_expert, f"{n}_proj").weight
+        for n in ("gate", "up", "down")
+    }
     state = state_of(
-        theirs.gate.weight, experts_of(theirs), shared_gate__weight=theirs.shared_expert_gate.weight, **shared
+        theirs.gate.weight,
+        experts_of(theirs),
+        shared_gate__weight=theirs.shared_expert_gate.weight,
+        **shared,
     )
     return theirs, spec_of(normalised=False, shared_d_ff=24, shared_gate=True), state
 
@@ -70,10 +94,17 @@ def deepseek() -> tuple[torch.nn.Module, FFNSpec, dict[str, torch.Tensor]]:
         topk_group=2, routed_scaling_factor=2.5,
     )  # fmt: skip
     shared = {
-        f"shared__{n}__weight": getattr(theirs.shared_experts, f"{n}_proj").weight for n in ("gate", "up", "down")
+        f"shared__{n}__weight": getattr(theirs.shared_experts, f"{n}_proj").weight
+        for n in ("gate", "up", "down")
     }
     state = state_of(theirs.gate.weight, experts_of(theirs), **shared)
-    moe = {"scores": Scores.SIGMOID, "shared_d_ff": 2 * H, "routed_scale": 2.5, "groups": 4, "top_groups": 2}
+    moe = {
+        "scores": Scores.SIGMOID,
+        "shared_d_ff": 2 * H,
+        "routed_scale": 2.5,
+        "groups": 4,
+        "top_groups": 2,
+    }
     return theirs, spec_of(**moe), state
 
 
@@ -96,7 +127,9 @@ def gpt_oss() -> tuple[torch.nn.Module, FFNSpec, dict[str, torch.Tensor]]:
 
 
 @pytest.mark.parametrize("dispatch", list(Dispatch), ids=lambda d: d.value)
-@pytest.mark.parametrize("family", [mixtral, qwen2, deepseek, gpt_oss], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "family", [mixtral, qwen2, deepseek, gpt_oss], ids=lambda f: f.__name__
+)
 def test_the_same_function_as_transformers(family, dispatch: Dispatch) -> None:
     from dataclasses import replace
 
@@ -107,5 +140,7 @@ def test_the_same_function_as_transformers(family, dispatch: Dispatch) -> None:
         expected = theirs(x)
         expected = expected[0] if isinstance(expected, tuple) else expected
         y = ours(x)
-    assert sum(p.numel() for p in ours.parameters()) == sum(p.numel() for p in theirs.parameters())
+    assert sum(p.numel() for p in ours.parameters()) == sum(
+        p.numel() for p in theirs.parameters()
+    )
     assert float((y - expected).norm() / expected.norm()) < 1e-5

@@ -1,4 +1,6 @@
-"""Weights of published checkpoints: found by the names that they have there, in the shapes that they have there."""
+"""Weights of published checkpoints: found by the names that they have there, in the
+shapes that they have there.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,24 @@ DOWN = torch.arange(24.0).view(4, 6) / 7
 
 # as Llama, Mixtral's experts, T5 1.1, Phi-3, GPT-2 and OPT name them
 LAYOUTS = {
-    "model.layers.3.mlp.": (SWIGLU, {"gate_proj": GATE, "up_proj": UP, "down_proj": DOWN}),
+    "model.layers.3.mlp.": (
+        SWIGLU,
+        {"gate_proj": GATE, "up_proj": UP, "down_proj": DOWN},
+    ),
     "layers.0.feed_forward.": (SWIGLU, {"w1": GATE, "w3": UP, "w2": DOWN}),
-    "encoder.block.0.layer.1.DenseReluDense.": (SWIGLU, {"wi_0": GATE, "wi_1": UP, "wo": DOWN}),
-    "model.layers.0.mlp.": (SWIGLU, {"gate_up_proj": torch.cat([GATE, UP]), "down_proj": DOWN}),
+    "encoder.block.0.layer.1.DenseReluDense.": (
+        SWIGLU,
+        {"wi_0": GATE, "wi_1": UP, "wo": DOWN},
+    ),
+    "model.layers.0.mlp.": (
+        SWIGLU,
+        {"gate_up_proj": torch.cat([GATE, UP]), "down_proj": DOWN},
+    ),
     "h.0.mlp.": (GELU, {"c_fc": UP.T, "c_proj": DOWN.T}),
-    "model.decoder.layers.0.": (GELU, {"fc1": UP, "fc2": DOWN, "self_attn.q_proj": torch.zeros(4, 4)}),
+    "model.decoder.layers.0.": (
+        GELU,
+        {"fc1": UP, "fc2": DOWN, "self_attn.q_proj": torch.zeros(4, 4)},
+    ),
     "transformer.": (GELU, {"w1": UP, "w2": DOWN}),
 }
 
@@ -35,7 +49,11 @@ def test_the_matrices_of_a_checkpoint_are_found(tmp_path, prefix: str) -> None:
     spec, stored = LAYOUTS[prefix]
     path = tmp_path / "model.safetensors"
     other = {"lm_head.weight": torch.zeros(2, 2)}
-    save_file({f"{prefix}{name}.weight": value.contiguous() for name, value in stored.items()} | other, path)
+    save_file(
+        {f"{prefix}{name}.weight": value.contiguous() for name, value in stored.items()}
+        | other,
+        path,
+    )
     found = tensors_of(str(path), spec, prefix)
     expected = {"up": UP, "down": DOWN} | ({"gate": GATE} if spec.gated else {})
     assert found.keys() == expected.keys()
@@ -44,18 +62,38 @@ def test_the_matrices_of_a_checkpoint_are_found(tmp_path, prefix: str) -> None:
 
 def test_names_and_shapes_are_read_without_torch(tmp_path) -> None:
     path = tmp_path / "model.safetensors"
-    save_file({"a": torch.zeros(2, 3, dtype=torch.bfloat16), "whole": torch.zeros(2, 2, dtype=torch.int8)}, path)
+    save_file(
+        {
+            "a": torch.zeros(2, 3, dtype=torch.bfloat16),
+            "whole": torch.zeros(2, 2, dtype=torch.int8),
+        },
+        path,
+    )
     code = "import sys; from ffnbench.ffn.state import shapes_in; print(shapes_in(sys.argv[1]), 'torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stdout.strip() == "{'a': (2, 3)} False"
 
 
 def test_what_is_not_there_or_has_another_shape_is_told(tmp_path) -> None:
     path = tmp_path / "model.safetensors"
-    save_file({"a.mlp.up_proj.weight": torch.zeros(8, 4), "a.mlp.down_proj.weight": torch.zeros(4, 8)}, path)
+    save_file(
+        {
+            "a.mlp.up_proj.weight": torch.zeros(8, 4),
+            "a.mlp.down_proj.weight": torch.zeros(4, 8),
+        },
+        path,
+    )
     with pytest.raises(FfnbenchError, match=r"no tensor's name begins with 'b\.'"):
         tensors_of(str(path), GELU, "b.")
-    with pytest.raises(FfnbenchError, match=r"no tensor below 'a.mlp.' is gate: it has .*up_proj.weight"):
+    with pytest.raises(
+        FfnbenchError,
+        match=r"no tensor below 'a.mlp.' is gate: it has .*up_proj.weight",
+    ):
         tensors_of(str(path), SWIGLU, "a.mlp.")
     with pytest.raises(FfnbenchError) as problem:
         tensors_of(str(path), GELU, "a.mlp.")

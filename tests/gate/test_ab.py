@@ -1,4 +1,6 @@
-"""`ffnbench ab`: real repositories, real worktrees, real looks at the code; only the timing is scripted."""
+"""`ffnbench ab`: real repositories, real worktrees, real looks at the code; only the
+timing is scripted.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ SMALL = ("--d-model", "16", "--seq-len", "32", "--threads", "1", "-q")
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Tags: before (empty), old, slow (by 10 %), same, changed (its activation), renamed (a weight), broken, absent."""
+    """Tags: before (empty), old, slow (by 10 %), same, changed (its activation),
+    renamed (a weight), broken, absent.
+    """
     folder = tmp_path_factory.mktemp("repository")
     git(folder, "init", "-q")
     git(folder, "commit", "-qm", "before", "--allow-empty")
@@ -75,10 +79,18 @@ def machine(factor: float = 1.0, scatter: float = 0.002, **more: float) -> FakeL
 
 @pytest.fixture
 def call(on_fakes):
-    """`ffnbench ab`, only the workers that time are faked; gives exit code, stdout in one line, stderr."""
+    """`ffnbench ab`, only the workers that time are faked; gives exit code, stdout in
+    one line, stderr.
+    """
 
-    def run(*arguments: object, launch: FakeLaunch | None = None, prober: type[Prober] = KnownProber):
-        return on_fakes("ab", *arguments, *SMALL, launch=launch or machine(), prober=prober)
+    def run(
+        *arguments: object,
+        launch: FakeLaunch | None = None,
+        prober: type[Prober] = KnownProber,
+    ):
+        return on_fakes(
+            "ab", *arguments, *SMALL, launch=launch or machine(), prober=prober
+        )
 
     return run
 
@@ -86,7 +98,10 @@ def call(on_fakes):
 def rows(out: str) -> dict[str, str]:
     """metric -> status of the table's rows."""
     return {
-        metric: status.rstrip("¹²³") for metric, status in re.findall(r"SwiGLU ([a-z_]+) ([A-Z¹²³]+|can't tell) ", out)
+        metric: status.rstrip("¹²³")
+        for metric, status in re.findall(
+            r"SwiGLU ([a-z_]+) ([A-Z¹²³]+|can't tell) ", out
+        )
     }
 
 
@@ -101,12 +116,19 @@ def crashing() -> FakeLaunch:
     [
         (machine(1.1), "--tolerance 20%", 0, "OK"),
         (machine(1.05, scatter=0.3), "--on-unclear fail --budget 5", 4, "can't tell"),
-        (machine(1.1, **{CONTROL: 1.1}), "--budget 5", 0, "can't tell"),  # base is 10 % slower than itself as well
+        (
+            machine(1.1, **{CONTROL: 1.1}),
+            "--budget 5",
+            0,
+            "can't tell",
+        ),  # base is 10 % slower than itself as well
         (crashing(), "--budget 5", 3, "MISSING"),
     ],
     ids=["a wide tolerance", "noise", "a base unlike itself", "a head that fails"],
 )
-def test_what_follows_for_head(call, repository: Path, launch: FakeLaunch, flags: str, code: int, status: str) -> None:
+def test_what_follows_for_head(
+    call, repository: Path, launch: FakeLaunch, flags: str, code: int, status: str
+) -> None:
     ended, out, _ = call(TARGET, "--base-rev same", flags, launch=launch)
     assert (ended, rows(out)["latency"]) == (code, status)
 
@@ -121,8 +143,12 @@ class Differs(KnownProber):
         return agreement(error=0.4)
 
 
-@pytest.mark.parametrize("prober", [Differs, pytest.param(Prober, marks=pytest.mark.slow)])
-def test_a_changed_result_is_a_finding_of_its_own(call, repository: Path, prober: type[Prober]) -> None:
+@pytest.mark.parametrize(
+    "prober", [Differs, pytest.param(Prober, marks=pytest.mark.slow)]
+)
+def test_a_changed_result_is_a_finding_of_its_own(
+    call, repository: Path, prober: type[Prober]
+) -> None:
     launch = machine()
     code, out, _ = call(TARGET, "--base-rev changed", launch=launch, prober=prober)
     assert (code, rows(out), launch.log) == (1, {"output": "REGRESSED"}, [])
@@ -133,17 +159,26 @@ def test_a_changed_result_is_a_finding_of_its_own(call, repository: Path, prober
     assert "allowed by --allow-mismatch" in out
 
 
-def held(made: Path, folder: Path, base: str, head: str, **options: object) -> Agreement:
+def held(
+    made: Path, folder: Path, base: str, head: str, **options: object
+) -> Agreement:
     """The two jobs, in this process, on two tags of the module."""
     for tag in (base, head):
         (folder / f"{tag}.py").write_text(git(made, "show", f"{tag}:mypkg/mlp.py"))
-    variants = ",".join(f"{tag}={folder}/{tag}.py:SwiGLU" for tag in dict.fromkeys((base, head)))
-    plan = plan_compare(CompareRequest(variants=variants, d_model=16, d_ff=32, match="none", **options), KnownProber())
+    variants = ",".join(
+        f"{tag}={folder}/{tag}.py:SwiGLU" for tag in dict.fromkeys((base, head))
+    )
+    plan = plan_compare(
+        CompareRequest(variants=variants, d_model=16, d_ff=32, match="none", **options),
+        KnownProber(),
+    )
     keep_output(KeepOutput(case=plan.cases[0], seed=0, folder=str(folder)))
     return hold_output(HoldOutput(case=plan.cases[-1], seed=1, folder=str(folder)))
 
 
-def test_outputs_are_held_against_each_other_and_against_float64(made: Path, tmp_path: Path) -> None:
+def test_outputs_are_held_against_each_other_and_against_float64(
+    made: Path, tmp_path: Path
+) -> None:
     """The base's weights are carried over: the seeds differ here."""
     same = held(made, tmp_path, "old", "same")
     assert (same.error, same.exact_error, same.own_weights) == (0.0, 0.0, "")
@@ -165,17 +200,39 @@ def test_outputs_are_held_against_each_other_and_against_float64(made: Path, tmp
         (TARGET, "base and head are the same", "--base-rev"),
         ("swiglu --base-rev same", "'swiglu' is ffnbench's own", "package.module:Attr"),
         (f"{TARGET},relu --base-rev same", "ab measures one variant, not 2", "compare"),
-        (f"{TARGET}@python=x --base-rev same", "not told by @python=x", "--base-python"),
-        (f"{TARGET} --base-python nowhere/python", "there is no interpreter 'nowhere/python'", ""),
+        (
+            f"{TARGET}@python=x --base-rev same",
+            "not told by @python=x",
+            "--base-python",
+        ),
+        (
+            f"{TARGET} --base-python nowhere/python",
+            "there is no interpreter 'nowhere/python'",
+            "",
+        ),
         (f"{TARGET} --base-rev old --base-source .", "both say where the code is", ""),
-        (f"{TARGET} --base-rev old --fail-above 5", "the tolerance '5': '5' could mean 5% or 500%", "'5%' or '500%'"),
+        (
+            f"{TARGET} --base-rev old --fail-above 5",
+            "the tolerance '5': '5' could mean 5% or 500%",
+            "'5%' or '500%'",
+        ),
         (f"{TARGET} --base-rev old --tolerance seconds=3%", "not seconds", ""),
-        (f"base={TARGET} --base-rev old", "'base' is what the other side is called", ""),
+        (
+            f"base={TARGET} --base-rev old",
+            "'base' is what the other side is called",
+            "",
+        ),
     ],
 )
-def test_mistakes_are_found_before_measuring(call, repository: Path, arguments: str, error: str, hint: str) -> None:
+def test_mistakes_are_found_before_measuring(
+    call, repository: Path, arguments: str, error: str, hint: str
+) -> None:
     launch = machine()
-    code, out, err = call(arguments, launch=launch, prober=Prober if "nowhere" in arguments else KnownProber)
+    code, out, err = call(
+        arguments,
+        launch=launch,
+        prober=Prober if "nowhere" in arguments else KnownProber,
+    )
     assert (code, out, launch.log) == (2, "", [])
     assert error in err.splitlines()[0]
     assert hint in err.splitlines()[1]
@@ -203,11 +260,18 @@ def test_a_module_that_base_has_not_is_new(call, repository: Path) -> None:
 @pytest.mark.slow
 def test_a_side_that_can_not_be_imported_is_told(call, repository: Path) -> None:
     code, _, err = call(f"{TARGET} --base-rev broken", prober=Prober)
-    assert (code, "error: base: cannot import 'mypkg.mlp': ModuleNotFoundError" in err) == (2, True)
+    assert (
+        code,
+        "error: base: cannot import 'mypkg.mlp': ModuleNotFoundError" in err,
+    ) == (2, True)
 
 
-def test_a_place_below_the_top_and_a_hooks_variables(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a hook git says where its index is: that must not be taken for the checkout's."""
+def test_a_place_below_the_top_and_a_hooks_variables(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a hook git says where its index is: that must not be taken for the
+    checkout's.
+    """
     monkeypatch.setenv("GIT_INDEX_FILE", str(repository / ".git" / "index"))
     monkeypatch.setenv("GIT_DIR", "/nowhere")
     with Repository(repository / "mypkg") as found:
@@ -221,17 +285,30 @@ def test_a_place_below_the_top_and_a_hooks_variables(repository: Path, monkeypat
 
 
 def test_a_checkout_writes_nothing_into_the_repository(repository: Path) -> None:
-    """So a killed run leaves nothing there. Filters of the user's git apply, as in every checkout of his."""
+    """So a killed run leaves nothing there. Filters of the user's git apply, as in
+    every checkout of his.
+    """
     git(repository, "config", "filter.louder.smudge", "tr a-z A-Z")
-    (repository / ".git" / "info" / "attributes").write_text("__init__.py filter=louder\nmlp.py filter=louder\n")
+    (repository / ".git" / "info" / "attributes").write_text(
+        "__init__.py filter=louder\nmlp.py filter=louder\n"
+    )
 
     def everything() -> dict[Path, tuple[int, int]]:
-        return {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in repository.rglob("*")}
+        return {
+            path: (path.stat().st_mtime_ns, path.stat().st_size)
+            for path in repository.rglob("*")
+        }
 
     before = everything()
     with Repository(repository) as found, Repository(repository) as other:
-        places = [found.checkout(found.commit("slow")), other.checkout(other.commit("old"))]
-        assert ["SECONDS = 0.0044" in (place / "mypkg" / "mlp.py").read_text() for place in places] == [True, False]
+        places = [
+            found.checkout(found.commit("slow")),
+            other.checkout(other.commit("old")),
+        ]
+        assert [
+            "SECONDS = 0.0044" in (place / "mypkg" / "mlp.py").read_text()
+            for place in places
+        ] == [True, False]
         assert "CLASS SWIGLU" in (places[0] / "mypkg" / "mlp.py").read_text()
         assert everything() == before
     assert not any(place.exists() for place in places)
@@ -246,7 +323,10 @@ def test_an_interruption_leaves_no_checkout(repository: Path, tmp_path: Path) ->
         env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}, preexec_fn=listen,
     )  # fmt: skip
     until = time.monotonic() + 30
-    while not list(tmp_path.glob(f"{PREFIX}*/tree/mypkg/mlp.py")) and time.monotonic() < until:
+    while (
+        not list(tmp_path.glob(f"{PREFIX}*/tree/mypkg/mlp.py"))
+        and time.monotonic() < until
+    ):
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
@@ -256,7 +336,9 @@ def test_an_interruption_leaves_no_checkout(repository: Path, tmp_path: Path) ->
 
 
 def agreement(**given: object) -> Agreement:
-    return Agreement(**{"error": 1e-7, "tolerance": 1e-4, "exact_error": 1e-16, **given})
+    return Agreement(
+        **{"error": 1e-7, "tolerance": 1e-4, "exact_error": 1e-16, **given}
+    )
 
 
 @pytest.mark.parametrize(
@@ -265,7 +347,10 @@ def agreement(**given: object) -> Agreement:
         (agreement(), Status.OK),
         (agreement(error=2e-4), Status.REGRESSED),
         (agreement(error=None), Status.REGRESSED),
-        (agreement(tolerance=5e-2, error=1e-2, exact_error=1e-3), Status.REGRESSED),  # rounding hides it, float64 shows
+        (
+            agreement(tolerance=5e-2, error=1e-2, exact_error=1e-3),
+            Status.REGRESSED,
+        ),  # rounding hides it, float64 shows
         (agreement(tolerance=5e-2, error=1e-2, exact_error=None), Status.OK),
         (agreement(error=1.4, own_weights="only head has gate.weight"), Status.UNCLEAR),
         (agreement(own_weights="only head has gate.weight"), Status.OK),
@@ -281,13 +366,29 @@ def test_what_follows_from_two_outputs(found: Agreement, status: Status) -> None
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("base", "head", "code", "status"),
-    [("old", "slow", 1, "REGRESSED"), ("slow", "old", 0, "IMPROVED"), ("old", "same", 0, "OK")],
+    [
+        ("old", "slow", 1, "REGRESSED"),
+        ("slow", "old", 0, "IMPROVED"),
+        ("old", "same", 0, "OK"),
+    ],
 )
 def test_ten_percent_are_found_and_nothing_is_not(
     repository: Path, base: str, head: str, code: int, status: str
 ) -> None:
     """Calls that take 4 ms and 4.4 ms."""
-    asked = ("ab", TARGET, "--base-rev", base, "--head-rev", head, "--budget", "90", *SMALL)
+    asked = (
+        "ab",
+        TARGET,
+        "--base-rev",
+        base,
+        "--head-rev",
+        head,
+        "--budget",
+        "90",
+        *SMALL,
+    )
     done = ffnbench(*asked, cwd=repository, columns=100)
     found = rows(" ".join(done.stdout.split()))
-    assert (done.returncode, found) == (code, {"latency": status, "output": "OK"}), done.stdout + done.stderr
+    assert (done.returncode, found) == (code, {"latency": status, "output": "OK"}), (
+        done.stdout + done.stderr
+    )

@@ -1,4 +1,6 @@
-"""What a gate decides: every status, every exit code, and how often it is wrong on simulated machines."""
+"""What a gate decides: every status, every exit code, and how often it is wrong on
+simulated machines.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def baseline(tmp_path: Path) -> Path:
 def call(on_fakes):
     """`ffnbench check`; gives exit code, stdout in one line, stderr."""
 
-    def run(*arguments: object, launch: FakeLaunch | None = None) -> tuple[int, str, str]:
+    def run(
+        *arguments: object, launch: FakeLaunch | None = None
+    ) -> tuple[int, str, str]:
         return on_fakes("check", *arguments, launch=launch or machine(seed=1))
 
     return run
@@ -54,7 +58,9 @@ def call(on_fakes):
         (1.05, 1.07, Status.UNCLEAR), (1.051, 1.20, Status.REGRESSED),
     ],
 )  # fmt: skip
-def test_the_gate_is_decided_by_the_interval(low: float, high: float, status: Status) -> None:
+def test_the_gate_is_decided_by_the_interval(
+    low: float, high: float, status: Status
+) -> None:
     assert status_of(low, high, 0.05) is status
 
 
@@ -68,38 +74,62 @@ def test_the_gate_is_decided_by_the_interval(low: float, high: float, status: St
     ],
 )  # fmt: skip
 def test_every_exit_code(statuses: set[Status], unclear_fails: bool, code: int) -> None:
-    findings = [Finding(case="a", metric="latency", status=status, tolerance=0.05) for status in statuses]
+    findings = [
+        Finding(case="a", metric="latency", status=status, tolerance=0.05)
+        for status in statuses
+    ]
     assert exit_code(findings, unclear_fails=unclear_fails) == code
 
 
 def test_tolerances() -> None:
-    policy = Policy(tolerances=parse_tolerances(["latency=3%", "mine.py:act:latency=8%", "params=1%"], ["mine.py:act"]))
+    policy = Policy(
+        tolerances=parse_tolerances(
+            ["latency=3%", "mine.py:act:latency=8%", "params=1%"], ["mine.py:act"]
+        )
+    )
     assert policy.of("swiglu", "latency") == 0.03
     assert policy.of("mine.py:act", "latency") == 0.08
-    assert (policy.of("swiglu", "params"), policy.of("swiglu", "peak_bytes")) == (0.01, 0.0)
+    assert (policy.of("swiglu", "params"), policy.of("swiglu", "peak_bytes")) == (
+        0.01,
+        0.0,
+    )
     assert Policy().of("swiglu", "latency") == 0.05
-    assert parse_tolerances(["0.5%", "params=0"], []) == (("", "latency", 0.005), ("", "params", 0.0))
+    assert parse_tolerances(["0.5%", "params=0"], []) == (
+        ("", "latency", 0.005),
+        ("", "params", 0.0),
+    )
 
 
 def test_a_tolerance_of_one_row_counts_before_that_of_its_group() -> None:
     labels = [f"swiglu@seq_len={tokens}" for tokens in (1, 2)]
-    for texts in (("swiglu:latency=3%", f"{labels[0]}:latency=8%"), (f"{labels[0]}:latency=8%", "swiglu:latency=3%")):
+    for texts in (
+        ("swiglu:latency=3%", f"{labels[0]}:latency=8%"),
+        (f"{labels[0]}:latency=8%", "swiglu:latency=3%"),
+    ):
         policy = Policy(tolerances=parse_tolerances(texts, labels))
         assert [policy.of(label, "latency") for label in labels] == [0.08, 0.03]
 
 
 def test_less_for_less_work_is_no_gain() -> None:
     before, now = (
-        prepare(CompareRequest(variants="relu", d_model=64, seq_len=tokens, device="cpu")).cost_report()
+        prepare(
+            CompareRequest(variants="relu", d_model=64, seq_len=tokens, device="cpu")
+        ).cost_report()
         for tokens in (16, 8)
     )
-    statuses = {found.metric: found.status for found in exact_findings(before, now, Policy())}
+    statuses = {
+        found.metric: found.status for found in exact_findings(before, now, Policy())
+    }
     assert (statuses["params"], statuses["peak_bytes"]) == (Status.OK, Status.REGRESSED)
 
 
 @pytest.mark.parametrize("what", ["cpu", "cpu_capability", "gpu"])
-def test_times_of_another_kind_of_machine_are_not_compared(call, baseline: Path, what: str) -> None:
-    code, out, _ = call(edited(baseline, lambda data: data["environment"].update({what: "other"})))
+def test_times_of_another_kind_of_machine_are_not_compared(
+    call, baseline: Path, what: str
+) -> None:
+    code, out, _ = call(
+        edited(baseline, lambda data: data["environment"].update({what: "other"}))
+    )
     assert (code, "swiglu latency INCOMPARABLE" in out) == (0, True), out
 
 
@@ -130,30 +160,57 @@ CHECKS = {
         {},
         "",
         0,
-        ["swiglu latency OK", "exact rows are equal", "OK excludes slowdowns above 5.0%"],
+        [
+            "swiglu latency OK",
+            "exact rows are equal",
+            "OK excludes slowdowns above 5.0%",
+        ],
     ),
-    "a slower row": ({"swiglu": 1.2}, "", 1, ["swiglu latency REGRESSED", " gelu latency OK"]),
+    "a slower row": (
+        {"swiglu": 1.2},
+        "",
+        1,
+        ["swiglu latency REGRESSED", " gelu latency OK"],
+    ),
     "a faster row": ({"swiglu": 0.8}, "", 0, ["swiglu latency IMPROVED"]),
     "a slower machine": (dict.fromkeys(ALL, 3.0), "", 0, ["swiglu latency OK"]),
-    "its seconds": (dict.fromkeys(ALL, 1.5), "--absolute", 1, ["relu seconds REGRESSED"]),
+    "its seconds": (
+        dict.fromkeys(ALL, 1.5),
+        "--absolute",
+        1,
+        ["relu seconds REGRESSED"],
+    ),
     "a slower reference": (
         {"relu": 1.3, "(control)": 1.3},
         "",
         0,
         ["every row improved: has relu, the reference, bec"],
     ),
-    "a reference unlike itself": ({"swiglu": 1.2, "(control)": 1.2}, "--budget 5", 0, ["swiglu latency can't tell"]),
+    "a reference unlike itself": (
+        {"swiglu": 1.2, "(control)": 1.2},
+        "--budget 5",
+        0,
+        ["swiglu latency can't tell"],
+    ),
 }
 
 
-@pytest.mark.parametrize(("factors", "flags", "code", "says"), CHECKS.values(), ids=CHECKS)
-def test_what_a_check_says(call, baseline: Path, factors, flags: str, code: int, says: list[str]) -> None:
-    ended, out, err = call(*filter(None, (baseline, flags)), launch=machine(factors, seed=2))
+@pytest.mark.parametrize(
+    ("factors", "flags", "code", "says"), CHECKS.values(), ids=CHECKS
+)
+def test_what_a_check_says(
+    call, baseline: Path, factors, flags: str, code: int, says: list[str]
+) -> None:
+    ended, out, err = call(
+        *filter(None, (baseline, flags)), launch=machine(factors, seed=2)
+    )
     assert ended == code, out + err
     assert [text for text in says if text not in out] == []
 
 
-def test_a_check_that_is_interrupted_before_its_first_sample_names_one_process(call, baseline: Path) -> None:
+def test_a_check_that_is_interrupted_before_its_first_sample_names_one_process(
+    call, baseline: Path
+) -> None:
     """The line of progress and the table's speak of the same one."""
     code, out, err = call(baseline, launch=interrupted_at_once())
     assert code == 130
@@ -171,11 +228,18 @@ def test_a_failed_case_never_passes(call, baseline: Path) -> None:
     launch = machine()
     launch.trouble = {(Open, "swiglu"): "crash"}
     code, out, _ = call(baseline, launch=launch)
-    assert (code, "swiglu latency MISSING" in out, "swiglu said no" in out) == (3, True, True)
+    assert (code, "swiglu latency MISSING" in out, "swiglu said no" in out) == (
+        3,
+        True,
+        True,
+    )
 
 
 def test_absolute_needs_the_very_machine(call, baseline: Path) -> None:
-    edited(baseline, lambda data: data["environment"].update(fingerprint="else", torch="1.0"))
+    edited(
+        baseline,
+        lambda data: data["environment"].update(fingerprint="else", torch="1.0"),
+    )
     code, _, err = call(baseline, "--absolute")
     assert (code, "torch 1.0 then" in err) == (2, True)
 
@@ -183,14 +247,23 @@ def test_absolute_needs_the_very_machine(call, baseline: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "error"),
     [
-        (lambda text: "case,metric\n", "hint: only JSON is read: `ffnbench compare relu swiglu -o run.json`"),
+        (
+            lambda text: "case,metric\n",
+            "hint: only JSON is read: `ffnbench compare relu swiglu -o run.json`",
+        ),
         (lambda text: text[:-200], "is not a whole ffnbench report"),
-        (lambda text: text.replace('"schema": 2', '"schema": 9'), "(schema 9; this one reads 2)"),
+        (
+            lambda text: text.replace('"schema": 2', '"schema": 9'),
+            "(schema 9; this one reads 2)",
+        ),
         (
             lambda text: text.replace('"interrupted": false', '"interrupted": true'),
             "is incomplete and can't be a baseline",
         ),
-        (lambda text: text.replace('"device": "cpu"', '"device": "cuda"'), "was asked for, but torch"),
+        (
+            lambda text: text.replace('"device": "cpu"', '"device": "cuda"'),
+            "was asked for, but torch",
+        ),
     ],
 )
 def test_a_baseline_that_is_none(call, baseline: Path, damage, error: str) -> None:
@@ -207,13 +280,18 @@ def test_a_baseline_that_is_none(call, baseline: Path, damage, error: str) -> No
         ("--budget 1", "--budget 1 is out of range"),
         ("--on-unclear panic", "unknown --on-unclear 'panic'"),
         ("--format githb", "unknown format 'githb'"),
-        ("--update --exact-only", "has latencies, and a new one by --exact-only would have none"),
+        (
+            "--update --exact-only",
+            "has latencies, and a new one by --exact-only would have none",
+        ),
         ("-o x.htm", "unknown suffix '.htm'"),
         ("--tolerance latency", "cannot read the tolerance"),
         ("none.json", "cannot read 'none.json'"),
     ],
 )
-def test_mistakes_are_found_before_measuring(call, baseline: Path, arguments: str, error: str) -> None:
+def test_mistakes_are_found_before_measuring(
+    call, baseline: Path, arguments: str, error: str
+) -> None:
     launch = machine()
     code, out, err = call(baseline, arguments, launch=launch)
     assert (code, out, launch.log) == (2, "", [])
@@ -221,43 +299,65 @@ def test_mistakes_are_found_before_measuring(call, baseline: Path, arguments: st
     assert err.splitlines()[1].startswith("hint: ")
 
 
-def test_what_ci_reads(on_machine, in_process, baseline: Path, tmp_path: Path, monkeypatch) -> None:
+def test_what_ci_reads(
+    on_machine, in_process, baseline: Path, tmp_path: Path, monkeypatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
     on_machine(machine({"swiglu": 1.2}))
     files = "-o junit.xml -o report.md"
-    code, out, _ = in_process("check", baseline, "-q", "--format", "github", *files.split())
+    code, out, _ = in_process(
+        "check", baseline, "-q", "--format", "github", *files.split()
+    )
     assert code == 1
     stop, end, line = [line for line in out.splitlines() if line.startswith("::")]
-    assert stop.removeprefix("::stop-commands::") == end.strip(":")  # the table between is no command
-    assert line.startswith("::error title=ffnbench REGRESSED::swiglu latency: REGRESSED, +2")
+    assert stop.removeprefix("::stop-commands::") == end.strip(
+        ":"
+    )  # the table between is no command
+    assert line.startswith(
+        "::error title=ffnbench REGRESSED::swiglu latency: REGRESSED, +2"
+    )
     assert "%25" in line
     assert "| swiglu | latency | REGRESSED |" in (tmp_path / "summary.md").read_text()
     suite = xml.parse(tmp_path / "junit.xml").getroot()
     failed = [case for case in suite if case.find("failure") is not None]
-    assert [(case.get("classname"), case.get("name")) for case in failed] == [("ffnbench.swiglu", "latency")]
+    assert [(case.get("classname"), case.get("name")) for case in failed] == [
+        ("ffnbench.swiglu", "latency")
+    ]
     skipped = [case for case in suite if case.find("skipped") is not None]
     assert (suite.get("failures"), suite.get("skipped")) == ("1", str(len(skipped)))
 
 
 def test_update_needs_a_whole_and_quiet_measurement(call, baseline: Path) -> None:
-    """A baseline of another machine, beside other work, or with a case that fails, is kept."""
+    """A baseline of another machine, beside other work, or with a case that fails, is
+    kept.
+    """
     before, failing, noisy = baseline.read_text(), machine(), machine({"swiglu": 1.3})
     failing.trouble, noisy.waited = {(Open, "swiglu"): "crash"}, 0.7
     for launch, lacking in ((failing, "swiglu"), (noisy, "gelu, relu, swiglu")):
         code, out, err = call(baseline, "--update --budget 10", launch=launch)
         assert (code, "REGRESSED" in out, baseline.read_text()) == (3, False, before)
-        assert f"the baseline was not updated: nothing was measured for {lacking}" in err
-    before = edited(baseline, lambda data: data["environment"].update(cpu="Other CPU")).read_text()
+        assert (
+            f"the baseline was not updated: nothing was measured for {lacking}" in err
+        )
+    before = edited(
+        baseline, lambda data: data["environment"].update(cpu="Other CPU")
+    ).read_text()
     assert (call(baseline, "--update")[0], baseline.read_text()) == (3, before)
 
 
-def test_a_baseline_of_few_processes_is_refused_with_the_command_that_makes_a_better_one(call, tmp_path: Path) -> None:
+def test_a_baseline_of_few_processes_is_refused_with_the_command_that_makes_a_better_one(
+    call, tmp_path: Path
+) -> None:
     """Three may agree by chance, however narrow their interval."""
-    path = saved(tmp_path / "b.json", measured(machine(scatter=0.0001), workers=3, rounds=3))
+    path = saved(
+        tmp_path / "b.json", measured(machine(scatter=0.0001), workers=3, rounds=3)
+    )
     code, out, err = call(path)
     assert (code, out) == (2, "")
-    assert err.startswith(f"error: {str(path)!r} has 3 undisturbed processes, and fewer than 5 may agree by chance")
+    assert err.startswith(
+        f"error: {str(path)!r} has 3 undisturbed processes, and fewer than 5 may agree by chance"
+    )
     hint = err.partition("hint: measure it again: ffnbench compare ")[2]
     assert "--workers 10" in hint
     assert "--rounds" not in hint
@@ -265,10 +365,19 @@ def test_a_baseline_of_few_processes_is_refused_with_the_command_that_makes_a_be
     assert call(saved(path, measured(workers=5, rounds=3)))[0] == 0
 
 
-def test_a_saved_run_is_held_against_the_baseline(call, baseline: Path, tmp_path: Path) -> None:
+def test_a_saved_run_is_held_against_the_baseline(
+    call, baseline: Path, tmp_path: Path
+) -> None:
     """A case that has gone never passes, a new one is told."""
     run, launch = tmp_path / "run.json", machine()
-    assert call(baseline, saved(run, measured(machine({"swiglu": 1.2}, seed=3), precision=0.5)), launch=launch)[0] == 1
+    assert (
+        call(
+            baseline,
+            saved(run, measured(machine({"swiglu": 1.2}, seed=3), precision=0.5)),
+            launch=launch,
+        )[0]
+        == 1
+    )
     assert launch.log == []
     assert call(baseline, saved(run))[0] == 0
     code, out, _ = call(baseline, saved(run, variants="relu,swiglu,silu"))
@@ -277,22 +386,41 @@ def test_a_saved_run_is_held_against_the_baseline(call, baseline: Path, tmp_path
     assert (code, "swiglu spec REGRESSED" in out) == (1, True)
     noisy = measured(machine({"swiglu": 1.05}, scatter=0.05), precision=10.0)
     out = call(baseline, saved(run, noisy))[1]
-    assert ("swiglu: the interval crosses the limit" in out, "--budget" in out) == (True, False)
+    assert ("swiglu: the interval crosses the limit" in out, "--budget" in out) == (
+        True,
+        False,
+    )
 
 
-def test_a_saved_run_that_was_interrupted_could_not_finish(call, in_process, baseline: Path, tmp_path: Path) -> None:
+def test_a_saved_run_that_was_interrupted_could_not_finish(
+    call, in_process, baseline: Path, tmp_path: Path
+) -> None:
     """130 is an interruption of this very command; a regression counts all the same."""
     cut = lambda data: data.update(interrupted=True)  # noqa: E731
-    unchanged, slower = saved(tmp_path / "a.json"), saved(tmp_path / "b.json", measured(machine({"swiglu": 1.5})))
+    unchanged, slower = (
+        saved(tmp_path / "a.json"),
+        saved(tmp_path / "b.json", measured(machine({"swiglu": 1.5}))),
+    )
     assert call(baseline, edited(slower, cut))[0] == 1
     code, out, err = call(baseline, edited(unchanged, cut))
     assert (code, f"error: {str(unchanged)!r} was interrupted" in err) == (3, True)
-    assert err.splitlines()[-1].startswith("hint: measure it again: ffnbench compare relu,gelu,swiglu --d")
-    edited(unchanged, lambda data: data.update(measured=[m for m in data["measured"] if m["case"] != "swiglu"]))
+    assert err.splitlines()[-1].startswith(
+        "hint: measure it again: ffnbench compare relu,gelu,swiglu --d"
+    )
+    edited(
+        unchanged,
+        lambda data: data.update(
+            measured=[m for m in data["measured"] if m["case"] != "swiglu"]
+        ),
+    )
     assert "swiglu peak_bytes MISSING" in call(baseline, unchanged, "--exact-only")[1]
     edited(unchanged, lambda data: data.update(samples=[], measured=[], comparisons=[]))
     code, out, err = in_process("report", unchanged)
-    assert (code, out, "hint: measure it again: ffnbench compare relu,gelu,swiglu --d" in err) == (
+    assert (
+        code,
+        out,
+        "hint: measure it again: ffnbench compare relu,gelu,swiglu --d" in err,
+    ) == (
         3,
         "",
         True,
@@ -306,36 +434,64 @@ class Uncountable(KnownProber):
         raise Unsupported(f"{spec.target}: SystemExit: 0")
 
 
-def test_a_row_that_can_not_be_counted_does_not_end_a_check(on_fakes, tmp_path: Path, monkeypatch) -> None:
+def test_a_row_that_can_not_be_counted_does_not_end_a_check(
+    on_fakes, tmp_path: Path, monkeypatch
+) -> None:
     """It has no numbers then and now; one that had some is missing."""
     monkeypatch.chdir(tmp_path)
     check = "check b.json --exact-only --trust mypkg.mlp:SwiGLU"
     for prober, status in ((Uncountable, 0), (KnownProber, 3)):
-        assert on_fakes("cost relu,mypkg.mlp:SwiGLU --d-model 64 -o b.json", prober=prober)[0] == 0
+        assert (
+            on_fakes(
+                "cost relu,mypkg.mlp:SwiGLU --d-model 64 -o b.json", prober=prober
+            )[0]
+            == 0
+        )
         code, out, _ = on_fakes(check, prober=Uncountable)
         assert (code, "SwiGLU params MISSING" in out) == (status, status == 3), out
 
 
 def test_a_gate_neither_cries_wolf_nor_sleeps(call, baseline: Path) -> None:
-    """Ten checks each of unchanged code and of +8 % at a tolerance of 2 %, with workers of 0.4 % scatter."""
+    """Ten checks each of unchanged code and of +8 % at a tolerance of 2 %, with workers
+    of 0.4 % scatter.
+    """
 
     def codes(factor: float) -> list[int]:
         launches = [machine({"swiglu": factor}, 0.004, seed) for seed in range(10)]
-        return [call(baseline, "--tolerance latency=2%", launch=launch)[0] for launch in launches]
+        return [
+            call(baseline, "--tolerance latency=2%", launch=launch)[0]
+            for launch in launches
+        ]
 
     assert codes(1.0) == [0] * 10
     assert sum(code == 1 for code in codes(1.08)) >= 9
 
 
-def test_what_a_check_could_have_seen_is_said_in_the_terms_of_its_verdicts(call, baseline: Path) -> None:
-    """By hand: OK excludes a slowdown of the tolerance; of an undecided row, the limit times half the interval."""
-    request = CheckRequest(baseline=str(baseline), current=str(baseline), tolerance=("swiglu:latency=8%",))
+def test_what_a_check_could_have_seen_is_said_in_the_terms_of_its_verdicts(
+    call, baseline: Path
+) -> None:
+    """By hand: OK excludes a slowdown of the tolerance; of an undecided row, the limit
+    times half the interval.
+    """
+    request = CheckRequest(
+        baseline=str(baseline), current=str(baseline), tolerance=("swiglu:latency=8%",)
+    )
     passed = checking.check(request, World())
     assert (passed.smallest, passed.excluded) == (None, 0.08)
     assert "OK excludes slowdowns above 5.0%" in call(baseline, baseline)[1]
     tolerance = ("latency=1%", "swiglu:latency=1.2%")
-    checked = checking.check(CheckRequest(baseline=str(baseline), current=str(baseline), tolerance=tolerance), World())
+    checked = checking.check(
+        CheckRequest(
+            baseline=str(baseline), current=str(baseline), tolerance=tolerance
+        ),
+        World(),
+    )
     assert checked.excluded is None
     known = {f.case: f.change for f in checked.findings if f.metric == "latency"}
-    halves = {case: math.exp((math.log(change.high) - math.log(change.low)) / 2) for case, change in known.items()}
-    assert checked.smallest == pytest.approx(max(1.01 * halves["gelu"], 1.012 * halves["swiglu"]) - 1, rel=1e-9)
+    halves = {
+        case: math.exp((math.log(change.high) - math.log(change.low)) / 2)
+        for case, change in known.items()
+    }
+    assert checked.smallest == pytest.approx(
+        max(1.01 * halves["gelu"], 1.012 * halves["swiglu"]) - 1, rel=1e-9
+    )

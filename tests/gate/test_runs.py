@@ -1,4 +1,6 @@
-"""A baseline of several runs: how it is made, how runs are added, and what it refuses."""
+"""A baseline of several runs: how it is made, how runs are added, and what it
+refuses.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,23 @@ COMPARE = "--variants relu,gelu,swiglu --d-model 64 --threads 1 --metrics latenc
 
 
 class Restless(FakeLaunch):
-    """A machine on which swiglu is off by another amount in each run; a run starts where a worker is asked for rounds
-    again after `workers` of them."""
+    """A machine on which swiglu is off by another amount in each run; a run starts
+    where a worker is asked for rounds again after `workers` of them.
+    """
 
-    def __init__(self, factors: list[float], interrupted_in: int | None = None, noisy: Iterable[int] = ()) -> None:
+    def __init__(
+        self,
+        factors: list[float],
+        interrupted_in: int | None = None,
+        noisy: Iterable[int] = (),
+    ) -> None:
         self.noisy = set(noisy)
-        self.dice, self.factors, self.runs, self.interrupted_in = random.Random(1), factors, -1, interrupted_in
+        self.dice, self.factors, self.runs, self.interrupted_in = (
+            random.Random(1),
+            factors,
+            -1,
+            interrupted_in,
+        )
         super().__init__(self.second)
 
     def second(self, label: str, worker: int, number: int) -> float:
@@ -40,7 +53,9 @@ def call(on_fakes, monkeypatch: pytest.MonkeyPatch):
     """`ffnbench ...`, workers faked; gives exit code, stdout in one line, stderr."""
     real = measuring.measure_run
 
-    def run(*arguments: object, launch: FakeLaunch | None = None) -> tuple[int, str, str]:
+    def run(
+        *arguments: object, launch: FakeLaunch | None = None
+    ) -> tuple[int, str, str]:
         launch = launch or machine(seed=1)
 
         def counted(*given: object, **more: object) -> object:
@@ -59,23 +74,38 @@ def call(on_fakes, monkeypatch: pytest.MonkeyPatch):
 @pytest.fixture
 def baseline(tmp_path: Path, call) -> Path:
     path = tmp_path / "baseline.json"
-    assert call("compare", COMPARE, "--runs 3 --pause 0 -o", path, "-q", launch=machine())[0] == 0
+    assert (
+        call("compare", COMPARE, "--runs 3 --pause 0 -o", path, "-q", launch=machine())[
+            0
+        ]
+        == 0
+    )
     return path
 
 
-def test_several_runs_stand_in_one_file_in_the_order_of_their_time(tmp_path: Path, call) -> None:
+def test_several_runs_stand_in_one_file_in_the_order_of_their_time(
+    tmp_path: Path, call
+) -> None:
     path, factors = tmp_path / "b.json", [1.00, 1.02, 0.98, 1.04]
-    code, out, err = call("compare", COMPARE, "--runs 4 --pause 0 -o", path, launch=Restless(factors))
+    code, out, err = call(
+        "compare", COMPARE, "--runs 4 --pause 0 -o", path, launch=Restless(factors)
+    )
     assert code == 0
     assert "the table shows run 1 of 4" in out
     assert re.findall(r"run \d/4", err)[-1] == "run 4/4"
     report = load(path)
     assert len(report.runs) == 4
     for run, factor in zip(report.runs, factors, strict=True):
-        by_hand = {label: [s.value for s in run.samples if s.case == label] for label in ("relu", "swiglu")}
+        by_hand = {
+            label: [s.value for s in run.samples if s.case == label]
+            for label in ("relu", "swiglu")
+        }
         ratio = sum(by_hand["swiglu"]) / sum(by_hand["relu"])  # as many rounds of both
         assert ratio == pytest.approx(factor, rel=0.002)
-    over = re.search(r"swiglu (\d\.\d+) \[(\d\.\d+), (\d\.\d+)\]", out[out.index("mean of all runs") :])
+    over = re.search(
+        r"swiglu (\d\.\d+) \[(\d\.\d+), (\d\.\d+)\]",
+        out[out.index("mean of all runs") :],
+    )
     assert over
     value, low, high = map(float, over.groups())
     assert value == pytest.approx(1.01, abs=0.002)
@@ -86,7 +116,11 @@ def test_several_runs_stand_in_one_file_in_the_order_of_their_time(tmp_path: Pat
 def test_ctrl_c_keeps_the_runs_that_are_whole(tmp_path: Path, call) -> None:
     path = tmp_path / "b.json"
     code, out, _ = call(
-        "compare", COMPARE, "--runs 5 --pause 0 -q -o", path, launch=Restless([1.0] * 5, interrupted_in=2)
+        "compare",
+        COMPARE,
+        "--runs 5 --pause 0 -q -o",
+        path,
+        launch=Restless([1.0] * 5, interrupted_in=2),
     )
     assert code == 130
     assert "interrupted: 2 of 5 runs are complete, and kept" in out
@@ -105,29 +139,47 @@ def test_ctrl_c_keeps_the_runs_that_are_whole(tmp_path: Path, call) -> None:
 def test_a_run_beside_other_work_is_made_up_for(
     tmp_path: Path, call, noisy: set[int], made: int, kept: list[int], code: int
 ) -> None:
-    """Of three; run k takes 1 + k / 10 times as long. Where no run is quiet the first is shown, as busy."""
-    path, launch = tmp_path / "b.json", Restless([1 + k / 10 for k in range(5)], noisy=noisy)
+    """Of three; run k takes 1 + k / 10 times as long. Where no run is quiet the first
+    is shown, as busy.
+    """
+    path, launch = (
+        tmp_path / "b.json",
+        Restless([1 + k / 10 for k in range(5)], noisy=noisy),
+    )
     quick = COMPARE.replace("--precision 0.5", "--quick")
-    ended, out, err = call("compare", quick, "--runs 3 --pause 0 -q -o", path, launch=launch)
+    ended, out, err = call(
+        "compare", quick, "--runs 3 --pause 0 -q -o", path, launch=launch
+    )
     assert (ended, launch.runs + 1) == (code, made)
     if code:
-        assert f"{len(kept)} of 3 runs could be kept: in the others a row had no undisturbed round" in out
+        assert (
+            f"{len(kept)} of 3 runs could be kept: in the others a row had no undisturbed round"
+            in out
+        )
         assert f"error: {len(kept)} of 3 runs could be kept\nhint: " in err
     found = [
-        sum(s.value for s in run.samples if s.case == "swiglu") / sum(s.value for s in run.samples if s.case == "relu")
+        sum(s.value for s in run.samples if s.case == "swiglu")
+        / sum(s.value for s in run.samples if s.case == "relu")
         for run in load(path).runs
     ]
     assert found == pytest.approx([1 + k / 10 for k in kept], rel=0.01)
     assert call("report", path, "--sort label")[0] == 0
 
 
-def test_a_regressed_run_is_not_added_and_an_unclear_one_is(baseline: Path, call) -> None:
+def test_a_regressed_run_is_not_added_and_an_unclear_one_is(
+    baseline: Path, call
+) -> None:
     text = baseline.read_text()
-    code, _, err = call("check", baseline, "-q --append", launch=machine({"swiglu": 1.3}, seed=3))
+    code, _, err = call(
+        "check", baseline, "-q --append", launch=machine({"swiglu": 1.3}, seed=3)
+    )
     assert (code, baseline.read_text()) == (1, text)
     assert f"this run was not added to '{baseline}': swiglu latency regressed" in err
     code, out, err = call(
-        "check", baseline, "-q --append --tolerance latency=3%", launch=machine({"swiglu": 1.03}, seed=3)
+        "check",
+        baseline,
+        "-q --append --tolerance latency=3%",
+        launch=machine({"swiglu": 1.03}, seed=3),
     )
     assert (code, "can't tell" in out) == (0, True)
     assert f"added to '{baseline}'" in err
@@ -143,26 +195,55 @@ def test_a_busy_run_is_not_added(baseline: Path, call) -> None:
 
 
 def test_a_run_is_held_against_the_mean_of_the_runs(tmp_path: Path, call) -> None:
-    """Each run half a percent slower than the last: the next one is 2 % above their mean, and 6 % above the first."""
+    """Each run half a percent slower than the last: the next one is 2 % above their
+    mean, and 6 % above the first.
+    """
     path = tmp_path / "b.json"
     factors = [1.005**k for k in range(16)]
-    assert call("compare", COMPARE, "--runs 16 --pause 0 -q -o", path, launch=Restless(factors))[0] == 0
-    code, out, _ = call("check", path, "-q", launch=machine({"swiglu": 1.005**12}, seed=2))
+    assert (
+        call(
+            "compare",
+            COMPARE,
+            "--runs 16 --pause 0 -q -o",
+            path,
+            launch=Restless(factors),
+        )[0]
+        == 0
+    )
+    code, out, _ = call(
+        "check", path, "-q", launch=machine({"swiglu": 1.005**12}, seed=2)
+    )
     assert code == 0
     assert "REGRESSED" not in out
-    code, out, _ = call("check", path, "-q", launch=machine({"swiglu": 1.005**25}, seed=2))
+    code, out, _ = call(
+        "check", path, "-q", launch=machine({"swiglu": 1.005**25}, seed=2)
+    )
     assert code == 1
 
 
-def test_a_run_of_another_machine_or_a_saved_one_is_not_added(baseline: Path, call) -> None:
+def test_a_run_of_another_machine_or_a_saved_one_is_not_added(
+    baseline: Path, call
+) -> None:
     code, _, err = call("check", baseline, baseline, "--append")
-    assert (code, err.partition("\n")[0]) == (2, "error: --append adds a run that is measured now")
-    edited(baseline, lambda data: [one["environment"].update(cpu="Other CPU") for one in (data, *data["repeats"])])
+    assert (code, err.partition("\n")[0]) == (
+        2,
+        "error: --append adds a run that is measured now",
+    )
+    edited(
+        baseline,
+        lambda data: [
+            one["environment"].update(cpu="Other CPU")
+            for one in (data, *data["repeats"])
+        ],
+    )
     text = baseline.read_text()
     for flags in ("--append", "--append --across-machines"):
         code, _, err = call("check", baseline, "-q", flags)
         assert (code, baseline.read_text()) == (0, text)
-        assert f"this run was not added to '{baseline}': it ran on another kind of machine" in err
+        assert (
+            f"this run was not added to '{baseline}': it ran on another kind of machine"
+            in err
+        )
 
 
 @pytest.mark.parametrize(
@@ -179,7 +260,9 @@ def test_a_run_of_another_machine_or_a_saved_one_is_not_added(baseline: Path, ca
         (lambda run: [s.update(waited=0.5) for s in run["samples"]], "{third}was"),
     ],
 )  # fmt: skip
-def test_a_broken_run_among_several_is_named_and_nothing_is_lost(baseline: Path, call, damage, error: str) -> None:
+def test_a_broken_run_among_several_is_named_and_nothing_is_lost(
+    baseline: Path, call, damage, error: str
+) -> None:
     def edit(data: dict) -> None:
         data["repeats"][1].update(created="2026-01-03")
         damage(data["repeats"][1])

@@ -26,12 +26,23 @@ Seconds = Callable[[str, int, int], float]
 
 
 def run(seconds: Seconds, variants: str = "relu,gelu,swiglu", **more: object) -> Report:
-    request = CompareRequest(**{"variants": variants, "d_model": 64, "threads": 2, "workers": 5, "rounds": 8, **more})
+    request = CompareRequest(
+        **{
+            "variants": variants,
+            "d_model": 64,
+            "threads": 2,
+            "workers": 5,
+            "rounds": 8,
+            **more,
+        }
+    )
     return measure(prepare(request), launch=FakeLaunch(seconds))
 
 
 def steady(label: str, worker: int, number: int) -> float:
-    return {"relu": 1e-3, "gelu": 2e-3}.get(label, 3e-3) * (1 + 0.002 * math.sin(3 * worker + len(label)))
+    return {"relu": 1e-3, "gelu": 2e-3}.get(label, 3e-3) * (
+        1 + 0.002 * math.sin(3 * worker + len(label))
+    )
 
 
 def slower_swiglu(label: str, worker: int, number: int) -> float:
@@ -39,15 +50,28 @@ def slower_swiglu(label: str, worker: int, number: int) -> float:
 
 
 def text_of(*runs: Report, width: int = 120) -> str:
-    return plain(side_by_side_view(["old.json", "new.json", "third.json"][: len(runs)], runs).table, width)
+    return plain(
+        side_by_side_view(
+            ["old.json", "new.json", "third.json"][: len(runs)], runs
+        ).table,
+        width,
+    )
 
 
 def test_of_unchanged_code_a_change_is_claimed_in_about_one_of_twenty() -> None:
     dice = random.Random(20)
 
     def noisy() -> Report:
-        moves = {(label, worker): dice.gauss(0, 0.02) for label in ("relu", "gelu") for worker in range(5)}
-        return run(lambda label, worker, n: 1e-3 * math.exp(moves[label, worker]), variants="relu,gelu", rounds=4)
+        moves = {
+            (label, worker): dice.gauss(0, 0.02)
+            for label in ("relu", "gelu")
+            for worker in range(5)
+        }
+        return run(
+            lambda label, worker, n: 1e-3 * math.exp(moves[label, worker]),
+            variants="relu,gelu",
+            rounds=4,
+        )
 
     runs = [noisy() for _ in range(24)]
     claims = [
@@ -55,13 +79,17 @@ def test_of_unchanged_code_a_change_is_claimed_in_about_one_of_twenty() -> None:
         for c in changes_between(old, new, ["relu", "gelu"]) if c.metric in ("latency", "ratio") and c.change
     ]  # fmt: skip
     assert len(claims) == 36
-    assert sum(claims) <= 7  # 1.8 expected; more than 7 happens once in a thousand times
+    assert (
+        sum(claims) <= 7
+    )  # 1.8 expected; more than 7 happens once in a thousand times
 
 
 def test_what_is_missing_or_not_the_same_is_named() -> None:
     old = run(steady, variants="relu,gelu,a=swiglu")
     new = run(steady, variants="relu,a=swiglu@d_ff=96,silu")
-    new = replace(new, environment=replace(new.environment, cpu="another CPU", torch="9.9"))
+    new = replace(
+        new, environment=replace(new.environment, cpu="another CPU", torch="9.9")
+    )
     text = " ".join(text_of(old, new).split())
     assert "only in old: gelu" in text
     assert "only in new: silu" in text
@@ -93,15 +121,24 @@ def test_what_only_counts_has_no_machine() -> None:
 
 
 def test_a_change_is_that_of_the_shown_figures() -> None:
-    """Committed runs with processes that scatter: new over old is what a reader gets with a pocket calculator."""
-    runs = [load(ROOT / "results" / "amd-epyc-2cpu" / f"{name}.json") for name in ("compare", "compare-again")]
+    """Committed runs with processes that scatter: new over old is what a reader gets
+    with a pocket calculator.
+    """
+    runs = [
+        load(ROOT / "results" / "amd-epyc-2cpu" / f"{name}.json")
+        for name in ("compare", "compare-again")
+    ]
     for change in changes_between(*runs, ["relu", "gelu", "swiglu"]):
         if change.metric == "latency":
-            assert change.change.value == pytest.approx(change.new.value / change.old.value, rel=1e-9), change.label
+            assert change.change.value == pytest.approx(
+                change.new.value / change.old.value, rel=1e-9
+            ), change.label
 
 
 def test_the_interval_is_welchs_of_the_processes() -> None:
-    """Against scipy's own, on the logs of what each process took: here a round is exact, so nothing else is in it."""
+    """Against scipy's own, on the logs of what each process took: here a round is
+    exact, so nothing else is in it.
+    """
     from scipy.stats import ttest_ind
 
     dice = random.Random(5)
@@ -111,7 +148,9 @@ def test_the_interval_is_welchs_of_the_processes() -> None:
         return lambda label, worker, number: 1e-3 * math.exp(logs[worker])
 
     runs = [run(of(logs), variants="relu", workers=6) for logs in (old, new)]
-    [change] = [c.change for c in changes_between(*runs, ["relu"]) if c.metric == "latency"]
+    [change] = [
+        c.change for c in changes_between(*runs, ["relu"]) if c.metric == "latency"
+    ]
     expected = ttest_ind(new, old, equal_var=False).confidence_interval(0.95)
     assert math.log(change.low) == pytest.approx(expected.low, rel=0.02)
     assert math.log(change.high) == pytest.approx(expected.high, rel=0.02)
@@ -119,8 +158,12 @@ def test_the_interval_is_welchs_of_the_processes() -> None:
 
 def test_runs_side_by_side_are_sorted_and_a_column_that_nobody_has_is_told() -> None:
     runs = [run(steady), run(slower_swiglu)]
-    view = side_by_side_view(["old.json", "new.json"], runs).arranged(Arrangement(sort="-change"))
+    view = side_by_side_view(["old.json", "new.json"], runs).arranged(
+        Arrangement(sort="-change")
+    )
     assert cells(view.table.above[0])[0][0] == "swiglu"  # which alone became slower
     with pytest.raises(FfnbenchError, match="no column is called 'chnage'") as caught:
-        side_by_side_view(["old.json", "new.json"], runs).arranged(Arrangement(sort="chnage"))
+        side_by_side_view(["old.json", "new.json"], runs).arranged(
+            Arrangement(sort="chnage")
+        )
     assert "did you mean 'change'" in caught.value.hint

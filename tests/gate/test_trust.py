@@ -1,4 +1,6 @@
-"""What a file from elsewhere may run: what is typed after --trust, and nothing else. Code that runs leaves a marker."""
+"""What a file from elsewhere may run: what is typed after --trust, and nothing else.
+Code that runs leaves a marker.
+"""
 
 from __future__ import annotations
 
@@ -60,16 +62,25 @@ def project(tmp_path: Path, marker: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 @pytest.fixture
 def baseline(project, on_machine) -> Callable[..., Path]:
-    """A baseline with any targets, each in an arm, written by hand as far as that is needed, and tracked by git."""
+    """A baseline with any targets, each in an arm, written by hand as far as that is
+    needed, and tracked by git.
+    """
 
     def make(*targets: str, arm: dict | None = None) -> Path:
         on_machine(FakeLaunch())
         variants = ",".join(f"{name}=relu" for name in "abc"[: len(targets) + 1])
-        request = CompareRequest(variants=variants, d_model=16, threads=1, match="none", metrics="latency")
+        request = CompareRequest(
+            variants=variants, d_model=16, threads=1, match="none", metrics="latency"
+        )
         data = json.loads(report_text(measure(prepare(request), launch=FakeLaunch())))
         for case, target in zip(data["plan"]["cases"][1:], targets, strict=True):
             if ":" in target:
-                case["ffn"] = {"target": target, "d_model": 16, "d_ff": 64, "arguments": []}
+                case["ffn"] = {
+                    "target": target,
+                    "d_model": 16,
+                    "d_ff": 64,
+                    "arguments": [],
+                }
             if arm:
                 case["arm"] = {"python": "", "source": "", "env": [], "name": "", **arm}
         Path("base.json").write_text(json.dumps(data))
@@ -81,7 +92,9 @@ def baseline(project, on_machine) -> Callable[..., Path]:
 
 @pytest.fixture
 def check(on_machine, in_process) -> Callable[..., tuple[int, str]]:
-    """`ffnbench check` by a machine that nobody may ask for a worker; exit code and stderr."""
+    """`ffnbench check` by a machine that nobody may ask for a worker; exit code and
+    stderr.
+    """
 
     def never(*_: object) -> None:
         raise AssertionError("a worker was asked for")
@@ -108,7 +121,9 @@ def script(path: Path, marker: Path, then: str = "cat") -> str:
 # What may run
 
 
-def test_code_of_a_baseline_runs_only_where_it_is_named(project, baseline, marker) -> None:
+def test_code_of_a_baseline_runs_only_where_it_is_named(
+    project, baseline, marker
+) -> None:
     """With the real command and real workers."""
     baseline("mine.py:Mlp")
     for flags in ((), ("--exact-only",), ("--append",), ("--update",)):
@@ -118,13 +133,21 @@ def test_code_of_a_baseline_runs_only_where_it_is_named(project, baseline, marke
             "hint: if you trust it, add --trust mine.py:Mlp",
         ]), flags  # fmt: skip
         assert not marker.exists()
-    done = ffnbench("check", "base.json", "--exact-only", "--trust", "mine.py:Mlp", cwd=project)
-    assert done.returncode == 1, done.stderr  # it has biases, and the row was one of relu
+    done = ffnbench(
+        "check", "base.json", "--exact-only", "--trust", "mine.py:Mlp", cwd=project
+    )
+    assert done.returncode == 1, (
+        done.stderr
+    )  # it has biases, and the row was one of relu
     assert marker.exists()
-    assert " ".join(done.stdout.split()).endswith(": ffnbench check base.json --update --trust mine.py:Mlp")
+    assert " ".join(done.stdout.split()).endswith(
+        ": ffnbench check base.json --update --trust mine.py:Mlp"
+    )
 
 
-def test_code_runs_from_python_only_where_it_is_named(project, baseline, marker) -> None:
+def test_code_runs_from_python_only_where_it_is_named(
+    project, baseline, marker
+) -> None:
     baseline("mine.py:Mlp", "own.mlp:Mlp")
     with pytest.raises(FfnbenchError, match=r"would run: mine\.py:Mlp, own\.mlp:Mlp"):
         module.check("base.json", exact_only=True)
@@ -132,7 +155,9 @@ def test_code_runs_from_python_only_where_it_is_named(project, baseline, marker)
         module.check("base.json", exact_only=True, trust="mine.py:Mlp")
     assert caught.value.hint == "if you trust it, add --trust own.mlp:Mlp"
     assert not marker.exists()
-    found = module.check("base.json", exact_only=True, trust=["mine.py:Mlp", "own.mlp:Mlp"])
+    found = module.check(
+        "base.json", exact_only=True, trust=["mine.py:Mlp", "own.mlp:Mlp"]
+    )
     assert found.status == "REGRESSED"
     assert marker.exists()
 
@@ -140,9 +165,15 @@ def test_code_runs_from_python_only_where_it_is_named(project, baseline, marker)
 def test_several_targets_are_named_one_by_one(baseline, check) -> None:
     path = baseline("mine.py:Mlp", "own.mlp:Mlp")
     code, err = check(path)
-    assert (code, "hint: if you trust it, add --trust mine.py:Mlp --trust own.mlp:Mlp\n" in err) == (2, True)
+    assert (
+        code,
+        "hint: if you trust it, add --trust mine.py:Mlp --trust own.mlp:Mlp\n" in err,
+    ) == (2, True)
     code, err = check(path, "--trust", "own.mlp:Mlp")
-    assert (code, "hint: if you trust it, add --trust mine.py:Mlp\n" in err) == (2, True)
+    assert (code, "hint: if you trust it, add --trust mine.py:Mlp\n" in err) == (
+        2,
+        True,
+    )
 
 
 LOOKALIKES = [
@@ -152,13 +183,26 @@ LOOKALIKES = [
 
 
 @pytest.mark.parametrize("target", LOOKALIKES)
-def test_a_name_is_trusted_letter_by_letter(project, baseline, check, marker, target: str) -> None:
+def test_a_name_is_trusted_letter_by_letter(
+    project, baseline, check, marker, target: str
+) -> None:
     """Neither by the file that it leads to, nor by the file or the name alone."""
     target = target.format(here=project)
     path = baseline(target)
-    for typed in ("mine.py:Mlp", "mine.py", "mine", "Mlp", "*", target.upper(), f" {target}"):
+    for typed in (
+        "mine.py:Mlp",
+        "mine.py",
+        "mine",
+        "Mlp",
+        "*",
+        target.upper(),
+        f" {target}",
+    ):
         code, err = check(path, "--trust", typed)
-        assert (code, f"--trust {shlex.quote(target)}" in err) == (2, True), (typed, err)
+        assert (code, f"--trust {shlex.quote(target)}" in err) == (2, True), (
+            typed,
+            err,
+        )
     assert not marker.exists()
 
 
@@ -172,9 +216,15 @@ ARMS: list[tuple[dict, str]] = [
 @pytest.mark.parametrize(("arm", "word"), ARMS)
 def test_where_a_row_runs_is_code_too(baseline, check, arm: dict, word: str) -> None:
     code, err = check(baseline("relu", arm=arm))
-    assert (code, err.splitlines()[-1]) == (2, f"hint: if you trust it, add --trust {word}")
+    assert (code, err.splitlines()[-1]) == (
+        2,
+        f"hint: if you trust it, add --trust {word}",
+    )
     code, err = check(baseline("mine.py:Mlp", arm=arm), "--trust", "mine.py:Mlp")
-    assert (code, err.splitlines()[-1]) == (2, f"hint: if you trust it, add --trust {word}")
+    assert (code, err.splitlines()[-1]) == (
+        2,
+        f"hint: if you trust it, add --trust {word}",
+    )
 
 
 def test_an_activation_of_somebody_elses_is_code_too(baseline, check, marker) -> None:
@@ -187,7 +237,9 @@ def test_an_activation_of_somebody_elses_is_code_too(baseline, check, marker) ->
     assert not marker.exists()
 
 
-def test_a_saved_run_and_a_report_run_nothing_that_they_name(baseline, check, in_process) -> None:
+def test_a_saved_run_and_a_report_run_nothing_that_they_name(
+    baseline, check, in_process
+) -> None:
     path = baseline("mine.py:Mlp")
     assert check(path, path)[0] in (0, 2)
     assert in_process("report", path)[0] == 0
@@ -204,7 +256,13 @@ def everything_that_asks_git(project: Path, on_machine, in_process) -> None:
     Repository(project)
 
 
-SETTINGS = ("core.fsmonitor", "core.hooksPath", "filter.x.clean", "filter.x.process", "filter.a=b.clean")
+SETTINGS = (
+    "core.fsmonitor",
+    "core.hooksPath",
+    "filter.x.clean",
+    "filter.x.process",
+    "filter.a=b.clean",
+)
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
@@ -215,7 +273,8 @@ def test_no_program_of_a_folders_configuration_runs(
     if "=" in driver:  # a name that no attribute can have stands for any by its section
         config = project / ".git" / "config"
         config.write_text(
-            config.read_text() + f'[filter "{driver}"]\n\tclean = "touch {shlex.quote(str(marker))}; cat"\n'
+            config.read_text()
+            + f'[filter "{driver}"]\n\tclean = "touch {shlex.quote(str(marker))}; cat"\n'
         )
     (project / ".gitattributes").write_text(f"*.py filter={driver}\n")
     commit_without = ("-c", "filter.x.clean=", "-c", "filter.x.process=")
@@ -224,11 +283,21 @@ def test_no_program_of_a_folders_configuration_runs(
     marker.unlink(missing_ok=True)
     if setting == "core.hooksPath":
         (hooks := tmp_path / "hooks").mkdir()
-        for hook in ("post-index-change", "post-checkout", "pre-commit", "reference-transaction"):
+        for hook in (
+            "post-index-change",
+            "post-checkout",
+            "pre-commit",
+            "reference-transaction",
+        ):
             script(hooks / hook, marker)
         git(project, "config", setting, str(hooks))
     elif "=" not in driver:
-        git(project, "config", setting, script(tmp_path / "program", marker, then="exit 1"))
+        git(
+            project,
+            "config",
+            setting,
+            script(tmp_path / "program", marker, then="exit 1"),
+        )
     everything_that_asks_git(project, on_machine, in_process)
     assert not marker.exists()
     os.utime(project / "mine.py", (2, 2))
@@ -248,13 +317,22 @@ def test_nothing_is_fetched_from_a_clone_that_is_partial(
     clone = tmp_path / "clone"
     git(tmp_path, "clone", "-q", "--filter=blob:none", f"file://{project}", str(clone))
     (clone / "mine.py").write_text("changed again")
-    git(clone, "config", "remote.origin.uploadpack", script(tmp_path / "program", marker, then='git-upload-pack "$@"'))
+    git(
+        clone,
+        "config",
+        "remote.origin.uploadpack",
+        script(tmp_path / "program", marker, then='git-upload-pack "$@"'),
+    )
     monkeypatch.chdir(clone)
-    with Repository(clone) as found, pytest.raises(FfnbenchError, match="can't be checked out") as caught:
+    with (
+        Repository(clone) as found,
+        pytest.raises(FfnbenchError, match="can't be checked out") as caught,
+    ):
         found.checkout(first)
     assert "lacks files" in caught.value.hint
     for pack in (clone / ".git" / "objects" / "pack").iterdir():
-        pack.unlink()  # nothing is there at all: whatever asks for an object would fetch it
+        # nothing is there at all: whatever asks for an object would fetch it
+        pack.unlink()
     everything_that_asks_git(clone, on_machine, in_process)
     assert not marker.exists()
     subprocess.run(["git", "status"], cwd=clone, capture_output=True)

@@ -1,4 +1,6 @@
-"""config.json -> ModelSpec: what is read, what is refused, and what is left to transformers."""
+"""config.json -> ModelSpec: what is read, what is refused, and what is left to
+transformers.
+"""
 
 from __future__ import annotations
 
@@ -28,21 +30,49 @@ QWEN = LLAMA | {
     "model_type": "qwen2_moe", "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 1408,
     "shared_expert_intermediate_size": 5632, "decoder_sparse_step": 2, "mlp_only_layers": [3], "num_hidden_layers": 6,
 }  # fmt: skip
-T5 = {"model_type": "t5", "d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12, "d_kv": 64}
-CLIP = {"model_type": "clip", "text_config": {"model_type": "clip_text_model"}, "vision_config": {}}
+T5 = {
+    "model_type": "t5",
+    "d_model": 768,
+    "d_ff": 3072,
+    "num_layers": 12,
+    "num_heads": 12,
+    "d_kv": 64,
+}
+CLIP = {
+    "model_type": "clip",
+    "text_config": {"model_type": "clip_text_model"},
+    "vision_config": {},
+}
 
 
 def counted(config: dict) -> list[tuple[str, int, int, int]]:
-    return [(g.kind, g.count, cost.params(g.ffn), cost.params_active(g.ffn)) for g in read_groups(config)]
+    return [
+        (g.kind, g.count, cost.params(g.ffn), cost.params_active(g.ffn))
+        for g in read_groups(config)
+    ]
 
 
 def test_t5_says_gate_and_activation_in_one_word() -> None:
-    """t5-base's own config.json names neither the decoder's layers, which are as many, nor the activation, relu."""
-    encoder, decoder = read_groups(T5 | {"feed_forward_proj": "gated-gelu", "num_decoder_layers": 6})
-    assert (encoder.kind, encoder.count, decoder.kind, decoder.count) == ("encoder", 12, "decoder", 6)
+    """t5-base's own config.json names neither the decoder's layers, which are as many,
+    nor the activation, relu.
+    """
+    encoder, decoder = read_groups(
+        T5 | {"feed_forward_proj": "gated-gelu", "num_decoder_layers": 6}
+    )
+    assert (encoder.kind, encoder.count, decoder.kind, decoder.count) == (
+        "encoder",
+        12,
+        "decoder",
+        6,
+    )
     assert (encoder.ffn.gate, encoder.ffn.activation) == (Gate.INNER, "gelu_tanh")
     encoder, decoder = read_groups(T5)
-    assert (encoder.count, decoder.count, decoder.ffn.activation, decoder.ffn.gate) == (12, 12, "relu", Gate.NONE)
+    assert (encoder.count, decoder.count, decoder.ffn.activation, decoder.ffn.gate) == (
+        12,
+        12,
+        "relu",
+        Gate.NONE,
+    )
 
 
 def test_experts_in_every_second_layer_but_one() -> None:
@@ -55,11 +85,17 @@ def test_experts_in_every_second_layer_but_one() -> None:
 
 
 def test_classes_are_counted_as_they_are_built() -> None:
-    assert [each[:2] for each in counted(T5 | {"architectures": ["T5EncoderModel"]})] == [("encoder", 12)]
-    assert [each[:2] for each in counted(LLAMA | {"architectures": ["LlamaForCausalLM"]})] == [("dense", 32)]
+    assert [
+        each[:2] for each in counted(T5 | {"architectures": ["T5EncoderModel"]})
+    ] == [("encoder", 12)]
+    assert [
+        each[:2] for each in counted(LLAMA | {"architectures": ["LlamaForCausalLM"]})
+    ] == [("dense", 32)]
 
 
-PUBLISHED = {  # as they stand on the hub, without what says nothing about the layers -> FFN parameters of all layers
+# as they stand on the hub, without what says nothing about the layers -> FFN parameters
+# of all layers
+PUBLISHED = {
     "gemma-3-4b": (
         {"model_type": "gemma3",
          "text_config": {"hidden_size": 2560, "intermediate_size": 10240, "model_type": "gemma3_text",
@@ -127,7 +163,9 @@ def test_published_files_that_leave_keys_out_are_read(name: str) -> None:
          "class ViTMAEForPreTraining, whose layers are others", "by transformers"),
     ],
 )  # fmt: skip
-def test_what_only_transformers_can_tell_is_left_to_it(config: dict, message: str, hint: str) -> None:
+def test_what_only_transformers_can_tell_is_left_to_it(
+    config: dict, message: str, hint: str
+) -> None:
     with pytest.raises(Unanswered, match=message) as caught:
         read_groups(config)
     assert re.search(hint, caught.value.hint)
@@ -165,16 +203,30 @@ def test_what_can_not_be_is_refused(config: dict, message: str, hint: str) -> No
 @pytest.mark.parametrize(
     ("config", "says"),
     [
-        ({"model_type": "llama", "dim": 2048, "n_layers": 22, "n_heads": 32}, "n_layers 22, .* the number of layers"),
-        ({"model_type": "llama", "dim": 2048, "num_hidden_layers": 22}, "dim 2048, .* the width of the model"),
-        (LLAMA | {"num_local_experts": 8}, "num_local_experts 8, .* the number of experts"),
+        (
+            {"model_type": "llama", "dim": 2048, "n_layers": 22, "n_heads": 32},
+            "n_layers 22, .* the number of layers",
+        ),
+        (
+            {"model_type": "llama", "dim": 2048, "num_hidden_layers": 22},
+            "dim 2048, .* the width of the model",
+        ),
+        (
+            LLAMA | {"num_local_experts": 8},
+            "num_local_experts 8, .* the number of experts",
+        ),
         (LLAMA | {"ffn_dim": 512}, "ffn_dim 512, .* the width of the FFN"),
         (BERT | {"n_inner": 512}, "n_inner 512, .* the width of the FFN"),
-        (CLIP | {"vision_config": {"depth": 3}}, "the clip_vision_model config has depth 3"),
+        (
+            CLIP | {"vision_config": {"depth": 3}},
+            "the clip_vision_model config has depth 3",
+        ),
         (CLIP | {"hidden_size": 640}, "the clip config has hidden_size 640"),
     ],
 )
-def test_a_size_under_the_name_of_another_class_is_refused(config: dict, says: str) -> None:
+def test_a_size_under_the_name_of_another_class_is_refused(
+    config: dict, says: str
+) -> None:
     with pytest.raises(FfnbenchError, match=says) as caught:
         read_groups(config)
     assert not isinstance(caught.value, Unanswered)
@@ -184,9 +236,15 @@ def test_a_size_under_the_name_of_another_class_is_refused(config: dict, says: s
 
 @pytest.mark.parametrize(
     ("name", "d_model", "params"),
-    [("qwen2.5-vl-7b", 3584, 203_685_888), ("gemma-3-4b", 2560, 3 * 2560 * 10240), ("llava-1.5-7b", 4096, 135_266_304)],
+    [
+        ("qwen2.5-vl-7b", 3584, 203_685_888),
+        ("gemma-3-4b", 2560, 3 * 2560 * 10240),
+        ("llava-1.5-7b", 4096, 135_266_304),
+    ],
 )
-def test_of_several_towers_the_language_model_is_taken(tmp_path, capsys, name: str, d_model: int, params: int) -> None:
+def test_of_several_towers_the_language_model_is_taken(
+    tmp_path, capsys, name: str, d_model: int, params: int
+) -> None:
     path = written(tmp_path, PUBLISHED[name][0])
     assert cost.params(model_of(path).main.ffn) == params
     for words in (["cost"], ["estimate", "--hardware", "h100"]):
@@ -211,9 +269,13 @@ TEXT = json.dumps(LLAMA)
         (b"\xef\xbb\xbf" + TEXT.encode(), None),
     ],
 )
-def test_files_that_are_no_config(tmp_path, content: str | bytes, says: str | None) -> None:
+def test_files_that_are_no_config(
+    tmp_path, content: str | bytes, says: str | None
+) -> None:
     """A byte order mark is none."""
-    (tmp_path / "config.json").write_bytes(content if isinstance(content, bytes) else content.encode())
+    (tmp_path / "config.json").write_bytes(
+        content if isinstance(content, bytes) else content.encode()
+    )
     if says is None:
         assert model_of(str(tmp_path)).groups == tuple(read_groups(LLAMA))
         return
@@ -223,7 +285,11 @@ def test_files_that_are_no_config(tmp_path, content: str | bytes, says: str | No
 
 @pytest.mark.parametrize(
     "arguments",
-    [["list", "presets"], ["cost", "--preset", "llama3-8b"], ["cost", "--variants", "gpt2@d_ff=64,relu"]],
+    [
+        ["list", "presets"],
+        ["cost", "--preset", "llama3-8b"],
+        ["cost", "--variants", "gpt2@d_ff=64,relu"],
+    ],
 )
 def test_what_reads_a_config_is_loaded_when_one_is_named(arguments: list[str]) -> None:
     code = (
@@ -231,7 +297,13 @@ def test_what_reads_a_config_is_loaded_when_one_is_named(arguments: list[str]) -
         "try: main()\nexcept SystemExit as e: assert not e.code\n"
         "assert not sys.modules.keys() & {'ffnbench.models.family_reader', 'ffnbench.models.configs'}"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=ROOT,
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -250,7 +322,9 @@ def test_attention_that_the_config_does_not_tell_is_unknown(config: dict) -> Non
 
 
 @pytest.mark.parametrize("installed", [True, False])
-def test_what_measures_has_the_pip_line_only_without_transformers(tmp_path, installed: bool) -> None:
+def test_what_measures_has_the_pip_line_only_without_transformers(
+    tmp_path, installed: bool
+) -> None:
     path = written(tmp_path, BERT | {"intermediate_size": None})
     found = "object()" if installed else "None"
     code = f"""
@@ -260,13 +334,21 @@ importlib.util.find_spec = lambda name, *more: {found} if name == "transformers"
 from ffnbench.cli import run
 run(["block", "--preset", {path!r}])
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     hint = done.stderr.partition("hint: ")[2]
     assert "inspect counts it by transformers" in hint, done.stderr
     assert ("pip install" in hint) is not installed
 
 
 def test_a_class_that_reads_no_name_of_a_size_has_no_hint_of_none() -> None:
-    with pytest.raises(FfnbenchError, match="not its class's name for the width") as caught:
+    with pytest.raises(
+        FfnbenchError, match="not its class's name for the width"
+    ) as caught:
         refuse_other_names({"hidden_size": 64}, "some", {}, {}, [])
     assert "reads" not in caught.value.hint

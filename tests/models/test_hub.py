@@ -1,4 +1,6 @@
-"""A model's name on the hub: its config.json in the cache on this disk, and never the network."""
+"""A model's name on the hub: its config.json in the cache on this disk, and never the
+network.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,12 @@ def cache(tmp_path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "hub"
 
 
-def keep(cache: Path, name: str, *commits: str, main: str | None = None, config: dict = LLAMA) -> Path:
-    """A download as huggingface_hub leaves it: the config is a link to a blob. Gives the model's folder."""
+def keep(
+    cache: Path, name: str, *commits: str, main: str | None = None, config: dict = LLAMA
+) -> Path:
+    """A download as huggingface_hub leaves it: the config is a link to a blob. Gives
+    the model's folder.
+    """
     model = cache / f"models--{name.replace('/', '--')}"
     (model / "blobs").mkdir(parents=True)
     (model / "blobs" / "b10b").write_text(json.dumps(config))
@@ -57,7 +63,11 @@ def test_the_config_of_main_is_found(cache: Path) -> None:
     model = keep(cache, NAME, "aaaa", "bbbb", main="bbbb")
     found = model_of(NAME)
     assert found.source == str(model / "snapshots" / "bbbb" / "config.json")
-    assert (found.main.ffn.d_model, found.main.ffn.d_ff, found.main.count) == (64, 96, 2)
+    assert (found.main.ffn.d_model, found.main.ffn.d_ff, found.main.count) == (
+        64,
+        96,
+        2,
+    )
 
 
 def test_wherever_a_config_can_be_named(cache: Path) -> None:
@@ -65,7 +75,10 @@ def test_wherever_a_config_can_be_named(cache: Path) -> None:
     keep(cache, "gpt2-tiny", "aaaa")
     for request in (CompareRequest(preset=NAME), CompareRequest(preset="gpt2-tiny")):
         assert plan_compare(request).cases[0].ffn.d_ff == 96
-    for arguments in (["block", "--config", NAME, "--cost-only"], ["cost", "--config", NAME]):
+    for arguments in (
+        ["block", "--config", NAME, "--cost-only"],
+        ["cost", "--config", NAME],
+    ):
         assert run(arguments) == 0
 
 
@@ -91,7 +104,9 @@ def test_what_could_lead_elsewhere_is_no_name(cache: Path, name: str) -> None:
 
 
 def test_a_name_that_is_not_here_is_one_error() -> None:
-    with pytest.raises(FfnbenchError, match="is no file here, and the hub's cache on this disk") as caught:
+    with pytest.raises(
+        FfnbenchError, match="is no file here, and the hub's cache on this disk"
+    ) as caught:
         model_of(ELSEWHERE)
     assert "list presets" in caught.value.hint
     assert f"`hf download {ELSEWHERE} config.json`" in caught.value.hint

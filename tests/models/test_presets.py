@@ -1,4 +1,6 @@
-"""The published models, held to their sources. Golden values: FFN of one layer, attention of one layer."""
+"""The published models, held to their sources. Golden values: FFN of one layer,
+attention of one layer.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,8 @@ import pytest
 from ffnbench.ffn import cost
 from ffnbench.models.presets import PRESETS
 
-# key: layers, attention, FFN of the main kind of layer; its active part where it has experts
+# key: layers, attention, FFN of the main kind of layer; its active part where it has
+# experts
 EXACT = {
     "transformer-base": (12, 1_048_576, 2_099_712),
     "bert-base": (12, 2_362_368, 4_722_432),
@@ -58,5 +61,13 @@ def test_parameters_are_those_of_the_source(key: str) -> None:
 
 def test_the_first_layers_of_deepseek_are_dense() -> None:
     dense, moe = PRESETS.get("deepseek-v3").groups
-    assert (dense.kind, dense.count, cost.params(dense.ffn)) == ("dense", 3, 396_361_728)
-    assert (moe.kind, moe.count, moe.ffn.moe.router_params(7168)) == ("moe", 58, 1_835_008)
+    assert (dense.kind, dense.count, cost.params(dense.ffn)) == (
+        "dense",
+        3,
+        396_361_728,
+    )
+    assert (moe.kind, moe.count, moe.ffn.moe.router_params(7168)) == (
+        "moe",
+        58,
+        1_835_008,
+    )

@@ -1,4 +1,6 @@
-"""Models as variants: --preset, --config, a preset's name, and whether there is room for them."""
+"""Models as variants: --preset, --config, a preset's name, and whether there is room
+for them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ from ffnbench.run.resources import check_fits, memory_needed, too_large
 
 def ffns(**options: object) -> dict[str, FFNSpec]:
     """By label, of a model's row without its form."""
-    return {case.label.partition(" (")[0]: case.ffn for case in plan_compare(CompareRequest(**options)).cases}
+    return {
+        case.label.partition(" (")[0]: case.ffn
+        for case in plan_compare(CompareRequest(**options)).cases
+    }
 
 
 def test_the_preset_stands_first_where_nobody_names_it() -> None:
@@ -25,15 +30,27 @@ def test_the_preset_stands_first_where_nobody_names_it() -> None:
     assert [case.label for case in plan.cases] == ["gpt2 (gelu_tanh)", "relu", "swiglu"]
     assert plan.reference == "gpt2 (gelu_tanh)"
     assert all(case.ffn.bias for case in plan.cases)
-    labelled = plan_compare(CompareRequest(preset="gpt2", variants="relu,theirs=preset@dtype=bf16"))
+    labelled = plan_compare(
+        CompareRequest(preset="gpt2", variants="relu,theirs=preset@dtype=bf16")
+    )
     assert [case.label for case in labelled.cases] == ["relu", "theirs"]
 
 
 def test_a_name_is_a_variant_and_keys_go_on_top() -> None:
     assert ffns(variants="gpt2")["gpt2"].bias
     changed = ffns(variants="gpt2@bias=false@d_ff=1000")["gpt2@bias=false@d_ff=1000"]
-    assert (changed.d_model, changed.d_ff, changed.bias, changed.activation) == (768, 1000, False, "gelu_tanh")
-    assert ffns(variants="llama-7b@rule=classic", match="none")["llama-7b@rule=classic"].d_ff == 4 * 4096
+    assert (changed.d_model, changed.d_ff, changed.bias, changed.activation) == (
+        768,
+        1000,
+        False,
+        "gelu_tanh",
+    )
+    assert (
+        ffns(variants="llama-7b@rule=classic", match="none")[
+            "llama-7b@rule=classic"
+        ].d_ff
+        == 4 * 4096
+    )
 
 
 def test_a_config_is_a_variant_that_can_be_typed_again(tmp_path) -> None:
@@ -42,20 +59,40 @@ def test_a_config_is_a_variant_that_can_be_typed_again(tmp_path) -> None:
                    | {"hidden_act": "silu"})
     )  # fmt: skip
     plan = plan_compare(CompareRequest(preset=str(tmp_path), variants="config,relu"))
-    assert (plan.cases[0].ffn.d_model, plan.cases[0].ffn.d_ff, plan.cases[0].ffn.name) == (512, 1408, "swiglu")
+    assert (
+        plan.cases[0].ffn.d_model,
+        plan.cases[0].ffn.d_ff,
+        plan.cases[0].ffn.name,
+    ) == (512, 1408, "swiglu")
     assert plan.cases[0].variant == "silu_glu@d_ff=1408@bias=false"
 
 
 @pytest.mark.parametrize(
     ("options", "message", "hint"),
     [
-        ({"preset": "gtp2"}, "'gtp2' is neither a preset nor a file", "did you mean 'gpt2'"),
+        (
+            {"preset": "gtp2"},
+            "'gtp2' is neither a preset nor a file",
+            "did you mean 'gpt2'",
+        ),
         ({"variants": "gtp2"}, "unknown variant 'gtp2'", "did you mean 'gpt2'"),
-        ({"variants": "gpt2,llama-7b"}, "different d_model: gpt2 768, llama-7b 4,096", "one width"),
-        ({"preset": "gpt2", "d_model": 512}, "--d-model 512 is not the width of gpt2, 768", "leave"),
+        (
+            {"variants": "gpt2,llama-7b"},
+            "different d_model: gpt2 768, llama-7b 4,096",
+            "one width",
+        ),
+        (
+            {"preset": "gpt2", "d_model": 512},
+            "--d-model 512 is not the width of gpt2, 768",
+            "leave",
+        ),
         ({"preset": "x.json"}, "cannot read 'x.json'", "config.json"),
         ({"variants": "preset,relu"}, "unknown variant 'preset'", "list variants"),
-        ({"preset": "gpt2", "d_ff": 100}, "--d-ff sets the width of the reference", "another"),
+        (
+            {"preset": "gpt2", "d_ff": 100},
+            "--d-ff sets the width of the reference",
+            "another",
+        ),
         ({"variants": "gpt2@widht=3"}, "unknown key 'widht'", "keys"),
     ],
 )
@@ -66,14 +103,21 @@ def test_mistakes_have_a_hint(options: dict, message: str, hint: str) -> None:
 
 
 def test_room_is_the_weights_and_the_dearest_call() -> None:
-    plan = plan_compare(CompareRequest(variants="a=relu,b=relu", d_model=64, d_ff=256, seq_len=8, device="cpu"))
+    plan = plan_compare(
+        CompareRequest(
+            variants="a=relu,b=relu", d_model=64, d_ff=256, seq_len=8, device="cpu"
+        )
+    )
     weights, inputs = 2 * 2 * 64 * 256 * 4, 2 * 2 * 8 * 64 * 4
     peak = cost_of(plan.cases[0], Probe()).peak_bytes
-    assert memory_needed(list(plan.cases)) == weights + inputs + 8 * 64 * 256 + peak  # one matrix in float64
+    assert (
+        memory_needed(list(plan.cases)) == weights + inputs + 8 * 64 * 256 + peak
+    )  # one matrix in float64
     check_fits(plan, 10**9)
     check_fits(plan, None)
     with pytest.raises(
-        FfnbenchError, match=r"needs .* MiB|needs .* KiB of memory, and 256 KiB are available"
+        FfnbenchError,
+        match=r"needs .* MiB|needs .* KiB of memory, and 256 KiB are available",
     ) as caught:
         check_fits(plan, 2**18)
     assert "--dtype bfloat16" in caught.value.hint
@@ -82,27 +126,46 @@ def test_room_is_the_weights_and_the_dearest_call() -> None:
 def test_what_memory_does_not_hold_is_left_out_largest_first() -> None:
     """A reference of 64 KiB, rows of 1 MiB and 64 KiB; then not even the reference."""
     asked = CompareRequest(
-        variants="a=relu@d_ff=128,large=relu@d_ff=2048,small=relu@d_ff=128", d_model=64, seq_len=1, device="cpu"
+        variants="a=relu@d_ff=128,large=relu@d_ff=2048,small=relu@d_ff=128",
+        d_model=64,
+        seq_len=1,
+        device="cpu",
     )
     plan = plan_compare(asked)
     assert too_large(plan, 1 << 30) == too_large(plan, None) == []
     assert [failure.case for failure in too_large(plan, 1 << 19)] == ["large"]
-    assert sorted(failure.case for failure in too_large(plan, 1 << 10)) == ["a", "large", "small"]
+    assert sorted(failure.case for failure in too_large(plan, 1 << 10)) == [
+        "a",
+        "large",
+        "small",
+    ]
 
 
 def test_training_has_room_for_gradients_of_the_largest_weights() -> None:
-    """Beside what a call holds at its peak: those of the last case may still be there."""
+    """Beside what a call holds at its peak: those of the last case may still be
+    there.
+    """
     asked = CompareRequest(
-        variants="a=relu,b=relu@d_ff=128", d_model=64, d_ff=256, seq_len=8, device="cpu", mode="train"
+        variants="a=relu,b=relu@d_ff=128",
+        d_model=64,
+        d_ff=256,
+        seq_len=8,
+        device="cpu",
+        mode="train",
     )
     cases = list(plan_compare(asked).cases)
     weights, inputs = (2 * 64 * 256 + 2 * 64 * 128) * 4, 2 * 2 * 8 * 64 * 4
     peak = cost_of(cases[0], Probe()).peak_bytes
-    assert memory_needed(cases) == weights + 2 * 64 * 256 * 4 + inputs + 8 * 64 * 256 + peak
+    assert (
+        memory_needed(cases)
+        == weights + 2 * 64 * 256 * 4 + inputs + 8 * 64 * 256 + peak
+    )
 
 
 def test_classes_of_transformers_are_targets_and_get_their_config() -> None:
-    """Weights of three layouts: gate, up and down; gate and up in one; GPT-2's, transposed and with biases."""
+    """Weights of three layouts: gate, up and down; gate and up in one; GPT-2's,
+    transposed and with biases.
+    """
     pytest.importorskip("transformers")
     classes = {
         "llama": "llama.modeling_llama:LlamaMLP@like=swiglu",
@@ -125,7 +188,13 @@ def test_classes_of_transformers_are_targets_and_get_their_config() -> None:
         "gelu": classic, "llama": gated, "phi3": gated, "gemma": gated, "gpt2": classic + 48 + 32,
         "biases": gated + 2 * 48 + 32, "other": gated,
     }  # fmt: skip
-    assert [(each["case"], each["kind"]) for each in report["failures"]] == [("other", "mismatch")]
-    errors = {each["case"]: each["value"] for each in report["samples"] if each["metric"] == "error"}
+    assert [(each["case"], each["kind"]) for each in report["failures"]] == [
+        ("other", "mismatch")
+    ]
+    errors = {
+        each["case"]: each["value"]
+        for each in report["samples"]
+        if each["metric"] == "error"
+    }
     assert errors.keys() == params.keys() - {"other"}
     assert max(errors.values()) < 1e-5

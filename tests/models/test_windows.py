@@ -1,4 +1,6 @@
-"""Windows of attention: what the reader makes of a config.json, beside the masks that transformers hands its layers."""
+"""Windows of attention: what the reader makes of a config.json, beside the masks that
+transformers hands its layers.
+"""
 
 from __future__ import annotations
 
@@ -30,30 +32,42 @@ TYPES = (
 
 
 def drawn(model_type: str, rng: random.Random) -> dict:
-    """A small model with keys about windows, or without them, whether they are its own or not."""
+    """A small model with keys about windows, or without them, whether they are its own
+    or not.
+    """
     words = ("sliding_attention", "full_attention")
     keys = {
         "sliding_window": [3, 7, 30, None], "use_sliding_window": [True, False], "max_window_layers": [2, 4, 28],
         "sliding_window_pattern": [2, 3], "layer_types": [[rng.choice(words) for _ in range(LAYERS)], None],
         "no_rope_layer_interval": [2, 3],
     }  # fmt: skip
-    chosen = {key: rng.choice(values) for key, values in keys.items() if rng.random() < 0.6}
+    chosen = {
+        key: rng.choice(values) for key, values in keys.items() if rng.random() < 0.6
+    }
     return SMALL | EXPERTS.get(model_type, {}) | chosen | {"model_type": model_type}
 
 
 def ours(data: dict) -> Counter[int] | None:
-    """Pairs that a layer computes -> how many layers do, by the reader and the closed form."""
+    """Pairs that a layer computes -> how many layers do, by the reader and the closed
+    form.
+    """
     found: Counter[int] = Counter()
     for group in read_groups(data):
         if group.attention is None:
             return None
         for window in group.all_windows:
-            found[pairs(replace(group.attention, causal=True, window=window.tokens), TOKENS)] += window.count
+            found[
+                pairs(
+                    replace(group.attention, causal=True, window=window.tokens), TOKENS
+                )
+            ] += window.count
     return found
 
 
 def theirs(data: dict) -> Counter[int] | None:
-    """The same by the masks that the layers of the built model are handed; None where it can't be run."""
+    """The same by the masks that the layers of the built model are handed; None where
+    it can't be run.
+    """
     from transformers import AutoConfig, AutoModel
 
     found: Counter[int] = Counter()
@@ -74,10 +88,20 @@ def theirs(data: dict) -> Counter[int] | None:
     return found
 
 
-def both(types: tuple[str, ...], each: int, seed: str) -> list[tuple[dict, Counter[int], Counter[int] | None]]:
+def both(
+    types: tuple[str, ...], each: int, seed: str
+) -> list[tuple[dict, Counter[int], Counter[int] | None]]:
     pytest.importorskip("transformers").logging.set_verbosity_error()
-    files = [drawn(name, random.Random(f"{seed} {name} {i}")) for name in types for i in range(each)]
-    return [(data, built, ours(data)) for data in files if (built := theirs(data)) is not None]
+    files = [
+        drawn(name, random.Random(f"{seed} {name} {i}"))
+        for name in types
+        for i in range(each)
+    ]
+    return [
+        (data, built, ours(data))
+        for data in files
+        if (built := theirs(data)) is not None
+    ]
 
 
 def test_windows_are_those_of_the_masks_of_transformers() -> None:
@@ -88,13 +112,19 @@ def test_windows_are_those_of_the_masks_of_transformers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model_type", "windowed"), [("qwen2", 2), ("qwen2_moe", 2), ("mistral", 6), ("gemma2", 3), ("gemma3_text", 5)]
+    ("model_type", "windowed"),
+    [("qwen2", 2), ("qwen2_moe", 2), ("mistral", 6), ("gemma2", 3), ("gemma3_text", 5)],
 )
 def test_which_layers_have_a_window_by_hand(model_type: str, windowed: int) -> None:
-    """Six layers, max_window_layers 4. qwen2: those from it on; qwen2_moe: every second one before it; gemma2: every
-    second one, gemma3: five of six.
+    """Six layers, max_window_layers 4. qwen2: those from it on; qwen2_moe: every second
+    one before it; gemma2: every second one, gemma3: five of six.
     """
-    keys = {"sliding_window": 7, "use_sliding_window": True, "max_window_layers": 4, "model_type": model_type}
+    keys = {
+        "sliding_window": 7,
+        "use_sliding_window": True,
+        "max_window_layers": 4,
+        "model_type": model_type,
+    }
     seen = Counter()
     for group in read_groups(SMALL | EXPERTS.get(model_type, {}) | keys):
         for window in group.all_windows:
@@ -104,7 +134,9 @@ def test_which_layers_have_a_window_by_hand(model_type: str, windowed: int) -> N
 
 @pytest.mark.slow
 def test_windows_of_every_type_are_those_of_the_masks_of_transformers() -> None:
-    """A window of no tokens, which Qwen2-MoE makes of a switch that is off, is refused: it is no attention."""
+    """A window of no tokens, which Qwen2-MoE makes of a switch that is off, is refused:
+    it is no attention.
+    """
     found = [each for each in both(TYPES, 40, "many") if 0 not in each[1]]
     assert [(data, built, read) for data, built, read in found if built != read] == []
     assert {data["model_type"] for data, _, _ in found} == set(TYPES)

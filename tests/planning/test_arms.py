@@ -1,4 +1,6 @@
-"""Cases that run elsewhere: the grammar of an arm, the group of its workers, and what another interpreter needs."""
+"""Cases that run elsewhere: the grammar of an arm, the group of its workers, and what
+another interpreter needs.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def test_where_an_arm_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert interpreter_of(OWN) == sys.executable
     link = tmp_path / "python"
     link.symlink_to(sys.executable)
-    assert interpreter_of(Arm(python=str(link))) == str(link)  # a virtual environment is known by its link
+    assert interpreter_of(Arm(python=str(link))) == str(
+        link
+    )  # a virtual environment is known by its link
     (tmp_path / "env" / "bin").mkdir(parents=True)
     (tmp_path / "env" / "bin" / "python").symlink_to(sys.executable)
     with pytest.raises(FfnbenchError) as caught:
@@ -66,8 +70,12 @@ def test_where_an_arm_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert str(tmp_path / "env" / "bin" / "python") in caught.value.hint
 
 
-def test_an_arms_own_code_comes_before_the_users_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a real interpreter, where all three folders have the module; a `src` that is a package itself is no folder."""
+def test_an_arms_own_code_comes_before_the_users_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a real interpreter, where all three folders have the module; a `src` that is a
+    package itself is no folder.
+    """
     for folder in ("theirs", "mine/src", "mine"):
         (tmp_path / folder).mkdir(parents=True, exist_ok=True)
         (tmp_path / folder / "which.py").write_text(f"print({folder!r})")
@@ -75,12 +83,22 @@ def test_an_arms_own_code_comes_before_the_users_path(tmp_path: Path, monkeypatc
     mine, command = tmp_path / "mine", [sys.executable, "-c", "import which"]
     arm = Arm(source=str(mine), env=(("X", "1"),))
     found = variables_of(arm)
-    assert (found["PYTHONPATH"], found["X"]) == (f"{mine}:{mine}/src:{tmp_path}/theirs", "1")
+    assert (found["PYTHONPATH"], found["X"]) == (
+        f"{mine}:{mine}/src:{tmp_path}/theirs",
+        "1",
+    )
     said = []
     for gone in (None, mine / "which.py", mine / "src" / "which.py"):
         if gone:
             gone.unlink()
-        done = subprocess.run(command, env=variables_of(arm), capture_output=True, text=True, check=True, cwd=tmp_path)
+        done = subprocess.run(
+            command,
+            env=variables_of(arm),
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=tmp_path,
+        )
         said.append(done.stdout.strip())
     assert said == ["mine", "mine/src", "theirs"]
     (mine / "src" / "__init__.py").touch()
@@ -89,7 +107,9 @@ def test_an_arms_own_code_comes_before_the_users_path(tmp_path: Path, monkeypatc
 
 
 def plan_of(variants: str, **options: object) -> Plan:
-    return plan_compare(CompareRequest(variants=variants, match="none", workers=3, rounds=2, **options))
+    return plan_compare(
+        CompareRequest(variants=variants, match="none", workers=3, rounds=2, **options)
+    )
 
 
 class Launched(FakeLaunch):
@@ -111,7 +131,9 @@ class Launched(FakeLaunch):
             return real(request, timeout_s)
 
         worker.ask = ask
-        worker.greeting = lambda timeout_s: Greeting(torch=f"2.{len(arm.env)}", blas="mkl")
+        worker.greeting = lambda timeout_s: Greeting(
+            torch=f"2.{len(arm.env)}", blas="mkl"
+        )
         return worker
 
 
@@ -121,16 +143,41 @@ def test_a_group_is_one_worker_to_the_runner() -> None:
     done = run(plan, launch=launch)
     away = Arm(env=(("A", "1"),))
     assert launch.arms[:3] == [OWN, away, Arm(name=CONTROL)]
-    assert launch.plans[:3] == [(OWN, ["relu"]), (away, ["gelu", "silu"]), (Arm(name=CONTROL), [CONTROL])]
-    asked = {(launch.arms[index], label) for index, do, label in launch.log if do is TakeSample}
-    assert asked == {(OWN, "relu"), (away, "gelu"), (away, "silu"), (Arm(name=CONTROL), CONTROL)}
-    assert {s.case for s in done.samples if s.metric == "latency"} == {"relu", "gelu", "silu", CONTROL}
+    assert launch.plans[:3] == [
+        (OWN, ["relu"]),
+        (away, ["gelu", "silu"]),
+        (Arm(name=CONTROL), [CONTROL]),
+    ]
+    asked = {
+        (launch.arms[index], label)
+        for index, do, label in launch.log
+        if do is TakeSample
+    }
+    assert asked == {
+        (OWN, "relu"),
+        (away, "gelu"),
+        (away, "silu"),
+        (Arm(name=CONTROL), CONTROL),
+    }
+    assert {s.case for s in done.samples if s.metric == "latency"} == {
+        "relu",
+        "gelu",
+        "silu",
+        CONTROL,
+    }
     assert all(worker.closed for worker in launch.workers)
     assert done.sides == (
         Side(name="relu", cases=("relu",), differing=(("torch", "2.0"), ("A", "none"))),
-        Side(name="gelu, silu", cases=("gelu", "silu"), differing=(("torch", "2.1"), ("A", "1"))),
+        Side(
+            name="gelu, silu",
+            cases=("gelu", "silu"),
+            differing=(("torch", "2.1"), ("A", "1")),
+        ),
     )
-    assert side_lines(done.sides) == ["torch: 2.0 (relu), 2.1 (gelu, silu)", "A: none (relu), 1 (gelu, silu)"]
+    assert side_lines(done.sides) == [
+        "torch: 2.0 (relu), 2.1 (gelu, silu)",
+        "A: none (relu), 1 (gelu, silu)",
+    ]
 
 
 def test_a_group_that_can_not_be_complete_leaves_nobody_behind() -> None:
@@ -146,7 +193,9 @@ def test_a_group_that_can_not_be_complete_leaves_nobody_behind() -> None:
     assert [worker.closed for worker in launch.workers] == [True]
 
 
-def test_variables_that_may_be_secrets_are_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_that_may_be_secrets_are_not_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("MY_TOKEN", "secret")
     monkeypatch.setenv("OMP_PROC_BIND", "close")
     found = about_torch()
@@ -155,13 +204,27 @@ def test_variables_that_may_be_secrets_are_not_told(monkeypatch: pytest.MonkeyPa
     assert found["torch"].startswith("2.")
 
 
-NOT_NEEDED = ("typer", "click", "rich", "pandas", "matplotlib", "scipy", "numpy", "pygments", "yaml")
+NOT_NEEDED = (
+    "typer",
+    "click",
+    "rich",
+    "pandas",
+    "matplotlib",
+    "scipy",
+    "numpy",
+    "pygments",
+    "yaml",
+)
 
 
 @pytest.mark.slow
 def test_a_worker_needs_torch_and_the_standard_library_alone(tmp_path: Path) -> None:
-    """All its jobs, where everything else that ffnbench depends on can't be imported."""
-    (tmp_path / "mine.py").write_text("from torch import nn\ndef act(x): return x.tanh()\nclass M(nn.Linear): pass\n")
+    """All its jobs, where everything else that ffnbench depends on can't be
+    imported.
+    """
+    (tmp_path / "mine.py").write_text(
+        "from torch import nn\ndef act(x): return x.tanh()\nclass M(nn.Linear): pass\n"
+    )
     mine, act = f"{tmp_path}/mine.py:M", f"{tmp_path}/mine.py:act"
     plan = plan_of("relu", d_model=8, seq_len=4)
     ours = plan.with_device("cpu")
@@ -179,7 +242,9 @@ def test_a_worker_needs_torch_and_the_standard_library_alone(tmp_path: Path) -> 
         KeepOutput(case=case, seed=0, folder=str(tmp_path)),
         HoldOutput(case=case, seed=0, folder=str(tmp_path)),
     ]
-    lines = [json.dumps(line_of(request, number)) for number, request in enumerate(asked)]
+    lines = [
+        json.dumps(line_of(request, number)) for number, request in enumerate(asked)
+    ]
     code = (
         f"import sys, runpy; sys.modules.update(dict.fromkeys({NOT_NEEDED!r}));"
         f"runpy.run_path({str(BOOT)!r}, run_name='__main__')"
@@ -198,12 +263,22 @@ def test_a_worker_needs_torch_and_the_standard_library_alone(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("variants", "says", "hint"),
     [
-        ("relu,gelu@python=nowhere/python", "there is no interpreter 'nowhere/python'", "another environment"),
+        (
+            "relu,gelu@python=nowhere/python",
+            "there is no interpreter 'nowhere/python'",
+            "another environment",
+        ),
         ("relu,gelu@source=nowhere", "there is no folder 'nowhere'", "checkout"),
-        ("relu,gelu@python=/bin/ls", "@python=/bin/ls: a worker could not start: it printed", "import torch"),
+        (
+            "relu,gelu@python=/bin/ls",
+            "@python=/bin/ls: a worker could not start: it printed",
+            "import torch",
+        ),
     ],
 )
-def test_an_arm_that_is_not_there_is_found_before_measuring(variants: str, says: str, hint: str) -> None:
+def test_an_arm_that_is_not_there_is_found_before_measuring(
+    variants: str, says: str, hint: str
+) -> None:
     with pytest.raises(FfnbenchError) as caught:
         prepare(CompareRequest(variants=variants, quick=True))
     assert says in caught.value.message

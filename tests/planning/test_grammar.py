@@ -40,18 +40,33 @@ def test_names_mean_forms(text: str, activation: str, gate: Gate) -> None:
 
 
 WORDS = st.text("abcxyz_09", min_size=1, max_size=8)
-OF_SPEC = {"d_ff": st.integers(1, 9999), "bias": st.booleans(), "multiple_of": st.integers(1, 64)}
+OF_SPEC = {
+    "d_ff": st.integers(1, 9999),
+    "bias": st.booleans(),
+    "multiple_of": st.integers(1, 64),
+}
 OF_WORKLOAD = {
     "dtype": st.sampled_from(("bf16", "float32")),
     "batch": st.integers(1, 99),
     "seq_len": st.integers(1, 99),
 }
-NAMES = st.sampled_from(("relu", "swiglu", "gelu_tanh", "llama3-8b", "path/to/file.py:Outer.Mlp", "pkg.mod:f"))
+NAMES = st.sampled_from(
+    (
+        "relu",
+        "swiglu",
+        "gelu_tanh",
+        "llama3-8b",
+        "path/to/file.py:Outer.Mlp",
+        "pkg.mod:f",
+    )
+)
 
 
 @st.composite
 def written(draw) -> tuple[str, str, dict, dict]:
-    """A variant as it is typed, its name, and what it says of the form and of the workload."""
+    """A variant as it is typed, its name, and what it says of the form and of the
+    workload.
+    """
     name = draw(NAMES)
     both = draw(st.fixed_dictionaries({}, optional=OF_SPEC | OF_WORKLOAD))
     keys = [f"@{key}={str(value).lower()}" for key, value in both.items()]
@@ -65,7 +80,9 @@ def written(draw) -> tuple[str, str, dict, dict]:
 
 
 @given(written(), WORDS | st.none())
-def test_label_name_and_keys_are_told_apart(typed: tuple[str, str, dict, dict], label: str | None) -> None:
+def test_label_name_and_keys_are_told_apart(
+    typed: tuple[str, str, dict, dict], label: str | None
+) -> None:
     """Code of the user's keeps its own keys; the size is that of every form."""
     text, name, of_spec, of_workload = typed
     variant = parse_variant(text if label is None else f"{label}={text}")
@@ -73,19 +90,27 @@ def test_label_name_and_keys_are_told_apart(typed: tuple[str, str, dict, dict], 
     assert variant.workload_keys == of_workload
     if ":" in name:
         assert variant.target == name
-        assert dict(variant.arguments) == {key: value for key, value in of_spec.items() if key != "d_ff"}
+        assert dict(variant.arguments) == {
+            key: value for key, value in of_spec.items() if key != "d_ff"
+        }
         of_spec = {key: value for key, value in of_spec.items() if key == "d_ff"}
     assert variant.spec_keys.items() >= of_spec.items()
     assert (
-        variant.label == (label or text.replace("path/to/file.py:", "").replace("pkg.mod:", "")) or name == "llama3-8b"
+        variant.label
+        == (label or text.replace("path/to/file.py:", "").replace("pkg.mod:", ""))
+        or name == "llama3-8b"
     )
 
 
 @given(st.lists(written(), min_size=1, max_size=5))
-def test_a_list_of_variants_has_each_of_them(typed: list[tuple[str, str, dict, dict]]) -> None:
+def test_a_list_of_variants_has_each_of_them(
+    typed: list[tuple[str, str, dict, dict]],
+) -> None:
     texts = [f"v{number}={text}" for number, (text, *_) in enumerate(typed)]
     variants = parse_variants(" , ".join(texts))
-    assert [variant.label for variant in variants] == [f"v{number}" for number in range(len(texts))]
+    assert [variant.label for variant in variants] == [
+        f"v{number}" for number in range(len(texts))
+    ]
     assert [variant.text for variant in variants] == [text for text, *_ in typed]
 
 

@@ -20,7 +20,10 @@ from ffnbench.request import BlockRequest, CompareRequest, SidesRequest
 
 
 def widths(**options: object) -> dict[str, int]:
-    return {case.label: case.ffn.d_ff for case in plan_compare(CompareRequest(**options)).cases}
+    return {
+        case.label: case.ffn.d_ff
+        for case in plan_compare(CompareRequest(**options)).cases
+    }
 
 
 @pytest.mark.parametrize(
@@ -28,18 +31,36 @@ def widths(**options: object) -> dict[str, int]:
     [
         ({}, {"relu": 3072, "gelu": 3072, "swiglu": 2048}),
         ({"d_model": 512}, {"relu": 2048, "gelu": 2048, "swiglu": 1368}),
-        ({"d_model": 512, "variants": "relu,s=swiglu@multiple_of=1"}, {"relu": 2048, "s": 1365}),
+        (
+            {"d_model": 512, "variants": "relu,s=swiglu@multiple_of=1"},
+            {"relu": 2048, "s": 1365},
+        ),
         ({"match": "none"}, {"relu": 3072, "gelu": 3072, "swiglu": 3072}),
         ({"match": "flops"}, {"relu": 3072, "gelu": 3072, "swiglu": 2048}),
         ({"d_ff": 3072, "variants": "swiglu,relu"}, {"swiglu": 3072, "relu": 4608}),
         ({"variants": "swiglu,relu", "d_model": 512}, {"swiglu": 1368, "relu": 2048}),
-        ({"variants": "relu,s=swiglu@rule=llama", "d_model": 1024}, {"relu": 4096, "s": 2816}),
-        ({"variants": "relu,swiglu@rule=two_thirds@ratio=2@multiple_of=16", "d_model": 128}, {"relu": 512}),
-        ({"variants": "relu,silu@gate=output"}, {"relu": 3072, "silu@gate=output": 2688}),
+        (
+            {"variants": "relu,s=swiglu@rule=llama", "d_model": 1024},
+            {"relu": 4096, "s": 2816},
+        ),
+        (
+            {
+                "variants": "relu,swiglu@rule=two_thirds@ratio=2@multiple_of=16",
+                "d_model": 128,
+            },
+            {"relu": 512},
+        ),
+        (
+            {"variants": "relu,silu@gate=output"},
+            {"relu": 3072, "silu@gate=output": 2688},
+        ),
         ({"variants": "relu,swiglu@d_ff=100"}, {"relu": 3072, "swiglu@d_ff=100": 100}),
         ({"variants": "r=relu@ratio=2,swiglu"}, {"r": 1536, "swiglu": 1024}),
         (
-            {"variants": "swiglu@rule=llama@ffn_dim_multiplier=1.3@multiple_of=1024", "d_model": 4096},
+            {
+                "variants": "swiglu@rule=llama@ffn_dim_multiplier=1.3@multiple_of=1024",
+                "d_model": 4096,
+            },
             {"swiglu@rule=llama@ffn_dim_multiplier=1.3@multiple_of=1024": 14336},
         ),
     ],
@@ -51,14 +72,20 @@ def test_widths(options: dict, expected: dict[str, int]) -> None:
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("gate_form", ["swiglu", "silu@gate=output", "geglu@bias=true"])
 @pytest.mark.parametrize("d_model", [64, 96, 768, 1000, 4096])
-def test_matching_comes_as_near_as_the_multiple_allows(d_model: int, gate_form: str, bias: bool) -> None:
-    plan = plan_compare(CompareRequest(variants=f"relu,x={gate_form}", d_model=d_model, bias=bias))
+def test_matching_comes_as_near_as_the_multiple_allows(
+    d_model: int, gate_form: str, bias: bool
+) -> None:
+    plan = plan_compare(
+        CompareRequest(variants=f"relu,x={gate_form}", d_model=d_model, bias=bias)
+    )
     relu, other = (cost_of(case, Probe()).params for case in plan.cases)
     assert abs(other - relu) <= 3 * 8 * (d_model + 1) / 2 + 1
     assert plan.cases[1].residual == pytest.approx(other / relu - 1)
 
 
-@pytest.mark.parametrize("options", [{"d_model": 65}, {"d_model": 64, "d_ff": 100}, {"d_model": 100}])
+@pytest.mark.parametrize(
+    "options", [{"d_model": 65}, {"d_model": 64, "d_ff": 100}, {"d_model": 100}]
+)
 def test_the_same_form_always_gets_the_same_width(options: dict) -> None:
     """No rounding may come between two forms of one shape."""
     assert len(set(widths(variants="relu,gelu,silu", **options).values())) == 1
@@ -70,13 +97,21 @@ def test_an_explicit_ratio_reaches_the_rule() -> None:
 
 
 def test_the_residual_is_told() -> None:
-    assert misses(ffnbench.cost("relu,s=swiglu@multiple_of=128", d_model=512).plan) == " except s (+3.1%)"
-    assert not misses(ffnbench.cost("relu,swiglu", d_model=512).plan)  # 0.2 %: the table shows it
+    assert (
+        misses(ffnbench.cost("relu,s=swiglu@multiple_of=128", d_model=512).plan)
+        == " except s (+3.1%)"
+    )
+    assert not misses(
+        ffnbench.cost("relu,swiglu", d_model=512).plan
+    )  # 0.2 %: the table shows it
 
 
 def test_workload_keys_belong_to_one_case() -> None:
     plan = plan_compare(
-        CompareRequest(variants="relu,b=relu@dtype=bf16@batch=4@seq_len=8@mode=train@threads=2", d_model=64)
+        CompareRequest(
+            variants="relu,b=relu@dtype=bf16@batch=4@seq_len=8@mode=train@threads=2",
+            d_model=64,
+        )
     )
     assert plan.cases[0].workload == Workload(
         batch=1, seq_len=512, dtype="float32", device="auto", mode="forward", threads=1
@@ -87,7 +122,9 @@ def test_workload_keys_belong_to_one_case() -> None:
 
 
 class Counting:
-    """A probe that knows how many parameters each unit of d_ff costs, and remembers the widths it saw."""
+    """A probe that knows how many parameters each unit of d_ff costs, and remembers the
+    widths it saw.
+    """
 
     def __init__(self, params_per_width: int) -> None:
         self.params_per_width = params_per_width
@@ -123,7 +160,10 @@ def test_others_are_matched_to_user_code_where_it_is_the_reference() -> None:
 
 def test_ffnbenchs_own_forms_are_never_counted() -> None:
     probe = Counting(1)
-    plan_compare(CompareRequest(variants="relu,swiglu,silu@gate=output,f.py:act@gate=inner"), probe)
+    plan_compare(
+        CompareRequest(variants="relu,swiglu,silu@gate=output,f.py:act@gate=inner"),
+        probe,
+    )
     assert probe.seen == []
 
 
@@ -133,7 +173,10 @@ def test_a_module_that_does_not_read_its_width_is_said_to() -> None:
 
 
 def test_an_own_activation_takes_the_forms_of_a_built_in_one() -> None:
-    plan = plan_compare(CompareRequest(variants="relu,f.py:act,g=f.py:act@gate=inner@bias=true"), Counting(1))
+    plan = plan_compare(
+        CompareRequest(variants="relu,f.py:act,g=f.py:act@gate=inner@bias=true"),
+        Counting(1),
+    )
     assert [case.ffn.d_ff for case in plan.cases] == [3072, 3072, 2048]
     with pytest.raises(FfnbenchError, match=r"beta 2.* do not fit"):
         plan_compare(CompareRequest(variants="f.py:act@beta=2"), Counting(1))
@@ -178,9 +221,24 @@ def test_a_word_becomes_a_member_of_its_enum_where_it_is_read() -> None:
     assert read(SidesRequest, "mode", ["training"]) is Mode.TRAIN
     for kind, name, text, says in (
         (CompareRequest, "match", "forwards", "unknown match 'forwards'"),
-        (SidesRequest, "mode", "forward,train", "--mode takes one value here, not 'forward,train'"),
-        (SidesRequest, "dtype", "bf16,fp32", "--dtype takes one value here, not 'bf16,fp32'"),
-        (BlockRequest, "backend", "eager,onednn", "--backend takes one value here, not 'eager,onednn'"),
+        (
+            SidesRequest,
+            "mode",
+            "forward,train",
+            "--mode takes one value here, not 'forward,train'",
+        ),
+        (
+            SidesRequest,
+            "dtype",
+            "bf16,fp32",
+            "--dtype takes one value here, not 'bf16,fp32'",
+        ),
+        (
+            BlockRequest,
+            "backend",
+            "eager,onednn",
+            "--backend takes one value here, not 'eager,onednn'",
+        ),
     ):
         with pytest.raises(FfnbenchError) as caught:
             read(kind, name, [text])

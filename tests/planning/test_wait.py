@@ -19,14 +19,19 @@ def test_a_wait_is_rounded_up(seconds: float, text: str) -> None:
 
 
 def test_the_line_before_a_run(call, monkeypatch: pytest.MonkeyPatch) -> None:
-    quiet, busy = ("measuring takes at most 15 s", "on a quiet machine; this one is busy now: others use 1.7 of its")
+    quiet, busy = (
+        "measuring takes at most 15 s",
+        "on a quiet machine; this one is busy now: others use 1.7 of its",
+    )
     assert wait_text(15) == quiet
     lines = call("compare", "--d-model", "64")[2].splitlines()
     assert lines[0] == quiet
     assert "measuring takes" not in call("compare", "--d-model", "64", "--quick")[2]
     assert call("cost")[2] == ""
     made = world.World
-    monkeypatch.setattr(world, "World", lambda **given: made(**given, others=lambda threads: 1.7))
+    monkeypatch.setattr(
+        world, "World", lambda **given: made(**given, others=lambda threads: 1.7)
+    )
     assert busy in call("compare", "--d-model", "64")[2].splitlines()[0]
     assert call("compare", "--d-model", "64", "-q")[2] == ""
 
@@ -37,11 +42,16 @@ def gone(*_: object) -> None:
 
 def test_no_gpu_is_told_before_any_process(call, monkeypatch) -> None:
     made = world.World
-    monkeypatch.setattr(world, "World", lambda **given: made(**given, no_gpu=lambda: "there is none"))
+    monkeypatch.setattr(
+        world, "World", lambda **given: made(**given, no_gpu=lambda: "there is none")
+    )
     monkeypatch.setattr(session, "Session", gone)
     for arguments, said in (
         (["--device", "cuda"], "device 'cuda' was asked for, but there is none"),
-        (["--variants", "relu@device=cuda:1"], "device 'cuda:1' was asked for, but there is none"),
+        (
+            ["--variants", "relu@device=cuda:1"],
+            "device 'cuda:1' was asked for, but there is none",
+        ),
         (
             ["--device", "cuda", "--variants", "fake_machine:FakeWorker"],
             "device 'cuda' was asked for, but there is none",
@@ -52,16 +62,28 @@ def test_no_gpu_is_told_before_any_process(call, monkeypatch) -> None:
         assert code == 2
         assert said in err.splitlines()[-2]
         assert launch.workers == []
-    prepare(BlockRequest(device="cuda", cost_only=True), counts=True)  # nothing is measured
+    prepare(
+        BlockRequest(device="cuda", cost_only=True), counts=True
+    )  # nothing is measured
 
 
-def test_a_module_that_is_there_and_does_not_load_is_not_said_to_be_missing(tmp_path, monkeypatch) -> None:
+def test_a_module_that_is_there_and_does_not_load_is_not_said_to_be_missing(
+    tmp_path, monkeypatch
+) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "loads_not.py").write_text("import something_nowhere")
-    (tmp_path / "raises.py").write_text("raise RuntimeError('operator torchvision::nms does not exist')")
+    (tmp_path / "raises.py").write_text(
+        "raise RuntimeError('operator torchvision::nms does not exist')"
+    )
     for name, hint in (
-        ("loads_not", "it needs 'something_nowhere': is that installed in this environment?"),
-        ("raises", "it is there, and does not load: does `python -c 'import raises'` work?"),
+        (
+            "loads_not",
+            "it needs 'something_nowhere': is that installed in this environment?",
+        ),
+        (
+            "raises",
+            "it is there, and does not load: does `python -c 'import raises'` work?",
+        ),
     ):
         with pytest.raises(FfnbenchError) as caught:
             resolve(f"{name}:X")

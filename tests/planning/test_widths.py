@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.ffn.width_rules import RULES, round_nearest, round_up, width_by_rule, width_for
+from ffnbench.ffn.width_rules import (
+    RULES,
+    round_nearest,
+    round_up,
+    width_by_rule,
+    width_for,
+)
 
 VECTORS = [
     ("classic", 768, {}, 3072),
@@ -27,7 +33,12 @@ VECTORS = [
     ("torchtune", 4096, {}, 11008),
     ("torchtune", 4096, {"multiple_of": 1}, 10920),
     ("llama", 4096, {"multiple_of": 1}, 10922),
-    ("llama", 5, {"ratio": 2.7, "multiple_of": 1}, 8),  # int(2 * int(13.5) / 3): each step is cut off
+    (
+        "llama",
+        5,
+        {"ratio": 2.7, "multiple_of": 1},
+        8,
+    ),  # int(2 * int(13.5) / 3): each step is cut off
     ("dinov2", 1536, {}, 4096),
     ("dinov2", 1024, {}, 2736),
     ("dinov2", 768, {}, 2048),
@@ -67,7 +78,9 @@ def test_every_rule_has_a_vector() -> None:
         ("lama", 64, {}, "unknown width rule 'lama'"),
     ],
 )
-def test_a_rule_that_cannot_serve_says_why(rule: str, d_model: int, options: dict, says: str) -> None:
+def test_a_rule_that_cannot_serve_says_why(
+    rule: str, d_model: int, options: dict, says: str
+) -> None:
     with pytest.raises(FfnbenchError, match=says) as caught:
         width_by_rule(rule, d_model, **options)
     assert caught.value.hint
@@ -75,7 +88,12 @@ def test_a_rule_that_cannot_serve_says_why(rule: str, d_model: int, options: dic
 
 def test_rounding() -> None:
     assert [round_up(w, 8) for w in (1, 8, 9)] == [8, 8, 16]
-    assert [round_nearest(w, 8) for w in (0.1, 11.9, 12, 12.1)] == [8, 8, 8, 16]  # a tie goes down
+    assert [round_nearest(w, 8) for w in (0.1, 11.9, 12, 12.1)] == [
+        8,
+        8,
+        8,
+        16,
+    ]  # a tie goes down
 
 
 @pytest.mark.parametrize("multiple", [1, 8, 64])
@@ -86,4 +104,7 @@ def test_matching_finds_the_nearest_multiple(multiple: int) -> None:
     target = 73_000
     found = width_for(cost, target, multiple)
     assert found % multiple == 0
-    assert all(abs(cost(found) - target) <= abs(cost(found + step) - target) for step in (-multiple, multiple))
+    assert all(
+        abs(cost(found) - target) <= abs(cost(found + step) - target)
+        for step in (-multiple, multiple)
+    )

@@ -19,7 +19,9 @@ import ffnbench
         ("tests/hostile.py:Plain", {"d_ff": 32}, 32, torch.float32),
     ],
 )
-def test_build_follows_the_rules_of_compare(variant: str, options: dict, d_ff: int, dtype: torch.dtype) -> None:
+def test_build_follows_the_rules_of_compare(
+    variant: str, options: dict, d_ff: int, dtype: torch.dtype
+) -> None:
     module = ffnbench.build(variant, d_model=64, **options)
     assert module.down.in_features == d_ff
     assert module(torch.randn(2, 64, dtype=dtype)).shape == (2, 64)

@@ -1,4 +1,6 @@
-"""docs/python.ipynb in a kernel of Jupyter: every cell runs, and what is shown is what a reader wants to see."""
+"""docs/python.ipynb in a kernel of Jupyter: every cell runs, and what is shown is what
+a reader wants to see.
+"""
 
 from __future__ import annotations
 
@@ -32,11 +34,17 @@ world.this_machine = lambda wait=False: world.World(launch=FakeLaunch(), prober=
 
 
 class Known(KnownProber):
-    """Knows what an activation is like, whichever it is: no torch, so that a kernel starts quickly."""
+    """Knows what an activation is like, whichever it is: no torch, so that a kernel
+    starts quickly.
+    """
 
-    def curve(self, spec: ActivationSpec, low: float, high: float, points: int) -> Curve:
+    def curve(
+        self, spec: ActivationSpec, low: float, high: float, points: int
+    ) -> Curve:
         x = tuple(low + (high - low) * i / (points - 1) for i in range(points))
-        return Curve(x=x, y=tuple(max(0.0, v) for v in x), slope=tuple(float(v > 0) for v in x))
+        return Curve(
+            x=x, y=tuple(max(0.0, v) for v in x), slope=tuple(float(v > 0) for v in x)
+        )
 
 
 FURTHER = [
@@ -50,8 +58,12 @@ FURTHER = [
 
 
 def executed(folder: Path, cells: list[Any], *, before: str = "") -> Any:
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(before), *cells])
-    client = nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(folder)}})
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(before), *cells]
+    )
+    client = nbclient.NotebookClient(
+        notebook, timeout=300, resources={"metadata": {"path": str(folder)}}
+    )
     client.execute(env={**os.environ, "PYTHONPATH": str(ROOT)})
     return notebook.cells[1:]
 
@@ -60,8 +72,13 @@ def executed(folder: Path, cells: list[Any], *, before: str = "") -> Any:
 def cells(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
     """The notebook, and a few cells more, in one kernel; nothing is measured."""
     written = nbformat.read(ROOT / "docs" / "python.ipynb", as_version=4).cells
-    further = [nbformat.v4.new_code_cell(source, metadata={"tags": ["raises-exception"]}) for source in FURTHER]
-    return executed(tmp_path_factory.mktemp("notebook"), [*written, *further], before=FAKED)
+    further = [
+        nbformat.v4.new_code_cell(source, metadata={"tags": ["raises-exception"]})
+        for source in FURTHER
+    ]
+    return executed(
+        tmp_path_factory.mktemp("notebook"), [*written, *further], before=FAKED
+    )
 
 
 def outputs(cells: list[Any], source: str) -> list[Any]:
@@ -73,14 +90,20 @@ def texts(cells: list[Any]) -> list[str]:
     for cell in (cell for cell in cells if cell.cell_type == "code"):
         for one in cell.outputs:
             found += [one.get("text", ""), *one.get("traceback", [])]
-            found += [text for kind, text in one.get("data", {}).items() if kind.startswith("text/")]
+            found += [
+                text
+                for kind, text in one.get("data", {}).items()
+                if kind.startswith("text/")
+            ]
     return found
 
 
 def test_the_notebook_is_small_and_holds_no_output() -> None:
     path = ROOT / "docs" / "python.ipynb"
     assert path.stat().st_size < 20_000
-    assert all(not cell.get("outputs") for cell in nbformat.read(path, as_version=4).cells)
+    assert all(
+        not cell.get("outputs") for cell in nbformat.read(path, as_version=4).cells
+    )
 
 
 def test_tables_and_figures_are_shown_and_the_bar_is_gone(cells) -> None:
@@ -106,11 +129,19 @@ def test_a_mistake_is_two_lines_and_an_interruption_stops_the_notebook(cells) ->
     assert "it is in no file" in cell.traceback[0]
     assert "%%writefile mine.py" in cell.traceback[1]
     bar, stopped = outputs(cells, "interrupted_in_the_second_worker")
-    assert (bar.data["text/html"], stopped.ename, len(stopped.traceback)) == ("", "KeyboardInterrupt", 1)
-    assert re.match("KeyboardInterrupt: .* holds what was measured by then", stopped.traceback[0])
+    assert (bar.data["text/html"], stopped.ename, len(stopped.traceback)) == (
+        "",
+        "KeyboardInterrupt",
+        1,
+    )
+    assert re.match(
+        "KeyboardInterrupt: .* holds what was measured by then", stopped.traceback[0]
+    )
 
 
 def test_the_notebook_measures(tmp_path: Path) -> None:
     """As it stands there, with real workers."""
-    cells = executed(tmp_path, nbformat.read(ROOT / "docs" / "python.ipynb", as_version=4).cells)
+    cells = executed(
+        tmp_path, nbformat.read(ROOT / "docs" / "python.ipynb", as_version=4).cells
+    )
     assert "vs relu" in outputs(cells, "\nreport")[-1].data["text/plain"]

@@ -1,4 +1,6 @@
-"""ffnbench from Python: signatures, types, arguments, objects as variants, answers, Ctrl-C, what is printed."""
+"""ffnbench from Python: signatures, types, arguments, objects as variants, answers,
+Ctrl-C, what is printed.
+"""
 
 from __future__ import annotations
 
@@ -75,22 +77,41 @@ def as_typed(default: object) -> object:
 
 
 def test_a_function_has_the_flags_and_the_defaults_of_its_command() -> None:
-    more: dict[str, tuple[str, set[str]]] = {name: (name, set()) for name in of_features("calls")}
+    more: dict[str, tuple[str, set[str]]] = {
+        name: (name, set()) for name in of_features("calls")
+    }
     for command, (name, others) in (CALLS | more).items():
-        flags = {param.name.rstrip("_"): param for param in Commands().get_command(None, command).params}
-        flags = {one: param for one, param in flags.items() if one not in TERMINAL | others}
+        flags = {
+            param.name.rstrip("_"): param
+            for param in Commands().get_command(None, command).params
+        }
+        flags = {
+            one: param for one, param in flags.items() if one not in TERMINAL | others
+        }
         function = signature_of(name)
         lacking = flags.keys() - function.keys(), function.keys() - flags.keys()
-        assert not any(lacking), f"ffnbench.{name} lacks {lacking[0]}, and the command {lacking[1]}"
+        assert not any(lacking), (
+            f"ffnbench.{name} lacks {lacking[0]}, and the command {lacking[1]}"
+        )
         for one, param in flags.items():
-            assert param.param_type_name == "argument" or "--" + one.replace("_", "-") in param.opts, (command, one)
+            assert (
+                param.param_type_name == "argument"
+                or "--" + one.replace("_", "-") in param.opts
+            ), (command, one)
             if one in ("variants", "activations"):  # several, which Typer has as a list
                 assert param.default is None
             elif param.required:
                 assert function[one].default is inspect.Parameter.empty
             else:
-                typed = re.sub(r"(?<=\d)s$", "", param.default) if isinstance(param.default, str) else param.default
-                assert (typed or None) == (as_typed(function[one].default) or None), (command, one)
+                typed = (
+                    re.sub(r"(?<=\d)s$", "", param.default)
+                    if isinstance(param.default, str)
+                    else param.default
+                )
+                assert (typed or None) == (as_typed(function[one].default) or None), (
+                    command,
+                    one,
+                )
 
 
 def signature_of(name: str) -> dict[str, inspect.Parameter]:
@@ -99,7 +120,11 @@ def signature_of(name: str) -> dict[str, inspect.Parameter]:
 
 def test_what_may_be_given_by_place_is_the_first() -> None:
     parameters = signature_of("compare")
-    assert [name for name, one in parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD] == ["variants"]
+    assert [
+        name
+        for name, one in parameters.items()
+        if one.kind is one.POSITIONAL_OR_KEYWORD
+    ] == ["variants"]
 
 
 def test_the_words_of_a_type_are_those_that_there_are() -> None:
@@ -110,10 +135,18 @@ def test_the_words_of_a_type_are_those_that_there_are() -> None:
         assert set(get_args(getattr(arguments, name))) == {*known}, name
 
 
-@pytest.mark.parametrize(("file", "name"), [("activations.facts", "activations"), ("block.plan", "block")])
+@pytest.mark.parametrize(
+    ("file", "name"), [("activations.facts", "activations"), ("block.plan", "block")]
+)
 def test_a_room_of_the_same_name_does_not_hide_a_function(file: str, name: str) -> None:
     code = f"import ffnbench.{file}\nfrom ffnbench import {name}\nprint({name}.__name__, callable(ffnbench.{name}))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=ROOT,
+    )
     assert done.stdout.split() == [name, "True"], done.stderr
 
 
@@ -159,8 +192,12 @@ def test_a_type_checker_knows_right_from_wrong(tmp_path: Path) -> None:
          f"{tmp_path}/wrong.py"],
         capture_output=True, text=True, timeout=300, cwd=ROOT, env={**os.environ, "MYPYPATH": ""},
     )  # fmt: skip
-    found = re.findall(r"(\w+)\.py:(\d+): error: .*\[([\w-]+)\]$", done.stdout, re.MULTILINE)
-    assert found == [("wrong", str(2 + i), kind) for i, kind in enumerate(WRONG.values())], done.stdout + done.stderr
+    found = re.findall(
+        r"(\w+)\.py:(\d+): error: .*\[([\w-]+)\]$", done.stdout, re.MULTILINE
+    )
+    assert found == [
+        ("wrong", str(2 + i), kind) for i, kind in enumerate(WRONG.values())
+    ], done.stdout + done.stderr
 
 
 # Arguments
@@ -190,7 +227,12 @@ def test_values_as_python_has_them_become_what_is_typed() -> None:
         (BlockRequest, "seq_len", [128, 8192], "128,8192"),
         (BlockRequest, "seq_len", 128, "128"),
         (PictureRequest, "range_", (-2, 2.5), "-2:2.5"),
-        (PictureRequest, "activations", ["relu", of_module], f"relu,{__name__}:of_module"),
+        (
+            PictureRequest,
+            "activations",
+            ["relu", of_module],
+            f"relu,{__name__}:of_module",
+        ),
         (SidesRequest, "tolerance", {"latency": "5%"}, ("latency=5%",)),
         (SidesRequest, "tolerance", "latency=5%", ("latency=5%",)),
         (SidesRequest, "tolerance", None, ()),
@@ -225,8 +267,19 @@ def test_a_mistake_in_python_is_told_with_a_hint() -> None:
 
 def test_a_mistake_of_other_calls_is_told_too() -> None:
     for says, call, *given in (
-        ("check has 2 arguments by place, not 3", ffnbench.check, "a.json", "b.json", "c.json"),
-        ("several variants are one list: cost(['relu', 'gelu']", ffnbench.cost, "relu", "gelu"),
+        (
+            "check has 2 arguments by place, not 3",
+            ffnbench.check,
+            "a.json",
+            "b.json",
+            "c.json",
+        ),
+        (
+            "several variants are one list: cost(['relu', 'gelu']",
+            ffnbench.cost,
+            "relu",
+            "gelu",
+        ),
         (
             "baseline can't be a Report\nhint: save it first: baseline=report.save",
             ffnbench.check,
@@ -235,9 +288,13 @@ def test_a_mistake_of_other_calls_is_told_too() -> None:
         ("'' is no path", ffnbench.cost("relu").save, ""),
     ):
         assert says in told_of(call, *given)
-    assert "--budget 0.1 is out of range" in told_of(ffnbench.compare, "relu", budget=0.1)
+    assert "--budget 0.1 is out of range" in told_of(
+        ffnbench.compare, "relu", budget=0.1
+    )
     assert "--range=-4:4" in told_of(ffnbench.plot_activations, "relu", range=(3, 3))
-    assert told_of(ffnbench.plot_activations, "relu", range=(4,)).startswith("range takes one value, not (4,)")
+    assert told_of(ffnbench.plot_activations, "relu", range=(4,)).startswith(
+        "range takes one value, not (4,)"
+    )
     assert "build one at a time" in told_of(ffnbench.build, "relu", d_model=[64, 128])
 
 
@@ -258,17 +315,37 @@ def test_what_a_worker_could_not_find_is_refused() -> None:
     with pytest.raises(ffnbench.Error, match="something else now"):
         variants_text(hidden)
     code = "import ffnbench\nclass Mine: pass\ntry: ffnbench.cost(Mine)\nexcept ffnbench.Error as e: print(e)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=ROOT,
+    )
     assert "it is in no file\nhint: save it to a file" in done.stdout, done.stderr
 
 
-SCRIPT = re.search(r"```py\n(# mine\.py\n.*?)```", (ROOT / "docs" / "python.md").read_text(encoding="utf-8"), re.DOTALL)
+SCRIPT = re.search(
+    r"```py\n(# mine\.py\n.*?)```",
+    (ROOT / "docs" / "python.md").read_text(encoding="utf-8"),
+    re.DOTALL,
+)
 
 
-def test_a_class_of_the_script_that_runs_or_of_a_package_beside_it_is_a_variant(tmp_path: Path) -> None:
-    """The script of docs/python.md as it stands there, but that it counts, from another folder: with a real worker."""
-    text = SCRIPT[1].replace("ffnbench.compare(", "ffnbench.cost(").replace(", quick=True", "")
-    (tmp_path / "mine.py").write_text(f"from kernels.mlp import Up\n{text.replace('Mine]', 'Mine, Up]')}")
+def test_a_class_of_the_script_that_runs_or_of_a_package_beside_it_is_a_variant(
+    tmp_path: Path,
+) -> None:
+    """The script of docs/python.md as it stands there, but that it counts, from another
+    folder: with a real worker.
+    """
+    text = (
+        SCRIPT[1]
+        .replace("ffnbench.compare(", "ffnbench.cost(")
+        .replace(", quick=True", "")
+    )
+    (tmp_path / "mine.py").write_text(
+        f"from kernels.mlp import Up\n{text.replace('Mine]', 'Mine, Up]')}"
+    )
     for folder in ("kernels", "elsewhere"):
         (tmp_path / folder).mkdir()
     (tmp_path / "kernels" / "mlp.py").write_text(
@@ -282,15 +359,21 @@ def test_a_class_of_the_script_that_runs_or_of_a_package_beside_it_is_a_variant(
     assert done.returncode == 0, done.stderr
     assert re.search(r"^Mine", done.stdout, re.MULTILINE)
     assert f"{256 * 256 + 256:,}" in done.stdout
-    assert done.stdout.count("d_model 256") == 1  # the worker that loaded the file did not run it as a script
+    assert (
+        done.stdout.count("d_model 256") == 1
+    )  # the worker that loaded the file did not run it as a script
     assert done.stderr == ""
 
 
-def test_a_script_without_a_guard_is_told_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_without_a_guard_is_told_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv(MARK, "x")
     with pytest.raises(ffnbench.Error, match="__main__"):
         ffnbench.cost("relu")
-    assert isinstance(ffnbench.build("relu", d_model=8), nn.Module)  # a factory in a file may do that
+    assert isinstance(
+        ffnbench.build("relu", d_model=8), nn.Module
+    )  # a factory in a file may do that
 
 
 # Answers
@@ -298,24 +381,37 @@ def test_a_script_without_a_guard_is_told_what_to_do(monkeypatch: pytest.MonkeyP
 
 @pytest.fixture
 def report(on_machine) -> ffnbench.Report:
-    on_machine(FakeLaunch(lambda label, worker, number: 0.01 if label == "relu" else 0.02))
+    on_machine(
+        FakeLaunch(lambda label, worker, number: 0.01 if label == "relu" else 0.02)
+    )
     return ffnbench.compare(["relu", "gelu"], **SMALL)
 
 
 def test_a_report_saves_by_suffix_and_loads(report, on_machine, tmp_path: Path) -> None:
-    assert ffnbench.load(report.save(tmp_path / "run.json")).frame().equals(report.frame())
-    assert report.save(tmp_path / "run.csv").read_text().splitlines()[0].split(",") == list(report.rows()[0])
+    assert (
+        ffnbench.load(report.save(tmp_path / "run.json")).frame().equals(report.frame())
+    )
+    assert report.save(tmp_path / "run.csv").read_text().splitlines()[0].split(
+        ","
+    ) == list(report.rows()[0])
     assert "| gelu" in report.save(tmp_path / "run.md").read_text()
     assert report.save(tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
     assert report.plot(tmp_path / "run.svg").read_text().startswith("<?xml")
     on_machine(prober=ProberHere)
     ffnbench.activations("relu").save(f"{tmp_path}/all/")
     names = {path.name for path in (tmp_path / "all").iterdir()}
-    assert names == {f"activations{suffix}" for suffix in (".json", ".csv", ".md", ".tex", *of_features("suffixes"))}
+    assert names == {
+        f"activations{suffix}"
+        for suffix in (".json", ".csv", ".md", ".tex", *of_features("suffixes"))
+    }
 
 
 def test_a_path_that_cannot_be_written_is_told(report, tmp_path: Path) -> None:
-    for path, says in (("run.xlsx", "unknown suffix '.xlsx'"), ("run", "no suffix"), ("no/run.csv", "no folder")):
+    for path, says in (
+        ("run.xlsx", "unknown suffix '.xlsx'"),
+        ("run", "no suffix"),
+        ("no/run.csv", "no folder"),
+    ):
         with pytest.raises(ffnbench.Error, match=says):
             report.save(tmp_path / path)
     with pytest.raises(ffnbench.Error, match="unknown suffix"):
@@ -324,7 +420,9 @@ def test_a_path_that_cannot_be_written_is_told(report, tmp_path: Path) -> None:
         report.plot(roofline=True)
 
 
-def test_text_is_plain_wherever_it_is_asked_for(report, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_is_plain_wherever_it_is_asked_for(
+    report, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm-256color")
     for text in (str(report), repr(report)):
@@ -336,7 +434,9 @@ def test_text_is_plain_wherever_it_is_asked_for(report, monkeypatch: pytest.Monk
     assert "<pre" not in page
 
 
-def test_other_answers_show_themselves_and_become_frames(on_machine, tmp_path: Path) -> None:
+def test_other_answers_show_themselves_and_become_frames(
+    on_machine, tmp_path: Path
+) -> None:
     on_machine(prober=ProberHere)
     found = ffnbench.activations(["relu", "gelu"])
     assert found.frame()["activation"].tolist() == ["relu", "gelu"]
@@ -368,15 +468,22 @@ def test_check_from_python(tmp_path: Path) -> None:
     assert set(found.frame()["status"]) == {"OK"}
     assert "check against" in str(found)
     for size in (0.05, {"latency": 0.05}):
-        with pytest.raises(ffnbench.Error, match=r"could mean 0\.05% or 5%\nhint: write '0\.05%' or '5%'"):
+        with pytest.raises(
+            ffnbench.Error,
+            match=r"could mean 0\.05% or 5%\nhint: write '0\.05%' or '5%'",
+        ):
             ffnbench.check(path, tolerance=size)
-    other = ffnbench.cost(["relu", "swiglu=swiglu@d_ff=30"], d_model=8).save(tmp_path / "other.json")
+    other = ffnbench.cost(["relu", "swiglu=swiglu@d_ff=30"], d_model=8).save(
+        tmp_path / "other.json"
+    )
     worse = ffnbench.check(path, other, exact_only=True)
     assert (worse.ok, worse.status) == (False, "REGRESSED")
     assert worse.save(tmp_path / "check.xml").read_text().startswith("<?xml")
 
 
-def test_frames_of_several_reports_can_be_told_apart(on_machine, tmp_path: Path) -> None:
+def test_frames_of_several_reports_can_be_told_apart(
+    on_machine, tmp_path: Path
+) -> None:
     made = []
     for seconds in (0.01, 0.02):
         on_machine(FakeLaunch(lambda label, worker, number, seconds=seconds: seconds))
@@ -384,12 +491,30 @@ def test_frames_of_several_reports_can_be_told_apart(on_machine, tmp_path: Path)
     one, other = made
     again = ffnbench.load(one.save(tmp_path / "one.json"))
     rows = pd.concat([one.frame(), other.frame(), again.frame()])
-    assert rows.columns.tolist()[-7:] == ["created", "machine", "cpu", "torch", "git", "run", "version"]
-    assert not rows[["created", "machine", "cpu", "torch", "run", "version"]].isna().any().any()
-    runs = [frame["run"].unique().tolist() for frame in (one.frame(), other.frame(), again.frame())]
+    assert rows.columns.tolist()[-7:] == [
+        "created",
+        "machine",
+        "cpu",
+        "torch",
+        "git",
+        "run",
+        "version",
+    ]
+    assert (
+        not rows[["created", "machine", "cpu", "torch", "run", "version"]]
+        .isna()
+        .any()
+        .any()
+    )
+    runs = [
+        frame["run"].unique().tolist()
+        for frame in (one.frame(), other.frame(), again.frame())
+    ]
     assert [len(run) for run in runs] == [1, 1, 1]
     assert runs[0] == runs[2] != runs[1]
-    found = ffnbench.check(tmp_path / "one.json", other.save(tmp_path / "other.json"), exact_only=True)
+    found = ffnbench.check(
+        tmp_path / "one.json", other.save(tmp_path / "other.json"), exact_only=True
+    )
     assert found.frame()["run"].unique().tolist() == runs[1]
 
 
@@ -413,7 +538,9 @@ def test_an_interruption_ends_a_loop_with_the_report_attached(on_machine) -> Non
     assert caught.value.report.frame()["label"].tolist() == ["relu", "gelu"]
 
 
-def test_an_interruption_before_there_is_anything_has_no_report(on_machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interruption_before_there_is_anything_has_no_report(
+    on_machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     on_machine(FakeLaunch(trouble={(Open, "relu"): KeyboardInterrupt()}))
     with pytest.raises(KeyboardInterrupt) as caught:
         ffnbench.compare("relu,gelu", **SMALL)
@@ -436,7 +563,13 @@ def test_a_script_that_is_interrupted_ends_by_the_signal() -> None:
         "world.this_machine = lambda wait=False: fake\n"
         "ffnbench.compare('relu,gelu', d_model=8, threads=1, workers=3, rounds=2)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=ROOT,
+    )
     assert done.returncode == -signal.SIGINT, done.stderr
     assert "its .report holds what was measured by then" in done.stderr
 
@@ -444,7 +577,9 @@ def test_a_script_that_is_interrupted_ends_by_the_signal() -> None:
 def test_an_error_is_short_in_a_script_and_two_lines_in_a_notebook() -> None:
     with pytest.raises(FfnbenchError) as caught:
         ffnbench.compare("swigul", **SMALL)
-    assert str(caught.value).startswith("unknown variant 'swigul'\nhint: did you mean 'swiglu'")
+    assert str(caught.value).startswith(
+        "unknown variant 'swigul'\nhint: did you mean 'swiglu'"
+    )
     assert len(caught.traceback) == 2  # this line, and the public function
     assert caught.value.__cause__ is None
     error, hint = caught.value._render_traceback_()
@@ -457,7 +592,9 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_nothing_is_printed_but_progress_in_a_terminal(on_machine, capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_printed_but_progress_in_a_terminal(
+    on_machine, capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
     on_machine(FakeLaunch())
     ffnbench.compare("relu", **SMALL)
     assert capsys.readouterr() == ("", "")

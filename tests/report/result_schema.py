@@ -1,4 +1,6 @@
-"""The JSON Schema of a saved run, made from the types of the code. `python tests/report/result_schema.py` writes it."""
+"""The JSON Schema of a saved run, made from the types of the code. `python
+tests/report/result_schema.py` writes it.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +18,31 @@ from ffnbench.result import SCHEMA, Report
 
 WRITTEN = Path(__file__).parents[2] / "docs" / "result.schema.json"
 LINE = 110  # characters
-SCALARS: dict[Any, str] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+SCALARS: dict[Any, str] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+}
 
 
 def schema_text() -> str:
-    """The JSON Schema of what `report_text` gives and `load` reads, older files too: what fits into a line is one."""
+    """The JSON Schema of what `report_text` gives and `load` reads, older files too:
+    what fits into a line is one.
+    """
     found = schema_of(Report)
-    found["description"] += " In seconds and bytes. What is not known is null; what is left out is its default."
+    found["description"] += (
+        " In seconds and bytes. What is not known is null; what is left out is its default."
+    )
     found["properties"]["schema"] = {"const": SCHEMA}
     for kind, names in OLDER.items():
         (found if kind == "Report" else found["$defs"][kind])["properties"] |= {
             name: {"deprecated": True} for name in names
         }
-    found["$defs"]["Plan"]["properties"]["request"] = {"deprecated": True}  # its flags, which its command has today
+    found["$defs"]["Plan"]["properties"]["request"] = {
+        "deprecated": True
+    }  # its flags, which its command has today
     found["$defs"]["FailureKind"]["enum"] += OLDER_FAILURES
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -43,12 +57,17 @@ def _indented(value: Any, by: str = "") -> str:
     if not isinstance(value, dict) or len(by + text) < LINE:
         return text
     inner = by + "  "
-    items = (f"{inner}{json.dumps(key)}: {_indented(item, inner)}" for key, item in value.items())
+    items = (
+        f"{inner}{json.dumps(key)}: {_indented(item, inner)}"
+        for key, item in value.items()
+    )
     return "{\n" + ",\n".join(items) + f"\n{by}}}"
 
 
 def schema_of(kind: type) -> dict[str, Any]:
-    """What `decode` takes for a dataclass, as a JSON Schema; the types in it stand by their names in `$defs`."""
+    """What `decode` takes for a dataclass, as a JSON Schema; the types in it stand by
+    their names in `$defs`.
+    """
     named: dict[str, Any] = {}
     _schema(kind, named)
     return {**named.pop(kind.__name__), "$defs": dict(sorted(named.items()))}
@@ -58,19 +77,34 @@ def _schema(kind: Any, named: dict[str, Any]) -> dict[str, Any]:
     if kind in SCALARS:
         return {"type": SCALARS[kind]}
     if get_origin(kind) in (Union, types.UnionType):
-        choices = [_schema(choice, named) for choice in get_args(kind) if choice is not AddedSpec]
+        choices = [
+            _schema(choice, named)
+            for choice in get_args(kind)
+            if choice is not AddedSpec
+        ]
         scalar = all(choice.keys() == {"type"} for choice in choices)
-        return {"type": [choice["type"] for choice in choices]} if scalar else {"anyOf": choices}
+        return (
+            {"type": [choice["type"] for choice in choices]}
+            if scalar
+            else {"anyOf": choices}
+        )
     if get_origin(kind) is tuple:
         inner = get_args(kind)
         if inner[1:] == (Ellipsis,):
             return {"type": "array", "items": _schema(inner[0], named)}
         items = [_schema(of, named) for of in inner]
-        return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
+        return {
+            "type": "array",
+            "prefixItems": items,
+            "minItems": len(items),
+            "maxItems": len(items),
+        }
     if kind.__name__ not in named:
         named[kind.__name__] = {}  # a type may hold its own
         told = {"description": " ".join(kind.__doc__.split())}
-        of_enum = {"enum": [each.value for each in kind]} if issubclass(kind, Enum) else None
+        of_enum = (
+            {"enum": [each.value for each in kind]} if issubclass(kind, Enum) else None
+        )
         named[kind.__name__] = told | (of_enum or _object(kind, named))
     return {"$ref": f"#/$defs/{kind.__name__}"}
 
@@ -80,27 +114,42 @@ def _object(kind: Any, named: dict[str, Any]) -> dict[str, Any]:
     others = jsonable._others_of(kind)
     return {
         "type": "object",
-        "properties": {one.name: _property(one, hints[one.name], named) for one in jsonable.saved_fields(kind)},
-        "required": [one.name for one in jsonable.saved_fields(kind) if jsonable._needed(one)],
-        "additionalProperties": _schema(get_args(hints[others])[1], named) if others else False,
+        "properties": {
+            one.name: _property(one, hints[one.name], named)
+            for one in jsonable.saved_fields(kind)
+        },
+        "required": [
+            one.name for one in jsonable.saved_fields(kind) if jsonable._needed(one)
+        ],
+        "additionalProperties": _schema(get_args(hints[others])[1], named)
+        if others
+        else False,
     }
 
 
 def _type_of(one: Field[Any], kind: Any) -> Any:
     """Its type; where that hangs on the kind of a plan, any of them."""
     by = one.metadata.get("typed")
-    return Union[*dict.fromkeys(by({"kind": name}) for name in kind_names())] if by else kind
+    return (
+        Union[*dict.fromkeys(by({"kind": name}) for name in kind_names())]
+        if by
+        else kind
+    )
 
 
 def _property(one: Field[Any], kind: Any, named: dict[str, Any]) -> dict[str, Any]:
-    """Its type, what it declares beyond that, and what it is where a file leaves it out."""
+    """Its type, what it declares beyond that, and what it is where a file leaves it
+    out.
+    """
     found = _schema(_type_of(one, kind), named)
     if known := one.metadata.get("among"):
         found = {"enum": [*known(), *([None] if type(None) in get_args(kind) else [])]}
     if (bound := one.metadata.get("least")) is not None:
         found["minimum"] = bound
     if not jsonable._needed(one):
-        found["default"] = jsonable.encode(one.default if one.default_factory is MISSING else one.default_factory())
+        found["default"] = jsonable.encode(
+            one.default if one.default_factory is MISSING else one.default_factory()
+        )
     return found
 
 

@@ -18,9 +18,14 @@ NUMBERS = st.integers(0, 10**12) | st.floats(1e-4, 1e9)
 
 @st.composite
 def frames(draw) -> Frame:
-    """Labels of any length, and up to five columns of numbers of any priority; groups and lines around them."""
+    """Labels of any length, and up to five columns of numbers of any priority; groups
+    and lines around them.
+    """
     keys = KEYS[: draw(st.integers(1, 5))]
-    columns = [Column(key=key, priority=draw(st.sampled_from((0, 1, 2, 3, EXTRA)))) for key in keys]
+    columns = [
+        Column(key=key, priority=draw(st.sampled_from((0, 1, 2, 3, EXTRA))))
+        for key in keys
+    ]
     rows = []
     for _ in range(draw(st.integers(1, 5))):
         row = {key: draw(NUMBERS | st.none()) for key in keys}
@@ -35,13 +40,20 @@ def frames(draw) -> Frame:
 
 @given(frames(), st.integers(60, 200), st.booleans())
 @settings(max_examples=150)
-def test_no_line_is_too_long_and_no_number_is_cut(frame: Frame, width: int, verbose: bool) -> None:
+def test_no_line_is_too_long_and_no_number_is_cut(
+    frame: Frame, width: int, verbose: bool
+) -> None:
     console = Console(width=width, force_terminal=False, color_system=None)
     with console.capture() as captured:
         show(frame, console, verbose=verbose)
     text = captured.get()
     assert all(cell_len(line.rstrip()) <= width for line in text.splitlines())
-    numbers = {written(row[key]) for row in frame.rows for key in row if key != "label" and row[key] is not None}
+    numbers = {
+        written(row[key])
+        for row in frame.rows
+        for key in row
+        if key != "label" and row[key] is not None
+    }
     shown = set(re.findall(r"\d[\d,.]*", text))
     assert shown <= numbers
     if verbose:  # every column and every row

@@ -1,4 +1,6 @@
-"""A saved report whose parts do not belong together is refused where it is read, and not met later on."""
+"""A saved report whose parts do not belong together is refused where it is read, and
+not met later on.
+"""
 
 from __future__ import annotations
 
@@ -18,38 +20,67 @@ Change = Callable[[dict], object]
 
 @pytest.fixture(scope="module")
 def texts() -> dict[str, str]:
-    compared = CompareRequest(variants="relu,swiglu", d_model=64, threads=1, precision=0.5)
+    compared = CompareRequest(
+        variants="relu,swiglu", d_model=64, threads=1, precision=0.5
+    )
     block = BlockRequest(d_model=64, seq_len="16,32", threads=1, workers=3, rounds=6)
     asked = {"compare": compared, "block": block}
-    return {kind: report_text(measure(prepare(one), launch=FakeLaunch())) for kind, one in asked.items()}
+    return {
+        kind: report_text(measure(prepare(one), launch=FakeLaunch()))
+        for kind, one in asked.items()
+    }
 
 
 OF_COMPARE: list[tuple[Change, str]] = [
     (lambda d: d["plan"]["cases"].clear(), "its plan has no cases"),
-    (lambda d: d["plan"]["cases"].append(d["plan"]["cases"][0]), "two cases have one label"),
+    (
+        lambda d: d["plan"]["cases"].append(d["plan"]["cases"][0]),
+        "two cases have one label",
+    ),
     (lambda d: d["plan"].update(reference="gelu"), "the reference 'gelu' is unknown"),
-    (lambda d: d["plan"]["cases"][1].update(against="x"), "the reference 'x' is unknown"),
-    (lambda d: d["plan"].update(kind="activations"), "'relu' is nothing that activations measures"),
-    (lambda d: d["plan"]["protocol"].update(precision=0.0), "precision: expected at least 1e-05"),
+    (
+        lambda d: d["plan"]["cases"][1].update(against="x"),
+        "the reference 'x' is unknown",
+    ),
+    (
+        lambda d: d["plan"].update(kind="activations"),
+        "'relu' is nothing that activations measures",
+    ),
+    (
+        lambda d: d["plan"]["protocol"].update(precision=0.0),
+        "precision: expected at least 1e-05",
+    ),
     (lambda d: d["costs"].pop(), "the cost of 'swiglu' is unknown"),
     (lambda d: d["costs"][0]["cost"].update(params=-1), "params: expected at least 0"),
     (lambda d: d["samples"][3].update(case="x"), "the case of a sample 'x' is unknown"),
-    (lambda d: d["samples"][3].update(metric="x"), "the metric of a sample 'x' is unknown"),
+    (
+        lambda d: d["samples"][3].update(metric="x"),
+        "the metric of a sample 'x' is unknown",
+    ),
     (lambda d: d["samples"][3].update(value=1e300), "a latency of 1e.300 is none"),
     (lambda d: d.update(environment=None), "it has samples, and no environment"),
-    (lambda d: d.update(environment=None, samples=[]), "it has figures, and no environment"),
+    (
+        lambda d: d.update(environment=None, samples=[]),
+        "it has figures, and no environment",
+    ),
 ]
 OF_BLOCK: list[tuple[Change, str]] = [
     (lambda d: d["plan"]["cases"].pop(1), "a length has no attention"),
-    (lambda d: d["plan"]["cases"][1].update(against="attention@16"), "a case is not held against an FFN"),
+    (
+        lambda d: d["plan"]["cases"][1].update(against="attention@16"),
+        "a case is not held against an FFN",
+    ),
     (lambda d: d["plan"].update(kind="compare"), "is nothing that compare measures"),
 ]
 
 
 @pytest.mark.parametrize(
-    ("kind", "change", "says"), [("compare", *row) for row in OF_COMPARE] + [("block", *row) for row in OF_BLOCK]
+    ("kind", "change", "says"),
+    [("compare", *row) for row in OF_COMPARE] + [("block", *row) for row in OF_BLOCK],
 )
-def test_what_belongs_to_nothing_is_refused(tmp_path: Path, texts, kind: str, change: Change, says: str) -> None:
+def test_what_belongs_to_nothing_is_refused(
+    tmp_path: Path, texts, kind: str, change: Change, says: str
+) -> None:
     data = json.loads(texts[kind])
     change(data)
     (tmp_path / "run.json").write_text(json.dumps(data))

@@ -1,4 +1,6 @@
-"""Files and streams: nothing is written over what is read, or half; what becomes of stdout changes no code."""
+"""Files and streams: nothing is written over what is read, or half; what becomes of
+stdout changes no code.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ ROOT = Path(__file__).parents[2]
 COST = ["cost", "--variants", "relu,gelu,swiglu", "--d-model", "64"]
 
 
-def shell(command: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def shell(
+    command: str, folder: Path, **environment: str
+) -> subprocess.CompletedProcess[str]:
     """A command of a shell, `ffnbench` being the one of this tree."""
     words = command.replace("ffnbench ", f"{sys.executable} -m ffnbench ")
     known = os.environ | {"PYTHONPATH": str(ROOT)} | environment
@@ -38,7 +42,9 @@ def shell(command: str, folder: Path, **environment: str) -> subprocess.Complete
 @pytest.fixture
 def measured(tmp_path: Path) -> Path:
     """A baseline of faked workers whose swiglu is 1.0 of the reference."""
-    request = CompareRequest(variants="relu,swiglu", d_model=64, threads=1, metrics="latency", precision=0.5)
+    request = CompareRequest(
+        variants="relu,swiglu", d_model=64, threads=1, metrics="latency", precision=0.5
+    )
     path = tmp_path / "base.json"
     path.write_text(report_text(measure(prepare(request), launch=FakeLaunch())))
     return path
@@ -49,21 +55,31 @@ def call(on_machine, in_process):
     """A command in this process, workers faked; gives exit code, stdout, stderr."""
 
     def run(*arguments: object, slow: float = 1.0) -> tuple[int, str, str]:
-        on_machine(FakeLaunch(lambda label, worker, number: 0.01 * (slow if label == "swiglu" else 1.0)))
+        on_machine(
+            FakeLaunch(
+                lambda label, worker, number: (
+                    0.01 * (slow if label == "swiglu" else 1.0)
+                )
+            )
+        )
         return in_process(*arguments)
 
     return run
 
 
 def test_a_reader_that_goes_away_changes_nothing(tmp_path: Path) -> None:
-    done = shell("ffnbench cost -o a.csv -o a.json | true; echo ${PIPESTATUS[0]}", tmp_path)
+    done = shell(
+        "ffnbench cost -o a.csv -o a.json | true; echo ${PIPESTATUS[0]}", tmp_path
+    )
     assert done.stdout.strip().splitlines()[-1] == "0"
     assert "error" not in done.stderr
     assert len(json.loads((tmp_path / "a.json").read_text())["costs"]) == 3
     assert (tmp_path / "a.csv").read_text().count("\n") == 4
 
 
-def test_who_reads_a_file_while_it_is_written_anew_reads_all_of_the_old_one(tmp_path: Path) -> None:
+def test_who_reads_a_file_while_it_is_written_anew_reads_all_of_the_old_one(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "run.json"
     path.write_bytes(b"old" * 1000)
     with path.open("rb") as reader:
@@ -83,7 +99,11 @@ def test_a_full_stdout_is_told_and_the_files_are_written(tmp_path: Path) -> None
 
 
 def test_an_encoding_without_our_signs_gets_plain_ones(tmp_path: Path) -> None:
-    done = shell("ffnbench cost --variants relu,gelu,gelu_tanh", tmp_path, PYTHONIOENCODING="ascii")
+    done = shell(
+        "ffnbench cost --variants relu,gelu,gelu_tanh",
+        tmp_path,
+        PYTHONIOENCODING="ascii",
+    )
     assert done.returncode == 0
     assert not done.stderr
     assert "-----" in done.stdout  # the rule under the headings
@@ -94,13 +114,19 @@ def test_an_encoding_without_our_signs_gets_plain_ones(tmp_path: Path) -> None:
 def test_a_regression_stays_one_whatever_becomes_of_the_rest(
     measured: Path, tmp_path: Path, call, monkeypatch: pytest.MonkeyPatch, trouble: str
 ) -> None:
-    """Exit code 1 where the reader has gone, the file fails and the summary is a folder."""
+    """Exit code 1 where the reader has gone, the file fails and the summary is a
+    folder.
+    """
 
     class Bad:
         encoding = "utf-8"
 
         def write(self, text: str) -> int:
-            raise BrokenPipeError if trouble == "broken" else OSError(errno.ENOSPC, "No space left on device")
+            raise (
+                BrokenPipeError
+                if trouble == "broken"
+                else OSError(errno.ENOSPC, "No space left on device")
+            )
 
         def flush(self) -> None:
             pass
@@ -116,7 +142,16 @@ def test_a_regression_stays_one_whatever_becomes_of_the_rest(
 
     monkeypatch.setattr(written, "replace_file", failing)
     monkeypatch.setattr(sys, "stdout", Bad())
-    code, _, err = call("check", measured, "-q", "--format", "github", "-o", tmp_path / "x.xml", slow=1.5)
+    code, _, err = call(
+        "check",
+        measured,
+        "-q",
+        "--format",
+        "github",
+        "-o",
+        tmp_path / "x.xml",
+        slow=1.5,
+    )
     assert code == 1
     assert "No space left on device" in err
 
@@ -139,8 +174,12 @@ def test_what_is_named_is_read_to_a_size_that_is_said(
     for command in ("report", "check", "block --config", "cost relu --config"):
         code, out, err = call(*command.split(), what)
         assert (code, out, err.count("\n")) == (2, "", 2), command
-        lacks = what == "folder" and command.endswith("--config")  # it may hold a config.json
-        assert ("No such file or directory" if lacks else why) in err.splitlines()[0], command
+        lacks = what == "folder" and command.endswith(
+            "--config"
+        )  # it may hold a config.json
+        assert ("No such file or directory" if lacks else why) in err.splitlines()[0], (
+            command
+        )
 
 
 def test_an_input_is_no_output(measured: Path, tmp_path: Path, call) -> None:
@@ -160,7 +199,9 @@ def test_an_input_is_no_output(measured: Path, tmp_path: Path, call) -> None:
         assert "is read by this command and would be overwritten" in err
     assert measured.read_text() == text
     config = tmp_path / "config.json"
-    config.write_text('{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}')
+    config.write_text(
+        '{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}'
+    )
     for arguments in (["cost", "--config"], ["cost", "relu"], ["block", "--config"]):
         assert call(*arguments, config, "-o", config)[0] == 2
     assert "llama" in config.read_text()
@@ -231,7 +272,8 @@ def test_what_can_not_be_written_is_told_before_anything_is_done(
     (tmp_path / "folder.csv").mkdir()
     with socket.socket(socket.AF_UNIX) as bound:
         bound.bind("socket.csv")
-        if name == "folder.csv":  # as a path of a baseline: as an output it is a folder to write all formats into
+        # as a path of a baseline: as an output it is a folder to write all formats into
+        if name == "folder.csv":
             with pytest.raises(FfnbenchError, match=says):
                 written.refuse_unwritable(Path(name))
             return
@@ -241,7 +283,9 @@ def test_what_can_not_be_written_is_told_before_anything_is_done(
     assert "\n" not in caught.value.message
 
 
-def test_a_failed_file_does_not_stop_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_file_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = written.replace_file
 
     def some(path: Path, content: bytes) -> None:
@@ -250,7 +294,9 @@ def test_a_failed_file_does_not_stop_the_others(tmp_path: Path, monkeypatch: pyt
         real(path, content)
 
     monkeypatch.setattr(written, "replace_file", some)
-    outputs = Outputs([str(tmp_path / "a.csv"), str(tmp_path / "b.csv")], "x", (".csv",))
+    outputs = Outputs(
+        [str(tmp_path / "a.csv"), str(tmp_path / "b.csv")], "x", (".csv",)
+    )
     with pytest.raises(Unfinished, match=r"cannot write '.*a\.csv': No space left"):
         outputs.write(lambda suffix: b"x")
     assert (tmp_path / "b.csv").read_bytes() == b"x"

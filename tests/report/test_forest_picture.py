@@ -1,5 +1,5 @@
-"""The picture of a comparison: every row with its ratio, told without colour too, inside a paper's column; bars of what
-differs alone.
+"""The picture of a comparison: every row with its ratio, told without colour too,
+inside a paper's column; bars of what differs alone.
 """
 
 from __future__ import annotations
@@ -25,11 +25,26 @@ TIMES = {"relu": 1.0, "gelu": 1.001, "swiglu": 1.5, "silu": 0.7, "glu": 1.0}
 
 def seconds(label: str, worker: int, number: int) -> float:
     """glu's processes are all over the place."""
-    return 1e-3 * TIMES.get(label, 1.2) * (1 + (0.2 * (-1) ** worker if label == "glu" else 0.001 * (worker % 3)))
+    return (
+        1e-3
+        * TIMES.get(label, 1.2)
+        * (1 + (0.2 * (-1) ** worker if label == "glu" else 0.001 * (worker % 3)))
+    )
 
 
-def run(variants: str = "relu,gelu,swiglu,silu,glu", trouble: Any = None, **more: Any) -> Report:
-    request = CompareRequest(**{"variants": variants, "d_model": 64, "threads": 2, "workers": 5, "rounds": 8, **more})
+def run(
+    variants: str = "relu,gelu,swiglu,silu,glu", trouble: Any = None, **more: Any
+) -> Report:
+    request = CompareRequest(
+        **{
+            "variants": variants,
+            "d_model": 64,
+            "threads": 2,
+            "workers": 5,
+            "rounds": 8,
+            **more,
+        }
+    )
     return measure(prepare(request), launch=FakeLaunch(seconds, trouble or {}))
 
 
@@ -44,10 +59,23 @@ def figure(report: Report) -> Figure:
 
 
 def marks(figure: Figure) -> list[tuple[str, bool, float]]:
-    """The markers on the axis of ratios, from above: shape, whether it is hollow, place."""
-    lines = [line for line in figure.axes[0].lines if line.get_marker() in {marker for marker, _, _ in MARKS.values()}]
+    """The markers on the axis of ratios, from above: shape, whether it is hollow,
+    place.
+    """
+    lines = [
+        line
+        for line in figure.axes[0].lines
+        if line.get_marker() in {marker for marker, _, _ in MARKS.values()}
+    ]
     lines.sort(key=lambda line: line.get_ydata()[0])
-    return [(line.get_marker(), line.get_markerfacecolor() == "white", float(line.get_xdata()[0])) for line in lines]
+    return [
+        (
+            line.get_marker(),
+            line.get_markerfacecolor() == "white",
+            float(line.get_xdata()[0]),
+        )
+        for line in lines
+    ]
 
 
 def said(figure: Figure) -> list[str]:
@@ -56,7 +84,9 @@ def said(figure: Figure) -> list[str]:
 
 
 def bars_of(figure: Figure, title: str) -> Axes:
-    (axes,) = [axes for axes in figure.axes if axes.get_title(loc="left").startswith(title)]
+    (axes,) = [
+        axes for axes in figure.axes if axes.get_title(loc="left").startswith(title)
+    ]
     return axes
 
 
@@ -69,29 +99,54 @@ def test_each_row_has_its_ratio_and_a_marker_that_tells_its_verdict_without_colo
     assert [(marker, is_hollow) for marker, is_hollow, _ in drawn] == [
         ("s", False), ("o", False), (">", False), ("<", False), ("o", True),
     ]  # fmt: skip
-    assert len({(marker, face == "white") for marker, _, face in MARKS.values()}) == len(MARKS)
+    assert len(
+        {(marker, face == "white") for marker, _, face in MARKS.values()}
+    ) == len(MARKS)
     assert said(figure)[0] == "reference, 1.00 ms"
-    assert [float(text.partition(" ")[0]) for text in said(figure)[1:]] == pytest.approx(ratios[1:], abs=0.03)
-    legend = [text.get_text() for legend in figure.legends for text in legend.get_texts()]
+    assert [
+        float(text.partition(" ")[0]) for text in said(figure)[1:]
+    ] == pytest.approx(ratios[1:], abs=0.03)
+    legend = [
+        text.get_text() for legend in figure.legends for text in legend.get_texts()
+    ]
     assert legend == ["slower", "faster", "same", "can't tell", "same: within 2%"]
     low, high = figure.axes[0].get_xlim()
     assert all(low < x < high for _, _, x in drawn)
 
 
-def test_what_is_the_same_in_all_rows_stands_in_the_title_and_bars_are_of_what_differs(figure: Figure) -> None:
-    """By hand at d_model 64: classic 2 * 64 * 256 parameters, gated 3 * 64 * 168; twice that in FLOPs."""
+def test_what_is_the_same_in_all_rows_stands_in_the_title_and_bars_are_of_what_differs(
+    figure: Figure,
+) -> None:
+    """By hand at d_model 64: classic 2 * 64 * 256 parameters, gated 3 * 64 * 168; twice
+    that in FLOPs.
+    """
     assert len(figure.axes) == 1
-    (line,) = [line for line in figure.get_suptitle().split("\n") if line.startswith("all rows")]
-    assert line == "all rows: params 32.3 to 32.8 k, FLOPs 64.5 to 65.5 k/tok, peak 4.00 KiB"
+    (line,) = [
+        line
+        for line in figure.get_suptitle().split("\n")
+        if line.startswith("all rows")
+    ]
+    assert (
+        line
+        == "all rows: params 32.3 to 32.8 k, FLOPs 64.5 to 65.5 k/tok, peak 4.00 KiB"
+    )
     wide = ratio_figure(run("relu,wide=relu@d_ff=40000", match="none"))
     params = bars_of(wide, "params")
-    assert [bar.get_width() for bar in params.patches] == pytest.approx([2 * 64 * 256, 2 * 64 * 40000])
+    assert [bar.get_width() for bar in params.patches] == pytest.approx(
+        [2 * 64 * 256, 2 * 64 * 40000]
+    )
     assert [text.get_text() for text in params.texts] == ["0.0328", "5.12"]  # one unit
 
 
 def test_what_was_counted_alone_is_drawn_even_where_it_is_the_same() -> None:
-    figure = ratio_figure(prepare(CompareRequest(variants="relu,gelu", d_model=64)).cost_report())
-    assert [axes.get_title(loc="left") for axes in figure.axes] == ["params\nk", "FLOPs\nk/tok", "peak\nMiB"]
+    figure = ratio_figure(
+        prepare(CompareRequest(variants="relu,gelu", d_model=64)).cost_report()
+    )
+    assert [axes.get_title(loc="left") for axes in figure.axes] == [
+        "params\nk",
+        "FLOPs\nk/tok",
+        "peak\nMiB",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +163,11 @@ def test_all_texts_are_inside_a_papers_column(variants: str) -> None:
     assert figure.get_size_inches()[0] == COLUMN
     figure.draw_without_rendering()
     box = figure.bbox
-    texts = [text for axes in figure.axes for text in (*axes.texts, *axes.get_yticklabels(), axes._left_title)]
+    texts = [
+        text
+        for axes in figure.axes
+        for text in (*axes.texts, *axes.get_yticklabels(), axes._left_title)
+    ]
     for text in [text for text in texts if text.get_text() and text.get_visible()]:
         place = text.get_window_extent()
         assert box.x0 - 2 <= place.x0 < place.x1 <= box.x1 + 2, text.get_text()
@@ -122,19 +181,28 @@ def test_all_texts_are_inside_a_papers_column(variants: str) -> None:
 def test_labels_that_are_cut_stay_apart() -> None:
     long = [f"{'a' * 60}{middle}{'b' * 60}" for middle in "xy"]
     figure = ratio_figure(run(",".join(f"{name}=relu" for name in long)))
-    names = [text.get_text().replace("\n", "") for text in figure.axes[0].get_yticklabels()]
+    names = [
+        text.get_text().replace("\n", "") for text in figure.axes[0].get_yticklabels()
+    ]
     assert len(set(names)) == 2
 
 
 def test_errors_alone_are_drawn_and_a_row_of_another_function_says_so() -> None:
     """Bars of its counts alone would read as if all was well."""
     report = run("relu,gelu,swiglu", metrics="error", rounds=1)
-    wrong = Failure(case="swiglu", kind=FailureKind.MISMATCH, message="the output differs")
+    wrong = Failure(
+        case="swiglu", kind=FailureKind.MISMATCH, message="the output differs"
+    )
     errors = (("relu", 3e-7), ("gelu", 6e-7))
-    measured = tuple(Measured(case=label, metric="error", estimate=Estimate(value=one)) for label, one in errors)
+    measured = tuple(
+        Measured(case=label, metric="error", estimate=Estimate(value=one))
+        for label, one in errors
+    )
     report = replace(report, measured=measured, failures=(wrong,))
     figure = ratio_figure(report)
-    assert "mismatch" in [text.get_text().strip() for axes in figure.axes for text in axes.texts]
+    assert "mismatch" in [
+        text.get_text().strip() for axes in figure.axes for text in axes.texts
+    ]
     bars = bars_of(figure, "error")
     assert [bar.get_width() for bar in bars.patches] == pytest.approx([3e-7, 6e-7, 0])
     assert [text.get_text() for text in bars.texts][:3] == ["3e-7", "6e-7", "–"]
@@ -144,7 +212,11 @@ def test_a_picture_without_any_number_is_refused() -> None:
     """Not an empty axis of ratios that nobody measured."""
     report = run("relu,gelu", metrics="error", rounds=1)
     uncounted = tuple(
-        replace(one, cost=replace(one.cost, params=0, flops_forward=None, flops_backward=None)) for one in report.costs
+        replace(
+            one,
+            cost=replace(one.cost, params=0, flops_forward=None, flops_backward=None),
+        )
+        for one in report.costs
     )
     report = replace(report, measured=(), costs=uncounted)
     with pytest.raises(FfnbenchError, match="nothing to draw"):
@@ -153,10 +225,24 @@ def test_a_picture_without_any_number_is_refused() -> None:
 
 def test_an_interval_that_is_too_wide_hides_no_other_row() -> None:
     launch = FakeLaunch(
-        lambda label, w, n: 1e-3 * (math.exp(3 * math.sin(4 * w)) if label == "gelu" else 1 + 0.2 * (label != "relu"))
+        lambda label, w, n: (
+            1e-3
+            * (
+                math.exp(3 * math.sin(4 * w))
+                if label == "gelu"
+                else 1 + 0.2 * (label != "relu")
+            )
+        )
     )
     figure = ratio_figure(
-        measure(prepare(CompareRequest(variants="relu,gelu,swiglu", d_model=64, threads=2, quick=True)), launch=launch)
+        measure(
+            prepare(
+                CompareRequest(
+                    variants="relu,gelu,swiglu", d_model=64, threads=2, quick=True
+                )
+            ),
+            launch=launch,
+        )
     )
     low, high = figure.axes[0].get_xlim()
     assert high / low < 50

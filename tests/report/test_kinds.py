@@ -1,4 +1,6 @@
-"""Whatever is measured can be saved, shown again, drawn and checked: every kind of plan, through the real commands."""
+"""Whatever is measured can be saved, shown again, drawn and checked: every kind of
+plan, through the real commands.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,13 @@ from ffnbench.api.saved import report_of
 from ffnbench.cli import run
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.plan import METHOD, Kind
-from ffnbench.request import BlockRequest, CompareRequest, SidesRequest, TimingRequest, command_line
+from ffnbench.request import (
+    BlockRequest,
+    CompareRequest,
+    SidesRequest,
+    TimingRequest,
+    command_line,
+)
 
 STARTS = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
 COMMANDS = {
@@ -27,31 +35,50 @@ COMMANDS = {
 
 
 def seconds(label: str, worker: int, number: int) -> float:
-    """Each label its own time, with a little scatter that differs from worker to worker."""
-    return 1e-3 * (3 + len(label) % 5) * (1 + 0.001 * ((worker * 7 + number * 3 + len(label)) % 5))
+    """Each label its own time, with a little scatter that differs from worker to
+    worker.
+    """
+    return (
+        1e-3
+        * (3 + len(label) % 5)
+        * (1 + 0.001 * ((worker * 7 + number * 3 + len(label)) % 5))
+    )
 
 
 @pytest.fixture
 def call(on_machine, in_process):
-    """A command in this process, on workers that are not real; gives exit code, stdout, stderr."""
+    """A command in this process, on workers that are not real; gives exit code, stdout,
+    stderr.
+    """
     on_machine(FakeLaunch(seconds))
     return in_process
 
 
 @pytest.mark.parametrize("kind", COMMANDS)
-def test_what_is_measured_is_saved_shown_drawn_and_checked(kind: Kind, call, tmp_path: Path) -> None:
+def test_what_is_measured_is_saved_shown_drawn_and_checked(
+    kind: Kind, call, tmp_path: Path
+) -> None:
     files = [tmp_path / f"run{suffix}" for suffix in (".json", ".csv", ".md", *STARTS)]
-    code, shown, err = call(*shlex.split(COMMANDS[kind]), "-q", *(f"-o{file}" for file in files))
+    code, shown, err = call(
+        *shlex.split(COMMANDS[kind]), "-q", *(f"-o{file}" for file in files)
+    )
     assert code == 0, err
     saved = str(files[0])
     assert call("report", saved) == (0, shown, "")
     assert call("report", saved, "--format", "csv")[1] == files[1].read_text()
     rows = list(csv.DictReader(io.StringIO(files[1].read_text())))
-    assert all(float(next(row[key] for key in row if key.endswith("latency_s"))) > 0 for row in rows)
+    assert all(
+        float(next(row[key] for key in row if key.endswith("latency_s"))) > 0
+        for row in rows
+    )
     for file in files[3:]:
         assert file.read_bytes()[: len(STARTS[file.suffix])] == STARTS[file.suffix]
-    assert json.loads(files[0].read_text())["plan"]["command"].startswith(f"ffnbench {COMMANDS[kind].split()[0]} ")
-    again = [] if kind == Kind.COMPARE else [saved]  # measured again once, by the shortest
+    assert json.loads(files[0].read_text())["plan"]["command"].startswith(
+        f"ffnbench {COMMANDS[kind].split()[0]} "
+    )
+    again = (
+        [] if kind == Kind.COMPARE else [saved]
+    )  # measured again once, by the shortest
     code, checked, err = call("check", saved, *again, "-q")
     assert code == 0, err
     assert "exact rows are equal" in checked
@@ -78,8 +105,12 @@ ASKED = {
 
 
 @pytest.mark.parametrize("command", ASKED)
-def test_the_command_line_of_a_request_makes_that_request(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is typed arrives as it was meant: every flag leads to the field of its name, and back."""
+def test_the_command_line_of_a_request_makes_that_request(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is typed arrives as it was meant: every flag leads to the field of its name,
+    and back.
+    """
     heard = []
 
     def hear(request: object, *_: object, **__: object) -> None:
@@ -104,13 +135,23 @@ def test_figures_that_were_edited_are_said_to_be(tmp_path: Path) -> None:
     data = json.loads((RESULTS / "amd-epyc-2cpu" / "compare.json").read_text())
     data["comparisons"][1]["ratio"]["value"] *= 0.9
     (tmp_path / "run.json").write_text(json.dumps(data))
-    assert "are computed again from the samples" in report_of(str(tmp_path / "run.json"))[1]
-    data["plan"]["protocol"]["method"] = METHOD - 1  # of an older method the figures may differ without an edit
+    assert (
+        "are computed again from the samples"
+        in report_of(str(tmp_path / "run.json"))[1]
+    )
+    data["plan"]["protocol"]["method"] = (
+        METHOD - 1
+    )  # of an older method the figures may differ without an edit
     (tmp_path / "run.json").write_text(json.dumps(data))
-    assert f"with method {METHOD - 1}, now it is {METHOD}" in report_of(str(tmp_path / "run.json"))[1]
+    assert (
+        f"with method {METHOD - 1}, now it is {METHOD}"
+        in report_of(str(tmp_path / "run.json"))[1]
+    )
 
 
 def test_a_folder_that_was_made_for_nothing_does_not_stay(call, tmp_path: Path) -> None:
-    code, _, _ = call("compare", "--variants", "swigul", "-o", f"{tmp_path}/new/deeper/")
+    code, _, _ = call(
+        "compare", "--variants", "swigul", "-o", f"{tmp_path}/new/deeper/"
+    )
     assert code == 2
     assert list(tmp_path.iterdir()) == []

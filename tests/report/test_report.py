@@ -1,4 +1,6 @@
-"""How answers read: golden tables at three widths, markdown, CSV and JSON contracts, files."""
+"""How answers read: golden tables at three widths, markdown, CSV and JSON contracts,
+files.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +32,20 @@ TIMES = {"relu": 0.025, "gelu": 0.0251, "swiglu": 0.028, "glu": 0.0245}
 
 def seconds(label: str, worker: int, number: int) -> float:
     """Known times: each worker has its own speed, and glu is all over the place."""
-    wobble = 0.08 * math.sin(7 * worker) if label == "glu" else 0.002 * math.sin(3 * worker + len(label))
+    wobble = (
+        0.08 * math.sin(7 * worker)
+        if label == "glu"
+        else 0.002 * math.sin(3 * worker + len(label))
+    )
     return TIMES.get(label, 0.03) * (1 + wobble) * (1 + 0.05 * worker)
 
 
 def report_of(**options: object) -> Report:
-    return with_figures(replace(measure(prepare(asked(**options)), launch=FakeLaunch(seconds)), wall_s=20.0))
+    return with_figures(
+        replace(
+            measure(prepare(asked(**options)), launch=FakeLaunch(seconds)), wall_s=20.0
+        )
+    )
 
 
 def hash_of(label: str, worker: int) -> int:
@@ -45,24 +55,50 @@ def hash_of(label: str, worker: int) -> int:
 
 def asked(**options: object) -> CompareRequest:
     return CompareRequest(
-        **{"variants": "relu,gelu,swiglu,glu", "d_model": 768, "threads": 2, "workers": 5, "rounds": 30, **options}
+        **{
+            "variants": "relu,gelu,swiglu,glu",
+            "d_model": 768,
+            "threads": 2,
+            "workers": 5,
+            "rounds": 30,
+            **options,
+        }
     )
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-@pytest.mark.parametrize("name", ["compare", "train", "backward", "cost", "experts", "failures"])
+@pytest.mark.parametrize(
+    "name", ["compare", "train", "backward", "cost", "experts", "failures"]
+)
 def test_golden_tables(name: str, width: int, request: pytest.FixtureRequest) -> None:
     """Delete a golden file and run the tests to write it anew, then read it."""
     if name == "failures":
-        trouble = {(Open, "gelu"): "oom", (TakeSample, "swiglu"): lost("timeout", "no answer within 300 s")}
-        wanted = CompareRequest(variants="relu,gelu,swiglu,glu@dtype=bf16", d_model=768, threads=2, workers=5)
-        report = with_figures(replace(measure(prepare(wanted), launch=FakeLaunch(seconds, trouble)), wall_s=20.0))
+        trouble = {
+            (Open, "gelu"): "oom",
+            (TakeSample, "swiglu"): lost("timeout", "no answer within 300 s"),
+        }
+        wanted = CompareRequest(
+            variants="relu,gelu,swiglu,glu@dtype=bf16",
+            d_model=768,
+            threads=2,
+            workers=5,
+        )
+        report = with_figures(
+            replace(
+                measure(prepare(wanted), launch=FakeLaunch(seconds, trouble)),
+                wall_s=20.0,
+            )
+        )
         table = compare_frame(report)
     elif name == "cost":
-        table = compare_frame(cost("relu,gelu,swiglu,silu@gate=output", d_model=512, mode="train"))
+        table = compare_frame(
+            cost("relu,gelu,swiglu,silu@gate=output", d_model=512, mode="train")
+        )
     elif name == "experts":
         moe = "swiglu@moe=8x2"
-        table = compare_frame(report_of(variants=f"swiglu,{moe},grouped={moe}@experts=grouped"))
+        table = compare_frame(
+            report_of(variants=f"swiglu,{moe},grouped={moe}@experts=grouped")
+        )
     else:
         table = compare_frame(report_of(mode="forward" if name == "compare" else name))
     text = plain(table, width)
@@ -71,36 +107,59 @@ def test_golden_tables(name: str, width: int, request: pytest.FixtureRequest) ->
     golden = GOLDEN / f"{name}-{width}.txt"
     if not golden.exists():
         golden.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        pytest.fail(f"{golden.name} was missing and is written anew: read it, then run again")
+        pytest.fail(
+            f"{golden.name} was missing and is written anew: read it, then run again"
+        )
     assert lines == golden.read_text(encoding="utf-8").splitlines()
 
 
 def test_the_columns_do_not_depend_on_what_was_measured() -> None:
-    """The same question on a quiet and on a noisy machine, fast and slow: the same columns at every width."""
+    """The same question on a quiet and on a noisy machine, fast and slow: the same
+    columns at every width.
+    """
 
     def noisy(label: str, worker: int, number: int) -> float:
         return 40 * seconds(label, worker, number) * (1 + hash_of(label, worker) / 60)
 
     reports = [report_of(), measure(prepare(asked()), launch=FakeLaunch(noisy))]
-    assert reports[0].comparison("swiglu").verdict is not reports[1].comparison("swiglu").verdict
+    assert (
+        reports[0].comparison("swiglu").verdict
+        is not reports[1].comparison("swiglu").verdict
+    )
     for width in (60, 80, 100, 120, 160, 200):
         tables = [plain(compare_frame(report), width) for report in reports]
-        rules = [next(i for i, line in enumerate(text.splitlines()) if "─" in line) for text in tables]
-        titles = [text.splitlines()[rule - 2].split() for text, rule in zip(tables, rules, strict=True)]
+        rules = [
+            next(i for i, line in enumerate(text.splitlines()) if "─" in line)
+            for text in tables
+        ]
+        titles = [
+            text.splitlines()[rule - 2].split()
+            for text, rule in zip(tables, rules, strict=True)
+        ]
         assert titles[0] == titles[1]
 
 
 def test_the_flops_shown_are_those_of_the_half_that_is_timed() -> None:
-    """9.44 MFLOPs a token forward, by hand 4 * 768 * 3072; backward twice that; a training step three times."""
+    """9.44 MFLOPs a token forward, by hand 4 * 768 * 3072; backward twice that; a
+    training step three times.
+    """
     for mode, flops in (("forward", "9.44"), ("backward", "18.9"), ("train", "28.3")):
         table = compare_frame(report_of(variants="relu,swiglu", mode=mode))
-        shown = [column for column in table.shown(every=False) if column.title == "FLOPs"]
+        shown = [
+            column for column in table.shown(every=False) if column.title == "FLOPs"
+        ]
         assert [column.texts[0] for column in shown] == [flops]
     both = compare_frame(report_of(variants="relu,b=relu@mode=backward"))
     assert [row["flops_timed"] for row in both.rows] == [4 * 768 * 3072, 8 * 768 * 3072]
 
 
-S, F, E, U, B = Verdict.SLOWER, Verdict.FASTER, Verdict.SAME, Verdict.UNCLEAR, Verdict.BUSY
+S, F, E, U, B = (
+    Verdict.SLOWER,
+    Verdict.FASTER,
+    Verdict.SAME,
+    Verdict.UNCLEAR,
+    Verdict.BUSY,
+)
 
 
 @pytest.mark.parametrize(
@@ -139,29 +198,42 @@ def test_what_the_table_says_in_words(rows, said: str) -> None:
     assert verdict_lines(replace(report, comparisons=tuple(comparisons))) == [said]
 
 
-def test_the_total_is_weights_and_what_a_call_holds_with_the_gradients_counted_once() -> None:
-    """By hand, classic relu of d 512, h 2048, 512 tokens, float32: forward holds h and relu(h); a training step holds
-    at its peak the gradients of both matrices, which are in the peak, so they are not added again.
+def test_the_total_is_weights_and_what_a_call_holds_with_the_gradients_counted_once() -> (
+    None
+):
+    """By hand, classic relu of d 512, h 2048, 512 tokens, float32: forward holds h and
+    relu(h); a training step holds at its peak the gradients of both matrices, which are
+    in the peak, so they are not added again.
     """
     weights, hidden, model = 4 * 2 * 512 * 2048, 4 * 512 * 2048, 4 * 512 * 512
     [forward] = case_records(cost("relu", d_model=512))
     assert forward["total_bytes"] == weights + 2 * hidden
     [train] = case_records(cost("relu", d_model=512, mode="train"))
-    # relu's output is saved and read by the second product; then y, dh, dx and both dW come to be
+    # relu's output is saved and read by the second product; then y, dh, dx and both dW
+    # come to be
     assert train["total_bytes"] == weights + train["peak_bytes"]
     assert weights < train["peak_bytes"] < weights + 3 * hidden + 2 * model
 
 
 def test_at_most_four_lines_stand_below_however_much_there_is_to_say() -> None:
-    trouble = {(Open, "gelu"): "oom", (TakeSample, "swiglu"): lost("timeout", "no answer within 300 s")}
+    trouble = {
+        (Open, "gelu"): "oom",
+        (TakeSample, "swiglu"): lost("timeout", "no answer within 300 s"),
+    }
     prepared = prepare(asked(variants="relu,gelu,swiglu,glu"))
     prepared = replace(prepared, plan=with_control(prepared.plan))
     report = measure(prepared, launch=FakeLaunch(seconds, trouble))
     notes = tuple(
         Note(text=text, kind=kind)
-        for text, kind in (("moves", NoteKind.MOVES), ("busy: x", NoteKind.BUSY), ("all", NoteKind.GENERAL))
+        for text, kind in (
+            ("moves", NoteKind.MOVES),
+            ("busy: x", NoteKind.BUSY),
+            ("all", NoteKind.GENERAL),
+        )
     )
-    late = replace(report, wall_s=20.0, interrupted=True, warnings=(*report.warnings, *notes))
+    late = replace(
+        report, wall_s=20.0, interrupted=True, warnings=(*report.warnings, *notes)
+    )
     full = compare_frame(replace(late, figures=figures_of(late)))
     assert len(full.summary) == 4  # of five: what the control says is left out
     assert any("no answer within 300 s" in line for line in full.summary)
@@ -181,7 +253,9 @@ def test_latex_is_a_table_of_booktabs_that_tex_sets_as_it_is() -> None:
     ]  # fmt: skip
     rows = [line for line in lines[begin:end] if line.endswith(" \\\\")]
     assert len(rows) == 4  # titles, units, two variants
-    assert {row.count(" & ") for row in rows} == {lines[begin].count("l") + lines[begin].count("r") - 3}
+    assert {row.count(" & ") for row in rows} == {
+        lines[begin].count("l") + lines[begin].count("r") - 3
+    }
     assert rows[3].startswith("swiglu@bias=true & ")
     assert "d\\_ff" in rows[0]
     assert "{[95\\%]}" in rows[1]

@@ -1,4 +1,6 @@
-"""The schema of result files: a validator that is not ours holds it against every run there is, and our reader."""
+"""The schema of result files: a validator that is not ours holds it against every run
+there is, and our reader.
+"""
 
 from __future__ import annotations
 
@@ -40,14 +42,33 @@ FRESH = {  # a file of every kind of plan, and of what is special in one
 }  # fmt: skip
 
 
-VALUES = (None, True, False, -1, 0, 1, 7, 2.5, "", "no such", "1", [], {}, [[]], [1], {"a": 1})
+VALUES = (
+    None,
+    True,
+    False,
+    -1,
+    0,
+    1,
+    7,
+    2.5,
+    "",
+    "no such",
+    "1",
+    [],
+    {},
+    [[]],
+    [1],
+    {"a": 1},
+)
 
 
 def made(name: str, folder: Path, on_fakes) -> dict:
     """What a command writes; of `ab` the run in it."""
     two_sides(folder)
     launch = machine()
-    launch.roofs = lambda roofs: [ReachedRoof(roof=roof, seconds=0.001) for roof in roofs[:2]]
+    launch.roofs = lambda roofs: [
+        ReachedRoof(roof=roof, seconds=0.001) for roof in roofs[:2]
+    ]
     launch.trouble = {(Open, "gelu"): "oom"} if name == "failed" else {}
     code, _, err = on_fakes(FRESH[name], "-o run.json", launch=launch)
     assert code == 0, err
@@ -62,11 +83,23 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_every_committed_run_is_of_the_schema_and_is_written_again_as_it_was(path: Path) -> None:
+def test_every_committed_run_is_of_the_schema_and_is_written_again_as_it_was(
+    path: Path,
+) -> None:
     text = path.read_text()
     VALID.validate(json.loads(text))
-    gone = {"seal", "reversed", "placement", "request", "judged", "judging_s"}  # which older files had
-    kept = json.loads(text, object_hook=lambda found: {name: found[name] for name in found.keys() - gone})
+    gone = {
+        "seal",
+        "reversed",
+        "placement",
+        "request",
+        "judged",
+        "judging_s",
+    }  # which older files had
+    kept = json.loads(
+        text,
+        object_hook=lambda found: {name: found[name] for name in found.keys() - gone},
+    )
     again = json.loads(report_text(load(path)))
     assert again == kept
 
@@ -75,7 +108,9 @@ def test_every_committed_run_is_of_the_schema_and_is_written_again_as_it_was(pat
 def test_a_fresh_run_is_of_the_schema_and_a_changed_one_where_the_reader_takes_it(
     name: str, tmp_path: Path, on_fakes
 ) -> None:
-    """What is refused by our reader alone is about several fields, or about a network that there can't be."""
+    """What is refused by our reader alone is about several fields, or about a network
+    that there can't be.
+    """
     data = made(name, tmp_path, on_fakes)
     VALID.validate(data)
     data["samples"] = data["samples"][:6]
@@ -85,13 +120,18 @@ def test_a_fresh_run_is_of_the_schema_and_a_changed_one_where_the_reader_takes_i
         problem = refusal(changed, tmp_path / "changed.json")
         refused += bool(problem)
         if VALID.is_valid(changed):
-            assert not re.search(r"expected|is missing|unknown field", problem), (how, problem)
+            assert not re.search(r"expected|is missing|unknown field", problem), (
+                how,
+                problem,
+            )
         else:
             assert problem, (how, next(VALID.iter_errors(changed)).message)
     assert refused > 4
 
 
-def test_what_older_files_say_of_the_mlp_of_a_model_is_passed_over(tmp_path: Path) -> None:
+def test_what_older_files_say_of_the_mlp_of_a_model_is_passed_over(
+    tmp_path: Path,
+) -> None:
     """It was a target with a prefix, and had the form that it was."""
     data = json.loads((ROOT / "results/ci/baseline.json").read_text())
     own = {"target": "hf:llama", "d_model": 16, "d_ff": 64, "arguments": []}
@@ -104,18 +144,33 @@ def test_what_older_files_say_of_the_mlp_of_a_model_is_passed_over(tmp_path: Pat
 
 def places(value: Any, way: tuple = ()) -> list[tuple]:
     """The way to everything in it."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [found for key, item in inner for found in ((*way, key), *places(item, (*way, key)))]
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
+    return [
+        found
+        for key, item in inner
+        for found in ((*way, key), *places(item, (*way, key)))
+    ]
 
 
 def mutated(data: dict, dice: random.Random) -> tuple[dict, tuple]:
-    """A copy that has another value somewhere, lacks one, or has one more; and which."""
+    """A copy that has another value somewhere, lacks one, or has one more; and
+    which.
+    """
     changed = copy.deepcopy(data)
     *way, last = dice.choice(places(changed))
     at: Any = changed
     for step in way:
         at = at[step]
-    how, value = dice.choice(("put", "put", "take", "add")), copy.deepcopy(dice.choice(VALUES))
+    how, value = (
+        dice.choice(("put", "put", "take", "add")),
+        copy.deepcopy(dice.choice(VALUES)),
+    )
     if how == "put":
         at[last] = value
     elif how == "take":
@@ -141,15 +196,31 @@ BAD = {  # by hand: each is refused by both, and our reader names the place
     "'cases' is missing": lambda run: run["plan"].pop("cases"),
     "'method' is missing": lambda run: run["plan"]["protocol"].pop("method"),
     "unknown field 'colour'": lambda run: run["plan"]["cases"][1].update(colour="red"),
-    "samples[0].calls: expected int, found 2.5": lambda run: run["samples"][0].update(calls=2.5),
-    "samples[0].worker: expected int, found True": lambda run: run["samples"][0].update(worker=True),
-    "samples[0].value: expected float, found None": lambda run: run["samples"][0].update(value=None),
-    "samples[0].calls: expected at least 1": lambda run: run["samples"][0].update(calls=0),
+    "samples[0].calls: expected int, found 2.5": lambda run: run["samples"][0].update(
+        calls=2.5
+    ),
+    "samples[0].worker: expected int, found True": lambda run: run["samples"][0].update(
+        worker=True
+    ),
+    "samples[0].value: expected float, found None": lambda run: run["samples"][
+        0
+    ].update(value=None),
+    "samples[0].calls: expected at least 1": lambda run: run["samples"][0].update(
+        calls=0
+    ),
     "samples: expected tuple": lambda run: run.update(samples={}),
-    "workload.dtype: expected one of": lambda run: run["plan"]["cases"][0]["workload"].update(dtype="int4"),
-    "verdict: expected one of": lambda run: run["comparisons"][1].update(verdict="quicker"),
-    "ratio: expected an object, found 1.5": lambda run: run["comparisons"][1].update(ratio=1.5),
-    "argument": lambda run: run["plan"]["cases"][1]["ffn"].update(arguments=[["bias", False, 1]]),
+    "workload.dtype: expected one of": lambda run: run["plan"]["cases"][0][
+        "workload"
+    ].update(dtype="int4"),
+    "verdict: expected one of": lambda run: run["comparisons"][1].update(
+        verdict="quicker"
+    ),
+    "ratio: expected an object, found 1.5": lambda run: run["comparisons"][1].update(
+        ratio=1.5
+    ),
+    "argument": lambda run: run["plan"]["cases"][1]["ffn"].update(
+        arguments=[["bias", False, 1]]
+    ),
 }
 GOOD = (
     lambda run: run["plan"].pop("notes"),  # is empty where it is left out
@@ -159,7 +230,9 @@ GOOD = (
 )
 
 
-def test_report_and_schema_refuse_the_same_and_take_the_same(tmp_path: Path, on_fakes) -> None:
+def test_report_and_schema_refuse_the_same_and_take_the_same(
+    tmp_path: Path, on_fakes
+) -> None:
     run = made("own", tmp_path, on_fakes)
     for told, edit in BAD.items():
         edit(bad := copy.deepcopy(run))
@@ -172,7 +245,11 @@ def test_report_and_schema_refuse_the_same_and_take_the_same(tmp_path: Path, on_
         edit(good := copy.deepcopy(run))
         VALID.validate(good)
         assert refusal(good, tmp_path / "good.json") == ""
-    run["plan"]["request"] = {"config": "gpt2", "preset": None, "runs": 3}  # as 0.2.0 had it
+    run["plan"]["request"] = {
+        "config": "gpt2",
+        "preset": None,
+        "runs": 3,
+    }  # as 0.2.0 had it
     VALID.validate(run)
     (tmp_path / "old.json").write_text(json.dumps(run))
     assert load("old.json").plan.protocol.runs == 3

@@ -1,4 +1,6 @@
-"""A budget that was typed is a bound, on machines of any speed; the promise is 10 % of it, or 3 s."""
+"""A budget that was typed is a bound, on machines of any speed; the promise is 10 % of
+it, or 3 s.
+"""
 
 from __future__ import annotations
 
@@ -33,15 +35,26 @@ QUIET, DISTURBED = 0.003, 0.7
 
 
 class Machine(FakeLaunch):
-    """Processes that take `slower` times as long as on a quiet machine, by a clock that they turn themselves; a request
-    that lasts longer than it may is lost. `stuck` says which ones never end.
+    """Processes that take `slower` times as long as on a quiet machine, by a clock that
+    they turn themselves; a request that lasts longer than it may is lost. `stuck` says
+    which ones never end.
     """
 
-    def __init__(self, slower: float = 1.0, stuck: Callable[[str, float], bool] = lambda *_: False) -> None:
-        super().__init__(lambda label, worker, number: SAMPLE_S * slower / 3 * (1 + 1e-4 * (len(self.ended) % 7)))
+    def __init__(
+        self,
+        slower: float = 1.0,
+        stuck: Callable[[str, float], bool] = lambda *_: False,
+    ) -> None:
+        super().__init__(
+            lambda label, worker, number: (
+                SAMPLE_S * slower / 3 * (1 + 1e-4 * (len(self.ended) % 7))
+            )
+        )
         self.slower, self.stuck, self.clock_s = slower, stuck, 0.0
         self.waited = QUIET if slower < 2 else DISTURBED
-        self.ended: list[tuple[str, float]] = []  # what was asked, and when that was over
+        self.ended: list[
+            tuple[str, float]
+        ] = []  # what was asked, and when that was over
 
     def __call__(self, arm: object = None) -> Starter:
         return Starter(self, 0)
@@ -60,7 +73,9 @@ class Machine(FakeLaunch):
     def run(self, plan: Plan, **how: Any) -> Run:
         """The budget is a bound where nothing else is said."""
         how = {"bound_s": plan.protocol.budget_s, **how}
-        return run(plan, launch=self, now=self.now, describe=lambda *_: ENVIRONMENT, **how)
+        return run(
+            plan, launch=self, now=self.now, describe=lambda *_: ENVIRONMENT, **how
+        )
 
 
 class Starter(FakeWorker):
@@ -72,7 +87,9 @@ class Starter(FakeWorker):
     def greeting(self, timeout_s: float = 300.0) -> Greeting:
         if not self.started and not self.launch.lasts("start", START_S / 2, timeout_s):
             self.ended = True
-            raise Unfinished(f"a worker could not start: no answer within {timeout_s:g} s")
+            raise Unfinished(
+                f"a worker could not start: no answer within {timeout_s:g} s"
+            )
         self.started = True
         return super().greeting()
 
@@ -91,7 +108,13 @@ class Starter(FakeWorker):
 
 
 def plan_of(budget: float | None, **options: Any) -> Plan:
-    given = {"d_model": 64, "metrics": "latency", "threads": 1, "precision": 0.05, **options}
+    given = {
+        "d_model": 64,
+        "metrics": "latency",
+        "threads": 1,
+        "precision": 0.05,
+        **options,
+    }
     return plan_compare(CompareRequest(budget=budget, **given)).with_device("cpu")
 
 
@@ -107,28 +130,51 @@ def test_a_run_ends_in_time_on_any_machine(slower: int, budget: float) -> None:
     done = machine.run(plan_of(budget))
     assert (done.failures, done.stopped, done.limit) == ((), "", "budget")
     workers = {sample.worker for sample in done.samples}
-    assert len(workers) >= (3 if slower * 8 < budget else 1 if slower * 5 <= budget else 0)
+    assert len(workers) >= (
+        3 if slower * 8 < budget else 1 if slower * 5 <= budget else 0
+    )
     if len(workers) > 1:
-        assert {one.case for one in done.samples if one.metric == "error"} == {"relu", "gelu", "swiglu"}
+        assert {one.case for one in done.samples if one.metric == "error"} == {
+            "relu",
+            "gelu",
+            "swiglu",
+        }
         assert machine.clock_s <= budget + 0.5
-    verdicts = {comparison.verdict for comparison in summarise(done)[1]} - {Verdict.REFERENCE}
-    assert verdicts <= ({Verdict.SAME, Verdict.UNCLEAR} if slower < 2 else {Verdict.BUSY, Verdict.UNCLEAR})
+    verdicts = {comparison.verdict for comparison in summarise(done)[1]} - {
+        Verdict.REFERENCE
+    }
+    assert verdicts <= (
+        {Verdict.SAME, Verdict.UNCLEAR}
+        if slower < 2
+        else {Verdict.BUSY, Verdict.UNCLEAR}
+    )
     assert machine.clock_s <= latest(budget)
     if slower == 1 and budget > 5:
         assert machine.clock_s >= 0.85 * budget  # and uses what there is
 
 
-@pytest.mark.parametrize(("slower", "budget"), [(1, 15.0), (2, 15.0), (3, 25.0), (8, 100.0)])
-def test_each_worker_makes_as_many_rounds_as_the_others(slower: int, budget: float) -> None:
-    """The first one, which takes longest to begin, leaves time for the two that are due."""
+@pytest.mark.parametrize(
+    ("slower", "budget"), [(1, 15.0), (2, 15.0), (3, 25.0), (8, 100.0)]
+)
+def test_each_worker_makes_as_many_rounds_as_the_others(
+    slower: int, budget: float
+) -> None:
+    """The first one, which takes longest to begin, leaves time for the two that are
+    due.
+    """
     done = Machine(slower).run(plan_of(budget))
-    made = [len({s.round for s in done.samples if s.worker == worker}) for worker in range(3)]
+    made = [
+        len({s.round for s in done.samples if s.worker == worker})
+        for worker in range(3)
+    ]
     assert min(made) >= max(made[0] / 2, 2)
 
 
 @pytest.mark.parametrize("do", ["start", "Open", "TakeSample", "Check", "Begin"])
 @pytest.mark.parametrize("since", [0.0, 4.0, 12.0])
-def test_what_hangs_ends_with_the_budget_and_nobody_is_blamed(do: str, since: float) -> None:
+def test_what_hangs_ends_with_the_budget_and_nobody_is_blamed(
+    do: str, since: float
+) -> None:
     machine = Machine(stuck=lambda what, now: what == do and now >= since)
     done = machine.run(plan_of(15.0))
     assert (done.failures, done.warnings, done.limit) == ((), (), "budget")
@@ -145,26 +191,42 @@ def test_a_sample_that_is_longer_than_what_is_left_is_not_begun(budget: float) -
     assert len(samples) > 3
 
 
-def test_the_time_left_is_never_nothing_while_it_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_time_left_is_never_nothing_while_it_goes_on(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     bar = TerminalProgress(quiet=False)
     bar(Progress(done=1.0, text="checking relu", eta_s=0.0))
     bar(Progress(done=0.9, text="process 4", eta_s=59.2))
-    assert capsys.readouterr().err.splitlines() == ["checking relu  eta 0:01", "process 4  eta 1:00"]
+    assert capsys.readouterr().err.splitlines() == [
+        "checking relu  eta 0:01",
+        "process 4  eta 1:00",
+    ]
     events: list[Progress] = []
     Machine(8).run(plan_of(15.0), bound_s=math.inf, progress=events.append)
     told = [event for event in events if event.eta_s is not None]
     assert told
-    assert all(event.eta_s and event.eta_s > 0 for event in told)  # also behind 15 s, where rounds are still due
+    assert all(
+        event.eta_s and event.eta_s > 0 for event in told
+    )  # also behind 15 s, where rounds are still due
 
 
 def prepared(budget: float, **options: Any) -> Prepared:
-    given = {"variants": "relu,gelu", "d_model": 64, "threads": 1, "device": "cpu", "metrics": "latency", **options}
+    given = {
+        "variants": "relu,gelu",
+        "d_model": 64,
+        "threads": 1,
+        "device": "cpu",
+        "metrics": "latency",
+        **options,
+    }
     return prepare(CompareRequest(budget=budget, **given))
 
 
 @pytest.fixture
 def measured():
-    """A plan measured by the whole of `measure_run`, on such a machine and by its clock."""
+    """A plan measured by the whole of `measure_run`, on such a machine and by its
+    clock.
+    """
 
     def measure(machine: Machine, plan: Prepared, following: Following = UNFOLLOWED):
         world = World(launch=machine, now=machine.now, describe=lambda *_: ENVIRONMENT)
@@ -174,19 +236,28 @@ def measured():
 
 
 @pytest.mark.parametrize(("slower", "budget"), [(1, 100.0), (3, 130.0), (8, 330.0)])
-def test_the_groups_of_a_sweep_share_one_budget(measured, slower: int, budget: float) -> None:
+def test_the_groups_of_a_sweep_share_one_budget(
+    measured, slower: int, budget: float
+) -> None:
     machine = Machine(slower)
-    found = measured(machine, prepared(budget, seq_len="32,64,128", d_model="64,128,256"))
+    found = measured(
+        machine, prepared(budget, seq_len="32,64,128", d_model="64,128,256")
+    )
     assert machine.clock_s <= latest(budget)
     assert found.stopped == ""
-    assert {sample.case for sample in found.samples} == {case.label for case in found.plan.cases}
+    assert {sample.case for sample in found.samples} == {
+        case.label for case in found.plan.cases
+    }
 
 
 def test_starts_that_hang_cost_no_answer(measured) -> None:
     machine = Machine(stuck=lambda what, now: what == "start" and now > 20)
     found = measured(machine, prepared(60.0, seq_len="1,2,4,8,16,32,64,128,256"))
     assert machine.clock_s <= latest(60.0)
-    assert (bool(found.samples), found.stopped) == (True, "the budget of 60 s was over before all was measured")
+    assert (bool(found.samples), found.stopped) == (
+        True,
+        "the budget of 60 s was over before all was measured",
+    )
 
 
 def test_a_command_began_before_it_measures(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -205,13 +276,19 @@ def test_a_command_began_before_it_measures(monkeypatch: pytest.MonkeyPatch) -> 
     measuring.measure_run(replace(plan, plan=default), earlier)
     assert told[0]["spent_s"] < 1
     assert 7 <= told[1]["spent_s"] < 9
-    assert [how["bound_s"] for how in told] == [pytest.approx(15.0, abs=0.1)] * 2 + [math.inf]
+    assert [how["bound_s"] for how in told] == [pytest.approx(15.0, abs=0.1)] * 2 + [
+        math.inf
+    ]
 
 
-def test_what_no_machine_can_keep_to_is_refused_before_anything_starts(on_fakes) -> None:
+def test_what_no_machine_can_keep_to_is_refused_before_anything_starts(
+    on_fakes,
+) -> None:
     many = [f"v{number}=relu@d_ff={8 * number + 8}" for number in range(40)]
     launch = FakeLaunch()
-    code, _, err = on_fakes("compare", *many, "--match", "none", "--budget", "5", launch=launch)
+    code, _, err = on_fakes(
+        "compare", *many, "--match", "none", "--budget", "5", launch=launch
+    )
     assert (code, launch.workers) == (2, [])
     assert "40 rows in 1 group take" in err
     hint = err.splitlines()[-1].removeprefix("hint: ").split(" ")
@@ -220,15 +297,23 @@ def test_what_no_machine_can_keep_to_is_refused_before_anything_starts(on_fakes)
 
 def test_exact_metrics_alone_take_one_process_and_no_warm_up() -> None:
     launch = FakeLaunch()
-    plan = plan_compare(CompareRequest(variants="relu,gelu", d_model=64, metrics="memory"))
+    plan = plan_compare(
+        CompareRequest(variants="relu,gelu", d_model=64, metrics="memory")
+    )
     asked: list[Any] = []
     ask = measuring.WorkerPool(plan, launch)
     assert ask.greeting()
     assert len(launch.workers) == 1
     worker = launch.workers[0]
-    told, worker.ask = worker.ask, lambda request, timeout_s: asked.append(request) or told(request, timeout_s)
+    told, worker.ask = (
+        worker.ask,
+        lambda request, timeout_s: asked.append(request) or told(request, timeout_s),
+    )
     done = run(plan, launch=launch, pool=ask)
-    assert {s.case for s in done.samples if s.metric == "peak_bytes"} == {"relu", "gelu"}
+    assert {s.case for s in done.samples if s.metric == "peak_bytes"} == {
+        "relu",
+        "gelu",
+    }
     assert [request.calls for request in asked if isinstance(request, Open)] == [1, 1]
     assert len(launch.workers) == 1
 
@@ -237,7 +322,9 @@ def test_exact_metrics_alone_take_one_process_and_no_warm_up() -> None:
     "flags", ["--dtype float23", "--precision 0.001", "--budget 1", "--seq-len 0", "--metrics foo", "--match bar",
               "--seed -1", "--workers 1", "--backend packed --dtype float23", "mine --threads 0"],
 )  # fmt: skip
-def test_a_mistake_in_flags_is_told_before_code_is_loaded(on_fakes, flags: str, monkeypatch) -> None:
+def test_a_mistake_in_flags_is_told_before_code_is_loaded(
+    on_fakes, flags: str, monkeypatch
+) -> None:
     def gone(*_: object) -> None:
         raise AssertionError("a process was started")
 
@@ -247,5 +334,7 @@ def test_a_mistake_in_flags_is_told_before_code_is_loaded(on_fakes, flags: str, 
         def describe(self, target: str) -> None:
             gone()
 
-    code, _, err = on_fakes("compare", "relu", "mine=mypkg.mlp:SwiGLU", flags, prober=Loads)
+    code, _, err = on_fakes(
+        "compare", "relu", "mine=mypkg.mlp:SwiGLU", flags, prober=Loads
+    )
     assert (code, err.count("error:"), err.count("hint:")) == (2, 1, 1)

@@ -1,4 +1,6 @@
-"""Beside other work: which rounds count, when a row is busy, what is said, and that a run waits for quiet."""
+"""Beside other work: which rounds count, when a row is busy, what is said, and that a
+run waits for quiet.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,15 @@ from typing import Any
 import pytest
 from exam.machine import ENVIRONMENT
 from fake_machine import FakeLaunch, FakeWorker, run
-from made_up_runs import QUIET, WAITS, plan_of, run_of, ten_rounds, with_costs, with_waits
+from made_up_runs import (
+    QUIET,
+    WAITS,
+    plan_of,
+    run_of,
+    ten_rounds,
+    with_costs,
+    with_waits,
+)
 
 from ffnbench.compare.table import compare_frame
 from ffnbench.gate.decision import Policy, Status, baseline_times, latency_findings
@@ -37,31 +47,47 @@ def test_rounds_in_which_the_threads_waited_do_not_count() -> None:
     assert (row.verdict, row.ratio.samples) == (Verdict.SLOWER, 24)
     assert not row.ratio.disturbed
     report = with_figures(with_costs(replace(report_of(done), environment=ENVIRONMENT)))
-    assert case_records(report)[1]["waited_share"] == pytest.approx((6 * QUIET + 4 * WAITS) / 10)
+    assert case_records(report)[1]["waited_share"] == pytest.approx(
+        (6 * QUIET + 4 * WAITS) / 10
+    )
 
 
 def test_a_pair_falls_with_the_sample_of_its_reference() -> None:
     plan = plan_of(workers=3, rounds=10)
-    a = [[1.0] * 6 + [0.5] * 4] * 3  # the reference alone is off in the last four rounds
-    waits: dict[tuple[str, int, int], float | None] = {("a", w, r): WAITS for w in range(3) for r in range(6, 10)}
-    row = compared(with_waits(run_of(plan, {"a": a, "b": [[1.0] * 10] * 3}), waits))["b"]
+    a = [
+        [1.0] * 6 + [0.5] * 4
+    ] * 3  # the reference alone is off in the last four rounds
+    waits: dict[tuple[str, int, int], float | None] = {
+        ("a", w, r): WAITS for w in range(3) for r in range(6, 10)
+    }
+    row = compared(with_waits(run_of(plan, {"a": a, "b": [[1.0] * 10] * 3}), waits))[
+        "b"
+    ]
     assert row.ratio is not None
     assert (row.ratio.value, row.ratio.samples) == (pytest.approx(1.0), 18)
 
 
 def test_a_process_of_few_rounds_needs_half_of_them() -> None:
-    """Of five rounds two are less than half, three are not; what says nothing of b leaves it without a ratio."""
+    """Of five rounds two are less than half, three are not; what says nothing of b
+    leaves it without a ratio.
+    """
     plan = plan_of(workers=3, rounds=5)
     for clean, ratio in ((2, None), (3, 1.5)):
         waits: dict[tuple[str, int, int], float | None] = {
             ("b", w, r): WAITS for w in range(3) for r in range(clean, 5)
         }
-        row = compared(with_waits(run_of(plan, {"a": [[1.0] * 5] * 3, "b": [[1.5] * 5] * 3}), waits))["b"]
+        row = compared(
+            with_waits(
+                run_of(plan, {"a": [[1.0] * 5] * 3, "b": [[1.5] * 5] * 3}), waits
+            )
+        )["b"]
         assert (row.ratio and row.ratio.value) == ratio
 
 
 @pytest.mark.parametrize("unknown", [None, 0.0, 0.03])
-def test_what_is_not_known_or_little_leaves_a_sample_clean(unknown: float | None) -> None:
+def test_what_is_not_known_or_little_leaves_a_sample_clean(
+    unknown: float | None,
+) -> None:
     plan = plan_of(workers=3, rounds=4)
     waits = {(case, w, r): unknown for case in "ab" for w in range(3) for r in range(4)}
     done = with_waits(run_of(plan, {"a": [[1.0] * 4] * 3, "b": [[1.0] * 4] * 3}), waits)
@@ -69,7 +95,9 @@ def test_what_is_not_known_or_little_leaves_a_sample_clean(unknown: float | None
 
 
 def test_a_row_that_quiet_rounds_do_not_decide_is_busy() -> None:
-    """It has neither ratio nor seconds, and one sentence says who is busy. Nor has its reference then."""
+    """It has neither ratio nor seconds, and one sentence says who is busy. Nor has its
+    reference then.
+    """
     done = ten_rounds(clean=0, disturbed=1.3)
     done = replace(done, around=BackgroundLoad(others_cpus=1.04))
     row = compared(done)["b"]
@@ -83,17 +111,26 @@ def test_a_row_that_quiet_rounds_do_not_decide_is_busy() -> None:
         if max(c.workload.threads for c in done.plan.cases) > 1
         else "busy: other processes used 1.0 CPUs, b: 0 of 40 rounds undisturbed; wait"
     )
-    text = plain(compare_frame(with_costs(replace(report, measured=measured, warnings=notes))), 120)
+    text = plain(
+        compare_frame(with_costs(replace(report, measured=measured, warnings=notes))),
+        120,
+    )
     assert re.search(r"^b .* busy +-  busy *$", text, re.MULTILINE)
     assert " 1.30 " not in text
     assert said in text
 
 
 def reference_with_half_of_its_rounds(c: float = 1.0, c_waits: bool = True) -> Report:
-    """Six rounds of one process in which a is disturbed in three, b and c in all; with c left alone it can be told."""
+    """Six rounds of one process in which a is disturbed in three, b and c in all; with
+    c left alone it can be told.
+    """
     plan = plan_of("a=relu,b=gelu,c=silu", workers=3, rounds=6)
-    waits: dict[tuple[str, int, int], float | None] = {("a", 0, r): WAITS for r in range(3)}
-    waits |= {(case, 0, r): WAITS for case in ("b", "c" if c_waits else "b") for r in range(6)}
+    waits: dict[tuple[str, int, int], float | None] = {
+        ("a", 0, r): WAITS for r in range(3)
+    }
+    waits |= {
+        (case, 0, r): WAITS for case in ("b", "c" if c_waits else "b") for r in range(6)
+    }
     values = {"a": [[1.72e-3] * 6], "b": [[1.9e-3] * 6], "c": [[1.72e-3 * c] * 6]}
     done = with_waits(run_of(plan, values), waits)
     return with_figures(with_costs(replace(report_of(done), environment=ENVIRONMENT)))
@@ -101,7 +138,11 @@ def reference_with_half_of_its_rounds(c: float = 1.0, c_waits: bool = True) -> R
 
 def test_one_row_that_can_be_compared_keeps_the_reference() -> None:
     report = reference_with_half_of_its_rounds(c=1.1, c_waits=False)
-    assert [record["verdict"] for record in case_records(report)] == ["reference", "busy", "unclear"]
+    assert [record["verdict"] for record in case_records(report)] == [
+        "reference",
+        "busy",
+        "unclear",
+    ]
     assert case_records(report)[0]["latency_s"] == pytest.approx(1.72e-3)
     beside = [text.get_text() for text in ratio_figure(report).axes[0].texts]
     assert beside == ["reference, 1.72 ms", "busy", "1.10"]
@@ -110,23 +151,39 @@ def test_one_row_that_can_be_compared_keeps_the_reference() -> None:
 def test_what_is_wide_on_a_quiet_machine_is_not_busy() -> None:
     plan = plan_of(workers=3, rounds=4)
     wide = [[0.9] * 4, [1.0] * 4, [1.1] * 4]
-    done = with_waits(run_of(plan, {"a": [[1.0] * 4] * 3, "b": wide}), {("b", 0, 0): WAITS})
+    done = with_waits(
+        run_of(plan, {"a": [[1.0] * 4] * 3, "b": wide}), {("b", 0, 0): WAITS}
+    )
     assert compared(done)["b"].verdict is Verdict.UNCLEAR
 
 
 def test_a_busy_control_gives_no_slack_and_accuses_nobody() -> None:
     plan = plan_of(workers=3, rounds=6)
     plan = replace(plan, cases=(*plan.cases, control_of(plan.cases, plan.reference)))
-    values = {"a": [[1.0] * 6] * 3, "b": [[1.05, 1.05, 1.051, 1.05, 1.05, 1.05]] * 3, CONTROL: [[1.4] * 6] * 3}
-    done = with_waits(run_of(plan, values), {(CONTROL, w, r): WAITS for w in range(3) for r in range(6)})
+    values = {
+        "a": [[1.0] * 6] * 3,
+        "b": [[1.05, 1.05, 1.051, 1.05, 1.05, 1.05]] * 3,
+        CONTROL: [[1.4] * 6] * 3,
+    }
+    done = with_waits(
+        run_of(plan, values),
+        {(CONTROL, w, r): WAITS for w in range(3) for r in range(6)},
+    )
     found = compared(done)
-    assert (found["b"].verdict, found[CONTROL].verdict) == (Verdict.SLOWER, Verdict.BUSY)
-    assert found["b"].ratio.value == pytest.approx(1.05, abs=0.001)  # over the reference by itself
+    assert (found["b"].verdict, found[CONTROL].verdict) == (
+        Verdict.SLOWER,
+        Verdict.BUSY,
+    )
+    assert found["b"].ratio.value == pytest.approx(
+        1.05, abs=0.001
+    )  # over the reference by itself
     assert not [note for note in summarise(done)[2] if "trusted" in note.text]
 
 
 class Beside(FakeLaunch):
-    """A machine with a neighbour until a moment of its clock: while it works, b takes 1.27 times as long and waits."""
+    """A machine with a neighbour until a moment of its clock: while it works, b takes
+    1.27 times as long and waits.
+    """
 
     def __init__(self, until_s: float) -> None:
         super().__init__(self.seconds_of)
@@ -142,10 +199,16 @@ class Beside(FakeLaunch):
         self.taken += 1
         busy = self.clock_s < self.until_s or self.burst_at(self.taken)
         self.waited = 0.7 if busy else 0.003
-        return 0.02 * (1.27 if busy and label == "b" else 1.0) * (1 + 0.0005 * (self.taken % 5))
+        return (
+            0.02
+            * (1.27 if busy and label == "b" else 1.0)
+            * (1 + 0.0005 * (self.taken % 5))
+        )
 
     def run(self, plan: Plan) -> Run:
-        return run(plan, launch=self, now=lambda: self.clock_s, describe=lambda *_: ENVIRONMENT)
+        return run(
+            plan, launch=self, now=lambda: self.clock_s, describe=lambda *_: ENVIRONMENT
+        )
 
 
 def plan_with(**options: Any) -> Plan:
@@ -158,11 +221,15 @@ def test_a_run_waits_for_quiet_and_uses_it() -> None:
     assert row.verdict is Verdict.SAME
     assert done.limit == "precision"
     assert done.wall_s < 15.0
-    assert sum(s.waited > 0.03 for s in done.samples if s.waited is not None) > 50  # they are kept
+    assert (
+        sum(s.waited > 0.03 for s in done.samples if s.waited is not None) > 50
+    )  # they are kept
 
 
 def test_a_disturbed_sample_is_taken_again_and_both_are_kept() -> None:
-    """A burst that is over before the next sample costs that sample, and not the round."""
+    """A burst that is over before the next sample costs that sample, and not the
+    round.
+    """
     machine = Beside(until_s=0.0)
     machine.burst_at = lambda taken: taken % 7 == 0
     done = machine.run(plan_with(budget=15.0))
@@ -171,25 +238,43 @@ def test_a_disturbed_sample_is_taken_again_and_both_are_kept() -> None:
     assert disturbed
     assert all((s.case, s.worker, s.round) in again for s in disturbed)
     row = compared(done)["b"]
-    assert (row.verdict, row.ratio.value) == (Verdict.SAME, pytest.approx(1.0, abs=0.005))
+    assert (row.verdict, row.ratio.value) == (
+        Verdict.SAME,
+        pytest.approx(1.0, abs=0.005),
+    )
     (note,) = [note.text for note in summarise(done)[2] if "left out" in note.text]
-    assert note == f"{len(disturbed)} of {len(done.samples)} samples are left out: they waited for a CPU"
+    assert (
+        note
+        == f"{len(disturbed)} of {len(done.samples)} samples are left out: they waited for a CPU"
+    )
 
 
 def test_where_nothing_helps_every_case_has_its_rounds() -> None:
     """After a round without a clean sample none is taken again."""
     done = Beside(until_s=1e9).run(plan_with(budget=15.0))
     taken = Counter((s.case, s.worker, s.round) for s in done.samples)
-    assert {count for (_, worker, round_), count in taken.items() if worker or round_} == {1}
-    rounds = Counter(worker for worker, _ in {(s.worker, s.round) for s in done.samples})
-    assert max(rounds.values()) <= 4 * done.plan.protocol.rounds  # a worker does not wait for quiet until the end
+    assert {
+        count for (_, worker, round_), count in taken.items() if worker or round_
+    } == {1}
+    rounds = Counter(
+        worker for worker, _ in {(s.worker, s.round) for s in done.samples}
+    )
+    assert (
+        max(rounds.values()) <= 4 * done.plan.protocol.rounds
+    )  # a worker does not wait for quiet until the end
 
 
 def test_one_worker_that_had_quiet_is_no_answer_and_not_missing() -> None:
-    """16 of 30 rounds are clean, 10 of them of one worker: the others say nothing, and the check can't tell."""
+    """16 of 30 rounds are clean, 10 of them of one worker: the others say nothing, and
+    the check can't tell.
+    """
     plan = plan_of(workers=3, rounds=10)
-    waits: dict[tuple[str, int, int], float | None] = {("b", w, r): WAITS for w in (1, 2) for r in range(3, 10)}
-    done = with_waits(run_of(plan, {"a": [[1.0] * 10] * 3, "b": [[1.2] * 10] * 3}), waits)
+    waits: dict[tuple[str, int, int], float | None] = {
+        ("b", w, r): WAITS for w in (1, 2) for r in range(3, 10)
+    }
+    done = with_waits(
+        run_of(plan, {"a": [[1.0] * 10] * 3, "b": [[1.2] * 10] * 3}), waits
+    )
     assert compared(done)["b"].verdict is Verdict.BUSY
     before = replace(report_of(ten_rounds(workers=3)), environment=ENVIRONMENT)
     now = replace(report_of(done), environment=ENVIRONMENT)

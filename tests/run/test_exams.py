@@ -1,4 +1,6 @@
-"""What the exams count: which readings are wrong, and which checks are alarms. And a check that stays unclear."""
+"""What the exams count: which readings are wrong, and which checks are alarms. And a
+check that stays unclear.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +23,19 @@ CALM = World(name="calm", layout=0.001, starter=0.0, sample=0.01)
         ((0.995, 1.005), "slower", (1.001, 1.02), False),  # the truth may be above 1
         ((0.990, 1.000), "slower", (0.999, 1.02), True),  # it is not above 1
         ((1.000, 1.010), "faster", (0.98, 1.005), True),
-        ((1.040, 1.060), "slower", (1.07, 1.09), True),  # the right verdict with an interval that misses
+        (
+            (1.040, 1.060),
+            "slower",
+            (1.07, 1.09),
+            True,
+        ),  # the right verdict with an interval that misses
         ((1.040, 1.060), "slower", (1.06, 1.09), False),  # they touch
-        ((1.040, 1.060), "unclear", (0.95, 1.03), True),  # an interval is held to it whatever the verdict
+        (
+            (1.040, 1.060),
+            "unclear",
+            (0.95, 1.03),
+            True,
+        ),  # an interval is held to it whatever the verdict
         ((1.040, 1.060), "busy", (None, None), False),
         ((1.021, 1.030), "same", (None, None), True),  # wholly outside of +-2 %
         ((0.970, 0.981), "same", (None, None), False),
@@ -35,12 +47,21 @@ def test_what_is_wrong(truth, verdict, interval, wrong) -> None:
 
 
 def alarm(**facts: object) -> Alarm:
-    settings = {"condition": "quiet", "repeat": 0, "injected": 0.0, "row": "swiglu", "status": "OK", "change": 1.0}
+    settings = {
+        "condition": "quiet",
+        "repeat": 0,
+        "injected": 0.0,
+        "row": "swiglu",
+        "status": "OK",
+        "change": 1.0,
+    }
     return Alarm(**{**settings, "low": 0.99, "high": 1.01, "seconds": 10.0, **facts})  # type: ignore[arg-type]
 
 
 def test_counting_checks() -> None:
-    """A check is accused once however many of its rows are; the slowed row is no wolf."""
+    """A check is accused once however many of its rows are; the slowed row is no
+    wolf.
+    """
     alarms = [
         alarm(status="REGRESSED"), alarm(row="gelu", status="REGRESSED"), alarm(repeat=1), alarm(repeat=1, row="gelu"),
         alarm(repeat=0, condition="bursts 3 s", status="UNCLEAR"),

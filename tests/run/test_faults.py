@@ -1,6 +1,8 @@
-"""Faults provoked for real: real processes and signals, and afterwards a look at what lives and at what is left behind.
+"""Faults provoked for real: real processes and signals, and afterwards a look at what
+lives and at what is left behind.
 
-What is promised is written down here a second time, by hand. Most take long: `pytest -m slow tests/run/test_faults.py`.
+What is promised is written down here a second time, by hand. Most take long: `pytest -m
+slow tests/run/test_faults.py`.
 """
 
 from __future__ import annotations
@@ -23,9 +25,19 @@ import pytest
 from paths import ROOT
 
 slow = pytest.mark.slow
-MARK = "FFNBENCH_FAULT"  # in the environment of every process of a fault: so those that outlive it are found
+# in the environment of every process of a fault: so those that outlive it are found
+MARK = "FFNBENCH_FAULT"
 SMALL = ("--d-model", "32", "--seq-len", "16", "--threads", "1")
-QUICK = ("compare", *SMALL, "--variants", "relu,gelu", "--workers", "3", "--rounds", "2")
+QUICK = (
+    "compare",
+    *SMALL,
+    "--variants",
+    "relu,gelu",
+    "--workers",
+    "3",
+    "--rounds",
+    "2",
+)
 QUICK_SAMPLES = 2 * 3 * 2
 MIDDLE = (*QUICK, "--rounds", "40")  # long enough for something to happen in the middle
 MIDDLE_SAMPLES = 2 * 3 * 40
@@ -60,7 +72,9 @@ for one in range(1, 32):
 
 
 class Running:
-    """A command that was started; what it says goes to files, so that nothing can be blocked by a pipe."""
+    """A command that was started; what it says goes to files, so that nothing can be
+    blocked by a pipe.
+    """
 
     def __init__(self, process: subprocess.Popen[bytes], out: Path, err: Path) -> None:
         self.process, self.files, self.began = process, (out, err), time.monotonic()
@@ -88,7 +102,9 @@ class Running:
     def end(self, *codes: int, seconds: float = PATIENCE_S) -> Running:
         """Wait for its end with one of these codes, without a traceback."""
         self.code = self.process.wait(seconds)
-        self.out, self.err = (file.read_bytes().decode("utf-8", "surrogateescape") for file in self.files)
+        self.out, self.err = (
+            file.read_bytes().decode("utf-8", "surrogateescape") for file in self.files
+        )
         assert self.code in codes, self.err[-2000:]
         assert "Traceback (most recent call last)" not in self.out + self.err
         return self
@@ -100,7 +116,10 @@ class Running:
 
     def one_error(self) -> None:
         """An error is one line."""
-        assert len([line for line in self.err.splitlines() if line.startswith("error:")]) == 1, self.err
+        assert (
+            len([line for line in self.err.splitlines() if line.startswith("error:")])
+            == 1
+        ), self.err
 
 
 class Scene:
@@ -108,7 +127,9 @@ class Scene:
 
     def __init__(self, base: Path) -> None:
         self.base = base
-        self.folder, self.temporary, self.home, self.logs = (base / name for name in ("work", "tmp", "home", "logs"))
+        self.folder, self.temporary, self.home, self.logs = (
+            base / name for name in ("work", "tmp", "home", "logs")
+        )
         for folder in (self.folder, self.temporary, self.home, self.logs):
             folder.mkdir(parents=True)
         self.environment = {
@@ -119,22 +140,35 @@ class Scene:
 
     def start(self, *arguments: object, **how: Any) -> Running:
         """Start `ffnbench ARGUMENTS`."""
-        return self.spawn([sys.executable, "-m", "ffnbench", *map(str, arguments)], **how)
+        return self.spawn(
+            [sys.executable, "-m", "ffnbench", *map(str, arguments)], **how
+        )
 
     def shell(self, command: str) -> Running:
         """Start a line of bash, `ffnbench` being the one of this tree."""
-        words = re.sub(r"\bffnbench (?=[a-z])", f"{shlex.quote(sys.executable)} -m ffnbench ", command)
+        words = re.sub(
+            r"\bffnbench (?=[a-z])",
+            f"{shlex.quote(sys.executable)} -m ffnbench ",
+            command,
+        )
         return self.spawn(["bash", "-c", words])
 
     def spawn(
-        self, command: list[str], *, env: dict[str, str] | None = None, before: Callable[[], object] | None = None
+        self,
+        command: list[str],
+        *,
+        env: dict[str, str] | None = None,
+        before: Callable[[], object] | None = None,
     ) -> Running:
         """Start any command; `before` runs in the child before it."""
         number = len(list(self.logs.iterdir()))
         out, err = (self.logs / f"{number}.{name}" for name in ("out", "err"))
 
         def prepare() -> None:
-            for one in (signal.SIGINT, signal.SIGHUP):  # heard even where the tests run in the background
+            for one in (
+                signal.SIGINT,
+                signal.SIGHUP,
+            ):  # heard even where the tests run in the background
                 signal.signal(one, signal.SIG_DFL)
             if before is not None:
                 before()
@@ -155,7 +189,9 @@ class Scene:
 
     def whole(self, path: str | Path, samples: int | None = None) -> dict[str, Any]:
         """A saved run, read with the standard library."""
-        data: dict[str, Any] = json.loads((self.folder / path).read_text(encoding="utf-8"))
+        data: dict[str, Any] = json.loads(
+            (self.folder / path).read_text(encoding="utf-8")
+        )
         times = [sample for sample in data["samples"] if sample["metric"] == "latency"]
         assert data["plan"]["cases"]
         assert all(sample["value"] > 0 for sample in times)
@@ -179,13 +215,17 @@ class Scene:
 
     def workers(self) -> list[int]:
         """The workers that live now: they are forked by processes of the same name."""
-        boots = {number for number, command in self.living().items() if "boot.py" in command}
+        boots = {
+            number for number, command in self.living().items() if "boot.py" in command
+        }
         parents = {number: int(Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[1])
                    for number in boots}  # fmt: skip
         return [number for number, parent in parents.items() if parent in boots]
 
     def nobody(self) -> None:
-        """No process of this fault lives any more; one that does is ended, by its number."""
+        """No process of this fault lives any more; one that does is ended, by its
+        number.
+        """
         end = time.monotonic() + GONE_S
         while (left := self.living()) and time.monotonic() < end:
             time.sleep(0.05)
@@ -197,7 +237,12 @@ class Scene:
     def nothing_left(self) -> None:
         """Nothing of ours stays beside the outputs, or among the temporary files."""
         ours = (".ffnbench-*", "*.journal", "ffnbench-*")
-        assert not [p for place in (self.folder, self.temporary) for each in ours for p in place.rglob(each)]
+        assert not [
+            p
+            for place in (self.folder, self.temporary)
+            for each in ours
+            for p in place.rglob(each)
+        ]
 
 
 @pytest.fixture
@@ -212,12 +257,18 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 
 
 def ordinary() -> None:
-    """In a child: what root may do to files that are read-only is given up, and does not come back."""
-    if os.geteuid() == 0 and ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0):
+    """In a child: what root may do to files that are read-only is given up, and does
+    not come back.
+    """
+    if os.geteuid() == 0 and ctypes.CDLL(None).prctl(
+        PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0
+    ):
         raise OSError("no capability can be given up")
 
 
-def test_what_may_not_be_read_or_written_is_told_before_anything_is_measured(scene: Scene) -> None:
+def test_what_may_not_be_read_or_written_is_told_before_anything_is_measured(
+    scene: Scene,
+) -> None:
     try:
         subprocess.run(["true"], preexec_fn=ordinary, check=True)
     except subprocess.SubprocessError:
@@ -226,7 +277,11 @@ def test_what_may_not_be_read_or_written_is_told_before_anything_is_measured(sce
     for name, mode in (("secret.json", 0o000), ("kept.csv", 0o444)):
         (scene.folder / name).write_bytes(OLD)
         (scene.folder / name).chmod(mode)
-    for command in (("report", "secret.json"), (*QUICK, "-o", "locked/a.csv"), (*QUICK, "-o", "kept.csv")):
+    for command in (
+        ("report", "secret.json"),
+        (*QUICK, "-o", "locked/a.csv"),
+        (*QUICK, "-o", "kept.csv"),
+    ):
         done = scene.start(*command, before=ordinary).end(2)
         done.one_error()
         assert "starting workers" not in done.err
@@ -249,7 +304,9 @@ def test_a_disk_that_becomes_full_in_the_middle_costs_no_result(scene: Scene) ->
     (scene.folder / "disk").mkdir()
     (scene.folder / "old").write_bytes(OLD)
     mounted = "mount -t tmpfs -o size=256k none disk"
-    if subprocess.run(["unshare", "-m", "bash", "-c", mounted], cwd=scene.folder, check=False).returncode:
+    if subprocess.run(
+        ["unshare", "-m", "bash", "-c", mounted], cwd=scene.folder, check=False
+    ).returncode:
         pytest.skip("nothing can be mounted here")
     inside = (
         f"cp old disk/a.json; ffnbench {shlex.join(MIDDLE)} -o disk/a.json >out 2>err & pid=$!; "
@@ -257,16 +314,24 @@ def test_a_disk_that_becomes_full_in_the_middle_costs_no_result(scene: Scene) ->
         "dd if=/dev/zero of=disk/fill bs=4k 2>/dev/null; wait $pid; code=$?; "
         "cp disk/a.json after.json; cat out; cat err >&2; exit $code"
     )
-    done = scene.shell(f"unshare -m bash -c {shlex.quote(f'{mounted} && {inside}')}").end(3)
+    done = scene.shell(
+        f"unshare -m bash -c {shlex.quote(f'{mounted} && {inside}')}"
+    ).end(3)
     done.one_error()
-    done.says("cannot write 'disk/a.json': No space left on device", "the whole result is in", "vs relu")
+    done.says(
+        "cannot write 'disk/a.json': No space left on device",
+        "the whole result is in",
+        "vs relu",
+    )
     assert (scene.folder / "after.json").read_bytes() == OLD
     scene.whole(scene.rescued(), MIDDLE_SAMPLES)
 
 
 @slow
 def test_a_home_and_a_folder_for_temporary_files_are_not_needed(scene: Scene) -> None:
-    scene.start(*QUICK, "-q", "-o", "a.json", env={"HOME": "/no", "TMPDIR": "/no"}).end(0)
+    scene.start(*QUICK, "-q", "-o", "a.json", env={"HOME": "/no", "TMPDIR": "/no"}).end(
+        0
+    )
     scene.whole("a.json", QUICK_SAMPLES)
     scene.nothing_left()
 
@@ -280,11 +345,20 @@ def test_streams_that_are_closed_change_no_exit_code(scene: Scene) -> None:
 
 
 @slow
-@pytest.mark.parametrize("how", ["| true; exit ${PIPESTATUS[0]}", "<&- >&- 2>&-", "2>/dev/full", ">/dev/full"])
-def test_streams_that_are_gone_change_no_file_and_no_regression(scene: Scene, how: str) -> None:
-    """Without a reader, closed, full: 3 where the answer could not be shown, and files are whole all the same."""
+@pytest.mark.parametrize(
+    "how",
+    ["| true; exit ${PIPESTATUS[0]}", "<&- >&- 2>&-", "2>/dev/full", ">/dev/full"],
+)
+def test_streams_that_are_gone_change_no_file_and_no_regression(
+    scene: Scene, how: str
+) -> None:
+    """Without a reader, closed, full: 3 where the answer could not be shown, and files
+    are whole all the same.
+    """
     code = 3 if how.startswith(">") else 0
-    command = shlex.join((*QUICK, "--workers", "5", "--metrics", "latency"))  # as many as a baseline needs
+    command = shlex.join(
+        (*QUICK, "--workers", "5", "--metrics", "latency")
+    )  # as many as a baseline needs
     done = scene.shell(f"ffnbench {command} -q -o a.json {how}").end(code)
     if code:
         done.one_error()
@@ -292,14 +366,21 @@ def test_streams_that_are_gone_change_no_file_and_no_regression(scene: Scene, ho
     else:
         assert "error" not in done.err
     run = scene.whole("a.json", 2 * 5 * 2)
-    for sample in run["samples"]:  # as a quiet machine would have made them, gelu three times as slow
+    for sample in run[
+        "samples"
+    ]:  # as a quiet machine would have made them, gelu three times as slow
         slower = 3.0 if sample["case"] == "gelu" else 1.0
-        sample |= {"value": 0.01 * slower * (1 + 0.001 * sample["worker"]), "waited": 0.0}
+        sample |= {
+            "value": 0.01 * slower * (1 + 0.001 * sample["worker"]),
+            "waited": 0.0,
+        }
     (scene.folder / "slow.json").write_text(json.dumps(run))
     for sample in run["samples"]:
         sample["value"] /= 3.0 if sample["case"] == "gelu" else 1.0
     (scene.folder / "base.json").write_text(json.dumps(run))
-    scene.shell(f"ffnbench check base.json slow.json --tolerance latency=80% -o a.xml {how}").end(1)
+    scene.shell(
+        f"ffnbench check base.json slow.json --tolerance latency=80% -o a.xml {how}"
+    ).end(1)
     assert (scene.folder / "a.xml").read_text().rstrip().endswith("</testsuite>")
     scene.nothing_left()
 
@@ -324,7 +405,9 @@ def test_ctrl_c_in_the_first_moments_is_at_most_one_line(scene: Scene) -> None:
 
 @slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_an_interruption_in_the_middle_keeps_what_was_measured(scene: Scene, number: signal.Signals) -> None:
+def test_an_interruption_in_the_middle_keeps_what_was_measured(
+    scene: Scene, number: signal.Signals
+) -> None:
     running = scene.in_the_middle()
     running.send(number)
     running.end(130, seconds=20)
@@ -342,14 +425,18 @@ def test_interrupted_twice_it_ends_at_once_and_no_file_is_half(scene: Scene) -> 
     began = time.monotonic()
     running.send(signal.SIGINT)
     running.end(130, seconds=20)
-    assert time.monotonic() - began < 5.0  # of saving, which takes longer, nothing is waited for
+    assert (
+        time.monotonic() - began < 5.0
+    )  # of saving, which takes longer, nothing is waited for
     if (scene.folder / "a.json").read_bytes() != OLD:
         scene.whole("a.json")
 
 
 @slow
 @pytest.mark.parametrize("delay", [0.0, 0.15, 0.4])
-def test_an_interruption_while_files_are_written_leaves_none_half(scene: Scene, delay: float) -> None:
+def test_an_interruption_while_files_are_written_leaves_none_half(
+    scene: Scene, delay: float
+) -> None:
     (scene.folder / "a.json").write_bytes(OLD)
     running = scene.start(*QUICK, "--rounds", "4", "-o", "a.json", "-o", "a.csv")
     running.until("process 3/")
@@ -362,7 +449,12 @@ def test_an_interruption_while_files_are_written_leaves_none_half(scene: Scene, 
 
 @slow
 def test_a_run_goes_on_under_nohup_and_after_a_stop(scene: Scene) -> None:
-    running = scene.start(*MIDDLE, "-o", "a.json", before=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN) and None)
+    running = scene.start(
+        *MIDDLE,
+        "-o",
+        "a.json",
+        before=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN) and None,
+    )
     running.until("process 1/")
     running.send(signal.SIGHUP)
     running.send(signal.SIGSTOP)
@@ -384,8 +476,12 @@ def test_a_worker_that_is_killed_is_told_and_replaced(scene: Scene) -> None:
 
 
 @slow
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
-def test_a_module_that_hears_no_signal_ends_with_the_run(scene: Scene, number: signal.Signals, code: int) -> None:
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)]
+)
+def test_a_module_that_hears_no_signal_ends_with_the_run(
+    scene: Scene, number: signal.Signals, code: int
+) -> None:
     (scene.folder / "mine.py").write_text(DEAF + NET)
     running = scene.start("compare", *SMALL, "--variants", "relu,mine.py:Net", *ENDLESS)
     running.measuring()
@@ -397,27 +493,45 @@ def test_a_module_that_hears_no_signal_ends_with_the_run(scene: Scene, number: s
 def git(folder: Path, *arguments: str) -> str:
     """git, as somebody."""
     who = ("-c", "user.name=n", "-c", "user.email=e@x", "-c", "init.defaultBranch=main")
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-    done = subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True, text=True, env=clean)
+    clean = {
+        name: value for name, value in os.environ.items() if not name.startswith("GIT_")
+    }
+    done = subprocess.run(
+        ["git", *who, *arguments],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        text=True,
+        env=clean,
+    )
     return done.stdout.strip()
 
 
 @slow
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)]
+)
 def test_checkouts_of_a_killed_ab_leave_the_repository_as_it_was(
     scene: Scene, number: signal.Signals, code: int
 ) -> None:
     (scene.folder / "mypkg").mkdir()
     for text, name in (("", "__init__"), (NET, "mlp")):
         (scene.folder / "mypkg" / f"{name}.py").write_text(text)
-    for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "old"], ["tag", "old"]):
+    for words in (
+        ["init", "-q"],
+        ["add", "."],
+        ["commit", "-qm", "old"],
+        ["tag", "old"],
+    ):
         git(scene.folder, *words)
     (scene.folder / "mypkg" / "mlp.py").write_text(NET + "# a comment\n")
     git(scene.folder, "commit", "-qam", "new")
     ab = ("ab", "mypkg.mlp:Net", "--base-rev", "old", *SMALL, "-q")
     running = scene.start(*ab, "--budget", "60")
     end = time.monotonic() + 30
-    while not list(scene.temporary.glob("*/tree/mypkg/mlp.py")) and time.monotonic() < end:
+    while (
+        not list(scene.temporary.glob("*/tree/mypkg/mlp.py")) and time.monotonic() < end
+    ):
         time.sleep(0.02)
     running.send(number)
     running.end(code, seconds=30)

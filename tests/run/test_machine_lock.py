@@ -34,7 +34,9 @@ def lock_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Another process that measures, until it is killed: it gives nothing back itself."""
+    """Another process that measures, until it is killed: it gives nothing back
+    itself.
+    """
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with subprocess.Popen(
         [sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -46,23 +48,42 @@ def holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         process.kill()
 
 
-def test_the_second_of_two_says_so_in_the_log_the_table_and_the_file(holder, on_fakes, tmp_path: Path) -> None:
+def test_the_second_of_two_says_so_in_the_log_the_table_and_the_file(
+    holder, on_fakes, tmp_path: Path
+) -> None:
     code, out, err = on_fakes(COMPARE, "-o", tmp_path / "a.json")
     assert code == 0
-    assert f"another run of ffnbench (process {holder.pid}) measures on this machine now; --wait" in err
-    assert f"another run of ffnbench (process {holder.pid}) measured on this machine" in out
-    assert any("another run of ffnbench" in note.text for note in load(tmp_path / "a.json").warnings)
+    assert (
+        f"another run of ffnbench (process {holder.pid}) measures on this machine now; --wait"
+        in err
+    )
+    assert (
+        f"another run of ffnbench (process {holder.pid}) measured on this machine"
+        in out
+    )
+    assert any(
+        "another run of ffnbench" in note.text
+        for note in load(tmp_path / "a.json").warnings
+    )
 
 
 def test_ceilings_of_the_machine_say_so_too(holder, on_fakes) -> None:
     """`env` has no --wait, and names none."""
     code, out, err = on_fakes("env --ceilings")
     assert code == 0
-    assert err == f"note: another run of ffnbench (process {holder.pid}) measures on this machine now\n"
-    assert f"noise: another run of ffnbench (process {holder.pid}) measured on this machine" in out
+    assert (
+        err
+        == f"note: another run of ffnbench (process {holder.pid}) measures on this machine now\n"
+    )
+    assert (
+        f"noise: another run of ffnbench (process {holder.pid}) measured on this machine"
+        in out
+    )
 
 
-def test_with_wait_it_begins_when_the_other_has_ended_however_that_was(holder, on_fakes) -> None:
+def test_with_wait_it_begins_when_the_other_has_ended_however_that_was(
+    holder, on_fakes
+) -> None:
     timer = threading.Timer(0.3, holder.kill)
     timer.start()
     code, out, err = on_fakes(COMPARE, "--wait")
@@ -73,7 +94,9 @@ def test_with_wait_it_begins_when_the_other_has_ended_however_that_was(holder, o
     assert holder.wait() < 0
 
 
-def test_nobody_waits_for_a_run_of_its_own_that_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_waits_for_a_run_of_its_own_that_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     told: list[str] = []
     for _ in range(2):
@@ -85,9 +108,15 @@ def test_nobody_waits_for_a_run_of_its_own_that_has_ended(tmp_path: Path, monkey
     assert not list((tmp_path / "ffnbench").iterdir())
 
 
-@pytest.mark.parametrize("gone", [False, True], ids=["another one lies there", "none lies there"])
-def test_a_file_that_goes_while_it_is_locked_is_no_turn(tmp_path: Path, monkeypatch, gone: bool) -> None:
-    """The one that ended has removed the file after this one opened it: who comes next would lock another."""
+@pytest.mark.parametrize(
+    "gone", [False, True], ids=["another one lies there", "none lies there"]
+)
+def test_a_file_that_goes_while_it_is_locked_is_no_turn(
+    tmp_path: Path, monkeypatch, gone: bool
+) -> None:
+    """The one that ended has removed the file after this one opened it: who comes next
+    would lock another.
+    """
     place, real, opened = lock_in(tmp_path, monkeypatch), fcntl.flock, []
 
     def flock(file: object, how: int) -> None:
@@ -106,8 +135,12 @@ def test_a_file_that_goes_while_it_is_locked_is_no_turn(tmp_path: Path, monkeypa
             assert str(os.getpid()) in second
 
 
-@pytest.mark.parametrize("trouble", ["a folder", "a file above", "no home", "a link", "others write"])
-def test_where_there_can_be_no_lock_a_run_is_made(tmp_path: Path, monkeypatch, trouble: str) -> None:
+@pytest.mark.parametrize(
+    "trouble", ["a folder", "a file above", "no home", "a link", "others write"]
+)
+def test_where_there_can_be_no_lock_a_run_is_made(
+    tmp_path: Path, monkeypatch, trouble: str
+) -> None:
     place = lock_in(tmp_path, monkeypatch)
     if trouble == "a folder":
         place.mkdir()
@@ -131,7 +164,9 @@ def gone(_: object) -> Path:
     raise RuntimeError("Could not determine home directory.")
 
 
-def test_a_lock_that_cannot_be_given_back_costs_no_answer(on_fakes, tmp_path: Path, monkeypatch) -> None:
+def test_a_lock_that_cannot_be_given_back_costs_no_answer(
+    on_fakes, tmp_path: Path, monkeypatch
+) -> None:
     """As another user's file in a folder where each removes only their own."""
     place, real = lock_in(tmp_path, monkeypatch), os.unlink
 
@@ -142,15 +177,26 @@ def test_a_lock_that_cannot_be_given_back_costs_no_answer(on_fakes, tmp_path: Pa
 
     monkeypatch.setattr(os, "unlink", unlink)
     code, out, _ = on_fakes(COMPARE, "-o", tmp_path / "a.json")
-    assert (code, "swiglu" in out, (tmp_path / "a.json").exists(), place.exists()) == (0, True, True, True)
+    assert (code, "swiglu" in out, (tmp_path / "a.json").exists(), place.exists()) == (
+        0,
+        True,
+        True,
+        True,
+    )
 
 
-def test_nothing_of_a_run_lies_where_others_can_foresee_it(on_fakes, tmp_path: Path, monkeypatch) -> None:
-    """A folder for temporary files is everybody's: a run that is made with a folder of its own makes nothing there."""
+def test_nothing_of_a_run_lies_where_others_can_foresee_it(
+    on_fakes, tmp_path: Path, monkeypatch
+) -> None:
+    """A folder for temporary files is everybody's: a run that is made with a folder of
+    its own makes nothing there.
+    """
     shared = tmp_path / "shared"
     shared.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(shared))
     lock_in(tmp_path, monkeypatch)
     with machine_lock(print):
         assert not list(shared.iterdir())
-        assert {path.stat().st_mode & 0o77 for path in (tmp_path / "ffnbench").iterdir()} == {0}
+        assert {
+            path.stat().st_mode & 0o77 for path in (tmp_path / "ffnbench").iterdir()
+        } == {0}

@@ -1,4 +1,6 @@
-"""The runner on scripted workers: order, failures, losses, interruption, without a process or a clock."""
+"""The runner on scripted workers: order, failures, losses, interruption, without a
+process or a clock.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,15 @@ from ffnbench.stats.verdict import summarise
 
 def plan_of(**options: object):
     return plan_compare(
-        CompareRequest(**{"variants": "relu,gelu,swiglu", "d_model": 64, "workers": 3, "rounds": 4, **options})
+        CompareRequest(
+            **{
+                "variants": "relu,gelu,swiglu",
+                "d_model": 64,
+                "workers": 3,
+                "rounds": 4,
+                **options,
+            }
+        )
     )
 
 
@@ -43,7 +53,10 @@ def test_every_round_measures_every_case_once_in_a_shuffled_order() -> None:
 
 
 def test_a_practice_round_is_not_recorded() -> None:
-    result = run(plan_of(), launch=FakeLaunch(lambda label, worker, number: 99.0 if number == -1 else 0.01))
+    result = run(
+        plan_of(),
+        launch=FakeLaunch(lambda label, worker, number: 99.0 if number == -1 else 0.01),
+    )
     assert {s.value for s in latencies(result)} == {0.01}
 
 
@@ -63,37 +76,68 @@ def test_memory_is_measured_once_and_only_if_asked_for() -> None:
 def test_a_lost_worker_is_replaced_without_the_case_that_it_died_of(kind: str) -> None:
     launch = FakeLaunch(trouble={(TakeSample, "gelu"): lost(kind)})
     result = run(plan_of(), launch=launch)
-    assert [(f.case, f.kind.value, f.message) for f in result.failures] == [("gelu", kind, "gone")]
-    assert len(launch.workers) == (4 if kind == "timeout" else 5)  # a hang is not tried twice
+    assert [(f.case, f.kind.value, f.message) for f in result.failures] == [
+        ("gelu", kind, "gone")
+    ]
+    assert len(launch.workers) == (
+        4 if kind == "timeout" else 5
+    )  # a hang is not tried twice
     for label in ("relu", "swiglu"):
-        counts = Counter((s.worker, s.round) for s in latencies(result) if s.case == label)
+        counts = Counter(
+            (s.worker, s.round) for s in latencies(result) if s.case == label
+        )
         assert len(counts) == 12
         assert set(counts.values()) == {1}
     assert all(worker.closed for worker in launch.workers)
 
 
-BROKEN = Failed(kind=FailureKind.CRASH, message="CUDA error: an illegal memory access was encountered", ends=True)
+BROKEN = Failed(
+    kind=FailureKind.CRASH,
+    message="CUDA error: an illegal memory access was encountered",
+    ends=True,
+)
 
 
-def test_a_broken_device_ends_its_worker_and_fails_the_case_that_broke_it_alone() -> None:
-    """At once: the worker has said whose fault it is. What was measured by then stays."""
+def test_a_broken_device_ends_its_worker_and_fails_the_case_that_broke_it_alone() -> (
+    None
+):
+    """At once: the worker has said whose fault it is. What was measured by then
+    stays.
+    """
     launch = FakeLaunch(
-        trouble={(TakeSample, "gelu"): lambda worker: BROKEN if worker.rounds.get("gelu") == 1 else None}
+        trouble={
+            (TakeSample, "gelu"): lambda worker: (
+                BROKEN if worker.rounds.get("gelu") == 1 else None
+            )
+        }
     )
     result = run(plan_of(), launch=launch)
-    assert [(f.case, f.kind.value, f.message) for f in result.failures] == [("gelu", "crash", BROKEN.message)]
+    assert [(f.case, f.kind.value, f.message) for f in result.failures] == [
+        ("gelu", "crash", BROKEN.message)
+    ]
     assert result.warnings == ()
-    assert {(s.worker, s.round) for s in latencies(result) if s.case == "gelu"} == {(0, 0), (0, 1)}
-    assert not any(asked[1:] == (TakeSample, "gelu") for asked in launch.log if asked[0] > 0)
+    assert {(s.worker, s.round) for s in latencies(result) if s.case == "gelu"} == {
+        (0, 0),
+        (0, 1),
+    }
+    assert not any(
+        asked[1:] == (TakeSample, "gelu") for asked in launch.log if asked[0] > 0
+    )
     for label in ("relu", "swiglu"):
         made = Counter(s.worker for s in latencies(result) if s.case == label)
-        assert (made[1], made[2], made[3]) == (4, 4, 4)  # three whole workers, and what the first had made
+        assert (made[1], made[2], made[3]) == (
+            4,
+            4,
+            4,
+        )  # three whole workers, and what the first had made
         assert made[0] in (2, 3)
     assert all(worker.closed for worker in launch.workers)
 
 
 def dying(*deaths: tuple[str, int, int]):
-    """Seconds of a fake worker that dies, once each, at (case, worker started, round)."""
+    """Seconds of a fake worker that dies, once each, at (case, worker started,
+    round).
+    """
     left = set(deaths)
 
     def seconds(label: str, worker: int, number: int) -> float:
@@ -111,10 +155,15 @@ def test_a_case_that_ran_through_before_is_not_blamed_for_one_lost_worker() -> N
     assert result.failures == ()
     assert len(launch.workers) >= 4
     assert ["was lost: gone" in note.text for note in result.warnings] == [True]
-    assert len(latencies(result)) > 3 * 3 * 4  # three whole workers, and what the lost one had measured
+    assert (
+        len(latencies(result)) > 3 * 3 * 4
+    )  # three whole workers, and what the lost one had measured
     ratios = {c.case: c.ratio for c in summarise(result)[1]}
     assert (ratios["gelu"].workers, ratios["gelu"].samples) in ((3, 12), (4, 14))
-    again = run(plan_of(), launch=FakeLaunch(dying(("gelu", 1, 2), ("gelu", 2, 2), ("gelu", 3, 2))))
+    again = run(
+        plan_of(),
+        launch=FakeLaunch(dying(("gelu", 1, 2), ("gelu", 2, 2), ("gelu", 3, 2))),
+    )
     assert [f.case for f in again.failures] == ["gelu"]
 
 
@@ -128,7 +177,9 @@ class Destination(FakeLaunch):
     def __call__(self):
         worker = super().__call__()
         if worker.index in self.dead:
-            worker.greeting = lambda timeout_s: (_ for _ in ()).throw(Unfinished("could not start"))
+            worker.greeting = lambda timeout_s: (_ for _ in ()).throw(
+                Unfinished("could not start")
+            )
         return worker
 
 

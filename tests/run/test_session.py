@@ -1,4 +1,6 @@
-"""Real worker processes and user code that is hostile by accident: the tool stays upright."""
+"""Real worker processes and user code that is hostile by accident: the tool stays
+upright.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ from ffnbench.worker import peak_memory
 from ffnbench.worker import subject as subjects
 
 HOSTILE = str(ROOT / "tests" / "hostile.py")
-SMALL = Workload(batch=1, seq_len=32, dtype="float32", device="cpu", mode="forward", threads=1)
+SMALL = Workload(
+    batch=1, seq_len=32, dtype="float32", device="cpu", mode="forward", threads=1
+)
 
 
 @pytest.fixture(scope="module")
@@ -66,22 +70,52 @@ class Shared:
 
 
 class Patient(Session):
-    """Takes the plan's word for how long Hangs may take; on a busy machine the others take what they need."""
+    """Takes the plan's word for how long Hangs may take; on a busy machine the others
+    take what they need.
+    """
 
     def ask(self, request: dict, timeout_s: float) -> dict:
-        return super().ask(request, timeout_s if getattr(request, "label", "") == "Hangs" else 120.0)
+        return super().ask(
+            request, timeout_s if getattr(request, "label", "") == "Hangs" else 120.0
+        )
 
 
-def test_trouble_is_a_row_and_the_others_go_on(prober: Prober, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every way to fail at once, in one run: nothing is lost and each row says what happened."""
-    names = ("Chatty", "Raises", "Exits", "Dies", "Hangs", "Greedy", "Drifts", "NotFinite", "Plain")
+def test_trouble_is_a_row_and_the_others_go_on(
+    prober: Prober, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every way to fail at once, in one run: nothing is lost and each row says what
+    happened.
+    """
+    names = (
+        "Chatty",
+        "Raises",
+        "Exits",
+        "Dies",
+        "Hangs",
+        "Greedy",
+        "Drifts",
+        "NotFinite",
+        "Plain",
+    )
     variants = ",".join(["relu", *(f"{HOSTILE}:{name}" for name in names)])
     request = CompareRequest(
-        variants=variants, d_model=16, d_ff=32, seq_len=32, workers=3, rounds=3, timeout=1.0, threads=1
+        variants=variants,
+        d_model=16,
+        d_ff=32,
+        seq_len=32,
+        workers=3,
+        rounds=3,
+        timeout=1.0,
+        threads=1,
     )
     plan = plan_compare(request, prober)
-    costs = tuple(CaseCost(case=case.label, cost=cost_of(case, prober)) for case in plan.cases)
-    assert {found.cost.params for found in costs} == {2 * 16 * 32, 2 * 16 * 32 + 32 + 16}
+    costs = tuple(
+        CaseCost(case=case.label, cost=cost_of(case, prober)) for case in plan.cases
+    )
+    assert {found.cost.params for found in costs} == {
+        2 * 16 * 32,
+        2 * 16 * 32 + 32 + 16,
+    }
     hasty = replace(plan, protocol=replace(plan.protocol, warmup_s=1e-3))
     report = measure(Prepared(plan=hasty, costs=costs), World(launch=Patient))
     failures = {f.case: (f.kind.value, f.message) for f in report.failures}
@@ -94,15 +128,26 @@ def test_trouble_is_a_row_and_the_others_go_on(prober: Prober, monkeypatch: pyte
     assert failures["Greedy"][0] == "oom"
     assert "GiB at once" in failures["Greedy"][1]
     assert failures["Drifts"][0] == "mismatch"
-    assert "the output differs from the module's own in float64 by" in failures["Drifts"][1]
+    assert (
+        "the output differs from the module's own in float64 by"
+        in failures["Drifts"][1]
+    )
     assert failures["NotFinite"] == ("mismatch", "the output is not finite")
     for label in ("relu", "Chatty", "Plain"):
-        made = [one for one in report.samples if (one.case, one.metric) == (label, "latency")]
-        assert len(made) == 9  # beside other work a row may be busy, and its samples are kept
+        made = [
+            one
+            for one in report.samples
+            if (one.case, one.metric) == (label, "latency")
+        ]
+        assert (
+            len(made) == 9
+        )  # beside other work a row may be busy, and its samples are kept
         assert report.estimate(label, "peak_bytes") is not None
 
 
-def test_variables_of_a_side_come_before_those_of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_of_a_side_come_before_those_of_this_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("HERE", "as the shell has it")
     monkeypatch.setenv("KEPT", "too")
     variables = variables_of(Arm(env=(("HERE", "as the side has it"),)))
@@ -110,27 +155,45 @@ def test_variables_of_a_side_come_before_those_of_this_process(monkeypatch: pyte
 
 
 def spec(name: str, d_ff: int = 48, **arguments: object) -> ImportedSpec:
-    return ImportedSpec(target=f"{HOSTILE}:{name}", d_model=16, d_ff=d_ff, arguments=tuple(arguments.items()))
+    return ImportedSpec(
+        target=f"{HOSTILE}:{name}",
+        d_model=16,
+        d_ff=d_ff,
+        arguments=tuple(arguments.items()),
+    )
 
 
 def test_counts_are_exact_and_marked(prober: Prober) -> None:
     cost = prober.count(spec("Plain"), SMALL)
     assert cost.params == 2 * 16 * 48 + 48 + 16
     assert (cost.flops_forward, cost.flops_backward) == (4 * 16 * 48, 8 * 16 * 48)
-    assert (cost.counted, cost.params_formula, cost.flops_elementwise) == (True, None, None)
+    assert (cost.counted, cost.params_formula, cost.flops_elementwise) == (
+        True,
+        None,
+        None,
+    )
     assert (cost.uncounted, cost.width_note) == ((), "")
 
 
 @pytest.mark.parametrize(
     ("name", "says"),
-    [("Packed", "packed width: each branch is 24 wide"), ("TwoThirds", "d_ff 48 to about 2/3 by itself")],
+    [
+        ("Packed", "packed width: each branch is 24 wide"),
+        ("TwoThirds", "d_ff 48 to about 2/3 by itself"),
+    ],
 )
-def test_a_width_read_otherwise_gets_a_footnote(prober: Prober, name: str, says: str) -> None:
+def test_a_width_read_otherwise_gets_a_footnote(
+    prober: Prober, name: str, says: str
+) -> None:
     assert says in prober.count(spec(name), SMALL).width_note
 
 
-@pytest.mark.parametrize(("name", "more"), [("factory", {}), ("Configured", {"special": 1})])
-def test_factories_and_config_objects_serve_as_well(prober: Prober, name: str, more: dict) -> None:
+@pytest.mark.parametrize(
+    ("name", "more"), [("factory", {}), ("Configured", {"special": 1})]
+)
+def test_factories_and_config_objects_serve_as_well(
+    prober: Prober, name: str, more: dict
+) -> None:
     assert prober.count(spec(name, **more), SMALL).params == 2 * 16 * 48 + 48 + 16
 
 
@@ -143,13 +206,23 @@ def test_factories_and_config_objects_serve_as_well(prober: Prober, name: str, m
         (f"{HOSTILE}:broken", "raised RuntimeError: no GPU here", ""),
         (f"{HOSTILE}:Needy", "needs 'heads'", "@heads="),
         (f"{HOSTILE}:Configured", "reads config.special", "@special="),
-        (f"{HOSTILE}:BadShape", r"returns shape \(1, 32, 48\) for an input of \(1, 32, 16\)", "keeps the shape"),
+        (
+            f"{HOSTILE}:BadShape",
+            r"returns shape \(1, 32, 48\) for an input of \(1, 32, 16\)",
+            "keeps the shape",
+        ),
         (f"{HOSTILE}:Tuple", "returns tuple, not a tensor", "hidden states"),
-        ("no.such.module:X", "cannot import 'no.such.module': ModuleNotFoundError", "installed"),
+        (
+            "no.such.module:X",
+            "cannot import 'no.such.module': ModuleNotFoundError",
+            "installed",
+        ),
         ("math:floor", "raised TypeError", ""),
     ],
 )
-def test_user_code_that_cannot_serve_is_one_clear_error(prober: Prober, target: str, says: str, hint: str) -> None:
+def test_user_code_that_cannot_serve_is_one_clear_error(
+    prober: Prober, target: str, says: str, hint: str
+) -> None:
     with pytest.raises(FfnbenchError, match=says) as caught:
         prober.count(ImportedSpec(target=target, d_model=16, d_ff=48), SMALL)
     assert hint in caught.value.hint
@@ -158,40 +231,63 @@ def test_user_code_that_cannot_serve_is_one_clear_error(prober: Prober, target: 
 
 
 def test_a_case_that_can_t_be_counted_is_a_row(prober: Prober) -> None:
-    """Those behind it are counted: by hand, a layer that makes its weights in its first call has 16 x 16 and a bias."""
+    """Those behind it are counted: by hand, a layer that makes its weights in its first
+    call has 16 x 16 and a bias.
+    """
     targets = (f"{HOSTILE}:broken", "torch.nn:LazyLinear")
     rows = ",".join(f"m{number}={target}" for number, target in enumerate(targets))
-    request = CompareRequest(variants=f"relu,{rows}", d_model=16, seq_len=8, threads=1, device="cpu")
+    request = CompareRequest(
+        variants=f"relu,{rows}", d_model=16, seq_len=8, threads=1, device="cpu"
+    )
     plan = plan_compare(request, prober)
     found = case_records(with_costs(plan, prober, lenient=True).cost_report())
     assert [row["params"] for row in found] == [2 * 16 * 64, None, 16 * 16 + 16]
     says = ("", "raised RuntimeError: no GPU here", "")
-    assert all(text in (row["failure"] or "") for row, text in zip(found, says, strict=True))
+    assert all(
+        text in (row["failure"] or "") for row, text in zip(found, says, strict=True)
+    )
     assert [bool(row["failure"]) for row in found] == [bool(text) for text in says]
     with pytest.raises(FfnbenchError, match="no GPU here"):
         with_costs(plan, prober)  # of a check
 
 
-def test_sparsity_is_told_only_where_the_hidden_layer_is_certain(prober: Prober) -> None:
-    """Packed has one projection back to d_model; with d_ff = d_model every Linear of Plain leads there."""
+def test_sparsity_is_told_only_where_the_hidden_layer_is_certain(
+    prober: Prober,
+) -> None:
+    """Packed has one projection back to d_model; with d_ff = d_model every Linear of
+    Plain leads there.
+    """
     variants = f"relu,{HOSTILE}:Packed,square={HOSTILE}:Plain@d_ff=16"
-    request = CompareRequest(variants=variants, d_model=16, d_ff=32, seq_len=32, metrics="sparsity", threads=1)
+    request = CompareRequest(
+        variants=variants,
+        d_model=16,
+        d_ff=32,
+        seq_len=32,
+        metrics="sparsity",
+        threads=1,
+    )
     done = run(plan_compare(request, prober), launch=lambda: Shared(prober.start()))
     found = {(m.case, m.metric) for m in summarise(done)[0]}
     assert ("Packed", "zero_share") in found
     assert ("square", "zero_share") not in found
-    assert "can't tell which" in " ".join(note.text for note in done.warnings if note.label == "square")
+    assert "can't tell which" in " ".join(
+        note.text for note in done.warnings if note.label == "square"
+    )
 
 
 class Twice(torch.nn.Module):
-    """Calls its down projection for each half of the tokens, and overwrites what went in."""
+    """Calls its down projection for each half of the tokens, and overwrites what went
+    in.
+    """
 
     def __init__(self, *, by_name: bool = False) -> None:
         super().__init__()
         self.down, self.by_name = torch.nn.Linear(4, 2), by_name
 
     def forward(self, x):
-        hidden = torch.tensor([[0.0, 0.0, 1.0, 1.0], [0.0, 1.0, 1.0, 1.0]], dtype=x.dtype)
+        hidden = torch.tensor(
+            [[0.0, 0.0, 1.0, 1.0], [0.0, 1.0, 1.0, 1.0]], dtype=x.dtype
+        )
         first = self.down(input=hidden[:1]) if self.by_name else self.down(hidden[:1])
         second = self.down(hidden[1])
         hidden.fill_(1.0)
@@ -206,7 +302,9 @@ class Around(Twice):
 
 
 def test_sparsity_is_the_share_over_all_calls_of_the_projection() -> None:
-    work = Workload(batch=1, seq_len=2, dtype="float32", device="cpu", mode="forward", threads=1)
+    work = Workload(
+        batch=1, seq_len=2, dtype="float32", device="cpu", mode="forward", threads=1
+    )
     for by_name in (False, True):
         subject = subjects.subject_of(Twice(by_name=by_name), work, 2, 0)
         assert peak_memory.sparsity(subject) == (3 / 8, 1 / 4)
@@ -222,7 +320,9 @@ def test_sparsity_is_the_share_over_all_calls_of_the_projection() -> None:
          "instead of an answer"),
     ],
 )  # fmt: skip
-def test_an_import_that_ends_its_process_or_writes_into_open_files(tmp_path: Path, code: str, says: str) -> None:
+def test_an_import_that_ends_its_process_or_writes_into_open_files(
+    tmp_path: Path, code: str, says: str
+) -> None:
     (tmp_path / "deadly.py").write_text(f"import os\n{code}\n")
     with Prober(60) as prober, pytest.raises(FfnbenchError, match=says):
         prober.describe(f"{tmp_path}/deadly.py:X")
@@ -238,7 +338,9 @@ def test_what_is_no_number_is_no_answer(tmp_path: Path, value: str) -> None:
     other.chmod(0o755)
     session = Session(Arm(python=str(other)))
     try:
-        with pytest.raises(WorkerLost, match=f"it printed .*{value}.* instead of an answer"):
+        with pytest.raises(
+            WorkerLost, match=f"it printed .*{value}.* instead of an answer"
+        ):
             session.ask(TakeSample(label="a", calls=1), 9)
     finally:
         session.close()
@@ -246,19 +348,33 @@ def test_what_is_no_number_is_no_answer(tmp_path: Path, value: str) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit is Linux's")
 def test_a_worker_takes_no_more_memory_than_it_was_given() -> None:
-    """512 MiB are there: 1 GiB fails as an error of that case, although nothing is written to it; the next one runs."""
+    """512 MiB are there: 1 GiB fails as an error of that case, although nothing is
+    written to it; the next one runs.
+    """
     variants = f"{HOSTILE}:Hungry,{HOSTILE}:Plain"
-    request = CompareRequest(variants=variants, d_model=16, d_ff=32, seq_len=32, match="none", threads=1, device="cpu")
+    request = CompareRequest(
+        variants=variants,
+        d_model=16,
+        d_ff=32,
+        seq_len=32,
+        match="none",
+        threads=1,
+        device="cpu",
+    )
     plan, given = plan_compare(request, KnownProber()), 2**29
     session = Session()
     try:
         session.ask(Begin(plan=plan, memory_bytes=given), 60)
         soft, _ = resource.prlimit(session._process.pid, resource.RLIMIT_DATA)
-        hungry, plain = (session.ask(Open(label=case.label, calls=1), 60) for case in plan.cases)
+        hungry, plain = (
+            session.ask(Open(label=case.label, calls=1), 60) for case in plan.cases
+        )
     finally:
         session.close()
     assert soft != resource.RLIM_INFINITY
-    assert hungry == Failed(kind=FailureKind.OOM, message="it tried to allocate 1.00 GiB at once")
+    assert hungry == Failed(
+        kind=FailureKind.OOM, message="it tried to allocate 1.00 GiB at once"
+    )
     assert plain.calls == 1
 
 
@@ -281,7 +397,9 @@ def test_an_answer_that_json_cannot_hold_is_a_failure_and_no_death() -> None:
     for value in (float("nan"), object(), 1.0):
         _send(channel, Sampled(value=value), 7)
     os.close(closed)
-    answers = [json.loads(line) for line in os.read(heard, 10_000).decode().splitlines()]
+    answers = [
+        json.loads(line) for line in os.read(heard, 10_000).decode().splitlines()
+    ]
     os.close(heard)
     assert [answer["number"] for answer in answers] == [7, 7, 7]
     assert [answer["failed"]["kind"] for answer in answers[:2]] == ["crash", "crash"]
@@ -297,7 +415,11 @@ def test_no_worker_outlives_a_parent_that_was_killed() -> None:
         "print(s._process.pid, flush=True); input()"
     )
     parent = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True, cwd=ROOT
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stdin=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
     )
     assert parent.stdout is not None
     worker = int(parent.stdout.readline())
@@ -325,9 +447,14 @@ def f(x):
 
 
 def running(number: int) -> bool:
-    """Whether a process goes on; one that has ended and that nobody waits for does not."""
+    """Whether a process goes on; one that has ended and that nobody waits for does
+    not.
+    """
     try:
-        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        return (
+            Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
+            not in "ZX"
+        )
     except OSError:
         return False
 

@@ -1,4 +1,6 @@
-"""Where workers come from: forks of real starters, and what becomes of those that crash, hang or are left behind."""
+"""Where workers come from: forks of real starters, and what becomes of those that
+crash, hang or are left behind.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,15 @@ from fake_machine import FakeLaunch, KnownProber, lost, run
 
 from ffnbench.common import jsonable
 from ffnbench.common.errors import Unfinished
-from ffnbench.messages import Begin, Done, Greeting, MeasureTimer, Open, TakeSample, WorkerRequest
+from ffnbench.messages import (
+    Begin,
+    Done,
+    Greeting,
+    MeasureTimer,
+    Open,
+    TakeSample,
+    WorkerRequest,
+)
 from ffnbench.plan import Arm, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
@@ -27,7 +37,9 @@ from ffnbench.run.worker_pool import WorkerGroup, WorkerPool
 from ffnbench.stats.stopping import STARTERS
 from ffnbench.worker.loop import ALLOCATOR, KEEPS, SYSTEM
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="workers are forked on Linux"
+)
 
 MODULES = '''
 import os, signal, time
@@ -95,7 +107,13 @@ def plan_of(path: Path, names: tuple[str, ...] = NAMES) -> Plan:
     return plan_compare(request, KnownProber())
 
 
-def opened(worker: Session | Fork, path: Path, label: str = "Plain", block: str = "", timeout_s: float = 60.0) -> Any:
+def opened(
+    worker: Session | Fork,
+    path: Path,
+    label: str = "Plain",
+    block: str = "",
+    timeout_s: float = 60.0,
+) -> Any:
     """A worker that has a plan opens a case."""
     plan = jsonable.encode(plan_of(path))
     assert worker.ask(Begin(plan=plan, block=block), 60.0) == Done()
@@ -103,12 +121,18 @@ def opened(worker: Session | Fork, path: Path, label: str = "Plain", block: str 
 
 
 def children(process: int) -> list[int]:
-    return [int(pid) for pid in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+    return [
+        int(pid)
+        for pid in Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    ]
 
 
 def alive(process: int) -> bool:
     try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return (
+            Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+            != "Z"
+        )
     except OSError:
         return False
 
@@ -125,7 +149,9 @@ def gone(*processes: int) -> bool:
     return soon(lambda: not any(map(alive, processes)))
 
 
-def test_a_fork_answers_leaves_and_its_starter_forks_again(starter: Session, modules: Path) -> None:
+def test_a_fork_answers_leaves_and_its_starter_forks_again(
+    starter: Session, modules: Path
+) -> None:
     starter.greeting()
     seen = []
     for _ in range(2):
@@ -133,16 +159,25 @@ def test_a_fork_answers_leaves_and_its_starter_forks_again(starter: Session, mod
         [child] = children(starter._process.pid)
         assert opened(fork, modules).calls == 1
         assert fork.ask(TakeSample(label="Plain", calls=2), 60.0).value > 0
-        assert int((modules.parent / "mine.py.told").read_text().split("\n")[-2].split()[0]) == child
+        assert (
+            int(
+                (modules.parent / "mine.py.told").read_text().split("\n")[-2].split()[0]
+            )
+            == child
+        )
         fork.close()
         assert gone(child)
         seen.append(child)
     assert len(set(seen)) == 2
     assert not starter.ended
-    assert starter.ask(MeasureTimer(), 60.0).empty_call_s > 0  # it answers by itself again
+    assert (
+        starter.ask(MeasureTimer(), 60.0).empty_call_s > 0
+    )  # it answers by itself again
 
 
-@pytest.mark.parametrize(("label", "cause"), [("Exits", "exit code 7"), ("Segfaults", "SIGSEGV")])
+@pytest.mark.parametrize(
+    ("label", "cause"), [("Exits", "exit code 7"), ("Segfaults", "SIGSEGV")]
+)
 def test_a_child_that_dies_is_a_lost_worker_and_its_starter_goes_on(
     starter: Session, modules: Path, label: str, cause: str
 ) -> None:
@@ -171,19 +206,24 @@ def test_a_child_that_hangs_is_ended_with_its_starter(modules: Path) -> None:
 
 
 needs_glibc = pytest.mark.skipif(
-    sys.platform != "linux" or "glibc" not in os.confstr("CS_GNU_LIBC_VERSION"), reason="the switch is glibc's"
+    sys.platform != "linux" or "glibc" not in os.confstr("CS_GNU_LIBC_VERSION"),
+    reason="the switch is glibc's",
 )
 
 
 def faults_of(fork: Fork, modules: Path) -> int:
-    """Page faults of two calls, once the heap has grown to what they take: the fewest of several turns."""
+    """Page faults of two calls, once the heap has grown to what they take: the fewest
+    of several turns.
+    """
     assert opened(fork, modules, "Large").calls == 1
     told = [fork.ask(TakeSample(label="Large", calls=2), 60.0).faults for _ in range(5)]
     return min(told[2:])
 
 
 @needs_glibc
-def test_with_the_heap_kept_a_warm_call_has_no_page_faults(starter: Session, modules: Path) -> None:
+def test_with_the_heap_kept_a_warm_call_has_no_page_faults(
+    starter: Session, modules: Path
+) -> None:
     assert starter.greeting().allocator == KEEPS
     with closing(starter.fork(60.0)) as fork:
         assert faults_of(fork, modules) < 50
@@ -245,7 +285,9 @@ class FakeStarter:
         self.closed = True
 
 
-def test_an_import_that_hangs_costs_one_starter_and_is_left_to_the_children(modules: Path) -> None:
+def test_an_import_that_hangs_costs_one_starter_and_is_left_to_the_children(
+    modules: Path,
+) -> None:
     made: list[FakeStarter] = []
 
     def launch() -> FakeStarter:
@@ -256,7 +298,10 @@ def test_an_import_that_hangs_costs_one_starter_and_is_left_to_the_children(modu
     source.start()
     numbers = [source.next(3)[0] for _ in range(3)]
     assert numbers == [1, 1, 1]
-    assert [(one.asked, one.closed) for one in made] == [(["Preload"], True), ([], False)]
+    assert [(one.asked, one.closed) for one in made] == [
+        (["Preload"], True),
+        ([], False),
+    ]
 
 
 def test_starters_that_are_lost_again_and_again_end_the_run() -> None:
@@ -271,7 +316,9 @@ def test_a_starter_is_forked_by_turns() -> None:
     source.start()
     assert [source.next(9)[0] for _ in range(5)] == [0, 1, 0, 1, 0]
     assert source.started == STARTERS
-    alone = WorkerPool(plan_compare(CompareRequest(variants="relu", metrics="latency")), FakeLaunch())
+    alone = WorkerPool(
+        plan_compare(CompareRequest(variants="relu", metrics="latency")), FakeLaunch()
+    )
     alone.start()
     assert [alone.next(4)[0] for _ in range(4)] == [0, 1, 2, 3]
 
@@ -280,12 +327,19 @@ def state_of(process: int) -> str:
     return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
 
 
-def test_sides_that_wait_for_their_turn_are_stopped_and_end_with_the_rest(modules: Path) -> None:
-    """Two processes at once: the one that was asked last rests as well, since nobody asks it."""
+def test_sides_that_wait_for_their_turn_are_stopped_and_end_with_the_rest(
+    modules: Path,
+) -> None:
+    """Two processes at once: the one that was asked last rests as well, since nobody
+    asks it.
+    """
     sides = [Arm(env=(("A", "1"),)), Arm(env=(("A", "2"),))]
     starters = {arm: Session(arm) for arm in sides}
     one, other = plan_of(modules, ("Plain", "Exits")).cases[:2]
-    plan = replace(plan_of(modules), cases=(replace(one, arm=sides[0]), replace(other, arm=sides[1])))
+    plan = replace(
+        plan_of(modules),
+        cases=(replace(one, arm=sides[0]), replace(other, arm=sides[1])),
+    )
     group = WorkerGroup(plan, starters)
     group.greeting()
     pids = [starter._process.pid for starter in starters.values()]

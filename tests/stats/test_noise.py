@@ -1,4 +1,6 @@
-"""What samples and the machine say of noise: each warning where it belongs, silence where all is well."""
+"""What samples and the machine say of noise: each warning where it belongs, silence
+where all is well.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,17 @@ from ffnbench.stats.verdict import summarise
 
 
 def test_a_reference_that_differs_from_itself_makes_the_machine_unfit() -> None:
-    a, slower, off = [[1.0] * 6] * 3, [[1.04] * 6, [1.05] * 6, [1.06] * 6], [[1.09] * 6, [1.10] * 6, [1.11] * 6]
+    a, slower, off = (
+        [[1.0] * 6] * 3,
+        [[1.04] * 6, [1.05] * 6, [1.06] * 6],
+        [[1.09] * 6, [1.10] * 6, [1.11] * 6],
+    )
     plan = with_control(plan_of(workers=3, rounds=6))
-    good = summarise(run_of(plan, {"a": a, "b": slower, CONTROL: [[0.999] * 6, [1.0] * 6, [1.001] * 6]}))
+    good = summarise(
+        run_of(
+            plan, {"a": a, "b": slower, CONTROL: [[0.999] * 6, [1.0] * 6, [1.001] * 6]}
+        )
+    )
     verdicts = {c.case: c.verdict for c in good[1]}
     assert (verdicts["b"], verdicts[CONTROL]) == (Verdict.SLOWER, Verdict.SAME)
     assert not good[2]
@@ -24,16 +34,26 @@ def test_a_reference_that_differs_from_itself_makes_the_machine_unfit() -> None:
     by = {c.case: c for c in bad[1]}
     assert (by["b"].verdict, by[CONTROL].verdict) == (Verdict.UNCLEAR, Verdict.SLOWER)
     assert "differs from itself" in by["b"].reason
-    assert any("the machine is too noisy: the reference took 1.100 times its own time" in note.text for note in bad[2])
-    wide = summarise(run_of(plan, {"a": a, "b": slower, CONTROL: [[0.9] * 6, [1.0] * 6, [1.1] * 6]}))
+    assert any(
+        "the machine is too noisy: the reference took 1.100 times its own time"
+        in note.text
+        for note in bad[2]
+    )
+    wide = summarise(
+        run_of(plan, {"a": a, "b": slower, CONTROL: [[0.9] * 6, [1.0] * 6, [1.1] * 6]})
+    )
     assert {c.case: c.verdict for c in wide[1]}[CONTROL] is Verdict.UNCLEAR
-    far = summarise(run_of(plan, {"a": a, "b": [[3.0] * 6, [3.1] * 6, [3.2] * 6], CONTROL: off}))
+    far = summarise(
+        run_of(plan, {"a": a, "b": [[3.0] * 6, [3.1] * 6, [3.2] * 6], CONTROL: off})
+    )
     assert {c.case: c.verdict for c in far[1]}[
         "b"
     ] is Verdict.SLOWER  # three times is more than the machine's own error
 
 
-def test_what_other_processes_used_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_other_processes_used_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ten seconds pass; this process uses none of them."""
     seconds = iter([0.0, 10.0, 0.0, 1.0])
     monkeypatch.setattr("ffnbench.run.world.time.monotonic", lambda: next(seconds))
@@ -43,7 +63,9 @@ def test_what_other_processes_used_is_told(tmp_path: Path, monkeypatch: pytest.M
     for _ in ("long enough", "too short to tell"):
         stat.write_text("cpu  0 0 0 0 0 0 0 0 0 0\n")
         watch = Watch(stat)
-        stat.write_text("cpu  700 0 0 9000 0 0 0 200 0 0\n")  # hundredths: busy, idle, stolen
+        stat.write_text(
+            "cpu  700 0 0 9000 0 0 0 200 0 0\n"
+        )  # hundredths: busy, idle, stolen
         told.append(watch.around().others_cpus)
     assert told == [pytest.approx(0.7), None]
     assert Watch(tmp_path / "nowhere").around().others_cpus is None

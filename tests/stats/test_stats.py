@@ -34,10 +34,16 @@ def test_verdicts(low: float, high: float, verdict: Verdict) -> None:
 
 
 def test_ratios_are_paired_within_rounds() -> None:
-    """Rounds that are ten times slower for everybody, and workers that are, change nothing."""
+    """Rounds that are ten times slower for everybody, and workers that are, change
+    nothing.
+    """
     plan = plan_of(workers=3, rounds=3)
     slow = [[1.0, 10.0, 1.0], [2.0, 2.0, 20.0], [0.1, 0.1, 0.1]]
-    b = [[1.10 * v for v in slow[0]], [1.12 * v for v in slow[1]], [1.11 * v for v in slow[2]]]
+    b = [
+        [1.10 * v for v in slow[0]],
+        [1.12 * v for v in slow[1]],
+        [1.11 * v for v in slow[2]],
+    ]
     measured, comparisons, _ = summarise(run_of(plan, {"a": slow, "b": b}))
     ratio = comparisons[1].ratio
     assert ratio is not None
@@ -49,12 +55,17 @@ def test_ratios_are_paired_within_rounds() -> None:
 
 
 def test_more_rounds_of_one_process_do_not_narrow_the_interval() -> None:
-    """The replicate is the worker: a thousand rounds of three processes are three values."""
+    """The replicate is the worker: a thousand rounds of three processes are three
+    values.
+    """
     few, many = ((3, 1), (3, 1000))
     intervals = []
     for workers, rounds in (few, many):
         plan = plan_of(workers=workers, rounds=rounds)
-        values = {"a": [[1.0] * rounds] * 3, "b": [[v] * rounds for v in (1.0, 1.1, 1.2)]}
+        values = {
+            "a": [[1.0] * rounds] * 3,
+            "b": [[v] * rounds for v in (1.0, 1.1, 1.2)],
+        }
         _, comparisons, _ = summarise(run_of(plan, values))
         intervals.append((comparisons[1].ratio.low, comparisons[1].ratio.high))
     assert intervals[0] == pytest.approx(intervals[1])
@@ -66,13 +77,17 @@ def test_a_failed_case_has_no_estimate_and_a_lost_reference_no_verdict() -> None
     failure = Failure(case="a", kind=FailureKind.OOM, message="")
     measured, comparisons, _ = summarise(run_of(plan, values, failures=(failure,)))
     assert [m.case for m in measured] == ["b"]
-    assert [(c.case, c.verdict, c.ratio) for c in comparisons] == [("b", Verdict.UNCLEAR, None)]
+    assert [(c.case, c.verdict, c.ratio) for c in comparisons] == [
+        ("b", Verdict.UNCLEAR, None)
+    ]
     assert "reference a was not measured" in comparisons[0].reason
 
 
 def test_one_worker_gives_a_value_and_no_verdict() -> None:
     plan = plan_of(workers=3, rounds=2)
-    measured, comparisons, _ = summarise(run_of(plan, {"a": [[1.0, 1.0]], "b": [[2.0, 2.0]]}, interrupted=True))
+    measured, comparisons, _ = summarise(
+        run_of(plan, {"a": [[1.0, 1.0]], "b": [[2.0, 2.0]]}, interrupted=True)
+    )
     assert measured[1].estimate.value == pytest.approx(2.0)
     assert measured[1].estimate.low is None
     assert (comparisons[1].verdict, comparisons[1].reason) == (
@@ -83,19 +98,30 @@ def test_one_worker_gives_a_value_and_no_verdict() -> None:
 
 def test_a_worker_cut_short_is_left_out_where_whole_ones_remain() -> None:
     plan = plan_of(workers=3, rounds=2)
-    values = {"a": [[1.0, 1.0], [1.0, 1.0], [1.0]], "b": [[1.5, 1.5], [1.5, 1.5], [9.0]]}
+    values = {
+        "a": [[1.0, 1.0], [1.0, 1.0], [1.0]],
+        "b": [[1.5, 1.5], [1.5, 1.5], [9.0]],
+    }
     _, comparisons, _ = summarise(run_of(plan, values))
     assert comparisons[1].ratio.value == pytest.approx(1.5)
     assert comparisons[1].ratio.workers == 2
 
 
-def simulate(effect: float, runs: int, seed: int, second: str = "b") -> list[Comparison]:
-    """Runs with what real ones have: worker effects per case, drift, bursts, noise within a worker.
+def simulate(
+    effect: float, runs: int, seed: int, second: str = "b"
+) -> list[Comparison]:
+    """Runs with what real ones have: worker effects per case, drift, bursts, noise
+    within a worker.
 
-    The comparison of `second`, which takes `effect` times as long as the reference: of b, or of the control.
+    The comparison of `second`, which takes `effect` times as long as the reference: of
+    b, or of the control.
     """
     rng = random.Random(seed)
-    plan = plan_of(workers=5, rounds=12) if second == "b" else with_control(plan_of("a=relu", workers=5, rounds=12))
+    plan = (
+        plan_of(workers=5, rounds=12)
+        if second == "b"
+        else with_control(plan_of("a=relu", workers=5, rounds=12))
+    )
     results = []
     for _ in range(runs):
         values: dict[str, list[list[float]]] = {"a": [], second: []}
@@ -107,7 +133,16 @@ def simulate(effect: float, runs: int, seed: int, second: str = "b") -> list[Com
                 burst = 0.5 if rng.random() < 0.1 else 0.0
                 for label, rounds in rows.items():
                     true = math.log(effect) if label == second else 0.0
-                    rounds.append(math.exp(true + layout[label] + speed + 0.02 * r + burst + rng.gauss(0, 0.01)))
+                    rounds.append(
+                        math.exp(
+                            true
+                            + layout[label]
+                            + speed
+                            + 0.02 * r
+                            + burst
+                            + rng.gauss(0, 0.01)
+                        )
+                    )
             for label in values:
                 values[label].append(rows[label])
         results.append(summarise(run_of(plan, values))[1][1])
@@ -115,7 +150,9 @@ def simulate(effect: float, runs: int, seed: int, second: str = "b") -> list[Com
 
 
 def test_simulated_error_rate_and_coverage() -> None:
-    """1,000 A/A runs: the 95 % interval covers 1 in 95 % of them, and a false difference is rarer still."""
+    """1,000 A/A runs: the 95 % interval covers 1 in 95 % of them, and a false
+    difference is rarer still.
+    """
     results = simulate(1.0, 1000, seed=1)
     covered = sum(r.ratio.low <= 1 <= r.ratio.high for r in results)
     false = sum(r.verdict in (Verdict.SLOWER, Verdict.FASTER) for r in results)
@@ -124,11 +161,22 @@ def test_simulated_error_rate_and_coverage() -> None:
 
 
 def test_a_quiet_machine_is_accused_once_in_a_hundred_runs() -> None:
-    """1,000 runs of a reference that is equal to itself, and 100 of one that is 10 % slower the second time."""
+    """1,000 runs of a reference that is equal to itself, and 100 of one that is 10 %
+    slower the second time.
+    """
     different = (Verdict.SLOWER, Verdict.FASTER)
-    accused = sum(control.verdict in different for control in simulate(1.0, 1000, seed=3, second=CONTROL))
+    accused = sum(
+        control.verdict in different
+        for control in simulate(1.0, 1000, seed=3, second=CONTROL)
+    )
     assert 1 <= accused <= 25
-    assert sum(control.verdict is Verdict.SLOWER for control in simulate(1.1, 100, seed=4, second=CONTROL)) >= 95
+    assert (
+        sum(
+            control.verdict is Verdict.SLOWER
+            for control in simulate(1.1, 100, seed=4, second=CONTROL)
+        )
+        >= 95
+    )
 
 
 def test_holm_steps_down() -> None:
@@ -140,9 +188,13 @@ def test_holm_steps_down() -> None:
 
 
 def test_what_a_row_alone_would_show_may_be_chance_among_many() -> None:
-    """The same three values of b, alone and beside nineteen rows that differ by nothing."""
+    """The same three values of b, alone and beside nineteen rows that differ by
+    nothing.
+    """
     b = [[1.03], [1.05], [1.04]]
-    alone = summarise(run_of(plan_of(workers=3, rounds=1), {"a": [[1.0]] * 3, "b": b}))[1][1]
+    alone = summarise(run_of(plan_of(workers=3, rounds=1), {"a": [[1.0]] * 3, "b": b}))[
+        1
+    ][1]
     assert (alone.verdict, alone.reason) == (Verdict.SLOWER, "")
     names = ["a", "b", *(f"n{i}" for i in range(19))]
     plan = plan_of(",".join(f"{name}=relu" for name in names), workers=3, rounds=1)
@@ -158,8 +210,16 @@ def test_what_a_row_alone_would_show_may_be_chance_among_many() -> None:
 def test_runs_that_are_joined_have_no_worker_in_common() -> None:
     """Neither in what was sampled, nor in what was read of a device beside it."""
     plan = plan_of(workers=3, rounds=1)
-    read = tuple(DeviceReadings(worker=worker, device="cuda", others=worker) for worker in range(2))
+    read = tuple(
+        DeviceReadings(worker=worker, device="cuda", others=worker)
+        for worker in range(2)
+    )
     run = run_of(plan, {"a": [[1.0], [1.1]], "b": [[1.0], [1.1]]}, devices=read)
     both = joined([report_of(run), report_of(run)])
     assert sorted({sample.worker for sample in both.samples}) == [0, 1, 2, 3]
-    assert [(reading.worker, reading.others) for reading in both.devices] == [(0, 0), (1, 1), (2, 0), (3, 1)]
+    assert [(reading.worker, reading.others) for reading in both.devices] == [
+        (0, 0),
+        (1, 1),
+        (2, 0),
+        (3, 1),
+    ]

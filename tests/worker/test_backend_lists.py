@@ -1,4 +1,6 @@
-"""Backends as they are asked for: keys, lists, what can't be, and how rows of several read."""
+"""Backends as they are asked for: keys, lists, what can't be, and how rows of several
+read.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,10 @@ SWIGLU = FFNSpec(d_model=8, d_ff=16, activation="silu", gate=Gate.INNER)
 
 
 def plan_of(variants: str = "relu,swiglu", **flags: object) -> Plan:
-    return plan_compare(CompareRequest(variants=variants, **{"device": "cpu", "threads": 1} | flags), KnownProber(1.0))
+    return plan_compare(
+        CompareRequest(variants=variants, **{"device": "cpu", "threads": 1} | flags),
+        KnownProber(1.0),
+    )
 
 
 def refusal(variants: str = "relu,swiglu", **flags: object) -> str:
@@ -56,12 +61,27 @@ def refusal(variants: str = "relu,swiglu", **flags: object) -> str:
     ("variant", "says"),
     [
         ("swiglu@backend=onedn", "unknown backend 'onedn' | did you mean 'onednn'?"),
-        ("swiglu@backend=eager,onednn", "'onednn' is a backend and no variant | a key names one; --backend"),
+        (
+            "swiglu@backend=eager,onednn",
+            "'onednn' is a backend and no variant | a key names one; --backend",
+        ),
         ("swiglu@compile=max-autotun", "did you mean 'max-autotune'"),
-        ("swiglu@freeze=true@backend=eager", "'freeze' is about backend compile, and 'swiglu@freeze=true@backend="),
-        ("swiglu@compile=default@backend=onednn", "names onednn | leave one of the two out, or write @backend=compile"),
-        ("swiglu@freeze=true@mode=train", "freeze is for inference: constants have no gradient | use --mode forward"),
-        ("mypkg.mlp:Own@backend=packed-up-gate", "ffnbench can't tell its gate from its up"),
+        (
+            "swiglu@freeze=true@backend=eager",
+            "'freeze' is about backend compile, and 'swiglu@freeze=true@backend=",
+        ),
+        (
+            "swiglu@compile=default@backend=onednn",
+            "names onednn | leave one of the two out, or write @backend=compile",
+        ),
+        (
+            "swiglu@freeze=true@mode=train",
+            "freeze is for inference: constants have no gradient | use --mode forward",
+        ),
+        (
+            "mypkg.mlp:Own@backend=packed-up-gate",
+            "ffnbench can't tell its gate from its up",
+        ),
     ],
 )
 def test_a_key_that_can_not_be(variant: str, says: str) -> None:
@@ -72,7 +92,9 @@ def test_a_key_that_can_not_be(variant: str, says: str) -> None:
 
 
 def work(**changes: object) -> Workload:
-    found = Workload(batch=1, seq_len=4, dtype="float32", device="cpu", mode="forward", threads=1)
+    found = Workload(
+        batch=1, seq_len=4, dtype="float32", device="cpu", mode="forward", threads=1
+    )
     return replace(found, **changes)
 
 
@@ -89,20 +111,40 @@ def test_what_a_backend_lacks_is_known_without_a_machine() -> None:
     }  # fmt: skip
 
     def able(backend: str, **changes: object) -> set[str]:
-        return {name for name, ffn in specs.items() if not lacks(ffn, work(backend=Backend(backend), **changes))}
+        return {
+            name
+            for name, ffn in specs.items()
+            if not lacks(ffn, work(backend=Backend(backend), **changes))
+        }
 
     everything = set(specs)
     assert able("eager", mode="train", dtype="float64", device="cuda") == everything
     assert able("compile", mode="train", dtype="float64", device="cuda") == everything
     assert able("compile", freeze=True) == everything
     assert able("compile", freeze=True, mode="backward") == set()
-    assert able("onednn") == able("onednn", device="auto") == everything - {"grouped", "activation"}
+    assert (
+        able("onednn")
+        == able("onednn", device="auto")
+        == everything - {"grouped", "activation"}
+    )
     assert able("onednn", dtype="bfloat16") == everything - {"grouped", "activation"}
-    for changes in ({"dtype": "float64"}, {"dtype": "float16"}, {"mode": "train"}, {"device": "cuda:1"}):
+    for changes in (
+        {"dtype": "float64"},
+        {"dtype": "float16"},
+        {"mode": "train"},
+        {"device": "cuda:1"},
+    ):
         assert able("onednn", **changes) == set()
     for backend in ("packed", "packed-up-gate"):
-        assert able(backend, mode="train", device="cuda") == {"swiglu", "grouped", "own swiglu"}
-    assert lacks(SWIGLU, work(backend=Backend.ONEDNN, device="cuda")) == "oneDNN runs on the CPU; use --device cpu"
+        assert able(backend, mode="train", device="cuda") == {
+            "swiglu",
+            "grouped",
+            "own swiglu",
+        }
+    assert (
+        lacks(SWIGLU, work(backend=Backend.ONEDNN, device="cuda"))
+        == "oneDNN runs on the CPU; use --device cpu"
+    )
 
 
 def test_one_backend_that_can_not_be_ends_before_measuring() -> None:
@@ -116,38 +158,67 @@ def test_one_backend_that_can_not_be_ends_before_measuring() -> None:
 @pytest.mark.parametrize(
     ("variants", "flags"), [("relu,swiglu", {}), ("swiglu,mypkg.mlp:Own", {"match": "flops"})]
 )  # fmt: skip
-def test_every_row_of_a_variant_is_as_wide_as_without_the_list(variants: str, flags: dict) -> None:
-    """Also the reference's twin: to be matched to itself would round what the reference is given."""
+def test_every_row_of_a_variant_is_as_wide_as_without_the_list(
+    variants: str, flags: dict
+) -> None:
+    """Also the reference's twin: to be matched to itself would round what the reference
+    is given.
+    """
     alone = {case.label: case for case in plan_of(variants, **flags).cases}
     several = plan_of(variants, backend="eager,onednn,compile", **flags)
     assert len(several.cases) == 3 * len(alone)
     for case in several.cases:
         one = alone[case.label.partition("@backend=")[0]]
-        assert (case.ffn, case.sizing, case.variant) == (one.ffn, one.sizing, one.variant)
-        twin = one.label == several.reference != case.label and flags.get("match") != "none"
+        assert (case.ffn, case.sizing, case.variant) == (
+            one.ffn,
+            one.sizing,
+            one.variant,
+        )
+        twin = (
+            one.label == several.reference != case.label
+            and flags.get("match") != "none"
+        )
         assert case.residual == (0.0 if twin else one.residual)
 
 
 def test_what_can_not_be_is_a_row_of_a_list_with_its_reason() -> None:
     plan = plan_of("relu,swiglu", backend="packed,eager,onednn", mode="train")
     told = {note.label: note.text for note in plan.notes}
-    assert told.keys() == {"relu@backend=packed", "relu@backend=onednn", "swiglu@backend=onednn"}
+    assert told.keys() == {
+        "relu@backend=packed",
+        "relu@backend=onednn",
+        "swiglu@backend=onednn",
+    }
     assert "only an inner gate" in told["relu@backend=packed"]
     assert "no gradient" in told["swiglu@backend=onednn"]
     assert plan.reference == "relu"  # the first that can be run
-    assert plan.protocol.budget_s == plan_of("relu,swiglu,gelu").protocol.budget_s  # of three rows, not of six
+    assert (
+        plan.protocol.budget_s == plan_of("relu,swiglu,gelu").protocol.budget_s
+    )  # of three rows, not of six
     assert "only an inner gate" in refusal("relu", backend="packed,packed-up-gate")
     assert "the reference 'relu@backend=packed' can't be run" in refusal("relu,swiglu", backend="packed,onednn",
                                                                          mode="train")  # fmt: skip
-    counted = prepare(CompareRequest(variants="relu", backend="eager,packed", threads=1), counts=True).cost_report()
+    counted = prepare(
+        CompareRequest(variants="relu", backend="eager,packed", threads=1), counts=True
+    ).cost_report()
     text = plain(compare_frame(counted))
     assert "only an inner gate" in " ".join(text.split())
 
 
 def test_attention_is_measured_with_a_backend_that_can_run_it() -> None:
-    with pytest.raises(FfnbenchError, match="'attention@512' can't be run: it has no gate to pack"):
-        plan_block(BlockRequest(variant="swiglu", backend=Backend.PACKED, threads=1, device="cpu"))
-    of_model = plan_block(BlockRequest(preset="llama3-8b", backend=Backend.ONEDNN, threads=1, device="cpu"))
+    with pytest.raises(
+        FfnbenchError, match="'attention@512' can't be run: it has no gate to pack"
+    ):
+        plan_block(
+            BlockRequest(
+                variant="swiglu", backend=Backend.PACKED, threads=1, device="cpu"
+            )
+        )
+    of_model = plan_block(
+        BlockRequest(
+            preset="llama3-8b", backend=Backend.ONEDNN, threads=1, device="cpu"
+        )
+    )
     assert {case.workload.backend for case in of_model.cases} == {"onednn"}
 
 
@@ -183,8 +254,13 @@ def seconds(label: str, worker: int, number: int) -> float:
     return times * 1e-3 * (1 + 0.002 * math.sin(7 * worker + 3 * number + len(label)))
 
 
-def measured(variants: str = "swiglu", launch: FakeLaunch | None = None, **flags: object) -> Report:
-    asked = CompareRequest(variants=variants, **{"workers": 5, "rounds": 6, "device": "cpu", "threads": 1} | flags)
+def measured(
+    variants: str = "swiglu", launch: FakeLaunch | None = None, **flags: object
+) -> Report:
+    asked = CompareRequest(
+        variants=variants,
+        **{"workers": 5, "rounds": 6, "device": "cpu", "threads": 1} | flags,
+    )
     return measure(prepare(asked), launch=launch or Launch(seconds))
 
 
@@ -196,27 +272,48 @@ def test_each_row_tells_its_error_its_one_off_cost_and_its_bytes() -> None:
     report = measured(backend="eager,onednn,compile")
     rows = list(csv.DictReader(io.StringIO(csv_of(report))))
     eager, onednn, compiled = rows
-    assert (eager["compile_mode"], eager["freeze"], eager["pack_s"], eager["held_bytes"]) == ("", "", "", "18874368")
-    assert (compiled["compile_mode"], compiled["freeze"], compiled["pack_s"]) == ("default", "false", "")
+    assert (
+        eager["compile_mode"],
+        eager["freeze"],
+        eager["pack_s"],
+        eager["held_bytes"],
+    ) == ("", "", "", "18874368")
+    assert (compiled["compile_mode"], compiled["freeze"], compiled["pack_s"]) == (
+        "default",
+        "false",
+        "",
+    )
     assert float(onednn["pack_s"]) == pytest.approx(0.032, rel=1e-3)
-    assert (onednn["held_bytes"], onednn["error"], onednn["compile_s"]) == ("37748736", "8.3e-07", "")
+    assert (onednn["held_bytes"], onednn["error"], onednn["compile_s"]) == (
+        "37748736",
+        "8.3e-07",
+        "",
+    )
     packing = report.estimate("swiglu@backend=onednn", PACK)
     assert (packing.workers, packing.samples) == (5, 5)
     assert packing.low < packing.value < packing.high  # sampled in every worker
     assert [s.metric for s in report.samples].count(HELD) == 3  # once
-    assert float(compiled["compile_low_s"]) < float(compiled["compile_s"]) < float(compiled["compile_high_s"])
+    assert (
+        float(compiled["compile_low_s"])
+        < float(compiled["compile_s"])
+        < float(compiled["compile_high_s"])
+    )
     total = int(onednn["total_bytes"]) - int(eager["total_bytes"])
     assert total == 18_874_368  # of the weights that oneDNN has packed beside its own
     columns = [column.name for column in compare_frame(report).headings()]
     assert {"compile (s)", "pack (s)", "error", "weights (MiB)"} <= set(columns)
-    assert [text for text in (" 8e-7 ", " 36.0 ") if text not in words_of(report, 200)] == []
+    assert [
+        text for text in (" 8e-7 ", " 36.0 ") if text not in words_of(report, 200)
+    ] == []
 
 
 def test_a_check_tells_another_way_of_compiling_from_the_same() -> None:
     before = measured("a=swiglu@compile=default")
     for key in ("compile=max-autotune", "freeze=true@backend=compile"):
         now = measured(f"a=swiglu@{key}")
-        spec = next(f for f in exact_findings(before, now, Policy()) if f.metric == "spec")
+        spec = next(
+            f for f in exact_findings(before, now, Policy()) if f.metric == "spec"
+        )
         assert spec.status is Status.REGRESSED
         assert key.partition("=")[0] in spec.reason
 
@@ -233,49 +330,82 @@ def test_rows_within_two_percent_are_the_same_and_others_can_not_be_told() -> No
     def near(gap: float, noise: float) -> Launch:
         def at(label: str, worker: int, number: int) -> float:
             drawn = random.Random(f"{label} {worker}").gauss(0, noise)
-            return (10.0 if label == "swiglu" else 4.0 * (1 + gap * ("compile" in label))) * 1e-3 * math.exp(drawn)
+            return (
+                (10.0 if label == "swiglu" else 4.0 * (1 + gap * ("compile" in label)))
+                * 1e-3
+                * math.exp(drawn)
+            )
 
         return Launch(at)
 
     same = measured(launch=near(0.005, 0.001), backend="eager,onednn,compile")
     assert found_by(same).verdict is Verdict.SAME
-    assert "fastest of swiglu: onednn and compile (the same), 0.3998 [" in words_of(same, 200)
+    assert "fastest of swiglu: onednn and compile (the same), 0.3998 [" in words_of(
+        same, 200
+    )
     unclear = measured(launch=near(0.0, 0.05), backend="eager,onednn,compile")
     assert found_by(unclear).verdict is Verdict.UNCLEAR
     assert "can't tell which is fastest of swiglu: " in words_of(unclear)
     busy = near(0.5, 0.001)
     busy.waited = 0.5
-    assert fastest(measured(launch=busy, backend="eager,onednn,compile")) == []  # busy rows have no figure
+    assert (
+        fastest(measured(launch=busy, backend="eager,onednn,compile")) == []
+    )  # busy rows have no figure
 
 
-def simulated(true: dict[str, float], seed: int, plan: Plan, scatter: float = 0.01) -> Report:
+def simulated(
+    true: dict[str, float], seed: int, plan: Plan, scatter: float = 0.01
+) -> Report:
     """Workers that each have their own luck with a case, rounds that have theirs."""
     dice, protocol = random.Random(seed), plan.protocol
 
     def rounds(log: float) -> list[float]:
         here = log + dice.gauss(0, scatter)
-        return [1e-3 * math.exp(here + dice.gauss(0, 2 * scatter)) for _ in range(protocol.rounds)]
+        return [
+            1e-3 * math.exp(here + dice.gauss(0, 2 * scatter))
+            for _ in range(protocol.rounds)
+        ]
 
-    values = {label: [rounds(log) for _ in range(protocol.workers)] for label, log in true.items()}
+    values = {
+        label: [rounds(log) for _ in range(protocol.workers)]
+        for label, log in true.items()
+    }
     return with_figures(report_of(run_of(plan, values)))
 
 
 def test_the_wrong_one_is_called_the_fastest_in_a_twentieth_at_worst() -> None:
-    """Where the best are equal every claim is false. Worst are two of them far ahead: nothing else has to be beaten."""
+    """Where the best are equal every claim is false. Worst are two of them far ahead:
+    nothing else has to be beaten.
+    """
     plan = plan_of("swiglu", backend="eager,packed,onednn", workers=4, rounds=20)
-    true, runs = dict(zip([case.label for case in plan.cases], (0.0, 0.0, 0.5), strict=True)), 250
+    true, runs = (
+        dict(zip([case.label for case in plan.cases], (0.0, 0.0, 0.5), strict=True)),
+        250,
+    )
     claims = [found_by(simulated(true, seed, plan)) for seed in range(runs)]
     wrong = sum(claim.verdict is Verdict.FASTER for claim in claims)
     assert wrong <= 0.05 * runs + 2 * math.sqrt(0.05 * 0.95 * runs)
 
 
-@pytest.mark.parametrize(("backends", "verdict"), [("eager,onednn", Verdict.FASTER), ("all", Verdict.UNCLEAR)])
-def test_chance_is_corrected_for_the_number_of_rows(backends: str, verdict: Verdict) -> None:
-    """Student's t of 3.9 with 3 degrees of freedom, p = 0.03: enough for one row, and not where four are as near."""
+@pytest.mark.parametrize(
+    ("backends", "verdict"),
+    [("eager,onednn", Verdict.FASTER), ("all", Verdict.UNCLEAR)],
+)
+def test_chance_is_corrected_for_the_number_of_rows(
+    backends: str, verdict: Verdict
+) -> None:
+    """Student's t of 3.9 with 3 degrees of freedom, p = 0.03: enough for one row, and
+    not where four are as near.
+    """
     plan = plan_of("swiglu", backend=backends, workers=4, rounds=6)
     ahead = [-0.05 + 0.03 * by for by in (1, -1, 0.3, -0.3)]
-    rounds = {True: [[1e-3 * math.exp(log)] * 6 for log in ahead], False: [[1e-3] * 6] * 4}
-    values = {case.label: rounds[case.workload.backend == "onednn"] for case in plan.cases}
+    rounds = {
+        True: [[1e-3 * math.exp(log)] * 6 for log in ahead],
+        False: [[1e-3] * 6] * 4,
+    }
+    values = {
+        case.label: rounds[case.workload.backend == "onednn"] for case in plan.cases
+    }
     report = with_figures(report_of(run_of(plan, values)))
     assert found_by(report).verdict is verdict
 
@@ -287,10 +417,14 @@ class Telling(FakeWorker):
     def ask(self, request: WorkerRequest, timeout_s: float) -> Backends:
         assert request == ListBackends(device="cpu")
         found = dict.fromkeys(Backend, "") | {"compile": "no C++ compiler: install g++"}
-        return Backends(reasons=found, bfloat16=found | {"onednn": "no bfloat16 products here"})
+        return Backends(
+            reasons=found, bfloat16=found | {"onednn": "no bfloat16 products here"}
+        )
 
 
-def test_the_list_of_backends_asks_a_worker(on_machine, in_process, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_list_of_backends_asks_a_worker(
+    on_machine, in_process, monkeypatch: pytest.MonkeyPatch
+) -> None:
     workers = []
 
     def launch(arm: object = None) -> FakeWorker:
@@ -306,7 +440,9 @@ def test_the_list_of_backends_asks_a_worker(on_machine, in_process, monkeypatch:
     assert all(name in out for name in Backend)
     rows = json.loads(in_process("list", "backends", "-f", "json")[1])
     others = {"compile": "no", "onednn": "partly"}
-    assert [(row["name"], row["runs"]) for row in rows] == [(b, others.get(b, "yes")) for b in Backend]
+    assert [(row["name"], row["runs"]) for row in rows] == [
+        (b, others.get(b, "yes")) for b in Backend
+    ]
     assert rows[4]["why not"] == "no bfloat16 products here"
     assert rows[3]["why not"] == "no C++ compiler: install g++"
     assert all(worker.closed for worker in workers)

@@ -1,4 +1,6 @@
-"""Compiled variants: what is compiled is checked, timed without its compilation, and never silently eager."""
+"""Compiled variants: what is compiled is checked, timed without its compilation, and
+never silently eager.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,17 @@ from fake_machine import KnownProber
 from paths import ROOT
 
 from ffnbench.choices import CompileMode
-from ffnbench.messages import A, Begin, Check, Done, Failed, MeasureMemory, Open, TakeSample, WorkerRequest
+from ffnbench.messages import (
+    A,
+    Begin,
+    Check,
+    Done,
+    Failed,
+    MeasureMemory,
+    Open,
+    TakeSample,
+    WorkerRequest,
+)
 from ffnbench.metrics import COMPILE, HELD
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
@@ -25,14 +37,23 @@ HOSTILE = str(ROOT / "tests" / "hostile.py")
 
 def plan_of(variants: str, mode: str = "forward") -> Plan:
     request = CompareRequest(
-        variants=variants, d_model=32, d_ff=64, seq_len=16, threads=1, mode=mode, match="none", device="cpu"
+        variants=variants,
+        d_model=32,
+        d_ff=64,
+        seq_len=16,
+        threads=1,
+        mode=mode,
+        match="none",
+        device="cpu",
     )
     return plan_compare(request, KnownProber(1.0))
 
 
 @pytest.fixture(scope="module")
 def worker():
-    """One process for all: loading the compiler takes longer than all that it compiles here."""
+    """One process for all: loading the compiler takes longer than all that it compiles
+    here.
+    """
     session = Session()
     yield session
     session.close()
@@ -49,13 +70,19 @@ def assert_right(worker: Session, label: str) -> None:
 
 
 @pytest.mark.parametrize("freeze", [False, True])
-def test_the_bytes_of_weights_that_a_compiler_has_frozen_are_not_known(freeze: bool, monkeypatch) -> None:
-    """They are constants in layouts of its own. By hand: two matrices of 32 x 64, in float32."""
+def test_the_bytes_of_weights_that_a_compiler_has_frozen_are_not_known(
+    freeze: bool, monkeypatch
+) -> None:
+    """They are constants in layouts of its own. By hand: two matrices of 32 x 64, in
+    float32.
+    """
     monkeypatch.setattr(compiling, "compiled_of", lambda module, work: module)
     monkeypatch.setattr(compiling, "compile_now", lambda *_, **__: (1.0, 1))
     [case] = plan_of(f"relu@backend=compile@freeze={str(freeze).lower()}").cases
     subject = subject_of(build(case.ffn), case.workload, 32, 0)
-    assert compiling.prepare(subject, case.workload).values[HELD] == (None if freeze else 2 * 32 * 64 * 4)
+    assert compiling.prepare(subject, case.workload).values[HELD] == (
+        None if freeze else 2 * 32 * 64 * 4
+    )
 
 
 @pytest.mark.slow
@@ -67,7 +94,9 @@ def test_the_bytes_of_weights_that_a_compiler_has_frozen_are_not_known(freeze: b
         ("backward", ("relu",)),
     ],
 )
-def test_compiled_forms_are_checked_and_timed(worker: Session, mode: str, forms: tuple[str, ...]) -> None:
+def test_compiled_forms_are_checked_and_timed(
+    worker: Session, mode: str, forms: tuple[str, ...]
+) -> None:
     """Two widths of one form, so that neither may find the other's code."""
     plan = plan_of(",".join(f"{form}@backend=compile" for form in forms), mode)
     assert worker.ask(Begin(plan=plan), 60) == Done()
@@ -86,10 +115,16 @@ def test_compiled_forms_are_checked_and_timed(worker: Session, mode: str, forms:
 
 @pytest.mark.slow
 def test_compile_modes_and_frozen_weights(worker: Session) -> None:
-    """Each mode computes the same; what frozen weights take is the compiler's matter."""
+    """Each mode computes the same; what frozen weights take is the compiler's
+    matter.
+    """
     plan = plan_of("swiglu@backend=compile")
     case = plan.cases[0]
-    works = [replace(case.workload, compile=mode.value) for mode in CompileMode if mode.value != "default"]
+    works = [
+        replace(case.workload, compile=mode.value)
+        for mode in CompileMode
+        if mode.value != "default"
+    ]
     works = [*works, replace(case.workload, freeze=True)]
     cases = [replace(case, label=f"{i}", workload=work) for i, work in enumerate(works)]
     plan = replace(plan, cases=tuple(cases), reference="0")
@@ -97,7 +132,9 @@ def test_compile_modes_and_frozen_weights(worker: Session) -> None:
     found = [ask(worker, Open(label=case.label, calls=None)) for case in cases]
     own = 4 * 3 * 32 * 64
     assert [answer.graphs for answer in found] == [1] * len(cases), found
-    assert [answer.values["held_bytes"] for answer in found[:-1]] == [own] * (len(cases) - 1)
+    assert [answer.values["held_bytes"] for answer in found[:-1]] == [own] * (
+        len(cases) - 1
+    )
     assert found[-1].values["held_bytes"] is None
     for case in cases:
         assert ask(worker, TakeSample(label=case.label, calls=2)).value > 0
@@ -109,7 +146,13 @@ def test_code_that_does_not_compile_once_and_for_all(worker: Session) -> None:
     names = ("Plain", "TwoGraphs", "Counts", "Closed")
     plan = plan_of(",".join(f"{HOSTILE}:{name}@backend=compile" for name in names))
     worker.ask(Begin(plan=plan), 60)
-    found = dict(zip(names, [ask(worker, Open(label=case.label, calls=None)) for case in plan.cases], strict=True))
+    found = dict(
+        zip(
+            names,
+            [ask(worker, Open(label=case.label, calls=None)) for case in plan.cases],
+            strict=True,
+        )
+    )
     assert found["Plain"].graphs == 1
     assert found["TwoGraphs"].graphs == 2
     assert found["Counts"].kind is FailureKind.RECOMPILED
@@ -121,7 +164,10 @@ def test_code_that_does_not_compile_once_and_for_all(worker: Session) -> None:
 @pytest.mark.slow
 def test_a_machine_without_a_compiler_says_so() -> None:
     session = Session(
-        replace(plan_compare(CompareRequest()).cases[0].arm, env=(("CXX", "/nowhere/g++"), ("PATH", "/nowhere")))
+        replace(
+            plan_compare(CompareRequest()).cases[0].arm,
+            env=(("CXX", "/nowhere/g++"), ("PATH", "/nowhere")),
+        )
     )
     plan = plan_of("swiglu@backend=compile")
     session.ask(Begin(plan=plan), 60)

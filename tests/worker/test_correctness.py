@@ -1,6 +1,8 @@
-"""What is timed is the right function before its rounds and after them: by formulas, and by modules that are wrong.
+"""What is timed is the right function before its rounds and after them: by formulas,
+and by modules that are wrong.
 
-A module that is wrong is found, and none that is right is called wrong, in any dtype, mode and backend.
+A module that is wrong is found, and none that is right is called wrong, in any dtype,
+mode and backend.
 """
 
 from __future__ import annotations
@@ -172,7 +174,15 @@ def mine(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def plan_of(variants: str, **options: Any) -> Plan:
-    settings = {"d_model": D, "d_ff": H, "seq_len": 24, "threads": 1, "device": "cpu", "match": "none", **options}
+    settings = {
+        "d_model": D,
+        "d_ff": H,
+        "seq_len": 24,
+        "threads": 1,
+        "device": "cpu",
+        "match": "none",
+        **options,
+    }
     plan = plan_compare(CompareRequest(variants=variants, **settings), KnownProber(1.0))
     return replace(plan, protocol=replace(plan.protocol, warmup_s=1e-3))
 
@@ -201,7 +211,9 @@ AT_ONCE = {
 
 @pytest.mark.parametrize("mode", ["forward", "train"])
 @pytest.mark.parametrize("name", AT_ONCE)
-def test_what_is_wrong_at_once_is_found_before_it_is_timed(mine: str, name: str, mode: str) -> None:
+def test_what_is_wrong_at_once_is_found_before_it_is_timed(
+    mine: str, name: str, mode: str
+) -> None:
     plan = plan_of(f"m={mine}:{name}", mode=mode)
     with pytest.raises(Mismatch) as caught:
         Jobs(plan).open(Open(label="m", calls=3))
@@ -216,7 +228,9 @@ def test_what_is_wrong_at_once_is_found_before_it_is_timed(mine: str, name: str,
      ("StaleLater", "train", "after its rounds the output differs from"),
      ("NoGradientLater", "train", "after its rounds the gradient of the input differs from")],
 )  # fmt: skip
-def test_what_is_right_at_first_and_wrong_later_is_found_after_its_rounds(mine, name, mode, says, like) -> None:
+def test_what_is_right_at_first_and_wrong_later_is_found_after_its_rounds(
+    mine, name, mode, says, like
+) -> None:
     jobs = Jobs(plan_of(f"m={mine}:{name}{like}", mode=mode))
     jobs.open(Open(label="m", calls=3))
     jobs.sample(TakeSample(label="m", calls=12, salt=5))
@@ -224,7 +238,9 @@ def test_what_is_right_at_first_and_wrong_later_is_found_after_its_rounds(mine, 
         jobs.check(Check(label="m"))
 
 
-def test_a_kept_output_of_a_shape_is_found_though_looking_for_its_form_calls_it_with_another(mine: str) -> None:
+def test_a_kept_output_of_a_shape_is_found_though_looking_for_its_form_calls_it_with_another(
+    mine: str,
+) -> None:
     jobs = Jobs(plan_of(f"m={mine}:Stale@like=swiglu"))
     jobs.open(Open(label="m", calls=3))
     with pytest.raises(Mismatch, match="after its rounds the output differs"):
@@ -232,11 +248,15 @@ def test_a_kept_output_of_a_shape_is_found_though_looking_for_its_form_calls_it_
 
 
 @pytest.mark.parametrize("mode", ["train", "backward"])
-def test_a_gradient_that_does_not_flow_is_found_where_the_form_is_known(mine: str, mode: str) -> None:
+def test_a_gradient_that_does_not_flow_is_found_where_the_form_is_known(
+    mine: str, mode: str
+) -> None:
     says = "the gradient of the input differs from the float64 reference of ffnbench's own swiglu"
     with pytest.raises(Mismatch, match=says):
         errors(f"m={mine}:NoGradient@like=swiglu", mode=mode)
-    assert errors(f"m={mine}:NoGradient@like=swiglu")["error"] < 1e-6  # forward it is right
+    assert (
+        errors(f"m={mine}:NoGradient@like=swiglu")["error"] < 1e-6
+    )  # forward it is right
 
 
 def test_a_changed_input_is_refused(mine: str) -> None:
@@ -245,20 +265,31 @@ def test_a_changed_input_is_refused(mine: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_backend_that_computes_something_else_is_found(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backend_that_computes_something_else_is_found(
+    dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Rows of gate where those of up should be."""
     from ffnbench.worker.backends import packed
 
     right = packed.JoinedFeedForward.hidden
     assert errors("swiglu@backend=packed", dtype=dtype)["error"] < 2e-2
-    monkeypatch.setattr(packed.JoinedFeedForward, "hidden", lambda module, x: 1.2 * right(module, x))
-    with pytest.raises(Mismatch, match=r"the output differs from the float64 reference by 2\.0e-01"):
+    monkeypatch.setattr(
+        packed.JoinedFeedForward, "hidden", lambda module, x: 1.2 * right(module, x)
+    )
+    with pytest.raises(
+        Mismatch, match=r"the output differs from the float64 reference by 2\.0e-01"
+    ):
         errors("swiglu@backend=packed", dtype=dtype)
 
 
 # What is right
 
-LIMITS = {"float64": (0.0, 1e-13), "float32": (1e-9, 1e-5), "float16": (1e-5, 3e-3), "bfloat16": (1e-4, 3e-2)}
+LIMITS = {
+    "float64": (0.0, 1e-13),
+    "float32": (1e-9, 1e-5),
+    "float16": (1e-5, 3e-3),
+    "bfloat16": (1e-4, 3e-2),
+}
 FORMS = [
     "relu@bias=true", "swiglu", "gelu_glu@bias=true", "swiglu_oai", "swish@beta=0.5", "relu@dropout=0.3", "prelu",
     "swiglu@moe=4x2@shared=16@shared_gate=true", "geglu@moe=4x1@routing=skewed", "swiglu@backend=packed",
@@ -269,28 +300,44 @@ FORMS = [
 @pytest.mark.parametrize("dtype", LIMITS)
 @pytest.mark.parametrize("mode", ["forward", "train", "backward"])
 @pytest.mark.parametrize("variant", FORMS)
-def test_our_forms_are_right_and_off_by_what_their_dtype_rounds(variant: str, mode: str, dtype: str) -> None:
+def test_our_forms_are_right_and_off_by_what_their_dtype_rounds(
+    variant: str, mode: str, dtype: str
+) -> None:
     found = errors(variant, mode=mode, dtype=dtype)
     low, high = LIMITS[dtype]
     assert low <= found["error"] < high
     assert (found["gradient_error"] is None) == (mode == "forward")
-    assert found["gradient_error"] is None or found["gradient_error"] < max(2 * high, 1e-12)
+    assert found["gradient_error"] is None or found["gradient_error"] < max(
+        2 * high, 1e-12
+    )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 @pytest.mark.parametrize("mode", ["forward", "train"])
-@pytest.mark.parametrize("name", ["Swiglu", "Drops", "Wide", "Normed", "Moves", "Experts", "Mixes"])
-def test_modules_of_somebody_else_are_right(mine: str, name: str, mode: str, dtype: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["Swiglu", "Drops", "Wide", "Normed", "Moves", "Experts", "Mixes"]
+)
+def test_modules_of_somebody_else_are_right(
+    mine: str, name: str, mode: str, dtype: str
+) -> None:
     variants = [f"{mine}:{name}"]
-    variants += [f"{mine}:{name}@like=swiglu"] if name in ("Swiglu", "Drops", "Wide") else []
+    variants += (
+        [f"{mine}:{name}@like=swiglu"] if name in ("Swiglu", "Drops", "Wide") else []
+    )
     for variant in variants:
         found = errors(variant, mode=mode, dtype=dtype)
         assert found["error"] < LIMITS[dtype][1]
         assert (found["gradient_error"] is None) == (mode == "forward")
 
 
-def test_what_draws_numbers_that_nobody_can_draw_again_is_not_called_wrong(mine: str) -> None:
-    assert errors(f"{mine}:Noisy") == {"error": None, "largest_error": None, "gradient_error": None}
+def test_what_draws_numbers_that_nobody_can_draw_again_is_not_called_wrong(
+    mine: str,
+) -> None:
+    assert errors(f"{mine}:Noisy") == {
+        "error": None,
+        "largest_error": None,
+        "gradient_error": None,
+    }
     with pytest.raises(Mismatch):
         errors(f"{mine}:Noisy@like=swiglu")
 
@@ -299,7 +346,12 @@ def test_what_draws_numbers_that_nobody_can_draw_again_is_not_called_wrong(mine:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own
 @pytest.mark.parametrize(
     ("name", "mode"),
-    [("Swiglu@like=swiglu", "train"), ("Drops", "train"), ("Experts", "forward"), ("Stale", "forward")],
+    [
+        ("Swiglu@like=swiglu", "train"),
+        ("Drops", "train"),
+        ("Experts", "forward"),
+        ("Stale", "forward"),
+    ],
 )
 def test_compiled_modules(mine: str, name: str, mode: str) -> None:
     variant = f"{mine}:{name}@backend=compile"
@@ -314,7 +366,9 @@ def test_compiled_modules(mine: str, name: str, mode: str) -> None:
 
 
 def test_the_error_of_an_output_is_that_of_its_worst_row() -> None:
-    expected = torch.tensor([[3.0, 4.0], [0.0, 0.0], [30.0, 40.0]])  # rows of 5, 0 and 50; 29.0 in the mean square
+    expected = torch.tensor(
+        [[3.0, 4.0], [0.0, 0.0], [30.0, 40.0]]
+    )  # rows of 5, 0 and 50; 29.0 in the mean square
     y = expected.clone()
     assert row_error(y, expected) == 0
     y[0, 0] += 1
@@ -325,13 +379,22 @@ def test_the_error_of_an_output_is_that_of_its_worst_row() -> None:
     assert row_error(torch.ones(2, 2), torch.full((2, 2), float("inf"))) == float("inf")
 
 
-def test_the_error_of_gradients_is_that_of_the_worst_weight_and_what_rounding_leaves_of_zero_is_none() -> None:
+def test_the_error_of_gradients_is_that_of_the_worst_weight_and_what_rounding_leaves_of_zero_is_none() -> (
+    None
+):
     y = torch.ones(2, 2)
-    expected = {"output": y, "gradient of the input": y, "gradient of a": 100 * y, "gradient of b": 1e-6 * y}
+    expected = {
+        "output": y,
+        "gradient of the input": y,
+        "gradient of a": 100 * y,
+        "gradient of b": 1e-6 * y,
+    }
     answer = expected | {"gradient of b": 2e-6 * y, "gradient of c": y}
     found = difference(answer, expected)
     assert (found.output, found.of) == (0.0, "gradient of b")
-    assert found.gradient == pytest.approx(1e-6)  # 1 % of the largest gradient is what it is held against
+    assert found.gradient == pytest.approx(
+        1e-6
+    )  # 1 % of the largest gradient is what it is held against
     found = difference(answer | {"gradient of a": 101 * y}, expected)
     assert (found.of, found.gradient) == ("gradient of a", pytest.approx(0.01))
     assert found.over(1e-4) == pytest.approx(1.0)  # the root of the tolerance
@@ -355,10 +418,22 @@ def test_gradients_of_a_form_are_those_of_plain_products() -> None:
 # In a run, on the fake machine
 
 
-def machine(wrong: tuple[str, ...] = (), at: type = Check, factors: dict[str, float] | None = None, seed: int = 0):
-    """Workers of 10 ms a call, gelu twice as fast; `wrong` rows are found to be that after their rounds."""
-    launch = gate_world.machine({"gelu": 0.5, "swiglu": 1.3} if factors is None else factors, seed=seed)
-    launch.trouble = {(Check, label): Values(values={"error": 3e-7}) for label in ("relu", "gelu", "swiglu")}
+def machine(
+    wrong: tuple[str, ...] = (),
+    at: type = Check,
+    factors: dict[str, float] | None = None,
+    seed: int = 0,
+):
+    """Workers of 10 ms a call, gelu twice as fast; `wrong` rows are found to be that
+    after their rounds.
+    """
+    launch = gate_world.machine(
+        {"gelu": 0.5, "swiglu": 1.3} if factors is None else factors, seed=seed
+    )
+    launch.trouble = {
+        (Check, label): Values(values={"error": 3e-7})
+        for label in ("relu", "gelu", "swiglu")
+    }
     launch.trouble |= {(at, label): "mismatch" for label in wrong}
     return launch
 
@@ -378,11 +453,21 @@ def measured(launch: FakeLaunch, **options: Any) -> ShownReport:
 def test_each_case_is_checked_once_after_the_rounds_of_the_first_worker() -> None:
     launch = machine()
     report = measured(launch)
-    checks = [(number, label) for number, (_, do, label) in enumerate(launch.log) if do is Check]
+    checks = [
+        (number, label)
+        for number, (_, do, label) in enumerate(launch.log)
+        if do is Check
+    ]
     assert sorted(label for _, label in checks) == ["gelu", "relu", "swiglu"]
     workers = [worker for worker, do, _ in launch.log if do is Check]
-    assert set(workers) == {min(worker for worker, do, _ in launch.log if do is TakeSample)}
-    last = max(number for number, (worker, do, _) in enumerate(launch.log) if do is TakeSample and worker == workers[0])
+    assert set(workers) == {
+        min(worker for worker, do, _ in launch.log if do is TakeSample)
+    }
+    last = max(
+        number
+        for number, (worker, do, _) in enumerate(launch.log)
+        if do is TakeSample and worker == workers[0]
+    )
     assert all(number > last for number, _ in checks)
     assert [record["error"] for record in case_records(report)] == [3e-7] * 3
     assert [record["gradient_error"] for record in case_records(report)] == [None] * 3
@@ -392,10 +477,14 @@ def test_each_case_is_checked_once_after_the_rounds_of_the_first_worker() -> Non
 
 
 @pytest.fixture
-def call(on_fakes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tuple[int, str, str]]:
+def call(
+    on_fakes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[..., tuple[int, str, str]]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")
-    return lambda *arguments, launch=None: on_fakes(*arguments, launch=launch or machine(seed=1))
+    return lambda *arguments, launch=None: on_fakes(
+        *arguments, launch=launch or machine(seed=1)
+    )
 
 
 def saved(path: Path, report: Report) -> Path:
@@ -405,17 +494,35 @@ def saved(path: Path, report: Report) -> Path:
 
 @pytest.fixture
 def baseline(tmp_path: Path) -> Path:
-    return saved(tmp_path / "base.json", measured(machine(), workers=None, rounds=None, precision=0.5))
+    return saved(
+        tmp_path / "base.json",
+        measured(machine(), workers=None, rounds=None, precision=0.5),
+    )
 
 
-@pytest.mark.parametrize(("wrong", "others"), [("gelu", "swiglu latency OK"), ("relu", "swiglu latency MISSING")])
-def test_in_a_check_its_time_is_missing(baseline: Path, tmp_path: Path, call, wrong: str, others: str) -> None:
-    """Though it is as fast as ever; where it is the reference, that of all rows. Such a run is no baseline."""
+@pytest.mark.parametrize(
+    ("wrong", "others"),
+    [("gelu", "swiglu latency OK"), ("relu", "swiglu latency MISSING")],
+)
+def test_in_a_check_its_time_is_missing(
+    baseline: Path, tmp_path: Path, call, wrong: str, others: str
+) -> None:
+    """Though it is as fast as ever; where it is the reference, that of all rows. Such a
+    run is no baseline.
+    """
     run = saved(tmp_path / "run.json", measured(machine((wrong,), seed=3), rounds=20))
     code, out, _ = call("check", baseline, run, "--on-unclear pass")
-    assert (code, "gelu latency MISSING" in out, f"{wrong} said no" in out, others in out) == (3, True, True, True)
+    assert (
+        code,
+        "gelu latency MISSING" in out,
+        f"{wrong} said no" in out,
+        others in out,
+    ) == (3, True, True, True)
     code, _, err = call("check", run, "-q")
-    assert (code, f"can't be a baseline: {wrong!r} is wrong: {wrong} said no" in err) == (2, True)
+    assert (
+        code,
+        f"can't be a baseline: {wrong!r} is wrong: {wrong} said no" in err,
+    ) == (2, True)
 
 
 def test_a_side_that_is_wrong_has_no_time(call) -> None:
@@ -440,12 +547,22 @@ def test_a_journal_with_them_is_read(tmp_path: Path) -> None:
     from ffnbench.report.files.journal import HEAD
 
     report = measured(machine())
-    lines: list[Any] = [HEAD, {"Report": jsonable.encode(replace(report, samples=(), measured=(), comparisons=()))}]
+    lines: list[Any] = [
+        HEAD,
+        {
+            "Report": jsonable.encode(
+                replace(report, samples=(), measured=(), comparisons=())
+            )
+        },
+    ]
     lines += [{"Sample": jsonable.encode(sample)} for sample in report.samples]
     lines += [{"Judged": {"case": "relu", "against": "form"}}]
     lines += [{"Failure": {"case": "gelu", "kind": "suspect", "message": "no"}}]
     path = tmp_path / "run.json.journal"
     path.write_text("\n".join(map(jsonable.text_of, lines)) + "\n")
     found = recompute(load(path))
-    assert (found.comparison("gelu"), found.failure("gelu").kind) == (None, FailureKind.MISMATCH)
+    assert (found.comparison("gelu"), found.failure("gelu").kind) == (
+        None,
+        FailureKind.MISMATCH,
+    )
     assert found.comparison("swiglu").verdict is Verdict.SLOWER

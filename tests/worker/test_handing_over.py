@@ -1,4 +1,6 @@
-"""What one worker found out the next takes over: the number of calls; a head its base's weights."""
+"""What one worker found out the next takes over: the number of calls; a head its base's
+weights.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,13 @@ from ffnbench.worker.jobs import Jobs
 
 
 def plan_of(variants: str = "relu,swiglu", **options: object) -> Plan:
-    settings: dict[str, object] = {"d_model": 32, "seq_len": 16, "threads": 1, "device": "cpu", **options}
+    settings: dict[str, object] = {
+        "d_model": 32,
+        "seq_len": 16,
+        "threads": 1,
+        "device": "cpu",
+        **options,
+    }
     return plan_compare(CompareRequest(variants=variants, **settings), Probe())  # type: ignore[arg-type]
 
 

@@ -15,24 +15,42 @@ from ffnbench.worker.jobs import Jobs
 from ffnbench.worker.subject import Pool, factors_of, most_inputs
 
 
-@pytest.mark.parametrize(("dtype", "train"), [(torch.float32, True), (torch.bfloat16, False)])
-def test_no_content_repeats_nor_do_its_magnitudes(dtype: torch.dtype, train: bool) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "train"), [(torch.float32, True), (torch.bfloat16, False)]
+)
+def test_no_content_repeats_nor_do_its_magnitudes(
+    dtype: torch.dtype, train: bool
+) -> None:
     base = torch.randn(2, 5, 24, generator=torch.Generator().manual_seed(1)).to(dtype)
     pool = Pool(base, train=train)
     seen, sizes = set[bytes](), set[bytes]()
     for salt in (11, 12, 2**55 + 3):
         inputs = pool.renew(salt, 7)
-        assert len({x.untyped_storage().data_ptr() for x in inputs}) == 7  # none leads to the next
+        assert (
+            len({x.untyped_storage().data_ptr() for x in inputs}) == 7
+        )  # none leads to the next
         for x in inputs:
-            assert (x.shape, x.dtype, x.requires_grad, x.is_leaf, x._base) == (base.shape, dtype, train, True, None)
+            assert (x.shape, x.dtype, x.requires_grad, x.is_leaf, x._base) == (
+                base.shape,
+                dtype,
+                train,
+                True,
+                None,
+            )
             for found, values in ((seen, x.detach()), (sizes, x.detach().abs())):
                 found.add(values.contiguous().view(torch.uint8).numpy().tobytes())
-            assert 0.4 < float(x.detach().double().std()) < 1.6  # of 240 numbers by 24 factors
-            x.detach().fill_(7.0)  # what was written to is whole again in the next sample
+            assert (
+                0.4 < float(x.detach().double().std()) < 1.6
+            )  # of 240 numbers by 24 factors
+            x.detach().fill_(
+                7.0
+            )  # what was written to is whole again in the next sample
     assert (len(seen), len(sizes)) == (21, 21)
 
 
-def test_factors_of_inputs_have_either_sign_and_the_mean_square_of_the_seeded_one() -> None:
+def test_factors_of_inputs_have_either_sign_and_the_mean_square_of_the_seeded_one() -> (
+    None
+):
     factors = factors_of(7, 200, 64)
     assert 0.45 < float((factors < 0).float().mean()) < 0.55
     assert 0.5 <= float(factors.abs().min()) < float(factors.abs().max()) <= 1.43
@@ -44,9 +62,19 @@ def test_memory_bounds_the_pool() -> None:
     assert most_inputs(x, None) == 64
     assert most_inputs(x, 16 * 3 * x.nbytes) == 3
     assert most_inputs(x, 10) == 1
-    request = CompareRequest(variants="relu", d_model=32, d_ff=48, seq_len=64, threads=1, device="cpu", match="none")
+    request = CompareRequest(
+        variants="relu",
+        d_model=32,
+        d_ff=48,
+        seq_len=64,
+        threads=1,
+        device="cpu",
+        match="none",
+    )
     plan = plan_compare(request, Probe())
     brief = replace(plan, protocol=replace(plan.protocol, warmup_s=1e-3))
-    opened = Jobs(brief, memory_bytes=4 * 16 * 5 * 64 * 32 * 4).open(Open(label="relu", calls=1000))
+    opened = Jobs(brief, memory_bytes=4 * 16 * 5 * 64 * 32 * 4).open(
+        Open(label="relu", calls=1000)
+    )
     assert (opened.calls, opened.inputs) == (5, 5)
     assert opened.input_bytes == 5 * 64 * 32 * 4

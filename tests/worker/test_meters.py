@@ -1,4 +1,6 @@
-"""What is called when: a case is warm before its calls are counted, and no clock runs while gradients are cleared."""
+"""What is called when: a case is warm before its calls are counted, and no clock runs
+while gradients are cleared.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ COLD_S, WARM_S = 1 / 64, 1 / 1024  # powers of two, so that their sums are exact
 
 
 class Slow(nn.Module):
-    """A clock, and a module that moves it: cold for that many calls on the whole input, then faster."""
+    """A clock, and a module that moves it: cold for that many calls on the whole input,
+    then faster.
+    """
 
     def __init__(self, cold_calls: int) -> None:
         super().__init__()
@@ -37,11 +41,20 @@ class Slow(nn.Module):
         return 2 * x
 
 
-def test_a_case_is_warm_before_its_calls_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One checked call and eight of warming up take 16 ms each, all others 1 ms: sixteen of them make a sample."""
-    plan = plan_compare(CompareRequest(variants="relu", d_model=D, seq_len=SEQ, threads=1, device="cpu"))
+def test_a_case_is_warm_before_its_calls_are_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One checked call and eight of warming up take 16 ms each, all others 1 ms:
+    sixteen of them make a sample.
+    """
+    plan = plan_compare(
+        CompareRequest(variants="relu", d_model=D, seq_len=SEQ, threads=1, device="cpu")
+    )
     warmup_s = 8 * COLD_S
-    plan = replace(plan, protocol=replace(plan.protocol, warmup_s=warmup_s, min_sample_s=16 * WARM_S))
+    plan = replace(
+        plan,
+        protocol=replace(plan.protocol, warmup_s=warmup_s, min_sample_s=16 * WARM_S),
+    )
     module = Slow(cold_calls=1 + 8)
     monkeypatch.setattr(jobs, "build", lambda spec, **place: module)
     monkeypatch.setattr(meters, "perf_counter", module.clock)
@@ -51,11 +64,15 @@ def test_a_case_is_warm_before_its_calls_are_counted(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(jobs, "build", lambda spec, **place: again)
     monkeypatch.setattr(meters, "perf_counter", again.clock)
     jobs.Jobs(plan).open(Open(label="relu", calls=16))
-    assert again.now < warmup_s  # one that is told the number of calls leaves that to its round of practice
+    assert (
+        again.now < warmup_s
+    )  # one that is told the number of calls leaves that to its round of practice
 
 
 class Watched(nn.Parameter):
-    """A leaf that says when Python sets its gradient; autograd itself sets it unseen."""
+    """A leaf that says when Python sets its gradient; autograd itself sets it
+    unseen.
+    """
 
     events: list[str]
 
@@ -89,7 +106,10 @@ class Matrix(nn.Module):
 
 @pytest.mark.parametrize(
     ("backward_only", "a_call"),
-    [(False, ["clear", "start", "forward", "stop"]), (True, ["clear", "forward", "start", "stop"])],
+    [
+        (False, ["clear", "start", "forward", "stop"]),
+        (True, ["clear", "forward", "start", "stop"]),
+    ],
     ids=["train", "backward"],
 )
 def test_gradients_are_cleared_while_no_clock_runs(
@@ -98,30 +118,48 @@ def test_gradients_are_cleared_while_no_clock_runs(
     events: list[str] = []
 
     def read() -> float:
-        events.append("stop" if events.count("start") > events.count("stop") else "start")
+        events.append(
+            "stop" if events.count("start") > events.count("stop") else "start"
+        )
         if events[-1] == "start" and subject.module.weight.grad is not None:
             events.append("gradients of the last call")
         return float(len(events))
 
     monkeypatch.setattr(meters, "perf_counter", read)
-    subject = subjects.Subject(Matrix(events), watched(events), torch.ones(1, 4, 4), True, backward_only)
+    subject = subjects.Subject(
+        Matrix(events), watched(events), torch.ones(1, 4, 4), True, backward_only
+    )
     assert meters._one_by_one(subject, subject.pool.renew(7, 3), [subject.grad] * 3) > 0
     assert [event for event, _ in groupby(events)] == [*a_call * 3, "clear"]
 
 
 def test_what_is_timed_of_training_leaves_no_gradients() -> None:
-    """On the simulated accelerator of device_world.py; what its runs show as a whole stands in test_device_world.py."""
+    """On the simulated accelerator of device_world.py; what its runs show as a whole
+    stands in test_device_world.py.
+    """
     x = torch.randn(1, 2, 4)
     with used(Context(World())) as context:
-        subject = subjects.Subject(Kernels(4, 8, us=50), x.requires_grad_(), x.detach(), True, accelerator=context)
+        subject = subjects.Subject(
+            Kernels(4, 8, us=50),
+            x.requires_grad_(),
+            x.detach(),
+            True,
+            accelerator=context,
+        )
         meters.sample(subject, subject.pool.renew(3, 8))
-    assert subject.module.calls == 2 * (8 + 8)  # forward and backward: by the wall, and from a queue
+    assert subject.module.calls == 2 * (
+        8 + 8
+    )  # forward and backward: by the wall, and from a queue
     assert subject.module.weight.grad is None
     assert all(x.grad is None for x in subject.pool.renew(3, 8))
 
 
-def test_what_is_kept_for_backward_is_counted_once_and_without_the_modules_own_tensors() -> None:
-    """The input and the buffer are there before and after; what two products keep of 8 numbers is kept once."""
+def test_what_is_kept_for_backward_is_counted_once_and_without_the_modules_own_tensors() -> (
+    None
+):
+    """The input and the buffer are there before and after; what two products keep of 8
+    numbers is kept once.
+    """
 
     class Scaled(nn.Module):
         def __init__(self) -> None:
@@ -137,8 +175,12 @@ def test_what_is_kept_for_backward_is_counted_once_and_without_the_modules_own_t
     assert peak_memory.saved_bytes(subject) == 2 * 4 * 4
 
 
-def test_cold_on_the_cpu_evicts_before_each_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twice the last cache of those that the threads have, read and written, while no clock runs."""
+def test_cold_on_the_cpu_evicts_before_each_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Twice the last cache of those that the threads have, read and written, while no
+    clock runs.
+    """
     cache = CacheLevel(level=3, bytes=1 << 20, instances=4)
     monkeypatch.setattr(meters, "caches", lambda: (cache,))
     monkeypatch.setattr(meters, "_buffer_of", lambda size: Buffer(size))
@@ -157,7 +199,9 @@ def test_cold_on_the_cpu_evicts_before_each_call(monkeypatch: pytest.MonkeyPatch
         return float(len(events))
 
     module = Matrix(events)  # type: ignore[arg-type]
-    subject = subjects.Subject(module, torch.randn(1, 4, 4), torch.ones(1, 4, 4), False, cold=True)
+    subject = subjects.Subject(
+        module, torch.randn(1, 4, 4), torch.ones(1, 4, 4), False, cold=True
+    )
     inputs = subject.pool.renew(1, 2)
     events.clear()
     monkeypatch.setattr(meters, "perf_counter", read)

@@ -1,4 +1,6 @@
-"""oneDNN under linear layers, and gate and up in one product: the same function, by whichever way it is run."""
+"""oneDNN under linear layers, and gate and up in one product: the same function, by
+whichever way it is run.
+"""
 
 from __future__ import annotations
 
@@ -45,14 +47,20 @@ def error(y: Tensor, expected: Tensor) -> float:
 
 
 def by_hand(module: nn.Module, x: Tensor, act) -> Tensor:
-    """The form by its formula, in float64, from the weights that the module says it has."""
+    """The form by its formula, in float64, from the weights that the module says it
+    has.
+    """
     w = {name: tensor.detach().double() for name, tensor in module.state_dict().items()}
     x = x.double()
 
     def linear(name: str, v: Tensor) -> Tensor:
         return v @ w[f"{name}.weight"].T + w.get(f"{name}.bias", 0.0)
 
-    hidden = act(linear("gate", x)) * linear("up", x) if "gate.weight" in w else act(linear("up", x))
+    hidden = (
+        act(linear("gate", x)) * linear("up", x)
+        if "gate.weight" in w
+        else act(linear("up", x))
+    )
     return linear("down", hidden)
 
 
@@ -65,9 +73,15 @@ def run(module: nn.Module, x: Tensor) -> Tensor:
 @needs_onednn
 @pytest.mark.parametrize("name", THEIRS)
 def test_every_fused_activation_is_its_own(name: str) -> None:
-    """At inputs large enough that an approximation, another slope or another limit would show."""
+    """At inputs large enough that an approximation, another slope or another limit
+    would show.
+    """
     assert onednn.FUSED.keys() < THEIRS.keys()
-    for gate, bias, tokens in ((Gate.NONE, True, 10), (Gate.INNER, False, 1), (Gate.INNER, True, 600)):
+    for gate, bias, tokens in (
+        (Gate.NONE, True, 10),
+        (Gate.INNER, False, 1),
+        (Gate.INNER, True, 600),
+    ):
         module = build(replace(SWIGLU, activation=name, gate=gate, bias=bias))
         for parameter in module.parameters():
             parameter.data *= 4
@@ -78,10 +92,18 @@ def test_every_fused_activation_is_its_own(name: str) -> None:
 
 @pytest.mark.parametrize("backend", PACKED)
 @pytest.mark.parametrize(
-    "spec", [SWIGLU, replace(SWIGLU, bias=True), replace(SWIGLU, activation="gelu", dropout=0.5)], ids=lambda s: s.name
+    "spec",
+    [
+        SWIGLU,
+        replace(SWIGLU, bias=True),
+        replace(SWIGLU, activation="gelu", dropout=0.5),
+    ],
+    ids=lambda s: s.name,
 )
 def test_joined_products_are_the_same_function(backend: str, spec: FFNSpec) -> None:
-    """Values by the formula on the rows that each order says, as many parameters, gradients of each weight."""
+    """Values by the formula on the rows that each order says, as many parameters,
+    gradients of each weight.
+    """
     torch.manual_seed(3)
     plain = build(spec).eval()
     torch.manual_seed(3)
@@ -89,9 +111,15 @@ def test_joined_products_are_the_same_function(backend: str, spec: FFNSpec) -> N
     x = torch.randn(2, 5, D)
     expected = by_hand(plain, x, THEIRS[spec.activation])
     assert error(module(x).detach(), expected) < 1e-6
-    assert sum(p.numel() for p in module.parameters()) == sum(p.numel() for p in plain.parameters())
+    assert sum(p.numel() for p in module.parameters()) == sum(
+        p.numel() for p in plain.parameters()
+    )
     rows = module.state_dict()["gate_up.weight"]
-    order = (plain.gate.weight, plain.up.weight) if backend == "packed" else (plain.up.weight, plain.gate.weight)
+    order = (
+        (plain.gate.weight, plain.up.weight)
+        if backend == "packed"
+        else (plain.up.weight, plain.gate.weight)
+    )
     assert torch.equal(rows, torch.cat(order))
     for one in (plain, module):
         one(x).square().sum().backward()
@@ -106,7 +134,9 @@ def test_without_a_gate_nothing_is_joined() -> None:
 
 
 class Mixed(nn.Module):
-    """One layer is called, one is read, one makes its weight anew at each call, one is of another kind."""
+    """One layer is called, one is read, one makes its weight anew at each call, one is
+    of another kind.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -126,9 +156,14 @@ class Named(nn.Linear):
 
 @needs_onednn
 def test_a_module_of_another_is_run_without_a_change() -> None:
-    """The layers that are nn.Linear and are called; the others go on as they are, and all that it holds stays."""
+    """The layers that are nn.Linear and are called; the others go on as they are, and
+    all that it holds stays.
+    """
     module, x = Mixed(), torch.randn(1, 6, D)
-    expected, before = module.double()(x.double()).detach(), {n: p.shape for n, p in module.named_parameters()}
+    expected, before = (
+        module.double()(x.double()).detach(),
+        {n: p.shape for n, p in module.named_parameters()},
+    )
     module.float()
     packed = onednn.pack(module, x)
     assert (packed.layers, packed.unused) == (2, 1)
@@ -148,30 +183,47 @@ def test_a_module_of_another_is_run_without_a_change() -> None:
         (lambda: nn.Sequential(nn.Linear(D, D).double()), "no nn.Linear layer"),
     ],
 )
-def test_what_has_nothing_for_it_says_so(module: Callable[[], nn.Module], why: str) -> None:
+def test_what_has_nothing_for_it_says_so(
+    module: Callable[[], nn.Module], why: str
+) -> None:
     class Outer(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.inner = module()
 
         def forward(self, x: Tensor) -> Tensor:
-            return self.inner(x, x, x)[0] if isinstance(self.inner, nn.MultiheadAttention) else self.inner(x)
+            return (
+                self.inner(x, x, x)[0]
+                if isinstance(self.inner, nn.MultiheadAttention)
+                else self.inner(x)
+            )
 
     with pytest.raises(Unsupported, match=why):
         onednn.pack(Outer(), torch.randn(1, 4, D))
 
 
 def work(**more: object) -> Workload:
-    given = {"batch": 1, "seq_len": 4, "dtype": "float32", "device": "cpu", "mode": "forward", "threads": 1}
+    given = {
+        "batch": 1,
+        "seq_len": 4,
+        "dtype": "float32",
+        "device": "cpu",
+        "mode": "forward",
+        "threads": 1,
+    }
     return Workload(**{**given, **more})  # type: ignore[arg-type]
 
 
 @needs_onednn
 def test_what_is_held_is_what_a_call_computes_with() -> None:
-    """Three matrices, of 8 bytes a pair of float32, once: packed or not; and the biases."""
+    """Three matrices, of 8 bytes a pair of float32, once: packed or not; and the
+    biases.
+    """
     for backend in ("eager", "packed", "onednn"):
         spec = replace(SWIGLU, bias=True, d_model=64, d_ff=128)
-        subject: Subject = subject_of(changed(build(spec), spec, backend), work(), 64, 0)
+        subject: Subject = subject_of(
+            changed(build(spec), spec, backend), work(), 64, 0
+        )
         opened = implementation_of(backend).prepare(subject, work(backend=backend))
         least = 4 * (3 * 64 * 128 + 128 + 128 + 64)
         assert least <= opened.values["held_bytes"] <= 1.1 * least

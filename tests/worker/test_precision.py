@@ -1,4 +1,6 @@
-"""How exactly matrices are multiplied: set as asked whatever user code does; tolerances, held against emulated bits."""
+"""How exactly matrices are multiplied: set as asked whatever user code does;
+tolerances, held against emulated bits.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ from ffnbench.worker.probe_jobs import InProcess
 from ffnbench.worker.subject import set_precision
 
 BACKENDS: Any = torch.backends
-BITS = {"high": 10, "medium": 7}  # of the significand of TF32 and of bfloat16 that are kept
+BITS = {
+    "high": 10,
+    "medium": 7,
+}  # of the significand of TF32 and of bfloat16 that are kept
 
 
 @pytest.fixture(autouse=True)
@@ -46,20 +51,32 @@ def cut_off(x: Tensor, bits: int) -> Tensor:
 
 
 def error_of(
-    rounded: Callable[[Tensor], Tensor], act: Callable[[Tensor], Tensor], *, gated: bool, width: int, scale: float = 1.0
+    rounded: Callable[[Tensor], Tensor],
+    act: Callable[[Tensor], Tensor],
+    *,
+    gated: bool,
+    width: int,
+    scale: float = 1.0,
 ) -> float:
-    """The largest error of a row of an FFN whose products round their factors, against float64."""
+    """The largest error of a row of an FFN whose products round their factors, against
+    float64.
+    """
     g = torch.Generator().manual_seed(width)
     d, d_ff = width, 8 * width // 3
     gate, up = (torch.randn(d, d_ff, generator=g) / math.sqrt(3 * d) for _ in range(2))
-    down, x = torch.randn(d_ff, d, generator=g) / math.sqrt(3 * d_ff), torch.randn(32, d, generator=g)
+    down, x = (
+        torch.randn(d_ff, d, generator=g) / math.sqrt(3 * d_ff),
+        torch.randn(32, d, generator=g),
+    )
 
     def ffn(product: Callable[[Tensor, Tensor], Tensor], dtype: torch.dtype) -> Tensor:
         a, b, c, z = (one.to(dtype) for one in (gate, up, down, x))
         h = act(product(z, a)) * product(z, b) if gated else act(product(z, a))
         return product(h, c)
 
-    y = ffn(lambda a, b: (rounded(a).double() @ rounded(b).double()).float(), torch.float32)
+    y = ffn(
+        lambda a, b: (rounded(a).double() @ rounded(b).double()).float(), torch.float32
+    )
     return row_error(scale * y, ffn(torch.matmul, torch.float64))
 
 
@@ -70,30 +87,46 @@ def work(asked: str, dtype: str = "float32") -> Workload:
 
 
 @pytest.mark.parametrize("asked", BITS)
-@pytest.mark.parametrize(("act", "gated"), [(F.silu, True), (lambda x: F.relu(x) ** 2, False)])
-def test_rounding_of_factors_stays_within_the_tolerance_with_room(asked: str, gated: bool, act: Any) -> None:
+@pytest.mark.parametrize(
+    ("act", "gated"), [(F.silu, True), (lambda x: F.relu(x) ** 2, False)]
+)
+def test_rounding_of_factors_stays_within_the_tolerance_with_room(
+    asked: str, gated: bool, act: Any
+) -> None:
     tolerance = work(asked).tolerance
     for width in (48, 384):
         near, cut = (
-            error_of(lambda x, r=r: r(x, BITS[asked]), act, gated=gated, width=width) for r in (to_nearest, cut_off)
+            error_of(lambda x, r=r: r(x, BITS[asked]), act, gated=gated, width=width)
+            for r in (to_nearest, cut_off)
         )
         assert tolerance / 20 < near < tolerance / 4
         assert near < cut < tolerance / 1.3
 
 
-def test_a_module_that_is_one_percent_off_is_found_at_high_and_tf32_at_highest() -> None:
-    off = error_of(lambda x: to_nearest(x, 10), F.silu, gated=True, width=96, scale=1.01)
+def test_a_module_that_is_one_percent_off_is_found_at_high_and_tf32_at_highest() -> (
+    None
+):
+    off = error_of(
+        lambda x: to_nearest(x, 10), F.silu, gated=True, width=96, scale=1.01
+    )
     assert off > 1.5 * work("high").tolerance
-    assert error_of(lambda x: to_nearest(x, 10), F.silu, gated=True, width=96) > 2 * work("highest").tolerance
+    assert (
+        error_of(lambda x: to_nearest(x, 10), F.silu, gated=True, width=96)
+        > 2 * work("highest").tolerance
+    )
 
 
 def test_precision_is_float32s_alone() -> None:
-    assert {work(name, "bfloat16").tolerance for name in BITS} == {DTYPES.get("bfloat16").tolerance}
+    assert {work(name, "bfloat16").tolerance for name in BITS} == {
+        DTYPES.get("bfloat16").tolerance
+    }
     assert tolerance_of(torch.float32) == DTYPES.get("float32").tolerance
     torch.set_float32_matmul_precision("high")
     assert tolerance_of(torch.float32) > 10 * DTYPES.get("float32").tolerance
     set_precision("highest")
-    BACKENDS.cuda.matmul.fp32_precision = "tf32"  # both ways are mixed: torch refuses to say
+    BACKENDS.cuda.matmul.fp32_precision = (
+        "tf32"  # both ways are mixed: torch refuses to say
+    )
     assert tolerance_of(torch.float32) == DTYPES.get("float32").tolerance
 
 
@@ -108,8 +141,12 @@ DIRT = (  # what user code may do, one way or the other
     lambda: setattr(BACKENDS.mkldnn.conv, "fp32_precision", "bf16"),
     lambda: setattr(BACKENDS.cudnn, "allow_tf32", True),
     lambda: setattr(BACKENDS.cuda.matmul, "allow_fp16_accumulation", True),
-    lambda: setattr(BACKENDS.cuda.matmul, "allow_fp16_reduced_precision_reduction", False),
-    lambda: setattr(BACKENDS.cuda.matmul, "allow_bf16_reduced_precision_reduction", (False, False)),
+    lambda: setattr(
+        BACKENDS.cuda.matmul, "allow_fp16_reduced_precision_reduction", False
+    ),
+    lambda: setattr(
+        BACKENDS.cuda.matmul, "allow_bf16_reduced_precision_reduction", (False, False)
+    ),
 )
 
 
@@ -144,7 +181,10 @@ class Switches(nn.Module):
 
     def __init__(self, d_model: int, d_ff: int) -> None:
         super().__init__()
-        self.up, self.down = nn.Linear(d_model, d_ff, bias=False), nn.Linear(d_ff, d_model, bias=False)
+        self.up, self.down = (
+            nn.Linear(d_model, d_ff, bias=False),
+            nn.Linear(d_ff, d_model, bias=False),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         FOUND.append(torch.get_float32_matmul_precision())
@@ -156,7 +196,9 @@ class Switches(nn.Module):
 FOUND: list[str] = []
 
 
-def test_a_module_that_switches_tf32_on_leaves_the_next_sample_as_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_module_that_switches_tf32_on_leaves_the_next_sample_as_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "switching", sys.modules[__name__])
     request = CompareRequest(
         variants="mine=switching:Switches,exact=relu,fast=relu@matmul_precision=high", d_model=16, d_ff=32, seq_len=4,
@@ -167,7 +209,11 @@ def test_a_module_that_switches_tf32_on_leaves_the_next_sample_as_asked(monkeypa
         jobs.open(Open(label=label, calls=2))
     FOUND.clear()
     for _ in range(2):
-        for label, leaves in (("mine", "medium"), ("exact", "highest"), ("fast", "high")):
+        for label, leaves in (
+            ("mine", "medium"),
+            ("exact", "highest"),
+            ("fast", "high"),
+        ):
             jobs.sample(TakeSample(label=label, calls=1))
             assert torch.get_float32_matmul_precision() == leaves
     assert FOUND == ["highest"] * 2
@@ -178,9 +224,19 @@ def test_a_module_that_switches_tf32_on_leaves_the_next_sample_as_asked(monkeypa
 
 def test_keys_reach_what_they_are_about() -> None:
     def works(key: str, **flags: Any) -> list[Workload]:
-        request = CompareRequest(variants=f"a=swiglu{key},b=swiglu@dtype=bf16{key}", threads=1, **flags)
+        request = CompareRequest(
+            variants=f"a=swiglu{key},b=swiglu@dtype=bf16{key}", threads=1, **flags
+        )
         return [case.workload for case in plan_compare(request).cases]
 
-    assert [w.matmul_precision for w in works("@matmul_precision=high")] == ["high", "highest"]
-    assert [w.reduced_reductions for w in works("@reduced_reductions=false")] == [True, False]
-    assert [w.reduced_reductions for w in works("@reduced_reductions=false", device="cpu")] == [True, True]
+    assert [w.matmul_precision for w in works("@matmul_precision=high")] == [
+        "high",
+        "highest",
+    ]
+    assert [w.reduced_reductions for w in works("@reduced_reductions=false")] == [
+        True,
+        False,
+    ]
+    assert [
+        w.reduced_reductions for w in works("@reduced_reductions=false", device="cpu")
+    ] == [True, True]

@@ -1,4 +1,6 @@
-"""The same function by other runtimes and in fewer bits: errors beside float64 written here, bytes counted by hand."""
+"""The same function by other runtimes and in fewer bits: errors beside float64 written
+here, bytes counted by hand.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,9 @@ from ffnbench.worker.backends.running import implementation_of
 from ffnbench.worker.subject import Subject, subject_of
 
 SWIGLU = FFNSpec(d_model=768, d_ff=2048, activation="silu", gate=Gate.INNER)
-# relative Frobenius errors of this form on uniform weights, measured with torch 2.13 and ONNX Runtime 1.30 apart from
-# this project: the smallest and the largest of groups of 32 and 128
+# relative Frobenius errors of this form on uniform weights, measured with torch 2.13
+# and ONNX Runtime 1.30 apart from this project: the smallest and the largest of groups
+# of 32 and 128
 MEASURED = {
     Weights.INT8: (6.5e-3, 1.75e-2),
     Weights.INT8_DYNAMIC: (2.9e-2, 3.4e-2),
@@ -34,7 +37,14 @@ MEASURED = {
 
 
 def work(**more: object) -> Workload:
-    given = {"batch": 2, "seq_len": 8, "dtype": "float32", "device": "cpu", "mode": "forward", "threads": 1}
+    given = {
+        "batch": 2,
+        "seq_len": 8,
+        "dtype": "float32",
+        "device": "cpu",
+        "mode": "forward",
+        "threads": 1,
+    }
     return Workload(**{**given, **more})  # type: ignore[arg-type]
 
 
@@ -43,7 +53,9 @@ def prepared(spec: FFNSpec, **more: object) -> tuple[Subject, dict[str, float | 
     torch.manual_seed(3)
     module = build(spec, dtype=getattr(torch, workload.dtype))
     subject = subject_of(module, workload, spec.d_model, 5)
-    return subject, dict(implementation_of(workload.backend).prepare(subject, workload).values)
+    return subject, dict(
+        implementation_of(workload.backend).prepare(subject, workload).values
+    )
 
 
 def exact(module: nn.Module, act, gate: Gate, x: Tensor) -> Tensor:
@@ -51,7 +63,11 @@ def exact(module: nn.Module, act, gate: Gate, x: Tensor) -> Tensor:
 
     def linear(name: str, v: Tensor) -> Tensor:
         layer = getattr(module, name)
-        return F.linear(v, layer.weight.double(), None if layer.bias is None else layer.bias.double())
+        return F.linear(
+            v,
+            layer.weight.double(),
+            None if layer.bias is None else layer.bias.double(),
+        )
 
     x = x.double()
     if gate is Gate.INNER:
@@ -66,42 +82,77 @@ def error(y: Tensor, expected: Tensor) -> float:
 
 @pytest.mark.parametrize("backend", [Backend.ORT, Backend.OPENVINO])
 @pytest.mark.parametrize("gate", Gate)
-def test_every_activation_is_the_same_function_in_another_runtime(backend: Backend, gate: Gate) -> None:
+def test_every_activation_is_the_same_function_in_another_runtime(
+    backend: Backend, gate: Gate
+) -> None:
     for row in ACTIVATIONS:
-        spec = FFNSpec(d_model=48, d_ff=64, activation=row.name, gate=gate, bias=True, beta=2.0 if row.beta else None)
+        spec = FFNSpec(
+            d_model=48,
+            d_ff=64,
+            activation=row.name,
+            gate=gate,
+            bias=True,
+            beta=2.0 if row.beta else None,
+        )
         subject, values = prepared(spec, backend=backend)
         with torch.no_grad():
-            y, expected = subject.call(), exact(subject.module, subject.module.act, gate, subject.x)
+            y, expected = (
+                subject.call(),
+                exact(subject.module, subject.module.act, gate, subject.x),
+            )
         assert y.shape == subject.x.shape
         assert error(y, expected) < 2e-6, row.name
-        assert values["held_bytes"] == sum(p.nbytes for p in subject.module.parameters())
+        assert values["held_bytes"] == sum(
+            p.nbytes for p in subject.module.parameters()
+        )
 
 
 @pytest.mark.parametrize("backend", [Backend.ORT, Backend.OPENVINO])
 def test_limits_of_a_clamped_form_hold_in_the_graph(backend: Backend) -> None:
-    spec = FFNSpec(d_model=64, d_ff=96, activation="quick_gelu", gate=Gate.INNER, limit=0.1, up_offset=1.0)
+    spec = FFNSpec(
+        d_model=64,
+        d_ff=96,
+        activation="quick_gelu",
+        gate=Gate.INNER,
+        limit=0.1,
+        up_offset=1.0,
+    )
     subject, _ = prepared(spec, backend=backend)
     x = subject.x.double()
     with torch.no_grad():
         g = F.linear(x, subject.module.gate.weight.double()).clamp(max=0.1)
         u = F.linear(x, subject.module.up.weight.double()).clamp(-0.1, 0.1) + 1
-        expected = F.linear(g * torch.sigmoid(1.702 * g) * u, subject.module.down.weight.double())
+        expected = F.linear(
+            g * torch.sigmoid(1.702 * g) * u, subject.module.down.weight.double()
+        )
         assert error(subject.call(), expected) < 2e-6
 
 
 @pytest.mark.parametrize("backend", [Backend.EAGER, Backend.ORT, Backend.OPENVINO])
 @pytest.mark.parametrize("weights", list(MEASURED))
 @pytest.mark.parametrize("group", [32, 128])
-def test_the_error_is_that_of_the_precision(backend: Backend, weights: Weights, group: int) -> None:
+def test_the_error_is_that_of_the_precision(
+    backend: Backend, weights: Weights, group: int
+) -> None:
     subject, _ = prepared(SWIGLU, backend=backend, weights=weights, group=group)
     y, expected = subject.call(), exact(subject.module, F.silu, Gate.INNER, subject.x)
     low, high = MEASURED[weights]
     assert 0.9 * low < error(y, expected) < 1.1 * high
-    assert error(subject.forward(3 * subject.x), exact(subject.module, F.silu, Gate.INNER, 3 * subject.x)) < 0.2
+    assert (
+        error(
+            subject.forward(3 * subject.x),
+            exact(subject.module, F.silu, Gate.INNER, 3 * subject.x),
+        )
+        < 0.2
+    )
 
 
 def test_biases_and_16_bits_are_kept_beside_quantised_weights() -> None:
-    for dtype, weights in (("bfloat16", Weights.INT8), ("bfloat16", Weights.INT4), ("float32", Weights.INT8_DYNAMIC)):
+    for dtype, weights in (
+        ("bfloat16", Weights.INT8),
+        ("bfloat16", Weights.INT4),
+        ("float32", Weights.INT8_DYNAMIC),
+    ):
         spec = FFNSpec(d_model=256, d_ff=512, activation="relu", bias=True)
         subject, _ = prepared(spec, weights=weights, dtype=dtype)
         nn.init.constant_(subject.module.down.bias, 5.0)
@@ -139,7 +190,10 @@ def test_bytes_are_those_counted_by_hand() -> None:
         _, values = prepared(SWIGLU, backend=backend, weights=weights, group=64)
         assert values["held_bytes"] == expected, (backend, weights)
     held = quantised.quantised(build(SWIGLU), Weights.INT8, 32)
-    assert sum(b.nbytes for b in (held.up.quantised, held.up.scale)) == 768 * 2048 + 4 * 2048
+    assert (
+        sum(b.nbytes for b in (held.up.quantised, held.up.scale))
+        == 768 * 2048 + 4 * 2048
+    )
 
 
 class OfTheUser(nn.Module):
@@ -164,8 +218,12 @@ def test_layers_of_a_module_of_the_users_are_quantised_wherever_they_lie() -> No
 
 
 def test_a_torch_without_the_operation_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(quantised.OPERATIONS, Weights.INT8, ("aten", "_weight_of_tomorrow"))
-    with pytest.raises(Unsupported, match=r"has no aten::_weight_of_tomorrow, which int8 weights need"):
+    monkeypatch.setitem(
+        quantised.OPERATIONS, Weights.INT8, ("aten", "_weight_of_tomorrow")
+    )
+    with pytest.raises(
+        Unsupported, match=r"has no aten::_weight_of_tomorrow, which int8 weights need"
+    ):
         quantised.quantised(OfTheUser(), Weights.INT8, 32)
 
 
@@ -194,7 +252,9 @@ print(len(os.listdir("/proc/self/task")) - before)
 def test_a_runtime_starts_no_thread_for_its_usage_data_and_leaves_no_file(
     tmp_path: Path, backend: str, threads: int
 ) -> None:
-    """ONNX Runtime with one thread needs no other; OpenVINO starts its two with the import."""
+    """ONNX Runtime with one thread needs no other; OpenVINO starts its two with the
+    import.
+    """
     environment = os.environ | {
         "HOME": str(tmp_path),
         "XDG_CACHE_HOME": str(tmp_path / "cache"),

@@ -9,12 +9,22 @@ from ffnbench.cli import options as o
 from ffnbench.cli.commands import Command, asked, destination_of, ending, output_of
 
 app = typer.Typer()
-Good = Annotated[o.Text, Option(rich_help_panel=o.SIDES, metavar="REV", help="A revision that is fast enough.")]
-Bad = Annotated[o.Text, Option(rich_help_panel=o.SIDES, metavar="REV", help="A later one that is slow.")]
+Good = Annotated[
+    o.Text,
+    Option(
+        rich_help_panel=o.SIDES, metavar="REV", help="A revision that is fast enough."
+    ),
+]
+Bad = Annotated[
+    o.Text,
+    Option(rich_help_panel=o.SIDES, metavar="REV", help="A later one that is slow."),
+]
 Probes = Annotated[
     o.Text,
     Option(
-        rich_help_panel=o.EFFORT, metavar="INT", help="Measure at most so many commits now; one may be measured again."
+        rich_help_panel=o.EFFORT,
+        metavar="INT",
+        help="Measure at most so many commits now; one may be measured again.",
     ),
 ]
 

@@ -1,5 +1,5 @@
-"""The commits between two revisions, as git tells them, and what a bisect has found of each. That is kept in git's own
-folder, for the next bisect.
+"""The commits between two revisions, as git tells them, and what a bisect has found of
+each. That is kept in git's own folder, for the next bisect.
 """
 
 from __future__ import annotations
@@ -32,20 +32,31 @@ class Commit:
 
 
 class BisectRepository(Repository):
-    """The git repository of a folder, asked for what lies between two of its commits."""
+    """The git repository of a folder, asked for what lies between two of its
+    commits.
+    """
 
     @property
     def git_folder(self) -> Path:
-        """Where git keeps what it knows of this repository, of all its working trees."""
-        return Path(self._git("rev-parse", "--path-format=absolute", "--git-common-dir").stdout.rstrip("\n"))
+        """Where git keeps what it knows of this repository, of all its working
+        trees.
+        """
+        return Path(
+            self._git(
+                "rev-parse", "--path-format=absolute", "--git-common-dir"
+            ).stdout.rstrip("\n")
+        )
 
     def commits_between(self, good: str, bad: str) -> list[Commit]:
-        """The commits after good up to bad, the oldest first; a merge is one commit. Raises FfnbenchError where bad
-        does not follow good.
+        """The commits after good up to bad, the oldest first; a merge is one commit.
+        Raises FfnbenchError where bad does not follow good.
         """
         first, last = self.commit(good), self.commit(bad)
         if first == last:
-            raise FfnbenchError(f"{good!r} and {bad!r} are the same commit", "give an older revision as --good")
+            raise FfnbenchError(
+                f"{good!r} and {bad!r} are the same commit",
+                "give an older revision as --good",
+            )
         if not self._is_ancestor(first, last):
             common = self._git("merge-base", first, last).stdout.strip()[:10]
             if self._is_ancestor(last, first):
@@ -56,12 +67,26 @@ class BisectRepository(Repository):
                 hint = self._hint_if_shallow or "they have no commit in common"
             raise FfnbenchError(f"{bad!r} does not come after {good!r}", hint)
         fields = "%x00".join(["", "%H", "%h", "%an", "%as", "%p", "%s", ""])
-        listing = self._git("rev-list", "--first-parent", "--reverse", f"--format={fields}", f"{first}..{last}")
-        # names may hold any end of a line: what stands between two commits is a line of git's own
+        listing = self._git(
+            "rev-list",
+            "--first-parent",
+            "--reverse",
+            f"--format={fields}",
+            f"{first}..{last}",
+        )
+        # names may hold any end of a line: what stands between two commits is a line of
+        # git's own
         _, *texts = listing.stdout.split("\0")
         rows = zip(*(texts[place::7] for place in range(6)), strict=True)
         return [
-            Commit(name=name, short=short, author=author, date=date, parents=tuple(parents.split()), subject=subject)
+            Commit(
+                name=name,
+                short=short,
+                author=author,
+                date=date,
+                parents=tuple(parents.split()),
+                subject=subject,
+            )
             for name, short, author, date, parents, subject in rows
         ]
 
@@ -78,8 +103,8 @@ MOST = 1e6  # times as slow as the good commit
 class CommitProbe:
     """One probe of a commit: the 95 % interval of its time over the good one's.
 
-    `skipped` says why there is none: it can't be built, or the machine was busy just then (`passing`). `known` says
-    that an earlier bisect has measured it.
+    `skipped` says why there is none: it can't be built, or the machine was busy just
+    then (`passing`). `known` says that an earlier bisect has measured it.
     """
 
     commit: str
@@ -98,7 +123,9 @@ class CommitProbe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bisected:
-    """The answer: all commits after `good` up to `bad`, in their order, and what was found of them."""
+    """The answer: all commits after `good` up to `bad`, in their order, and what was
+    found of them.
+    """
 
     variant: str
     good: str
@@ -111,14 +138,26 @@ class Bisected:
     @property
     def posterior(self) -> Posterior:
         """What all of it says of every commit."""
-        numbers = {commit.name: number for number, commit in enumerate(self.commits, start=1)}
-        results = [result_of(numbers[p.commit], p.low, p.high) for p in self.probed if p.low and p.high]
-        skipped = {numbers[probe.commit] for probe in self.probed if probe.skipped and not probe.passing}
+        numbers = {
+            commit.name: number for number, commit in enumerate(self.commits, start=1)
+        }
+        results = [
+            result_of(numbers[p.commit], p.low, p.high)
+            for p in self.probed
+            if p.low and p.high
+        ]
+        skipped = {
+            numbers[probe.commit]
+            for probe in self.probed
+            if probe.skipped and not probe.passing
+        }
         return posterior_of(len(numbers), results, skipped)
 
     @property
     def state(self) -> str:
-        """Whether the first slow commit is known, or that there is none; else that it is open."""
+        """Whether the first slow commit is known, or that there is none; else that it
+        is open.
+        """
         posterior = self.posterior
         if posterior.without_step(self.limit):
             return NONE
@@ -136,7 +175,12 @@ class Bisected:
     @property
     def by_commit(self) -> list[tuple[Commit, CommitProbe]]:
         """Every probe, in the order of the commits."""
-        return [(commit, probe) for commit in self.commits for probe in self.probed if probe.commit == commit.name]
+        return [
+            (commit, probe)
+            for commit in self.commits
+            for probe in self.probed
+            if probe.commit == commit.name
+        ]
 
     def with_probes(self, *probed: CommitProbe) -> Bisected:
         """With further probes."""
@@ -158,15 +202,24 @@ class Memory:
         for line in lines:
             with suppress(ValueError, KeyError, TypeError):
                 stored = jsonable.parse(line)
-                if stored["commit"] in names and all(stored[key] == value for key, value in self._asked.items()):
-                    probe = jsonable.decode(CommitProbe, {key: stored[key] for key in keys} | {"known": True})
-                    has_interval = 1 / MOST < (probe.low or 0.0) <= (probe.high or 0.0) < MOST
+                if stored["commit"] in names and all(
+                    stored[key] == value for key, value in self._asked.items()
+                ):
+                    probe = jsonable.decode(
+                        CommitProbe,
+                        {key: stored[key] for key in keys} | {"known": True},
+                    )
+                    has_interval = (
+                        1 / MOST < (probe.low or 0.0) <= (probe.high or 0.0) < MOST
+                    )
                     if has_interval != bool(probe.skipped):
                         probes.append(probe)
         return probes
 
     def store(self, probe: CommitProbe) -> None:
-        """Store a probe, where that may be written. One that was skipped because the machine was busy is not stored."""
+        """Store a probe, where that may be written. One that was skipped because the
+        machine was busy is not stored.
+        """
         if probe.passing or (self.path.exists() and not self.path.is_file()):
             return
         with suppress(OSError):

@@ -1,4 +1,6 @@
-"""The command that asks which commit made it slower: one after another is measured beside the good one, as in `ab`."""
+"""The command that asks which commit made it slower: one after another is measured
+beside the good one, as in `ab`.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ from pathlib import Path
 from ffnbench.api.preparing import with_threads
 from ffnbench.common.errors import EXIT_USAGE, FfnbenchError, Unfinished
 from ffnbench.common.units import counted
-from ffnbench.extras.bisect.commits import OPEN, Bisected, BisectRepository, Commit, CommitProbe, Memory
+from ffnbench.extras.bisect.commits import (
+    OPEN,
+    Bisected,
+    BisectRepository,
+    Commit,
+    CommitProbe,
+    Memory,
+)
 from ffnbench.extras.bisect.table import probe_text
 from ffnbench.following import Following, ProgressListener
 from ffnbench.gate.baseline import policy_of_sides
@@ -19,14 +28,22 @@ from ffnbench.gate.sides import BASE, HEAD, sides_asked, variant_of_sides
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import METHOD
 from ffnbench.planning.effort import LEAST_BUDGET_S
-from ffnbench.request import DEFAULT_BUDGET_S, ModuleRequest, Seconds, SidesRequest, command_line
+from ffnbench.request import (
+    DEFAULT_BUDGET_S,
+    ModuleRequest,
+    Seconds,
+    SidesRequest,
+    command_line,
+)
 from ffnbench.result import Progress
 from ffnbench.run.world import World
 
 
 @dataclass(frozen=True, kw_only=True)
 class BisectRequest(ModuleRequest):
-    """`ffnbench bisect`: commits between a good and a bad one, each beside the good one."""
+    """`ffnbench bisect`: commits between a good and a bad one, each beside the good
+    one.
+    """
 
     good: str = ""
     bad: str = "HEAD"
@@ -35,7 +52,9 @@ class BisectRequest(ModuleRequest):
 
 
 class ProbeProgress(ProgressListener):
-    """The progress of one probe as a part of all: they are alike, so only the first says how it is measured."""
+    """The progress of one probe as a part of all: they are alike, so only the first
+    says how it is measured.
+    """
 
     def __init__(self, of_probe: ProgressListener, *, first: bool) -> None:
         self._of_probe = of_probe
@@ -49,22 +68,37 @@ class ProbeProgress(ProgressListener):
         self._of_probe.tell(f"each probe: {text}")
 
 
-def search(request: BisectRequest, world: World, progress: ProgressListener) -> Bisected:
-    """Probe commits until the first slow one is known, or there is none, or the probes or the time are spent."""
+def search(
+    request: BisectRequest, world: World, progress: ProgressListener
+) -> Bisected:
+    """Probe commits until the first slow one is known, or there is none, or the probes
+    or the time are spent.
+    """
     if not request.good:
-        raise FfnbenchError("--good is not given: a revision that was fast enough", "for example --good v1.0")
+        raise FfnbenchError(
+            "--good is not given: a revision that was fast enough",
+            "for example --good v1.0",
+        )
     if request.probes < 1:
-        raise FfnbenchError(f"--probes {request.probes} is out of range", "give 1 at least")
-    of_module = {field.name: getattr(request, field.name) for field in fields(ModuleRequest)}
+        raise FfnbenchError(
+            f"--probes {request.probes} is out of range", "give 1 at least"
+        )
+    of_module = {
+        field.name: getattr(request, field.name) for field in fields(ModuleRequest)
+    }
     asked = with_threads(SidesRequest(**of_module, allow_mismatch=True))
     variant = variant_of_sides(asked)
     limit = policy_of_sides(asked, variant.label).of(variant.label, LATENCY)
     with BisectRepository(Path.cwd()) as repository:
         commits = tuple(repository.commits_between(request.good, request.bad))
-        asked = replace(asked, base_rev=repository.commit(request.good), head_rev=commits[-1].name)
+        asked = replace(
+            asked, base_rev=repository.commit(request.good), head_rev=commits[-1].name
+        )
         sides_asked(asked, variant)
         if repository.dirty:
-            progress.tell("note: changes that are not committed are in no commit, and are not measured")
+            progress.tell(
+                "note: changes that are not committed are in no commit, and are not measured"
+            )
         folder = repository.git_folder
     flags = replace(asked, base_rev=None, head_rev=None, tolerance=())
     memory = Memory(
@@ -75,20 +109,34 @@ def search(request: BisectRequest, world: World, progress: ProgressListener) -> 
         machine=environment_here(request.device, world).fingerprint,
         method=METHOD,
     )
-    bisected = Bisected(variant=variant.text, good=request.good, bad=request.bad, limit=limit, commits=commits)
+    bisected = Bisected(
+        variant=variant.text,
+        good=request.good,
+        bad=request.bad,
+        limit=limit,
+        commits=commits,
+    )
     bisected = bisected.with_probes(*memory.stored(commits))
     if bisected.probed:
-        progress.tell(f"{counted(len(bisected.probed), 'probe')} of earlier bisects: {memory.path}")
+        progress.tell(
+            f"{counted(len(bisected.probed), 'probe')} of earlier bisects: {memory.path}"
+        )
     end = time.monotonic() + request.budget
     try:
         for number in range(1, request.probes + 1):
             left_s = end - time.monotonic()
             if bisected.state != OPEN or (number > 1 and left_s < LEAST_BUDGET_S):
                 break
-            of_probe = ProbeProgress(progress.part(number, request.probes, "probe"), first=number == 1)
-            commit, probe = _next_probe(bisected, asked, request, world, of_probe, left_s)
+            of_probe = ProbeProgress(
+                progress.part(number, request.probes, "probe"), first=number == 1
+            )
+            commit, probe = _next_probe(
+                bisected, asked, request, world, of_probe, left_s
+            )
             bisected = bisected.with_probes(probe)
-            progress.tell(f"probe {number} of at most {request.probes}: {probe_text(bisected, commit, probe)}")
+            progress.tell(
+                f"probe {number} of at most {request.probes}: {probe_text(bisected, commit, probe)}"
+            )
             memory.store(probe)
     except KeyboardInterrupt:
         if not bisected.probed:
@@ -107,7 +155,8 @@ def _next_probe(
 ) -> tuple[Commit, CommitProbe]:
     """The commit that says most, measured, or why it can't be.
 
-    Raises FfnbenchError where the last commit can't be measured, of which something has to be known.
+    Raises FfnbenchError where the last commit can't be measured, of which something has
+    to be known.
     """
     posterior = bisected.posterior
     commit = bisected.commits[posterior.next_probe - 1]
@@ -124,18 +173,27 @@ def _next_probe(
         if problem.hint.startswith("did you mean"):
             similar_name = f"{problem.hint} or "
         probe = _not_probed(problem, sides, request)
-    if probe.skipped and commit is bisected.commits[-1] and posterior.change_at_end() is None:
+    if (
+        probe.skipped
+        and commit is bisected.commits[-1]
+        and posterior.change_at_end() is None
+    ):
         problem_at_end = f"{request.bad} can't be measured: {probe.skipped}"
         if probe.passing:
             raise Unfinished(problem_at_end, "the same command again, when it is quiet")
-        raise FfnbenchError(problem_at_end, f"{similar_name}name an earlier one as --bad")
+        raise FfnbenchError(
+            problem_at_end, f"{similar_name}name an earlier one as --bad"
+        )
     return commit, probe
 
 
-def _probe(sides: SidesRequest, commit: Commit, world: World, progress: ProgressListener) -> CommitProbe:
+def _probe(
+    sides: SidesRequest, commit: Commit, world: World, progress: ProgressListener
+) -> CommitProbe:
     """One commit beside the good one.
 
-    Raises KeyboardInterrupt where that was ended by hand, and FfnbenchError where one of the two can't be measured.
+    Raises KeyboardInterrupt where that was ended by hand, and FfnbenchError where one
+    of the two can't be measured.
     """
     checked = ab(sides, world, Following(progress=progress))
     if checked.interrupted:
@@ -144,21 +202,37 @@ def _probe(sides: SidesRequest, commit: Commit, world: World, progress: Progress
         raise Unfinished(checked.now.stopped)
     failure = checked.now.failure(checked.now.plan.reference)
     if failure:
-        raise Unfinished(f"the good commit can't be measured: {failure.message}", "name another one as --good")
+        raise Unfinished(
+            f"the good commit can't be measured: {failure.message}",
+            "name another one as --good",
+        )
     [latency] = [finding for finding in checked.findings if finding.metric == LATENCY]
     if latency.change is None or not latency.change.low:
         passing = latency.status is Status.UNCLEAR
         return CommitProbe(commit=commit.name, skipped=latency.reason, passing=passing)
-    return CommitProbe(commit=commit.name, low=latency.change.low, high=latency.change.high)
+    return CommitProbe(
+        commit=commit.name, low=latency.change.low, high=latency.change.high
+    )
 
 
-def _not_probed(problem: FfnbenchError, sides: SidesRequest, request: BisectRequest) -> CommitProbe:
-    """A commit that `ab` can't have. Raises FfnbenchError where that is the good one."""
+def _not_probed(
+    problem: FfnbenchError, sides: SidesRequest, request: BisectRequest
+) -> CommitProbe:
+    """A commit that `ab` can't have. Raises FfnbenchError where that is the good
+    one.
+    """
     base, head = str(sides.base_rev), str(sides.head_rev)
     if problem.message.startswith((BASE, base[:10])):
         reason = problem.message.removeprefix(f"{BASE}: ").replace(base, "it")
-        raise FfnbenchError(f"{request.good} can't be measured: {reason}", "name another one as --good")
-    if problem.exit_code != EXIT_USAGE or not problem.message.startswith((HEAD, head[:10])):
+        raise FfnbenchError(
+            f"{request.good} can't be measured: {reason}", "name another one as --good"
+        )
+    if problem.exit_code != EXIT_USAGE or not problem.message.startswith(
+        (HEAD, head[:10])
+    ):
         raise problem
-    reason, is_built = problem.message.removeprefix(f"{HEAD}: "), problem.message.startswith(HEAD)
+    reason, is_built = (
+        problem.message.removeprefix(f"{HEAD}: "),
+        problem.message.startswith(HEAD),
+    )
     return CommitProbe(commit=head, skipped=reason, passing=not is_built)

@@ -1,4 +1,6 @@
-"""What a bisect has found: a row for every probe of a commit, and below them the commit, the change, and how sure."""
+"""What a bisect has found: a row for every probe of a commit, and below them the
+commit, the change, and how sure.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,14 @@ from dataclasses import replace
 from ffnbench.common.errors import EXIT_INTERRUPTED, Unfinished
 from ffnbench.common.jsonable import text_of
 from ffnbench.common.units import counted, percent
-from ffnbench.extras.bisect.commits import FOUND, NONE, OPEN, Bisected, Commit, CommitProbe
+from ffnbench.extras.bisect.commits import (
+    FOUND,
+    NONE,
+    OPEN,
+    Bisected,
+    Commit,
+    CommitProbe,
+)
 from ffnbench.report.formats import View
 from ffnbench.report.frame import Frame, Row, frame_of
 from ffnbench.report.words import CERTAIN, change_text
@@ -16,7 +25,9 @@ UNLIKELY = 0.01  # a probability that is not worth a word
 
 
 def bisect_view(bisected: Bisected) -> View:
-    """The answer of `bisect`; where the commit is not found, that it could not finish is how it ends."""
+    """The answer of `bisect`; where the commit is not found, that it could not finish
+    is how it ends.
+    """
     view = View(
         frame=lambda: _frame(bisected),
         json=lambda: text_of(_answer(bisected), 1) + "\n",
@@ -26,7 +37,12 @@ def bisect_view(bisected: Bisected) -> View:
         return view.ending(EXIT_INTERRUPTED)
     if bisected.state == OPEN:
         hint = "the same command again goes on from here; a quiet machine, or a larger --d-model, tells more"
-        return view.ending(0, Unfinished("the probes or the time are spent, and several commits are left", hint))
+        return view.ending(
+            0,
+            Unfinished(
+                "the probes or the time are spent, and several commits are left", hint
+            ),
+        )
     return view
 
 
@@ -45,7 +61,9 @@ def _frame(bisected: Bisected) -> Frame:
     rows: list[Row] = [
         {
             "commit": commit.short,
-            f"change {CERTAIN}": "skipped" if probe.skipped else change_text(probe.change),
+            f"change {CERTAIN}": "skipped"
+            if probe.skipped
+            else change_text(probe.change),
             "subject": commit.subject,
             "note": probe.skipped,
         }
@@ -79,27 +97,38 @@ def _summary_of_several(bisected: Bisected) -> list[str]:
     if posterior.no_step >= UNLIKELY:
         line += f"; that there is none, {percent(posterior.no_step)}"
     group = posterior.likeliest
-    likeliest, chance = bisected.commits[group[-1] - 1], percent(posterior.probability_of(group))
+    likeliest, chance = (
+        bisected.commits[group[-1] - 1],
+        percent(posterior.probability_of(group)),
+    )
     return [line, f"the likeliest is {likeliest.short} {likeliest.subject} ({chance})"]
 
 
 def _summary_of_one(bisected: Bisected) -> list[str]:
-    """The first slow commit; where those before it could not be measured, all of them."""
+    """The first slow commit; where those before it could not be measured, all of
+    them.
+    """
     posterior, suspects = bisected.posterior, bisected.suspects
     first, last = suspects[0], suspects[-1]
     group = posterior.likeliest
     sure = percent(min(posterior.probability_of(group), 1 - UNLIKELY))
-    change = f"{change_text(posterior.step(group[-1]))} by all probes together, {sure} sure"
+    change = (
+        f"{change_text(posterior.step(group[-1]))} by all probes together, {sure} sure"
+    )
     if len(suspects) > 1:
         lines = [
             f"the first slow commit is one of {len(suspects)}, {first.short} to {last.short}: {change}",
             "all but the last of these could not be measured",
         ]
     else:
-        lines = [f"first slow commit: {last.short} {last.subject} ({last.author}, {last.date}): {change}"]
+        lines = [
+            f"first slow commit: {last.short} {last.subject} ({last.author}, {last.date}): {change}"
+        ]
     lines.append(f"git show {last.short}")
     if len(last.parents) > 1:
-        lines.append(f"it is a merge: --good $(git merge-base {' '.join(last.parents[:2])}) --bad {last.parents[1]}")
+        lines.append(
+            f"it is a merge: --good $(git merge-base {' '.join(last.parents[:2])}) --bad {last.parents[1]}"
+        )
     return lines
 
 

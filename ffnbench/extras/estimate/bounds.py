@@ -1,11 +1,13 @@
 """What is known of a machine -> the least time that a call could take on it.
 
-A call needs FLOPs for its matrix products, and moves bytes to and from memory. They are set against the peak of its
-dtype and the bandwidth of memory. Of a form that is split over devices each has its part of d_ff, and their outputs are
-added by an all-reduce: in a ring each sends 2 (N - 1) / N of their bytes, in every pass.
+A call needs FLOPs for its matrix products, and moves bytes to and from memory. They are
+set against the peak of its dtype and the bandwidth of memory. Of a form that is split
+over devices each has its part of d_ff, and their outputs are added by an all-reduce: in
+a ring each sends 2 (N - 1) / N of their bytes, in every pass.
 
-Machines stand in published.toml, or in a file of the user's. How near such bounds were to measured times, on a machine
-that was here, stands in how_near.json, which benchmarks/estimates.py writes.
+Machines stand in published.toml, or in a file of the user's. How near such bounds were
+to measured times, on a machine that was here, stands in how_near.json, which
+benchmarks/estimates.py writes.
 """
 
 from __future__ import annotations
@@ -28,13 +30,18 @@ from ffnbench.ffn.spec import FFNSpec, item_bytes
 from ffnbench.plan import Case, Probe, Workload, cost_of, needed_by
 from ffnbench.result import MEMORY, Bound
 
-INSIDE = {MatmulPrecision.HIGH: "tf32", MatmulPrecision.MEDIUM: "bfloat16"}  # of float32's products
+INSIDE = {
+    MatmulPrecision.HIGH: "tf32",
+    MatmulPrecision.MEDIUM: "bfloat16",
+}  # of float32's products
 ABOVE_ZERO = least(1e-9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hardware:
-    """A machine, or one device of it; the head of published.toml explains each field. Unknown is None."""
+    """A machine, or one device of it; the head of published.toml explains each field.
+    Unknown is None.
+    """
 
     name: str
     tflops_float32: float | None = field(default=None, metadata=ABOVE_ZERO)
@@ -56,8 +63,9 @@ class Hardware:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """The least seconds of a case on hardware, and of what on each device. `at_least_s` is the larger of products and
-    memory, and an all-reduce after it; where one of them is not known it is None, and `unknown` says what is missing.
+    """The least seconds of a case on hardware, and of what on each device. `at_least_s`
+    is the larger of products and memory, and an all-reduce after it; where one of them
+    is not known it is None, and `unknown` says what is missing.
     """
 
     hardware: str
@@ -78,13 +86,19 @@ class Bounds:
 
 
 def bounds_of(case: Case, cost: Cost, hardware: Hardware, devices: int = 1) -> Bounds:
-    """The bounds of a case, split over so many devices. How code of the user's splits is not known."""
+    """The bounds of a case, split over so many devices. How code of the user's splits
+    is not known.
+    """
     part = _part(case, devices)
     if part is not None and devices > 1:
         cost = cost_of(part, Probe())
     flops = size = weight_bytes = None
     if part is not None and not cost.failed:
-        flops, size, weight_bytes = needed_by(part, cost).flops, _bytes_of(part, cost), cost.weight_bytes
+        flops, size, weight_bytes = (
+            needed_by(part, cost).flops,
+            _bytes_of(part, cost),
+            cost.weight_bytes,
+        )
     path = path_of(case.workload)
     peak = 1e12 * (getattr(hardware, f"tflops_{path}") or 0.0)
     bandwidth = 1e9 * hardware.gb_per_s
@@ -138,11 +152,20 @@ def _all_reduce_s(case: Case, hardware: Hardware, devices: int) -> float | None:
     if hardware.link_gb_per_s is None:
         return None
     passes = 2 if case.workload.mode == Mode.TRAIN else 1
-    return passes * 2 * (devices - 1) / devices * _end_bytes(case) / (1e9 * hardware.link_gb_per_s)
+    return (
+        passes
+        * 2
+        * (devices - 1)
+        / devices
+        * _end_bytes(case)
+        / (1e9 * hardware.link_gb_per_s)
+    )
 
 
 def path_of(work: Workload) -> str:
-    """Whose peak is that of a workload's products: its dtype's, but for float32 that may be less exact."""
+    """Whose peak is that of a workload's products: its dtype's, but for float32 that
+    may be less exact.
+    """
     if work.dtype != "float32":
         return work.dtype
     return INSIDE.get(work.matmul_precision, work.dtype)
@@ -154,16 +177,23 @@ def _end_bytes(case: Case) -> int:
 
 
 def _bytes_of(case: Case, cost: Cost) -> int:
-    """What no call can do without, each tensor once: it reads weights and input, and writes the output. A backward
-    reads the output's gradient, and writes those of the input and of the weights; alone, it reads weights and input
-    too (or what was made of them, which is larger), and has no output. What lies between may stay on the chip or be
-    made again, and weights are read again only where they don't fit: neither is part of a bound.
+    """What no call can do without, each tensor once: it reads weights and input, and
+    writes the output. A backward reads the output's gradient, and writes those of the
+    input and of the weights; alone, it reads weights and input too (or what was made of
+    them, which is larger), and has no output. What lies between may stay on the chip or
+    be made again, and weights are read again only where they don't fit: neither is part
+    of a bound.
 
-    Code of the user's may look weights up, or not train them: then those that its products show, of two FLOPs a token
-    each forward, and backward as many for the weight's gradient beside the input's.
+    Code of the user's may look weights up, or not train them: then those that its
+    products show, of two FLOPs a token each forward, and backward as many for the
+    weight's gradient beside the input's.
     """
     work = case.workload
-    read = cost.weight_bytes if cost.weight_bytes_touched is None else cost.weight_bytes_touched
+    read = (
+        cost.weight_bytes
+        if cost.weight_bytes_touched is None
+        else cost.weight_bytes_touched
+    )
     trained = read
     if cost.counted:
         forward, backward = cost.flops_forward or 0, cost.flops_backward or 0
@@ -176,7 +206,9 @@ def _bytes_of(case: Case, cost: Cost) -> int:
 
 
 def _part(case: Case, devices: int) -> Case | None:
-    """What the device with the largest part of d_ff runs; what has no d_ff (router, output gate) each has whole."""
+    """What the device with the largest part of d_ff runs; what has no d_ff (router,
+    output gate) each has whole.
+    """
     if devices == 1:
         return case
     spec = case.ffn
@@ -187,11 +219,17 @@ def _part(case: Case, devices: int) -> Case | None:
             f"{case.label} has a d_ff of {spec.d_ff:,}: {devices:,} devices can't share it",
             f"--tensor-parallel {spec.d_ff} is the most",
         )
-    moe = spec.moe and replace(spec.moe, shared_d_ff=math.ceil(spec.moe.shared_d_ff / devices))
-    return replace(case, ffn=replace(spec, d_ff=math.ceil(spec.d_ff / devices), moe=moe))
+    moe = spec.moe and replace(
+        spec.moe, shared_d_ff=math.ceil(spec.moe.shared_d_ff / devices)
+    )
+    return replace(
+        case, ffn=replace(spec, d_ff=math.ceil(spec.d_ff / devices), moe=moe)
+    )
 
 
-Near = dict[str, Any]  # quotients of measured times and bounds, elsewhere: by what binds, their median and 90 % range
+# quotients of measured times and bounds, elsewhere: by what binds, their median and 90
+# % range
+Near = dict[str, Any]
 
 
 def is_held(near: Near, work: Workload) -> bool:
@@ -199,13 +237,18 @@ def is_held(near: Near, work: Workload) -> bool:
     return work.mode == near["mode"] and path_of(work) in near["dtypes"]
 
 
-FILE, NEAR = Path(__file__).with_name("published.toml"), Path(__file__).with_name("how_near.json")
+FILE, NEAR = (
+    Path(__file__).with_name("published.toml"),
+    Path(__file__).with_name("how_near.json"),
+)
 
 
 @cache
 def published() -> Registry[Hardware]:
     """Every machine of the table."""
-    machines: Registry[Hardware] = Registry("hardware", "`ffnbench list hardware` shows all")
+    machines: Registry[Hardware] = Registry(
+        "hardware", "`ffnbench list hardware` shows all"
+    )
     for machine in hardware_in(FILE):
         machines.add(machine.name, machine)
     return machines

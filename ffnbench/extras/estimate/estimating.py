@@ -1,4 +1,6 @@
-"""The commands about machines that are not here: bounds of variants on them, and which there are."""
+"""The commands about machines that are not here: bounds of variants on them, and which
+there are.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,13 @@ from pathlib import Path
 
 from ffnbench.api.preparing import prepare
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.extras.estimate.bounds import Hardware, bounds_of, hardware_in, how_near, published
+from ffnbench.extras.estimate.bounds import (
+    Hardware,
+    bounds_of,
+    hardware_in,
+    how_near,
+    published,
+)
 from ffnbench.extras.estimate.table import estimate_view
 from ffnbench.ffn.spec import require_positive
 from ffnbench.planning.compare import as_compare
@@ -30,21 +38,31 @@ class EstimateRequest(CostRequest):
 
 
 def bounds(request: EstimateRequest, world: World, notes: Sequence[str] = ()) -> View:
-    """The least time that variants could take on machines that need not be here; nothing is measured."""
-    machines, devices = _hardware(request.hardware), require_positive("tensor_parallel", request.tensor_parallel)
+    """The least time that variants could take on machines that need not be here;
+    nothing is measured.
+    """
+    machines, devices = (
+        _hardware(request.hardware),
+        require_positive("tensor_parallel", request.tensor_parallel),
+    )
     report = prepare(as_compare(request), world, notes=notes, counts=True).cost_report()
     cases = {row["label"]: row for row in case_records(report, KEYS)}
     rows: list[Row] = []
     for group in report.plan.groups:
         for machine in machines:
             bounds_by_label = {
-                case.label: bounds_of(case, report.cost(case.label), machine, devices) for case in group.cases
+                case.label: bounds_of(case, report.cost(case.label), machine, devices)
+                for case in group.cases
             }
             for label, bound in bounds_by_label.items():
                 row: Row = {"hardware": machine.name, **cases[label]}
-                row |= {field.name: getattr(bound, field.name) for field in fields(bound)}
+                row |= {
+                    field.name: getattr(bound, field.name) for field in fields(bound)
+                }
                 row["ratio_of_bounds"] = None
-                reference_s = bounds_by_label[report.plan.reference_of(label)].at_least_s
+                reference_s = bounds_by_label[
+                    report.plan.reference_of(label)
+                ].at_least_s
                 if bound.at_least_s is not None and reference_s:
                     row["ratio_of_bounds"] = bound.at_least_s / reference_s
                 rows.append(row)
@@ -52,7 +70,9 @@ def bounds(request: EstimateRequest, world: World, notes: Sequence[str] = ()) ->
 
 
 def _hardware(names: str) -> list[Hardware]:
-    """By names of the table, and from files of rows, each once; a row of a file stands before one of the table."""
+    """By names of the table, and from files of rows, each once; a row of a file stands
+    before one of the table.
+    """
     machines: dict[str, Hardware] = {}
     for name in names.split(","):
         name = name.strip()
@@ -62,5 +82,7 @@ def _hardware(names: str) -> list[Hardware]:
             machine = published().get(name)
             machines.setdefault(machine.name, machine)
     if not machines:
-        raise FfnbenchError(f"--hardware {names} names no machine", "for example --hardware h100,a100")
+        raise FfnbenchError(
+            f"--hardware {names} names no machine", "for example --hardware h100,a100"
+        )
     return list(machines.values())

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from ffnbench.extras.estimate.estimating import EstimateRequest, bounds
-from ffnbench.python.arguments import DTypes, Int, Ints, Match, Modes, StrPath, Texts, Variants, asked
+from ffnbench.python.arguments import (
+    DTypes,
+    Int,
+    Ints,
+    Match,
+    Modes,
+    StrPath,
+    Texts,
+    Variants,
+    asked,
+)
 from ffnbench.python.public import called_here, public
 from ffnbench.report.shown_report import Answer
 
@@ -24,11 +34,12 @@ def estimate(
     hardware: Texts = "h100",
     tensor_parallel: Int = 1,
 ) -> Answer:
-    """Bound the time of variants on machines that are not here, by published peaks; nothing is measured.
+    """Bound the time of variants on machines that are not here, by published peaks;
+    nothing is measured.
 
     `ffnbench estimate --help-all` says what each argument means.
 
-    >>> ffnbench.estimate(["relu", "swiglu"], hardware="h100,a100", dtype="bf16").frame()
+    >>> ffnbench.estimate("relu,swiglu", hardware="h100,a100", dtype="bf16").frame()
     """
     request = asked(EstimateRequest, locals())
     with called_here() as here:

@@ -1,4 +1,6 @@
-"""How bounds on machines that are not here read, never as if they were measured; and the list of these machines."""
+"""How bounds on machines that are not here read, never as if they were measured; and
+the list of these machines.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def _seconds(key: str, title: str) -> Column:
 SECONDS = ("device_at_least_s", "all_reduce_at_least_s", "at_least_s")
 OF_ONE = (*_amounts(""), _seconds("at_least_s", "at least"))
 OF_PARTS = (
-    Column(key="device_weight_bytes", title="weights", units=IEC, unit=" each", priority=4),
+    Column(
+        key="device_weight_bytes", title="weights", units=IEC, unit=" each", priority=4
+    ),
     *_amounts(" each"),
     _seconds("device_at_least_s", "each ≥"),
     _seconds("all_reduce_at_least_s", "all-reduce ≥"),
@@ -56,12 +60,16 @@ RATIO = Column(
 )
 
 
-def estimate_view(report: Report, machines: Sequence[Hardware], rows: list[Row], near: Near) -> View:
+def estimate_view(
+    report: Report, machines: Sequence[Hardware], rows: list[Row], near: Near
+) -> View:
     """The bounds of every variant on every machine, group by group."""
     return View(frame=lambda: _frame(report, machines, rows, near), title="estimate")
 
 
-def _frame(report: Report, machines: Sequence[Hardware], rows: list[Row], near: Near) -> Frame:
+def _frame(
+    report: Report, machines: Sequence[Hardware], rows: list[Row], near: Near
+) -> Frame:
     plan = report.plan
 
     def name(row: Row) -> str:
@@ -70,7 +78,9 @@ def _frame(report: Report, machines: Sequence[Hardware], rows: list[Row], near: 
             return f"{label} on {row['hardware']}"
         return label
 
-    swept = [column(key) for key in swept_columns(plan) if key in rows[0] and key != "d_ff"]
+    swept = [
+        column(key) for key in swept_columns(plan) if key in rows[0] and key != "d_ff"
+    ]
     is_split = rows[0]["devices"] > 1
     return Frame(
         columns=(
@@ -83,7 +93,10 @@ def _frame(report: Report, machines: Sequence[Hardware], rows: list[Row], near: 
         ),
         rows=rows,
         groups=tuple((len(machines) * place, text) for place, text in headings(plan)),
-        header=[f"bounds on {listed(machine.name for machine in machines)}", conditions_line(plan, measured=False)],
+        header=[
+            f"bounds on {listed(machine.name for machine in machines)}",
+            conditions_line(plan, measured=False),
+        ],
         summary=[
             *_what_bounds_are(plan, near),
             *_conditions(plan, machines, rows[0]["devices"]),
@@ -94,44 +107,72 @@ def _frame(report: Report, machines: Sequence[Hardware], rows: list[Row], near: 
 
 
 def _what_bounds_are(plan: Plan, near: Near) -> list[str]:
-    """That these are no measurements, and what measured times were of such bounds, where both were known."""
+    """That these are no measurements, and what measured times were of such bounds,
+    where both were known.
+    """
     works = [case.workload for case in plan.shown]
     moved = ["weights", "input", "output"]
     if any(work.train for work in works):
         moved.append("their gradients")
-    lines = [f"bounds, not measurements: no call takes less, where {listed(moved)} pass memory once"]
+    lines = [
+        f"bounds, not measurements: no call takes less, where {listed(moved)} pass memory once"
+    ]
     if any(is_held(near, work) for work in works):
-        shapes = f"{near['all']['shapes']} {near['mode']} shapes in {listed(near['dtypes'])}"
+        shapes = (
+            f"{near['all']['shapes']} {near['mode']} shapes in {listed(near['dtypes'])}"
+        )
         line = f"on {near['machine']}, {near['measured']}, {shapes} took {_times(near['all'])} their bound"
-        parts = [f"{bound} {_times(near[bound])}" for bound in (Bound.PRODUCTS, MEMORY) if bound in near]
+        parts = [
+            f"{bound} {_times(near[bound])}"
+            for bound in (Bound.PRODUCTS, MEMORY)
+            if bound in near
+        ]
         if parts:
             line += f" ({', '.join(parts)})"
         lines.append(line)
-    others = listed(f"{path_of(work)} {work.mode}" for work in works if not is_held(near, work))
+    others = listed(
+        f"{path_of(work)} {work.mode}" for work in works if not is_held(near, work)
+    )
     if others:
         lines.append(f"{others}: not held against measured times")
     return lines
 
 
 def _times(ratios: dict[str, float]) -> str:
-    """`2.4x [1.3, 6.2]`: the median of measured times over their bounds, and the range of most of them."""
+    """`2.4x [1.3, 6.2]`: the median of measured times over their bounds, and the range
+    of most of them.
+    """
     median, low, high = (digits(ratios[name], 2) for name in ("median", "low", "high"))
     return f"{median}x [{low}, {high}]"
 
 
 def _conditions(plan: Plan, machines: Sequence[Hardware], devices: int) -> list[str]:
-    """What else a reader has to know: of links, of parts that are not equal, of experts."""
+    """What else a reader has to know: of links, of parts that are not equal, of
+    experts.
+    """
     lines = []
     with_tf32 = [machine.name for machine in machines if machine.tflops_tf32]
     if with_tf32 and any(path_of(case.workload) == "float32" for case in plan.shown):
-        lines.append(f"float32 on {listed(with_tf32)}: without TF32, which @matmul_precision=high allows")
-    forms = {plan.name_of(case.label): case.ffn for case in plan.shown if isinstance(case.ffn, FFNSpec)}
+        lines.append(
+            f"float32 on {listed(with_tf32)}: without TF32, which @matmul_precision=high allows"
+        )
+    forms = {
+        plan.name_of(case.label): case.ffn
+        for case in plan.shown
+        if isinstance(case.ffn, FFNSpec)
+    }
     if devices > 1:
         links = listed(_link(machine) for machine in machines)
-        lines.append(f"all-reduce: a ring of {devices}, not overlapped, over links: {links}")
-    uneven = [f"{name} {form.d_ff:,}" for name, form in forms.items() if form.d_ff % devices]
+        lines.append(
+            f"all-reduce: a ring of {devices}, not overlapped, over links: {links}"
+        )
+    uneven = [
+        f"{name} {form.d_ff:,}" for name, form in forms.items() if form.d_ff % devices
+    ]
     if uneven:
-        lines.append(f"{devices} devices do not divide the d_ff of {listed(uneven)}: bounds are of the largest part")
+        lines.append(
+            f"{devices} devices do not divide the d_ff of {listed(uneven)}: bounds are of the largest part"
+        )
     if any(form.moe for form in forms.values()):
         lines.append("experts: as many are read as uniform routing asks for on average")
     return lines

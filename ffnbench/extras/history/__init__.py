@@ -1,1 +1,3 @@
-"""Rows of saved runs over time: where they step from one level to another, and at which commits."""
+"""Rows of saved runs over time: where they step from one level to another, and at which
+commits.
+"""

@@ -9,12 +9,22 @@ from ffnbench.cli import options as o
 from ffnbench.cli.commands import Command, destination_of, ending, output_of
 from ffnbench.planning.fields import refuse_empty
 
-FOLLOWED = {"ratio": "ratio", "latency": "latency", "params": "params", "flops": "flops_timed", "peak": "peak_bytes"}
+FOLLOWED = {
+    "ratio": "ratio",
+    "latency": "latency",
+    "params": "params",
+    "flops": "flops_timed",
+    "peak": "peak_bytes",
+}
 
 
 app = typer.Typer()
 Followed = Annotated[
-    list[str], Argument(metavar="FILE", help="A .json of `compare -o` or `check --append`, or a folder of them.")
+    list[str],
+    Argument(
+        metavar="FILE",
+        help="A .json of `compare -o` or `check --append`, or a folder of them.",
+    ),
 ]
 Followable = Annotated[
     o.Text,
@@ -55,7 +65,9 @@ def history(
 
     refuse_empty("FILE", paths)
     output = output_of(ctx)
-    with destination_of(output, "history", *paths, pictures=True, formats=CHECK_FORMATS) as destination:
+    with destination_of(
+        output, "history", *paths, pictures=True, formats=CHECK_FORMATS
+    ) as destination:
         if metric:
             one_of("--metric", metric, list(FOLLOWED))
         tell = destination.progress.tell

@@ -1,6 +1,8 @@
-"""Rows over time, a panel each: every run with its interval, the levels, and a line at each step.
+"""Rows over time, a panel each: every run with its interval, the levels, and a line at
+each step.
 
-Runs stand one beside another, however long it was from one to the next; the numbers below tell when.
+Runs stand one beside another, however long it was from one to the next; the numbers
+below tell when.
 """
 
 from __future__ import annotations
@@ -36,7 +38,9 @@ if TYPE_CHECKING:
 
 HEIGHT = 1.1  # inches, of a panel
 MOST, MOST_DATES = 24, 7  # panels, and dates below one
-SPAN = 0.05  # of a value, that a panel shows at least: what only scatters looks like that
+SPAN = (
+    0.05  # of a value, that a panel shows at least: what only scatters looks like that
+)
 ROOM = 0.7  # for the words of steps, in halves of the span
 UNITS = {LATENCY: TIME, PEAK: IEC}
 SLOWER, RUN, FASTER = COLOURS[1:4]
@@ -50,8 +54,15 @@ def history_figure(timeline: Timeline) -> Figure:
     for axes, row in zip(grid, rows, strict=True):
         _draw(axes, row)
         axes.set_title(literal(shortened(f"{named(timeline, row)}: {_metric(row)}")))
-    shown = f", {len(rows)} of {len(timeline.rows)} rows" if len(rows) < len(timeline.rows) else ""
-    finish(figure, f"history of {runs_text(timeline)}{shown}; bars: 95% intervals; lines: levels between steps")
+    shown = (
+        f", {len(rows)} of {len(timeline.rows)} rows"
+        if len(rows) < len(timeline.rows)
+        else ""
+    )
+    finish(
+        figure,
+        f"history of {runs_text(timeline)}{shown}; bars: 95% intervals; lines: levels between steps",
+    )
     return figure
 
 
@@ -79,7 +90,11 @@ def _draw(axes: Axes, row: Series) -> None:
         level = math.exp(fmean(map(math.log, values[start:end])))
         axes.hlines(level, start - 0.5, end - 0.5, color=BLACK, linewidth=0.9)
     for number, step in enumerate(row.steps):
-        axes.axvline(step.at - 0.5, color=SLOWER if step.change.value > 1 else FASTER, linestyle="--")
+        axes.axvline(
+            step.at - 0.5,
+            color=SLOWER if step.change.value > 1 else FASTER,
+            linestyle="--",
+        )
         commit = commit_text(row, step.at).split()[0]
         axes.annotate(
             literal(f"{signed_percent(step.change.value - 1)} {commit}"),
@@ -97,12 +112,16 @@ def _draw(axes: Axes, row: Series) -> None:
     write_numbers(axes.yaxis, "{:,.6g}".format)
     axes.set_xlim(-0.7, len(values) - 0.3)
     count = min(MOST_DATES, len(places))
-    numbered = sorted({round(k * (len(values) - 1) / (count - 1)) for k in range(count)})
+    numbered = sorted(
+        {round(k * (len(values) - 1) / (count - 1)) for k in range(count)}
+    )
     axes.set_xticks(numbered, _dates(row, numbered))
 
 
 def _dates(row: Series, places: list[int]) -> list[str]:
-    """The days of these runs; hours, minutes and seconds as well where several are of one day, or of one minute."""
+    """The days of these runs; hours, minutes and seconds as well where several are of
+    one day, or of one minute.
+    """
     times = [row.points[place].run.created.replace("T", " ") for place in places]
     for start, end in ((0, 10), (5, 16), (5, 19)):
         texts = [time[start:end] for time in times]

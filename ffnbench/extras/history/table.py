@@ -1,4 +1,6 @@
-"""Rows over time: a line each, the steps that were found with their commits, and what a pull request is told."""
+"""Rows over time: a line each, the steps that were found with their commits, and what a
+pull request is told.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,10 @@ from ffnbench.report.words import CERTAIN, change_text, interval_text, seconds_t
 from ffnbench.result import Estimate
 
 NAMES = {FLOPS: "FLOPs/tok", PEAK: "peak"}
-MOST_STEPS, MOST_ALONE = 4, 6  # steps, and labels of a single run, that are named below the table
+MOST_STEPS, MOST_ALONE = (
+    4,
+    6,
+)  # steps, and labels of a single run, that are named below the table
 SHORT = 7  # letters of a commit
 OF_STEPS = 24  # letters: a step with its commit
 COLUMNS = (
@@ -27,7 +32,13 @@ COLUMNS = (
     Column(key="first", priority=4),
     Column(key="last", priority=3),
     Column(key="change", unit=CERTAIN, priority=1, interval=change_text),
-    Column(key="steps", left=True, flexible=True, takes=OF_STEPS, style=lambda row: row["style"]),
+    Column(
+        key="steps",
+        left=True,
+        flexible=True,
+        takes=OF_STEPS,
+        style=lambda row: row["style"],
+    ),
 )
 
 
@@ -37,9 +48,14 @@ def history_view(timeline: Timeline) -> View:
     def picture(suffix: str) -> bytes:
         from ffnbench.report.pictures.canvas import render
 
-        return render(function_of("extras.history.picture:history_figure")(timeline), suffix)
+        return render(
+            function_of("extras.history.picture:history_figure")(timeline), suffix
+        )
 
-    newest = max((point.run for row in timeline.rows for point in row.points), key=lambda run: run.created)
+    newest = max(
+        (point.run for row in timeline.rows for point in row.points),
+        key=lambda run: run.created,
+    )
     labels = dict.fromkeys(row.case.label for row in timeline.rows)
     return View(
         frame=lambda: history_frame(timeline),
@@ -75,7 +91,9 @@ def history_frame(timeline: Timeline) -> Frame:
 
 
 def history_records(timeline: Timeline) -> list[Row]:
-    """One flat record a row and run, in base units; `change` stands where a run begins a level."""
+    """One flat record a row and run, in base units; `change` stands where a run begins
+    a level.
+    """
     records = []
     for row in timeline.rows:
         changes = {step.at: step.change for step in row.steps}
@@ -89,7 +107,11 @@ def history_records(timeline: Timeline) -> list[Row]:
                 "created": point.run.created,
                 "git_commit": environment and environment.git_commit,
             }
-            records.append(record | in_row("value", point.value) | in_row("change", changes.get(at)))
+            records.append(
+                record
+                | in_row("value", point.value)
+                | in_row("change", changes.get(at))
+            )
     return records
 
 
@@ -120,7 +142,9 @@ def _row(timeline: Timeline, series: Series) -> Row:
 
 
 def runs_text(timeline: Timeline) -> str:
-    """`12 runs`; `3 of 13 runs, 2 to 3 a row` where not all of them are runs of one row."""
+    """`12 runs`; `3 of 13 runs, 2 to 3 a row` where not all of them are runs of one
+    row.
+    """
     followed = len({id(point.run) for row in timeline.rows for point in row.points})
     text = counted(timeline.runs, "run")
     if followed < timeline.runs:
@@ -132,25 +156,37 @@ def runs_text(timeline: Timeline) -> str:
 
 
 def step_text(timeline: Timeline, row: Series, step: Shift) -> str:
-    """`mine has become 5.1% [4.2, 6.0] slower at 3f2a1c0 (2026-11-03), of 30 runs; at 1d878f9 (2026-11-02) not yet`."""
+    """`mine has become 5.1% [4.2, 6.0] slower at 3f2a1c0 (2026-11-03), of 30 runs; at
+    1d878f9 (2026-11-02) not yet`.
+    """
     name, before = named(timeline, row), commit_text(row, step.at - 1)
     at = f"{commit_text(row, step.at)}, of {counted(len(row.points), 'run')}; at {before} not yet"
     if row.machine is None:
-        was, now = (value_text(row, row.points[place].value) for place in (step.at - 1, step.at))
+        was, now = (
+            value_text(row, row.points[place].value) for place in (step.at - 1, step.at)
+        )
         return f"{name}: {metric_text(row)} {was} before, {now} from {at}"
     text = f"{name} has become {_size_text(step.change)}"
     if row.metric == RATIO:
         text += f" against {row.reference}"
         created = row.points[step.at].run.created
-        of_reference = [other for other in timeline.rows if other.case.label == row.reference]
-        if any(other.points[shift.at].run.created == created for other in of_reference for shift in other.steps):
+        of_reference = [
+            other for other in timeline.rows if other.case.label == row.reference
+        ]
+        if any(
+            other.points[shift.at].run.created == created
+            for other in of_reference
+            for shift in other.steps
+        ):
             text += ", itself changed there,"
     return f"{text} at {at}"
 
 
 def _size_text(change: Estimate) -> str:
     """`5.1% [4.2, 6.0] slower`."""
-    value, low, high = (percent(abs((end or 0) - 1)) for end in (change.value, change.low, change.high))
+    value, low, high = (
+        percent(abs((end or 0) - 1)) for end in (change.value, change.low, change.high)
+    )
     if change.value > 1:
         return f"{value} [{low[:-1]}, {high[:-1]}] slower"
     return f"{value} [{high[:-1]}, {low[:-1]}] faster"
@@ -190,18 +226,24 @@ def value_text(row: Series, value: Estimate) -> str:
 
 
 def named(timeline: Timeline, row: Series) -> str:
-    """Its label; with what is not the same where rows share one, and the machine where there are several."""
+    """Its label; with what is not the same where rows share one, and the machine where
+    there are several.
+    """
     parts = unlike(row.case, timeline.rows)
     machines = {other.machine.fingerprint for other in timeline.rows if other.machine}
     if row.machine and len(machines) > 1:
-        parts.append(f"{row.machine.gpu or row.machine.cpu}, {row.machine.fingerprint[:4]}")
+        parts.append(
+            f"{row.machine.gpu or row.machine.cpu}, {row.machine.fingerprint[:4]}"
+        )
     if not parts:
         return visible(row.case.label)
     return visible(f"{row.case.label} ({', '.join(parts)})")
 
 
 def annotated(timeline: Timeline) -> str:
-    """GitHub's workflow commands: a warning for what has grown, a notice for what has shrunk."""
+    """GitHub's workflow commands: a warning for what has grown, a notice for what has
+    shrunk.
+    """
     lines = []
     for row, step in timeline.steps:
         level = "warning" if step.change.value > 1 else "notice"

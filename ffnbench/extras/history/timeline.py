@@ -1,10 +1,12 @@
-"""The rows of many runs over time: which runs are of one row on one kind of machine, and where it steps from one level
-to another. The runs are read from files and folders.
+"""The rows of many runs over time: which runs are of one row on one kind of machine,
+and where it steps from one level to another. The runs are read from files and folders.
 
-A row is what is measured, and how: its label alone does not make it one. Exact figures are those of any machine.
+A row is what is measured, and how: its label alone does not make it one. Exact figures
+are those of any machine.
 
-The search for steps is that of ruptures (Truong, Oudre, Vayatis 2020): PELT over absolute deviations from medians,
-which one odd run does not move. `python benchmarks/steps.py` says how often it is wrong.
+The search for steps is that of ruptures (Truong, Oudre, Vayatis 2020): PELT over
+absolute deviations from medians, which one odd run does not move. `python
+benchmarks/steps.py` says how often it is wrong.
 """
 
 from __future__ import annotations
@@ -20,13 +22,27 @@ from pathlib import Path
 from statistics import fmean, median
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.gate.side_by_side import COMPARED, RATIO, TIMED, case_differences, is_busy, mean_in, value_in
+from ffnbench.gate.side_by_side import (
+    COMPARED,
+    RATIO,
+    TIMED,
+    case_differences,
+    is_busy,
+    mean_in,
+    value_in,
+)
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case
 from ffnbench.report.files.store import load as load_report
 from ffnbench.result import CONFIDENCE, Environment, Estimate, Report
 from ffnbench.stats.figures import with_figures
-from ffnbench.stats.history import PRIOR, PRIOR_FREEDOM, Change, change_between, history_of
+from ffnbench.stats.history import (
+    PRIOR,
+    PRIOR_FREEDOM,
+    Change,
+    change_between,
+    history_of,
+)
 from ffnbench.stats.interval import Mean, VarianceEstimate, mean_with_error
 
 SHORTEST = 2  # runs of a level: one run by itself is no step
@@ -35,22 +51,30 @@ PENALTY = 6.0  # of a further level, in scatters between runs
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """From the run at `at` on a row has another level: its change, without an interval where that is exact."""
+    """From the run at `at` on a row has another level: its change, without an interval
+    where that is exact.
+    """
 
     at: int
     change: Estimate
 
 
 def steps_of(runs: Sequence[Mean]) -> list[Shift]:
-    """The steps of a row's runs, the oldest first, whose interval leaves out that nothing has changed."""
+    """The steps of a row's runs, the oldest first, whose interval leaves out that
+    nothing has changed.
+    """
     if len(runs) < 2 * SHORTEST:
         return []
     import numpy as np
     import ruptures  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
     series = np.array([[run.mean] for run in runs]) / scatter(runs)
-    ends = ruptures.Pelt(model="l1", min_size=SHORTEST, jump=1).fit_predict(series, PENALTY)
-    levels = [history_of(runs[start:end]).over_runs for start, end in pairwise([0, *ends])]
+    ends = ruptures.Pelt(model="l1", min_size=SHORTEST, jump=1).fit_predict(
+        series, PENALTY
+    )
+    levels = [
+        history_of(runs[start:end]).over_runs for start, end in pairwise([0, *ends])
+    ]
     steps = []
     for at, (old, new) in zip(ends, pairwise(levels), strict=False):
         change = change_between(old, new)
@@ -62,14 +86,19 @@ def steps_of(runs: Sequence[Mean]) -> list[Shift]:
 def scatter(runs: Sequence[Mean]) -> float:
     """How far runs of one level lie about it: a standard deviation of logs.
 
-    It is estimated by successive differences, absolute ones, which a step and odd runs move less than squares; it is
-    drawn towards the prior of a baseline's runs with what these leave uncertain themselves.
+    It is estimated by successive differences, absolute ones, which a step and odd runs
+    move less than squares; it is drawn towards the prior of a baseline's runs with what
+    these leave uncertain themselves.
     """
     prior = PRIOR**2 + median(run.error**2 for run in runs)
-    mean_difference = fmean(abs(later.mean - earlier.mean) for earlier, later in pairwise(runs))
+    mean_difference = fmean(
+        abs(later.mean - earlier.mean) for earlier, later in pairwise(runs)
+    )
     seen = mean_difference * math.sqrt(math.pi) / 2  # of normal values
     freedom = history_of(runs).between.freedom
-    return math.sqrt((PRIOR_FREEDOM * prior + (freedom - PRIOR_FREEDOM) * seen**2) / freedom)
+    return math.sqrt(
+        (PRIOR_FREEDOM * prior + (freedom - PRIOR_FREEDOM) * seen**2) / freedom
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +113,8 @@ class Point:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """One metric of a case in the runs of one kind of machine, the oldest first; of what is exact `machine` is None.
-    `change` is from the first run to the last one.
+    """One metric of a case in the runs of one kind of machine, the oldest first; of
+    what is exact `machine` is None. `change` is from the first run to the last one.
     """
 
     case: Case
@@ -99,7 +128,9 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The rows of so many runs, those with steps first, and the names of those that a single run has."""
+    """The rows of so many runs, those with steps first, and the names of those that a
+    single run has.
+    """
 
     runs: int
     rows: tuple[Series, ...]
@@ -116,8 +147,8 @@ class Timeline:
 class RowIdentity:
     """What two runs that have one row have in common.
 
-    `place` is the kind of machine and the method of what is timed; `case` and `reference` are what is measured and, of
-    a ratio, against what.
+    `place` is the kind of machine and the method of what is timed; `case` and
+    `reference` are what is measured and, of a ratio, against what.
     """
 
     metric: str
@@ -129,7 +160,8 @@ class RowIdentity:
 def timeline_of(runs: Sequence[Report], metric: str = "") -> Timeline:
     """Runs with their figures, in any order, each once.
 
-    Without a metric: ratios, seconds of what has none, and of what is exact what has changed, or is not timed.
+    Without a metric: ratios, seconds of what has none, and of what is exact what has
+    changed, or is not timed.
     """
     by_origin = {}
     for run in runs:
@@ -143,10 +175,19 @@ def timeline_of(runs: Sequence[Report], metric: str = "") -> Timeline:
             for name in metrics:
                 point = _point(run, case.label, name)
                 if point:
-                    points.setdefault(_identity(run, case.label, name), []).append(point)
-    rows = {identity: _series(identity.metric, of) for identity, of in points.items() if len(of) > 1}
+                    points.setdefault(_identity(run, case.label, name), []).append(
+                        point
+                    )
+    rows = {
+        identity: _series(identity.metric, of)
+        for identity, of in points.items()
+        if len(of) > 1
+    }
     if not metric:
-        rows = _telling_rows(rows, timed={identity.case[0] for identity in points if identity.metric in TIMED})
+        rows = _telling_rows(
+            rows,
+            timed={identity.case[0] for identity in points if identity.metric in TIMED},
+        )
     followed = sorted(rows.values(), key=lambda row: not row.steps)
     shown = {identity.case for identity in rows}
     alone = []
@@ -157,22 +198,34 @@ def timeline_of(runs: Sequence[Report], metric: str = "") -> Timeline:
     return Timeline(len(unique), tuple(followed), tuple(dict.fromkeys(alone)))
 
 
-def _telling_rows(rows: Mapping[RowIdentity, Series], timed: Collection[object]) -> dict[RowIdentity, Series]:
-    """Without the seconds of what has a ratio, and without exact figures that are as they were beside times."""
-    with_ratio = {(identity.place, identity.case) for identity in rows if identity.metric == RATIO}
+def _telling_rows(
+    rows: Mapping[RowIdentity, Series], timed: Collection[object]
+) -> dict[RowIdentity, Series]:
+    """Without the seconds of what has a ratio, and without exact figures that are as
+    they were beside times.
+    """
+    with_ratio = {
+        (identity.place, identity.case) for identity in rows if identity.metric == RATIO
+    }
     telling = {}
     for identity, row in rows.items():
         if identity.metric == LATENCY:
             is_telling = (identity.place, identity.case) not in with_ratio
         else:
-            is_telling = identity.metric == RATIO or bool(row.steps) or identity.case[0] not in timed
+            is_telling = (
+                identity.metric == RATIO
+                or bool(row.steps)
+                or identity.case[0] not in timed
+            )
         if is_telling:
             telling[identity] = row
     return telling
 
 
 def change_since_first(runs: Sequence[Mean]) -> Change:
-    """From the first run to the last. What moves between runs is learnt from all but the last, and counts for both."""
+    """From the first run to the last. What moves between runs is learnt from all but
+    the last, and counts for both.
+    """
     first = runs[0]
     between = history_of(runs[:-1]).between
     of_both = VarianceEstimate(2 * between.variance, between.freedom)
@@ -183,7 +236,13 @@ def change_since_first(runs: Sequence[Mean]) -> Change:
 def unlike(case: Case, rows: Sequence[Series]) -> list[str]:
     """What sets a case apart from rows of the same label: `d_ff 128`."""
     others = [row.case for row in rows if row.case.label == case.label]
-    return list(dict.fromkeys(f"{name} {now}" for other in others for name, _, now in case_differences(other, case)))
+    return list(
+        dict.fromkeys(
+            f"{name} {now}"
+            for other in others
+            for name, _, now in case_differences(other, case)
+        )
+    )
 
 
 def _identity(run: Report, label: str, metric: str) -> RowIdentity:
@@ -200,7 +259,9 @@ def _measured(case: Case) -> tuple[object, ...]:
 
 
 def _point(run: Report, label: str, metric: str) -> Point | None:
-    """A metric of a row in a run; None where the run does not know it, or was disturbed."""
+    """A metric of a row in a run; None where the run does not know it, or was
+    disturbed.
+    """
     is_timed = metric in TIMED
     if run.failure(label) or (is_timed and is_busy(run, label)):
         return None
@@ -208,7 +269,8 @@ def _point(run: Report, label: str, metric: str) -> Point | None:
     log = mean_in(run, label, metric) if is_timed else None
     if value is None or not value.value or (is_timed and log is None):
         return None
-    if log and not log.freedom:  # the error of a single process is not known: it is part of what moves between runs
+    # the error of a single process is not known: it is part of what moves between runs
+    if log and not log.freedom:
         log = replace(log, error=0.0, freedom=1.0)
     return Point(run, run.plan.case(label), value, log)
 
@@ -222,7 +284,11 @@ def _series(metric: str, points: Sequence[Point]) -> Series:
     else:
         values = [point.value.value for point in points]
         change = Estimate(value=values[-1] / values[0])
-        steps = [Shift(at, Estimate(value=b / a)) for at, (a, b) in enumerate(pairwise(values), start=1) if a != b]
+        steps = [
+            Shift(at, Estimate(value=b / a))
+            for at, (a, b) in enumerate(pairwise(values), start=1)
+            if a != b
+        ]
     return Series(
         case=last.case,
         metric=metric,
@@ -234,20 +300,27 @@ def _series(metric: str, points: Sequence[Point]) -> Series:
     )
 
 
-def history_of_files(paths: Sequence[str], tell: Callable[[str], None], *, metric: str = "") -> Timeline:
+def history_of_files(
+    paths: Sequence[str], tell: Callable[[str], None], *, metric: str = ""
+) -> Timeline:
     """The rows of saved runs over time, with the steps that are found.
 
     A folder is read for what it has of runs; what else it has is reported by `tell`.
     """
     if find_spec("ruptures") is None:
-        raise FfnbenchError("steps are found by ruptures, which is not installed", "pip install 'ffnbench[history]'")
+        raise FfnbenchError(
+            "steps are found by ruptures, which is not installed",
+            "pip install 'ffnbench[history]'",
+        )
     runs = []
     for path in paths:
         for file, run in _runs(path, tell):
             runs.append((file, with_figures(run) if run.environment else run))
     if not runs:
         write = f"ffnbench compare relu swiglu -o {shlex.quote(os.path.join(paths[0], 'run.json'))}"
-        raise FfnbenchError(f"no run of ffnbench is in {paths[0]!r}", f"`{write}` writes one")
+        raise FfnbenchError(
+            f"no run of ffnbench is in {paths[0]!r}", f"`{write}` writes one"
+        )
     timeline = timeline_of([run for _, run in runs], metric)
     if timeline.rows:
         return timeline
@@ -262,7 +335,9 @@ def history_of_files(paths: Sequence[str], tell: Callable[[str], None], *, metri
 
 
 def _runs(path: str, tell: Callable[[str], None]) -> Iterator[tuple[str, Report]]:
-    """The runs of a file, or of all files of a folder, each with the path of its file."""
+    """The runs of a file, or of all files of a folder, each with the path of its
+    file.
+    """
     if not os.path.isdir(path):
         yield from ((path, run) for run in load_report(path).runs)
         return

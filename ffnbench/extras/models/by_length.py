@@ -1,4 +1,6 @@
-"""All layers of a model at a length: parameters, FLOPs and bytes of keys and values by kind of layer, and their sum."""
+"""All layers of a model at a length: parameters, FLOPs and bytes of keys and values by
+kind of layer, and their sum.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,12 @@ from dataclasses import dataclass, replace
 from ffnbench.block.plan import attention_of, uncounted
 from ffnbench.block.rows import sees
 from ffnbench.extras.models.counting import WholeModel, sum_of, whole_model
-from ffnbench.ffn.attention import attention_flops, cached_tokens, kv_bytes, overtakes_at
+from ffnbench.ffn.attention import (
+    attention_flops,
+    cached_tokens,
+    kv_bytes,
+    overtakes_at,
+)
 from ffnbench.ffn.cost import cost
 from ffnbench.ffn.spec import DTYPES, AttentionSpec, read_positive
 from ffnbench.models.model import AttentionWindow, LayerGroup, ModelSpec, crosses
@@ -16,9 +23,27 @@ from ffnbench.models.presets import model_of
 from ffnbench.report.frame import Row
 from ffnbench.request import BlockRequest, Request
 
-SUMMED = ("layers", "ffn_params", "ffn_params_active", "attention_params", "flops_ffn", "flops_attention", "kv_bytes")
-SHARES = {"ffn_share_params": ("ffn_params", "attention_params"), "ffn_share_flops": ("flops_ffn", "flops_attention")}
-OF_ALL = ("embedding_params", "router_params", "norm_params", "head_params", "params", "params_active")
+SUMMED = (
+    "layers",
+    "ffn_params",
+    "ffn_params_active",
+    "attention_params",
+    "flops_ffn",
+    "flops_attention",
+    "kv_bytes",
+)
+SHARES = {
+    "ffn_share_params": ("ffn_params", "attention_params"),
+    "ffn_share_flops": ("flops_ffn", "flops_attention"),
+}
+OF_ALL = (
+    "embedding_params",
+    "router_params",
+    "norm_params",
+    "head_params",
+    "params",
+    "params_active",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +60,9 @@ class InspectRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedByLength:
-    """All layers of a model at a length: a row a kind of layer and their sum, every parameter of the whole model, and
-    the shortest sequence at which attention needs more FLOPs than the FFNs; `notes` are what is not counted.
+    """All layers of a model at a length: a row a kind of layer and their sum, every
+    parameter of the whole model, and the shortest sequence at which attention needs
+    more FLOPs than the FFNs; `notes` are what is not counted.
     """
 
     name: str
@@ -63,7 +89,9 @@ def count_by_length(request: InspectRequest) -> CountedByLength:
     notes = []
     for group in model.groups:
         if crosses(model, group):
-            notes.append("decoder layers have a second attention, to an encoder's sequence of the same length")
+            notes.append(
+                "decoder layers have a second attention, to an encoder's sequence of the same length"
+            )
         for window in group.all_windows:
             specs = _attentions(model, group, window)
             rows.append(_row(model, group, window, specs, seq_len, dtype))
@@ -85,18 +113,27 @@ def count_by_length(request: InspectRequest) -> CountedByLength:
         name=model.name,
         seq_len=seq_len,
         dtype=dtype,
-        rows=[*(row | dict.fromkeys(OF_ALL) for row in kinds), total | dict(zip(OF_ALL, of_all, strict=True))],
+        rows=[
+            *(row | dict.fromkeys(OF_ALL) for row in kinds),
+            total | dict(zip(OF_ALL, of_all, strict=True)),
+        ],
         whole=whole,
         overtaken_at=overtaken_at,
         notes=notes,
     )
 
 
-def _attentions(model: ModelSpec, group: LayerGroup, window: AttentionWindow) -> list[AttentionSpec] | None:
-    """Of one layer: its own, and that to an encoder's tokens where there is one; None where they are not known."""
+def _attentions(
+    model: ModelSpec, group: LayerGroup, window: AttentionWindow
+) -> list[AttentionSpec] | None:
+    """Of one layer: its own, and that to an encoder's tokens where there is one; None
+    where they are not known.
+    """
     if group.attention is None:
         return None
-    own = replace(attention_of(BlockRequest(), group.ffn.d_model, group), window=window.tokens)
+    own = replace(
+        attention_of(BlockRequest(), group.ffn.d_model, group), window=window.tokens
+    )
     if crosses(model, group):
         return [own, replace(own, causal=False)]
     return [own]
@@ -110,7 +147,9 @@ def _row(
     seq_len: int,
     dtype: str,
 ) -> Row:
-    """All layers of a kind that see alike. Of an attention that is not counted only parameters are known."""
+    """All layers of a kind that see alike. Of an attention that is not counted only
+    parameters are known.
+    """
     ffn = cost(group.ffn, tokens=seq_len, dtype=dtype, train=False, device="cpu")
     assert ffn.flops_forward is not None
     kind = group.kind
@@ -122,8 +161,13 @@ def _row(
     if attentions is not None:
         params = window.count * sum(spec.params for spec in attentions)
         if not window.other:
-            flops = window.count * sum(attention_flops(spec, seq_len) for spec in attentions)
-            of_a_layer = [cached_tokens(spec, seq_len) * kv_bytes(spec, dtype) for spec in attentions]
+            flops = window.count * sum(
+                attention_flops(spec, seq_len) for spec in attentions
+            )
+            of_a_layer = [
+                cached_tokens(spec, seq_len) * kv_bytes(spec, dtype)
+                for spec in attentions
+            ]
             cache_bytes = window.count * sum(of_a_layer)
     return {
         "model": model.name,
@@ -141,7 +185,9 @@ def _row(
 
 
 def with_total(rows: Sequence[Row]) -> list[Row]:
-    """The rows of all kinds, their sum below; shares are the FFN's in the two together."""
+    """The rows of all kinds, their sum below; shares are the FFN's in the two
+    together.
+    """
     all_rows = list(rows)
     if len(rows) > 1:
         sums = {key: sum_of(row[key] for row in rows) for key in SUMMED}

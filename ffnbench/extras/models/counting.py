@@ -23,7 +23,9 @@ def sum_of(numbers: Iterable[int | None]) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedLayers:
-    """`count` equal layers and the parameters of one of their FFNs. `spec` None is a form that nobody declared."""
+    """`count` equal layers and the parameters of one of their FFNs. `spec` None is a
+    form that nobody declared.
+    """
 
     kind: str
     count: int
@@ -35,7 +37,9 @@ class CountedLayers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedModel:
-    """The FFNs of a model in numbers. `counted_by` tells a closed form from a count of built modules."""
+    """The FFNs of a model in numbers. `counted_by` tells a closed form from a count of
+    built modules.
+    """
 
     name: str
     source: str
@@ -70,8 +74,9 @@ def count_model(model: ModelSpec) -> CountedModel:
 class WholeModel:
     """All parameters of a model by part, each counted once; None is not known.
 
-    `ffn` are the FFNs of all layers without `router`, which is theirs too, and without norms that stand inside of one:
-    these are under `norms`. `active` are those of a token: all but the experts that it does not go to.
+    `ffn` are the FFNs of all layers without `router`, which is theirs too, and without
+    norms that stand inside of one: these are under `norms`. `active` are those of a
+    token: all but the experts that it does not go to.
     """
 
     name: str
@@ -108,10 +113,14 @@ class WholeModel:
 
 
 def whole_model(model: ModelSpec) -> WholeModel:
-    """All parameters of a model in closed form; those of its FFNs alone where the others are not known."""
+    """All parameters of a model in closed form; those of its FFNs alone where the
+    others are not known.
+    """
     router = ffn = idle = attention = 0
     for group in model.groups:
-        of_router = group.ffn.moe.router_params(group.ffn.d_model) if group.ffn.moe else 0
+        of_router = (
+            group.ffn.moe.router_params(group.ffn.d_model) if group.ffn.moe else 0
+        )
         router += group.count * of_router
         ffn += group.count * (params(group.ffn) - of_router)
         idle += group.count * (params(group.ffn) - params_active(group.ffn))

@@ -1,4 +1,6 @@
-"""What is in a model: its FFNs by kind of layer, or all its parameters, counted by the table or by transformers."""
+"""What is in a model: its FFNs by kind of layer, or all its parameters, counted by the
+table or by transformers.
+"""
 
 from __future__ import annotations
 
@@ -33,19 +35,27 @@ def model_answer(request: InspectRequest, world: World) -> View:
 
 
 def inspect(name: str, world: World) -> CountedModel:
-    """The FFNs of a preset or of a config.json in numbers; what is not known is counted by transformers."""
+    """The FFNs of a preset or of a config.json in numbers; what is not known is counted
+    by transformers.
+    """
     try:
         return count_model(model_of(name))
     except Unanswered as problem:
-        return _known(_by_transformers(CountLayers(source=source_of(name)), world), problem)
+        return _known(
+            _by_transformers(CountLayers(source=source_of(name)), world), problem
+        )
 
 
 def inspect_whole(name: str, world: World) -> WholeModel:
-    """All parameters of a preset or of a config.json by part; what the table does not know transformers counts."""
+    """All parameters of a preset or of a config.json by part; what the table does not
+    know transformers counts.
+    """
     try:
         whole = whole_of(model_of(name))
     except Unanswered as problem:
-        return _known(_by_transformers(CountWhole(source=source_of(name)), world), problem)
+        return _known(
+            _by_transformers(CountWhole(source=source_of(name)), world), problem
+        )
     if whole.params is not None:
         return whole
     counted = _by_transformers(CountWhole(source=source_of(name)), world)

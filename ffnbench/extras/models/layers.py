@@ -1,4 +1,6 @@
-"""The answer of `inspect --length`: a model's layers, one row a kind, above all its parameters."""
+"""The answer of `inspect --length`: a model's layers, one row a kind, above all its
+parameters.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,25 @@ def layers_view(counted: CountedByLength) -> View:
             "FFN: with its router, without norms; in FLOPs norms and position encodings are not counted",
         ],
     )
-    return View(frame=lambda: replace(parts_frame(counted.whole), above=(layers,), saved=counted.rows), title="inspect")
+    return View(
+        frame=lambda: replace(
+            parts_frame(counted.whole), above=(layers,), saved=counted.rows
+        ),
+        title="inspect",
+    )
 
 
-def _quantity(key: str, title: str, unit: str, priority: int, units: Units = SI) -> Column:
+def _quantity(
+    key: str, title: str, unit: str, priority: int, units: Units = SI
+) -> Column:
     """Numbers that each have their own unit."""
-    return Column(key=key, title=title, unit=unit, priority=priority, write=lambda value: quantity(value, units))
+    return Column(
+        key=key,
+        title=title,
+        unit=unit,
+        priority=priority,
+        write=lambda value: quantity(value, units),
+    )
 
 
 COLUMNS = (
@@ -41,10 +56,18 @@ COLUMNS = (
     Column(key="layers", title="count", priority=1),
     _quantity("ffn_params", "FFN", "params", 1),
     _quantity("attention_params", "attention", "params", 1),
-    Column(key="ffn_share_params", title="FFN's share", unit="of params", write=with_sign),
+    Column(
+        key="ffn_share_params", title="FFN's share", unit="of params", write=with_sign
+    ),
     _quantity("flops_ffn", "FFN", "FLOPs/tok", 3),
     _quantity("flops_attention", "attention", "FLOPs/tok", 3),
-    Column(key="ffn_share_flops", title="FFN's share", unit="of FLOPs", write=with_sign, priority=2),
+    Column(
+        key="ffn_share_flops",
+        title="FFN's share",
+        unit="of FLOPs",
+        write=with_sign,
+        priority=2,
+    ),
     _quantity("kv_bytes", "KV", "bytes", 4, IEC),
     _quantity("ffn_params_active", "FFN, active", "params/tok", EXTRA),
 )

@@ -1,4 +1,6 @@
-"""What a worker is asked for `inspect`: a model is built by transformers, and counted."""
+"""What a worker is asked for `inspect`: a model is built by transformers, and
+counted.
+"""
 
 from __future__ import annotations
 

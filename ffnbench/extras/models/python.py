@@ -17,13 +17,15 @@ def inspect(
     length: Int | None = None,
     dtype: DType = "float32",
 ) -> Answer:
-    """A model's FFNs in words and numbers, a row a kind of layer; `whole_model` counts all parameters, by part.
+    """A model's FFNs in words and numbers, a row a kind of layer; `whole_model` counts
+    all parameters, by part.
 
     With a `length` it counts FLOPs and bytes of keys and values too.
 
     `ffnbench inspect --help-all` says what each argument means.
 
-    >>> ffnbench.inspect("mixtral-8x7b").frame()[["kind", "count", "params", "params_active"]]
+    >>> layers = ffnbench.inspect("mixtral-8x7b").frame()
+    >>> layers[["kind", "count", "params", "params_active"]]
     """
     request = asked(InspectRequest, locals())
     with called_here() as here:

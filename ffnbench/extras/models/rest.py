@@ -1,4 +1,6 @@
-"""What a model has besides its FFNs and the matrices of its attentions, in numbers of parameters, by rest.toml."""
+"""What a model has besides its FFNs and the matrices of its attentions, in numbers of
+parameters, by rest.toml.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ FILE = Path(__file__).with_name("rest.toml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestTable:
-    """The rows, one a stack of layers: by model type, and by the key of a preset. `notes` are on presets."""
+    """The rows, one a stack of layers: by model type, and by the key of a preset.
+    `notes` are on presets.
+    """
 
     types: Mapping[str, tuple[Row, ...]]
     presets: Mapping[str, tuple[Row, ...]]
@@ -32,7 +36,9 @@ def table() -> RestTable:
     data = tomllib.loads(FILE.read_text(encoding="utf-8"))
     return RestTable(
         types=by_type("rest", data["rest"], data),
-        presets={key: by_stack("rest", row, data) for key, row in data["preset"].items()},
+        presets={
+            key: by_stack("rest", row, data) for key, row in data["preset"].items()
+        },
         notes=data["note"],
     )
 
@@ -55,7 +61,9 @@ def note_on(model: ModelSpec) -> str:
 
 
 def rest_of(model: ModelSpec) -> list[Rest] | None:
-    """That of each stack of layers; None where the table has no row for one, or the config does not tell it."""
+    """That of each stack of layers; None where the table has no row for one, or the
+    config does not tell it.
+    """
     rests = []
     for reader, row, groups in _stacks_of(model):
         rest = reader.read_or_none(row, partial(_rest, reader, groups))
@@ -66,7 +74,9 @@ def rest_of(model: ModelSpec) -> list[Rest] | None:
 
 
 def _stacks_of(model: ModelSpec) -> list[tuple[Reader, Row, Sequence[LayerGroup]]]:
-    """A reader for each stack of layers, its row and its kinds of layers; none where the table has no row."""
+    """A reader for each stack of layers, its row and its kinds of layers; none where
+    the table has no row.
+    """
     if model.config is not None:
         return _stacks_of_config(model)
     rows = table().presets[model.key]
@@ -79,11 +89,15 @@ def _stacks_of(model: ModelSpec) -> list[tuple[Reader, Row, Sequence[LayerGroup]
     return stacks
 
 
-def _stacks_of_config(model: ModelSpec) -> list[tuple[Reader, Row, Sequence[LayerGroup]]]:
+def _stacks_of_config(
+    model: ModelSpec,
+) -> list[tuple[Reader, Row, Sequence[LayerGroup]]]:
     config = dict(model.config or {})
     model_type = type_of(config)
     rows = table().types.get(model_type)
-    if rows is None or times_of(config, model_type):  # a class that has other parts than its type's
+    if rows is None or times_of(
+        config, model_type
+    ):  # a class that has other parts than its type's
         return []
     stacks: list[tuple[Reader, Row, Sequence[LayerGroup]]] = []
     first = 0
@@ -147,13 +161,17 @@ def _embeddings(reader: Reader, row: Row, vocab: int, width: int) -> int:
 
 
 def _norms_inside(kind: str, spec: AttentionSpec) -> int:
-    """Elements of the norms inside an attention, which are RMSNorms, by what they are of."""
+    """Elements of the norms inside an attention, which are RMSNorms, by what they are
+    of.
+    """
     match kind:
         case "head":  # the query and the key of one head
             return 2 * spec.head_dim
         case "heads":  # those of all heads
             return (spec.heads + spec.kv_heads) * spec.head_dim
-        case "width":  # likewise, where heads share the model's width, whatever theirs is
+        case (
+            "width"
+        ):  # likewise, where heads share the model's width, whatever theirs is
             return spec.d_model + spec.kv_heads * (spec.d_model // spec.heads)
         case "latent":  # the compressed ones of DeepSeek
             if spec.mla is None:

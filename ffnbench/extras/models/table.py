@@ -1,22 +1,38 @@
-"""The answers of `inspect`: a model's FFNs, one row a kind of layer; and all its parameters, one row a part."""
+"""The answers of `inspect`: a model's FFNs, one row a kind of layer; and all its
+parameters, one row a part.
+"""
 
 from __future__ import annotations
 
 from ffnbench.common import jsonable
 from ffnbench.common.jsonable import text_of
 from ffnbench.common.units import SI, quantity
-from ffnbench.extras.models.counting import CountedLayers, CountedModel, WholeModel, sum_of
+from ffnbench.extras.models.counting import (
+    CountedLayers,
+    CountedModel,
+    WholeModel,
+    sum_of,
+)
 from ffnbench.ffn.spec import MoESpec, Scores
 from ffnbench.report.columns import with_sign
 from ffnbench.report.formats import View
 from ffnbench.report.frame import EXTRA, Column, Frame, Row
 
 SHOWN = {"ffn": "FFN"}  # where a part's name is written otherwise
-ALWAYS = ("embeddings", "attention", "ffn", "norms", "head", "all")  # the others are shown where a model has them
+ALWAYS = (
+    "embeddings",
+    "attention",
+    "ffn",
+    "norms",
+    "head",
+    "all",
+)  # the others are shown where a model has them
 
 
 def words(layers: CountedLayers) -> str:
-    """`swiglu 4,096 -> 14,336, no biases`; a class's name where the form is not known."""
+    """`swiglu 4,096 -> 14,336, no biases`; a class's name where the form is not
+    known.
+    """
     spec = layers.spec
     if spec is None:
         return layers.name
@@ -76,7 +92,8 @@ def model_view(model: CountedModel) -> View:
 def _summary(model: CountedModel) -> str:
     total = sum(layers.count * layers.params for layers in model.layers)
     active = sum_of(
-        None if layers.params_active is None else layers.count * layers.params_active for layers in model.layers
+        None if layers.params_active is None else layers.count * layers.params_active
+        for layers in model.layers
     )
     text = f"FFNs of all layers: {quantity(total, SI)} parameters"
     if active not in (None, total):
@@ -87,7 +104,10 @@ def _summary(model: CountedModel) -> str:
 def _json(model: CountedModel) -> str:
     layers = []
     for group in model.layers:
-        numbers = {name: getattr(group, name) for name in ("kind", "count", "params", "params_active")}
+        numbers = {
+            name: getattr(group, name)
+            for name in ("kind", "count", "params", "params_active")
+        }
         layers.append(numbers | {"spec": jsonable.encode(group.spec)})
     data = {
         "model": model.name,
@@ -112,7 +132,11 @@ def parts_view(model: WholeModel) -> View:
         "ffn_share": _share(model, model.ffn),
         "parts": model.parts,
     }
-    return View(frame=lambda: parts_frame(model), json=lambda: text_of(data, 1) + "\n", title="inspect")
+    return View(
+        frame=lambda: parts_frame(model),
+        json=lambda: text_of(data, 1) + "\n",
+        title="inspect",
+    )
 
 
 def parts_records(model: WholeModel) -> list[Row]:
@@ -132,7 +156,9 @@ def parts_records(model: WholeModel) -> list[Row]:
 
 
 def parts_frame(model: WholeModel) -> Frame:
-    """One row a part; what is not known is a dash, and has no share in a sum that is not known either."""
+    """One row a part; what is not known is a dash, and has no share in a sum that is
+    not known either.
+    """
     rows = parts_records(model)
     return Frame(
         columns=OF_PARTS if model.idle else OF_PARTS[:-1],
@@ -155,7 +181,9 @@ def _share(model: WholeModel, number: int | None) -> float | None:
 
 
 def _active(model: WholeModel, name: str, number: int | None) -> int | None:
-    """A token meets all of a part but the experts that it does not go to, which are the FFN's."""
+    """A token meets all of a part but the experts that it does not go to, which are the
+    FFN's.
+    """
     if number is None or model.idle is None:
         return None
     if name in ("ffn", "all"):
@@ -178,7 +206,9 @@ def _missing(model: WholeModel) -> list[str]:
     unknown = [_shown(name) for name, number in model.parts.items() if number is None]
     if not unknown:
         return []
-    return [f"{', '.join(unknown)}: unknown for this model; with transformers installed, `inspect` counts it"]
+    return [
+        f"{', '.join(unknown)}: unknown for this model; with transformers installed, `inspect` counts it"
+    ]
 
 
 def in_words(model: WholeModel) -> str:

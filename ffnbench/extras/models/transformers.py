@@ -1,8 +1,10 @@
-"""transformers' own models: built without data, their FFNs found and counted. Runs in a worker; needs the extra `hf`.
+"""transformers' own models: built without data, their FFNs found and counted. Runs in a
+worker; needs the extra `hf`.
 
-An FFN is a module of a known name inside a numbered layer, or a pair of projections of known names in the layer
-itself (BERT's intermediate and output, BART's fc1 and fc2). Norms beside or inside it are not counted. A sum over all
-parameters is exact; which part one belongs to follows from the names of the classes around it.
+An FFN is a module of a known name inside a numbered layer, or a pair of projections of
+known names in the layer itself (BERT's intermediate and output, BART's fc1 and fc2).
+Norms beside or inside it are not counted. A sum over all parameters is exact; which
+part one belongs to follows from the names of the classes around it.
 """
 
 from __future__ import annotations
@@ -19,8 +21,19 @@ from math import prod
 from typing import Any
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.extras.models.counting import CountedLayers, CountedModel, WholeModel, sum_of
-from ffnbench.models.configs import A_CONFIG, code_note, read_file, refuse_other_classes, type_of
+from ffnbench.extras.models.counting import (
+    CountedLayers,
+    CountedModel,
+    WholeModel,
+    sum_of,
+)
+from ffnbench.models.configs import (
+    A_CONFIG,
+    code_note,
+    read_file,
+    refuse_other_classes,
+    type_of,
+)
 from ffnbench.models.family_reader import (
     INSTALL,
     NOT_INSTALLED,
@@ -31,7 +44,8 @@ from ffnbench.models.family_reader import (
 )
 from ffnbench.models.presets import config_path
 
-# attributes that hold an FFN, or a list of them; a pair of projections is one that stands in the layer itself
+# attributes that hold an FFN, or a list of them; a pair of projections is one that
+# stands in the layer itself
 # fmt: off
 NAMES = frozenset({
     "mlp", "feed_forward", "ffn", "feedforward", "ff", "DenseReluDense", "block_sparse_moe", "moe", "ffn1", "ffn2",
@@ -45,9 +59,12 @@ PAIRS = (
     ("layout_intermediate", "layout_output"), ("lang_inter", "lang_output"), ("visn_inter", "visn_output"),
 )
 # fmt: on
-MIXED = re.compile(r"(MLP|MoE)$")  # the class of a `mixer` that is an FFN; of other classes it mixes tokens
-# what else a layer may hold: other mixers of tokens, norms, scales, positions, adapters of published models; by the
-# names of its modules, and by how the names of their classes end (how they begin is the model's name)
+MIXED = re.compile(
+    r"(MLP|MoE)$"
+)  # the class of a `mixer` that is an FFN; of other classes it mixes tokens
+# what else a layer may hold: other mixers of tokens, norms, scales, positions, adapters
+# of published models; by the names of its modules, and by how the names of their
+# classes end (how they begin is the model's name)
 NO_FFN = re.compile(
     r"attn|attention|norm|conv(?!_blocks)|mamba|ssm|scale$|scalar$|^gamma|^lambda|position|pos_|rotary|rope|embed|relative|rel_pos|"
     r"lora|adapter|bottleneck|correction_bias$|^expert_bias$|^temporal_(block|dense)$|^patch_mixer$|_att$|lstm|^modulation$|"
@@ -61,8 +78,12 @@ NO_FFN_CLASS = re.compile(
 )
 BETWEEN = re.compile(r"merger|readout_project")
 NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
-# the mappings to classes with an output layer, of which the first counts that has a config
-SEQ_TO_SEQ_OUTPUTS = ("MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING", "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING")
+# the mappings to classes with an output layer, of which the first counts that has a
+# config
+SEQ_TO_SEQ_OUTPUTS = (
+    "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING",
+    "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING",
+)
 TEXT_OUTPUTS = ("MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING", "MODEL_FOR_CAUSAL_LM_MAPPING")
 HEAD = re.compile(r"(^|\.)(\w*head|embed_out|pooler|classifier)\.")
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
@@ -70,7 +91,9 @@ Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundFFN:
-    """One FFN of a model: where it stands, its class, its parameters. `pair` names projections that are the layer's."""
+    """One FFN of a model: where it stands, its class, its parameters. `pair` names
+    projections that are the layer's.
+    """
 
     path: str
     module: Any
@@ -105,8 +128,9 @@ class FoundFFN:
 class Loaded:
     """What transformers makes of a file.
 
-    `kind` is the class of transformers that the file names. `note` is about code that it brings along, `defaults` about
-    numbers that it leaves to its class. `output_apart`: the file says that its output's matrix is not the embedding's.
+    `kind` is the class of transformers that the file names. `note` is about code that
+    it brings along, `defaults` about numbers that it leaves to its class.
+    `output_apart`: the file says that its output's matrix is not the embedding's.
     """
 
     config: Any
@@ -127,7 +151,9 @@ def load(source: str) -> Loaded:
         data, _ = read_file(config_path(source))
         model_type = type_of(data)
         refuse_other_classes(data, model_type, transformers)
-        config = transformers.CONFIG_MAPPING[model_type].from_dict(json.loads(json.dumps(data)))
+        config = transformers.CONFIG_MAPPING[model_type].from_dict(
+            json.loads(json.dumps(data))
+        )
         kind = None
         for name in data.get("architectures") or ():
             named = getattr(transformers, name, None)
@@ -150,7 +176,8 @@ def load(source: str) -> Loaded:
 
 
 def _defaults(config: Any, data: dict[str, Any]) -> str:
-    """The sizes that the file of a config leaves to its class, or its parts to theirs, in words; "" for none.
+    """The sizes that the file of a config leaves to its class, or its parts to theirs,
+    in words; "" for none.
 
     Raises FfnbenchError for a size under a name that the class does not read.
     """
@@ -158,11 +185,17 @@ def _defaults(config: Any, data: dict[str, Any]) -> str:
     own = {}
     for field in fields(config):
         own[field.name] = getattr(config, field.name) if field.name in sizes else None
-    parts = {key: part for key, part in vars(config).items() if hasattr(part, "model_type")}
-    other_names = {name: other for other, name in config.attribute_map.items() if other in own}
+    parts = {
+        key: part for key, part in vars(config).items() if hasattr(part, "model_type")
+    }
+    other_names = {
+        name: other for other, name in config.attribute_map.items() if other in own
+    }
     other_names |= config.attribute_map
     sizes_of_parts = [vars(part) for part in parts.values()]
-    refuse_other_names(data, config.model_type, own, other_names, [own, *sizes_of_parts])
+    refuse_other_names(
+        data, config.model_type, own, other_names, [own, *sizes_of_parts]
+    )
     words = [defaults_in_words(by_own_names(data, other_names), config.model_type, own)]
     for key, part in parts.items():
         words.append(_defaults(part, data.get(f"{key}_dict") or data.get(key) or data))
@@ -170,9 +203,11 @@ def _defaults(config: Any, data: dict[str, Any]) -> str:
 
 
 def build_empty(config: Any, kind: Any = None, tied: bool = False) -> Any:
-    """The model of a config on torch's meta device: shapes and no data. The bare model, unless a class is given.
+    """The model of a config on torch's meta device: shapes and no data. The bare model,
+    unless a class is given.
 
-    `tied` makes one parameter of weights that the model shares. Raises FfnbenchError where it can't be built.
+    `tied` makes one parameter of weights that the model shares. Raises FfnbenchError
+    where it can't be built.
     """
     import torch
     from transformers import initialization
@@ -194,14 +229,20 @@ def build_empty(config: Any, kind: Any = None, tied: bool = False) -> Any:
 
 
 def _model_class(config: Any) -> Any:
-    """The bare model of a config's class; where there is none, the first class of its module that takes it."""
+    """The bare model of a config's class; where there is none, the first class of its
+    module that takes it.
+    """
     from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
     if type(config) in MODEL_MAPPING:
         return _first(MODEL_MAPPING[type(config)])
-    module = importlib.import_module(type(config).__module__.replace("configuration_", "modeling_"))
+    module = importlib.import_module(
+        type(config).__module__.replace("configuration_", "modeling_")
+    )
     for name, kind in vars(module).items():
-        takes_it = isinstance(kind, type) and getattr(kind, "config_class", None) is type(config)
+        takes_it = isinstance(kind, type) and getattr(
+            kind, "config_class", None
+        ) is type(config)
         if takes_it and "PreTrained" not in name:
             return kind
     raise LookupError(f"no model class for {type(config).__name__}")
@@ -215,7 +256,9 @@ def _first(kind: Any) -> Any:
 
 
 def feed_forwards(model: Any) -> list[FoundFFN]:
-    """Every FFN of a model's numbered layers, in their order; what stands inside one is part of it."""
+    """Every FFN of a model's numbered layers, in their order; what stands inside one is
+    part of it.
+    """
     ffns: list[FoundFFN] = []
     modules = dict(model.named_modules())
     inside = None  # the last FFN that is a module, and what its parts begin with
@@ -245,7 +288,9 @@ def _pairs_in(path: str, layer: Any) -> list[FoundFFN]:
 
 
 def _has_ffn_name(path: str, modules: dict[str, Any]) -> bool:
-    """Whether it has an FFN's name, or is one of a list that has; not as a half of a pair of projections."""
+    """Whether it has an FFN's name, or is one of a list that has; not as a half of a
+    pair of projections.
+    """
     owner, _, name = path.rpartition(".")
     if name.isdigit():
         if not _is_list(modules[owner]):
@@ -256,7 +301,11 @@ def _has_ffn_name(path: str, modules: dict[str, Any]) -> bool:
     if name not in NAMES or _is_list(modules[path]):
         return False
     for first, second in PAIRS:
-        if name in (first, second) and hasattr(modules[owner], first) and hasattr(modules[owner], second):
+        if (
+            name in (first, second)
+            and hasattr(modules[owner], first)
+            and hasattr(modules[owner], second)
+        ):
             return False
     return True
 
@@ -266,10 +315,11 @@ def _is_list(module: Any) -> bool:
 
 
 def path_in_layer(path: str, modules: dict[str, Any]) -> list[str]:
-    """The paths from a numbered layer down to `path`, the layer's own first; none outside of all layers.
+    """The paths from a numbered layer down to `path`, the layer's own first; none
+    outside of all layers.
 
-    A layer has a number for a name, and parts: a list of bare projections holds none. What merges patches between two
-    parts of a model, or reads them out, is no layer.
+    A layer has a number for a name, and parts: a list of bare projections holds none.
+    What merges patches between two parts of a model, or reads them out, is no layer.
     """
     if BETWEEN.search(path):
         return []
@@ -297,28 +347,38 @@ def is_other_part(path: str, modules: dict[str, Any]) -> bool:
 
 
 def _has_other_class(module: Any) -> bool:
-    """Whether its class is no FFN's; a block that holds one beside its attention is called after the attention only."""
+    """Whether its class is no FFN's; a block that holds one beside its attention is
+    called after the attention only.
+    """
     if not _is_no_ffn(module):
         return False
     return not any(hasattr(module, name) for name in NAMES)
 
 
 def left_over(model: Any, ffns: Iterable[FoundFFN]) -> list[str]:
-    """What stands in a numbered layer and is nothing known: neither part of an FFN nor another part.
+    """What stands in a numbered layer and is nothing known: neither part of an FFN nor
+    another part.
 
-    Paths without the numbers of layers, each once: such a model can't be counted by names.
+    Paths without the numbers of layers, each once: such a model can't be counted by
+    names.
     """
     claimed = {path for ffn in ffns for path in ffn.parameter_paths}
     modules = dict(model.named_modules())
     left = []
     for path, _ in model.named_parameters():
-        if path not in claimed and path_in_layer(path, modules) and not is_other_part(path, modules):
+        if (
+            path not in claimed
+            and path_in_layer(path, modules)
+            and not is_other_part(path, modules)
+        ):
             left.append(NUMBER.sub("*", path))
     return list(dict.fromkeys(left))
 
 
 def counted_ffns(config: Any, model: Any) -> list[FoundFFN]:
-    """All FFNs of a model. Raises FfnbenchError where none is found, or something is left over that may be one's."""
+    """All FFNs of a model. Raises FfnbenchError where none is found, or something is
+    left over that may be one's.
+    """
     ffns = feed_forwards(model)
     left = left_over(model, ffns)
     if left:
@@ -338,14 +398,22 @@ def counted_ffns(config: Any, model: Any) -> list[FoundFFN]:
 
 
 def count_layers(source: str) -> CountedModel:
-    """The FFNs of a config.json's model as transformers builds it, equal ones together; errors as in `counted_ffns`."""
+    """The FFNs of a config.json's model as transformers builds it, equal ones together;
+    errors as in `counted_ffns`.
+    """
     loaded = load(source)
     config = loaded.config
     ffns = counted_ffns(config, build_whole(config, loaded.kind))
-    kinds = Counter((ffn.stack, ffn.name, ffn.params, active_params(ffn)) for ffn in ffns)
+    kinds = Counter(
+        (ffn.stack, ffn.name, ffn.params, active_params(ffn)) for ffn in ffns
+    )
     layers = []
     for (stack, name, total, active), count in kinds.items():
-        layers.append(CountedLayers(kind=stack, count=count, params=total, params_active=active, name=name))
+        layers.append(
+            CountedLayers(
+                kind=stack, count=count, params=total, params_active=active, name=name
+            )
+        )
     return CountedModel(
         name=config.model_type,
         source=source,
@@ -363,12 +431,16 @@ def _version() -> str:
 
 
 def active_params(ffn: FoundFFN) -> int | None:
-    """The parameters that a token meets: of stacked experts as many as its router chooses, of the rest all.
+    """The parameters that a token meets: of stacked experts as many as its router
+    chooses, of the rest all.
 
-    None where there are experts that are not one stack of each weight, or where no module says how many are chosen.
+    None where there are experts that are not one stack of each weight, or where no
+    module says how many are chosen.
     """
     routed = {name: shape for name, shape in ffn.shapes if "shared" not in name}
-    stacked: dict[str, tuple[int, ...]] = {name: shape for name, shape in routed.items() if len(shape) == 3}
+    stacked: dict[str, tuple[int, ...]] = {
+        name: shape for name, shape in routed.items() if len(shape) == 3
+    }
     if not stacked:
         if any("experts." in name for name in routed):
             return None
@@ -380,7 +452,11 @@ def active_params(ffn: FoundFFN) -> int | None:
         if name.removesuffix("_bias") in stacked:
             stacked[name] = shape
     experts = {shape[0] for shape in stacked.values()}
-    chosen = {module.top_k for module in ffn.module.modules() if isinstance(getattr(module, "top_k", None), int)}
+    chosen = {
+        module.top_k
+        for module in ffn.module.modules()
+        if isinstance(getattr(module, "top_k", None), int)
+    }
     if len(experts) > 1 or len(chosen) != 1:
         return None
     count, top_k = experts.pop(), int(chosen.pop())
@@ -390,7 +466,9 @@ def active_params(ffn: FoundFFN) -> int | None:
 
 def _shapes(module: Any) -> Shapes:
     """The parameters of an FFN by name, without norms and scales inside it."""
-    others = tuple(f"{name}." for name, part in module.named_modules() if name and _is_no_ffn(part))
+    others = tuple(
+        f"{name}." for name, part in module.named_modules() if name and _is_no_ffn(part)
+    )
     shapes = []
     for name, parameter in module.named_parameters():
         has_other_name = any(NO_FFN.search(part) for part in name.split("."))
@@ -404,7 +482,9 @@ def _is_no_ffn(module: Any) -> bool:
 
 
 def _pair_shapes(layer: Any, pair: tuple[str, ...]) -> Shapes:
-    """The parameters of two projections that stand in the layer itself; none where it has not both."""
+    """The parameters of two projections that stand in the layer itself; none where it
+    has not both.
+    """
     shapes: list[tuple[str, tuple[int, ...]]] = []
     for name in pair:
         half = getattr(layer, name, None)
@@ -415,9 +495,11 @@ def _pair_shapes(layer: Any, pair: tuple[str, ...]) -> Shapes:
 
 
 def build_whole(config: Any, named: Any = None) -> Any:
-    """The model with its output layer, where it has one, on torch's meta device, with its tied weights tied.
+    """The model with its output layer, where it has one, on torch's meta device, with
+    its tied weights tied.
 
-    A class that the file names is built in its place where its FFNs are not those of the bare model.
+    A class that the file names is built in its place where its FFNs are not those of
+    the bare model.
     """
     model = build_empty(config, _with_output(config), tied=True)
     if named is None or isinstance(model, named):
@@ -433,7 +515,9 @@ def _ffn_sizes(model: Any) -> list[int]:
 
 
 def _with_output(config: Any) -> Any:
-    """The class with an output layer; None where there is none, or only one of an encoder."""
+    """The class with an output layer; None where there is none, or only one of an
+    encoder.
+    """
     from transformers.models.auto import modeling_auto
 
     names: tuple[str, ...] = SEQ_TO_SEQ_OUTPUTS + TEXT_OUTPUTS
@@ -453,32 +537,45 @@ def count_whole(source: str) -> WholeModel:
     model = build_whole(config, loaded.kind)
     ffns = counted_ffns(config, model)
     parts = sorted_parts(model, {path for ffn in ffns for path in ffn.parameter_paths})
-    if loaded.output_apart and config.tie_word_embeddings:  # T5's classes tie the two until they have read the weights
+    if (
+        loaded.output_apart and config.tie_word_embeddings
+    ):  # T5's classes tie the two until they have read the weights
         output = model.get_output_embeddings()
         if output is not None:
             parts["head"] += output.weight.numel()
     active = sum_of(active_params(ffn) for ffn in ffns)
     idle = None if active is None else sum(ffn.params for ffn in ffns) - active
-    notes = ("parts are told by the names of modules", "FFN: with its routers", loaded.note)
+    notes = (
+        "parts are told by the names of modules",
+        "FFN: with its routers",
+        loaded.note,
+    )
     return WholeModel(
         name=config.model_type,
         source=source,
         counted_by=f"{_version()}, which built {type(model).__name__}",
         note="; ".join(filter(None, notes)),
         defaults=loaded.defaults,
-        **{name: parts[name] for name in ("embeddings", "attention", "ffn", "norms", "head", "other")},
+        **{
+            name: parts[name]
+            for name in ("embeddings", "attention", "ffn", "norms", "head", "other")
+        },
         router=0,
         idle=idle,
     )
 
 
 def sorted_parts(model: Any, of_ffns: Collection[str]) -> Counter[str]:
-    """Part -> parameters, each of them once. `of_ffns` are the paths of the FFNs' parameters."""
+    """Part -> parameters, each of them once. `of_ffns` are the paths of the FFNs'
+    parameters.
+    """
     kinds = {path: type(module).__name__ for path, module in model.named_modules()}
     counts: Counter[str] = Counter()
     for path, parameter in model.named_parameters():
         owners = path.split(".")[:-1]
-        around = [kinds[".".join(owners[:depth])] for depth in range(1, len(owners) + 1)]
+        around = [
+            kinds[".".join(owners[:depth])] for depth in range(1, len(owners) + 1)
+        ]
         if around and "norm" in around[-1].lower():
             part = "norms"
         elif path in of_ffns:

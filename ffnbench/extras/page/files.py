@@ -1,6 +1,8 @@
-"""The page of `-o run.html`: words, tables and pictures of an answer in one file, without a script or a network.
+"""The page of `-o run.html`: words, tables and pictures of an answer in one file,
+without a script or a network.
 
-A picture stands in it as the bytes of `-o run.svg`, as an image: no text in one can become a part of the page.
+A picture stands in it as the bytes of `-o run.svg`, as an image: no text in one can
+become a part of the page.
 """
 
 from __future__ import annotations
@@ -24,12 +26,17 @@ MOST_NAMES = 6  # of variants in a title
 
 
 def page_of(
-    table: Frame, pictures: Mapping[str, Callable[[str], bytes]], reports: Sequence[Report] = (), title: str = ""
+    table: Frame,
+    pictures: Mapping[str, Callable[[str], bytes]],
+    reports: Sequence[Report] = (),
+    title: str = "",
 ) -> str:
-    """An answer as an HTML document: its sentences first, then tables, pictures, method.
+    """An answer as an HTML document: its sentences first, then tables, pictures,
+    method.
 
-    `pictures` draw for a suffix; of one that can't be drawn the table says why. `reports` tell by which commands and on
-    which machines they were made, and the title where there is none.
+    `pictures` draw for a suffix; of one that can't be drawn the table says why.
+    `reports` tell by which commands and on which machines they were made, and the title
+    where there is none.
     """
     tables = table.parts
     summary = [line for each in tables for line in each.summary]
@@ -44,9 +51,15 @@ def page_of(
     }
     if reports and not title:
         title = _title(reports[0])
-    body = [_section(heading, content) for heading, content in sections.items() if content]
-    template = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
-    return template.substitute(title=escape(visible(f"ffnbench {title}".strip())), body="\n".join(body))
+    body = [
+        _section(heading, content) for heading, content in sections.items() if content
+    ]
+    template = Template(
+        Path(__file__).with_name("page.html").read_text(encoding="utf-8")
+    )
+    return template.substitute(
+        title=escape(visible(f"ffnbench {title}".strip())), body="\n".join(body)
+    )
 
 
 def _section(heading: str, content: str) -> str:
@@ -101,15 +114,28 @@ def _environment(report: Report) -> str:
     counted = "<p>nothing was measured: the figures are counted</p>"
     if report.environment is not None:
         counted = ""
-        facts += [row for row in environment_records(report.environment) if row["fact"] != "ffnbench"]
-    texts = [f"<div><dt>{row['fact']}</dt><dd>{escape(visible(row['value']))}</dd></div>" for row in facts]
+        facts += [
+            row
+            for row in environment_records(report.environment)
+            if row["fact"] != "ffnbench"
+        ]
+    texts = [
+        f"<div><dt>{row['fact']}</dt><dd>{escape(visible(row['value']))}</dd></div>"
+        for row in facts
+    ]
     return f"<dl>{''.join(texts)}</dl>{counted}"
 
 
 def _commands(reports: Iterable[Report]) -> str:
-    """The commands that make these reports again; an older file does not know its own."""
-    commands = dict.fromkeys(report.plan.command for report in reports if report.plan.command)
-    return "".join(f"<pre><code>{escape(visible(command))}</code></pre>" for command in commands)
+    """The commands that make these reports again; an older file does not know its
+    own.
+    """
+    commands = dict.fromkeys(
+        report.plan.command for report in reports if report.plan.command
+    )
+    return "".join(
+        f"<pre><code>{escape(visible(command))}</code></pre>" for command in commands
+    )
 
 
 def _title(report: Report) -> str:
@@ -117,7 +143,9 @@ def _title(report: Report) -> str:
     command = report.plan.kind
     if command == Kind.COMPARE and report.environment is None:
         command = "cost"
-    names = list(dict.fromkeys(case.variant.partition("@")[0] for case in report.plan.shown))
+    names = list(
+        dict.fromkeys(case.variant.partition("@")[0] for case in report.plan.shown)
+    )
     title = f"{command}: {', '.join(names[:MOST_NAMES])}"
     if len(names) > MOST_NAMES:
         title += f" and {len(names) - MOST_NAMES} more"

@@ -9,7 +9,9 @@ from ffnbench.cli import options as o
 from ffnbench.cli.commands import Command, asked, destination_of, ending, output_of
 
 app = typer.Typer()
-Repeats = Annotated[o.Text, Option(rich_help_panel=o.EFFORT, metavar="INT", help="How many runs.")]
+Repeats = Annotated[
+    o.Text, Option(rich_help_panel=o.EFFORT, metavar="INT", help="How many runs.")
+]
 
 
 @app.command(
@@ -42,6 +44,8 @@ def selftest(
 
     request, output = asked(SelftestRequest, ctx), output_of(ctx)
     with destination_of(output, "selftest") as destination:
-        rows = measuring.selftest(request, this_machine(wait=output.wait), destination.progress)
+        rows = measuring.selftest(
+            request, this_machine(wait=output.wait), destination.progress
+        )
         destination.show(selftest_view(rows, request.repeats))
     return destination.code

@@ -1,5 +1,5 @@
-"""How often are runs wrong? The same comparison, of rows whose true ratio is known, is measured again and again, and
-what the runs say of each row is counted.
+"""How often are runs wrong? The same comparison, of rows whose true ratio is known, is
+measured again and again, and what the runs say of each row is counted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ FALSE_AT_MOST, COVERAGE = 0.05, (0.93, 0.97)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelftestRow:
-    """What one run said of one row, beside the ratio to the reference that is true of it."""
+    """What one run said of one row, beside the ratio to the reference that is true of
+    it.
+    """
 
     run: int
     row: str
@@ -44,7 +46,11 @@ class SelftestRow:
     @property
     def covers(self) -> bool:
         """Whether its interval holds the truth."""
-        return self.low is not None and self.high is not None and self.low <= self.truth <= self.high
+        return (
+            self.low is not None
+            and self.high is not None
+            and self.low <= self.truth <= self.high
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +68,9 @@ class Rate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """What some runs came to. One has a false difference if any of its equal rows is called slower or faster."""
+    """What some runs came to. One has a false difference if any of its equal rows is
+    called slower or faster.
+    """
 
     runs: int
     false_difference: Rate
@@ -77,7 +85,12 @@ def comparison_plan(**options: object) -> Plan:
     """The reference, itself twice more, and itself slowed down by known shares."""
     variants = [f"{name}=relu" for name in (REFERENCE, *SAME)]
     variants += [f"{name}=relu@slowdown={share}" for name, share in SLOWER.items()]
-    settings: dict[str, object] = {"d_model": 256, "device": "cpu", "metrics": "latency", **options}
+    settings: dict[str, object] = {
+        "d_model": 256,
+        "device": "cpu",
+        "metrics": "latency",
+        **options,
+    }
     return plan_compare(CompareRequest(variants=",".join(variants), **settings))  # type: ignore[arg-type]
 
 
@@ -89,7 +102,11 @@ def rows_of_run(done: Run, plan: Plan, number: int) -> list[SelftestRow]:
             continue
         value = low = high = None
         if comparison.ratio:
-            value, low, high = comparison.ratio.value, comparison.ratio.low, comparison.ratio.high
+            value, low, high = (
+                comparison.ratio.value,
+                comparison.ratio.low,
+                comparison.ratio.high,
+            )
         row = SelftestRow(
             run=number,
             row=comparison.case,
@@ -119,7 +136,9 @@ def rates_of(rows: Sequence[SelftestRow]) -> Rates:
     return Rates(
         runs=len(seconds),
         false_difference=runs_with(SAME, Verdict.SLOWER, Verdict.FASTER),
-        covered=Rate(hits=sum(row.covers for row in with_interval), of=len(with_interval)),
+        covered=Rate(
+            hits=sum(row.covers for row in with_interval), of=len(with_interval)
+        ),
         detected={name: runs_with((name,), Verdict.SLOWER) for name in SLOWER},
         wrong_way=Rate(hits=len(wrong_way), of=len(slowed)),
         busy=runs_with((*SAME, *SLOWER), Verdict.BUSY),
@@ -130,13 +149,21 @@ def rates_of(rows: Sequence[SelftestRow]) -> Rates:
 def failures(rates: Rates) -> list[str]:
     """Which of the promises the runs did not keep, by more than chance."""
     problems = []
-    if rates.false_difference.value > FALSE_AT_MOST + _chance(FALSE_AT_MOST, rates.runs):
-        problems.append(f"false differences in {rates.false_difference.value:.1%} of the runs")
+    if rates.false_difference.value > FALSE_AT_MOST + _chance(
+        FALSE_AT_MOST, rates.runs
+    ):
+        problems.append(
+            f"false differences in {rates.false_difference.value:.1%} of the runs"
+        )
     least, most = COVERAGE
-    least -= _chance(least, rates.runs)  # of runs and not of rows, for the rows of a run share their reference
+    least -= _chance(
+        least, rates.runs
+    )  # of runs and not of rows, for the rows of a run share their reference
     most += _chance(most, rates.runs)
     if rates.covered.of and not least <= rates.covered.value <= most:
-        problems.append(f"the {percent(CONFIDENCE)} intervals cover {rates.covered.value:.1%}")
+        problems.append(
+            f"the {percent(CONFIDENCE)} intervals cover {rates.covered.value:.1%}"
+        )
     return problems
 
 
@@ -156,7 +183,9 @@ class SelftestRequest(Request):
     seed: int = 0
 
 
-def selftest(request: SelftestRequest, world: World, progress: ProgressListener) -> list[SelftestRow]:
+def selftest(
+    request: SelftestRequest, world: World, progress: ProgressListener
+) -> list[SelftestRow]:
     """What every run on this machine says of every row."""
     plan, repeats = plan_selftest(request), request.repeats
     tell_duration(plan, world, progress, repeats * (plan.protocol.budget_s or 0.0))
@@ -176,17 +205,30 @@ def plan_selftest(request: SelftestRequest) -> Plan:
     )
 
 
-def measure(plan: Plan, repeats: int, world: World, progress: Callable[[Progress], None]) -> list[SelftestRow]:
+def measure(
+    plan: Plan, repeats: int, world: World, progress: Callable[[Progress], None]
+) -> list[SelftestRow]:
     """Every run, each with a seed of its own.
 
-    Interrupted, or where one can't be finished, it gives what was measured by then; raises where that is nothing.
+    Interrupted, or where one can't be finished, it gives what was measured by then;
+    raises where that is nothing.
     """
     rows: list[SelftestRow] = []
     start = time.monotonic()
     try:
         for number in range(repeats):
-            left_s = (time.monotonic() - start) / number * (repeats - number) if number else None
-            progress(Progress(done=number / repeats, text=f"run {number + 1} of {repeats}", eta_s=left_s))
+            left_s = (
+                (time.monotonic() - start) / number * (repeats - number)
+                if number
+                else None
+            )
+            progress(
+                Progress(
+                    done=number / repeats,
+                    text=f"run {number + 1} of {repeats}",
+                    eta_s=left_s,
+                )
+            )
             protocol = replace(plan.protocol, seed=plan.protocol.seed + number)
             done = refuse_unfinished(run(replace(plan, protocol=protocol), world))
             rows += rows_of_run(done, plan, number)

@@ -1,4 +1,6 @@
-"""The selftest's table: how often runs were wrong on this machine, whose rows have ratios that are known."""
+"""The selftest's table: how often runs were wrong on this machine, whose rows have
+ratios that are known.
+"""
 
 from __future__ import annotations
 
@@ -27,14 +29,22 @@ ENDED_EARLY = f"interrupted; {NOT_ALL}"
 
 def rates_frame(rates: Rates) -> Frame:
     """One row: what all runs together came to."""
-    shares = {"false": rates.false_difference, "wrong": rates.wrong_way, "coverage": rates.covered, "says": rates.busy}
+    shares = {
+        "false": rates.false_difference,
+        "wrong": rates.wrong_way,
+        "coverage": rates.covered,
+        "says": rates.busy,
+    }
     row: Row = {"runs": rates.runs, **shares, **rates.detected, "a run": rates.seconds}
     columns = (
         Column(key="runs", write=str),
         Column(key="false", unit="diffs", write=_share),
         Column(key="wrong", unit="way", write=_share),
         Column(key="coverage", unit="of 95%", write=_share),
-        *(Column(key=name, title="finds", unit=name, priority=1, write=_share) for name in rates.detected),
+        *(
+            Column(key=name, title="finds", unit=name, priority=1, write=_share)
+            for name in rates.detected
+        ),
         Column(key="says", unit=BUSY, priority=2, write=_share),
         Column(key="a run", unit="s", priority=3, write="{:.0f}".format),
     )
@@ -49,9 +59,15 @@ def rates_frame(rates: Rates) -> Frame:
         "finds: runs in which the slowed row is called slower",
         f"says {BUSY}: runs with a row that had too few rounds, since other processes used the CPUs",
     )
-    undecided = (f"no row has an interval: this machine is {BUSY}; try again when it is quiet",)
+    undecided = (
+        f"no row has an interval: this machine is {BUSY}; try again when it is quiet",
+    )
     return Frame(
-        columns=columns, rows=[row], header=header, summary=() if rates.covered.of else undecided, details=notes
+        columns=columns,
+        rows=[row],
+        header=header,
+        summary=() if rates.covered.of else undecided,
+        details=notes,
     )
 
 
@@ -60,12 +76,19 @@ def _share(share: Rate) -> str:
 
 
 def selftest_view(told: Sequence[SelftestRow], repeats: int) -> View:
-    """The answer of `selftest`, its records one a row of each run; a broken promise is how it ends."""
+    """The answer of `selftest`, its records one a row of each run; a broken promise is
+    how it ends.
+    """
     rates = rates_of(told)
-    view = View(frame=lambda: replace(rates_frame(rates), saved=[asdict(one) for one in told]), title="selftest")
+    view = View(
+        frame=lambda: replace(rates_frame(rates), saved=[asdict(one) for one in told]),
+        title="selftest",
+    )
     if rates.runs < repeats:
         return view.ending(0, Interrupted(ENDED_EARLY))
     if broken := failures(rates):
         hint = "the numbers of this ffnbench can't be trusted"
-        return view.ending(0, Unfinished("the selftest failed: " + "; ".join(broken), hint))
+        return view.ending(
+            0, Unfinished("the selftest failed: " + "; ".join(broken), hint)
+        )
     return view

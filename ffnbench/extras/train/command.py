@@ -9,8 +9,13 @@ from ffnbench.cli import options as o
 from ffnbench.cli.commands import Command, answer, asked, ending
 
 app = typer.Typer()
-Layers = Annotated[o.Text, Option(rich_help_panel=o.WIDTHS, metavar="INT", help="Blocks of the model.")]
-Context = Annotated[o.Text, Option(rich_help_panel=o.WORKLOAD, metavar="INT", help="Bytes of a sequence.")]
+Layers = Annotated[
+    o.Text, Option(rich_help_panel=o.WIDTHS, metavar="INT", help="Blocks of the model.")
+]
+Context = Annotated[
+    o.Text,
+    Option(rich_help_panel=o.WORKLOAD, metavar="INT", help="Bytes of a sequence."),
+]
 Learnt = Annotated[
     o.Text,
     Option(
@@ -20,9 +25,16 @@ Learnt = Annotated[
         help="What is learnt: a file or a folder; else the source of Python's standard library.",
     ),
 ]
-Steps = Annotated[o.Text, Option(rich_help_panel=o.EFFORT, metavar="INT", help="Steps of AdamW.")]
+Steps = Annotated[
+    o.Text, Option(rich_help_panel=o.EFFORT, metavar="INT", help="Steps of AdamW.")
+]
 Seeds = Annotated[
-    o.Text, Option(rich_help_panel=o.EFFORT, metavar="INT", help="Runs of each variant; intervals are over them.")
+    o.Text,
+    Option(
+        rich_help_panel=o.EFFORT,
+        metavar="INT",
+        help="Runs of each variant; intervals are over them.",
+    ),
 ]
 LearningRates = Annotated[
     o.Text,
@@ -80,4 +92,6 @@ def train(
     from ffnbench.extras.train.measuring import measure
     from ffnbench.extras.train.plan import TrainRequest, plan_train
 
-    return answer(ctx, asked(TrainRequest, ctx), "train", planned=plan_train, own=measure)
+    return answer(
+        ctx, asked(TrainRequest, ctx), "train", planned=plan_train, own=measure
+    )

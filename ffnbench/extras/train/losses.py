@@ -1,7 +1,9 @@
-"""From the losses of runs to what can be said of variants: paired by seed, Student over seeds, Holm. Pure.
+"""From the losses of runs to what can be said of variants: paired by seed, Student over
+seeds, Holm. Pure.
 
-Three seeds tell little of how much a difference scatters. So its error is that of all variants together (randomised
-blocks, Fisher 1935; a seed is a block), unless a difference scatters by itself more than chance explains (ALIKE).
+Three seeds tell little of how much a difference scatters. So its error is that of all
+variants together (randomised blocks, Fisher 1935; a seed is a block), unless a
+difference scatters by itself more than chance explains (ALIKE).
 
 Rates are chosen on a part of the text that is not the one whose loss is reported.
 """
@@ -16,7 +18,15 @@ from itertools import combinations, permutations
 from statistics import fmean, median
 from typing import TypeVar
 
-from ffnbench.extras.train.plan import CHOOSING, CURVE, HELD_OUT, LOSS, OF, STEP, TrainCase
+from ffnbench.extras.train.plan import (
+    CHOOSING,
+    CURVE,
+    HELD_OUT,
+    LOSS,
+    OF,
+    STEP,
+    TrainCase,
+)
 from ffnbench.plan import Plan, group_suffix
 from ffnbench.result import CONFIDENCE, Report, Verdict
 from ffnbench.stats.curves import Pair, in_both_orders, pairs_of, pareto_front, sides_of
@@ -34,9 +44,10 @@ Curve = tuple[tuple[int, float], ...]  # of (steps, loss)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learnt:
-    """What is known of a variant at its best rate: its losses by seed, in nats per byte, and the difference to the
-    reference's. Curves are (step, loss), the mean over seeds: of the batches up to there, and of what is held out,
-    empty in files of earlier versions.
+    """What is known of a variant at its best rate: its losses by seed, in nats per
+    byte, and the difference to the reference's. Curves are (step, loss), the mean over
+    seeds: of the batches up to there, and of what is held out, empty in files of
+    earlier versions.
     """
 
     name: str
@@ -52,7 +63,10 @@ class Learnt:
 
 def learnt(report: Report) -> dict[str, Learnt]:
     """What is known of each variant, by its name, in the order of the plan."""
-    variants = {name: _at_best_rate(report, name, runs) for name, runs in runs_of(report.plan).items()}
+    variants = {
+        name: _at_best_rate(report, name, runs)
+        for name, runs in runs_of(report.plan).items()
+    }
     reference = report.plan.name_of(report.plan.reference)
     scatter = scatter_of(variant.losses for variant in variants.values())
     differences = {}
@@ -61,7 +75,9 @@ def learnt(report: Report) -> dict[str, Learnt]:
         if name != reference and difference is not None:
             differences[name] = difference
     for name, verdict in verdicts_of(differences).items():
-        variants[name] = replace(variants[name], difference=differences[name], verdict=verdict)
+        variants[name] = replace(
+            variants[name], difference=differences[name], verdict=verdict
+        )
     variants[reference] = replace(variants[reference], verdict=Verdict.REFERENCE)
     return variants
 
@@ -76,7 +92,9 @@ def runs_of(plan: Plan) -> dict[str, list[TrainCase]]:
 
 
 def _at_best_rate(report: Report, name: str, runs: list[TrainCase]) -> Learnt:
-    """At the rate that is best where rates are chosen: of those that most seeds could be trained with."""
+    """At the rate that is best where rates are chosen: of those that most seeds could
+    be trained with.
+    """
     losses, choosing = _values(report, LOSS), _values(report, CHOOSING)
     trained: dict[float, list[TrainCase]] = defaultdict(list)
     for run in runs:
@@ -85,7 +103,10 @@ def _at_best_rate(report: Report, name: str, runs: list[TrainCase]) -> Learnt:
     best: float | None = None
     best_order = (0, math.inf)
     for rate, at_rate in trained.items():
-        order = -len(at_rate), fmean(choosing.get(run.label, math.inf) for run in at_rate)
+        order = (
+            -len(at_rate),
+            fmean(choosing.get(run.label, math.inf) for run in at_rate),
+        )
         if best is None or order < best_order:
             best, best_order = rate, order
     messages = []
@@ -110,11 +131,17 @@ def _at_best_rate(report: Report, name: str, runs: list[TrainCase]) -> Learnt:
 
 
 def _values(report: Report, metric: str) -> dict[str, float]:
-    return {sample.case: sample.value for sample in report.samples if sample.metric == metric}
+    return {
+        sample.case: sample.value
+        for sample in report.samples
+        if sample.metric == metric
+    }
 
 
 def _curve(report: Report, labels: list[str], metric: str) -> Curve:
-    """The mean over these runs. A training loss is that of the steps since the one before it."""
+    """The mean over these runs. A training loss is that of the steps since the one
+    before it.
+    """
     losses: dict[int, list[float]] = defaultdict(list)
     steps = dict.fromkeys(labels, 0)
     for sample in report.samples:
@@ -132,12 +159,18 @@ def _curve(report: Report, labels: list[str], metric: str) -> Curve:
 
 
 def verdicts_of(differences: Mapping[K, Mean]) -> dict[K, Verdict]:
-    """Of each difference of losses, as of the log of a ratio of times: SLOWER learns worse, FASTER better."""
-    return {name: verdict for name, (verdict, _) in verdicts(differences, same=SAME).items()}
+    """Of each difference of losses, as of the log of a ratio of times: SLOWER learns
+    worse, FASTER better.
+    """
+    return {
+        name: verdict for name, (verdict, _) in verdicts(differences, same=SAME).items()
+    }
 
 
 def scatter_of(variants: Iterable[Losses]) -> VarianceEstimate | None:
-    """The variance of losses beyond what a variant and a seed do to them, over the seeds that all variants have."""
+    """The variance of losses beyond what a variant and a seed do to them, over the
+    seeds that all variants have.
+    """
     trained = [losses for losses in variants if losses]
     if len(trained) < 2:
         return None
@@ -149,34 +182,51 @@ def scatter_of(variants: Iterable[Losses]) -> VarianceEstimate | None:
     squares = 0.0
     for losses in trained:
         of_variant = fmean(losses[seed] for seed in seeds)
-        squares += math.fsum((losses[seed] - of_variant - of_seeds[seed] + mean) ** 2 for seed in seeds)
+        squares += math.fsum(
+            (losses[seed] - of_variant - of_seeds[seed] + mean) ** 2 for seed in seeds
+        )
     freedom = (len(trained) - 1) * (len(seeds) - 1)
     return VarianceEstimate(squares / freedom, freedom)
 
 
-def paired(losses: Losses, others: Losses, scatter: VarianceEstimate | None = None) -> Mean | None:
-    """The mean of the differences, seed by seed, with its own error or that of all variants."""
+def paired(
+    losses: Losses, others: Losses, scatter: VarianceEstimate | None = None
+) -> Mean | None:
+    """The mean of the differences, seed by seed, with its own error or that of all
+    variants.
+    """
     from scipy.special import fdtrc
 
     own = _mean(losses[seed] - others[seed] for seed in losses.keys() & others.keys())
     if own is None or scatter is None or not 0 < own.freedom < scatter.freedom:
         return own
     shared = 2 * scatter.variance / (own.freedom + 1)
-    if shared and fdtrc(own.freedom, scatter.freedom, own.error**2 / shared) < 1 - ALIKE:
+    if (
+        shared
+        and fdtrc(own.freedom, scatter.freedom, own.error**2 / shared) < 1 - ALIKE
+    ):
         return own
     return replace(own, error=math.sqrt(shared), freedom=scatter.freedom)
 
 
 def _mean(values: Iterable[float]) -> Mean | None:
-    """Student's over seeds: each is a replicate, as a worker with a starter of its own is."""
+    """Student's over seeds: each is a replicate, as a worker with a starter of its own
+    is.
+    """
     replicates = [WorkerValue(value, number) for number, value in enumerate(values)]
     return mean_of(replicates) if replicates else None
 
 
 def resolves(variants: Mapping[str, Learnt]) -> float | None:
-    """About the smallest difference that so many seeds can show: half an interval, the median over rows."""
+    """About the smallest difference that so many seeds can show: half an interval, the
+    median over rows.
+    """
     differences = [variant.difference for variant in variants.values()]
-    halves = [mean.half_width(CONFIDENCE) for mean in differences if mean is not None and mean.freedom]
+    halves = [
+        mean.half_width(CONFIDENCE)
+        for mean in differences
+        if mean is not None and mean.freedom
+    ]
     return median(halves) if halves else None
 
 
@@ -184,10 +234,14 @@ def resolves(variants: Mapping[str, Learnt]) -> float | None:
 
 
 def pairs_of_losses(variants: Mapping[str, Learnt]) -> dict[tuple[str, str], Pair]:
-    """How the first of any two variants learns beside the second, in both orders. Those without the reference are one
-    family for Holm.
+    """How the first of any two variants learns beside the second, in both orders. Those
+    without the reference are one family for Holm.
     """
-    [reference] = [name for name, variant in variants.items() if variant.verdict is Verdict.REFERENCE]
+    [reference] = [
+        name
+        for name, variant in variants.items()
+        if variant.verdict is Verdict.REFERENCE
+    ]
     scatter = scatter_of(variant.losses for variant in variants.values())
     pairs, differences = {}, {}
     for name, other in combinations(variants, 2):
@@ -204,8 +258,14 @@ def pairs_of_losses(variants: Mapping[str, Learnt]) -> dict[tuple[str, str], Pai
 
 
 def front_of(report: Report, variants: Mapping[str, Learnt]) -> list[str]:
-    """The variants on the Pareto front of loss and the time of a step; without a time a variant is not on it."""
-    with_time = [name for name, variant in variants.items() if variant.losses and report.has_time(timed_label(name))]
+    """The variants on the Pareto front of loss and the time of a step; without a time a
+    variant is not on it.
+    """
+    with_time = [
+        name
+        for name, variant in variants.items()
+        if variant.losses and report.has_time(timed_label(name))
+    ]
     pairs = pairs_of(report)
     times = {}
     for name, other in permutations(with_time, 2):
@@ -220,13 +280,21 @@ def timed_label(name: str) -> str:
     return name + group_suffix({OF: STEP})
 
 
-def at_an_end_of_rates(report: Report, variants: Mapping[str, Learnt]) -> tuple[list[str], list[float]]:
-    """Who learns best at the lowest or the highest of several rates, and the longer list to try; nobody where not all
-    rates were tried.
+def at_an_end_of_rates(
+    report: Report, variants: Mapping[str, Learnt]
+) -> tuple[list[str], list[float]]:
+    """Who learns best at the lowest or the highest of several rates, and the longer
+    list to try; nobody where not all rates were tried.
     """
-    rates = sorted({run.recipe.rate for runs in runs_of(report.plan).values() for run in runs})
+    rates = sorted(
+        {run.recipe.rate for runs in runs_of(report.plan).values() for run in runs}
+    )
     if len(rates) == 1 or report.interrupted or report.stopped:
         return [], rates
     beyond = {rates[0]: rates[0] ** 2 / rates[1], rates[-1]: rates[-1] ** 2 / rates[-2]}
-    at_end = {name: beyond[variant.rate] for name, variant in variants.items() if variant.rate in beyond}
+    at_end = {
+        name: beyond[variant.rate]
+        for name, variant in variants.items()
+        if variant.rate in beyond
+    }
     return list(at_end), sorted({*rates, *at_end.values()})

@@ -1,4 +1,6 @@
-"""A plan of what is trained -> a report: each run by itself, and behind them the cells that are timed."""
+"""A plan of what is trained -> a report: each run by itself, and behind them the cells
+that are timed.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,14 @@ from ffnbench.api.sweeping import Sweep
 from ffnbench.common.errors import termination_as_interruption
 from ffnbench.common.units import counted
 from ffnbench.device.environment import describe
-from ffnbench.extras.train.plan import CHOOSING, HELD_OUT, LOSS, Train, TrainCase, trained_by
+from ffnbench.extras.train.plan import (
+    CHOOSING,
+    HELD_OUT,
+    LOSS,
+    Train,
+    TrainCase,
+    trained_by,
+)
 from ffnbench.following import UNFOLLOWED, Following, ProgressListener
 from ffnbench.messages import Begin, Failed, Greeting
 from ffnbench.plan import Plan
@@ -39,8 +48,8 @@ def train(
     until: float,
     now: Callable[[], float],
 ) -> Run:
-    """Train the one case of a plan, as far as it comes before `until`. A case that diverges, fails or whose process is
-    lost is a row of the result.
+    """Train the one case of a plan, as far as it comes before `until`. A case that
+    diverges, fails or whose process is lost is a row of the result.
     """
     start = now()
     record = RunRecord(plan, following.journal)
@@ -96,14 +105,20 @@ def _steps(
     training, timeout_s = case.training, record.plan.protocol.timeout_s
     name = f"{record.plan.name_of(case.label)}, seed {training.seed}"
     while (left_s := until - now()) > 0:
-        trained = worker.ask(Train(label=case.label, seconds=min(CHUNK_S, left_s)), timeout_s)
+        trained = worker.ask(
+            Train(label=case.label, seconds=min(CHUNK_S, left_s)), timeout_s
+        )
         if isinstance(trained, Failed):
             record.fail(case.label, trained.kind, trained.message)
             return ""
         step, step_s = trained.step, trained.step_s
         if trained.diverged is not None:
             where = f"step {trained.diverged} (seed {training.seed}, rate {training.rate:g})"
-            record.fail(case.label, FailureKind.DIVERGED, f"diverged at {where}: try a smaller --lr")
+            record.fail(
+                case.label,
+                FailureKind.DIVERGED,
+                f"diverged at {where}: try a smaller --lr",
+            )
             return ""
         if trained.held_out is not None and trained.choosing is not None:
             for number, (steps, loss) in enumerate(trained.curve):
@@ -115,22 +130,43 @@ def _steps(
         text = f"{name}  step {step}/{training.steps}"
         if trained.loss is not None:
             text += f", loss {trained.loss:.3f}"
-        progress(Progress(done=step / training.steps, text=text, eta_s=step_s * (training.steps - step)))
+        progress(
+            Progress(
+                done=step / training.steps,
+                text=text,
+                eta_s=step_s * (training.steps - step),
+            )
+        )
     return OVER
 
 
-def _sample(case: TrainCase, metric: str, number: int, loss: float, steps: int) -> Sample:
-    return Sample(case=case.label, metric=metric, worker=0, round=number, order=0, value=loss, calls=steps)
+def _sample(
+    case: TrainCase, metric: str, number: int, loss: float, steps: int
+) -> Sample:
+    return Sample(
+        case=case.label,
+        metric=metric,
+        worker=0,
+        round=number,
+        order=0,
+        value=loss,
+        calls=steps,
+    )
 
 
-# of a budget is kept for the cells that are timed behind the runs: a fifth, so many seconds at least and at most
+# of a budget is kept for the cells that are timed behind the runs: a fifth, so many
+# seconds at least and at most
 TIMED, LEAST_TIMED_S, MOST_TIMED_S = 0.2, 12.0, 60.0
-LEAST_CELL_S = 1.0  # of a timed cell: then it makes the fewest workers and rounds that give a time
+LEAST_CELL_S = (
+    1.0  # of a timed cell: then it makes the fewest workers and rounds that give a time
+)
 
 
 @dataclass(slots=True)
 class Cells:
-    """Trains or times the cells of a plan, one by one. A budget begins when this is made."""
+    """Trains or times the cells of a plan, one by one. A budget begins when this is
+    made.
+    """
 
     prepared: Prepared
     world: World
@@ -145,7 +181,9 @@ class Cells:
             return
         self.end = self.end_of_training = self.world.now() + budget_s
         if not all(trained_by(case) for case in self.prepared.plan.cases):
-            self.end_of_training -= min(max(TIMED * budget_s, LEAST_TIMED_S), MOST_TIMED_S, budget_s / 2)
+            self.end_of_training -= min(
+                max(TIMED * budget_s, LEAST_TIMED_S), MOST_TIMED_S, budget_s / 2
+            )
 
     def measure(self, cell: Plan, following: Following) -> ShownReport:
         """Train the case of a cell, or time its cases."""
@@ -157,7 +195,13 @@ class Cells:
             return replace(start, stopped=OVER)
         progress = OfAllRuns(following.progress, tells_time=self.first_run)
         self.first_run = False
-        run = train(cell, self.pool, replace(following, progress=progress), self.end_of_training, self.world.now)
+        run = train(
+            cell,
+            self.pool,
+            replace(following, progress=progress),
+            self.end_of_training,
+            self.world.now,
+        )
         return replace(start, **raw_of(run))
 
     def _time(self, cell: Plan, following: Following) -> ShownReport:
@@ -167,36 +211,51 @@ class Cells:
             cells_left = following.progress.left + 1
             bound_s = max(LEAST_CELL_S, (self.end - self.world.now()) / cells_left)
             cell = replace(cell, protocol=replace(cell.protocol, budget_s=bound_s))
-        return measure_cell(cell, self.prepared, self.world, following, pool=self.pool, bound_s=bound_s)
+        return measure_cell(
+            cell, self.prepared, self.world, following, pool=self.pool, bound_s=bound_s
+        )
 
 
 @dataclass(slots=True)
 class OfAllRuns(ProgressListener):
-    """Progress of a run, with the time left for all: those that come after it are as long as this one."""
+    """Progress of a run, with the time left for all: those that come after it are as
+    long as this one.
+    """
 
     of_run: ProgressListener
     tells_time: bool
 
     def __call__(self, event: Progress) -> None:
-        left_s = (event.eta_s or 0.0) * (1 + self.of_run.left / max(1e-9, 1 - event.done))
+        left_s = (event.eta_s or 0.0) * (
+            1 + self.of_run.left / max(1e-9, 1 - event.done)
+        )
         if self.tells_time:
             self.tells_time = False
-            self.of_run.tell(f"{counted(self.of_run.left + 1, 'run')} will take about {duration(left_s)}")
+            self.of_run.tell(
+                f"{counted(self.of_run.left + 1, 'run')} will take about {duration(left_s)}"
+            )
         self.of_run(replace(event, eta_s=left_s))
 
 
 @dataclass(slots=True)
 class RunsAndTimes(Sweep):
-    """The cells of such a plan. Those that are timed still are where the time for training is over."""
+    """The cells of such a plan. Those that are timed still are where the time for
+    training is over.
+    """
 
     def ends(self, report: ShownReport, cell: Plan) -> bool:
         """Where it was interrupted, or what is timed was stopped."""
-        return report.interrupted or (bool(report.stopped) and not trained_by(cell.cases[0]))
+        return report.interrupted or (
+            bool(report.stopped) and not trained_by(cell.cases[0])
+        )
 
 
-def measure(prepared: Prepared, world: World, following: Following = UNFOLLOWED) -> ShownReport:
-    """Train and time what was prepared, all of it or one cell; what there is to know of its text and seeds is told
-    before. Raises FfnbenchError where memory does not hold it.
+def measure(
+    prepared: Prepared, world: World, following: Following = UNFOLLOWED
+) -> ShownReport:
+    """Train and time what was prepared, all of it or one cell; what there is to know of
+    its text and seeds is told before. Raises FfnbenchError where memory does not hold
+    it.
     """
     plan = prepared.plan
     refuse_at_once(plan, world)
@@ -213,7 +272,9 @@ def measure(prepared: Prepared, world: World, following: Following = UNFOLLOWED)
         budget = Budget(world.now, plan.protocol, spent_s=spent_s)
         before = following.resumed()
         if before or plan.is_sweep:
-            report = RunsAndTimes(prepared, world, following, cells.measure, before, budget).measure()
+            report = RunsAndTimes(
+                prepared, world, following, cells.measure, before, budget
+            ).measure()
         else:
             report = cells.measure(plan, following)
     return ended(report, plan, beside)

@@ -18,14 +18,22 @@ SPREAD = 0.02  # standard deviation of the vectors of bytes
 
 
 class RotaryAttention(Attention):
-    """Causal self-attention whose queries and keys are turned by their place, halves of a head by halves."""
+    """Causal self-attention whose queries and keys are turned by their place, halves of
+    a head by halves.
+    """
 
     def heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """As Attention's, turned."""
         q, k, v = super().heads(x)
         head_dim = q.shape[-1]
-        steps = BASE ** -(torch.arange(0, head_dim, 2, device=x.device, dtype=torch.float32) / head_dim)
-        angles = torch.arange(x.shape[1], device=x.device, dtype=torch.float32)[:, None] * steps
+        steps = BASE ** -(
+            torch.arange(0, head_dim, 2, device=x.device, dtype=torch.float32)
+            / head_dim
+        )
+        angles = (
+            torch.arange(x.shape[1], device=x.device, dtype=torch.float32)[:, None]
+            * steps
+        )
         angles = torch.cat((angles, angles), dim=-1)
         cos, sin = angles.cos().to(q.dtype), angles.sin().to(q.dtype)
         return _turned(q, cos, sin), _turned(k, cos, sin), v
@@ -63,13 +71,20 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    """All blocks, and a norm behind them. x and the result are (batch, seq_len, d_model).
+    """All blocks, and a norm behind them. x and the result are (batch, seq_len,
+    d_model).
 
-    `make` gives an FFN. What all variants share draws its weights first, and the FFNs after that: so the same seed
-    gives all variants the same attention.
+    `make` gives an FFN. What all variants share draws its weights first, and the FFNs
+    after that: so the same seed gives all variants the same attention.
     """
 
-    def __init__(self, attention: AttentionSpec, layers: int, make: Callable[[], nn.Module], **where: Any) -> None:
+    def __init__(
+        self,
+        attention: AttentionSpec,
+        layers: int,
+        make: Callable[[], nn.Module],
+        **where: Any,
+    ) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(Block(attention, **where) for _ in range(layers))
         self.norm = Norm(attention.d_model, **where)
@@ -84,11 +99,13 @@ class Decoder(nn.Module):
 
 
 class LanguageModel(nn.Module):
-    """Bytes (batch, seq_len) to the logits of the next ones (batch, seq_len, 256). `make` gives its blocks, whose
-    weights are drawn last.
+    """Bytes (batch, seq_len) to the logits of the next ones (batch, seq_len, 256).
+    `make` gives its blocks, whose weights are drawn last.
     """
 
-    def __init__(self, d_model: int, make: Callable[[], nn.Module], **where: Any) -> None:
+    def __init__(
+        self, d_model: int, make: Callable[[], nn.Module], **where: Any
+    ) -> None:
         super().__init__()
         self.embed = nn.Embedding(VOCABULARY, d_model, **where)
         nn.init.normal_(self.embed.weight, std=SPREAD)

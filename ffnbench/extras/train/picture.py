@@ -1,4 +1,6 @@
-"""What was learnt: loss against steps, by itself and beside the reference's; loss against the time of a step."""
+"""What was learnt: loss against steps, by itself and beside the reference's; loss
+against the time of a step.
+"""
 
 from __future__ import annotations
 
@@ -34,35 +36,60 @@ from ffnbench.result import Report
 HEIGHT = 1.9  # inches, of a panel
 MARKERS_OF_CURVE = 8
 LATE = 0.2  # of the steps, after which curves are drawn: before it they are one line
-RING: dict[str, Any] = {"marker": "o", "markersize": 8, "markerfacecolor": "none", "color": BLACK, "linestyle": ""}
+RING: dict[str, Any] = {
+    "marker": "o",
+    "markersize": 8,
+    "markerfacecolor": "none",
+    "color": BLACK,
+    "linestyle": "",
+}
 
 
 @drawing()
 def training_figure(report: Report) -> Figure:
     """Curves, and loss and time; a ring is around what is on the Pareto front.
 
-    Curves are of what is held out, and of the steps' own losses in files of earlier versions, which have no other. Bars
-    are intervals of the difference and of the ratio to the reference, which has none.
+    Curves are of what is held out, and of the steps' own losses in files of earlier
+    versions, which have no other. Bars are intervals of the difference and of the ratio
+    to the reference, which has none.
     """
     trained = {name: one for name, one in learnt(report).items() if one.loss}
     if not trained:
-        raise FfnbenchError("there is no loss to draw", "no run was trained to its end: the table says why")
+        raise FfnbenchError(
+            "there is no loss to draw",
+            "no run was trained to its end: the table says why",
+        )
     looks = dict(zip(trained, pens(trained), strict=True))
-    rows = {row["variant"]: row for row in training_records(report) if row["variant"] in trained}
-    steps, reference = training_of(report).steps, report.plan.name_of(report.plan.reference)
+    rows = {
+        row["variant"]: row
+        for row in training_records(report)
+        if row["variant"] in trained
+    }
+    steps, reference = (
+        training_of(report).steps,
+        report.plan.name_of(report.plan.reference),
+    )
     curves = {
-        name: {step: loss for step, loss in one.held_out or one.curve if step >= LATE * steps}
+        name: {
+            step: loss
+            for step, loss in one.held_out or one.curve
+            if step >= LATE * steps
+        }
         for name, one in trained.items()
     }
     figure, [losses, differences, front] = panels(3, 3, (PAGE, HEIGHT))
     drawn = "held-out" if any(one.held_out for one in trained.values()) else "training"
     losses.set(xlabel="steps", ylabel=f"{drawn} loss, nats per byte")
-    differences.set(xlabel="steps", ylabel=f"difference to {literal(shortened(reference, LETTERS))}")
+    differences.set(
+        xlabel="steps", ylabel=f"difference to {literal(shortened(reference, LETTERS))}"
+    )
     for name, curve in curves.items():
         look = looks[name] | {"markevery": max(1, len(curve) // MARKERS_OF_CURVE)}
         losses.plot(list(curve), list(curve.values()), **look)
         shared = [step for step in curve if step in curves.get(reference, {})]
-        differences.plot(shared, [curve[step] - curves[reference][step] for step in shared], **look)
+        differences.plot(
+            shared, [curve[step] - curves[reference][step] for step in shared], **look
+        )
     _draw_front(front, rows, looks, reference)
     handles = named_lines(names_apart(list(looks)), looks.values())
     handles.append(Line2D([], [], label="Pareto front", **RING))
@@ -72,7 +99,12 @@ def training_figure(report: Report) -> Figure:
     return figure
 
 
-def _draw_front(axes: Axes, rows: Mapping[str, Row], looks: Mapping[str, dict[str, Any]], reference: str) -> None:
+def _draw_front(
+    axes: Axes,
+    rows: Mapping[str, Row],
+    looks: Mapping[str, dict[str, Any]],
+    reference: str,
+) -> None:
     """Loss over the time of a step, both as they are paired with the reference's."""
     axes.set_ylabel("held-out loss, nats per byte")
     start = rows[reference]["step_s"] if reference in rows else None
@@ -88,7 +120,10 @@ def _draw_front(axes: Axes, rows: Mapping[str, Row], looks: Mapping[str, dict[st
         axes.hlines(loss, low, high, color=look["color"])
         if row["difference_low"] is not None:
             of_reference = loss - row["difference"]
-            ends = of_reference + row["difference_low"], of_reference + row["difference_high"]
+            ends = (
+                of_reference + row["difference_low"],
+                of_reference + row["difference_high"],
+            )
             axes.vlines(time, *ends, color=look["color"])
         axes.plot(time, loss, **look | {"linestyle": ""})
         if row["pareto_front_step"]:

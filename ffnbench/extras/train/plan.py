@@ -1,12 +1,14 @@
 """What is trained, on which text: the flags of `train` -> a plan. No torch.
 
-Each run of a variant, at one rate and by one seed, is a case and a cell of its own, so that it can be gone on with, and
-be a job. A cell behind them times the blocks: a step's forward and backward.
+Each run of a variant, at one rate and by one seed, is a case and a cell of its own, so
+that it can be gone on with, and be a job. A cell behind them times the blocks: a step's
+forward and backward.
 
-A block is x + attention(norm(x)), then x + FFN(norm(x)), with RMSNorm (Zhang and Sennrich 2019), causal attention with
-rotary positions (Su et al. 2021), and no biases but the FFN's. Bytes are the tokens: a table of 256 vectors stands
-before the blocks and a matrix of 256 rows behind them. The default text is the source of Python's standard library,
-which every machine has; its hash says which one.
+A block is x + attention(norm(x)), then x + FFN(norm(x)), with RMSNorm (Zhang and
+Sennrich 2019), causal attention with rotary positions (Su et al. 2021), and no biases
+but the FFN's. Bytes are the tokens: a table of 256 vectors stands before the blocks and
+a matrix of 256 rows behind them. The default text is the source of Python's standard
+library, which every machine has; its hash says which one.
 """
 
 from __future__ import annotations
@@ -26,7 +28,13 @@ from ffnbench.common.jsonable import LATER, least
 from ffnbench.common.units import counted, percent
 from ffnbench.ffn.attention import attention_flops
 from ffnbench.ffn.cost import Cost
-from ffnbench.ffn.spec import AttentionSpec, NetworkSpec, item_bytes, read_positive, require_positive
+from ffnbench.ffn.spec import (
+    AttentionSpec,
+    NetworkSpec,
+    item_bytes,
+    read_positive,
+    require_positive,
+)
 from ffnbench.messages import OfCase
 from ffnbench.metrics import Metric
 from ffnbench.plan import (
@@ -48,8 +56,17 @@ from ffnbench.planning.effort import check_budget
 from ffnbench.planning.fields import cut
 from ffnbench.request import AddedRequest, Seconds, Texts
 
-SKIPPED = {"site-packages", "dist-packages", "test", "tests", "__pycache__"}  # folders of the standard library
-HELD_OUT_SHARE, CHOOSING_SHARE = 0.1, 0.1  # of the files: what losses are reported of, and what rates are chosen by
+SKIPPED = {
+    "site-packages",
+    "dist-packages",
+    "test",
+    "tests",
+    "__pycache__",
+}  # folders of the standard library
+HELD_OUT_SHARE, CHOOSING_SHARE = (
+    0.1,
+    0.1,
+)  # of the files: what losses are reported of, and what rates are chosen by
 MOST_BYTES = 1 << 30
 TEXT = bytes((9, 10, 13, *range(32, 127), *range(128, 256)))
 LEAST_BATCHES = 2  # of each part
@@ -57,8 +74,9 @@ LEAST_BATCHES = 2  # of each part
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
-    """Which text it was. `path` is as it was typed, empty for the standard library; `printable` is the share of its
-    bytes that are text; `sha256` is of all of them, in order.
+    """Which text it was. `path` is as it was typed, empty for the standard library;
+    `printable` is the share of its bytes that are text; `sha256` is of all of them, in
+    order.
     """
 
     path: str
@@ -71,8 +89,8 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The bytes to train on, to choose rates by, and to report. `by_place`: the last bytes are held out, whichever file
-    they are of.
+    """The bytes to train on, to choose rates by, and to report. `by_place`: the last
+    bytes are held out, whichever file they are of.
     """
 
     train: bytes
@@ -87,29 +105,40 @@ class Parts:
 
 
 def read_text(path: str, batch: int, context: int) -> tuple[Text, Parts]:
-    """The parts of a file or a folder, or of the standard library's .py files where none is named; each part has
-    LEAST_BATCHES batches at least.
+    """The parts of a file or a folder, or of the standard library's .py files where
+    none is named; each part has LEAST_BATCHES batches at least.
 
-    Files are split by the hash of their names. One file, or so few that a part would be too short, are split by place:
-    the last bytes are held out. Raises FfnbenchError for a text that can't be read or is too short.
+    Files are split by the hash of their names. One file, or so few that a part would be
+    too short, are split by place: the last bytes are held out. Raises FfnbenchError for
+    a text that can't be read or is too short.
     """
     root = Path(path or sysconfig.get_path("stdlib"))
     try:
         if not root.exists():
-            raise FfnbenchError(f"--text {path!r} is no file and no folder", "is the path right?")
+            raise FfnbenchError(
+                f"--text {path!r} is no file and no folder", "is the path right?"
+            )
         files = [root] if root.is_file() else sorted(_files_in(root, library=not path))
         if sum(file.stat().st_size for file in files) > MOST_BYTES:
-            raise FfnbenchError(f"--text {path!r} holds more than 1 GiB", "name a part of it")
+            raise FfnbenchError(
+                f"--text {path!r} holds more than 1 GiB", "name a part of it"
+            )
         contents = {str(file.relative_to(root)): file.read_bytes() for file in files}
     except OSError as problem:
-        raise FfnbenchError(f"--text {path!r} can't be read: {problem.strerror}", "is the path right?") from problem
+        raise FfnbenchError(
+            f"--text {path!r} can't be read: {problem.strerror}", "is the path right?"
+        ) from problem
     content = b"".join(contents.values())
     least_bytes = LEAST_BATCHES * batch * (context + 1)
     parts = _split_by_name(contents)
     if parts.shortest < least_bytes:
         parts = _split_by_place(content)
     if parts.shortest < least_bytes:
-        named = f"--text {path!r}" if path else "the default text, the standard library's .py files,"
+        named = (
+            f"--text {path!r}"
+            if path
+            else "the default text, the standard library's .py files,"
+        )
         raise FfnbenchError(
             f"{named} has {len(content):,} bytes: too short for parts of {least_bytes:,}, "
             f"{LEAST_BATCHES} batches, to be held out",
@@ -127,19 +156,34 @@ def read_text(path: str, batch: int, context: int) -> tuple[Text, Parts]:
 
 
 def _files_in(root: Path, *, library: bool) -> Iterator[Path]:
-    """The files below a folder that are not hidden; of the standard library its own sources, without their tests."""
+    """The files below a folder that are not hidden; of the standard library its own
+    sources, without their tests.
+    """
     for folder, inner, names in os.walk(root):
-        inner[:] = [name for name in inner if not name.startswith(".") and not (library and name in SKIPPED)]
+        inner[:] = [
+            name
+            for name in inner
+            if not name.startswith(".") and not (library and name in SKIPPED)
+        ]
         for name in names:
             file = Path(folder, name)
-            if not name.startswith(".") and file.is_file() and (name.endswith(".py") or not library):
+            if (
+                not name.startswith(".")
+                and file.is_file()
+                and (name.endswith(".py") or not library)
+            ):
                 yield file
 
 
 def _split_by_place(content: bytes) -> Parts:
     choosing_at = int(len(content) * (1 - HELD_OUT_SHARE - CHOOSING_SHARE))
     held_out_at = int(len(content) * (1 - HELD_OUT_SHARE))
-    return Parts(content[:choosing_at], content[choosing_at:held_out_at], content[held_out_at:], by_place=True)
+    return Parts(
+        content[:choosing_at],
+        content[choosing_at:held_out_at],
+        content[held_out_at:],
+        by_place=True,
+    )
 
 
 def _split_by_name(contents: dict[str, bytes]) -> Parts:
@@ -158,7 +202,9 @@ def _split_by_name(contents: dict[str, bytes]) -> Parts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """How a model is trained: so many steps with AdamW at a rate that warms up and falls, what is drawn by `seed`."""
+    """How a model is trained: so many steps with AdamW at a rate that warms up and
+    falls, what is drawn by `seed`.
+    """
 
     text: Text
     steps: int = field(metadata=least(1))
@@ -169,10 +215,14 @@ class Training:
 LOSS = "loss"  # held out, at the end
 HELD_OUT = "held_out_loss"  # after so many steps
 CHOOSING = "choosing_loss"  # at the end, of the part that rates are chosen by
-CURVE, SECONDS = "training_loss", "training_s"  # in files of earlier versions: of the steps of a point, and by then
+CURVE, SECONDS = (
+    "training_loss",
+    "training_s",
+)  # in files of earlier versions: of the steps of a point, and by then
 UNITS = {LOSS: "nats", HELD_OUT: "nats", CHOOSING: "nats", CURVE: "nats", SECONDS: "s"}
 METRICS = tuple(
-    Metric(name=name, unit=unit, job="train", exact=False, less_is_better=True) for name, unit in UNITS.items()
+    Metric(name=name, unit=unit, job="train", exact=False, less_is_better=True)
+    for name, unit in UNITS.items()
 )
 
 
@@ -180,9 +230,9 @@ METRICS = tuple(
 class Trained:
     """How far a model is: steps made, and seconds of one.
 
-    On the way, `loss` is the last held-out loss. `diverged` is the step at which the loss grew beyond sense. At the
-    end, the losses on what is held out and on the part that rates are chosen by, and the held-out curve: steps, and the
-    loss after them.
+    On the way, `loss` is the last held-out loss. `diverged` is the step at which the
+    loss grew beyond sense. At the end, the losses on what is held out and on the part
+    that rates are chosen by, and the held-out curve: steps, and the loss after them.
     """
 
     step: int
@@ -207,7 +257,9 @@ HEAD_DIM = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderSpec(AddedSpec):
-    """So many blocks around this FFN, each with weights of its own; heads of HEAD_DIM elements."""
+    """So many blocks around this FFN, each with weights of its own; heads of HEAD_DIM
+    elements.
+    """
 
     around: NetworkSpec
     layers: int
@@ -225,15 +277,25 @@ class DecoderSpec(AddedSpec):
     def attention(self) -> AttentionSpec:
         """That of each block."""
         heads = self.d_model // HEAD_DIM
-        return AttentionSpec(d_model=self.d_model, heads=heads, kv_heads=heads, head_dim=HEAD_DIM, causal=True)
+        return AttentionSpec(
+            d_model=self.d_model,
+            heads=heads,
+            kv_heads=heads,
+            head_dim=HEAD_DIM,
+            causal=True,
+        )
 
     def cost(self, case: Case, probe: Probe) -> Cost:
         """That of all blocks."""
         inner = cost_of(replace(case, ffn=self.around), probe)
-        return decoder_cost(self, inner, seq_len=case.workload.seq_len, dtype=case.workload.dtype)
+        return decoder_cost(
+            self, inner, seq_len=case.workload.seq_len, dtype=case.workload.dtype
+        )
 
     def bytes_held(self, case: Case) -> int:
-        """Its weights in float32 and their gradients, and where it is trained the two moments of AdamW."""
+        """Its weights in float32 and their gradients, and where it is trained the two
+        moments of AdamW.
+        """
         from ffnbench.run.resources import has_known_sizes
 
         params = self.attention.params
@@ -253,7 +315,9 @@ class DecoderSpec(AddedSpec):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainCase(Case):
-    """A case of `train`: with `training` a model is trained so, and else its blocks are timed."""
+    """A case of `train`: with `training` a model is trained so, and else its blocks are
+    timed.
+    """
 
     ffn: DecoderSpec
     training: Training | None = field(default=None, metadata=LATER)
@@ -276,8 +340,8 @@ def trained_by(case: Case) -> Training | None:
 
 
 def decoder_cost(spec: DecoderSpec, inner: Cost, *, seq_len: int, dtype: str) -> Cost:
-    """That of all blocks, by the cost of their FFN. FLOPs are those of matrix products, per token; its bytes at work
-    are not known.
+    """That of all blocks, by the cost of their FFN. FLOPs are those of matrix products,
+    per token; its bytes at work are not known.
     """
     attention = attention_flops(spec.attention, seq_len)
     forward = backward = None
@@ -342,15 +406,22 @@ class TrainRequest(AddedRequest):
 
 
 def plan_train(request: TrainRequest, probe: Probe | None = None) -> Plan:
-    """Parse, check and size everything; raises FfnbenchError with a hint for whatever is wrong."""
+    """Parse, check and size everything; raises FfnbenchError with a hint for whatever
+    is wrong.
+    """
     for name in ("steps", "seeds", "layers", "context"):
         read_positive(name, getattr(request, name))
     if request.seeds > MOST_SEEDS:
-        raise FfnbenchError(f"--seeds {request.seeds} are more than {MOST_SEEDS}", "3 to 5 tell what a probe can tell")
+        raise FfnbenchError(
+            f"--seeds {request.seeds} are more than {MOST_SEEDS}",
+            "3 to 5 tell what a probe can tell",
+        )
     if request.budget is not None:
         check_budget(request.budget)
     workload = {"seq_len": request.context, "mode": Mode.TRAIN, "metrics": "latency"}
-    compared = plan_compare(as_compare(request, budget=None, **workload), probe, d_model=D_MODEL)
+    compared = plan_compare(
+        as_compare(request, budget=None, **workload), probe, d_model=D_MODEL
+    )
     models = [_model(case, request.layers) for case in compared.cases]
     _refuse_others(replace(compared, cases=tuple(models)))
     work = models[0].workload
@@ -360,10 +431,17 @@ def plan_train(request: TrainRequest, probe: Probe | None = None) -> Plan:
         for rate in rates_of(request.lr):
             training = Training(text=text, steps=request.steps, rate=rate, seed=seed)
             point = ((OF, RUN), ("lr", rate), ("seed", seed))
-            cases += [replace(_at(model, point, against=model.label), training=training) for model in models]
-    first_runs = {model.label: run.label for model, run in zip(models, cases, strict=False)}
+            cases += [
+                replace(_at(model, point, against=model.label), training=training)
+                for model in models
+            ]
+    first_runs = {
+        model.label: run.label for model, run in zip(models, cases, strict=False)
+    }
     cases += [_at(model, ((OF, STEP),), against=compared.reference) for model in models]
-    notes = [replace(note, label=first_runs.get(note.label, "")) for note in compared.notes]
+    notes = [
+        replace(note, label=first_runs.get(note.label, "")) for note in compared.notes
+    ]
     return replace(
         compared,
         cases=tuple(cases),
@@ -371,7 +449,11 @@ def plan_train(request: TrainRequest, probe: Probe | None = None) -> Plan:
         kind=TRAIN,
         metrics=("latency",),
         protocol=Protocol(
-            workers=WORKERS, rounds=ROUNDS, seed=request.seed, timeout_s=request.timeout, budget_s=request.budget
+            workers=WORKERS,
+            rounds=ROUNDS,
+            seed=request.seed,
+            timeout_s=request.timeout,
+            budget_s=request.budget,
         ),
         notes=(*notes, *_notes(request, text, parts)),
     )
@@ -385,10 +467,14 @@ def rates_of(text: str) -> tuple[float, ...]:
             rates.append(float(part))
         except ValueError:
             raise FfnbenchError(
-                f"--lr {part!r} is no number", "for example --lr 3e-3, or --lr 1e-3,3e-3,6e-3"
+                f"--lr {part!r} is no number",
+                "for example --lr 3e-3, or --lr 1e-3,3e-3,6e-3",
             ) from None
         if not 0 < rates[-1] < 10:
-            raise FfnbenchError(f"--lr {part} is out of range", "a rate is above 0 and below 10: --lr 3e-3")
+            raise FfnbenchError(
+                f"--lr {part} is out of range",
+                "a rate is above 0 and below 10: --lr 3e-3",
+            )
     return tuple(dict.fromkeys(rates))
 
 
@@ -396,25 +482,35 @@ def _model(case: Case, layers: int) -> TrainCase:
     """The case of a decoder with its network."""
     known = {one.name: getattr(case, one.name) for one in fields(Case)}
     known["ffn"] = DecoderSpec(around=known["ffn"], layers=layers)
-    known["workload"] = replace(case.workload, routing=None)  # experts are fed as they learn it
+    known["workload"] = replace(
+        case.workload, routing=None
+    )  # experts are fed as they learn it
     return TrainCase(**known)
 
 
 def _at(case: TrainCase, point: Point, against: str) -> TrainCase:
     """The case at a point, compared with another one there."""
     suffix = group_suffix(dict(point))
-    return replace(case, label=case.label + suffix, point=point, against=against + suffix)
+    return replace(
+        case, label=case.label + suffix, point=point, against=against + suffix
+    )
 
 
 def _refuse_others(plan: Plan) -> None:
-    """Raise FfnbenchError for what can't be trained, and for variants that are fed differently."""
+    """Raise FfnbenchError for what can't be trained, and for variants that are fed
+    differently.
+    """
     first = plan.cases[0].workload
     if plan.is_sweep:
         raise FfnbenchError(
-            "a key has several values, and here each variant is typed out", "for example swiglu a=swiglu@d_ff=512"
+            "a key has several values, and here each variant is typed out",
+            "for example swiglu a=swiglu@d_ff=512",
         )
     if first.dtype == "float16":
-        raise FfnbenchError("float16 needs its gradients scaled to be trained with", "use --dtype bfloat16")
+        raise FfnbenchError(
+            "float16 needs its gradients scaled to be trained with",
+            "use --dtype bfloat16",
+        )
     for case in plan.cases:
         if case.workload != first or not first.eager or case.arm != OWN:
             raise FfnbenchError(
@@ -424,7 +520,9 @@ def _refuse_others(plan: Plan) -> None:
 
 
 def _notes(request: TrainRequest, text: Text, parts: Parts) -> list[Note]:
-    """What a reader should know of the text and the seeds, before anything is trained."""
+    """What a reader should know of the text and the seeds, before anything is
+    trained.
+    """
     said = []
     if request.seeds == 1:
         said.append("one seed gives no interval and no verdict: --seeds 3")
@@ -434,7 +532,11 @@ def _notes(request: TrainRequest, text: Text, parts: Parts) -> list[Note]:
         )
     times = request.steps * request.batch * request.context / len(parts.train)
     if times > 1:
-        said.append(f"each byte of the text is seen {times:.1f} times: a longer text would be learnt otherwise")
+        said.append(
+            f"each byte of the text is seen {times:.1f} times: a longer text would be learnt otherwise"
+        )
     if parts.by_place:
-        said.append(f"{counted(text.held_out_bytes, 'byte')} at the end of {counted(text.files, 'file')} are held out")
+        said.append(
+            f"{counted(text.held_out_bytes, 'byte')} at the end of {counted(text.files, 'file')} are held out"
+        )
     return [Note(text=one, kind=NoteKind.GENERAL) for one in said]

@@ -5,7 +5,17 @@ from __future__ import annotations
 from ffnbench.api.preparing import prepare
 from ffnbench.extras.train.measuring import measure
 from ffnbench.extras.train.plan import TrainRequest, plan_train
-from ffnbench.python.arguments import Device, DType, Float, Int, Match, StrPath, Texts, Variants, asked
+from ffnbench.python.arguments import (
+    Device,
+    DType,
+    Float,
+    Int,
+    Match,
+    StrPath,
+    Texts,
+    Variants,
+    asked,
+)
 from ffnbench.python.public import called_here, public
 from ffnbench.report.shown_report import ShownReport as Report
 
@@ -33,12 +43,16 @@ def train(
     quiet: bool = False,
     wait: bool = False,
 ) -> Report:
-    """Train a small language model of bytes with each variant: held-out loss beside the time of a step.
+    """Train a small language model of bytes with each variant: held-out loss beside the
+    time of a step.
 
     `ffnbench train --help-all` says what each argument means.
 
-    >>> ffnbench.train(["relu", "swiglu"], steps=200).frame()[["variant", "loss", "difference", "verdict"]]
+    >>> losses = ffnbench.train(["relu", "swiglu"], steps=200).frame()
+    >>> losses[["variant", "loss", "difference", "verdict"]]
     """
     request = asked(TrainRequest, locals())
     with called_here(quiet=quiet, wait=wait) as here:
-        return measure(prepare(request, here.world, plan_train), here.world, here.following)
+        return measure(
+            prepare(request, here.world, plan_train), here.world, here.following
+        )

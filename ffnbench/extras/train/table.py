@@ -19,10 +19,29 @@ from ffnbench.extras.train.losses import (
 from ffnbench.extras.train.plan import TrainCase, Training, trained_by
 from ffnbench.ffn.cost import Cost
 from ffnbench.metrics import LATENCY
-from ffnbench.report.frame import EXTRA, OF_NUMBER, OF_RATIO, UNKNOWN, Column, Frame, Row, estimate_in, in_row
+from ffnbench.report.frame import (
+    EXTRA,
+    OF_NUMBER,
+    OF_RATIO,
+    UNKNOWN,
+    Column,
+    Frame,
+    Row,
+    estimate_in,
+    in_row,
+)
 from ffnbench.report.header import MATCHED
 from ffnbench.report.sentences import general_line, machine_line
-from ffnbench.report.words import BUSY, CERTAIN, INTERVALS, VERDICTS, device_text, interval_text, listed, seconds_text
+from ffnbench.report.words import (
+    BUSY,
+    CERTAIN,
+    INTERVALS,
+    VERDICTS,
+    device_text,
+    interval_text,
+    listed,
+    seconds_text,
+)
 from ffnbench.result import CONFIDENCE, Estimate, Report, Verdict
 from ffnbench.stats.interval import Mean
 
@@ -32,7 +51,12 @@ SCOPE = "a probe: a small model, trained for a short time"
 ENDS = "", "_low", "_high"  # of a name in a record: the value, and the interval of it
 OF_DIFFERENCE = 23  # what `-0.064 [-0.079, -0.050]` takes
 LEARNS = VERDICTS | {Verdict.FASTER: "better", Verdict.SLOWER: "worse"}
-WORDS = {Verdict.FASTER: "better", Verdict.SAME: "as good", Verdict.SLOWER: "worse", Verdict.UNCLEAR: "can't tell"}
+WORDS = {
+    Verdict.FASTER: "better",
+    Verdict.SAME: "as good",
+    Verdict.SLOWER: "worse",
+    Verdict.UNCLEAR: "can't tell",
+}
 STYLES = {"better": "green", "worse": "red", "can't tell": "yellow"}
 SHOWN = (
     "variant",
@@ -51,11 +75,15 @@ SHOWN = (
 
 
 def training_frame(report: Report) -> Frame:
-    """One row a variant. A mark stands at the Pareto front of loss and the time of a step."""
+    """One row a variant. A mark stands at the Pareto front of loss and the time of a
+    step.
+    """
     variants = learnt(report)
     rows = training_records(report)
     reference = report.plan.name_of(report.plan.reference)
-    columns = COLUMNS | {"difference": replace(COLUMNS["difference"], title=f"loss - {reference}")}
+    columns = COLUMNS | {
+        "difference": replace(COLUMNS["difference"], title=f"loss - {reference}")
+    }
     return Frame(
         columns=tuple(columns[key] for key in SHOWN),
         rows=rows,
@@ -70,24 +98,33 @@ def training_frame(report: Report) -> Frame:
 
 def training_of(report: Report) -> Training:
     """How all were trained, but for rates and seeds."""
-    trainings = [training for training in map(trained_by, report.plan.shown) if training is not None]
+    trainings = [
+        training
+        for training in map(trained_by, report.plan.shown)
+        if training is not None
+    ]
     return trainings[0]
 
 
 def training_records(report: Report) -> list[Row]:
-    """One flat record a variant: losses and their differences in nats per byte, seconds in full precision. Seconds of a
-    run are its steps by the reference's step and the paired ratio, with the interval of that.
+    """One flat record a variant: losses and their differences in nats per byte, seconds
+    in full precision. Seconds of a run are its steps by the reference's step and the
+    paired ratio, with the interval of that.
     """
     variants, runs = learnt(report), runs_of(report.plan)
     front = front_of(report, variants)
     steps = training_of(report).steps
-    reference_step = report.estimate(timed_label(report.plan.name_of(report.plan.reference)), LATENCY)
+    reference_step = report.estimate(
+        timed_label(report.plan.name_of(report.plan.reference)), LATENCY
+    )
     records = []
     for name, variant in variants.items():
         run = runs[name][0]
         cost = report.cost(run.label)
         tokens = steps * run.workload.tokens
-        record = _record_of_losses(variant, run, cost) | _record_of_time(report, variant, on_front=name in front)
+        record = _record_of_losses(variant, run, cost) | _record_of_time(
+            report, variant, on_front=name in front
+        )
         for end in ENDS:
             ratio = record[f"step_ratio{end}"]
             record[f"training{end}_s"] = None
@@ -97,9 +134,13 @@ def training_records(report: Report) -> list[Row]:
         if record["training_s"]:
             record["tokens_per_s"] = tokens / record["training_s"]
         if cost.flops_forward is not None and cost.flops_backward is not None:
-            record["training_flops"] = tokens * (cost.flops_forward + cost.flops_backward)
+            record["training_flops"] = tokens * (
+                cost.flops_forward + cost.flops_backward
+            )
         by_seed = sorted(variant.losses.items())
-        record["losses"] = " ".join(f"{seed}:{loss:.6f}" for seed, loss in by_seed) or None
+        record["losses"] = (
+            " ".join(f"{seed}:{loss:.6f}" for seed, loss in by_seed) or None
+        )
         record["failure"] = "; ".join(_failures(report, variant)) or None
         records.append(record)
     return records
@@ -179,7 +220,9 @@ def _busy(row: Row) -> str | None:
 
 
 def _ratio_of_reference(row: Row) -> str | None:
-    is_reference = row["step_verdict"] == Verdict.REFERENCE and row["step_ratio"] is not None
+    is_reference = (
+        row["step_verdict"] == Verdict.REFERENCE and row["step_ratio"] is not None
+    )
     return "1" if is_reference else None
 
 
@@ -203,8 +246,19 @@ COLUMNS = {
         Column(key="params", priority=5),
         Column(key="lr", priority=2, write=_rate),
         Column(key="loss", unit="nats", priority=1, write="{:.3f}".format),
-        Column(key="loss_interval", title="loss", unit=CERTAIN, priority=EXTRA, text=_loss_text),
-        Column(key="difference", unit=CERTAIN, interval=difference_text, takes=OF_DIFFERENCE),
+        Column(
+            key="loss_interval",
+            title="loss",
+            unit=CERTAIN,
+            priority=EXTRA,
+            text=_loss_text,
+        ),
+        Column(
+            key="difference",
+            unit=CERTAIN,
+            interval=difference_text,
+            takes=OF_DIFFERENCE,
+        ),
         Column(key="verdict", title="learns", left=True, text=_verdict, style=_style),
         Column(
             key="step_s",
@@ -225,7 +279,9 @@ COLUMNS = {
             priority=1,
             takes=OF_RATIO,
         ),
-        Column(key="tokens_per_s", title="tokens/s", units=SI, priority=5, takes=OF_NUMBER),
+        Column(
+            key="tokens_per_s", title="tokens/s", units=SI, priority=5, takes=OF_NUMBER
+        ),
         Column(
             key="pareto_front_step",
             title="Pareto front",
@@ -249,7 +305,9 @@ def _header(report: Report) -> str:
     seeds = {run.recipe.seed for runs in runs_of(plan).values() for run in runs}
     shape = f"d_model {case.ffn.d_model}, {counted(getattr(case.ffn, 'layers', 1), 'layer')}, {work.dtype}"
     steps = f"{training.steps:,} steps of {work.batch} x {work.seq_len} bytes"
-    header = f"{shape}, {device_text(work)}; {steps} of {name} ({quantity(text.bytes, IEC)})"
+    header = (
+        f"{shape}, {device_text(work)}; {steps} of {name} ({quantity(text.bytes, IEC)})"
+    )
     header += f", {counted(len(seeds), 'seed')}"
     if plan.match != "none":
         header += f"; equal {MATCHED.get(plan.match, plan.match)}"
@@ -257,7 +315,9 @@ def _header(report: Report) -> str:
 
 
 def _summary(report: Report, rows: list[Row], variants: dict[str, Learnt]) -> list[str]:
-    """Who learns best and by how much, the Pareto front, whether to try other rates, what failed."""
+    """Who learns best and by how much, the Pareto front, whether to try other rates,
+    what failed.
+    """
     lines = [_answer(report, rows, variants)]
     front = [row["variant"] for row in rows if row["pareto_front_step"]]
     if front:
@@ -265,7 +325,9 @@ def _summary(report: Report, rows: list[Row], variants: dict[str, Learnt]) -> li
     names, rates = at_an_end_of_rates(report, variants)
     if names:
         longer = ",".join(f"{rate:.2g}" for rate in rates)
-        lines.append(f"warning: the best rate is at an end of the list for {listed(names)}: --lr {longer}")
+        lines.append(
+            f"warning: the best rate is at an end of the list for {listed(names)}: --lr {longer}"
+        )
     for variant in variants.values():
         failures = _failures(report, variant)
         if failures:
@@ -275,17 +337,25 @@ def _summary(report: Report, rows: list[Row], variants: dict[str, Learnt]) -> li
 
 
 def _answer(report: Report, rows: list[Row], variants: dict[str, Learnt]) -> str:
-    """Who learns best and by how much, how the others learn, and what so many seeds can show."""
-    differences = {row["variant"]: estimate_in(row, "difference") for row in rows if row["verdict"]}
+    """Who learns best and by how much, how the others learn, and what so many seeds can
+    show.
+    """
+    differences = {
+        row["variant"]: estimate_in(row, "difference") for row in rows if row["verdict"]
+    }
     by_verdict: dict[Verdict, list[str]] = {verdict: [] for verdict in WORDS}
     for name in differences:
         by_verdict.setdefault(variants[name].verdict, []).append(name)
     pairs = pairs_of_losses(variants)
-    worse_than_some = {name for (name, _), pair in pairs.items() if pair.verdict is Verdict.SLOWER}
+    worse_than_some = {
+        name for (name, _), pair in pairs.items() if pair.verdict is Verdict.SLOWER
+    }
     best = [name for name in by_verdict[Verdict.FASTER] if name not in worse_than_some]
     parts = []
     if best:
-        by_verdict[Verdict.FASTER] = [name for name in by_verdict[Verdict.FASTER] if name in worse_than_some]
+        by_verdict[Verdict.FASTER] = [
+            name for name in by_verdict[Verdict.FASTER] if name in worse_than_some
+        ]
         reference = report.plan.name_of(report.plan.reference)
         texts = []
         for name in best:
@@ -293,11 +363,17 @@ def _answer(report: Report, rows: list[Row], variants: dict[str, Learnt]) -> str
             if difference:
                 texts.append(f"{name} {difference_text(difference)}")
         parts.append(f"best ({NATS} from {reference}): {listed(texts)}")
-    parts += [f"{word}: {listed(by_verdict[verdict])}" for verdict, word in WORDS.items() if by_verdict[verdict]]
+    parts += [
+        f"{word}: {listed(by_verdict[verdict])}"
+        for verdict, word in WORDS.items()
+        if by_verdict[verdict]
+    ]
     smallest = resolves(variants)
     if smallest is not None:
         seeds = max(row["seeds"] for row in rows)
-        parts.append(f"{counted(seeds, 'seed')} resolve about {digits(smallest, 2)} {NATS}")
+        parts.append(
+            f"{counted(seeds, 'seed')} resolve about {digits(smallest, 2)} {NATS}"
+        )
     return "; ".join(parts)
 
 

@@ -1,6 +1,7 @@
 """Trains one model, step by step, in a process of its own. Needs torch.
 
-What a step reads depends on the seed and the step's number alone: all variants read the same.
+What a step reads depends on the seed and the step's number alone: all variants read the
+same.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ from ffnbench.worker.jobs import Jobs
 WARM_UP = 0.05  # of the steps
 LAST_RATE = 0.1  # of the rate, at the last step
 TENTHS = 10  # of the steps: after each of them the model is evaluated
-EVALUATED, ON_THE_WAY = 200_000, 50_000  # bytes at most that a model is evaluated on: at the end, and before
+EVALUATED, ON_THE_WAY = (
+    200_000,
+    50_000,
+)  # bytes at most that a model is evaluated on: at the end, and before
 AT_ONCE = 4096  # bytes of a batch that is evaluated
 DIVERGED = 2 * math.log(VOCABULARY)  # nats: twice what guessing costs
 RUN = "training run"  # where the worker holds it
@@ -36,22 +40,32 @@ class TrainingRun:
     def __init__(self, case: TrainCase) -> None:
         self.case, self.training = case, case.recipe
         self.device = place_of(case.workload.device)
-        text, self.parts = read_text(self.training.text.path, case.workload.batch, case.workload.seq_len)
+        text, self.parts = read_text(
+            self.training.text.path, case.workload.batch, case.workload.seq_len
+        )
         if text.sha256 != self.training.text.sha256:
-            raise FfnbenchError(f"the text {text.path!r} is not the one that was planned", "--text: a copy of it")
+            raise FfnbenchError(
+                f"the text {text.path!r} is not the one that was planned",
+                "--text: a copy of it",
+            )
         spec = case.ffn
         seed_all(self.training.seed, spec.around)
         dtype = torch.float64 if case.workload.dtype == "float64" else torch.float32
         where = {"device": self.device, "dtype": dtype}
-        self.model = LanguageModel(spec.d_model, partial(spec.build, **where), **where).train()
+        self.model = LanguageModel(
+            spec.d_model, partial(spec.build, **where), **where
+        ).train()
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.0)
         self.step = 0
-        self.curve: list[tuple[int, float]] = []  # steps, and the held-out loss after them
+        self.curve: list[
+            tuple[int, float]
+        ] = []  # steps, and the held-out loss after them
 
     def train_for(self, seconds: float) -> Trained:
         """Train for about so long, one step at least, or to the end.
 
-        Tells how far it is, and at the end the losses on what is held out and on the part that rates are chosen by.
+        Tells how far it is, and at the end the losses on what is held out and on the
+        part that rates are chosen by.
         """
         start, first_step, steps = perf_counter(), self.step, self.training.steps
         losses = []
@@ -59,7 +73,9 @@ class TrainingRun:
             losses.append(self._train_step())
             tenths = self.step * TENTHS // steps
             if self.step < steps and tenths > (self.step - 1) * TENTHS // steps:
-                self.curve.append((self.step, self._loss_of(self.parts.held_out, ON_THE_WAY)))
+                self.curve.append(
+                    (self.step, self._loss_of(self.parts.held_out, ON_THE_WAY))
+                )
             if perf_counter() - start > seconds:
                 break
         diverged = None
@@ -80,9 +96,17 @@ class TrainingRun:
         held_out = self._loss_of(self.parts.held_out, EVALUATED)
         choosing = self._loss_of(self.parts.choosing, EVALUATED)
         curve = (*self.curve, (self.step, held_out))
-        if not all(math.isfinite(loss) for loss in (choosing, *(loss for _, loss in curve))):
+        if not all(
+            math.isfinite(loss) for loss in (choosing, *(loss for _, loss in curve))
+        ):
             return Trained(step=self.step, step_s=step_s, diverged=self.step)
-        return Trained(step=self.step, step_s=step_s, held_out=held_out, choosing=choosing, curve=curve)
+        return Trained(
+            step=self.step,
+            step_s=step_s,
+            held_out=held_out,
+            choosing=choosing,
+            curve=curve,
+        )
 
     def _train_step(self) -> Tensor:
         """The loss of the step, not waited for."""
@@ -101,24 +125,40 @@ class TrainingRun:
         if self.step < warm_up:
             return training.rate * (self.step + 1) / warm_up
         done = (self.step - warm_up) / max(1, training.steps - warm_up)
-        return training.rate * (LAST_RATE + (1 - LAST_RATE) * (1 + math.cos(math.pi * done)) / 2)
+        return training.rate * (
+            LAST_RATE + (1 - LAST_RATE) * (1 + math.cos(math.pi * done)) / 2
+        )
 
     def _batch(self) -> Tensor:
-        """Sequences from random places, the same for every variant: (batch, seq_len + 1)."""
+        """Sequences from random places, the same for every variant: (batch, seq_len +
+        1).
+        """
         work, text = self.case.workload, self.parts.train
-        generator = torch.Generator().manual_seed(self.training.seed * 1_000_003 + self.step)
-        places = torch.randint(len(text) - work.seq_len, (work.batch,), generator=generator)
+        generator = torch.Generator().manual_seed(
+            self.training.seed * 1_000_003 + self.step
+        )
+        places = torch.randint(
+            len(text) - work.seq_len, (work.batch,), generator=generator
+        )
         return self._sequences(text, places.tolist())
 
     def _sequences(self, text: bytes, places: list[int]) -> Tensor:
         size = self.case.workload.seq_len + 1
         content = bytearray(b"".join(text[place : place + size] for place in places))
-        return torch.frombuffer(content, dtype=torch.uint8).view(-1, size).to(self.device, torch.int64)
+        return (
+            torch.frombuffer(content, dtype=torch.uint8)
+            .view(-1, size)
+            .to(self.device, torch.int64)
+        )
 
     def _loss(self, sequences: Tensor) -> Tensor:
         """Nats per byte, the mean."""
         dtype = getattr(torch, self.case.workload.dtype)
-        mixed = torch.autocast(self.device.type, dtype) if dtype.itemsize < 4 else nullcontext()
+        mixed = (
+            torch.autocast(self.device.type, dtype)
+            if dtype.itemsize < 4
+            else nullcontext()
+        )
         with mixed:
             logits = self.model(sequences[:, :-1])
         return F.cross_entropy(logits.flatten(0, 1).float(), sequences[:, 1:].flatten())
@@ -127,7 +167,10 @@ class TrainingRun:
         """Over evenly spread sequences of a text."""
         work = self.case.workload
         count = max(1, min(most_bytes, len(text)) // (work.seq_len + 1))
-        places = [number * (len(text) - work.seq_len - 1) // max(1, count - 1) for number in range(count)]
+        places = [
+            number * (len(text) - work.seq_len - 1) // max(1, count - 1)
+            for number in range(count)
+        ]
         at_once = max(work.batch, AT_ONCE // work.seq_len)
         total = 0.0
         self.model.eval()

@@ -1,7 +1,9 @@
-"""A journal beside an output: what a run has measured so far, a line each, for the case that it is killed.
+"""A journal beside an output: what a run has measured so far, a line each, for the case
+that it is killed.
 
-It is made when the first run of a command begins and removed when its files are written. `ffnbench report` reads one
-that is left. The first line says what it is; a `Report` without samples begins a run, and what is found follows it.
+It is made when the first run of a command begins and removed when its files are
+written. `ffnbench report` reads one that is left. The first line says what it is; a
+`Report` without samples begins a run, and what is found follows it.
 """
 
 from __future__ import annotations
@@ -36,10 +38,11 @@ class NoSamples(FfnbenchError):
 
 
 class Journal:
-    """The journal of an output, mode 600, which is made with its first line. One that can't be is given up with a note.
+    """The journal of an output, mode 600, which is made with its first line. One that
+    can't be is given up with a note.
 
-    One that is there already is never written to: its place is taken, with `over`, once the first line stands. `path`
-    is its own, once it has one.
+    One that is there already is never written to: its place is taken, with `over`, once
+    the first line stands. `path` is its own, once it has one.
     """
 
     def __init__(self, output: Path, *, over: bool = False) -> None:
@@ -52,7 +55,9 @@ class Journal:
         self._held = ExitStack()  # files that nobody else goes on with meanwhile
 
     def _open(self) -> None:
-        """Raises FfnbenchError where another process writes to the journal that is gone on with."""
+        """Raises FfnbenchError where another process writes to the journal that is gone
+        on with.
+        """
         self._opened = True
         path, over = journal_of(self._output), self._takes_over
         try:  # exclusively: what is there is another's, and a link is not followed
@@ -65,7 +70,9 @@ class Journal:
             of_another = f"{path} is of a run that was killed, or that runs now: ffnbench report {path}"
             say(f"note: no journal is kept: {of_another}")
         except OSError as problem:
-            say(f"note: no journal is kept beside {str(self._output)!r}: {problem.strerror}")
+            say(
+                f"note: no journal is kept beside {str(self._output)!r}: {problem.strerror}"
+            )
         else:
             self.path, self._file = path, os.fdopen(handle, "wb", buffering=0)
             self._hold(self._file)
@@ -97,14 +104,18 @@ class Journal:
             return
         left = memoryview(jsonable.text_of(line).encode() + b"\n")
         try:
-            while left:  # what a disk has no room for is not written, and the next time refused
+            while (
+                left
+            ):  # what a disk has no room for is not written, and the next time refused
                 left = left[self._file.write(left) :]
         except OSError as problem:  # a full disk is no reason to lose the run itself
             say(f"note: the journal {str(self.path)!r} ends here: {problem.strerror}")
             self._file = None
 
     def close(self, *, keep: bool) -> bool:
-        """End it, and remove it unless it is to be kept and holds samples; whether it is left."""
+        """End it, and remove it unless it is to be kept and holds samples; whether it
+        is left.
+        """
         left = keep and self._samples and self._over is None
         if self.path is not None and not left:
             self.path.unlink(missing_ok=True)
@@ -116,7 +127,9 @@ def refuse_running(journal: BinaryIO) -> None:
     """Raise FfnbenchError for a journal that another process writes to."""
     if not locked(journal):
         problem = f"--resume: {journal.name} is of a run that goes on now"
-        raise FfnbenchError(problem, "wait until it ends (--wait), or give -o another file")
+        raise FfnbenchError(
+            problem, "wait until it ends (--wait), or give -o another file"
+        )
 
 
 def journal_of(output: Path) -> Path:
@@ -129,12 +142,15 @@ def is_journal(content: bytes) -> bool:
     return content.startswith(json.dumps(HEAD)[:-2].encode())
 
 
-def read_journal(content: bytes, path: str, bring_up: Callable[[str, Any], None]) -> Report:
-    """The report of a journal, as of a run that was interrupted. The last line may be torn, and is then dropped.
+def read_journal(
+    content: bytes, path: str, bring_up: Callable[[str, Any], None]
+) -> Report:
+    """The report of a journal, as of a run that was interrupted. The last line may be
+    torn, and is then dropped.
 
-    Raises FfnbenchError for any other line that does not fit, and where there is no sample. Later runs become repeats
-    where they are of the same cases. `bring_up` turns what a line of an older file
-    holds, told its kind, into what files have today.
+    Raises FfnbenchError for any other line that does not fit, and where there is no
+    sample. Later runs become repeats where they are of the same cases. `bring_up` turns
+    what a line of an older file holds, told its kind, into what files have today.
     """
     complete, _, _ = content.rpartition(b"\n")
     head, *lines = complete.split(b"\n")
@@ -150,21 +166,29 @@ def read_journal(content: bytes, path: str, bring_up: Callable[[str, Any], None]
                 raise ValueError("nothing says yet what was measured")
         except ValueError as problem:
             hint = f"head -n {number - 1} {shlex.quote(path)} > whole.journal keeps what stands before it"
-            raise FfnbenchError(f"{path!r} is not a whole journal: line {number}: {problem}", hint) from problem
+            raise FfnbenchError(
+                f"{path!r} is not a whole journal: line {number}: {problem}", hint
+            ) from problem
         runs[-1].append(entry)
     made = [run for run in _of_cells(map(_run, runs)) if run.samples or run.failures]
     if not any(run.samples for run in made):
-        raise NoSamples(f"{path!r} is the journal of a run that ended before it had a sample", "remove it")
+        raise NoSamples(
+            f"{path!r} is the journal of a run that ended before it had a sample",
+            "remove it",
+        )
     first, *later = made
     for run in later:
         first = first.with_repeat(run)
     report = with_figures(first)
-    return replace(report, warnings=(*report.warnings, Note(text=ENDED, kind=NoteKind.GENERAL)))
+    return replace(
+        report, warnings=(*report.warnings, Note(text=ENDED, kind=NoteKind.GENERAL))
+    )
 
 
 def _of_cells(runs: Iterable[Report]) -> Iterator[Report]:
-    """The runs of the whole plan. A sweep begins with a report of all its cells and has a run of each; one that is done
-    stands as it is behind what it found on the way, and two of one cell belong together.
+    """The runs of the whole plan. A sweep begins with a report of all its cells and has
+    a run of each; one that is done stands as it is behind what it found on the way, and
+    two of one cell belong together.
     """
     turns: list[list[Report]] = [[]]
     for run in runs:
@@ -173,7 +197,9 @@ def _of_cells(runs: Iterable[Report]) -> Iterator[Report]:
     for turn in turns:
         done = [run for run in turn if not run.interrupted]
         unfinished = [run for run in turn[-1:] if run.interrupted]
-        if turn and added_kind(turn[0].plan.kind):  # its table may be of all cells together
+        if turn and added_kind(
+            turn[0].plan.kind
+        ):  # its table may be of all cells together
             yield joined([turn[0], *done, *unfinished])
             continue
         if done:
@@ -183,7 +209,9 @@ def _of_cells(runs: Iterable[Report]) -> Iterator[Report]:
 
 
 def _run(lines: list[Any]) -> Report:
-    """What follows a report belongs to it; of plan and environment, and of what is told of a case, the last holds."""
+    """What follows a report belongs to it; of plan and environment, and of what is told
+    of a case, the last holds.
+    """
     start, *rest = lines
     if start.samples or start.failures:  # done, and written as a whole
         return start  # type: ignore[no-any-return]
@@ -210,7 +238,11 @@ def _run(lines: list[Any]) -> Report:
 
 def _read(line: bytes, bring_up: Callable[[str, Any], None]) -> Any:
     data = jsonable.parse(line)
-    if not isinstance(data, dict) or len(data) != 1 or next(iter(data)) not in (*KINDS, *OLDER_KINDS):
+    if (
+        not isinstance(data, dict)
+        or len(data) != 1
+        or next(iter(data)) not in (*KINDS, *OLDER_KINDS)
+    ):
         raise ValueError(f"expected one of {', '.join(KINDS)}")
     [(name, value)] = data.items()
     if name in OLDER_KINDS:

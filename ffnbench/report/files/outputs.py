@@ -1,4 +1,5 @@
-"""Files that are written: looked at before anything is measured, and written whole or not at all.
+"""Files that are written: looked at before anything is measured, and written whole or
+not at all.
 
 The format follows from the suffix; a folder gets every format.
 """
@@ -24,20 +25,29 @@ BESIDE = ".ffnbench-"  # how a file begins while it is written
 
 
 class Outputs:
-    """The files of a command: looked at first, so that what can't be written is told before anything is measured.
+    """The files of a command: looked at first, so that what can't be written is told
+    before anything is measured.
 
-    `inputs` are files that the command reads: none of them is written over. `keep` is for a command that counts only:
-    a file with samples is then no output either. A context manager: folders that stay empty do not stay behind.
+    `inputs` are files that the command reads: none of them is written over. `keep` is
+    for a command that counts only: a file with samples is then no output either. A
+    context manager: folders that stay empty do not stay behind.
     """
 
     def __init__(
-        self, texts: Sequence[str], stem: str, suffixes: Sequence[str], inputs: Iterable[Path] = (), keep: bool = False
+        self,
+        texts: Sequence[str],
+        stem: str,
+        suffixes: Sequence[str],
+        inputs: Iterable[Path] = (),
+        keep: bool = False,
     ) -> None:
         self._suffixes = tuple(suffixes)
         self._folders: list[Path] = []
         self.rescued: Path | None = None  # where a result is that could not be written
         try:
-            self.paths = tuple(path for text in texts for path in self._expand(text, stem))
+            self.paths = tuple(
+                path for text in texts for path in self._expand(text, stem)
+            )
             read = list(inputs)
             for path in self.paths:
                 refuse_unwritable(path, read)
@@ -55,8 +65,12 @@ class Outputs:
 
     @property
     def first(self) -> Path | None:
-        """The first output that is, or will be, a file: a journal can stand beside it."""
-        return next((path for path in self.paths if path.is_file() or not path.exists()), None)
+        """The first output that is, or will be, a file: a journal can stand beside
+        it.
+        """
+        return next(
+            (path for path in self.paths if path.is_file() or not path.exists()), None
+        )
 
     def close(self) -> None:
         """Take away folders that were made and stayed empty."""
@@ -64,32 +78,51 @@ class Outputs:
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
 
-    def write(self, render: Callable[[Path], bytes], rescue: Callable[[], bytes] | None = None) -> list[Path]:
+    def write(
+        self, render: Callable[[Path], bytes], rescue: Callable[[], bytes] | None = None
+    ) -> list[Path]:
         """Write every file, each in one step; `render` gives the bytes for a path.
 
-        One that can't be written does not stop the others; what went wrong is raised as Unfinished at the end, and
-        `rescue` gives what is then saved in the folder for temporary files, so that no measurement is lost.
+        One that can't be written does not stop the others; what went wrong is raised as
+        Unfinished at the end, and `rescue` gives what is then saved in the folder for
+        temporary files, so that no measurement is lost.
         """
         problems, hints, written = [], [], []
         for path in self.paths:
             try:
                 replace_file(path, render(path))
                 written.append(path)
-            except (OSError, FfnbenchError) as problem:  # a picture may have no room for all of its texts
+            except (
+                OSError,
+                FfnbenchError,
+            ) as problem:  # a picture may have no room for all of its texts
                 problems.append(f"cannot write {str(path)!r}: {_why(problem)}")
-                hints.append(getattr(problem, "hint", "") or "is the disk full, or the folder gone?")
+                hints.append(
+                    getattr(problem, "hint", "")
+                    or "is the disk full, or the folder gone?"
+                )
         if problems:
             saved = self.rescued = _rescue(rescue() if rescue else b"")
-            where = f"the whole result is in {saved}" if saved else "the answer is shown on stdout"
-            raise Unfinished("; ".join(problems), "; ".join([*dict.fromkeys(hints), where]))
+            where = (
+                f"the whole result is in {saved}"
+                if saved
+                else "the answer is shown on stdout"
+            )
+            raise Unfinished(
+                "; ".join(problems), "; ".join([*dict.fromkeys(hints), where])
+            )
         return written
 
     def _expand(self, text: str, stem: str) -> list[Path]:
-        """A file, or for a folder (existing, or written with a slash at its end) one file of each format."""
+        """A file, or for a folder (existing, or written with a slash at its end) one
+        file of each format.
+        """
         try:
             path = Path(text).expanduser()
             if text.endswith(("/", os.sep)) or path.is_dir():
-                self._folders += [folder for folder in (path, *path.parents) if not folder.exists()]
+                self._folders += [
+                    folder for folder in (path, *path.parents) if not folder.exists()
+                ]
                 path.mkdir(parents=True, exist_ok=True)
                 return [path / f"{stem}{suffix}" for suffix in self._suffixes]
         except (OSError, ValueError, RuntimeError) as problem:  # no such user's home
@@ -97,12 +130,16 @@ class Outputs:
         if path.suffix.lower() not in self._suffixes:
             formats = f"formats: {', '.join(self._suffixes)}; a folder is written with a slash at its end"
             message = f"unknown suffix {path.suffix!r}" if path.suffix else "no suffix"
-            raise FfnbenchError(f"{message} in {text!r}", hint_for(path.suffix, self._suffixes, formats))
+            raise FfnbenchError(
+                f"{message} in {text!r}", hint_for(path.suffix, self._suffixes, formats)
+            )
         return [path]
 
 
 def inputs_of(*values: object) -> list[Path]:
-    """The files that are named in what was typed: by itself, or as part of a variant, a list, a key."""
+    """The files that are named in what was typed: by itself, or as part of a variant, a
+    list, a key.
+    """
     parts = set()
     for value in values:
         for text in value if isinstance(value, tuple) else [value]:
@@ -123,18 +160,27 @@ def _is_file(path: Path) -> bool:
 
 
 def refuse_unwritable(path: Path, inputs: Iterable[Path] = ()) -> None:
-    """Raise FfnbenchError for a path that can't be written, or that the same command reads. Nothing is made there."""
+    """Raise FfnbenchError for a path that can't be written, or that the same command
+    reads. Nothing is made there.
+    """
     try:
         if any(path.exists() and path.samefile(read) for read in inputs):
-            raise FfnbenchError(f"{str(path)!r} is read by this command and would be overwritten", "write elsewhere")
+            raise FfnbenchError(
+                f"{str(path)!r} is read by this command and would be overwritten",
+                "write elsewhere",
+            )
         target = path.resolve()
         if not target.parent.is_dir():
             folder = str(target.parent if path.is_symlink() else path.parent)
-            raise FfnbenchError(f"cannot write {str(path)!r}: no folder {folder!r}", f"mkdir -p {shlex.quote(folder)}")
+            raise FfnbenchError(
+                f"cannot write {str(path)!r}: no folder {folder!r}",
+                f"mkdir -p {shlex.quote(folder)}",
+            )
         mode = target.stat().st_mode if target.exists() else stat.S_IFREG
         if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode) or stat.S_ISCHR(mode)):
             raise FfnbenchError(
-                f"{str(path)!r} is {'a folder' if stat.S_ISDIR(mode) else 'no file'}", "name a file, or a folder/"
+                f"{str(path)!r} is {'a folder' if stat.S_ISDIR(mode) else 'no file'}",
+                "name a file, or a folder/",
             )
         if target.exists() and not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
@@ -145,11 +191,18 @@ def refuse_unwritable(path: Path, inputs: Iterable[Path] = ()) -> None:
 
 
 def _unwritable(path: Path, problem: Exception) -> FfnbenchError:
-    return FfnbenchError(f"cannot write {str(path)!r}: {_why(problem)}", "choose a place that you may write to")
+    return FfnbenchError(
+        f"cannot write {str(path)!r}: {_why(problem)}",
+        "choose a place that you may write to",
+    )
 
 
 def _why(problem: Exception) -> str:
-    return getattr(problem, "strerror", None) or getattr(problem, "message", None) or str(problem)
+    return (
+        getattr(problem, "strerror", None)
+        or getattr(problem, "message", None)
+        or str(problem)
+    )
 
 
 def _refuse_measured(path: Path) -> None:
@@ -166,29 +219,39 @@ def _refuse_measured(path: Path) -> None:
 
 
 def save(path: Path, text: str) -> None:
-    """Write one file in one step; raises Unfinished where it can't be written, and saves the text elsewhere."""
+    """Write one file in one step; raises Unfinished where it can't be written, and
+    saves the text elsewhere.
+    """
     try:
         replace_file(path, text.encode())
     except OSError as problem:
         saved = _rescue(text.encode())
         where = f"is the disk full? it is in {saved}" if saved else "is the disk full?"
-        raise Unfinished(f"cannot write {str(path)!r}: {problem.strerror}", where) from problem
+        raise Unfinished(
+            f"cannot write {str(path)!r}: {problem.strerror}", where
+        ) from problem
 
 
 def append(path: Path, text: str) -> None:
-    """Add to a file that others write to as well; raises Unfinished where that can't be done."""
+    """Add to a file that others write to as well; raises Unfinished where that can't be
+    done.
+    """
     try:
         with path.open("a", encoding="utf-8") as file:
             file.write(text)
     except OSError as problem:
-        raise Unfinished(f"cannot write {str(path)!r}: {problem.strerror}", "the answer is above") from problem
+        raise Unfinished(
+            f"cannot write {str(path)!r}: {problem.strerror}", "the answer is above"
+        ) from problem
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write beside and rename: a reader, a full disk or a kill never meets half a file. Mode and link stay.
+    """Write beside and rename: a reader, a full disk or a kill never meets half a file.
+    Mode and link stay.
 
-    The file beside has a name that nobody can foresee, and is made exclusively. What is no file (a device, a pipe) is
-    written to as it is; a pipe that nobody reads is an OSError.
+    The file beside has a name that nobody can foresee, and is made exclusively. What is
+    no file (a device, a pipe) is written to as it is; a pipe that nobody reads is an
+    OSError.
     """
     target = path.resolve()
     mode = target.stat().st_mode if target.exists() else None
@@ -198,7 +261,11 @@ def replace_file(path: Path, content: bytes) -> None:
             file.write(content)
         return
     temporary = target.with_name(f"{BESIDE}{secrets.token_hex(8)}")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600)
+    handle = os.open(
+        temporary,
+        os.O_WRONLY | os.O_CREAT | os.O_EXCL,
+        0o666 if mode is None else 0o600,
+    )
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -213,12 +280,16 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def _rescue(content: bytes) -> Path | None:
-    """Save what could not be written where it was meant to; None where that fails as well."""
+    """Save what could not be written where it was meant to; None where that fails as
+    well.
+    """
     if not content:
         return None
     path: Path | None = None
     try:
-        with tempfile.NamedTemporaryFile("wb", prefix="ffnbench-", suffix=".json", delete=False) as file:
+        with tempfile.NamedTemporaryFile(
+            "wb", prefix="ffnbench-", suffix=".json", delete=False
+        ) as file:
             path = Path(file.name)
             file.write(content)
     except OSError:

@@ -20,23 +20,30 @@ from ffnbench.request import spelling
 from ffnbench.result import SCHEMA, FailureKind, Report
 
 UPDATE = "pip install -U ffnbench"
+# the MLP of a model of transformers had a name of its own, and the form that it was
 OLDER = {  # what older files have beside the fields of a type: it is passed over
-    # a digest that nobody read; what a process beside the run found of outputs, and its seconds; rows of other machines
+    # a digest that nobody read; what a process beside the run found of outputs, and its
+    # seconds; rows of other machines
     "Report": ("seal", "judged", "judging_s", "further"),
     "Protocol": ("reversed",),  # until method 5 a worker moved its tensors now and then
     "Sample": ("placement",),
-    "ImportedSpec": ("form",),  # the MLP of a model of transformers had a name of its own, and the form that it was
+    "ImportedSpec": ("form",),
 }
 
-# what older files call suspect, a row whose answers were wrong or whose times could not be true, has no figures either
+# what older files call suspect, a row whose answers were wrong or whose times could not
+# be true, has no figures either
 OLDER_FAILURES = {"suspect": FailureKind.MISMATCH}
 
 
 def report_text(report: Report) -> str:
-    """Strict JSON with one line for each element of each list, so that two runs can be compared by diff."""
+    """Strict JSON with one line for each element of each list, so that two runs can be
+    compared by diff.
+    """
     data = jsonable.encode(report)
     parts = []
-    for key, value in sorted(data.items(), key=lambda item: isinstance(item[1], list)):  # the samples stand last
+    for key, value in sorted(
+        data.items(), key=lambda item: isinstance(item[1], list)
+    ):  # the samples stand last
         if isinstance(value, list) and value:
             items = ",\n  ".join(jsonable.text_of(item) for item in value)
             parts.append(f" {json.dumps(key)}: [\n  {items}\n ]")
@@ -49,14 +56,20 @@ A_RUN = "one is written by `ffnbench compare -o run.json`"
 
 
 def load(path: str | Path) -> Report:
-    """A saved JSON report; raises FfnbenchError for what is not one, or is of another schema or a newer method."""
+    """A saved JSON report; raises FfnbenchError for what is not one, or is of another
+    schema or a newer method.
+    """
     from ffnbench.report.files.journal import is_journal, read_journal
 
     try:
         of_folder = f"name its files: {shlex.quote(str(path))}/*.json"
         content = content_of(path, *[of_folder] * Path(path).is_dir())
         if is_journal(content):
-            report = read_journal(content, str(path), lambda kind, entry: _bring_up_line(kind, entry, str(path)))
+            report = read_journal(
+                content,
+                str(path),
+                lambda kind, entry: _bring_up_line(kind, entry, str(path)),
+            )
         else:
             data = jsonable.parse(content)
             _refuse_others(data, str(path))
@@ -66,12 +79,18 @@ def load(path: str | Path) -> Report:
         refuse_incoherent(report)
         return report
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
-        hint = 'take that run out of "repeats"' if "repeats[" in str(problem) else "was it cut off? measure again"
+        hint = (
+            'take that run out of "repeats"'
+            if "repeats[" in str(problem)
+            else "was it cut off? measure again"
+        )
         if not content.lstrip().startswith(b"{"):  # a CSV, a table
             hint = "only JSON is read: `ffnbench compare relu swiglu -o run.json` saves such a run"
         if "unknown field" in str(problem):
             hint = f"is it of a newer ffnbench? {UPDATE}; if not, measure again"
-        raise FfnbenchError(f"{str(path)!r} is not a whole ffnbench report: {problem}", hint) from problem
+        raise FfnbenchError(
+            f"{str(path)!r} is not a whole ffnbench report: {problem}", hint
+        ) from problem
 
 
 def _decoded(data: Any) -> Report:
@@ -84,31 +103,49 @@ def _decoded(data: Any) -> Report:
 def _refuse_others(data: Any, path: str) -> None:
     """Raise FfnbenchError for what is no run, or one of another schema."""
     if isinstance(data, dict) and "findings" in data:
-        raise FfnbenchError(f"{path!r} holds what a check found, and no run by itself", "its run stands in it as `now`")
+        raise FfnbenchError(
+            f"{path!r} holds what a check found, and no run by itself",
+            "its run stands in it as `now`",
+        )
     schema = data.get("schema") if isinstance(data, dict) else None
     if type(schema) is not int:
         config = isinstance(data, dict) and "model_type" in data
-        hint = f"`ffnbench cost --preset {shlex.quote(path)}` reads a model's config" if config else A_RUN
-        raise FfnbenchError(f"{path!r} is no run of ffnbench: it has no schema number", hint)
+        hint = (
+            f"`ffnbench cost --preset {shlex.quote(path)}` reads a model's config"
+            if config
+            else A_RUN
+        )
+        raise FfnbenchError(
+            f"{path!r} is no run of ffnbench: it has no schema number", hint
+        )
     if schema != SCHEMA:
-        age, hint = ("a newer", UPDATE) if schema > SCHEMA else ("an older", "measure again with this version")
+        age, hint = (
+            ("a newer", UPDATE)
+            if schema > SCHEMA
+            else ("an older", "measure again with this version")
+        )
         problem = f"{path!r} was made by {age} ffnbench (schema {schema}; this one reads {SCHEMA})"
         raise FfnbenchError(problem, hint)
 
 
 def _bring_up(run: dict[str, Any], path: str) -> None:
-    """What a run or a plan of an older file has in another way, as files have it today; raises FfnbenchError for a
-    newer one.
+    """What a run or a plan of an older file has in another way, as files have it today;
+    raises FfnbenchError for a newer one.
     """
     plan = run.get("plan") or run
     protocol = plan["protocol"]
     method = protocol.get("method")
-    if isinstance(method, int) and method > METHOD:  # whose ratios mean what this ffnbench can't know
+    if (
+        isinstance(method, int) and method > METHOD
+    ):  # whose ratios mean what this ffnbench can't know
         problem = f"{path!r} was measured with method {method}, this ffnbench knows methods up to {METHOD}"
         raise FfnbenchError(problem, UPDATE)
     if run.get("further"):
-        raise FfnbenchError(f"{path!r} has rows of several kinds of machine", "measure each by itself")
-    # a plan had its flags; of these, what says how often all was measured, and which part of a sweep
+        raise FfnbenchError(
+            f"{path!r} has rows of several kinds of machine", "measure each by itself"
+        )
+    # a plan had its flags; of these, what says how often all was measured, and which
+    # part of a sweep
     request = plan.pop("request", None) or {}
     if request.get("runs", 1) > 1:
         protocol.setdefault("runs", request["runs"])
@@ -144,12 +181,16 @@ def _bring_up_line(kind: str, entry: dict[str, Any], path: str) -> None:
 
 
 def made_anew(path: str, run: Report, **other: object) -> str:
-    """What to do where a run has to be made anew, with other values of the flags that it has."""
+    """What to do where a run has to be made anew, with other values of the flags that
+    it has.
+    """
     return f"measure it again: {command_of(run, **other)} -o {shlex.quote(path)}"
 
 
 def command_of(run: Report, **other: object) -> str:
-    """The command that asks the same again, with other values of its flags; older files know their plan alone."""
+    """The command that asks the same again, with other values of its flags; older files
+    know their plan alone.
+    """
     if not run.plan.command:
         return "ffnbench compare ..."
     dropped = {spelling(name) for name in other}
@@ -179,7 +220,9 @@ SHORTEST_S, MOST = 1e-15, 1e18  # of a sample
 
 
 def refuse_incoherent(report: Report) -> None:
-    """Raise ValueError for the first thing that belongs to nothing else in the report, or is of no run."""
+    """Raise ValueError for the first thing that belongs to nothing else in the report,
+    or is of no run.
+    """
     for problem in chain(_of_plan(report.plan), _of_answer(report)):
         raise ValueError(problem)
 
@@ -190,9 +233,17 @@ def _of_plan(plan: Plan) -> Iterator[str]:
         raise ValueError("its plan has no cases")
     if len(labels) < len(plan.cases):
         yield "two cases have one label"
-    yield from _strangers("the reference", (plan.reference, *(c.against for c in plan.cases if c.against)), labels)
+    yield from _strangers(
+        "the reference",
+        (plan.reference, *(c.against for c in plan.cases if c.against)),
+        labels,
+    )
     kinds = (AddedSpec,) if added_kind(plan.kind) else MEASURES[Kind(plan.kind)]
-    yield from (f"{c.label!r} is nothing that {plan.kind} measures" for c in plan.cases if not isinstance(c.ffn, kinds))
+    yield from (
+        f"{c.label!r} is nothing that {plan.kind} measures"
+        for c in plan.cases
+        if not isinstance(c.ffn, kinds)
+    )
     if plan.kind in PROBLEMS:
         yield from function_of(PROBLEMS[plan.kind])(plan)
 
@@ -201,13 +252,22 @@ def _of_answer(report: Report) -> Iterator[str]:
     labels = {case.label for case in report.plan.cases}
     roofs = {roof.name for roof in report.roofs}
     costed = {cost.case for cost in report.costs}
-    yield from _strangers("the cost of", (case.label for case in report.plan.shown), costed)
+    yield from _strangers(
+        "the cost of", (case.label for case in report.plan.shown), costed
+    )
     if any(side < 1 for roof in report.roofs for side in roof.shape):
         yield "a ceiling has an empty side"
-    least = {metric.name: SHORTEST_S if metric.unit == "s" else 0.0 for metric in metrics_of(report.plan.kind)}
+    least = {
+        metric.name: SHORTEST_S if metric.unit == "s" else 0.0
+        for metric in metrics_of(report.plan.kind)
+    }
     least["workspace_bytes"] = 0.0  # of older files
     for number, run in enumerate(report.runs, start=1):
-        yield from _strangers("the metric of a sample", {sample.metric for sample in run.samples}, least.keys())
+        yield from _strangers(
+            "the metric of a sample",
+            {sample.metric for sample in run.samples},
+            least.keys(),
+        )
         for sample in run.samples:
             if sample.case not in (roofs if sample.metric == ROOF else labels):
                 yield f"the case of a sample {sample.case!r} is unknown there"
@@ -219,6 +279,10 @@ def _of_answer(report: Report) -> Iterator[str]:
         yield "it has figures, and no environment that they were made in"
 
 
-def _strangers(what: str, named: Iterable[str], members: Collection[str]) -> Iterator[str]:
+def _strangers(
+    what: str, named: Iterable[str], members: Collection[str]
+) -> Iterator[str]:
     """What is named, and not known."""
-    yield from (f"{what} {name!r} is unknown there" for name in named if name not in members)
+    yield from (
+        f"{what} {name!r} is unknown there" for name in named if name not in members
+    )

@@ -1,8 +1,10 @@
-"""What all pictures share: style, panels, ticks, names, pens, the title above, the legend below. No display needed.
+"""What all pictures share: style, panels, ticks, names, pens, the title above, the
+legend below. No display needed.
 
-Every picture is as wide as a column or as a page of a paper, with letters of a size that is read there. Colours are
-Okabe and Ito's (2008), which colour-blind readers can tell apart, and some more; a print in grey tells curves by their
-markers. A pen belongs to a name, so that an activation looks the same in every picture.
+Every picture is as wide as a column or as a page of a paper, with letters of a size
+that is read there. Colours are Okabe and Ito's (2008), which colour-blind readers can
+tell apart, and some more; a print in grey tells curves by their markers. A pen belongs
+to a name, so that an activation looks the same in every picture.
 """
 
 from __future__ import annotations
@@ -83,18 +85,30 @@ STYLE = {
     "figure.constrained_layout.h_pad": 0.03,
 }
 
-SIDE_BY_SIDE, FEW_TICKS = 1.5, 3.0  # from these ratios on an axis is logarithmic, and has ticks by decade
-DIGITS_OF_TICKS = {100: (1,), 3: (1, 2, 5)}  # in a decade, where the axis is longer than that
+SIDE_BY_SIDE, FEW_TICKS = (
+    1.5,
+    3.0,
+)  # from these ratios on an axis is logarithmic, and has ticks by decade
+DIGITS_OF_TICKS = {
+    100: (1,),
+    3: (1, 2, 5),
+}  # in a decade, where the axis is longer than that
 FARTHEST = 3.0  # how far beyond the values an axis shows of a wide interval
 
 
 @contextmanager
 def drawing(**settings: Any) -> Iterator[None]:
-    """Draw in the style of all pictures, with these settings. A sign that the font lacks is a box, and no warning.
+    """Draw in the style of all pictures, with these settings. A sign that the font
+    lacks is a box, and no warning.
 
-    Styles of matplotlib's own are not loaded: those in the user's folder would be as well.
+    Styles of matplotlib's own are not loaded: those in the user's folder would be as
+    well.
     """
-    defaults = {name: value for name, value in dict.items(matplotlib.rcParamsDefault) if name != "backend"}
+    defaults = {
+        name: value
+        for name, value in dict.items(matplotlib.rcParamsDefault)
+        if name != "backend"
+    }
     with matplotlib.rc_context(defaults | STYLE | settings), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")
         yield
@@ -105,9 +119,11 @@ def columns_for(number: int) -> int:
     return {1: 1, 2: 2, 4: 2}.get(number, 3)
 
 
-def panels(number: int, columns: int, size: tuple[float, float], **grid: Any) -> tuple[Figure, list[Any]]:
-    """A figure with so many axes, row by row. `size` is the width of the figure and the height of a row, in inches;
-    `finish` adds what the title and the legend take.
+def panels(
+    number: int, columns: int, size: tuple[float, float], **grid: Any
+) -> tuple[Figure, list[Any]]:
+    """A figure with so many axes, row by row. `size` is the width of the figure and the
+    height of a row, in inches; `finish` adds what the title and the legend take.
     """
     width, height = size
     rows = math.ceil(number / columns)
@@ -121,7 +137,9 @@ def panels(number: int, columns: int, size: tuple[float, float], **grid: Any) ->
 
 
 def finish(figure: Figure, title: str, handles: Sequence[Any] = ()) -> None:
-    """Write the title above the axes and the legend below, and make the figure higher by what they take."""
+    """Write the title above the axes and the legend below, and make the figure higher
+    by what they take.
+    """
     width, height = figure.get_size_inches()
     lines = map(literal, title.split("\n"))
     above = figure.suptitle("\n".join(lines), x=0.01, ha="left", wrap=True)
@@ -137,7 +155,9 @@ def finish(figure: Figure, title: str, handles: Sequence[Any] = ()) -> None:
 
 
 def render(figure: Figure, suffix: str) -> bytes:
-    """The picture as png, svg or pdf bytes. Texts stay texts in svg and pdf, in the reader's font."""
+    """The picture as png, svg or pdf bytes. Texts stay texts in svg and pdf, in the
+    reader's font.
+    """
     buffer = io.BytesIO()
     with drawing(**{"svg.fonttype": "none", "pdf.fonttype": 42}):
         figure.savefig(buffer, format=suffix.removeprefix("."), dpi=figure.dpi)
@@ -148,13 +168,17 @@ def render(figure: Figure, suffix: str) -> bytes:
 
 
 def literal(text: str) -> str:
-    """A name as it is: matplotlib would read `$` as mathematics, and hide a legend entry that begins with `_`."""
+    """A name as it is: matplotlib would read `$` as mathematics, and hide a legend
+    entry that begins with `_`.
+    """
     escaped = visible(text).replace("$", r"\$")
     return f" {escaped}" if escaped.startswith("_") else escaped
 
 
 def shortened(text: str, most: int = LONGEST) -> str:
-    """A text of at most so many letters; of a longer one both ends, since labels often differ at their end alone."""
+    """A text of at most so many letters; of a longer one both ends, since labels often
+    differ at their end alone.
+    """
     if len(text) <= most:
         return text
     half = most // 2
@@ -162,19 +186,25 @@ def shortened(text: str, most: int = LONGEST) -> str:
 
 
 def names_apart(names: Sequence[str], most: int = LETTERS) -> list[str]:
-    """Names of at most so many letters; those that are alike when they are cut are numbered."""
+    """Names of at most so many letters; those that are alike when they are cut are
+    numbered.
+    """
     cut = [shortened(name, most) for name in names]
     numbered = []
     for place, name in enumerate(cut):
         number = cut[: place + 1].count(name)
-        is_alone = len({full for full, short in zip(names, cut, strict=True) if short == name}) == 1
+        is_alone = (
+            len({full for full, short in zip(names, cut, strict=True) if short == name})
+            == 1
+        )
         numbered.append(name if is_alone else f"{name} ({number})")
     return numbered
 
 
 def pens(names: Iterable[str]) -> list[dict[str, Any]]:
-    """Colour and marker of each name, as keywords of `plot`: of an activation by its place in the table, of another
-    name by what its letters give, in a colour that nothing else in the picture has where one is left.
+    """Colour and marker of each name, as keywords of `plot`: of an activation by its
+    place in the table, of another name by what its letters give, in a colour that
+    nothing else in the picture has where one is left.
     """
     table = [activation.name for activation in ACTIVATIONS]
     names = list(names)
@@ -183,7 +213,11 @@ def pens(names: Iterable[str]) -> list[dict[str, Any]]:
         if name in places:
             continue
         start = crc32(name.encode()) % PENS
-        free = [place for place in (*range(start, PENS), *range(start)) if place not in places.values()]
+        free = [
+            place
+            for place in (*range(start, PENS), *range(start))
+            if place not in places.values()
+        ]
         colours = {place % len(COLOURS) for place in places.values()}
         in_own_colour = [place for place in free if place % len(COLOURS) not in colours]
         places[name] = [*in_own_colour, *free, start][0]
@@ -194,12 +228,21 @@ def _pen(place: int) -> dict[str, Any]:
     colour = COLOURS[place % len(COLOURS)]
     is_hollow = place // len(MARKERS) % 2
     face = "white" if is_hollow else colour
-    return {"color": colour, "marker": MARKERS[place % len(MARKERS)], "markerfacecolor": face}
+    return {
+        "color": colour,
+        "marker": MARKERS[place % len(MARKERS)],
+        "markerfacecolor": face,
+    }
 
 
-def named_lines(names: Sequence[str], pens_of_names: Iterable[dict[str, Any]]) -> list[Line2D]:
+def named_lines(
+    names: Sequence[str], pens_of_names: Iterable[dict[str, Any]]
+) -> list[Line2D]:
     """What a legend tells of curves: each name with its pen."""
-    return [Line2D([], [], label=literal(name), **pen) for name, pen in zip(names, pens_of_names, strict=True)]
+    return [
+        Line2D([], [], label=literal(name), **pen)
+        for name, pen in zip(names, pens_of_names, strict=True)
+    ]
 
 
 def ended(report: Report) -> str:
@@ -212,27 +255,40 @@ def ended(report: Report) -> str:
 # Axes
 
 
-def limits_of(values: Sequence[float], ends: Iterable[float | None]) -> tuple[float, float]:
+def limits_of(
+    values: Sequence[float], ends: Iterable[float | None]
+) -> tuple[float, float]:
     """All values, and of the ends of their intervals what is not FARTHEST away."""
     low, high = min(values), max(values)
     bounds = [end for end in ends if end is not None]
-    return max(min([low, *bounds]), low / FARTHEST), min(max([high, *bounds]), high * FARTHEST)
+    return max(min([low, *bounds]), low / FARTHEST), min(
+        max([high, *bounds]), high * FARTHEST
+    )
 
 
-def scale_axis(axis: Any, low: float, high: float, *, below: float = 1.0, most: int = 5) -> None:
-    """Show these values with room at both ends, `below` times as much at the lower one, and at most so many ticks.
+def scale_axis(
+    axis: Any, low: float, high: float, *, below: float = 1.0, most: int = 5
+) -> None:
+    """Show these values with room at both ends, `below` times as much at the lower one,
+    and at most so many ticks.
 
     The axis is logarithmic where its ends are far apart.
     """
     name = axis.axis_name
     if low > 0 and high / low > SIDE_BY_SIDE:
         room = (high / low) ** 0.06
-        axis.axes.set(**{f"{name}scale": "log", f"{name}lim": (low / room**below, high * room)})
+        axis.axes.set(
+            **{f"{name}scale": "log", f"{name}lim": (low / room**below, high * room)}
+        )
         axis.set_minor_locator(NullLocator())
         if high / low < FEW_TICKS:
             axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]))
         else:
-            digits = [digits for least, digits in DIGITS_OF_TICKS.items() if high / low > least]
+            digits = [
+                digits
+                for least, digits in DIGITS_OF_TICKS.items()
+                if high / low > least
+            ]
             axis.set_major_locator(LogLocator(subs=digits[0], numticks=most + 2))
     else:
         room = 0.06 * (high - low) or 0.1 * abs(high) or 1.0

@@ -1,8 +1,10 @@
-"""The picture of measured cases, for a paper's column: each row's time relative to its reference's, with its interval,
-beside bars of what else differs. What is the same in all rows stands in the title.
+"""The picture of measured cases, for a paper's column: each row's time relative to its
+reference's, with its interval, beside bars of what else differs. What is the same in
+all rows stands in the title.
 
-A row that has no ratio says why in its place. Where nothing was timed there are bars alone. Markers tell verdicts as
-well as colours do, so that a print in grey tells them too. Rows of one reference stand together.
+A row that has no ratio says why in its place. Where nothing was timed there are bars
+alone. Markers tell verdicts as well as colours do, so that a print in grey tells them
+too. Rows of one reference stand together.
 """
 
 from __future__ import annotations
@@ -45,7 +47,9 @@ AXIS, TITLES = 0.38, 0.22  # inches: what the axis takes, and the titles of bars
 LETTERS = 18  # of a name in one line
 LONGEST = 100  # letters of a name
 BAR = "#A9C4DA"
-MARKS: dict[Verdict, tuple[str, str, str]] = {  # marker, its colour, what it is filled with
+MARKS: dict[
+    Verdict, tuple[str, str, str]
+] = {  # marker, its colour, what it is filled with
     Verdict.SLOWER: (">", "#D55E00", "#D55E00"),
     Verdict.FASTER: ("<", "#0072B2", "#0072B2"),
     Verdict.SAME: ("o", BLACK, BLACK),
@@ -63,7 +67,8 @@ STYLE = {
 
 @drawing(**STYLE)
 def ratio_figure(report: Report) -> Figure:
-    """The ratios on the left where there are any, a panel of bars for each amount in which rows differ.
+    """The ratios on the left where there are any, a panel of bars for each amount in
+    which rows differ.
 
     Raises FfnbenchError where nothing was timed and no amount is known.
     """
@@ -77,7 +82,8 @@ def ratio_figure(report: Report) -> Figure:
     amounts = _amounts(report, rows, is_compared=is_compared)
     if not is_compared and not amounts:
         raise FfnbenchError(
-            "there is nothing to draw: no row has a number", "the table says why: leave the picture out"
+            "there is nothing to draw: no row has a number",
+            "the table says why: leave the picture out",
         )
     differing = [shown for shown in amounts if _differs(shown, rows)]
     equal = [shown for shown in amounts if shown not in differing]
@@ -88,13 +94,26 @@ def ratio_figure(report: Report) -> Figure:
     places, groups, height = _places(names, dict(headings(plan)))
     widths = [*([2.2] if is_compared else []), *(1.0 for _ in differing)]
     size = COLUMN, height + AXIS + (TITLES if differing else 0.0)
-    figure, axes = panels(len(widths), len(widths), size, width_ratios=widths, sharey=True)
+    figure, axes = panels(
+        len(widths), len(widths), size, width_ratios=widths, sharey=True
+    )
     axes[0].set_ylim(height, 0)
     axes[0].set_yticks(places, ["\n".join(map(literal, lines)) for lines in names])
     for place, text in groups.items():
-        heading = axes[0].text(0, place, literal(text), fontstyle="italic", va="center", backgroundcolor="white")
+        heading = axes[0].text(
+            0,
+            place,
+            literal(text),
+            fontstyle="italic",
+            va="center",
+            backgroundcolor="white",
+        )
         heading.set(transform=axes[0].get_yaxis_transform())
-    handles = _ratios(axes[0], report, rows, places, most=4 - len(differing)) if is_compared else []
+    handles = (
+        _ratios(axes[0], report, rows, places, most=4 - len(differing))
+        if is_compared
+        else []
+    )
     bars = axes[1:] if is_compared else axes
     for panel, shown in zip(bars, differing, strict=True):
         _bars(panel, shown, rows, places)
@@ -108,12 +127,20 @@ def ratio_figure(report: Report) -> Figure:
 def about(report: Report) -> str:
     """What a picture is of, above it."""
     is_of_activations = report.plan.kind == Kind.ACTIVATIONS
-    what = "activations by themselves" if is_of_activations else conditions_line(report.plan)
+    what = (
+        "activations by themselves"
+        if is_of_activations
+        else conditions_line(report.plan)
+    )
     return what + ended(report)
 
 
-def _amounts(report: Report, rows: Sequence[Row], *, is_compared: bool) -> list[ShownColumn]:
-    """The amounts that rows have: the latency where no ratio tells it, and errors where nothing was timed."""
+def _amounts(
+    report: Report, rows: Sequence[Row], *, is_compared: bool
+) -> list[ShownColumn]:
+    """The amounts that rows have: the latency where no ratio tells it, and errors where
+    nothing was timed.
+    """
     columns = [] if is_compared else [column("latency_s", text=None)]
     if report.plan.kind != Kind.ACTIVATIONS:
         columns += [column("params", units=SI), column("flops_timed"), column(PEAK)]
@@ -149,16 +176,27 @@ def _names(report: Report, rows: Sequence[Row]) -> list[list[str]]:
     if is_of_activations:
         names = [report.plan.case(label).variant for label in labels]
     else:
-        names = [report.plan.name_of(label) for label in labels] if headings(report.plan) else labels
+        names = (
+            [report.plan.name_of(label) for label in labels]
+            if headings(report.plan)
+            else labels
+        )
     keyed = [name.replace("@", " @") for name in names_apart(names, LONGEST)]
     return [
-        [line.replace(" @", "@") for line in textwrap.wrap(name, LETTERS, break_on_hyphens=False)] for name in keyed
+        [
+            line.replace(" @", "@")
+            for line in textwrap.wrap(name, LETTERS, break_on_hyphens=False)
+        ]
+        for name in keyed
     ]
 
 
-def _places(names: Sequence[Sequence[str]], headings: dict[int, str]) -> tuple[list[float], dict[float, str], float]:
-    """How far below the top each row stands, and each heading of a group with its text; and the height of all. In
-    inches. Headings are given by the number of the row that they stand above.
+def _places(
+    names: Sequence[Sequence[str]], headings: dict[int, str]
+) -> tuple[list[float], dict[float, str], float]:
+    """How far below the top each row stands, and each heading of a group with its text;
+    and the height of all. In inches. Headings are given by the number of the row that
+    they stand above.
     """
     places: list[float] = []
     groups: dict[float, str] = {}
@@ -173,11 +211,24 @@ def _places(names: Sequence[Sequence[str]], headings: dict[int, str]) -> tuple[l
     return places, groups, top
 
 
-def _ratios(axes: Axes, report: Report, rows: Sequence[Row], places: Sequence[float], *, most: int) -> list[Any]:
-    """Marker and interval of each row that has them, and beside them in figures; or why it has none. At most so many
-    ticks below. Gives what the legend tells.
+def _ratios(
+    axes: Axes,
+    report: Report,
+    rows: Sequence[Row],
+    places: Sequence[float],
+    *,
+    most: int,
+) -> list[Any]:
+    """Marker and interval of each row that has them, and beside them in figures; or why
+    it has none. At most so many ticks below. Gives what the legend tells.
     """
-    band = axes.axvspan(1 - SAME_WITHIN, 1 + SAME_WITHIN, color=BAND, linewidth=0, label=f"same: within {WITHIN}")
+    band = axes.axvspan(
+        1 - SAME_WITHIN,
+        1 + SAME_WITHIN,
+        color=BAND,
+        linewidth=0,
+        label=f"same: within {WITHIN}",
+    )
     axes.axvline(1, color=BLACK, linewidth=0.6)
     values = [1 - 2 * SAME_WITHIN, 1 + 2 * SAME_WITHIN]
     ends: list[float | None] = []
@@ -194,15 +245,33 @@ def _ratios(axes: Axes, report: Report, rows: Sequence[Row], places: Sequence[fl
             else:
                 text = interval_text(ratio)
             if ratio.low is not None and ratio.high is not None:
-                axes.hlines(place, ratio.low, ratio.high, color=MARKS[verdict][1], linewidth=1.1)
+                axes.hlines(
+                    place, ratio.low, ratio.high, color=MARKS[verdict][1], linewidth=1.1
+                )
             axes.plot(ratio.value, place, clip_on=False, **_marker(verdict))
         _write_beside(axes, place, text)
     scale_axis(axes.xaxis, *limits_of(values, ends), most=most)
-    references = {report.plan.name_of(report.plan.reference_of(row["label"])) for row in rows}
-    reference = shortened(references.pop(), LETTERS) if len(references) == 1 else "the reference"
+    references = {
+        report.plan.name_of(report.plan.reference_of(row["label"])) for row in rows
+    }
+    reference = (
+        shortened(references.pop(), LETTERS)
+        if len(references) == 1
+        else "the reference"
+    )
     axes.set_xlabel(literal(f"time vs {reference} {CERTAIN}"), fontsize=SMALL)
-    shown = [verdict for verdict in MARKS if verdict in verdicts and verdict is not Verdict.REFERENCE]
-    return [*(Line2D([], [], label=VERDICTS[verdict], **_marker(verdict)) for verdict in shown), band]
+    shown = [
+        verdict
+        for verdict in MARKS
+        if verdict in verdicts and verdict is not Verdict.REFERENCE
+    ]
+    return [
+        *(
+            Line2D([], [], label=VERDICTS[verdict], **_marker(verdict))
+            for verdict in shown
+        ),
+        band,
+    ]
 
 
 def _marker(verdict: Verdict) -> dict[str, Any]:
@@ -224,11 +293,18 @@ def _write_beside(axes: Axes, place: float, text: str) -> None:
     )
 
 
-def _bars(axes: Axes, shown: ShownColumn, rows: Sequence[Row], places: Sequence[float]) -> None:
+def _bars(
+    axes: Axes, shown: ShownColumn, rows: Sequence[Row], places: Sequence[float]
+) -> None:
     """Bars from zero with their numbers; what is not known has none."""
     values = [row[shown.column.key] or 0.0 for row in rows]
     bars = axes.barh(places, values, height=ROW / 2, color=BAR)
-    axes.bar_label(bars, ["–" if text == UNKNOWN else text for text in shown.texts], padding=1.5, fontsize=SMALL)
+    axes.bar_label(
+        bars,
+        ["–" if text == UNKNOWN else text for text in shown.texts],
+        padding=1.5,
+        fontsize=SMALL,
+    )
     axes.axvline(0, color=BLACK, linewidth=0.6)
     axes.set_xlim(0, max(values))
     axes.set_xticks([])
@@ -237,7 +313,9 @@ def _bars(axes: Axes, shown: ShownColumn, rows: Sequence[Row], places: Sequence[
 
 
 def _say_why(axes: Axes, rows: Sequence[Row], places: Sequence[float]) -> None:
-    """Write why a row failed over its place, where no ratio stands that would tell it."""
+    """Write why a row failed over its place, where no ratio stands that would tell
+    it.
+    """
     for row, place in zip(rows, places, strict=True):
         if row["failure"]:
             axes.text(0, place, f" {verdict_word(row)}", va="center", fontsize=SMALL)

@@ -1,7 +1,9 @@
-"""The roofline: FLOP/s of each case over its FLOPs per byte, under the ceilings that its own run measured.
+"""The roofline: FLOP/s of each case over its FLOPs per byte, under the ceilings that
+its own run measured.
 
-Sized for one column of a paper. A case is told by colour and shape both, and named in the legend with its share of the
-ceiling that binds it. (Williams, Waterman, Patterson 2009 introduced the form.)
+Sized for one column of a paper. A case is told by colour and shape both, and named in
+the legend with its share of the ceiling that binds it. (Williams, Waterman, Patterson
+2009 introduced the form.)
 """
 
 from __future__ import annotations
@@ -41,25 +43,39 @@ from ffnbench.result import Bound, Ceiling, Report
 HEIGHT = 2.3  # inches
 GIGA = 1e9
 STEP = 1.06  # factor, from one case to the next where several have one intensity
-HALO = [withStroke(linewidth=1.4, foreground="white")]  # where a name and another line cross
+HALO = [
+    withStroke(linewidth=1.4, foreground="white")
+]  # where a name and another line cross
 GAP = 1.2  # points between a line and its name
-# factors: how far beyond the cases and the ridges the axis goes, and how far from the cases a ridge is shown
+# factors: how far beyond the cases and the ridges the axis goes, and how far from the
+# cases a ridge is shown
 BESIDE, NEAR = 3.0, 20.0
-LEAST, LEAST_BESIDE_RIDGE = 1.3, 4.0  # of the highest FLOP/s to the lowest that are shown
+LEAST, LEAST_BESIDE_RIDGE = (
+    1.3,
+    4.0,
+)  # of the highest FLOP/s to the lowest that are shown
 
 
 @drawing()
 def roofline_figure(report: Report) -> Figure:
-    """The cases under their ceilings; raises FfnbenchError where the run has no ceilings, or no case that was timed."""
+    """The cases under their ceilings; raises FfnbenchError where the run has no
+    ceilings, or no case that was timed.
+    """
     if not report.roofs:
         raise no_ceilings()
-    rows = [row for row in case_rows(report) if row["flops_per_s"] and not row["failure"]]
+    rows = [
+        row for row in case_rows(report) if row["flops_per_s"] and not row["failure"]
+    ]
     if not rows:
-        raise FfnbenchError("no case of this run has a latency and a number of FLOPs", "the table says why")
+        raise FfnbenchError(
+            "no case of this run has a latency and a number of FLOPs",
+            "the table says why",
+        )
     ceilings = report.figures.roofline
     if not ceilings:
         raise FfnbenchError(
-            "other work disturbed every ceiling of this run", "measure again while the machine is quiet"
+            "other work disturbed every ceiling of this run",
+            "measure again while the machine is quiet",
         )
     figure, [axes] = panels(1, 1, (COLUMN, HEIGHT))
     axes.set(xlabel="FLOP per byte of weights, input and output", ylabel="GFLOP/s")
@@ -78,7 +94,9 @@ def roofline_figure(report: Report) -> Figure:
         handles.append(Line2D([], [], linestyle="", label=literal(name + share), **pen))
     for row in case_rows(report):
         if verdict_word(row) == BUSY:
-            handles.append(Line2D([], [], linestyle="", label=literal(f"{row['label']} ({BUSY})")))
+            handles.append(
+                Line2D([], [], linestyle="", label=literal(f"{row['label']} ({BUSY})"))
+            )
     notes = "%: of the ceiling that binds"
     if places != intensities:
         notes += "; cases of one intensity stand side by side"
@@ -92,10 +110,16 @@ def _intensity(row: Row) -> float:
 
 
 def _side_by_side(intensities: Sequence[float]) -> list[float]:
-    """Where cases stand across: at their FLOPs per byte, those that are alike in a row around it."""
+    """Where cases stand across: at their FLOPs per byte, those that are alike in a row
+    around it.
+    """
     places = []
     for number, intensity in enumerate(intensities):
-        alike = [n for n, other in enumerate(intensities) if intensity / STEP < other < intensity * STEP]
+        alike = [
+            n
+            for n, other in enumerate(intensities)
+            if intensity / STEP < other < intensity * STEP
+        ]
         places.append(intensity * STEP ** (alike.index(number) - (len(alike) - 1) / 2))
     return places
 
@@ -103,18 +127,31 @@ def _side_by_side(intensities: Sequence[float]) -> list[float]:
 def _ends(row: Row) -> tuple[float, float]:
     """The interval of a case's GFLOP/s; its value twice where it has none."""
     seconds, flops = row["latency_s"], row["flops_per_s"] * row["latency_s"] / GIGA
-    return flops / (row["latency_high_s"] or seconds), flops / (row["latency_low_s"] or seconds)
+    return flops / (row["latency_high_s"] or seconds), flops / (
+        row["latency_low_s"] or seconds
+    )
 
 
 def _limit(axes: Axes, rows: Sequence[Row], ceilings: Sequence[Ceiling]) -> None:
-    """Both axes around the cases: with the ridges that are near, and with the ceilings above the cases."""
+    """Both axes around the cases: with the ridges that are near, and with the ceilings
+    above the cases.
+    """
     across = [_intensity(row) for row in rows]
-    products, reads = _of_bound(ceilings, Bound.PRODUCTS), _of_bound(ceilings, Bound.BYTES)
+    products, reads = (
+        _of_bound(ceilings, Bound.PRODUCTS),
+        _of_bound(ceilings, Bound.BYTES),
+    )
     ridges = [top.rate / read.rate for top in products for read in reads]
-    across += [ridge for ridge in ridges if min(across) / NEAR < ridge < max(across) * NEAR]
+    across += [
+        ridge for ridge in ridges if min(across) / NEAR < ridge < max(across) * NEAR
+    ]
     scale_axis(axes.xaxis, min(across) / BESIDE, max(across) * BESIDE)
     spans = [_span(ceiling, ceilings, axes.get_xlim()) for ceiling in ceilings]
-    seen = [(ceiling, end) for ceiling, (start, end) in zip(ceilings, spans, strict=True) if start < end]
+    seen = [
+        (ceiling, end)
+        for ceiling, (start, end) in zip(ceilings, spans, strict=True)
+        if start < end
+    ]
     lows, highs = zip(*map(_ends, rows), strict=True)
     top = max([*highs, *(_height(ceiling, end) for ceiling, end in seen)])
     has_ridge = any(ceiling.roof.bound is Bound.BYTES for ceiling, _ in seen)
@@ -131,8 +168,12 @@ def _height(ceiling: Ceiling, intensity: Any) -> Any:
     return ceiling.rate / GIGA * (intensity if ceiling.roof.bound is Bound.BYTES else 1)
 
 
-def _span(ceiling: Ceiling, ceilings: Sequence[Ceiling], limits: tuple[float, float]) -> tuple[float, float]:
-    """From where to where a ceiling is drawn: bytes rise up to the highest products, which go on from there."""
+def _span(
+    ceiling: Ceiling, ceilings: Sequence[Ceiling], limits: tuple[float, float]
+) -> tuple[float, float]:
+    """From where to where a ceiling is drawn: bytes rise up to the highest products,
+    which go on from there.
+    """
     left, right = limits
     is_of_bytes = ceiling.roof.bound is Bound.BYTES
     others = _of_bound(ceilings, Bound.PRODUCTS if is_of_bytes else Bound.BYTES)
@@ -145,14 +186,22 @@ def _span(ceiling: Ceiling, ceilings: Sequence[Ceiling], limits: tuple[float, fl
 
 
 def _draw_ceiling(axes: Axes, ceiling: Ceiling, ceilings: Sequence[Ceiling]) -> None:
-    """A line with its name along it: the fastest of a bound above the line, the others below theirs."""
+    """A line with its name along it: the fastest of a bound above the line, the others
+    below theirs.
+    """
     start, end = _span(ceiling, ceilings, axes.get_xlim())
     if start >= end:
         return
     roof = ceiling.roof
     rises = roof.bound is Bound.BYTES
     x = np.geomspace(start, end, 50)
-    axes.plot(x, _height(ceiling, x) * np.ones_like(x), "--" if rises else "-", color=BLACK, zorder=1.5)
+    axes.plot(
+        x,
+        _height(ceiling, x) * np.ones_like(x),
+        "--" if rises else "-",
+        color=BLACK,
+        zorder=1.5,
+    )
     if rises:
         start_in_sight = max(start, axes.get_ylim()[0] * GIGA / ceiling.rate)
         place, rate = (start_in_sight * end) ** 0.5, f"{quantity(ceiling.rate, SI)}B/s"
@@ -172,7 +221,9 @@ def _draw_ceiling(axes: Axes, ceiling: Ceiling, ceilings: Sequence[Ceiling]) -> 
         rotation=degrees(atan2(_height(ceiling, place), place)) if rises else 0,
         rotation_mode="anchor",
         transform_rotates_text=True,
-        transform=offset_copy(axes.transData, figure, y=GAP if is_fastest else -GAP, units="points"),
+        transform=offset_copy(
+            axes.transData, figure, y=GAP if is_fastest else -GAP, units="points"
+        ),
         path_effects=HALO,
         in_layout=False,
     )

@@ -1,7 +1,9 @@
-"""A sweep drawn: lines with bands along its longest axis, a panel for each value of the other axes.
+"""A sweep drawn: lines with bands along its longest axis, a panel for each value of the
+other axes.
 
-What has no figure, since it failed or was disturbed, is a gap in its line and a cross. One panel is as wide as a column
-of a paper, several are as wide as a page. A bar marks each crossing, which the sentence in the title tells.
+What has no figure, since it failed or was disturbed, is a gap in its line and a cross.
+One panel is as wide as a column of a paper, several are as wide as a page. A bar marks
+each crossing, which the sentence in the title tells.
 """
 
 from __future__ import annotations
@@ -49,14 +51,26 @@ from ffnbench.result import SAME_WITHIN, Crossing, Report
 HEIGHT = 2.1  # inches, of a panel with its axis
 MOST_NUMBERS = {1: 6, 2: 5, 3: 4}  # below an axis, by panels in a row
 LARGE = 1e6  # numbers from here on are shortened
-CROSSING: dict[str, Any] = {"color": BLACK, "linewidth": 1.4, "marker": "|", "markersize": 5, "zorder": 5}
-CROSS: dict[str, Any] = {"linestyle": "", "marker": "x", "markersize": 3.6, "zorder": 5, "clip_on": False}
+CROSSING: dict[str, Any] = {
+    "color": BLACK,
+    "linewidth": 1.4,
+    "marker": "|",
+    "markersize": 5,
+    "zorder": 5,
+}
+CROSS: dict[str, Any] = {
+    "linestyle": "",
+    "marker": "x",
+    "markersize": 3.6,
+    "zorder": 5,
+    "clip_on": False,
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """The rows of a sweep at one value of each further axis: by variant, along the axis. Each row has the values of all
-    axes, by their names.
+    """The rows of a sweep at one value of each further axis: by variant, along the
+    axis. Each row has the values of all axes, by their names.
     """
 
     title: str
@@ -66,7 +80,9 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What is drawn of a sweep: `key` of its rows in a unit of that size, along an axis, in panels."""
+    """What is drawn of a sweep: `key` of its rows in a unit of that size, along an
+    axis, in panels.
+    """
 
     axis: Axis
     key: str
@@ -86,14 +102,22 @@ class Swept:
     @property
     def names(self) -> list[str]:
         """All variants."""
-        return list(dict.fromkeys(name for panel in self.panels for name in panel.curves))
+        return list(
+            dict.fromkeys(name for panel in self.panels for name in panel.curves)
+        )
 
     def is_known(self, row: Row) -> bool:
         """Whether a row has a figure that can be held against another one's."""
-        return row[self.key] is not None and row["latency_s"] is not None and not row["failure"]
+        return (
+            row[self.key] is not None
+            and row["latency_s"] is not None
+            and not row["failure"]
+        )
 
     def value(self, row: Row, key: str = "") -> float:
-        """The value of a row in the unit, or an end of its interval; NaN where there is no figure."""
+        """The value of a row in the unit, or an end of its interval; NaN where there is
+        no figure.
+        """
         if not self.is_known(row):
             return math.nan
         value = row[self.key]
@@ -103,8 +127,8 @@ class Swept:
 
 
 def swept(report: Report) -> Swept:
-    """The rows of a sweep along its longest axis: ratios where its cells have several variants, of all but the
-    references; else latencies.
+    """The rows of a sweep along its longest axis: ratios where its cells have several
+    variants, of all but the references; else latencies.
     """
     axis = report.plan.axes[0]
     plan = report.plan
@@ -120,10 +144,20 @@ def swept(report: Report) -> Swept:
                 curve = panel.curves.setdefault(group.variant_of(case), [])
                 curve.append(rows[case.label] | dict(group.values))
     if of_ratios:
-        references = {group.variant_of(plan.case(group.reference)) for group in plan.groups}
+        references = {
+            group.variant_of(plan.case(group.reference)) for group in plan.groups
+        }
         reference = references.pop() if len(references) == 1 else "the reference"
-        return Swept(axis, "ratio", 1.0, f"time vs {shortened(reference, LETTERS)}", list(made.values()))
-    unit, size = scale([row["latency_s"] for row in rows.values() if row["latency_s"]], TIME)
+        return Swept(
+            axis,
+            "ratio",
+            1.0,
+            f"time vs {shortened(reference, LETTERS)}",
+            list(made.values()),
+        )
+    unit, size = scale(
+        [row["latency_s"] for row in rows.values() if row["latency_s"]], TIME
+    )
     return Swept(axis, "latency_s", size, f"latency, {unit}", list(made.values()))
 
 
@@ -148,24 +182,37 @@ def sweep_figure(report: Report) -> Figure:
         for place, (name, curve) in enumerate(panel.curves.items()):
             _draw(axes, drawn, curve, pens_of[name], place)
         if drawn.key == "ratio":
-            axes.axhspan(1 - SAME_WITHIN, 1 + SAME_WITHIN, color=BAND, linewidth=0, zorder=0)
+            axes.axhspan(
+                1 - SAME_WITHIN, 1 + SAME_WITHIN, color=BAND, linewidth=0, zorder=0
+            )
             axes.axhline(1, color=BLACK, linewidth=0.6, zorder=1)
         for crossing in crossings:
             if crossing.within == panel.within:
                 ends = [crossing.at.low, crossing.at.value, crossing.at.high]
-                axes.plot(ends, [_height(drawn, panel, crossing)] * 3, markevery=[1], **CROSSING)
+                axes.plot(
+                    ends,
+                    [_height(drawn, panel, crossing)] * 3,
+                    markevery=[1],
+                    **CROSSING,
+                )
     _number(grid[0], drawn, MOST_NUMBERS[columns])
     for axes in grid[-columns:]:
         axes.set_xlabel(literal(axis.name))
     for axes in grid[::columns]:
         axes.set_ylabel(literal(drawn.title))
-    finish(figure, "\n".join([about(report), *sweep_line(report)]), _handles(drawn, pens_of, crossings))
+    finish(
+        figure,
+        "\n".join([about(report), *sweep_line(report)]),
+        _handles(drawn, pens_of, crossings),
+    )
     return figure
 
 
-def _draw(axes: Axes, drawn: Swept, curve: Sequence[Row], pen: Mapping[str, Any], place: int) -> None:
-    """A line that is broken where there is no value, and its band; crosses at the bottom for what is missing, those of
-    each variant at a height of their own.
+def _draw(
+    axes: Axes, drawn: Swept, curve: Sequence[Row], pen: Mapping[str, Any], place: int
+) -> None:
+    """A line that is broken where there is no value, and its band; crosses at the
+    bottom for what is missing, those of each variant at a height of their own.
     """
     at = [row[drawn.axis.name] for row in curve]
     _, low_key, high_key = keys_of(drawn.key)
@@ -173,11 +220,19 @@ def _draw(axes: Axes, drawn: Swept, curve: Sequence[Row], pen: Mapping[str, Any]
     low = np.array([drawn.value(row, low_key) for row in curve])
     high = np.array([drawn.value(row, high_key) for row in curve])
     axes.fill_between(at, low, high, color=pen["color"], alpha=0.16, linewidth=0)
-    axes.errorbar(at, value, yerr=[value - low, high - value], elinewidth=0.6, zorder=3, **pen)
+    axes.errorbar(
+        at, value, yerr=[value - low, high - value], elinewidth=0.6, zorder=3, **pen
+    )
     missing = [row[drawn.axis.name] for row in curve if not drawn.is_known(row)]
     if missing:  # matplotlib leaves room even for a line without points
         height = [0.03 + 0.05 * place for _ in missing]
-        axes.plot(missing, height, color=pen["color"], transform=axes.get_xaxis_transform(), **CROSS)
+        axes.plot(
+            missing,
+            height,
+            color=pen["color"],
+            transform=axes.get_xaxis_transform(),
+            **CROSS,
+        )
 
 
 def _height(drawn: Swept, panel: Panel, crossing: Crossing) -> float:
@@ -192,7 +247,9 @@ def _height(drawn: Swept, panel: Panel, crossing: Crossing) -> float:
 
 
 def _number(axes: Axes, drawn: Swept, most: int) -> None:
-    """The limits of all panels, and the numbers beside them: below of the values of the axis those that have room."""
+    """The limits of all panels, and the numbers beside them: below of the values of the
+    axis those that have room.
+    """
     axis = drawn.axis
     if axis.logarithmic:
         axes.set_xscale("log")
@@ -214,14 +271,37 @@ def _number(axes: Axes, drawn: Swept, most: int) -> None:
         write_numbers(axes.yaxis, number_text)
 
 
-def _handles(drawn: Swept, pens_of: Mapping[str, dict[str, Any]], crossings: Sequence[Crossing]) -> list[Line2D]:
+def _handles(
+    drawn: Swept, pens_of: Mapping[str, dict[str, Any]], crossings: Sequence[Crossing]
+) -> list[Line2D]:
     """What the legend tells."""
     handles = named_lines(names_apart(list(pens_of)), pens_of.values())
-    reasons = {verdict_word(row) or "not known" for row in drawn.rows if not drawn.is_known(row)}
+    reasons = {
+        verdict_word(row) or "not known"
+        for row in drawn.rows
+        if not drawn.is_known(row)
+    }
     if reasons:
-        handles.append(Line2D([], [], color=GREY, label=f"no figure: {', '.join(sorted(reasons))}", **CROSS))
+        handles.append(
+            Line2D(
+                [],
+                [],
+                color=GREY,
+                label=f"no figure: {', '.join(sorted(reasons))}",
+                **CROSS,
+            )
+        )
     if drawn.key == "ratio":
-        handles.append(Line2D([], [], color=BAND, linewidth=4, solid_capstyle="butt", label=f"same: within {WITHIN}"))
+        handles.append(
+            Line2D(
+                [],
+                [],
+                color=BAND,
+                linewidth=4,
+                solid_capstyle="butt",
+                label=f"same: within {WITHIN}",
+            )
+        )
     if crossings:
         handles.append(Line2D([], [], label="crossing, with its interval", **CROSSING))
     return handles

@@ -1,5 +1,6 @@
-"""Error against time, one panel for each group of rows: a colour for each backend, a marker for each way to hold
-weights, and a line through the Pareto front. As wide as a column of a paper, or as its page with several panels.
+"""Error against time, one panel for each group of rows: a colour for each backend, a
+marker for each way to hold weights, and a line through the Pareto front. As wide as a
+column of a paper, or as its page with several panels.
 """
 
 from __future__ import annotations
@@ -45,17 +46,40 @@ def trade_off_figure(report: Report) -> Figure:
     """Error over time; raises FfnbenchError where no rows differ in precision."""
     trade_offs = report.figures.trade_offs
     if not trade_offs:
-        raise FfnbenchError("no rows with a time and an error differ in precision", "for example --weights none,int8")
-    rows = [row for row in case_rows(report) if row["latency_s"] and row[ERROR] is not None and not row["failure"]]
-    backends = list(dict.fromkeys(backend_text(report.plan.case(row["label"]).workload) for row in rows))
+        raise FfnbenchError(
+            "no rows with a time and an error differ in precision",
+            "for example --weights none,int8",
+        )
+    rows = [
+        row
+        for row in case_rows(report)
+        if row["latency_s"] and row[ERROR] is not None and not row["failure"]
+    ]
+    backends = list(
+        dict.fromkeys(
+            backend_text(report.plan.case(row["label"]).workload) for row in rows
+        )
+    )
     colours = dict(zip(backends, COLOURS, strict=False))
     number, columns = len(trade_offs), columns_for(len(trade_offs))
-    figure, every_axes = panels(number, columns, (COLUMN if number == 1 else PAGE, HEIGHT))
+    figure, every_axes = panels(
+        number, columns, (COLUMN if number == 1 else PAGE, HEIGHT)
+    )
     for axes, trade_off in zip(every_axes, trade_offs, strict=True):
-        of_group = [row for row in rows if report.plan.reference_of(row["label"]) == trade_off.reference]
+        of_group = [
+            row
+            for row in rows
+            if report.plan.reference_of(row["label"]) == trade_off.reference
+        ]
         _draw(axes, report, trade_off, of_group, colours)
-    held = [weights for weights in Weights if any(row["weight_format"] == weights for row in rows)]
-    handles = [Line2D([], [], color=colours[name], label=literal(name)) for name in backends]
+    held = [
+        weights
+        for weights in Weights
+        if any(row["weight_format"] == weights for row in rows)
+    ]
+    handles = [
+        Line2D([], [], color=colours[name], label=literal(name)) for name in backends
+    ]
     handles += [
         Line2D(
             [],
@@ -68,26 +92,64 @@ def trade_off_figure(report: Report) -> Figure:
         for weights in held
     ]
     handles.append(Line2D([], [], color=GREY, linestyle=":", label="Pareto front"))
-    finish(figure, f"{about(report)}\nerror: relative, to float64 of the original weights", handles)
+    finish(
+        figure,
+        f"{about(report)}\nerror: relative, to float64 of the original weights",
+        handles,
+    )
     return figure
 
 
-def _draw(axes: Axes, report: Report, trade_off: TradeOff, rows: list[Row], colours: dict[str, str]) -> None:
+def _draw(
+    axes: Axes,
+    report: Report,
+    trade_off: TradeOff,
+    rows: list[Row],
+    colours: dict[str, str],
+) -> None:
     """The rows of one group."""
-    [group] = [group for group in report.plan.groups if group.reference == trade_off.reference]
+    [group] = [
+        group for group in report.plan.groups if group.reference == trade_off.reference
+    ]
     axes.set(xlabel="latency (ms)", ylabel="error", title=literal(heading(group)))
-    points = {row["label"]: (MILLISECONDS * row["latency_s"], max(row[ERROR], LEAST_ERROR)) for row in rows}
-    ends = [MILLISECONDS * row[key] for row in rows for key in ("latency_low_s", "latency_high_s") if row[key]]
+    points = {
+        row["label"]: (MILLISECONDS * row["latency_s"], max(row[ERROR], LEAST_ERROR))
+        for row in rows
+    }
+    ends = [
+        MILLISECONDS * row[key]
+        for row in rows
+        for key in ("latency_low_s", "latency_high_s")
+        if row[key]
+    ]
     times, errors = zip(*points.values(), strict=True)
     scale_axis(axes.xaxis, *limits_of(times, ends))
     axes.set(yscale="log", ylim=(min(errors) / 3, max(errors) * 3))
     front = sorted(points[label] for label in trade_off.front if label in points)
-    axes.plot(*zip(*front, strict=True), color=GREY, linestyle=":", drawstyle="steps-post", zorder=1)
+    axes.plot(
+        *zip(*front, strict=True),
+        color=GREY,
+        linestyle=":",
+        drawstyle="steps-post",
+        zorder=1,
+    )
     for row in rows:
         work = report.plan.case(row["label"]).workload
         time, error = points[row["label"]]
         colour = colours[backend_text(work)]
         if row["latency_low_s"] and row["latency_high_s"]:
-            axes.hlines(error, MILLISECONDS * row["latency_low_s"], MILLISECONDS * row["latency_high_s"], color=colour)
+            axes.hlines(
+                error,
+                MILLISECONDS * row["latency_low_s"],
+                MILLISECONDS * row["latency_high_s"],
+                color=colour,
+            )
         face = colour if row["label"] in trade_off.front else "white"
-        axes.plot(time, error, color=colour, marker=MARKER_OF[work.weights], markerfacecolor=face, linestyle="")
+        axes.plot(
+            time,
+            error,
+            color=colour,
+            marker=MARKER_OF[work.weights],
+            markerfacecolor=face,
+            linestyle="",
+        )

@@ -1,7 +1,9 @@
-"""A spec -> the nn.Module that it describes, one of ffnbench's forms or the user's own, and the backend that runs it.
+"""A spec -> the nn.Module that it describes, one of ffnbench's forms or the user's own,
+and the backend that runs it.
 
-A backend may change the module once it is built (`changed`), and what is called in its place once its input is there
-(`worker/jobs.py: prepare`). Runs in a worker; needs torch.
+A backend may change the module once it is built (`changed`), and what is called in its
+place once its input is there (`worker/jobs.py: prepare`). Runs in a worker; needs
+torch.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ WEIGHTS = "base.pt"  # what a base writes into a folder for its head
 
 
 def build(spec: AnySpec, *, device: Any = None, dtype: Any = None) -> nn.Module:
-    """The module, its weights drawn from torch's global generator; raises FfnbenchError where that fails."""
+    """The module, its weights drawn from torch's global generator; raises FfnbenchError
+    where that fails.
+    """
     if isinstance(spec, FFNSpec) and spec.moe is None:
         return build_dense(spec, device=device, dtype=dtype)
     if isinstance(spec, FFNSpec):
@@ -49,8 +53,9 @@ def build(spec: AnySpec, *, device: Any = None, dtype: Any = None) -> nn.Module:
 
 
 def seed_all(seed: int, spec: AnySpec | None = None) -> None:
-    """Every generator that a module may draw its weights from: torch's, Python's, and numpy's where it is loaded. Its
-    code is imported before, since that may draw numbers too.
+    """Every generator that a module may draw its weights from: torch's, Python's, and
+    numpy's where it is loaded. Its code is imported before, since that may draw numbers
+    too.
     """
     if isinstance(spec, ImportedSpec):
         resolve(spec.target)
@@ -62,17 +67,23 @@ def seed_all(seed: int, spec: AnySpec | None = None) -> None:
 
 
 def in_float64(module: nn.Module, x: Tensor) -> Tensor | None:
-    """The output of a module as it is written, run in float64; None where it can't be copied or run so."""
+    """The output of a module as it is written, run in float64; None where it can't be
+    copied or run so.
+    """
     try:
         with torch.no_grad():
             y: Tensor = deepcopy(module).double().eval()(x.double()).double()
-    except Exception:  # code of the user's: a kernel for some dtypes alone, a lock that can't be copied
+    except Exception:
+        # code of the user's: a kernel for some dtypes alone, a lock that can't be
+        # copied
         return None
     return y
 
 
 def impose_routing(module: nn.Module, work: Workload, seed: int) -> None:
-    """Give the tokens of a workload their experts, where it says how they are spread."""
+    """Give the tokens of a workload their experts, where it says how they are
+    spread.
+    """
     if not work.routing:
         return
     from ffnbench.ffn.experts import MixtureOfExperts, impose
@@ -110,7 +121,9 @@ def read_weights(module: nn.Module, plan: Plan) -> None:
 
 
 class Called(nn.Module):
-    """A function that a factory gave in place of a module: a runtime of the user's own, whose weights nobody sees."""
+    """A function that a factory gave in place of a module: a runtime of the user's own,
+    whose weights nobody sees.
+    """
 
     def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
@@ -121,14 +134,20 @@ class Called(nn.Module):
 
 
 def build_foreign(spec: ImportedSpec) -> nn.Module:
-    """A module that ffnbench has no form of, on the device and in the dtype that its own code chooses. A lazy one makes
-    its weights now, by a call with one token.
+    """A module that ffnbench has no form of, on the device and in the dtype that its
+    own code chooses. A lazy one makes its weights now, by a call with one token.
     """
     built = build_imported(spec)
     module = built if isinstance(built, nn.Module) else Called(built)
-    lazy = [tensor for tensor in (*module.parameters(), *module.buffers()) if is_lazy(tensor)]
+    lazy = [
+        tensor
+        for tensor in (*module.parameters(), *module.buffers())
+        if is_lazy(tensor)
+    ]
     if lazy:
-        token = torch.zeros(1, 1, spec.d_model, device=lazy[0].device, dtype=lazy[0].dtype)
+        token = torch.zeros(
+            1, 1, spec.d_model, device=lazy[0].device, dtype=lazy[0].dtype
+        )
         with torch.no_grad():
             module.eval()(token)
         module.train()
@@ -136,7 +155,9 @@ def build_foreign(spec: ImportedSpec) -> nn.Module:
 
 
 def changed(module: nn.Module, ffn: AnySpec, backend: Backend) -> nn.Module:
-    """The module that a backend runs, with the same weights; raises Unsupported where its form lacks what it needs."""
+    """The module that a backend runs, with the same weights; raises Unsupported where
+    its form lacks what it needs.
+    """
     if backend in (Backend.PACKED, Backend.PACKED_UP_GATE):
         from ffnbench.worker.backends.packed import joined
 
@@ -153,7 +174,9 @@ def no_onednn(dtype: torch.dtype | None = None) -> str:
     ops = torch.ops.mkldnn
     if not torch.backends.mkldnn.is_available():
         return "this torch is built without oneDNN"
-    if not (hasattr(ops, "_linear_pointwise") and hasattr(ops, "_reorder_linear_weight")):
+    if not (
+        hasattr(ops, "_linear_pointwise") and hasattr(ops, "_reorder_linear_weight")
+    ):
         return f"torch {torch.__version__} does not offer oneDNN's linear layers for this processor"
     if dtype is torch.bfloat16 and not ops._is_mkldnn_bf16_supported():
         return "oneDNN has no bfloat16 products for this processor (it wants AVX-512 or AVX-NE-CONVERT)"

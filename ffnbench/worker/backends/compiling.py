@@ -1,7 +1,9 @@
-"""A module through torch.compile, and what a compiler of kernels says when it can't make one. In a worker; needs torch.
+"""A module through torch.compile, and what a compiler of kernels says when it can't
+make one. In a worker; needs torch.
 
-Compiling is timed by itself: cold, with an empty cache of kernels, the compiler loaded before. What is timed
-afterwards may not compile again; code that does is a failure of its case, and no slow sample.
+Compiling is timed by itself: cold, with an empty cache of kernels, the compiler loaded
+before. What is timed afterwards may not compile again; code that does is a failure of
+its case, and no slow sample.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ def unavailable(device: torch.device, dtype: torch.dtype | None = None) -> str:
 def prepare(subject: Subject, work: Workload) -> Opened:
     """Compile a subject's module by its first call."""
     subject.run = compiled_of(subject.module, work)
-    seconds, graphs = compile_now(subject.call, subject.x.device, subject.accelerator, freeze=work.freeze)
+    seconds, graphs = compile_now(
+        subject.call, subject.x.device, subject.accelerator, freeze=work.freeze
+    )
     # frozen weights are constants in layouts of the compiler's own
     held = None if work.freeze else subject.weight_bytes()
     return Opened(calls=1, graphs=graphs, values={COMPILE: seconds, HELD: held})
@@ -50,8 +54,9 @@ class Recompiled(Exception):
 def compiled_of(module: nn.Module, work: Workload) -> Callable[[Tensor], Tensor]:
     """What a compiler makes of a module, at its first call.
 
-    The compiler keeps what it made by the function that it was made of, and after a second width makes code for any.
-    Cases share their classes' functions; so that none finds another's code, each has a function of its own.
+    The compiler keeps what it made by the function that it was made of, and after a
+    second width makes code for any. Cases share their classes' functions; so that none
+    finds another's code, each has a function of its own.
     """
 
     def forward(x: Tensor) -> Tensor:
@@ -61,19 +66,26 @@ def compiled_of(module: nn.Module, work: Workload) -> Callable[[Tensor], Tensor]
     name = f"forward_{next(_numbers)}"
     code = forward.__code__.replace(co_name=name, co_qualname=name)
     compiled: Callable[[Tensor], Tensor] = torch.compile(
-        FunctionType(code, globals(), name, closure=forward.__closure__), mode=work.compile
+        FunctionType(code, globals(), name, closure=forward.__closure__),
+        mode=work.compile,
     )
     return compiled
 
 
 def compile_now(
-    call: Callable[[], object], device: torch.device, accelerator: Accelerator | None = None, *, freeze: bool = False
+    call: Callable[[], object],
+    device: torch.device,
+    accelerator: Accelerator | None = None,
+    *,
+    freeze: bool = False,
 ) -> tuple[float, int]:
-    """Make the first call of a compiled module: cold, as in a process that has never met its kernels. Gives the seconds
-    that it took, and into how many graphs the module was cut.
+    """Make the first call of a compiled module: cold, as in a process that has never
+    met its kernels. Gives the seconds that it took, and into how many graphs the module
+    was cut.
 
-    To `freeze`, weights become constants of the code, in the layout that its kernels want. Raises Unsupported where
-    there is no compiler, or nothing that could be compiled.
+    To `freeze`, weights become constants of the code, in the layout that its kernels
+    want. Raises Unsupported where there is no compiler, or nothing that could be
+    compiled.
     """
     _load(device)
     import torch._inductor.config as inductor
@@ -88,7 +100,9 @@ def compile_now(
         seconds = perf_counter() - start
     graphs = _graphs() - before
     if not graphs:
-        raise Unsupported("torch.compile found nothing in it that it could compile: it would be timed as eager")
+        raise Unsupported(
+            "torch.compile found nothing in it that it could compile: it would be timed as eager"
+        )
     return seconds, graphs
 
 
@@ -101,8 +115,12 @@ def settled() -> Iterator[None]:
     except RuntimeError as problem:
         if "fail_on_recompile" not in str(problem):
             raise
-        why = [line.strip(" -") for line in str(problem).splitlines() if line.strip()][-1]
-        raise Recompiled(f"it compiles again while it is timed: {why}"[:300]) from problem
+        why = [line.strip(" -") for line in str(problem).splitlines() if line.strip()][
+            -1
+        ]
+        raise Recompiled(
+            f"it compiles again while it is timed: {why}"[:300]
+        ) from problem
 
 
 _loaded: set[str] = set()
@@ -110,14 +128,18 @@ _numbers = count()
 
 
 def _load(device: torch.device) -> None:
-    """Load the compiler, once in a process: its import and its look at the machine are no module's compile time."""
+    """Load the compiler, once in a process: its import and its look at the machine are
+    no module's compile time.
+    """
     if device.type in _loaded:
         return
     import torch._dynamo.config as dynamo
     import torch._inductor.config as inductor
 
     if hasattr(dynamo, "fail_on_recompile_limit_hit"):
-        dynamo.fail_on_recompile_limit_hit = True  # by itself it would go on in eager mode, and we would time that
+        dynamo.fail_on_recompile_limit_hit = (
+            True  # by itself it would go on in eager mode, and we would time that
+        )
     inductor.compile_threads = 1  # no pool of processes that lives on beside the timing
     reason = no_compiler(device)
     if reason:
@@ -127,7 +149,9 @@ def _load(device: torch.device) -> None:
 
 
 def _trifle(x: Tensor) -> Tensor:
-    return torch.relu(x @ x)  # a product and an element-wise kernel: what every FFN needs of the compiler
+    return torch.relu(
+        x @ x
+    )  # a product and an element-wise kernel: what every FFN needs of the compiler
 
 
 def _graphs() -> int:
@@ -137,14 +161,18 @@ def _graphs() -> int:
 
 
 def _empty_cache() -> Any:
-    """No kernel of an earlier process or case is found; torch 2.8 gave the context a shorter name."""
+    """No kernel of an earlier process or case is found; torch 2.8 gave the context a
+    shorter name.
+    """
     from torch._inductor import utils
 
     return (getattr(utils, "fresh_cache", None) or utils.fresh_inductor_cache)()
 
 
 def no_compiler(device: torch.device) -> str:
-    """Why torch.compile can't make kernels for a device here, as far as a look tells; "" if it can."""
+    """Why torch.compile can't make kernels for a device here, as far as a look tells;
+    "" if it can.
+    """
     if device.type != "cpu":
         if find_spec("triton"):
             return ""
@@ -160,7 +188,8 @@ def no_compiler(device: torch.device) -> str:
     return ""
 
 
-# a compiler's exceptions are known by where they come from and by their names: not every torch brings Triton
+# a compiler's exceptions are known by where they come from and by their names: not
+# every torch brings Triton
 INDUCTOR = "torch._inductor.exc"
 NAMES = ("BackendCompilerFailed", "GPUTooOldForTriton", "TritonMissing")
 TRITON = ("TritonError", "CompilationError", "OutOfResources", "PTXASError")
@@ -168,7 +197,9 @@ MOST = 300  # characters of a reason
 
 
 def not_compiled(problem: BaseException) -> str:
-    """Why code could not be compiled, in one line; "" for any other problem, and for memory that was full meanwhile."""
+    """Why code could not be compiled, in one line; "" for any other problem, and for
+    memory that was full meanwhile.
+    """
     if not _is_of_compiler(problem) and not _is_of_triton(problem):
         return ""
     inner = problem
@@ -183,16 +214,25 @@ def not_compiled(problem: BaseException) -> str:
 
 
 def _is_of_compiler(problem: BaseException) -> bool:
-    return any(kind.__module__ == INDUCTOR or kind.__name__ in NAMES for kind in type(problem).__mro__)
+    return any(
+        kind.__module__ == INDUCTOR or kind.__name__ in NAMES
+        for kind in type(problem).__mro__
+    )
 
 
 def _is_of_triton(problem: BaseException) -> bool:
-    kinds = [kind for kind in type(problem).__mro__ if kind.__module__.split(".")[0] == "triton"]
+    kinds = [
+        kind
+        for kind in type(problem).__mro__
+        if kind.__module__.split(".")[0] == "triton"
+    ]
     return any(kind.__name__ in TRITON for kind in kinds)
 
 
 def _reason(problem: BaseException) -> str:
-    """The line that says what is wrong: Triton's stands last, under the code, a C++ compiler's has `error:`."""
+    """The line that says what is wrong: Triton's stands last, under the code, a C++
+    compiler's has `error:`.
+    """
     text = str(getattr(problem, "error_message", None) or problem)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     name = type(problem).__name__

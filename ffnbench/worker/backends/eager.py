@@ -1,4 +1,6 @@
-"""A module as it is written, its weights quantised where that is asked for. In a worker; needs torch."""
+"""A module as it is written, its weights quantised where that is asked for. In a
+worker; needs torch.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def unavailable(device: torch.device, dtype: torch.dtype | None = None) -> str:
 
 
 def prepare(subject: Subject, work: Workload) -> Opened:
-    """Hold the weights as the workload says; by themselves they are those of the module."""
+    """Hold the weights as the workload says; by themselves they are those of the
+    module.
+    """
     if work.weights == Weights.NONE:
         return Opened(calls=1, values={HELD: subject.weight_bytes()})
     from ffnbench.worker.backends.quantised import bytes_held, quantised
@@ -27,4 +31,6 @@ def prepare(subject: Subject, work: Workload) -> Opened:
     start = perf_counter()
     subject.run = quantised(subject.module, work.weights, work.group)
     seconds = perf_counter() - start
-    return Opened(calls=1, values={PACK: seconds, HELD: bytes_held(subject.module, work)})
+    return Opened(
+        calls=1, values={PACK: seconds, HELD: bytes_held(subject.module, work)}
+    )

@@ -1,9 +1,12 @@
-"""Linear layers through oneDNN, reached from torch alone. Runs in a worker; needs torch. Inference on the CPU.
+"""Linear layers through oneDNN, reached from torch alone. Runs in a worker; needs
+torch. Inference on the CPU.
 
-nn.Linear in float32 goes to MKL, which on some processors stays far below what they reach. oneDNN takes the same
-product with its weight packed once, in the layout that is fastest for a number of tokens; where it has the activation,
-or the product of gate and up, that is done on the way out. Packed layers stand in the place of a module's nn.Linear
-layers and have their parameters: whoever counts them, or reads their weights, finds what was there.
+nn.Linear in float32 goes to MKL, which on some processors stays far below what they
+reach. oneDNN takes the same product with its weight packed once, in the layout that is
+fastest for a number of tokens; where it has the activation, or the product of gate and
+up, that is done on the way out. Packed layers stand in the place of a module's
+nn.Linear layers and have their parameters: whoever counts them, or reads their weights,
+finds what was there.
 """
 
 from __future__ import annotations
@@ -55,37 +58,53 @@ def prepare(subject: Subject, work: Workload) -> Opened:
     if packed.unused:
         called = f"{packed.layers - packed.unused} of {packed.layers} linear layers"
         notes = (f"oneDNN runs {called}: the others are not called as modules",)
-    return Opened(calls=1, values={PACK: packed.seconds, HELD: packed.bytes}, notes=notes)
+    return Opened(
+        calls=1, values={PACK: packed.seconds, HELD: packed.bytes}, notes=notes
+    )
 
 
 class PackedLinear(nn.Linear):
-    """nn.Linear with the parameters of another one, which computes with a packed copy of the weight.
+    """nn.Linear with the parameters of another one, which computes with a packed copy
+    of the weight.
 
     Raises RuntimeError where oneDNN can't pack it for so many tokens.
     """
 
     def __init__(self, layer: nn.Linear, tokens: int) -> None:
-        super().__init__(layer.in_features, layer.out_features, bias=layer.bias is not None, device="meta")
+        super().__init__(
+            layer.in_features,
+            layer.out_features,
+            bias=layer.bias is not None,
+            device="meta",
+        )
         self.weight, self.bias = layer.weight, layer.bias
         self.train(layer.training)
-        self.packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(layer.weight.detach(), tokens)
+        self.packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(
+            layer.weight.detach(), tokens
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return self.then(x, PLAIN)
 
     def then(self, x: Tensor, fused: Fused) -> Tensor:
         """The layer and an activation after it."""
-        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, *fused)
+        y: Tensor = torch.ops.mkldnn._linear_pointwise(
+            x, self.packed, self.bias, *fused
+        )
         return y
 
     def times(self, x: Tensor, other: Tensor) -> Tensor:
         """The layer's output times another tensor of its shape."""
-        y: Tensor = torch.ops.mkldnn._linear_pointwise.binary(x, other, self.packed, self.bias, "mul")
+        y: Tensor = torch.ops.mkldnn._linear_pointwise.binary(
+            x, other, self.packed, self.bias, "mul"
+        )
         return y
 
 
 class FusedForm(nn.Module):
-    """A form of ffnbench's whose layers are packed, with what comes after a layer done by oneDNN where it can."""
+    """A form of ffnbench's whose layers are packed, with what comes after a layer done
+    by oneDNN where it can.
+    """
 
     def __init__(self, form: FeedForward) -> None:
         super().__init__()
@@ -118,8 +137,9 @@ class FusedForm(nn.Module):
 class Packed:
     """A packed module, and what packing it came to.
 
-    `run` is what is called in the module's place. `seconds` are what packing took, `bytes` those of all weights that a
-    call computes with. Of its `layers` some are `unused`: they are never called as modules.
+    `run` is what is called in the module's place. `seconds` are what packing took,
+    `bytes` those of all weights that a call computes with. Of its `layers` some are
+    `unused`: they are never called as modules.
     """
 
     run: nn.Module
@@ -130,13 +150,17 @@ class Packed:
 
 
 def pack(module: nn.Module, x: Tensor) -> Packed:
-    """Put oneDNN under every linear layer of a module, in place, for inputs of x's shape (batch, seq_len, d_model).
+    """Put oneDNN under every linear layer of a module, in place, for inputs of x's
+    shape (batch, seq_len, d_model).
 
-    Raises Unsupported where nothing of the module can be run by oneDNN, or packing fails.
+    Raises Unsupported where nothing of the module can be run by oneDNN, or packing
+    fails.
     """
     reason = no_onednn(x.dtype)
     if reason:
-        raise Unsupported(reason, "float32 runs: @dtype=float32" if x.dtype is torch.bfloat16 else "")
+        raise Unsupported(
+            reason, "float32 runs: @dtype=float32" if x.dtype is torch.bfloat16 else ""
+        )
     linear = [layer for layer in module.modules() if _takes(layer)]
     if not linear:
         raise Unsupported("it has no nn.Linear layer that oneDNN could run")
@@ -144,7 +168,9 @@ def pack(module: nn.Module, x: Tensor) -> Packed:
     try:
         packed = {layer: PackedLinear(layer, x[..., 0].numel()) for layer in linear}
     except RuntimeError as problem:
-        raise Unsupported(f"oneDNN can't pack its weights: {_one_line(problem)}") from problem
+        raise Unsupported(
+            f"oneDNN can't pack its weights: {_one_line(problem)}"
+        ) from problem
     seconds = perf_counter() - start
     from ffnbench.worker.backends.packed import with_parts_replaced
 
@@ -156,7 +182,9 @@ def pack(module: nn.Module, x: Tensor) -> Packed:
     else:
         used = _called(run, layers, x)
     if not used:
-        raise Unsupported("its nn.Linear layers are never called as modules, so that nothing can take their place")
+        raise Unsupported(
+            "its nn.Linear layers are never called as modules, so that nothing can take their place"
+        )
     packed_weights = {id(layer.weight) for layer in used}
     rest = sum(p.nbytes for p in module.parameters() if id(p) not in packed_weights)
     return Packed(
@@ -169,12 +197,15 @@ def pack(module: nn.Module, x: Tensor) -> Packed:
 
 
 def _takes(layer: nn.Module) -> TypeGuard[nn.Linear]:
-    """Whether a layer computes what nn.Linear does, from a weight that stays as it is."""
+    """Whether a layer computes what nn.Linear does, from a weight that stays as it
+    is.
+    """
     return (
         isinstance(layer, nn.Linear)
         and type(layer).forward is nn.Linear.forward
         and "forward" not in vars(layer)
-        and not layer._forward_pre_hooks  # such a hook may make the weight anew at each call
+        # such a hook may make the weight anew at each call
+        and not layer._forward_pre_hooks
         and not layer._forward_hooks
         and not nn.utils.parametrize.is_parametrized(layer)
         and layer.weight.dtype in DTYPES
@@ -186,15 +217,22 @@ def _one_line(problem: Exception) -> str:
     return " ".join(str(problem).split())[:200]
 
 
-def _called(module: nn.Module, layers: list[PackedLinear], x: Tensor) -> list[PackedLinear]:
+def _called(
+    module: nn.Module, layers: list[PackedLinear], x: Tensor
+) -> list[PackedLinear]:
     """The layers that a call of the module runs as modules."""
     called = set[nn.Module]()
-    handles = [layer.register_forward_pre_hook(lambda layer, _: called.add(layer)) for layer in layers]
+    handles = [
+        layer.register_forward_pre_hook(lambda layer, _: called.add(layer))
+        for layer in layers
+    ]
     try:
         with torch.inference_mode():
             module(x)
     except RuntimeError as problem:
-        raise Unsupported(f"oneDNN can't run its layers: {_one_line(problem)}") from problem
+        raise Unsupported(
+            f"oneDNN can't run its layers: {_one_line(problem)}"
+        ) from problem
     finally:
         for handle in handles:
             handle.remove()

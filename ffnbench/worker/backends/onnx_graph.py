@@ -1,7 +1,9 @@
-"""One of ffnbench's dense forms, with its weights, as an ONNX model in memory. Needs torch and onnx.
+"""One of ffnbench's dense forms, with its weights, as an ONNX model in memory. Needs
+torch and onnx.
 
-The activation is not written a second time: the function in the table of activations is called with a Value in place
-of a tensor, and each operation that it applies becomes a node of the graph.
+The activation is not written a second time: the function in the table of activations is
+called with a Value in place of a tensor, and each operation that it applies becomes a
+node of the graph.
 """
 
 from __future__ import annotations
@@ -34,24 +36,41 @@ class Graph:
     def constant(self, tensor: Tensor) -> Value:
         """A constant of the graph."""
         name = f"constant_{len(self.constants)}"
-        self.constants.append(numpy_helper.from_array(tensor.contiguous().numpy(), name))
+        self.constants.append(
+            numpy_helper.from_array(tensor.contiguous().numpy(), name)
+        )
         return Value(self, name)
 
-    def add(self, operator: str, *inputs: Value | None, domain: str = "", **attributes: Any) -> Value:
-        """A node with one output, which is given back. An input that is None is left out."""
-        return self.add_several(operator, *inputs, outputs=1, domain=domain, **attributes)[0]
+    def add(
+        self, operator: str, *inputs: Value | None, domain: str = "", **attributes: Any
+    ) -> Value:
+        """A node with one output, which is given back. An input that is None is left
+        out.
+        """
+        return self.add_several(
+            operator, *inputs, outputs=1, domain=domain, **attributes
+        )[0]
 
     def add_several(
-        self, operator: str, *inputs: Value | None, outputs: int, domain: str = "", **attributes: Any
+        self,
+        operator: str,
+        *inputs: Value | None,
+        outputs: int,
+        domain: str = "",
+        **attributes: Any,
     ) -> list[Value]:
         """A node with several outputs."""
         names = [f"{operator}_{len(self.nodes)}_{number}" for number in range(outputs)]
         given = ["" if value is None else value.name for value in inputs]
-        self.nodes.append(helper.make_node(operator, given, names, domain=domain, **attributes))
+        self.nodes.append(
+            helper.make_node(operator, given, names, domain=domain, **attributes)
+        )
         return [Value(self, name) for name in names]
 
     def model(self, result: Value, width: int) -> ModelProto:
-        """The model that gives this value, for inputs and results (tokens, width) of float32."""
+        """The model that gives this value, for inputs and results (tokens, width) of
+        float32.
+        """
         self.nodes.append(helper.make_node("Identity", [result.name], [OUTPUT]))
         shape = ["tokens", width]
         graph = helper.make_graph(
@@ -66,7 +85,9 @@ class Graph:
 
 
 class Value:
-    """A float32 tensor of the graph, with those methods of a torch tensor that activations use."""
+    """A float32 tensor of the graph, with those methods of a torch tensor that
+    activations use.
+    """
 
     def __init__(self, graph: Graph, name: str) -> None:
         self.graph, self.name = graph, name
@@ -152,8 +173,12 @@ class Functional:
         return x * x.sigmoid()
 
 
-def model_of(module: FeedForward, weights: Weights = Weights.NONE, group: int = 32) -> ModelProto:
-    """The model of a module, its matrices held as `weights` says, in groups of so many columns where it has groups."""
+def model_of(
+    module: FeedForward, weights: Weights = Weights.NONE, group: int = 32
+) -> ModelProto:
+    """The model of a module, its matrices held as `weights` says, in groups of so many
+    columns where it has groups.
+    """
     graph = Graph()
 
     def linear(name: str, x: Value) -> Value:
@@ -164,7 +189,10 @@ def model_of(module: FeedForward, weights: Weights = Weights.NONE, group: int = 
         return y + graph.constant(layer.bias.detach().float())
 
     def act(x: Value) -> Value:
-        learned = [graph.constant(getattr(module, name).detach().float()) for name, _ in spec.row.learned]
+        learned = [
+            graph.constant(getattr(module, name).detach().float())
+            for name, _ in spec.row.learned
+        ]
         beta = 1.0 if spec.beta is None else spec.beta
         result: Value = spec.row.apply(Functional(), x, beta, *learned)
         return result
@@ -192,7 +220,9 @@ def bytes_held(subject: Subject, work: Workload) -> int:
     return quantised_bytes(subject.weight_bytes(), subject.module.spec, work, held)
 
 
-def product(graph: Graph, x: Value, weight: Tensor, weights: Weights, group: int) -> Value:
+def product(
+    graph: Graph, x: Value, weight: Tensor, weights: Weights, group: int
+) -> Value:
     """x (tokens, in) times a weight (out, in), held as `weights` says."""
     match weights:
         case Weights.NONE:
@@ -206,22 +236,33 @@ def product(graph: Graph, x: Value, weight: Tensor, weights: Weights, group: int
 
 
 def _dynamic_product(graph: Graph, x: Value, weight: Tensor) -> Value:
-    """Both factors in 8 bits: the input by one scale and zero point a call, the weight by a scale for each row."""
+    """Both factors in 8 bits: the input by one scale and zero point a call, the weight
+    by a scale for each row.
+    """
     scale = _nonzero(weight.abs().amax(1) / 127)
     quantised = (weight / scale[:, None]).round().to(torch.int8)
-    x_quantised, x_scale, x_zero = graph.add_several("DynamicQuantizeLinear", x, outputs=3)
+    x_quantised, x_scale, x_zero = graph.add_several(
+        "DynamicQuantizeLinear", x, outputs=3
+    )
     sums = graph.add("MatMulInteger", x_quantised, graph.constant(quantised.T), x_zero)
-    return graph.add("Cast", sums, to=TensorProto.FLOAT) * (x_scale * graph.constant(scale))
+    return graph.add("Cast", sums, to=TensorProto.FLOAT) * (
+        x_scale * graph.constant(scale)
+    )
 
 
-# what the factors of MatMulNBits are computed in: 4 is int8, as ONNX Runtime's own tools set it for a CPU
+# what the factors of MatMulNBits are computed in: 4 is int8, as ONNX Runtime's own
+# tools set it for a CPU
 ACCURACY_LEVEL = 4
 
 
-def _product_in_groups(graph: Graph, x: Value, weight: Tensor, group: int, bits: int) -> Value:
-    """A weight of so many bits, symmetric, with a scale for each group of columns, by ONNX Runtime's MatMulNBits.
+def _product_in_groups(
+    graph: Graph, x: Value, weight: Tensor, group: int, bits: int
+) -> Value:
+    """A weight of so many bits, symmetric, with a scale for each group of columns, by
+    ONNX Runtime's MatMulNBits.
 
-    As its own quantiser does it, the value of largest magnitude is the one that falls on the end of the range.
+    As its own quantiser does it, the value of largest magnitude is the one that falls
+    on the end of the range.
     """
     rows, columns = weight.shape
     groups = weight.reshape(rows, columns // group, group)

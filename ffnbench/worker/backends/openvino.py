@@ -1,8 +1,10 @@
-"""A form through OpenVINO's CPU plugin, from the graph that ONNX Runtime is given. Needs torch, onnx and openvino.
+"""A form through OpenVINO's CPU plugin, from the graph that ONNX Runtime is given.
+Needs torch, onnx and openvino.
 
-OpenVINO computes in bfloat16 by itself where a CPU has it, quantises the input of quantised products by itself, and
-binds its threads to cores by itself; each of the three is said here instead. It is imported in the process that times
-it: its threads begin with the import, and would not outlive a fork.
+OpenVINO computes in bfloat16 by itself where a CPU has it, quantises the input of
+quantised products by itself, and binds its threads to cores by itself; each of the
+three is said here instead. It is imported in the process that times it: its threads
+begin with the import, and would not outlive a fork.
 """
 
 from __future__ import annotations
@@ -27,13 +29,18 @@ PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
 
 
 def request_of(module: FeedForward, work: Workload) -> Any:
-    """An InferRequest of the module, compiled with the weights and the threads of the workload."""
-    # its package for usage data would write a file into the home folder; without it OpenVINO sends nothing
+    """An InferRequest of the module, compiled with the weights and the threads of the
+    workload.
+    """
+    # its package for usage data would write a file into the home folder; without it
+    # OpenVINO sends nothing
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     import openvino
 
     core = openvino.Core()
-    model = core.read_model(model_of(module, work.weights, work.group).SerializeToString())
+    model = core.read_model(
+        model_of(module, work.weights, work.group).SerializeToString()
+    )
     settings = {
         "INFERENCE_PRECISION_HINT": PRECISIONS[work.dtype],
         "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,

@@ -1,8 +1,10 @@
-"""A form through ONNX Runtime: a graph made in memory, run by its CPU provider. Needs torch, onnx and onnxruntime.
+"""A form through ONNX Runtime: a graph made in memory, run by its CPU provider. Needs
+torch, onnx and onnxruntime.
 
-The session is made in the process that times it, since its threads would not outlive a fork, with as many threads as
-the workload has. They wait without spinning unless the workload says otherwise: a deployer who sets nothing has threads
-that spin, which is faster for one runtime alone and slows down whatever runs beside it (onnxruntime#13808).
+The session is made in the process that times it, since its threads would not outlive a
+fork, with as many threads as the workload has. They wait without spinning unless the
+workload says otherwise: a deployer who sets nothing has threads that spin, which is
+faster for one runtime alone and slows down whatever runs beside it (onnxruntime#13808).
 """
 
 from __future__ import annotations
@@ -25,17 +27,25 @@ from ffnbench.worker.subject import Subject
 
 
 def session_of(module: FeedForward, work: Workload) -> Any:
-    """An InferenceSession of the module, with the weights and the threads of the workload."""
-    os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # since 1.29 it sends usage data by default on Linux too
+    """An InferenceSession of the module, with the weights and the threads of the
+    workload.
+    """
+    os.environ["ORT_DISABLE_TELEMETRY"] = (
+        "1"  # since 1.29 it sends usage data by default on Linux too
+    )
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = work.threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 4  # what it can't do is an exception
-    options.add_session_config_entry("session.intra_op.allow_spinning", "1" if work.spin else "0")
+    options.add_session_config_entry(
+        "session.intra_op.allow_spinning", "1" if work.spin else "0"
+    )
     model = model_of(module, work.weights, work.group).SerializeToString()
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(
+        model, options, providers=["CPUExecutionProvider"]
+    )
 
 
 def unavailable(device: torch.device, dtype: torch.dtype | None = None) -> str:

@@ -1,7 +1,9 @@
-"""A gated form with gate and up in one matrix product, as many published models have it. Needs torch.
+"""A gated form with gate and up in one matrix product, as many published models have
+it. Needs torch.
 
-The joined weight has the rows of gate and then those of up (Phi-3's gate_up_proj), or those of up first: both orders
-are the same function, and the halves of the product's output are strided.
+The joined weight has the rows of gate and then those of up (Phi-3's gate_up_proj), or
+those of up first: both orders are the same function, and the halves of the product's
+output are strided.
 """
 
 from __future__ import annotations
@@ -15,21 +17,34 @@ from torch import Tensor, nn
 
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.experts import ExpertLinear
-from ffnbench.ffn.like import layout_as_said, on_weights, output_of, relative_error, tolerance_of
-from ffnbench.ffn.modules import ClampedFeedForward, GatedFeedForward, OwnForm, reference_output
+from ffnbench.ffn.like import (
+    layout_as_said,
+    on_weights,
+    output_of,
+    relative_error,
+    tolerance_of,
+)
+from ffnbench.ffn.modules import (
+    ClampedFeedForward,
+    GatedFeedForward,
+    OwnForm,
+    reference_output,
+)
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import AnySpec
 
 
 class JoinedFeedForward(ClampedFeedForward):
-    """A gated form with its own layers, gate and up joined: `down(act(g) * u)` where g and u are the halves of
-    `gate_up(x)`. `gate_first` says which half is g.
+    """A gated form with its own layers, gate and up joined: `down(act(g) * u)` where g
+    and u are the halves of `gate_up(x)`. `gate_first` says which half is g.
     """
 
     gate_up: Any
 
     def __init__(self, form: GatedFeedForward, *, gate_first: bool) -> None:
-        super().__init__(form.spec, device="meta")  # without memory: all of it is replaced by what the form has
+        super().__init__(
+            form.spec, device="meta"
+        )  # without memory: all of it is replaced by what the form has
         del self._modules["gate"], self._modules["up"]
         self.gate_first = gate_first
         if gate_first:
@@ -69,8 +84,9 @@ class JoinedFeedForward(ClampedFeedForward):
 
 
 def joined(module: nn.Module, ffn: AnySpec, *, gate_first: bool) -> nn.Module:
-    """The module with gate and up in one product, in place but for code of the user's that is said to be a form, which
-    that form takes the place of; raises Unsupported without a gate, or where that code computes something else.
+    """The module with gate and up in one product, in place but for code of the user's
+    that is said to be a form, which that form takes the place of; raises Unsupported
+    without a gate, or where that code computes something else.
     """
     if isinstance(ffn, ImportedSpec) and ffn.like is not None:
         module = form_of(module, ffn)
@@ -78,34 +94,56 @@ def joined(module: nn.Module, ffn: AnySpec, *, gate_first: bool) -> nn.Module:
 
 
 def form_of(module: nn.Module, spec: ImportedSpec) -> nn.Module:
-    """Our module on the weights of theirs; raises Unsupported where theirs does not compute the same."""
+    """Our module on the weights of theirs; raises Unsupported where theirs does not
+    compute the same.
+    """
     weight = next(module.parameters(), torch.empty(0))
     generator = torch.Generator().manual_seed(0)
-    x = torch.randn(1, 16, spec.d_model, generator=generator).to(weight.device, weight.dtype)
+    x = torch.randn(1, 16, spec.d_model, generator=generator).to(
+        weight.device, weight.dtype
+    )
     try:
         ours = on_weights(layout_as_said(module, spec, x), module)
     except FfnbenchError as problem:
         raise Unsupported(problem.message) from problem
     assert spec.like is not None
     if any(isinstance(part, nn.Dropout) and part.p for part in module.modules()):
-        raise Unsupported(f"{spec.target} has dropout, which {spec.like.name} would leave out")
+        raise Unsupported(
+            f"{spec.target} has dropout, which {spec.like.name} would leave out"
+        )
     error = relative_error(output_of(module, x.clone()), reference_output(ours, x))
     if not error <= tolerance_of(x.dtype):
-        raise Unsupported(f"{spec.target} is not like {spec.like.name}: its output differs by {error:.1e}")
+        raise Unsupported(
+            f"{spec.target} is not like {spec.like.name}: its output differs by {error:.1e}"
+        )
     return ours.requires_grad_()  # to be trained as any other
 
 
 def join(module: nn.Module, *, gate_first: bool) -> nn.Module:
-    """The module with gate and up joined, in place, its weights as they were; raises Unsupported without a gate."""
-    forms = [part for part in module.modules() if type(part) in (GatedFeedForward, ClampedFeedForward)]
+    """The module with gate and up joined, in place, its weights as they were; raises
+    Unsupported without a gate.
+    """
+    forms = [
+        part
+        for part in module.modules()
+        if type(part) in (GatedFeedForward, ClampedFeedForward)
+    ]
     if not forms or not isinstance(module, OwnForm):
-        raise Unsupported("it has no gate beside its up projection that the two could be one product")
-    joined_forms = {form: JoinedFeedForward(form, gate_first=gate_first) for form in forms}
+        raise Unsupported(
+            "it has no gate beside its up projection that the two could be one product"
+        )
+    joined_forms = {
+        form: JoinedFeedForward(form, gate_first=gate_first) for form in forms
+    }
     return with_parts_replaced(module, joined_forms)
 
 
-def with_parts_replaced(module: nn.Module, replacements: Mapping[Any, nn.Module]) -> nn.Module:
-    """The module with new parts at every place where the old ones stand; the new one where it is replaced itself."""
+def with_parts_replaced(
+    module: nn.Module, replacements: Mapping[Any, nn.Module]
+) -> nn.Module:
+    """The module with new parts at every place where the old ones stand; the new one
+    where it is replaced itself.
+    """
     for parent in list(module.modules()):
         for name, part in list(parent._modules.items()):
             if part in replacements:
@@ -119,8 +157,14 @@ def _joined(first: Any, second: Any) -> Any:
     if isinstance(first, ExpertLinear):
         more = {"experts": len(first.weight), "rows": first.rows}
     *_, fan_out, fan_in = first.weight.shape
-    layer = type(first)(fan_in, 2 * fan_out, bias=first.bias is not None, device="meta", **more)
-    layer.weight = nn.Parameter(torch.cat([first.weight.detach(), second.weight.detach()], dim=-2))
+    layer = type(first)(
+        fan_in, 2 * fan_out, bias=first.bias is not None, device="meta", **more
+    )
+    layer.weight = nn.Parameter(
+        torch.cat([first.weight.detach(), second.weight.detach()], dim=-2)
+    )
     if first.bias is not None:
-        layer.bias = nn.Parameter(torch.cat([first.bias.detach(), second.bias.detach()], dim=-1))
+        layer.bias = nn.Parameter(
+            torch.cat([first.bias.detach(), second.bias.detach()], dim=-1)
+        )
     return layer

@@ -1,4 +1,6 @@
-"""Which file runs a backend, and what each of these files has. In a worker; needs torch."""
+"""Which file runs a backend, and what each of these files has. In a worker; needs
+torch.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +17,24 @@ from ffnbench.worker.subject import Subject
 class Implementation(Protocol):
     """A file of this folder that runs modules in a way of its own."""
 
-    def unavailable(self, device: torch.device, dtype: torch.dtype | None = None) -> str:
+    def unavailable(
+        self, device: torch.device, dtype: torch.dtype | None = None
+    ) -> str:
         """Why it can't run on this machine; "" if it can, as far as a look tells."""
 
     def prepare(self, subject: Subject, work: Workload) -> Opened:
-        """Make a subject ready to be called, by `subject.run` where the module itself is not called. Says what that
-        took: seconds to compile or to pack, and the bytes of the weights that a call computes with.
+        """Make a subject ready to be called, by `subject.run` where the module itself
+        is not called. Says what that took: seconds to compile or to pack, and the bytes
+        of the weights that a call computes with.
 
         Raises Unsupported where it can't be run so.
         """
 
 
 def implementation_of(backend: Backend) -> Implementation:
-    """The file of a backend. One that packs gate and up has changed the module already, and runs it as it is."""
+    """The file of a backend. One that packs gate and up has changed the module already,
+    and runs it as it is.
+    """
     match backend:
         case Backend.COMPILE:
             from ffnbench.worker.backends import compiling

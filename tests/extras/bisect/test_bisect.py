@@ -1,4 +1,6 @@
-"""`ffnbench bisect`: the posterior against brute force, and real repositories whose timing alone is scripted."""
+"""`ffnbench bisect`: the posterior against brute force, and real repositories whose
+timing alone is scripted.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,13 @@ from repositories import MODULE, TARGET, git
 
 from ffnbench.cli.commands import FILES, options_of
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.extras.bisect.posterior import NO_STEP, STEP_SD, ProbeResult, posterior_of, result_of
+from ffnbench.extras.bisect.posterior import (
+    NO_STEP,
+    STEP_SD,
+    ProbeResult,
+    posterior_of,
+    result_of,
+)
 from ffnbench.plan import OWN, Arm, Case
 from ffnbench.result import Agreement
 
@@ -26,16 +34,23 @@ SMALL = ("--d-model", "16", "--seq-len", "32", "--threads", "1")
 
 
 def by_brute_force(count: int, probes: list[ProbeResult]) -> list[float]:
-    """The posterior by the plain rule of Bayes: every commit, and every size of the step on a fine grid."""
+    """The posterior by the plain rule of Bayes: every commit, and every size of the
+    step on a fine grid.
+    """
     grid = [STEP_SD * (place - 1500) / 250 for place in range(3001)]
 
     def likelihood(first: int, step: float) -> float:
-        return math.prod(math.exp(-(((p.log - step * (p.commit >= first)) / p.error) ** 2) / 2) for p in probes)
+        return math.prod(
+            math.exp(-(((p.log - step * (p.commit >= first)) / p.error) ** 2) / 2)
+            for p in probes
+        )
 
     weights = [math.exp(-((step / STEP_SD) ** 2) / 2) for step in grid]
     probabilities = [NO_STEP * likelihood(count + 1, 0.0)]
     for first in range(1, count + 1):
-        mean = math.fsum(w * likelihood(first, s) for w, s in zip(weights, grid, strict=True)) / math.fsum(weights)
+        mean = math.fsum(
+            w * likelihood(first, s) for w, s in zip(weights, grid, strict=True)
+        ) / math.fsum(weights)
         probabilities.append((1 - NO_STEP) / count * mean)
     return [chance / math.fsum(probabilities) for chance in probabilities]
 
@@ -44,12 +59,19 @@ def test_the_posterior_is_that_of_bayes() -> None:
     measured = ((6, 0.05, 0.012), (3, 0.01, 0.02), (5, 0.045, 0.01), (3, -0.004, 0.015))
     probes = [ProbeResult(*one) for one in measured]
     for known in (probes[:1], probes):
-        assert posterior_of(6, known).probabilities == pytest.approx(by_brute_force(6, known), rel=1e-6)
+        assert posterior_of(6, known).probabilities == pytest.approx(
+            by_brute_force(6, known), rel=1e-6
+        )
 
 
 def test_the_next_commit_is_the_one_that_tells_most() -> None:
-    """Held against the entropy that is to be expected after a probe, by a thousand simulated answers a commit."""
-    known, dice = [ProbeResult(12, 0.05, 0.008), ProbeResult(6, 0.012, 0.015)], random.Random(1)
+    """Held against the entropy that is to be expected after a probe, by a thousand
+    simulated answers a commit.
+    """
+    known, dice = (
+        [ProbeResult(12, 0.05, 0.008), ProbeResult(6, 0.012, 0.015)],
+        random.Random(1),
+    )
     posterior = posterior_of(12, known)
 
     def entropy(commit: int) -> float:
@@ -57,7 +79,9 @@ def test_the_next_commit_is_the_one_that_tells_most() -> None:
         for _ in range(300):
             first = dice.choices(range(13), posterior.probabilities)[0] or 13
             log = dice.gauss(0.05 * (commit >= first), 0.01)
-            after = posterior_of(12, [*known, ProbeResult(commit, log, 0.01)]).probabilities
+            after = posterior_of(
+                12, [*known, ProbeResult(commit, log, 0.01)]
+            ).probabilities
             found -= math.fsum(chance * math.log(chance) for chance in after if chance)
         return found / 300
 
@@ -73,8 +97,14 @@ def simulated(dice: random.Random, step: float, worst: float) -> str:
     for _ in range(10):
         commit = posterior_of(64, probes).next_probe
         error = math.exp(dice.uniform(math.log(0.005), math.log(worst)))
-        log = math.log1p(step) * (commit >= truth) + dice.gauss(0, error) + dice.gauss(0, 0.0045)
-        probes.append(result_of(commit, math.exp(log - 2 * error), math.exp(log + 2 * error)))
+        log = (
+            math.log1p(step) * (commit >= truth)
+            + dice.gauss(0, error)
+            + dice.gauss(0, 0.0045)
+        )
+        probes.append(
+            result_of(commit, math.exp(log - 2 * error), math.exp(log + 2 * error))
+        )
         posterior = posterior_of(64, probes)
         if posterior.without_step(0.03):
             return "none"
@@ -89,16 +119,27 @@ def test_a_step_is_found_in_nineteen_of_twenty(step: float, answer: str) -> None
     assert told.count(answer) >= 38, told
 
 
-def test_a_probe_has_to_tell_a_step_from_none_and_the_last_commit_from_its_limit() -> None:
+def test_a_probe_has_to_tell_a_step_from_none_and_the_last_commit_from_its_limit() -> (
+    None
+):
     assert posterior_of(8, []).tolerance(0.02) == 0.02
-    wide, narrow = (posterior_of(8, [ProbeResult(8, math.log1p(step), 0.001)]) for step in (0.2, 0.03))
+    wide, narrow = (
+        posterior_of(8, [ProbeResult(8, math.log1p(step), 0.001)])
+        for step in (0.2, 0.03)
+    )
     assert wide.next_probe == narrow.next_probe != 8
-    assert wide.tolerance(0.02) == pytest.approx(0.1, rel=0.01)  # as far from 0 as from 20 %
+    assert wide.tolerance(0.02) == pytest.approx(
+        0.1, rel=0.01
+    )  # as far from 0 as from 20 %
     assert narrow.tolerance(0.04) == 0.02  # no step below the limit is looked for
 
 
 def test_a_commit_that_can_not_be_probed_stays_with_the_next_one() -> None:
-    known = [ProbeResult(8, 0.05, 0.003), ProbeResult(3, 0.0, 0.003), ProbeResult(5, 0.05, 0.003)]
+    known = [
+        ProbeResult(8, 0.05, 0.003),
+        ProbeResult(3, 0.0, 0.003),
+        ProbeResult(5, 0.05, 0.003),
+    ]
     posterior = posterior_of(8, known, skipped={4, 7})
     assert posterior.groups[3:] == (range(4, 6), range(6, 7), range(7, 9))
     assert posterior.first_slow() == range(4, 6)
@@ -106,8 +147,12 @@ def test_a_commit_that_can_not_be_probed_stays_with_the_next_one() -> None:
 
 
 def test_no_step_is_said_only_where_the_whole_interval_is_below_the_limit() -> None:
-    """+2 % with a standard error of 1 % may well be +3 %; with one of 0.2 % it is not."""
-    unsure, sure = (posterior_of(4, [ProbeResult(4, 0.02, error)]) for error in (0.01, 0.002))
+    """+2 % with a standard error of 1 % may well be +3 %; with one of 0.2 % it is
+    not.
+    """
+    unsure, sure = (
+        posterior_of(4, [ProbeResult(4, 0.02, error)]) for error in (0.01, 0.002)
+    )
     assert not unsure.without_step(0.03)
     assert sure.without_step(0.03)
 
@@ -118,7 +163,9 @@ class Revisions(FakeLaunch):
     def __init__(self) -> None:
         self.seconds_of_head, self.measured = 0.01, []
         machine = gate_world.machine(scatter=0.002)
-        super().__init__(lambda label, *of: machine.seconds(label, *of) * self.factor(label))
+        super().__init__(
+            lambda label, *of: machine.seconds(label, *of) * self.factor(label)
+        )
 
     def factor(self, label: str) -> float:
         return self.seconds_of_head / 0.004 if label == "SwiGLU" else 1.0
@@ -132,7 +179,9 @@ class Revisions(FakeLaunch):
 
 
 class Reads(KnownProber):
-    """Looks at the file: `broken` can't be imported, `changed` computes something else."""
+    """Looks at the file: `broken` can't be imported, `changed` computes something
+    else.
+    """
 
     def within(self, arm: Arm) -> KnownProber:
         return Reads(1.0, arm) if arm != OWN else self
@@ -140,7 +189,9 @@ class Reads(KnownProber):
     def origin(self, target: str) -> Path:
         found = super().origin(target)
         if self._arm.source and "not_there" in found.read_text():
-            raise FfnbenchError(f"{self._arm.name}: cannot import 'mypkg.mlp': ModuleNotFoundError", "")
+            raise FfnbenchError(
+                f"{self._arm.name}: cannot import 'mypkg.mlp': ModuleNotFoundError", ""
+            )
         return found
 
     def hold(self, case: Case, seed: int, folder: str) -> Agreement:
@@ -150,14 +201,19 @@ class Reads(KnownProber):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """16 commits after v1.0: the 11th is slower by 8 %, the 8th can't be imported, from the 12th on it is gelu."""
+    """16 commits after v1.0: the 11th is slower by 8 %, the 8th can't be imported, from
+    the 12th on it is gelu.
+    """
     folder = tmp_path_factory.mktemp("sixteen")
     git(folder, "init", "-q")
     file = folder / "mypkg" / "mlp.py"
     file.parent.mkdir()
     (folder / "mypkg" / "__init__.py").touch()
     for number in range(17):
-        text = MODULE.format(seconds=0.00432 if number >= 11 else 0.004, act="gelu" if number >= 12 else "silu")
+        text = MODULE.format(
+            seconds=0.00432 if number >= 11 else 0.004,
+            act="gelu" if number >= 12 else "silu",
+        )
         file.write_text(f"{text}# {number}\n{'import not_there' * (number == 8)}\n")
         git(folder, "add", ".")
         git(folder, "commit", "-qm", f"change {number}")
@@ -175,7 +231,9 @@ def call(on_fakes, made: Path, monkeypatch: pytest.MonkeyPatch):
     (made / ".git" / "ffnbench" / "bisect.jsonl").unlink(missing_ok=True)
 
     def run(*arguments: object, launch: FakeLaunch):
-        return on_fakes("bisect", TARGET, *arguments, *SMALL, launch=launch, prober=Reads)
+        return on_fakes(
+            "bisect", TARGET, *arguments, *SMALL, launch=launch, prober=Reads
+        )
 
     return run
 
@@ -199,13 +257,20 @@ def test_the_commit_is_found_and_kept(call, made: Path) -> None:
     code, told, err = call("--good v1.0 --bad HEAD --tolerance 3% --json", launch=again)
     assert (code, again.measured) == (0, []), err
     found = json.loads(told)
-    assert (found["answer"], found["commits"]) == ("found", [git(made, "rev-parse", "c11")])
+    assert (found["answer"], found["commits"]) == (
+        "found",
+        [git(made, "rev-parse", "c11")],
+    )
     assert found["change_low"] < 1.08 < found["change_high"]
-    assert not re.search("of earlier", call("--good c1 --bad c2 --tolerance 3%", launch=Revisions())[2])
+    assert not re.search(
+        "of earlier", call("--good c1 --bad c2 --tolerance 3%", launch=Revisions())[2]
+    )
 
 
 def test_no_samples_of_a_probe_are_kept_beside_the_answer(call, tmp_path: Path) -> None:
-    """A journal, were the command killed, would show the samples of one probe as if they were the answer."""
+    """A journal, were the command killed, would show the samples of one probe as if
+    they were the answer.
+    """
     beside: set[str] = set()
 
     class Looking(Revisions):
@@ -213,7 +278,11 @@ def test_no_samples_of_a_probe_are_kept_beside_the_answer(call, tmp_path: Path) 
             beside.update(path.name for path in tmp_path.iterdir())
             return super().__call__(arm)
 
-    call("--good v1.0 --tolerance 3% --probes 1 -o", tmp_path / "found.json", launch=Looking())
+    call(
+        "--good v1.0 --tolerance 3% --probes 1 -o",
+        tmp_path / "found.json",
+        launch=Looking(),
+    )
     assert beside <= {"found.json"}
     assert [path.name for path in tmp_path.iterdir()] == ["found.json"]
 
@@ -234,7 +303,10 @@ def test_a_range_without_a_step_is_called_so(call) -> None:
 def test_the_budget_of_probes_ends_with_what_is_left(call) -> None:
     code, out, err = call("--good v1.0 --tolerance 3% --probes 2", launch=Revisions())
     assert code == 3
-    assert re.search(r"the first slow commit is one of \d+: \w+ to \w+ \(95%\) the likeliest is \w+ change \d+ \(", out)
+    assert re.search(
+        r"the first slow commit is one of \d+: \w+ to \w+ \(95%\) the likeliest is \w+ change \d+ \(",
+        out,
+    )
     assert "the same command again goes on from here" in err
 
 
@@ -250,32 +322,49 @@ def test_an_interruption_keeps_what_was_probed(call, made: Path) -> None:
     assert (code, "is one of" in out, len(kept) >= 1) == (130, True, True)
 
 
-ENDS = st.sampled_from((None, "1.2", -1.0, 0.0, 5e-324, 0.9, 1.3, 1.79e308, math.nan, math.inf, True))
+ENDS = st.sampled_from(
+    (None, "1.2", -1.0, 0.0, 5e-324, 0.9, 1.3, 1.79e308, math.nan, math.inf, True)
+)
 NO_TEXT = st.sampled_from((3, ["x"], {"x": 1}))
 EDITS = st.one_of(
     st.fixed_dictionaries({"low": ENDS, "high": ENDS}),
-    st.fixed_dictionaries({}, optional={"skipped": NO_TEXT, "commit": NO_TEXT}).filter(bool),
+    st.fixed_dictionaries({}, optional={"skipped": NO_TEXT, "commit": NO_TEXT}).filter(
+        bool
+    ),
     st.just({"skipped": "x"}),  # and measured
-).filter(lambda edit: (edit.get("low"), edit.get("high")) not in [(0.9, 1.3), (0.9, 0.9), (1.3, 1.3)])
+).filter(
+    lambda edit: (
+        (edit.get("low"), edit.get("high")) not in [(0.9, 1.3), (0.9, 0.9), (1.3, 1.3)]
+    )
+)
 
 
 @given(edit=EDITS)
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_line_that_was_edited_is_none(call, made: Path, edit: dict[str, object]) -> None:
+def test_a_line_that_was_edited_is_none(
+    call, made: Path, edit: dict[str, object]
+) -> None:
     kept = made / ".git" / "ffnbench" / "bisect.jsonl"
     kept.unlink(missing_ok=True)
     call("--good v1.0 --tolerance 3% --probes 1", launch=Revisions())
     kept.write_text(json.dumps(json.loads(kept.read_text()) | edit) + "\n")
-    code, told, err = call("--good v1.0 --bad HEAD --tolerance 3% --json", launch=Revisions())
+    code, told, err = call(
+        "--good v1.0 --bad HEAD --tolerance 3% --json", launch=Revisions()
+    )
     assert (code, "of earlier bisects" in err) == (0, False), err
     assert json.loads(told)["commits"] == [git(made, "rev-parse", "c11")]
 
 
-def test_commits_that_are_all_said_to_be_skipped_leave_the_last_one(call, made: Path) -> None:
+def test_commits_that_are_all_said_to_be_skipped_leave_the_last_one(
+    call, made: Path
+) -> None:
     kept = made / ".git" / "ffnbench" / "bisect.jsonl"
     call("--good v1.0 --tolerance 3% --probes 1", launch=Revisions())
     line = json.loads(kept.read_text()) | {"skipped": "x", "low": None, "high": None}
-    every = [line | {"commit": git(made, "rev-parse", f"c{number}")} for number in range(1, 17)]
+    every = [
+        line | {"commit": git(made, "rev-parse", f"c{number}")}
+        for number in range(1, 17)
+    ]
     kept.write_text("".join(json.dumps(one) + "\n" for one in every))
     code, out, err = call("--good v1.0 --tolerance 3%", launch=Revisions())
     assert (code, "the first slow commit is one of 16" in out) == (0, True), err
@@ -306,13 +395,23 @@ def test_what_is_no_file_of_probes_is_passed_over(call, made: Path, kind: str) -
         ("--good aside", "'HEAD' does not come after 'aside'", "where the two part"),
         ("--good HEAD", "are the same commit", "older"),
         ("--good v1.0 --tolerance 3", "could mean 3% or 300%", "'3%'"),
-        ("--good v1.0 --tolerance 0", "the tolerance '0' must be above zero", "latency=5%"),
+        (
+            "--good v1.0 --tolerance 0",
+            "the tolerance '0' must be above zero",
+            "latency=5%",
+        ),
         ("--good --bad HEAD", "--good", ""),
-        ("--good c8", "c8 can't be measured: cannot import 'mypkg.mlp'", "another one as --good"),
+        (
+            "--good c8",
+            "c8 can't be measured: cannot import 'mypkg.mlp'",
+            "another one as --good",
+        ),
         ("--good v1.0 --probes 0", "--probes 0 is out of range", "1"),
     ],
 )
-def test_mistakes_are_found_before_measuring(call, arguments: str, error: str, hint: str) -> None:
+def test_mistakes_are_found_before_measuring(
+    call, arguments: str, error: str, hint: str
+) -> None:
     launch = Revisions()
     code, out, err = call(arguments, launch=launch)
     assert (code, out, launch.log) == (2, "", [])
@@ -320,15 +419,22 @@ def test_mistakes_are_found_before_measuring(call, arguments: str, error: str, h
     assert hint in err.splitlines()[1]
 
 
-def test_a_name_that_is_mistyped_is_told_before_measuring(made: Path, on_fakes, monkeypatch) -> None:
+def test_a_name_that_is_mistyped_is_told_before_measuring(
+    made: Path, on_fakes, monkeypatch
+) -> None:
     class Mistyped(Reads):
         def within(self, arm: Arm) -> KnownProber:
             return Mistyped(1.0, arm) if arm != OWN else self
 
         def origin(self, target: str) -> Path:
-            raise FfnbenchError(f"{self._arm.name}: 'mypkg.mlp' has no 'SwiGLUU'", "did you mean 'SwiGLU'?")
+            raise FfnbenchError(
+                f"{self._arm.name}: 'mypkg.mlp' has no 'SwiGLUU'",
+                "did you mean 'SwiGLU'?",
+            )
 
     monkeypatch.chdir(made)
     launch = Revisions()
-    code, _, err = on_fakes("bisect", f"{TARGET}U", "--good v1.0", *SMALL, launch=launch, prober=Mistyped)
+    code, _, err = on_fakes(
+        "bisect", f"{TARGET}U", "--good v1.0", *SMALL, launch=launch, prober=Mistyped
+    )
     assert (code, launch.measured, "did you mean 'SwiGLU'?" in err) == (2, [], True)

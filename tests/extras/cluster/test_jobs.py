@@ -1,4 +1,6 @@
-"""Groups as jobs of submitit: nothing is lost or doubled, whatever becomes of a job, or of the process that waits."""
+"""Groups as jobs of submitit: nothing is lost or doubled, whatever becomes of a job, or
+of the process that waits.
+"""
 
 from __future__ import annotations
 
@@ -25,18 +27,33 @@ from ffnbench.report.files.store import load
 from ffnbench.result import FailureKind, Report
 
 submitit = pytest.importorskip("submitit")
-SWEEP = ["compare", "relu", "swiglu", "--d-model", "32,64", "--seq-len", "1,2,4", "--threads", "1"]  # 6 groups
+SWEEP = [
+    "compare",
+    "relu",
+    "swiglu",
+    "--d-model",
+    "32,64",
+    "--seq-len",
+    "1,2,4",
+    "--threads",
+    "1",
+]  # 6 groups
 HOW = ["--workers", "3", "--rounds", "2"]
 NO_TORCH = "Traceback (most recent call last):\n  File x\nModuleNotFoundError: No module named 'torch'\n"
 
 
 class Jobs:
-    """Submitit's files, written as it writes them, by jobs that are done in this process, each by what `becomes` of it:
-    done, raises, dies, or runs on, and is done when it is looked at again.
+    """Submitit's files, written as it writes them, by jobs that are done in this
+    process, each by what `becomes` of it: done, raises, dies, or runs on, and is done
+    when it is looked at again.
     """
 
     def __init__(self, becomes: Callable[[int], str] = lambda number: "done") -> None:
-        self.becomes, self.numbers, self.running = becomes, itertools.count(1), dict[str, Callable[[], None]]()
+        self.becomes, self.numbers, self.running = (
+            becomes,
+            itertools.count(1),
+            dict[str, Callable[[], None]](),
+        )
         self.submitted: list[Path] = []
         self.budgets: list[float] = []
         self.together = 0  # how many ran at once
@@ -47,7 +64,9 @@ class Jobs:
         folder.mkdir()
         (folder / f"{number}_submitted.pkl").touch()
         self.submitted.append(folder)
-        self.budgets.append(json.loads(job.asked)["plan"]["protocol"]["budget_s"] or 0.0)
+        self.budgets.append(
+            json.loads(job.asked)["plan"]["protocol"]["budget_s"] or 0.0
+        )
 
         def ends(how: str) -> None:
             result = ("success", job()) if how != "raises" else ("error", NO_TORCH)
@@ -67,9 +86,15 @@ class Jobs:
 
     def stand_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(
-            submitting.Cluster, "submit", lambda cluster, folder, job: self.submit(cluster, folder, job)
+            submitting.Cluster,
+            "submit",
+            lambda cluster, folder, job: self.submit(cluster, folder, job),
         )
-        monkeypatch.setattr(submitting.Cluster, "alive", lambda cluster, known: self.alive(cluster, known))
+        monkeypatch.setattr(
+            submitting.Cluster,
+            "alive",
+            lambda cluster, known: self.alive(cluster, known),
+        )
         monkeypatch.setattr(jobs, "POLL_S", {"local": 0.0, "slurm": 0.0})
 
     def alive(self, cluster: submitting.Cluster, known: dict) -> set[str]:
@@ -98,7 +123,9 @@ def call(on_fakes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
 
 
 def exact(found: Report) -> set[tuple[object, ...]]:
-    """All that does not depend on time: the rows, what they cost, what of them was measured and is exact."""
+    """All that does not depend on time: the rows, what they cost, what of them was
+    measured and is exact.
+    """
     names = {metric.name for metric in METRICS if metric.exact}
     of_cases = {(case.label, repr(case)) for case in found.plan.cases}
     return (
@@ -119,8 +146,14 @@ def test_jobs_of_groups_end_as_one_run_does(call, submitted) -> None:
     assert len({*made.submitted}) == len(made.submitted) == 6
     assert made.together == 1
     assert exact(one) == exact(many)
-    assert latencies(one) == latencies(many) == dict.fromkeys({case.label for case in one.plan.cases}, 3 * 2)
-    assert [case.label for case in one.plan.cases] == [case.label for case in many.plan.cases]
+    assert (
+        latencies(one)
+        == latencies(many)
+        == dict.fromkeys({case.label for case in one.plan.cases}, 3 * 2)
+    )
+    assert [case.label for case in one.plan.cases] == [
+        case.label for case in many.plan.cases
+    ]
     assert not Path("jobs.json.jobs").exists()
     assert not Path("jobs.json.journal").exists()
 
@@ -149,19 +182,32 @@ def test_a_job_that_is_lost_is_a_row_and_measured_by_resume(call, submitted) -> 
     assert len(made.submitted) == 6 + 2
     found = load("jobs.json")
     assert not found.failures
-    assert latencies(found) == dict.fromkeys({case.label for case in found.plan.cases}, 3 * 2)
+    assert latencies(found) == dict.fromkeys(
+        {case.label for case in found.plan.cases}, 3 * 2
+    )
     assert not Path("jobs.json.jobs").exists()
 
 
-@pytest.mark.parametrize("ends", [KeyboardInterrupt, MemoryError])  # by hand; at once, as by signal 9
-def test_the_same_command_takes_up_the_jobs_of_one_that_ended(call, submitted, ends) -> None:
+@pytest.mark.parametrize(
+    "ends", [KeyboardInterrupt, MemoryError]
+)  # by hand; at once, as by signal 9
+def test_the_same_command_takes_up_the_jobs_of_one_that_ended(
+    call, submitted, ends
+) -> None:
     def becomes(number: int) -> str:
         if number == 4:
             raise ends
         return "done" if number < 3 else "runs"
 
     made = submitted(becomes)
-    code, _, err = call(*SWEEP, *HOW, "--on", "slurm" if shutil.which("srun") else "local", "-o", "jobs.json")
+    code, _, err = call(
+        *SWEEP,
+        *HOW,
+        "--on",
+        "slurm" if shutil.which("srun") else "local",
+        "-o",
+        "jobs.json",
+    )
     assert code == (130 if ends is KeyboardInterrupt else 3)
     assert Path("jobs.json.jobs").exists()
     made.becomes = lambda number: "done"
@@ -169,8 +215,12 @@ def test_the_same_command_takes_up_the_jobs_of_one_that_ended(call, submitted, e
     assert (code, "--resume" in err) == (2, True)
     assert call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json", "--resume")[0] == 0
     found = load("jobs.json")
-    assert latencies(found) == dict.fromkeys({case.label for case in found.plan.cases}, 6)
-    assert Counter(made.submitted).most_common(1)[0][1] <= 2  # the one that had begun as it ended
+    assert latencies(found) == dict.fromkeys(
+        {case.label for case in found.plan.cases}, 6
+    )
+    assert (
+        Counter(made.submitted).most_common(1)[0][1] <= 2
+    )  # the one that had begun as it ended
     assert len(made.submitted) <= 7
 
 
@@ -184,7 +234,9 @@ def test_the_same_command_takes_up_the_jobs_of_one_that_ended(call, submitted, e
         ("--on slurm --slurm gpu -o run.json", "'gpu' is no KEY=VALUE"),
     ],
 )
-def test_what_can_be_no_job_is_told_before_anything_is_submitted(call, submitted, line: str, error: str) -> None:
+def test_what_can_be_no_job_is_told_before_anything_is_submitted(
+    call, submitted, line: str, error: str
+) -> None:
     made = submitted()
     code, _, err = call(*SWEEP, line)
     assert (code, error in err) == (2, True), err
@@ -192,7 +244,9 @@ def test_what_can_be_no_job_is_told_before_anything_is_submitted(call, submitted
     assert not Path("run.json.jobs").exists()
 
 
-def test_the_lines_of_the_page_work_one_after_another(call, submitted, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_lines_of_the_page_work_one_after_another(
+    call, submitted, monkeypatch: pytest.MonkeyPatch
+) -> None:
     submitted()
     monkeypatch.setattr(submitting.Cluster, "executor", lambda cluster, folder: None)
     page = (ROOT / "docs" / "cluster.md").read_text(encoding="utf-8")
@@ -204,7 +258,9 @@ def test_the_lines_of_the_page_work_one_after_another(call, submitted, monkeypat
         assert Path("sweep.json").exists()
 
 
-def test_without_slurm_and_without_submitit_one_line_and_a_hint(call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_slurm_and_without_submitit_one_line_and_a_hint(
+    call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", "")
     code, _, err = call(*SWEEP, "--on slurm -o run.json")
     assert (code, "--on local" in err, "srun" in err) == (2, True, True)
@@ -217,33 +273,59 @@ def test_without_slurm_and_without_submitit_one_line_and_a_hint(call, monkeypatc
     ("field", "says", "hint"),
     [
         ("partitio=gpu", "", "did you mean 'partition'?"),
-        ("partition=gpu", "sbatch: error: invalid partition specified: gpu", "`sinfo` shows"),
-        ("time=5", "sbatch: error: Plugin\n" + "\n".join(f"line {number} of it" for number in range(60)), "--slurm"),
+        (
+            "partition=gpu",
+            "sbatch: error: invalid partition specified: gpu",
+            "`sinfo` shows",
+        ),
+        (
+            "time=5",
+            "sbatch: error: Plugin\n"
+            + "\n".join(f"line {number} of it" for number in range(60)),
+            "--slurm",
+        ),
     ],
 )
-def test_what_submitit_says_is_shown_whole(call, monkeypatch: pytest.MonkeyPatch, tmp_path, field, says, hint) -> None:
-    """By a SLURM that refuses each job; what it does not refuse, submitit does, with a list of its fields."""
+def test_what_submitit_says_is_shown_whole(
+    call, monkeypatch: pytest.MonkeyPatch, tmp_path, field, says, hint
+) -> None:
+    """By a SLURM that refuses each job; what it does not refuse, submitit does, with a
+    list of its fields.
+    """
     for name in ("srun", "sbatch"):
         (tmp_path / name).write_text(f"#!/bin/sh\ncat >&2 <<X\n{says}\nX\nexit 1\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     code, _, err = call(*SWEEP, "--on slurm -o run.json --slurm", field)
     *_, error, then = err.splitlines()
-    assert (code, error.startswith("error: submitit: "), hint in then) == (2, True, True), err
-    assert all(line in err for line in says.splitlines() or ["time (default: 5)", "gpus_per_node (default: None)"])
+    assert (code, error.startswith("error: submitit: "), hint in then) == (
+        2,
+        True,
+        True,
+    ), err
+    assert all(
+        line in err
+        for line in says.splitlines()
+        or ["time (default: 5)", "gpus_per_node (default: None)"]
+    )
     assert len(error) < 500
     assert not Path("run.json.jobs").exists()
 
 
 def test_fields_are_json_or_text() -> None:
-    given = ("partition=gpu,gpus_per_node=1,nodelist=n1,n2", 'exclusive=false,setup=["module load cuda"],mem=4GB')
+    given = (
+        "partition=gpu,gpus_per_node=1,nodelist=n1,n2",
+        'exclusive=false,setup=["module load cuda"],mem=4GB',
+    )
     assert submitting.fields_of(given) == {
         "partition": "gpu", "gpus_per_node": 1, "nodelist": "n1,n2", "exclusive": False,
         "setup": ["module load cuda"], "mem": "4GB",
     }  # fmt: skip
 
 
-def test_a_job_here_sees_the_gpus_of_who_submits_it(call, submitted, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_here_sees_the_gpus_of_who_submits_it(
+    call, submitted, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Submitit's local executor hides them all from jobs that ask for none."""
     seen: set[str | None] = set()
 
@@ -261,7 +343,12 @@ def test_a_job_here_sees_the_gpus_of_who_submits_it(call, submitted, monkeypatch
         return called(job)
 
     monkeypatch.setattr(jobs.CellJob, "__call__", hidden)
-    assert call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json", launch=FakeLaunch(seconds))[0] == 0
+    assert (
+        call(
+            *SWEEP, *HOW, "--on", "local", "-o", "jobs.json", launch=FakeLaunch(seconds)
+        )[0]
+        == 0
+    )
     assert seen == {"3"}
 
 
@@ -279,7 +366,9 @@ def forged(folder: Path) -> None:
     """A folder as a run leaves it, whose results run code."""
     (folder / "0123456789abcdef").mkdir(parents=True)
     for name in ("1_submitted.pkl", "1_0_result.pkl"):
-        (folder / "0123456789abcdef" / name).write_bytes(pickle.dumps(("success", Bomb())))
+        (folder / "0123456789abcdef" / name).write_bytes(
+            pickle.dumps(("success", Bomb()))
+        )
 
 
 @pytest.fixture
@@ -305,19 +394,28 @@ def armed(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("flags", [[], ["--resume"]])
-def test_a_folder_of_jobs_from_elsewhere_is_not_read_nor_deleted(call, submitted, tmp_path: Path, flags) -> None:
+def test_a_folder_of_jobs_from_elsewhere_is_not_read_nor_deleted(
+    call, submitted, tmp_path: Path, flags
+) -> None:
     made = submitted()
     forged(tmp_path / "jobs.json.jobs")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     code, _, err = call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json", *flags)
     assert (code, err.count("\n")) == (2, 2)
     assert "error: '" in err
-    assert "jobs.json.jobs' is where jobs would stand, and no run of yours has made it\nhint: move it away" in err
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert (
+        "jobs.json.jobs' is where jobs would stand, and no run of yours has made it\nhint: move it away"
+        in err
+    )
+    assert {
+        path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()
+    } == before
     assert not made.submitted
 
 
-def test_a_pipe_in_the_place_of_the_folder_is_not_waited_for(call, submitted, tmp_path: Path) -> None:
+def test_a_pipe_in_the_place_of_the_folder_is_not_waited_for(
+    call, submitted, tmp_path: Path
+) -> None:
     os.mkfifo(tmp_path / "jobs.json.jobs")
     made = submitted()
     code, _, err = call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json")
@@ -327,7 +425,9 @@ def test_a_pipe_in_the_place_of_the_folder_is_not_waited_for(call, submitted, tm
 
 
 @pytest.mark.parametrize("how", ["another place", "a link", "another state"])
-def test_what_this_users_run_has_not_made_there_is_refused(call, left: Path, monkeypatch, tmp_path: Path, how) -> None:
+def test_what_this_users_run_has_not_made_there_is_refused(
+    call, left: Path, monkeypatch, tmp_path: Path, how
+) -> None:
     armed(left)
     name = "jobs.json"
     if how == "another place":
@@ -341,15 +441,25 @@ def test_what_this_users_run_has_not_made_there_is_refused(call, left: Path, mon
     code, _, err = call(*SWEEP, *HOW, "--on", "local", "-o", name, "--resume")
     assert (code, "no run of yours has made it" in err) == (2, True), err
     assert not Path("MARKER").exists()
-    assert list((tmp_path / ("copy" if how == "a link" else f"{name}.jobs")).glob("*/*_result.pkl"))
+    assert list(
+        (tmp_path / ("copy" if how == "a link" else f"{name}.jobs")).glob(
+            "*/*_result.pkl"
+        )
+    )
 
 
-def test_jobs_that_could_never_be_taken_up_are_not_submitted(call, submitted, monkeypatch, tmp_path: Path) -> None:
+def test_jobs_that_could_never_be_taken_up_are_not_submitted(
+    call, submitted, monkeypatch, tmp_path: Path
+) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     made = submitted()
     code, _, err = call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json")
-    assert (code, err.count("\n"), "\nhint: XDG_STATE_HOME names" in err) == (2, 2, True), err
+    assert (code, err.count("\n"), "\nhint: XDG_STATE_HOME names" in err) == (
+        2,
+        2,
+        True,
+    ), err
     assert not made.submitted
     assert not Path("jobs.json.jobs").exists()
 
@@ -366,7 +476,9 @@ class Mlp(nn.Module):
 
 
 def test_modules_beside_the_user_are_none_of_submitits(tmp_path: Path) -> None:
-    """A random.py and a types.py of the user's own; their package is found as it is without jobs."""
+    """A random.py and a types.py of the user's own; their package is found as it is
+    without jobs.
+    """
     for name in ("random", "types", "pickle", "signal"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('mine')\n")
     (tmp_path / "mypkg").mkdir()
@@ -401,12 +513,16 @@ def test_a_file_has_rows_of_one_kind_of_machine(call, submitted) -> None:
     assert found.environment.torch == "2.0"
     assert len(latencies(found)) == len(found.failures) == 6
     for failure in found.failures:
-        assert re.search(r"torch 3\.0, others on .* torch 2\.0: --slurm constraint", failure.message)
+        assert re.search(
+            r"torch 3\.0, others on .* torch 2\.0: --slurm constraint", failure.message
+        )
     made.becomes = lambda number: "done"
     nodes.launch.facts = {"torch": "2.0"}
     assert call(*on, "--resume", launch=nodes.launch)[0] == 0
     found = load("jobs.json")
-    assert latencies(found) == dict.fromkeys({case.label for case in found.plan.cases}, 6)
+    assert latencies(found) == dict.fromkeys(
+        {case.label for case in found.plan.cases}, 6
+    )
 
 
 @pytest.mark.skipif("train" not in command_names(), reason="nothing trains")
@@ -416,7 +532,9 @@ def test_what_is_learnt_on_several_kinds_is_one_report(call, submitted) -> None:
     submitted(nodes)
     Path("text").write_bytes(bytes(range(32, 120)) * 600)
     words = "train relu swiglu --text text --steps 20 --d-model 32 --layers 2 --context 16 --batch 4 --threads 1"
-    code, out, err = call(words, "--seeds 3 --on local -o all.json -v", launch=nodes.launch)
+    code, out, err = call(
+        words, "--seeds 3 --on local -o all.json -v", launch=nodes.launch
+    )
     assert code == 0, err
     assert "several machines" in out
     assert not load("all.json").failures

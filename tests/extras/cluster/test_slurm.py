@@ -1,4 +1,6 @@
-"""A SLURM of one node, started for these tests alone, and submitit's local executor: jobs that really measure."""
+"""A SLURM of one node, started for these tests alone, and submitit's local executor:
+jobs that really measure.
+"""
 
 from __future__ import annotations
 
@@ -64,15 +66,29 @@ def until(true: Callable[[], object], seconds: float = 60.0) -> None:
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A SLURM of this machine, in a folder of its own, on ports of its own."""
     if os.getuid() or (missing := [one for one in NEEDED if shutil.which(one) is None]):
-        pytest.skip("needs root" if os.getuid() else f"{missing[0]} is not installed: apt-get install slurm-wlm munge")
+        pytest.skip(
+            "needs root"
+            if os.getuid()
+            else f"{missing[0]} is not installed: apt-get install slurm-wlm munge"
+        )
     folder = tmp_path / "slurm"
     for one in (folder / "state", folder / "spool", Path("/run/munge")):
         one.mkdir(parents=True, exist_ok=True)
     shutil.chown("/run/munge", "munge")
     started = []
     if subprocess.run(["munge", "-n"], capture_output=True, check=False).returncode:
-        started.append(subprocess.Popen(["munged", "--foreground"], user="munge", stderr=subprocess.DEVNULL))
-        until(lambda: not subprocess.run(["munge", "-n"], capture_output=True, check=False).returncode)
+        started.append(
+            subprocess.Popen(
+                ["munged", "--foreground"], user="munge", stderr=subprocess.DEVNULL
+            )
+        )
+        until(
+            lambda: (
+                not subprocess.run(
+                    ["munge", "-n"], capture_output=True, check=False
+                ).returncode
+            )
+        )
     with socket.socket() as one, socket.socket() as other:
         one.bind(("127.0.0.1", 0)), other.bind(("127.0.0.1", 0))
         ports = one.getsockname()[1], other.getsockname()[1]
@@ -84,11 +100,24 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         with (folder / f"{name}.out").open("w") as out:
             started.append(subprocess.Popen([name, "-D"], stdout=out, stderr=out))
     try:
-        until(lambda: b"idle" in subprocess.run(["sinfo", "-h"], capture_output=True, check=False).stdout)
+        until(
+            lambda: (
+                b"idle"
+                in subprocess.run(
+                    ["sinfo", "-h"], capture_output=True, check=False
+                ).stdout
+            )
+        )
         yield folder
     finally:
         subprocess.run(["scancel", "--user=root"], check=False)
-        until(lambda: not subprocess.run(["squeue", "-h"], capture_output=True, check=False).stdout)
+        until(
+            lambda: (
+                not subprocess.run(
+                    ["squeue", "-h"], capture_output=True, check=False
+                ).stdout
+            )
+        )
         for process in reversed(started):
             process.terminate()
             process.wait(30)
@@ -96,7 +125,9 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
-    """The command in a process of its own; no other run on this machine is waited for."""
+    """The command in a process of its own; no other run on this machine is waited
+    for.
+    """
 
     def start(*words: str) -> subprocess.Popen[str]:
         here = {"PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(tmp_path / "state")}
@@ -114,20 +145,30 @@ def results(folder: Path) -> list[Path]:
 
 def running(folder: Path, on: str) -> str:
     """The number of a job that has begun, and has no result."""
-    logs = sorted(folder.glob("all.json.jobs/*/*_0_log.err"), key=lambda path: path.stat().st_mtime)
+    logs = sorted(
+        folder.glob("all.json.jobs/*/*_0_log.err"),
+        key=lambda path: path.stat().st_mtime,
+    )
     numbers = [
         log.name.partition("_")[0]
         for log in logs
         if not log.with_name(log.name.replace("log.err", "result.pkl")).exists()
     ]
     if on == "slurm":
-        told = subprocess.run(["squeue", "-h", "-t", "R", "-o", "%A"], capture_output=True, text=True, check=True)
+        told = subprocess.run(
+            ["squeue", "-h", "-t", "R", "-o", "%A"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         numbers = [number for number in numbers if number in told.stdout.split()]
     return numbers[-1] if numbers else ""
 
 
 def process_of(number: str) -> int:
-    """The process that measures a job which runs here: a child of the one that has its number."""
+    """The process that measures a job which runs here: a child of the one that has its
+    number.
+    """
     children = Path(f"/proc/{number}/task/{number}/children")
     until(lambda: children.read_text().split())
     return int(children.read_text().split()[0])
@@ -143,7 +184,9 @@ def next_of(folder: Path, on: str, *before: str) -> str:
     return number
 
 
-def attached(run: Callable[..., subprocess.Popen[str]], folder: Path, *on: str) -> subprocess.Popen[str]:
+def attached(
+    run: Callable[..., subprocess.Popen[str]], folder: Path, *on: str
+) -> subprocess.Popen[str]:
     """The command again, when it has looked for jobs."""
     lock = folder / "all.json.jobs" / "lock"
     before, again = lock.stat().st_mtime_ns, run(*SWEEP, *on, "--resume")
@@ -164,7 +207,11 @@ def ends_as(folder: Path, whole: str) -> None:
 
 def lost_of(folder: Path) -> set[tuple[str, str]]:
     failures = load(folder / "all.json").failures
-    return {(one.case.partition("@")[2], one.message) for one in failures if one.kind is FailureKind.LOST}
+    return {
+        (one.case.partition("@")[2], one.message)
+        for one in failures
+        if one.kind is FailureKind.LOST
+    }
 
 
 @pytest.mark.slurm
@@ -175,13 +222,19 @@ def test_nothing_is_lost_or_doubled_on_slurm(run, slurm: Path, tmp_path: Path) -
     parent = run(*SWEEP, *on)
     until(lambda: results(tmp_path) or parent.poll() is not None, 120)
     assert parent.poll() is None, parent.communicate()
-    subprocess.run(["scancel", "--signal=KILL", killed := next_of(tmp_path, "slurm")], check=True)
+    subprocess.run(
+        ["scancel", "--signal=KILL", killed := next_of(tmp_path, "slurm")], check=True
+    )
     parent.kill()
     parent.communicate()
     second = attached(run, tmp_path, *on)
-    subprocess.run(["scancel", cancelled := next_of(tmp_path, "slurm", killed)], check=True)
+    subprocess.run(
+        ["scancel", cancelled := next_of(tmp_path, "slurm", killed)], check=True
+    )
     late = next_of(tmp_path, "slurm", killed, cancelled)
-    subprocess.run(["scancel", "--signal=USR2", late], check=True)  # as SLURM tells a job that its time is over
+    subprocess.run(
+        ["scancel", "--signal=USR2", late], check=True
+    )  # as SLURM tells a job that its time is over
     _, err = second.communicate()
     lost = lost_of(tmp_path)
     assert (second.returncode, 2 <= len(lost) <= 3) == (3, True), err
@@ -193,13 +246,27 @@ def test_nothing_is_lost_or_doubled_on_slurm(run, slurm: Path, tmp_path: Path) -
 
 
 @pytest.mark.slurm
-def test_what_slurm_refuses_is_told_in_its_own_words(run, slurm: Path, tmp_path: Path) -> None:
-    _, err = (refused := run(*SWEEP, "--on", "slurm", "--slurm", "partition=gpu", "-o", "all.json")).communicate()
+def test_what_slurm_refuses_is_told_in_its_own_words(
+    run, slurm: Path, tmp_path: Path
+) -> None:
+    _, err = (
+        refused := run(
+            *SWEEP, "--on", "slurm", "--slurm", "partition=gpu", "-o", "all.json"
+        )
+    ).communicate()
     assert (refused.returncode, err.count("\n")) == (2, 2), err
     assert "invalid partition specified: gpu" in err
-    _, err = (unknown := run(*SWEEP, "--on", "slurm", "--slurm", "queue=gpu", "-o", "all.json")).communicate()
+    _, err = (
+        unknown := run(
+            *SWEEP, "--on", "slurm", "--slurm", "queue=gpu", "-o", "all.json"
+        )
+    ).communicate()
     *_, error, hint = err.splitlines()  # below the list of what there is
-    assert (unknown.returncode, "'queue'" in error, hint.startswith("hint: ")) == (2, True, True), err
+    assert (unknown.returncode, "'queue'" in error, hint.startswith("hint: ")) == (
+        2,
+        True,
+        True,
+    ), err
     assert not (tmp_path / "all.json.jobs").exists()
 
 
@@ -216,7 +283,9 @@ def test_nothing_is_lost_or_doubled_here(run, tmp_path: Path) -> None:
     parent.communicate()
     second = attached(run, tmp_path, *on)
     os.kill(int(cancelled := next_of(tmp_path, "local", killed)), signal.SIGTERM)
-    os.kill(process_of(next_of(tmp_path, "local", killed, cancelled)), signal.SIGUSR2)  # preempted: it comes back
+    os.kill(
+        process_of(next_of(tmp_path, "local", killed, cancelled)), signal.SIGUSR2
+    )  # preempted: it comes back
     _, err = second.communicate()
     assert (second.returncode, len(lost_of(tmp_path))) == (3, 1), err
     _, err = (third := run(*SWEEP, *on, "--resume")).communicate()

@@ -1,4 +1,6 @@
-"""The page of an answer, without a browser: what stands in the file, and what can't break it."""
+"""The page of an answer, without a browser: what stands in the file, and what can't
+break it.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ IMAGE = "data:image/svg+xml;base64,"
 
 
 class Read(HTMLParser):
-    """The tags of a page with the names of their attributes, its texts by the tag around them, what it would load."""
+    """The tags of a page with the names of their attributes, its texts by the tag
+    around them, what it would load.
+    """
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -40,7 +44,9 @@ class Read(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, *(name for name, _ in attrs)))
-        self.loads += [value or "" for name, value in attrs if name in ("src", "href", "srcset")]
+        self.loads += [
+            value or "" for name, value in attrs if name in ("src", "href", "srcset")
+        ]
         if tag not in VOID:
             self._open.append(tag)
 
@@ -54,15 +60,28 @@ class Read(HTMLParser):
         return [text for tag, text in self.texts if tag in tags]
 
     def pictures(self) -> list[str]:
-        return [b64decode(one.removeprefix(IMAGE)).decode() for one in self.loads if one.startswith(IMAGE)]
+        return [
+            b64decode(one.removeprefix(IMAGE)).decode()
+            for one in self.loads
+            if one.startswith(IMAGE)
+        ]
 
 
 def texts_of(picture: str) -> list[str]:
-    """The texts of a picture; of the same figure drawn twice other things have other names."""
-    return [part.text or "" for part in ElementTree.fromstring(picture).iter("{http://www.w3.org/2000/svg}text")]
+    """The texts of a picture; of the same figure drawn twice other things have other
+    names.
+    """
+    return [
+        part.text or ""
+        for part in ElementTree.fromstring(picture).iter(
+            "{http://www.w3.org/2000/svg}text"
+        )
+    ]
 
 
-def test_the_page_of_a_run_has_all_of_it_and_loads_nothing(in_process, tmp_path: Path) -> None:
+def test_the_page_of_a_run_has_all_of_it_and_loads_nothing(
+    in_process, tmp_path: Path
+) -> None:
     files = [tmp_path / name for name in ("run.html", "run.svg", "roofline.svg")]
     code, out, _ = in_process("report", COMPARED, *(f"-o{file}" for file in files))
     assert code == 0
@@ -71,24 +90,38 @@ def test_the_page_of_a_run_has_all_of_it_and_loads_nothing(in_process, tmp_path:
     read = Read(page)
     assert [one for one in read.loads if not one.startswith("data:")] == []
     assert "script" not in {tag for tag, *_ in read.tags}
-    assert [texts_of(one) for one in read.pictures()] == [texts_of(file.read_text()) for file in files[1:]]
+    assert [texts_of(one) for one in read.pictures()] == [
+        texts_of(file.read_text()) for file in files[1:]
+    ]
     saved = json.loads(COMPARED.read_text(encoding="utf-8"))
-    assert read.of("h2") == ["Answer", "Table", "Picture", "Method", "Environment", "Command"]
+    assert read.of("h2") == [
+        "Answer",
+        "Table",
+        "Picture",
+        "Method",
+        "Environment",
+        "Command",
+    ]
     below = " ".join(out.split("\n\n")[-1].split())  # the table of the terminal
     assert below == " ".join(read.of("p"))
     assert out.splitlines()[0] in read.of("caption")
     assert read.of("th")[-3:] == ["relu", "gelu", "swiglu"]
     for one in saved["comparisons"]:
         if one["case"] != one["reference"]:
-            assert f"{one['ratio']['value']:.3f} [{one['ratio']['low']:.3f}, {one['ratio']['high']:.3f}]" in read.of(
-                "td"
+            assert (
+                f"{one['ratio']['value']:.3f} [{one['ratio']['low']:.3f}, {one['ratio']['high']:.3f}]"
+                in read.of("td")
             )
     known = saved["environment"]
-    assert {known["cpu"], known["torch"], saved["created"].replace("T", " ")} <= set(read.of("dd"))
+    assert {known["cpu"], known["torch"], saved["created"].replace("T", " ")} <= set(
+        read.of("dd")
+    )
     assert read.of("code")[0].startswith("ffnbench compare --variants relu,gelu,swiglu")
 
 
-def test_several_runs_have_one_page_under_their_names(in_process, tmp_path: Path) -> None:
+def test_several_runs_have_one_page_under_their_names(
+    in_process, tmp_path: Path
+) -> None:
     runs = [COMPARED, COMPARED.with_name("compare-again.json")]
     assert in_process("report", *runs, "-o", tmp_path / "both.html")[0] == 0
     read = Read((tmp_path / "both.html").read_text())
@@ -98,11 +131,18 @@ def test_several_runs_have_one_page_under_their_names(in_process, tmp_path: Path
     assert set(created) <= set(read.of("dd"))
 
 
-def test_checks_and_histories_have_a_page_with_the_answer_first(in_process, tmp_path: Path) -> None:
-    runs = [ROOT / "tests" / "golden" / "runs" / name for name in ("baseline.json", "again.json")]
+def test_checks_and_histories_have_a_page_with_the_answer_first(
+    in_process, tmp_path: Path
+) -> None:
+    runs = [
+        ROOT / "tests" / "golden" / "runs" / name
+        for name in ("baseline.json", "again.json")
+    ]
     assert in_process("check", *runs, "-o", tmp_path / "check.html")[0] == 1
     assert in_process("history", *runs, "-o", tmp_path / "history.html")[0] == 0
-    check, history = (Read((tmp_path / name).read_text()) for name in ("check.html", "history.html"))
+    check, history = (
+        Read((tmp_path / name).read_text()) for name in ("check.html", "history.html")
+    )
     assert check.of("h1")[0].startswith("ffnbench check against ")
     assert check.of("h2") == ["Answer", "Table", "Method", "Environment", "Command"]
     assert check.of("code") == [shlex.join(["ffnbench", "check", *map(str, runs)])]
@@ -114,7 +154,10 @@ def test_checks_and_histories_have_a_page_with_the_answer_first(in_process, tmp_
 
 
 def test_python_saves_pages_of_every_answer(on_machine, tmp_path: Path) -> None:
-    assert "swiglu" in ffnbench.cost(["relu", "swiglu"]).save(tmp_path / "cost.html").read_text()
+    assert (
+        "swiglu"
+        in ffnbench.cost(["relu", "swiglu"]).save(tmp_path / "cost.html").read_text()
+    )
     on_machine(prober=ProberHere)
     ffnbench.activations("relu").save(f"{tmp_path}/all/")
     page = (tmp_path / "all" / "activations.html").read_text()
@@ -131,7 +174,13 @@ def table_of(text: str) -> Frame:
     row = dict.fromkeys(("a", "ratio", "b"), text)
     lines = {"header": (text,), "summary": (text,), "details": (text,)}
     extra = Frame(columns=columns, rows=(row,), **lines)
-    return Frame(columns=columns, rows=(row, row), groups=((0, text), (1, text)), above=(extra,), **lines)
+    return Frame(
+        columns=columns,
+        rows=(row, row),
+        groups=((0, text), (1, text)),
+        above=(extra,),
+        **lines,
+    )
 
 
 def pictures_of(text: str) -> dict:
@@ -143,15 +192,23 @@ def pictures_of(text: str) -> dict:
 
 
 def test_no_text_can_break_a_page() -> None:
-    evil, plain = (Read(page_of(table_of(text), pictures_of(text), title=text)) for text in (EVIL, "plain"))
+    evil, plain = (
+        Read(page_of(table_of(text), pictures_of(text), title=text))
+        for text in (EVIL, "plain")
+    )
     assert evil.tags == plain.tags
     shown = below("ratio", table_of(EVIL))[0]
     assert shown == EVIL.replace("\u2028", r"\u2028")
     expected = [text.replace("plain", shown) for _, text in plain.texts]
     assert [text.replace("\u2028", r"\u2028") for _, text in evil.texts] == expected
     assert sum(text.count("plain") for _, text in plain.texts) > 20
-    assert "script" not in evil.pictures()[0].replace("&lt;script", "").replace("&lt;/script", "")
-    assert Read(html_fragment(table_of(EVIL))).tags == Read(html_fragment(table_of("plain"))).tags
+    assert "script" not in evil.pictures()[0].replace("&lt;script", "").replace(
+        "&lt;/script", ""
+    )
+    assert (
+        Read(html_fragment(table_of(EVIL))).tags
+        == Read(html_fragment(table_of("plain"))).tags
+    )
 
 
 def test_a_picture_that_can_not_be_drawn_is_left_out() -> None:
@@ -162,13 +219,18 @@ def test_a_picture_that_can_not_be_drawn_is_left_out() -> None:
     assert [texts_of(one) for one in read.pictures()] == [["drawn"]]
 
 
-def test_no_fact_or_command_of_a_file_can_break_a_page(in_process, tmp_path: Path) -> None:
+def test_no_fact_or_command_of_a_file_can_break_a_page(
+    in_process, tmp_path: Path
+) -> None:
     pages = {}
     for text in (EVIL, "plain"):
         saved = json.loads(COMPARED.read_text(encoding="utf-8"))
         saved["environment"]["cpu"] = saved["plan"]["command"] = text
         (tmp_path / "run.json").write_text(json.dumps(saved))
-        assert in_process("report", tmp_path / "run.json", "-o", tmp_path / "run.html")[0] == 0
+        assert (
+            in_process("report", tmp_path / "run.json", "-o", tmp_path / "run.html")[0]
+            == 0
+        )
         pages[text] = Read((tmp_path / "run.html").read_text(encoding="utf-8"))
     assert pages[EVIL].tags == pages["plain"].tags
     shown = EVIL.replace("\u2028", r"\u2028")

@@ -1,4 +1,6 @@
-"""The page of a report in headless Chromium: for screens, screen readers and printers; no text in it is run."""
+"""The page of a report in headless Chromium: for screens, screen readers and printers;
+no text in it is run.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,18 @@ from paths import ROOT, committed_runs
 
 import ffnbench
 
-webdriver, axe = pytest.importorskip("selenium.webdriver"), pytest.importorskip("axe_core_python")
+webdriver, axe = (
+    pytest.importorskip("selenium.webdriver"),
+    pytest.importorskip("axe_core_python"),
+)
 pytestmark = pytest.mark.browser
 SAVED = ROOT / "results" / "amd-epyc-2cpu"
 SHOWN = ("compare", "activations-time", "sweeps/tokens", "training/six-forms")
 AXE = Path(axe.__file__).parent / "axe.min.js"
-EVIL = "</script><script>ran = 1</script></svg><img src=x onerror='ran = 1'>&lt;\" مقارنة " + 120 * "x"
+EVIL = (
+    "</script><script>ran = 1</script></svg><img src=x onerror='ran = 1'>&lt;\" مقارنة "
+    + 120 * "x"
+)
 LABELS = "return [...document.querySelector('table').querySelectorAll('tbody th')].map(cell => cell.innerText)"
 WIDE = "return document.documentElement.scrollWidth"
 
@@ -30,15 +38,33 @@ class Browser:
     def __init__(self, chromium: str, driver: str) -> None:
         options = webdriver.ChromeOptions()
         options.binary_location = chromium
-        for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        for flag in (
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+        ):
             options.add_argument(flag)
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-        self.driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+        options.set_capability(
+            "goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"}
+        )
+        self.driver = webdriver.Chrome(
+            options=options, service=webdriver.ChromeService(driver)
+        )
 
-    def open(self, path: Path, width: int = 1000, theme: str = "light", media: str = "") -> None:
+    def open(
+        self, path: Path, width: int = 1000, theme: str = "light", media: str = ""
+    ) -> None:
         features = [{"name": "prefers-color-scheme", "value": theme}]
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
-        screen = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd(
+            "Emulation.setEmulatedMedia", {"media": media, "features": features}
+        )
+        screen = {
+            "width": width,
+            "height": 900,
+            "deviceScaleFactor": 1,
+            "mobile": False,
+        }
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
         for log in ("browser", "performance"):
             self.driver.get_log(log)
@@ -48,15 +74,24 @@ class Browser:
         return self.driver.execute_script(script)
 
     def loaded(self) -> list[str]:
-        told = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
-        return [one["params"]["request"]["url"] for one in told if one["method"] == "Network.requestWillBeSent"]
+        told = [
+            json.loads(entry["message"])["message"]
+            for entry in self.driver.get_log("performance")
+        ]
+        return [
+            one["params"]["request"]["url"]
+            for one in told
+            if one["method"] == "Network.requestWillBeSent"
+        ]
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     found = [shutil.which(name) for name in ("chromium", "chromedriver")]
     if None in found:
-        pytest.skip("no chromium and chromedriver here: apt-get install chromium chromium-driver")
+        pytest.skip(
+            "no chromium and chromedriver here: apt-get install chromium chromium-driver"
+        )
     one = Browser(*found)
     yield one
     one.driver.quit()
@@ -66,24 +101,36 @@ def browser() -> Iterator[Browser]:
 def page(tmp_path_factory: pytest.TempPathFactory):
     """The page of a saved run, made once."""
     folder = tmp_path_factory.mktemp("pages")
-    return cache(lambda name: ffnbench.load(SAVED / f"{name}.json").save(folder / f"{Path(name).name}.html"))
+    return cache(
+        lambda name: ffnbench.load(SAVED / f"{name}.json").save(
+            folder / f"{Path(name).name}.html"
+        )
+    )
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1400])
-@pytest.mark.parametrize("name", [name for name in SHOWN if SAVED / f"{name}.json" in committed_runs()])
+@pytest.mark.parametrize(
+    "name", [name for name in SHOWN if SAVED / f"{name}.json" in committed_runs()]
+)
 def test_nothing_is_wrong_for_screen_readers_and_phones(
     browser: Browser, page, name: str, width: int, theme: str
 ) -> None:
     browser.open(page(name), width, theme)
-    assert browser.run("return [...document.images].every(one => one.complete && one.naturalWidth > 100)")
+    assert browser.run(
+        "return [...document.images].every(one => one.complete && one.naturalWidth > 100)"
+    )
     for state in ("closed", "open"):
         assert browser.run(WIDE) <= width, state
         browser.run(AXE.read_text(encoding="utf-8"))
         found = browser.driver.execute_async_script("axe.run().then(arguments[0])")
-        assert [(one["id"], one["nodes"][0]["html"]) for one in found["violations"]] == [], state
+        assert [
+            (one["id"], one["nodes"][0]["html"]) for one in found["violations"]
+        ] == [], state
         assert len(found["passes"]) > 15
-        browser.run("document.querySelectorAll('details').forEach(one => one.open = true)")
+        browser.run(
+            "document.querySelectorAll('details').forEach(one => one.open = true)"
+        )
     assert browser.driver.get_log("browser") == []
     assert {url.partition(":")[0] for url in browser.loaded()} <= {"file", "data"}
 
@@ -99,21 +146,36 @@ def with_label(value: object, label: str, key: str = "") -> object:
 
 def test_a_label_is_text_wherever_it_stands(browser: Browser, tmp_path: Path) -> None:
     """What has run and what was parsed is told by the browser itself."""
-    saved = with_label(json.loads((SAVED / "compare.json").read_text(encoding="utf-8")), EVIL)
-    saved["plan"]["command"] = shlex.join(["ffnbench", "compare", "--variants", f"relu,{EVIL},swiglu"])
+    saved = with_label(
+        json.loads((SAVED / "compare.json").read_text(encoding="utf-8")), EVIL
+    )
+    saved["plan"]["command"] = shlex.join(
+        ["ffnbench", "compare", "--variants", f"relu,{EVIL},swiglu"]
+    )
     saved["failures"] = [{"case": "swiglu", "kind": "crash", "message": EVIL}]
     (tmp_path / "run.json").write_text(json.dumps(saved), encoding="utf-8")
     browser.open(ffnbench.load(tmp_path / "run.json").save(tmp_path / "run.html"), 360)
     assert browser.run(LABELS) == ["relu", EVIL, "swiglu"]
-    assert "</script><script>ran = 1</script>" in browser.run("return document.querySelector('pre').innerText")
-    assert EVIL in browser.run("return document.querySelector('#answer').parentElement.innerText")
-    assert browser.run("return document.querySelectorAll('script, [onerror], img:not([src^=\"data:\"])').length") == 0
+    assert "</script><script>ran = 1</script>" in browser.run(
+        "return document.querySelector('pre').innerText"
+    )
+    assert EVIL in browser.run(
+        "return document.querySelector('#answer').parentElement.innerText"
+    )
+    assert (
+        browser.run(
+            "return document.querySelectorAll('script, [onerror], img:not([src^=\"data:\"])').length"
+        )
+        == 0
+    )
     assert browser.run("return typeof ran") == "undefined"
     assert browser.run(WIDE) <= 360
     assert browser.driver.get_log("browser") == []
 
 
-def test_a_label_is_printed_on_the_page_of_its_value_and_in_dark_ink(browser: Browser, page) -> None:
+def test_a_label_is_printed_on_the_page_of_its_value_and_in_dark_ink(
+    browser: Browser, page
+) -> None:
     browser.open(page("activations-time"), theme="dark", media="print")
     styles = (
         "return [...document.querySelectorAll('tbody tr, dl > div')]"
@@ -122,4 +184,9 @@ def test_a_label_is_printed_on_the_page_of_its_value_and_in_dark_ink(browser: Br
     parts = browser.run(styles)
     assert len(parts) > 36  # rows of 9 activations, 2 dtypes, 2 modes; and the facts
     assert {tuple(part) for part in parts} == {("avoid", "rgb(0, 0, 0)")}
-    assert browser.run("return getComputedStyle(document.querySelector('dl > div dd')).display") == "block"
+    assert (
+        browser.run(
+            "return getComputedStyle(document.querySelector('dl > div dd')).display"
+        )
+        == "block"
+    )

@@ -1,4 +1,6 @@
-"""The simulated exam of `compare`: that its counts are right, that it is deterministic, and that it can fail."""
+"""The simulated exam of `compare`: that its counts are right, that it is deterministic,
+and that it can fail.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from ffnbench.extras.selftest.measuring import SLOWER, Rate, failures, rates_of
 
 
 def test_simulated_error_rates_hold() -> None:
-    """135 runs over all worlds, most of which scatter as a shared machine does; benchmarks/rates.py makes 900."""
+    """135 runs over all worlds, most of which scatter as a shared machine does;
+    benchmarks/rates.py makes 900.
+    """
     told = simulate(135)
     assert list(told) == [w.name for w in WORLDS]
     whole = rates_of([one for of in told.values() for one in of])
@@ -22,10 +26,14 @@ def test_simulated_error_rates_hold() -> None:
     assert failures(whole) == []
     assert 0.93 <= whole.covered.value <= 0.98
     assert whole.false_difference.value <= 0.05
-    assert whole.wrong_way.value <= 0.01  # +3% is called the same where an interval misses by chance
+    assert (
+        whole.wrong_way.value <= 0.01
+    )  # +3% is called the same where an interval misses by chance
     assert whole.detected["+5%"].value >= 0.75
     assert whole.detected["+10%"].value >= 0.95
-    assert {name: share.value for name, share in rates_of(told["quiet"]).detected.items()} == dict.fromkeys(SLOWER, 1.0)
+    assert {
+        name: share.value for name, share in rates_of(told["quiet"]).detected.items()
+    } == dict.fromkeys(SLOWER, 1.0)
 
 
 def test_a_state_that_outlasts_a_run_is_covered_by_no_run() -> None:
@@ -39,15 +47,33 @@ def test_the_same_seed_gives_the_same_runs() -> None:
     assert first == again
 
 
-def test_a_broken_promise_is_noticed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_promise_is_noticed(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     told = simulate(12, processes=1)
-    good = replace(rates_of([one for of in told.values() for one in of]), false_difference=Rate(hits=0, of=12))
-    bad = replace(good, runs=1000, false_difference=Rate(hits=300, of=1000), covered=Rate(hits=4000, of=5000))
-    assert failures(bad) == ["false differences in 30.0% of the runs", "the 95% intervals cover 80.0%"]
+    good = replace(
+        rates_of([one for of in told.values() for one in of]),
+        false_difference=Rate(hits=0, of=12),
+    )
+    bad = replace(
+        good,
+        runs=1000,
+        false_difference=Rate(hits=300, of=1000),
+        covered=Rate(hits=4000, of=5000),
+    )
+    assert failures(bad) == [
+        "false differences in 30.0% of the runs",
+        "the 95% intervals cover 80.0%",
+    ]
     always = replace(good, runs=1000, covered=Rate(hits=5000, of=5000))
     assert failures(always) == ["the 95% intervals cover 100.0%"]
-    assert failures(replace(good, covered=Rate(hits=0, of=0))) == []  # every row was busy
-    wrong = {name: [replace(one, verdict="faster") for one in of] for name, of in told.items()}
+    assert (
+        failures(replace(good, covered=Rate(hits=0, of=0))) == []
+    )  # every row was busy
+    wrong = {
+        name: [replace(one, verdict="faster") for one in of]
+        for name, of in told.items()
+    }
     monkeypatch.setattr(script, "simulate", lambda runs, **_: wrong)
     assert script.main(["--runs", "12"]) == 1
     assert "false differences in 100.0% of the runs" in capsys.readouterr().out

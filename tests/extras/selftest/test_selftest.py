@@ -13,7 +13,13 @@ from exam.machine import Machine, World
 
 from ffnbench.cli.commands import FILES, options_of
 from ffnbench.extras.selftest import measuring
-from ffnbench.extras.selftest.measuring import SLOWER, Rate, SelftestRequest, SelftestRow, rates_of
+from ffnbench.extras.selftest.measuring import (
+    SLOWER,
+    Rate,
+    SelftestRequest,
+    SelftestRow,
+    rates_of,
+)
 from ffnbench.plan import Plan
 from ffnbench.result import Run
 
@@ -28,7 +34,11 @@ def on_dice(plan: Plan, real, world: World = CALM) -> Run:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     """Runs are simulated; what was asked of them."""
     plans: list[Plan] = []
-    monkeypatch.setattr(measuring, "run", lambda plan, _, real=measuring.run: plans.append(plan) or on_dice(plan, real))
+    monkeypatch.setattr(
+        measuring,
+        "run",
+        lambda plan, _, real=measuring.run: plans.append(plan) or on_dice(plan, real),
+    )
     return plans
 
 
@@ -39,7 +49,9 @@ def told(run: int, row: str, verdict: str, *interval: float) -> SelftestRow:
 
 
 def test_counting() -> None:
-    """A run has one false difference however many of its equal rows are called different."""
+    """A run has one false difference however many of its equal rows are called
+    different.
+    """
     rates = rates_of([
         told(0, "same1", "slower", 1.01, 1.02), told(0, "same2", "faster", 0.97, 0.99),
         told(0, "+3%", "slower", 1.02, 1.04),
@@ -50,33 +62,60 @@ def test_counting() -> None:
     assert rates.false_difference == Rate(hits=1, of=3)
     assert rates.wrong_way == Rate(hits=2, of=4)
     assert rates.covered == Rate(hits=4, of=8)
-    assert rates.detected == {"+3%": Rate(hits=1, of=3), "+5%": Rate(hits=0, of=3), "+10%": Rate(hits=1, of=3)}
+    assert rates.detected == {
+        "+3%": Rate(hits=1, of=3),
+        "+5%": Rate(hits=0, of=3),
+        "+10%": Rate(hits=1, of=3),
+    }
     assert rates.busy == Rate(hits=1, of=3)
     assert rates.seconds == 11.0
 
 
 def test_the_command(call, asked, tmp_path: Path) -> None:
     path = tmp_path / "told.json"
-    code, out, err = call("selftest", "--repeats", "3", "--threads", "1", "--d-model", "64", "-o", path)
+    code, out, err = call(
+        "selftest", "--repeats", "3", "--threads", "1", "--d-model", "64", "-o", path
+    )
     assert code == 0, err
     assert "measuring takes at most 45 s" in err  # three runs of 15 s
     assert [plan.protocol.seed for plan in asked] == [0, 1, 2]
-    assert {(case.workload.threads, case.ffn.d_model) for plan in asked for case in plan.cases} == {(1, 64)}
+    assert {
+        (case.workload.threads, case.ffn.d_model)
+        for plan in asked
+        for case in plan.cases
+    } == {(1, 64)}
     assert "100.0%" in out
     rows = json.loads(path.read_text())
-    assert [(row["run"], row["row"]) for row in rows] == [(n, r) for n in range(3) for r in ("same1", "same2", *SLOWER)]
-    assert {row["row"]: row["truth"] for row in rows} == {"same1": 1, "same2": 1, "+3%": 1.03, "+5%": 1.05, "+10%": 1.1}
+    assert [(row["run"], row["row"]) for row in rows] == [
+        (n, r) for n in range(3) for r in ("same1", "same2", *SLOWER)
+    ]
+    assert {row["row"]: row["truth"] for row in rows} == {
+        "same1": 1,
+        "same2": 1,
+        "+3%": 1.03,
+        "+5%": 1.05,
+        "+10%": 1.1,
+    }
 
 
 def test_by_default_it_takes_three_minutes_at_most() -> None:
     asked = SelftestRequest()
-    assert asked.repeats * (measuring.plan_selftest(asked).protocol.budget_s or math.inf) <= 180
+    assert (
+        asked.repeats * (measuring.plan_selftest(asked).protocol.budget_s or math.inf)
+        <= 180
+    )
 
 
-def test_what_was_measured_outlives_an_interruption(call, tmp_path: Path, monkeypatch) -> None:
+def test_what_was_measured_outlives_an_interruption(
+    call, tmp_path: Path, monkeypatch
+) -> None:
     runs, path = itertools.count(), tmp_path / "told.json"
     monkeypatch.setattr(
-        measuring, "run", lambda plan, _, real=measuring.run: replace(on_dice(plan, real), interrupted=next(runs) == 2)
+        measuring,
+        "run",
+        lambda plan, _, real=measuring.run: replace(
+            on_dice(plan, real), interrupted=next(runs) == 2
+        ),
     )
     code, out, err = call("selftest", "--repeats", "4", "-o", path)
     assert code == 130
@@ -88,7 +127,11 @@ def test_what_was_measured_outlives_an_interruption(call, tmp_path: Path, monkey
 def test_a_broken_promise_ends_with_3(call, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each equal row has a state of its own in every run, which no run can see."""
     restless = World(name="states", run=0.05, sample=0.01)
-    monkeypatch.setattr(measuring, "run", lambda plan, _, real=measuring.run: on_dice(plan, real, restless))
+    monkeypatch.setattr(
+        measuring,
+        "run",
+        lambda plan, _, real=measuring.run: on_dice(plan, real, restless),
+    )
     code, out, err = call("selftest", "--repeats", "8", "-q")
     assert code == 3
     assert "the selftest failed: false differences in" in err
