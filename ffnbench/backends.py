@@ -46,7 +46,8 @@ class BackendRow:
     how often the weights are in memory then. `requires` are the modules of its extra,
     which has its name. A runtime beside torch has threads of its own, so that it runs
     in processes where no other backend does; it is given the graph of a form, and code
-    of the user's as the form that it is said to be. `lack` tells what it can't run, as
+    of the user's as the form that it is said to be. `can_spin`: its threads may wait
+    without sleeping. `lack` tells what it can't run, as
     far as that is known without a machine; device `auto` says nothing yet.
     """
 
@@ -56,6 +57,7 @@ class BackendRow:
     copies: int = 1
     requires: tuple[str, ...] = ()
     is_runtime: bool = False
+    can_spin: bool = False
     lack: Callable[[AnySpec, Workload], Lack] = _lacks_nothing
 
 
@@ -65,10 +67,9 @@ def lack_of_weights(ffn: AnySpec, work: Workload) -> Lack:
         return "", ""
     held = format_of(work.weights, work.backend)
     if held is None:
-        have = ", ".join(FORMATS)
         return (
-            f"{work.backend} has no {work.weights} weights",
-            f"backends that have: {have}",
+            f"{work.backend} has no quantised weights",
+            f"backends that have: {', '.join(FORMATS)}",
         )
     if work.accelerated:
         return "quantised weights are for the CPU", "use --device cpu"
@@ -206,6 +207,7 @@ BACKENDS = {
         copies=3,
         requires=("onnxruntime", "onnx"),
         is_runtime=True,
+        can_spin=True,
         lack=partial(_lack_of_graph, dtypes=("float32",)),
     ),
     Backend.OPENVINO: BackendRow(

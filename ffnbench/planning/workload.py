@@ -229,8 +229,7 @@ def ways_of(
     variant: Variant, backends: tuple[Backend, ...], weights: tuple[Weights, ...]
 ) -> dict[str, Way]:
     """The rows of a variant by label: every backend with every way to hold weights,
-    where flags have lists. A backend without such a format has no row of it beside its
-    others.
+    where flags have lists.
     """
     own = variant.workload_keys.keys()
     ways_to_run: tuple[Backend | None, ...] = backends
@@ -242,8 +241,6 @@ def ways_of(
     several = len(ways_to_run) * len(ways_to_hold) > 1
     ways = {}
     for backend, held in product(ways_to_run, ways_to_hold):
-        if Weights.NONE in ways_to_hold and not has_format(held, backend):
-            continue
         label = variant.label
         if len(ways_to_run) > 1 and backend is not Backend.EAGER:
             label += f"@backend={backend}"
@@ -251,13 +248,6 @@ def ways_of(
             label += f"@weights={held}"
         ways[label] = Way(backend, held, several)
     return ways
-
-
-def has_format(weights: Weights | None, backend: Backend | None) -> bool:
-    """Whether a backend has a way to hold weights, as far as the two are known."""
-    if weights in (None, Weights.NONE) or backend is None:
-        return True
-    return format_of(weights, backend) is not None
 
 
 def _group(group: int, work: Workload) -> int:

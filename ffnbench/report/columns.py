@@ -354,6 +354,8 @@ OF_CASES = (
     of_case(LARGEST_ERROR, _value(LARGEST_ERROR), "largest error", write=error_text, priority=EXTRA),
     of_case("pareto_front", _on_front, "front", left=True, text=lambda row: FRONT if row["pareto_front"] else "",
             priority=2),
+    of_case("error_low", lambda case: (case.report.estimate(case.label, ERROR) or UNKNOWN).low),
+    of_case("error_high", lambda case: (case.report.estimate(case.label, ERROR) or UNKNOWN).high),
 )
 # fmt: on
 def _of_part(part: str, title: str, priority: int) -> tuple[Column, ...]:

@@ -20,7 +20,7 @@ from statistics import fmean
 from typing import TypeVar
 
 from ffnbench.common.units import counted, percent
-from ffnbench.metrics import COMPILE, DEVICE_TIME, HOST_TIME, LATENCY, PACK
+from ffnbench.metrics import COMPILE, DEVICE_TIME, ERROR, HOST_TIME, LATENCY, PACK
 from ffnbench.plan import CONTROL, Note, NoteKind, metrics_of
 from ffnbench.result import (
     CONFIDENCE,
@@ -36,7 +36,7 @@ from ffnbench.result import (
     Sample,
     Verdict,
 )
-from ffnbench.stats.interval import Mean
+from ffnbench.stats.interval import Mean, mean_value
 from ffnbench.stats.rounds import (
     CLOCKS_HELD,
     CPUS_TAKEN,
@@ -137,18 +137,9 @@ def summarise(
         comparisons = _comparisons(run, labels)
     busy = {row.case for row in comparisons if row.verdict is Verdict.BUSY}
     quiet = [label for label in labels if label not in busy]
-    timed = {metric.name for metric in metrics_of(run.plan.kind) if not metric.exact}
     measured = (
         *_times(run, PER_CALL, quiet),
-        *(
-            Measured(
-                case=sample.case,
-                metric=sample.metric,
-                estimate=Estimate(value=sample.value),
-            )
-            for sample in run.samples
-            if sample.metric not in timed and sample.case not in failed
-        ),
+        *_values(run, failed),
         *_times(run, PER_WORKER, quiet),
     )
     return measured, comparisons, tuple(notes_of(run, measured, comparisons))
@@ -164,6 +155,22 @@ def _times(run: Run, metrics: Iterable[str], labels: Iterable[str]) -> list[Meas
             if estimate:
                 times.append(Measured(case=label, metric=metric, estimate=estimate))
     return times
+
+
+def _values(run: Run, failed: set[str]) -> list[Measured]:
+    """What is no time: exact metrics, which have one value, and the mean of errors over
+    workers, each of which has inputs of its own.
+    """
+    timed = {metric.name for metric in metrics_of(run.plan.kind) if not metric.exact}
+    values: dict[tuple[str, str], list[float]] = {}
+    for sample in run.samples:
+        is_value = sample.metric == ERROR or sample.metric not in timed
+        if is_value and sample.case not in failed:
+            values.setdefault((sample.case, sample.metric), []).append(sample.value)
+    return [
+        Measured(case=label, metric=metric, estimate=mean_value(of_case))
+        for (label, metric), of_case in values.items()
+    ]
 
 
 def _comparisons(run: Run, labels: Iterable[str]) -> tuple[Comparison, ...]:
