@@ -35,7 +35,7 @@ from ffnbench.request import CompareRequest
 from ffnbench.result import Comparison, Verdict
 from ffnbench.run.runner import run
 from ffnbench.run.world import World
-from ffnbench.stats.verdict import SAME, decide, summarise
+from ffnbench.stats.verdict import SAME_RATIO, decide, summarise
 
 # how many processes work beside a run (None: one a CPU, all in step), and how long a
 # turn of work or rest is on average
@@ -135,7 +135,7 @@ def is_wrong(said: Said, truth: Truth) -> bool:
     contradicted = {
         Verdict.SLOWER: high <= 1,
         Verdict.FASTER: low >= 1,
-        Verdict.SAME: high < SAME[0] or low > SAME[1],
+        Verdict.SAME: high < SAME_RATIO[0] or low > SAME_RATIO[1],
     }
     missed = (
         said.low is not None

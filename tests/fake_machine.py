@@ -38,7 +38,7 @@ from ffnbench.device.environment import about_machine, caches
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.messages import (
-    Backends,
+    BackendProblems,
     DeviceFacts,
     Done,
     Failed,
@@ -52,7 +52,7 @@ from ffnbench.messages import (
     Values,
     WorkerRequest,
 )
-from ffnbench.plan import OWN, Arm, Case, Plan, Workload
+from ffnbench.plan import THIS_INTERPRETER, Arm, Case, Plan, Workload
 from ffnbench.result import Agreement, FailureKind, Report, Roof, Run
 from ffnbench.run import runner, world
 from ffnbench.run.prober import Prober
@@ -149,7 +149,7 @@ class FakeWorker:
                     )
                 )
             case messages.ListBackends():
-                return Backends(
+                return BackendProblems(
                     reasons={backend.value: "" for backend in Backend}, bfloat16={}
                 )
             case messages.MeasureTimer():
@@ -237,7 +237,7 @@ class KnownProber(Prober):
     """
 
     def within(self, arm: Arm) -> KnownProber:
-        return KnownProber(1.0, arm) if arm != OWN else self
+        return KnownProber(1.0, arm) if arm != THIS_INTERPRETER else self
 
     def start(self) -> None:
         pass
@@ -303,7 +303,7 @@ class ProberHere(Prober):
     """Looks at modules and activations in this process; what an arm has is known."""
 
     def within(self, arm: Arm) -> Prober:
-        return KnownProber(1.0, arm) if arm != OWN else self
+        return KnownProber(1.0, arm) if arm != THIS_INTERPRETER else self
 
     def start(self) -> InThisProcess:
         return InThisProcess()

@@ -14,7 +14,7 @@ from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
 from ffnbench.common.errors import FfnbenchError, termination_as_interruption
 from ffnbench.common.units import counted
 from ffnbench.following import UNFOLLOWED, Following, ProgressListener
-from ffnbench.plan import OWN, Note, NoteKind, Plan
+from ffnbench.plan import THIS_INTERPRETER, Note, NoteKind, Plan
 from ffnbench.planning.effort import LEAST_BUDGET_S
 from ffnbench.report.output import Destination
 from ffnbench.report.progress import wait_text
@@ -237,7 +237,7 @@ class CellsOfRun:
             stop=self.stop,
             weights=self.weights,
             pool=self.pool
-            if cell.arms == (OWN,)
+            if cell.arms == (THIS_INTERPRETER,)
             else None,  # else its processes know the labels of one cell
             spent_s=spent_s,
             bound_s=self.budget.bound_s - self.budget.elapsed_s + spent_s,

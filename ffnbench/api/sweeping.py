@@ -22,10 +22,10 @@ from ffnbench.run.world import World
 from ffnbench.stats.cells import (
     ANALYSES,
     FIRST_VISITS,
-    cells_of,
+    cells_of_plan,
     complete_cells,
     is_part,
-    joined,
+    join_runs,
     undecided,
 )
 from ffnbench.stats.figures import with_figures
@@ -57,7 +57,7 @@ class Sweep:
         long as is left.
         """
         protocol = self.prepared.plan.protocol
-        cells = cells_of(self.prepared.plan)
+        cells = cells_of_plan(self.prepared.plan)
         measured_before = self.begin(cells)
         missing = [cell for cell in cells if cell.reference not in measured_before]
         if protocol.precision is not None:
@@ -84,7 +84,7 @@ class Sweep:
     def report(self) -> ShownReport:
         """All that is known of the cells, without figures."""
         plan = self.prepared.plan
-        report = joined(
+        report = join_runs(
             self.parts,
             replace(plan, protocol=replace(plan.protocol, looks=self.analyses)),
         )

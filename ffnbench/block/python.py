@@ -14,7 +14,7 @@ from ffnbench.python.arguments import (
     Modes,
     StrPath,
     Variant,
-    asked,
+    request_from_arguments,
 )
 from ffnbench.python.public import called_here, public
 from ffnbench.report.shown_report import ShownReport as Report
@@ -57,7 +57,7 @@ def block(
 
     >>> ffnbench.block(preset="llama3-8b", seq_len=[128, 8192], cost_only=True)
     """
-    request = asked(BlockRequest, locals())
+    request = request_from_arguments(BlockRequest, locals())
     with called_here(quiet=quiet, wait=wait) as here:
         prepared = prepare(request, here.world, counts=request.cost_only)
         if request.cost_only:

@@ -17,7 +17,7 @@ from ffnbench.python.arguments import (
     Texts,
     Variants,
     WeightFormats,
-    asked,
+    request_from_arguments,
 )
 from ffnbench.python.public import called_here, public
 from ffnbench.report.shown_report import ShownReport as Report
@@ -68,7 +68,7 @@ def compare(
     >>> report = ffnbench.compare(["relu", "swiglu"], d_model=256, quick=True)
     >>> report.frame()[["label", "params", "latency_s", "ratio", "verdict"]]
     """
-    request = asked(CompareRequest, locals())
+    request = request_from_arguments(CompareRequest, locals())
     with called_here(quiet=quiet, wait=wait) as here:
         return measure(prepare(request, here.world), here.world, here.following)
 
@@ -95,7 +95,7 @@ def cost(
     >>> costs = ffnbench.cost(["relu", "swiglu"], d_model=4096).frame()
     >>> costs[["label", "d_ff", "params", "flops_forward"]]
     """
-    request = asked(CostRequest, locals())
+    request = request_from_arguments(CostRequest, locals())
     with called_here() as here:
         return prepare(
             CompareRequest(**vars(request)), here.world, counts=True

@@ -30,8 +30,8 @@ from ffnbench.messages import (
     Trace,
     WorkerRequest,
 )
-from ffnbench.plan import OWN, Arm, Case, Probe, Workload
-from ffnbench.result import Agreement, Curve, FailureKind
+from ffnbench.plan import THIS_INTERPRETER, Arm, Case, Probe, Workload
+from ffnbench.result import ActivationCurve, Agreement, FailureKind
 
 if TYPE_CHECKING:
     from ffnbench.run.session import Session
@@ -56,7 +56,7 @@ class Prober(Probe):
     def __init__(
         self,
         timeout_s: float = 300.0,
-        arm: Arm = OWN,
+        arm: Arm = THIS_INTERPRETER,
         launch: Callable[[Arm], Session] | None = None,
     ) -> None:
         self._timeout_s, self._launch = timeout_s, launch
@@ -78,7 +78,7 @@ class Prober(Probe):
         """The prober of another arm, which ends with this one; one with nothing of its
         own is where this one is.
         """
-        if arm in (OWN, self._arm):
+        if arm in (THIS_INTERPRETER, self._arm):
             return self
         return self._others.setdefault(arm, Prober(self._timeout_s, arm, self._launch))
 
@@ -87,7 +87,7 @@ class Prober(Probe):
         try:
             self.start().greeting()
         except Unfinished as problem:
-            if self._arm == OWN:
+            if self._arm == THIS_INTERPRETER:
                 raise
             hint = f"does `{self._arm.python or 'python'} -c 'import torch'` work?"
             raise FfnbenchError(self._said(problem.message), hint) from problem
@@ -109,7 +109,7 @@ class Prober(Probe):
 
     def curve(
         self, spec: ActivationSpec, low: float, high: float, points: int
-    ) -> Curve:
+    ) -> ActivationCurve:
         """f and f' at `points` equidistant x of [low, high]; raises FfnbenchError where
         f is not finite.
         """
@@ -122,7 +122,7 @@ class Prober(Probe):
                 "choose a smaller --range",
             )
         slope = tuple(math.nan if value is None else value for value in traced.slope)
-        return Curve(x=traced.x, y=traced.y, slope=slope)
+        return ActivationCurve(x=traced.x, y=traced.y, slope=slope)
 
     def origin(self, target: str) -> Path:
         """The file that a target's module is read from there."""
@@ -183,4 +183,4 @@ class Prober(Probe):
 
     def _said(self, message: str) -> str:
         """The message, with the arm that it is about where there are several."""
-        return message if self._arm == OWN else f"{self._arm}: {message}"
+        return message if self._arm == THIS_INTERPRETER else f"{self._arm}: {message}"

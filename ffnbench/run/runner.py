@@ -49,7 +49,7 @@ from ffnbench.result import (
 )
 from ffnbench.run.budget import Budget, Tally
 from ffnbench.run.record import RoofSamples, RunRecord
-from ffnbench.run.resources import Devices
+from ffnbench.run.resources import RunDevices
 from ffnbench.run.session import WorkerLost
 from ffnbench.run.worker_pool import RESTARTS, Worker, WorkerPool
 from ffnbench.run.world import Watch, World
@@ -60,7 +60,7 @@ ATTEMPTS = 4  # of a sample in one round, while others leave the CPUs alone now 
 OPENED = [
     metric for metric in METRICS if metric.job == "open"
 ]  # what opening a case tells
-CHECKED = [
+CORRECTNESS_METRICS = [
     metric for metric in METRICS if metric.job == "check"
 ]  # what checking it tells
 # what a worker is asked for exact metrics, by their job
@@ -211,7 +211,7 @@ class _Runner:
     timer: Timer | None = None
     sides: tuple[Side, ...] = ()
     limit: str = ""
-    devices: Devices = field(default_factory=Devices)
+    devices: RunDevices = field(default_factory=RunDevices)
     _calibrations: dict[str, _Calibration] = field(
         default_factory=lambda: defaultdict(_Calibration)
     )
@@ -480,7 +480,7 @@ class _Runner:
         self._tell(f"{self._which_process}  checking {label}")
         errors = self._try(worker, Check(label=label))
         if errors is not None:
-            self._record_values(label, CHECKED, errors, number)
+            self._record_values(label, CORRECTNESS_METRICS, errors, number)
         self._measured.add((label, "check"))
 
     def _measure_exact(self, worker: Worker, label: str, job: str, number: int) -> None:

@@ -24,13 +24,13 @@ from typing import IO, Any
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError, Unfinished
 from ffnbench.messages import (
-    MARK,
+    WORKER_VARIABLE,
     A,
     Done,
     Failed,
     Greeting,
     Leave,
-    Line,
+    MessageLine,
     Split,
     WorkerRequest,
     answer_line,
@@ -38,14 +38,14 @@ from ffnbench.messages import (
     end_group,
     line_of,
 )
-from ffnbench.plan import OWN, Arm
+from ffnbench.plan import THIS_INTERPRETER, Arm
 from ffnbench.result import FailureKind
 
 BOOT = Path(__file__).parents[1] / "worker" / "boot.py"
 START_TIMEOUT_S = 300.0
 COUNT_TIMEOUT_S = 300.0
 LEAVE_S = 10.0
-LOUD = ("USDT:",)  # what torch's profiler prints by itself
+PRINTED_BY_TORCH = ("USDT:",)  # what torch's profiler prints by itself
 
 
 class WorkerLost(Exception):
@@ -69,7 +69,7 @@ class Session:
     `close` always works.
     """
 
-    def __init__(self, arm: Arm = OWN) -> None:
+    def __init__(self, arm: Arm = THIS_INTERPRETER) -> None:
         self._answers: queue.Queue[str | None] = queue.Queue()
         self._asked, self._hung = 0, False
         self._forks: list[
@@ -78,7 +78,7 @@ class Session:
         self._greeting: Greeting | None = None
         command, variables = (
             [interpreter_of(arm), "-u", str(BOOT)],
-            variables_of(arm) | {MARK: "1"},
+            variables_of(arm) | {WORKER_VARIABLE: "1"},
         )
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the session
         self._process = _speaking(command, self._log, variables, folder_of(arm))
@@ -120,7 +120,7 @@ class Session:
         except ValueError:
             raise _no_answer(json.dumps(line)) from None
 
-    def _exchange(self, request: WorkerRequest[Any], timeout_s: float) -> Line:
+    def _exchange(self, request: WorkerRequest[Any], timeout_s: float) -> MessageLine:
         self.greeting()
         self._asked += 1
         self._write(json.dumps(line_of(request, self._asked)))
@@ -171,7 +171,7 @@ class Session:
         """Whether it is of no use any more."""
         return self._hung or self._process.poll() is not None
 
-    def _receive(self, timeout_s: float) -> Line:
+    def _receive(self, timeout_s: float) -> MessageLine:
         try:
             line = self._answers.get(timeout=min(timeout_s, threading.TIMEOUT_MAX))
         except queue.Empty:
@@ -211,7 +211,7 @@ class Session:
         self._log.seek(0)
         lines = self._log.read().decode("utf-8", "replace").splitlines()
         for line in reversed(lines):
-            if line.strip() and not line.startswith(LOUD):
+            if line.strip() and not line.startswith(PRINTED_BY_TORCH):
                 return line.strip()
         return ""
 

@@ -20,7 +20,7 @@ from ffnbench.choices import Backend
 from ffnbench.common.errors import Unfinished
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.messages import A, Begin, Failed, Greeting, OfCase, Preload, WorkerRequest
-from ffnbench.plan import CONTROL, OWN, AddedSpec, Arm, Plan
+from ffnbench.plan import CONTROL, THIS_INTERPRETER, AddedSpec, Arm, Plan
 from ffnbench.result import Side
 from ffnbench.run.session import START_TIMEOUT_S, WorkerLost
 from ffnbench.stats.stopping import SERVES_S, STARTERS
@@ -57,7 +57,7 @@ def start_for(plan: Plan, launch: Launch) -> Starter:
     """What measures a plan: a plain process where nothing has an arm of its own, else a
     group of them.
     """
-    if plan.arms == (OWN,):
+    if plan.arms == (THIS_INTERPRETER,):
         return launch()
     members: dict[Arm, Starter] = {}
     try:

@@ -53,7 +53,7 @@ from ffnbench.plan import Case, Plan, Workload
 from ffnbench.planning.workload import lacks
 from ffnbench.worker import meters, peak_memory, probe_jobs
 from ffnbench.worker.backends.building import (
-    build,
+    build_module,
     carried,
     changed,
     impose_routing,
@@ -74,7 +74,7 @@ from ffnbench.worker.subject import (
 
 if TYPE_CHECKING:
     from ffnbench.device.nvml import DeviceWatch
-    from ffnbench.worker.ceiling_calls import Ceilings
+    from ffnbench.worker.ceiling_calls import RoofCalls
 
 COPIES = 4  # of a pool: as it is written and as it is read, inputs and gradients
 AFTER_ROUNDS = 2  # added to the seed, for the input that is checked after the rounds
@@ -92,7 +92,7 @@ class Jobs:
     subjects: dict[str, Subject] = field(default_factory=dict)
     checks: dict[str, Correctness] = field(default_factory=dict)
     waits: WaitMeter = field(default_factory=lambda: WaitMeter(usable_cpus()))
-    ceilings: Ceilings | None = None  # where they are asked for
+    ceilings: RoofCalls | None = None  # where they are asked for
     devices: DeviceWatch | None = None  # where a case runs on one
     held: dict[str, Any] = field(
         default_factory=dict
@@ -144,7 +144,7 @@ class Jobs:
         _settle(work)
         seed_all(seed, case.ffn)
         with padded(f"{self.block}/{case.label}", work.device) as pads:
-            module = build(
+            module = build_module(
                 case.ffn, device=place_of(work.device), dtype=getattr(torch, work.dtype)
             )
         if self.plan.state:
@@ -279,11 +279,11 @@ class Jobs:
         value, waited = self._roofs().sample(request.roof, request.calls, self.waits)
         return Sampled(value=value, waited=waited)
 
-    def _roofs(self) -> Ceilings:
-        from ffnbench.worker.ceiling_calls import Ceilings
+    def _roofs(self) -> RoofCalls:
+        from ffnbench.worker.ceiling_calls import RoofCalls
 
         if self.ceilings is None:
-            self.ceilings = Ceilings()
+            self.ceilings = RoofCalls()
         return self.ceilings
 
     def settle(self, label: str) -> Case:
@@ -409,7 +409,7 @@ def _done(request: WorkerRequest[Any], jobs: Jobs | None) -> Any:
         case messages.Preload():
             return probe_jobs.preload(request)
         case messages.Describe():
-            return probe_jobs.describe(request)
+            return probe_jobs.describe_activation(request)
         case messages.Locate():
             return probe_jobs.locate(request)
         case messages.Count():

@@ -29,7 +29,7 @@ from ffnbench.request import CompareRequest
 from ffnbench.result import FailureKind
 from ffnbench.run.session import Session
 from ffnbench.worker.backends import compiling
-from ffnbench.worker.backends.building import build
+from ffnbench.worker.backends.building import build_module
 from ffnbench.worker.subject import subject_of
 
 HOSTILE = str(ROOT / "tests" / "hostile.py")
@@ -79,7 +79,7 @@ def test_the_bytes_of_weights_that_a_compiler_has_frozen_are_not_known(
     monkeypatch.setattr(compiling, "compiled_of", lambda module, work: module)
     monkeypatch.setattr(compiling, "compile_now", lambda *_, **__: (1.0, 1))
     [case] = plan_of(f"relu@backend=compile@freeze={str(freeze).lower()}").cases
-    subject = subject_of(build(case.ffn), case.workload, 32, 0)
+    subject = subject_of(build_module(case.ffn), case.workload, 32, 0)
     assert compiling.prepare(subject, case.workload).values[HELD] == (
         None if freeze else 2 * 32 * 64 * 4
     )

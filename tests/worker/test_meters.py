@@ -56,12 +56,12 @@ def test_a_case_is_warm_before_its_calls_are_counted(
         protocol=replace(plan.protocol, warmup_s=warmup_s, min_sample_s=16 * WARM_S),
     )
     module = Slow(cold_calls=1 + 8)
-    monkeypatch.setattr(jobs, "build", lambda spec, **place: module)
+    monkeypatch.setattr(jobs, "build_module", lambda spec, **place: module)
     monkeypatch.setattr(meters, "perf_counter", module.clock)
     assert jobs.Jobs(plan).open(Open(label="relu", calls=None)).calls == 16
     assert module.now >= COLD_S + warmup_s
     again = Slow(cold_calls=0)
-    monkeypatch.setattr(jobs, "build", lambda spec, **place: again)
+    monkeypatch.setattr(jobs, "build_module", lambda spec, **place: again)
     monkeypatch.setattr(meters, "perf_counter", again.clock)
     jobs.Jobs(plan).open(Open(label="relu", calls=16))
     assert (

@@ -50,7 +50,7 @@ from ffnbench.report.output import Destination, one_of
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import Environment, Failure, FailureKind, Progress, Report
 from ffnbench.run.world import World
-from ffnbench.stats.cells import cells_of
+from ffnbench.stats.cells import cells_of_plan
 from ffnbench.stats.figures import with_figures
 
 
@@ -133,7 +133,7 @@ def _is_of_this_user(folder: Path) -> bool:
 # Jobs
 
 
-POLL_S = {LOCAL: 0.2, SLURM: 5.0}
+JOB_POLL_S = {LOCAL: 0.2, SLURM: 5.0}
 GONE_S = {
     LOCAL: 0.0,
     SLURM: 15.0,
@@ -265,7 +265,7 @@ class SweepOfJobs(Sweep):
 
     def measure(self) -> ShownReport:
         """Submit what is not known yet, and gather all of it."""
-        cells = cells_of(self.prepared.plan)
+        cells = cells_of_plan(self.prepared.plan)
         measured_before = self.begin(cells)
         left = {
             self._folder(cell): cell
@@ -316,7 +316,7 @@ class SweepOfJobs(Sweep):
     def _folder(self, cell: Plan) -> Path:
         """Of a cell, whatever its budget is, and who asked for it."""
         protocol = replace(cell.protocol, budget_s=None, bound=False, looks=1)
-        text = jsonable.text_of(
+        text = jsonable.json_text(
             jsonable.encode(replace(cell, protocol=protocol, command="", notes=()))
         )
         return self.folder / hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -361,7 +361,7 @@ class SweepOfJobs(Sweep):
                     del left[folder], self.jobs[folder]
             self._tell(cells, len(left))
             if self.jobs:
-                time.sleep(POLL_S[self.cluster.on])
+                time.sleep(JOB_POLL_S[self.cluster.on])
         return lost
 
     def _job(self, cell: Plan) -> CellJob:

@@ -121,7 +121,7 @@ def rows_of_run(done: Run, plan: Plan, number: int) -> list[SelftestRow]:
     return rows
 
 
-def rates_of(rows: Sequence[SelftestRow]) -> Rates:
+def error_rates(rows: Sequence[SelftestRow]) -> Rates:
     """Count."""
     seconds = {row.run: row.seconds for row in rows}
 
@@ -183,7 +183,7 @@ class SelftestRequest(Request):
     seed: int = 0
 
 
-def selftest(
+def run_selftest(
     request: SelftestRequest, world: World, progress: ProgressListener
 ) -> list[SelftestRow]:
     """What every run on this machine says of every row."""

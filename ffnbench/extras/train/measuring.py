@@ -14,7 +14,7 @@ from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
 from ffnbench.api.sweeping import Sweep
 from ffnbench.common.errors import termination_as_interruption
 from ffnbench.common.units import counted
-from ffnbench.device.environment import describe
+from ffnbench.device.environment import environment_of_run
 from ffnbench.extras.train.plan import (
     CHOOSING,
     HELD_OUT,
@@ -31,7 +31,7 @@ from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import Environment, FailureKind, Progress, Run, Sample, raw_of
 from ffnbench.run.budget import Budget
 from ffnbench.run.record import RunRecord
-from ffnbench.run.resources import Devices
+from ffnbench.run.resources import RunDevices
 from ffnbench.run.session import WorkerLost
 from ffnbench.run.worker_pool import Worker, WorkerPool
 from ffnbench.run.world import World
@@ -83,8 +83,8 @@ def train(
 def _begin(worker: Worker, greeting: Greeting, record: RunRecord) -> Environment:
     """Where it is trained, as every run says it; the worker has the plan then."""
     timeout_s = record.plan.protocol.timeout_s
-    record.plan, gpu, _ = Devices().find(record.plan, greeting, worker, timeout_s)
-    environment = describe(greeting, gpu)
+    record.plan, gpu, _ = RunDevices().find(record.plan, greeting, worker, timeout_s)
+    environment = environment_of_run(greeting, gpu)
     record.journal(environment)
     record.journal(record.plan)
     worker.ask(Begin(plan=record.plan), timeout_s)

@@ -14,7 +14,7 @@ from ffnbench.python.arguments import (
     StrPath,
     Texts,
     Variants,
-    asked,
+    request_from_arguments,
 )
 from ffnbench.python.public import called_here, public
 from ffnbench.report.shown_report import ShownReport as Report
@@ -51,7 +51,7 @@ def train(
     >>> losses = ffnbench.train(["relu", "swiglu"], steps=200).frame()
     >>> losses[["variant", "loss", "difference", "verdict"]]
     """
-    request = asked(TrainRequest, locals())
+    request = request_from_arguments(TrainRequest, locals())
     with called_here(quiet=quiet, wait=wait) as here:
         return measure(
             prepare(request, here.world, plan_train), here.world, here.following

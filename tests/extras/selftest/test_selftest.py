@@ -18,7 +18,7 @@ from ffnbench.extras.selftest.measuring import (
     Rate,
     SelftestRequest,
     SelftestRow,
-    rates_of,
+    error_rates,
 )
 from ffnbench.plan import Plan
 from ffnbench.result import Run
@@ -52,7 +52,7 @@ def test_counting() -> None:
     """A run has one false difference however many of its equal rows are called
     different.
     """
-    rates = rates_of([
+    rates = error_rates([
         told(0, "same1", "slower", 1.01, 1.02), told(0, "same2", "faster", 0.97, 0.99),
         told(0, "+3%", "slower", 1.02, 1.04),
         told(1, "same1", "same", 0.99, 1.01), told(1, "same2", "unclear", 0.9, 1.1), told(1, "+3%", "same", 0.99, 1.01),
