@@ -25,7 +25,7 @@ from ffnbench.extras.selftest.measuring import (
     failures,
     rows_of_run,
 )
-from ffnbench.run.runner import run
+from ffnbench.run.runner import run_workers
 
 HEAD = (
     "world",
@@ -66,7 +66,7 @@ def _one_world(seed: int, task: tuple[World, range]) -> list[SelftestRow]:
     return [
         one
         for number, machine in runs
-        for one in rows_of_run(machine.run(run), plan, number)
+        for one in rows_of_run(machine.run(run_workers), plan, number)
     ]
 
 

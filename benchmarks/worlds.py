@@ -33,7 +33,7 @@ from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import Comparison, Verdict
-from ffnbench.run.runner import run
+from ffnbench.run.runner import run_workers
 from ffnbench.run.world import World
 from ffnbench.stats.verdict import SAME_RATIO, decide, summarise
 
@@ -147,7 +147,7 @@ def is_wrong(said: Said, truth: Truth) -> bool:
 
 def ours(plan: Plan) -> list[Said]:
     """What ffnbench says of each row that is no reference."""
-    done = run(plan, World())
+    done = run_workers(plan, World())
     if done.interrupted:
         raise KeyboardInterrupt
     if done.failures or done.stopped:

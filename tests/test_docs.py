@@ -71,7 +71,7 @@ def without_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         }
         return [measuring.SelftestRow(run=number, **said) for number in range(repeats)]
 
-    monkeypatch.setattr(measuring, "measure", measure)
+    monkeypatch.setattr(measuring, "measure_repeats", measure)
 
 
 WORKFLOWS = [yaml.safe_load(body) for _, body in blocks("yaml")]

@@ -15,7 +15,7 @@ from ffnbench.gate.interim import UntilDecided, latency_report, plan_of_check
 from ffnbench.plan import Plan
 from ffnbench.request import DEFAULT_BUDGET_S
 from ffnbench.result import Report
-from ffnbench.run.runner import run
+from ffnbench.run.runner import run_workers
 
 BASELINE_RUNS = 3
 AGES = 10**6  # between the seeds of a baseline and of its checks
@@ -53,7 +53,7 @@ def _of_baseline(
     machine = Machine(world, plan, seed)
     before = reduce(
         lambda first, later: first.with_repeat(later),
-        [latency_report(machine.run(run)) for _ in range(runs)],
+        [latency_report(machine.run(run_workers)) for _ in range(runs)],
     )
     return [
         alarm
@@ -74,7 +74,7 @@ def _check(
     policy = check_policy(tolerance)
     stop = UntilDecided(policy, baseline_times(before, policy))
     done = latency_report(
-        now.measure(plan_of_check(before.plan, policy, budget), run, stop)
+        now.measure(plan_of_check(before.plan, policy, budget), run_workers, stop)
     )
     return alarms_of(
         stop.conclusion(done), condition=machine.world.name, repeat=seed, injected=injected, seconds=now.clock_s,
@@ -111,7 +111,7 @@ def _of_sides(
     for share in shares:
         machine, stop = Machine(world, slowed(plan, share), seed), UntilDecided(policy)
         done = latency_report(
-            machine.measure(plan_of_check(plan, policy, budget), run, stop)
+            machine.measure(plan_of_check(plan, policy, budget), run_workers, stop)
         )
         alarms += alarms_of(
             stop.conclusion(done),

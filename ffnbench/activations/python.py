@@ -7,8 +7,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ffnbench.activations.describing import describe_activations, draw_activations
-from ffnbench.api.measuring import measure
-from ffnbench.api.preparing import prepare
+from ffnbench.api.measuring import measure_plan
+from ffnbench.api.preparing import prepare_plan
 from ffnbench.python.arguments import (
     Activations,
     Devices,
@@ -66,7 +66,9 @@ def time_activations(
     """
     request = request_from_arguments(TimingRequest, locals())
     with called_here(quiet=quiet, wait=wait) as here:
-        return measure(prepare(request, here.world), here.world, here.following)
+        return measure_plan(
+            prepare_plan(request, here.world), here.world, here.following
+        )
 
 
 @public

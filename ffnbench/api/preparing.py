@@ -98,7 +98,7 @@ class Prepared:
         return tuple(costs)
 
 
-def prepare(
+def prepare_plan(
     request: AnyRequest,
     world: World,
     planned: Planned | None = None,
@@ -123,7 +123,9 @@ def prepare(
             for device in request.device.split(","):
                 refuse_device(device, world)
     with world.prober(check_timeout(request.timeout)) as prober:
-        plan = asked_as(_plan(asked, prober, planned), request, counts=counts)
+        plan = asked_as(
+            _plan_of_request(asked, prober, planned), request, counts=counts
+        )
         if plan.state:
             _refuse_weights(plan)
         return with_costs(
@@ -154,7 +156,9 @@ def asked_as(plan: Plan, request: AnyRequest, *, counts: bool = False) -> Plan:
     return replace(plan, command=command, protocol=repeated(plan.protocol, request))
 
 
-def _plan(request: AnyRequest, probe: Probe, planned: Planned | None) -> Plan:
+def _plan_of_request(
+    request: AnyRequest, probe: Probe, planned: Planned | None
+) -> Plan:
     """The plan of a request. Where variants are code of the user's, which takes time to
     load, mistakes in the flags are found before, by a plan of a form of our own;
     routing would be one there, since that form has no experts.

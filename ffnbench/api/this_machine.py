@@ -45,8 +45,8 @@ from ffnbench.run.resources import (
     room_for_ceilings,
     why_not_seen,
 )
-from ffnbench.run.session import COUNT_TIMEOUT_S, WorkerLost
 from ffnbench.run.worker_pool import Worker
+from ffnbench.run.worker_process import COUNT_TIMEOUT_S, WorkerLost
 from ffnbench.run.world import World
 from ffnbench.stats.rounds import CPUS_TAKEN
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ffnbench.api.measuring import measure
-from ffnbench.api.preparing import prepare
+from ffnbench.api.measuring import measure_plan
+from ffnbench.api.preparing import prepare_plan
 from ffnbench.python.arguments import (
     Backend,
     Devices,
@@ -59,7 +59,7 @@ def block(
     """
     request = request_from_arguments(BlockRequest, locals())
     with called_here(quiet=quiet, wait=wait) as here:
-        prepared = prepare(request, here.world, counts=request.cost_only)
+        prepared = prepare_plan(request, here.world, counts=request.cost_only)
         if request.cost_only:
             return prepared.cost_report()
-        return measure(prepared, here.world, here.following)
+        return measure_plan(prepared, here.world, here.following)

@@ -243,7 +243,7 @@ def answer_request(
     Gives the exit code. `planned` makes the plan of a feature's request, and `own=`
     measures it.
     """
-    from ffnbench.api.preparing import prepare
+    from ffnbench.api.preparing import prepare_plan
     from ffnbench.report.shown_report import report_view
     from ffnbench.run.world import this_machine
 
@@ -253,7 +253,7 @@ def answer_request(
         output, stem, *inputs, pictures=True, counts_only=counts
     ) as destination:
         world, as_jobs = this_machine(wait=output.wait), output.measure is not None
-        prepared = prepare(
+        prepared = prepare_plan(
             request,
             world,
             planned,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ffnbench.api.measuring import measure
-from ffnbench.api.preparing import prepare
+from ffnbench.api.measuring import measure_plan
+from ffnbench.api.preparing import prepare_plan
 from ffnbench.python.arguments import (
     Backends,
     Devices,
@@ -70,7 +70,9 @@ def compare(
     """
     request = request_from_arguments(CompareRequest, locals())
     with called_here(quiet=quiet, wait=wait) as here:
-        return measure(prepare(request, here.world), here.world, here.following)
+        return measure_plan(
+            prepare_plan(request, here.world), here.world, here.following
+        )
 
 
 @public
@@ -97,6 +99,6 @@ def cost(
     """
     request = request_from_arguments(CostRequest, locals())
     with called_here() as here:
-        return prepare(
+        return prepare_plan(
             CompareRequest(**vars(request)), here.world, counts=True
         ).cost_report()

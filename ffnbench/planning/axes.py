@@ -93,9 +93,9 @@ def read_value(name: str, value: Any) -> Value:
 
 
 @dataclass(frozen=True, slots=True)
-class Cell(Generic[R]):
-    """One point of a sweep: the request with one value of each flag, and the text of
-    the value of each key.
+class CellRequest(Generic[R]):
+    """What one cell of a sweep is asked for with: its point, the request with one value
+    of each flag, and the text of the value of each key.
     """
 
     point: Point
@@ -103,11 +103,11 @@ class Cell(Generic[R]):
     keys: Mapping[str, str]
 
 
-def cells_of_request(
+def requests_of_cells(
     request: R,
     flags: Iterable[str] = OF_FLAGS,
     keys: Mapping[str, tuple[str, ...]] | None = None,
-) -> list[Cell[R]]:
+) -> list[CellRequest[R]]:
     """The cells of a request and of the lists of `keys`, flags before keys, the last
     axis changing first; one where there is no axis.
 
@@ -148,11 +148,11 @@ def cells_of_request(
                 of_keys[name] = texts[name][value]
             else:
                 of_flags[name] = value
-        cells.append(Cell(point, replace(request, **of_flags), of_keys))
+        cells.append(CellRequest(point, replace(request, **of_flags), of_keys))
     return cells
 
 
-def swept_flags(cells: list[Cell[R]]) -> set[str]:
+def swept_flags(cells: list[CellRequest[R]]) -> set[str]:
     """The axes that are flags."""
     return {name for name, _ in cells[0].point} - cells[0].keys.keys()
 

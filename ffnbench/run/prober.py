@@ -34,7 +34,7 @@ from ffnbench.plan import THIS_INTERPRETER, Arm, Case, Probe, Workload
 from ffnbench.result import ActivationCurve, Agreement, FailureKind
 
 if TYPE_CHECKING:
-    from ffnbench.run.session import Session
+    from ffnbench.run.worker_process import WorkerProcess
 
 EAGERLY: dict[str, Any] = {
     "backend": Backend.EAGER,
@@ -57,12 +57,12 @@ class Prober(Probe):
         self,
         timeout_s: float = 300.0,
         arm: Arm = THIS_INTERPRETER,
-        launch: Callable[[Arm], Session] | None = None,
+        launch: Callable[[Arm], WorkerProcess] | None = None,
     ) -> None:
         self._timeout_s, self._launch = timeout_s, launch
         self._arm = arm
         self._others: dict[Arm, Prober] = {}
-        self._session: Session | None = None
+        self._worker: WorkerProcess | None = None
         self._answers: dict[WorkerRequest[Any], Any] = {}
 
     def __enter__(self) -> Prober:
@@ -71,8 +71,8 @@ class Prober(Probe):
     def __exit__(self, *raised: object) -> None:
         for prober in self._others.values():
             prober.__exit__(*raised)
-        if self._session is not None:
-            self._session.close()
+        if self._worker is not None:
+            self._worker.close()
 
     def within(self, arm: Arm) -> Prober:
         """The prober of another arm, which ends with this one; one with nothing of its
@@ -140,14 +140,14 @@ class Prober(Probe):
         if request in self._answers:
             earlier: A = self._answers[request]
             return earlier
-        from ffnbench.run.session import WorkerLost
+        from ffnbench.run.worker_process import WorkerLost
 
         self.refuse_without_torch()
         try:
             answer = self.start().ask(request, self._timeout_s)
         except WorkerLost as lost:
             self.start().close()
-            self._session = None  # another one answers what is asked next
+            self._worker = None  # another one answers what is asked next
             hint = BY_ITSELF
             if lost.kind is FailureKind.TIMEOUT:
                 hint = "give it longer with --timeout"
@@ -172,14 +172,14 @@ class Prober(Probe):
             return Unsupported(message, hint)
         return FfnbenchError(message, hint)
 
-    def start(self) -> Session:
+    def start(self) -> WorkerProcess:
         """The worker, started if it is not there yet; it is not waited for."""
-        if self._session is None:
-            from ffnbench.run.session import Session
+        if self._worker is None:
+            from ffnbench.run.worker_process import WorkerProcess
 
-            launch = self._launch or Session
-            self._session = launch(self._arm)
-        return self._session
+            launch = self._launch or WorkerProcess
+            self._worker = launch(self._arm)
+        return self._worker
 
     def _said(self, message: str) -> str:
         """The message, with the arm that it is about where there are several."""

@@ -163,7 +163,7 @@ class RoofSamples:
     _may_bind: frozenset[str] = frozenset()
     _set_s: float = 0.0  # what one sample of each that may bind takes
 
-    def begin(self, ask: Ask, room: int | None) -> None:
+    def explore(self, ask: Ask, room: int | None) -> None:
         """Find the fastest roofs, once in a run."""
         start = self.now()
         if CEILINGS in self.record.plan.metrics and self.costs:
@@ -197,7 +197,7 @@ class RoofSamples:
             return [name for name in self._calls if name in self._may_bind]
         return []
 
-    def sample(self, ask: Ask, name: str, place: dict[str, Any]) -> None:
+    def take_sample(self, ask: Ask, name: str, place: dict[str, Any]) -> None:
         """One sample of a roof; one that can't be had is dropped, and fails no case."""
         start = self.now()
         roofs = {roof.name: roof for roof in self.record.roofs}

@@ -31,8 +31,8 @@ from ffnbench.plan import (
     cost_of,
 )
 from ffnbench.result import DeviceReadings, Failure, FailureKind
-from ffnbench.run.session import COUNT_TIMEOUT_S, WorkerLost, lost_over_device
 from ffnbench.run.worker_pool import Worker
+from ffnbench.run.worker_process import COUNT_TIMEOUT_S, WorkerLost, lost_over_device
 
 MODEST = 8  # the share of what is free that ceilings may take is one part of so many
 CALLS_HELD_AT_ONCE = 3  # of the largest call: what several of them hold together

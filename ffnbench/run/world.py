@@ -171,9 +171,9 @@ Tell = Callable[[str], None]
 
 def start_worker(arm: Arm = THIS_INTERPRETER) -> Starter:
     """A process of an arm."""
-    from ffnbench.run.session import Session
+    from ffnbench.run.worker_process import WorkerProcess
 
-    return Session(arm)
+    return WorkerProcess(arm)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

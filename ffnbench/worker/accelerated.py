@@ -30,7 +30,7 @@ NO_DEVICE_TIME = (
 FEW = 3
 
 
-def measure(
+def time_calls_on_device(
     subject: Subject,
     inputs: Sequence[Tensor],
     grads: Sequence[Tensor],

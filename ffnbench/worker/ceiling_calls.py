@@ -91,7 +91,7 @@ class RoofCalls:
             del self._calls[name]
         return reached
 
-    def sample(
+    def time_roof(
         self, roof: Roof, calls: int, waits: WaitMeter
     ) -> tuple[float, float | None]:
         """Mean seconds of a call, and the share of the time that threads waited, after
@@ -294,7 +294,7 @@ def _seconds(roof: Roof, call: RoofCall, calls: int) -> float:
     """Mean seconds of a call; on an accelerator those of the device."""
     if roof.bound is Bound.CALL:
         empty = call.__self__  # type: ignore[attr-defined]
-        return float(meters.sample(empty, [empty.x] * calls, counts=False).wall)
+        return float(meters.time_calls(empty, [empty.x] * calls, counts=False).wall)
     accelerator = accelerator_of(roof.device)
     if accelerator is not None:
         from ffnbench.device.accelerator import device_seconds
@@ -313,7 +313,7 @@ def measure_ceilings(request: MeasureCeilings) -> ReachedRoofs:
     for reached in ceilings.explore(request.roofs, request.seconds, None):
         best, disturbed = reached.seconds, True
         for _ in range(MOST_SAMPLES):
-            value, waited = ceilings.sample(reached.roof, reached.calls, waits)
+            value, waited = ceilings.time_roof(reached.roof, reached.calls, waits)
             best = min(best, value)
             disturbed = waited is not None and waited > WAITED
             if not disturbed:

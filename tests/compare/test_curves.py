@@ -24,7 +24,7 @@ from ffnbench.report.shown_report import figure_of
 from ffnbench.report.sweep_sentences import sweep_line
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report
-from ffnbench.run.runner import run as run_plan
+from ffnbench.run.runner import run_workers as run_plan
 from ffnbench.stats.curves import Place, crossings_of, turns, where
 from ffnbench.stats.figures import with_figures
 from ffnbench.stats.interval import Mean

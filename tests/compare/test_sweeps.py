@@ -312,7 +312,7 @@ def test_a_budget_that_is_spent_is_not_spent_again() -> None:
     found = simulated("usual", 5, "a=relu,b=relu")
     again = Sweep(
         prepared("a=relu,b=relu"), World(), UNFOLLOWED, never, found
-    ).measure()
+    ).measure_cells()
     assert with_figures(again).comparisons == found.comparisons
 
 
@@ -355,14 +355,16 @@ def simulated(world: str, seed: int, variants: str) -> Report:
     )
 
     def measure_cell(plan: Plan, following: Following) -> ShownReport:
-        done = machine.measure(plan, runner.run)
+        done = machine.measure(plan, runner.run_workers)
         return replace(
             new_report(done.plan, prepared(variants).costs_of(done.plan)),
             **raw_of(done),
         )
 
     return with_figures(
-        Sweep(prepared(variants), World(), UNFOLLOWED, measure_cell, None).measure()
+        Sweep(
+            prepared(variants), World(), UNFOLLOWED, measure_cell, None
+        ).measure_cells()
     )
 
 

@@ -345,7 +345,7 @@ def test_every_path_computes_what_it_says() -> None:
             assert torch.allclose(
                 found.reshape(-1), expected.reshape(-1), rtol=1e-3, atol=1e-3
             ), roof.name
-            seconds, _ = ceilings.sample(roof, 2, WaitMeter(1))
+            seconds, _ = ceilings.time_roof(roof, 2, WaitMeter(1))
             assert seconds > 0
     assert {"torch.mm", "torch.sum", "torch.sum of int64", "repeated torch.sum"} <= made
 
@@ -404,7 +404,7 @@ def test_a_ceiling_is_disturbed_where_every_look_at_it_was(
         def explore(self, roofs: list, seconds: float, keep: None) -> list:
             return [ReachedRoof(roof=roof, seconds=1.0, calls=3) for roof in roofs]
 
-        def sample(
+        def time_roof(
             self, roof: object, calls: int, waits: object
         ) -> tuple[float, float | None]:
             return left.pop(0)

@@ -91,8 +91,8 @@ SMALL = FFNSpec(d_model=64, d_ff=128, activation="silu", gate=Gate.INNER)
 def times_of(subject: subjects.Subject, calls: int) -> meters.Times:
     """The second of two samples: in the first kernels are loaded."""
     inputs = subject.pool.renew(7, calls)
-    meters.sample(subject, inputs)
-    return meters.sample(subject, subject.pool.renew(8, calls))
+    meters.time_calls(subject, inputs)
+    return meters.time_calls(subject, subject.pool.renew(8, calls))
 
 
 def events_around(call: Callable[[], object], calls: int) -> float:

@@ -38,8 +38,8 @@ from ffnbench.report.words import side_lines
 from ffnbench.request import CompareRequest
 from ffnbench.result import Side
 from ffnbench.run.prober import Prober
-from ffnbench.run.session import BOOT, interpreter_of, variables_of
-from ffnbench.run.worker_pool import start_for
+from ffnbench.run.worker_pool import start_processes
+from ffnbench.run.worker_process import BOOT, interpreter_of, variables_of
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_a_group_that_can_not_be_complete_leaves_nobody_behind() -> None:
         return launch(arm)
 
     with pytest.raises(FfnbenchError, match="no"):
-        start_for(plan_of("relu,gelu@env=A:1"), start)
+        start_processes(plan_of("relu,gelu@env=A:1"), start)
     assert [worker.closed for worker in launch.workers] == [True]
 
 

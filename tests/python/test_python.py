@@ -552,7 +552,7 @@ def test_an_interruption_before_there_is_anything_has_no_report(
     def interrupted(*_: object, **how: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(compare_python, "prepare", interrupted)
+    monkeypatch.setattr(compare_python, "prepare_plan", interrupted)
     with pytest.raises(KeyboardInterrupt) as caught:
         ffnbench.compare("relu", **SMALL)
     assert caught.value.report is None

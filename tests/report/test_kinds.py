@@ -117,7 +117,7 @@ def test_the_command_line_of_a_request_makes_that_request(
         heard.append(request)
         raise FfnbenchError("heard")
 
-    monkeypatch.setattr("ffnbench.api.preparing.prepare", hear)
+    monkeypatch.setattr("ffnbench.api.preparing.prepare_plan", hear)
     monkeypatch.setattr("ffnbench.gate.checking.ab", hear)
     _, *words = shlex.split(command_line(ASKED[command]))
     with pytest.raises(FfnbenchError, match="heard"):

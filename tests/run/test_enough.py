@@ -183,7 +183,7 @@ def test_a_run_ends_at_the_limit_that_it_says(
     world: World, options: dict, limit: str
 ) -> None:
     plan = plan_of(**options)
-    done = Machine(world, plan, seed=3).run(runner.run)
+    done = Machine(world, plan, seed=3).run(runner.run_workers)
     assert done.limit == limit
     workers = len({s.worker for s in done.samples})
     ratio = summarise(done)[1][1].ratio
@@ -205,7 +205,7 @@ def on(world: World, seed: int, *flags: str) -> Report:
     rows = "a=relu,b=relu@slowdown=0.01,c=relu@slowdown=0.03"
     done = Machine(
         world, plan_of(variants=rows, match="none", **planning_of(given)), seed
-    ).run(runner.run)
+    ).run(runner.run_workers)
     return with_figures(latency_report(done))
 
 

@@ -65,7 +65,7 @@ def test_a_slow_down_is_exactly_what_was_asked_for(
     jobs.open(Open(label="b", calls=calls))
 
     def seconds(label: str) -> float:
-        return jobs.sample(TakeSample(label=label, calls=calls)).value
+        return jobs.take_sample(TakeSample(label=label, calls=calls)).value
 
     ratios = (median(seconds("b") / seconds("a") for _ in range(15)) for _ in range(5))
     assert any(

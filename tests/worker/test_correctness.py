@@ -193,7 +193,7 @@ def errors(variant: str, **options: Any) -> dict[str, float | None]:
     label = jobs.plan.reference
     jobs.open(Open(label=label, calls=3))
     for salt in range(5):
-        jobs.sample(TakeSample(label=label, calls=3, salt=salt + 100))
+        jobs.take_sample(TakeSample(label=label, calls=3, salt=salt + 100))
     return jobs.check(Check(label=label)).values
 
 
@@ -233,7 +233,7 @@ def test_what_is_right_at_first_and_wrong_later_is_found_after_its_rounds(
 ) -> None:
     jobs = Jobs(plan_of(f"m={mine}:{name}{like}", mode=mode))
     jobs.open(Open(label="m", calls=3))
-    jobs.sample(TakeSample(label="m", calls=12, salt=5))
+    jobs.take_sample(TakeSample(label="m", calls=12, salt=5))
     with pytest.raises(Mismatch, match=says):
         jobs.check(Check(label="m"))
 

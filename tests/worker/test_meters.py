@@ -146,7 +146,7 @@ def test_what_is_timed_of_training_leaves_no_gradients() -> None:
             True,
             accelerator=context,
         )
-        meters.sample(subject, subject.pool.renew(3, 8))
+        meters.time_calls(subject, subject.pool.renew(3, 8))
     assert subject.module.calls == 2 * (
         8 + 8
     )  # forward and backward: by the wall, and from a queue
@@ -205,5 +205,5 @@ def test_cold_on_the_cpu_evicts_before_each_call(
     inputs = subject.pool.renew(1, 2)
     events.clear()
     monkeypatch.setattr(meters, "perf_counter", read)
-    meters.sample(subject, inputs)
+    meters.time_calls(subject, inputs)
     assert events == [2 * 2 * (1 << 20), "clock", "forward", "clock"] * 2

@@ -61,7 +61,7 @@ def measured_by(on: str, slurm: Sequence[str]) -> Callable[..., ShownReport]:
     if slurm and on != SLURM:
         raise FfnbenchError("--slurm is of jobs on SLURM", "add --on slurm")
     one_of("--on", on, (SLURM, LOCAL))
-    return partial(measure, on=on, slurm=tuple(slurm))
+    return partial(measure_as_jobs, on=on, slurm=tuple(slurm))
 
 
 # The folder of jobs
@@ -198,7 +198,7 @@ def _report(text: str) -> Report:
     return report
 
 
-def measure(
+def measure_as_jobs(
     prepared: Prepared,
     world: World,
     destination: Destination,
@@ -241,7 +241,7 @@ def measure(
             folder=folder,
             measure_in_job=measure_in_job,
         )
-        report = sweep.measure()
+        report = sweep.measure_cells()
     if not report.interrupted and not report.stopped:
         destination.when_written(partial(shutil.rmtree, folder, ignore_errors=True))
     return report
@@ -263,7 +263,7 @@ class SweepOfJobs(Sweep):
         default_factory=dict
     )  # since when a job is neither alive nor done
 
-    def measure(self) -> ShownReport:
+    def measure_cells(self) -> ShownReport:
         """Submit what is not known yet, and gather all of it."""
         cells = cells_of_plan(self.prepared.plan)
         measured_before = self.begin(cells)

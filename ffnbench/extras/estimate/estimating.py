@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from ffnbench.api.preparing import prepare
+from ffnbench.api.preparing import prepare_plan
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.estimate.bounds import (
     Hardware,
@@ -54,7 +54,9 @@ def bounds(request: EstimateRequest, world: World, notes: Sequence[str] = ()) ->
         _hardware(request.hardware),
         require_positive("tensor_parallel", request.tensor_parallel),
     )
-    report = prepare(as_compare(request), world, notes=notes, counts=True).cost_report()
+    report = prepare_plan(
+        as_compare(request), world, notes=notes, counts=True
+    ).cost_report()
     cases = {row["label"]: row for row in case_records(report, ESTIMATE_KEYS)}
     rows: list[Row] = []
     for group in report.plan.groups:

@@ -24,7 +24,7 @@ from ffnbench.models.family_reader import (
 )
 from ffnbench.models.presets import config_path, model_of
 from ffnbench.report.formats import View
-from ffnbench.run.session import COUNT_TIMEOUT_S, WorkerLost
+from ffnbench.run.worker_process import COUNT_TIMEOUT_S, WorkerLost
 from ffnbench.run.world import World
 
 T = TypeVar("T", CountedModel, WholeModel)

@@ -90,7 +90,7 @@ def train(
 
     Held-out loss, beside the time of a step.
     """
-    from ffnbench.extras.train.measuring import measure
+    from ffnbench.extras.train.measuring import measure_training
     from ffnbench.extras.train.plan import TrainRequest, plan_train
 
     return answer_request(
@@ -98,5 +98,5 @@ def train(
         request_from_typed(TrainRequest, ctx),
         "train",
         planned=plan_train,
-        own=measure,
+        own=measure_training,
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ffnbench.api.preparing import prepare
-from ffnbench.extras.train.measuring import measure
+from ffnbench.api.preparing import prepare_plan
+from ffnbench.extras.train.measuring import measure_training
 from ffnbench.extras.train.plan import TrainRequest, plan_train
 from ffnbench.python.arguments import (
     Device,
@@ -53,6 +53,6 @@ def train(
     """
     request = request_from_arguments(TrainRequest, locals())
     with called_here(quiet=quiet, wait=wait) as here:
-        return measure(
-            prepare(request, here.world, plan_train), here.world, here.following
+        return measure_training(
+            prepare_plan(request, here.world, plan_train), here.world, here.following
         )

@@ -182,7 +182,7 @@ class TrainingRun:
         return total / count
 
 
-def train(jobs: Jobs, request: Train) -> Trained:
+def train_for_seconds(jobs: Jobs, request: Train) -> Trained:
     """Train a case for so long, or to its end; what there is to tell of it."""
     if RUN not in jobs.held:
         case = jobs.settle(request.label)
@@ -192,4 +192,4 @@ def train(jobs: Jobs, request: Train) -> Trained:
     return run.train_for(request.seconds)
 
 
-HANDLERS = {"Train": (Train, train)}
+HANDLERS = {"Train": (Train, train_for_seconds)}

@@ -474,7 +474,9 @@ def learning_of(loss: float) -> Trained:
 def train(request: TrainRequest, launch: FakeLaunch, **outside):
     """What `train` gives on such a machine."""
     machine = world.World(launch=launch, prober=KnownProber, **outside)
-    return measuring.measure(preparing.prepare(request, machine, plan_train), machine)
+    return measuring.measure_training(
+        preparing.prepare_plan(request, machine, plan_train), machine
+    )
 
 
 def trained(
@@ -570,7 +572,7 @@ def test_the_time_left_of_a_run_is_that_of_the_steps_that_are_left(text: str) ->
             said.append(event.eta_s)
 
     pool = WorkerPool(cell, launch, time.monotonic)
-    measuring.train(
+    measuring.train_case(
         cell, pool, Following(progress=Listener()), math.inf, time.monotonic
     )
     assert said == [4 * 3.0]

@@ -1,8 +1,9 @@
 """The parent's end of one process that measures: start it, ask it, notice when it hangs
 or dies. No torch here.
 
-One that can be forked is a starter: `fork` gives a worker that has torch loaded, for a
-block of rounds.
+A WorkerProcess that can be forked is a starter: `fork` gives a ForkedWorker, which has
+torch loaded and serves for a block of rounds. One that can't be forked is the worker
+itself.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def lost_over_device(lost: WorkerLost) -> Unfinished:
     )
 
 
-class Session:
+class WorkerProcess:
     """A running process of an arm. `ask` sends one request and waits for its answer;
     `close` always works.
     """
@@ -81,7 +82,7 @@ class Session:
             variables_of(arm) | {WORKER_VARIABLE: "1"},
         )
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the session
-        self._process = _speaking(command, self._log, variables, folder_of(arm))
+        self._process = _start_process(command, self._log, variables, folder_of(arm))
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
@@ -147,7 +148,7 @@ class Session:
             self._process.stdin.write(line + "\n")
             self._process.stdin.flush()
 
-    def fork(self, timeout_s: float) -> Fork | None:
+    def fork(self, timeout_s: float) -> ForkedWorker | None:
         """A worker that is forked from this process, which is asked for nothing else
         until that is closed; None where this one can't be forked, and has to serve by
         itself.
@@ -156,7 +157,7 @@ class Session:
         if isinstance(answer, Failed) or answer.process is None:
             return None
         self._forks.append(self._asked)
-        return Fork(self, answer.process)
+        return ForkedWorker(self, answer.process)
 
     def pause(self) -> None:
         """Stop it until it is resumed."""
@@ -230,10 +231,10 @@ class Session:
                     continue
 
 
-class Fork:
+class ForkedWorker:
     """A worker that was forked from a starter, and is asked over its pipes."""
 
-    def __init__(self, starter: Session, process: int) -> None:
+    def __init__(self, starter: WorkerProcess, process: int) -> None:
         self._starter, self._process, self._gone = starter, process, False
 
     def greeting(self, timeout_s: float = START_TIMEOUT_S) -> Greeting:
@@ -241,7 +242,7 @@ class Fork:
         return self._starter.greeting(timeout_s)
 
     def ask(self, request: WorkerRequest[A], timeout_s: float) -> A | Failed:
-        """As a session does."""
+        """As its starter does."""
         try:
             return self._starter.ask(request, timeout_s)
         except WorkerLost:
@@ -278,7 +279,7 @@ def _send(process: int, sign: signal.Signals) -> None:
         os.kill(process, sign)
 
 
-def _speaking(
+def _start_process(
     command: list[str], log: IO[bytes], variables: dict[str, str], folder: Path | None
 ) -> subprocess.Popen[str]:
     """A process in a session of its own, which is spoken to; raises FfnbenchError where
