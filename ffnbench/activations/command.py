@@ -87,7 +87,9 @@ def activations(
     """Show facts of activations; --time: what they cost."""
     request = request_from_typed(TimingRequest, ctx)
     if time:
-        return answer_request(ctx, request, "activations")
+        from ffnbench.activations.plan import plan_timing
+
+        return answer_request(ctx, request, "activations", plan_timing)
 
     from ffnbench.activations import describing
     from ffnbench.ffn.spec import DTYPES

@@ -27,6 +27,7 @@ from ffnbench.planning.fields import read
 from ffnbench.request import AnyRequest, Output, Request
 
 if TYPE_CHECKING:
+    from ffnbench.plan import Plan
     from ffnbench.report.output import Destination
 
 R = TypeVar("R", bound=Request | Output)
@@ -232,16 +233,16 @@ def answer_request(
     ctx: typer.Context,
     request: AnyRequest,
     stem: str,
+    plan_of: Callable[..., Plan],
     *,
     counts: bool = False,
-    planned: Callable[..., Any] | None = None,
     **measured: Any,
 ) -> int:
     """Plan and price what was asked, measure it unless only counts are wanted (as jobs
     if `--on` says so), and show it.
 
-    Gives the exit code. `planned` makes the plan of a feature's request, and `own=`
-    measures it.
+    Gives the exit code. `plan_of` makes the plan of the request; `own=` measures that
+    of a feature.
     """
     from ffnbench.api.preparing import prepare_plan
     from ffnbench.report.shown_report import report_view
@@ -256,7 +257,7 @@ def answer_request(
         prepared = prepare_plan(
             request,
             world,
-            planned,
+            plan_of,
             notes=destination.defaults,
             counts=counts,
             as_jobs=as_jobs,

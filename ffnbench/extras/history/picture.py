@@ -13,8 +13,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from ffnbench.common.units import IEC, SI, TIME, scale, signed_percent
-from ffnbench.extras.history.table import commit_text, metric_text, named, runs_text
 from ffnbench.extras.history.timeline import Series, Timeline
+from ffnbench.extras.history.words import commit_text, metric_text, name_of, runs_text
 from ffnbench.gate.side_by_side import RATIO
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.report.pictures.canvas import (
@@ -53,7 +53,7 @@ def history_figure(timeline: Timeline) -> Figure:
     figure, grid = panels(len(rows), 1, (PAGE, HEIGHT))
     for axes, row in zip(grid, rows, strict=True):
         _draw(axes, row)
-        axes.set_title(literal(shortened(f"{named(timeline, row)}: {_metric(row)}")))
+        axes.set_title(literal(shortened(f"{name_of(timeline, row)}: {_metric(row)}")))
     shown = (
         f", {len(rows)} of {len(timeline.rows)} rows"
         if len(rows) < len(timeline.rows)
