@@ -28,9 +28,8 @@ def main() -> None:
     try:
         run()
     finally:
-        signal.signal(
-            signal.SIGINT, signal.SIG_IGN
-        )  # the answer stands, and so does its code
+        # the answer stands, and so does its code
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         # an interruption inside a string that Python evaluates (collections.namedtuple
         # does so, in imports) is remembered, even if it was handled, and ends the
         # process by the signal; evaluating another one forgets it

@@ -290,9 +290,8 @@ class Sizing:
 
 GIVEN = Sizing(how="given")
 Value = int | float | str | bool
-Point = tuple[
-    tuple[str, Value], ...
-]  # the axes of a sweep, in their order, with the value of each
+# the axes of a sweep, in their order, with the value of each
+Point = tuple[tuple[str, Value], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -384,19 +383,12 @@ class Note:
 
     label: str = ""
     text: str
-    kind: NoteKind = (
-        NoteKind.GENERAL
-    )  # what a file has that was made before notes had one
+    # what a file has that was made before notes had one
+    kind: NoteKind = NoteKind.GENERAL
 
 
-SWEPT = (
-    "d_model",
-    "dtype",
-    "mode",
-    "threads",
-    "batch",
-    "seq_len",
-)  # what groups differ in where no case has a point
+# what groups differ in where no case has a point
+SWEPT = ("d_model", "dtype", "mode", "threads", "batch", "seq_len")
 
 
 def value_of(case: Case, key: str) -> Value:
@@ -492,12 +484,10 @@ class Plan:
     multiple_of: int = 1
     notes: tuple[Note, ...] = ()
     kind: str = field(default=Kind.COMPARE, metadata=LATER | one_of_names(kind_names))
-    command: str = field(
-        default="", metadata=LATER
-    )  # what asks the same again: `ffnbench compare relu,gelu --d-model 768`
-    state: str = field(
-        default="", metadata=LATER
-    )  # a file of weights, and what their names begin with
+    # what asks the same again: `ffnbench compare relu,gelu --d-model 768`
+    command: str = field(default="", metadata=LATER)
+    # a file of weights, and what their names begin with
+    state: str = field(default="", metadata=LATER)
     prefix: str = field(default="", metadata=LATER)
 
     @cached_property

@@ -428,9 +428,8 @@ class Repeat(Measurement):
     protocol: Protocol
 
 
-REPEATED = [
-    f.name for f in fields(Repeat) if f.name != "protocol"
-]  # what a repeat and a report have alike
+# what a repeat and a report have alike
+REPEATED = [f.name for f in fields(Repeat) if f.name != "protocol"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -536,12 +535,10 @@ class Report(Run):
     measured: tuple[Measured, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
     shares: tuple[Share, ...] = field(default=(), metadata=LATER)
-    repeats: tuple[Repeat, ...] = field(
-        default=(), repr=False, metadata=LATER
-    )  # later runs, in order
-    cut_short: bool = field(
-        default=False, metadata=LATER
-    )  # whether fewer repeats were made than asked for
+    # later runs, in order
+    repeats: tuple[Repeat, ...] = field(default=(), repr=False, metadata=LATER)
+    # whether fewer repeats were made than asked for
+    cut_short: bool = field(default=False, metadata=LATER)
     schema: int = field(default=SCHEMA, metadata=STATED)
     figures: Figures = field(
         default=Figures(), compare=False, repr=False, metadata=UNSAVED

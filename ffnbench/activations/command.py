@@ -96,9 +96,8 @@ def activations(
     from ffnbench.planning.workload import device_of
     from ffnbench.run.world import this_machine
 
-    several(
-        "device", request.device, device_of
-    )  # a word that is none is a mistake, whatever is asked of them
+    # a word that is none is a mistake, whatever is asked of them
+    several("device", request.device, device_of)
     several("dtype", request.dtype, DTYPES.get)
     with destination_of(
         output_from_typed(ctx), "activations", request.activations

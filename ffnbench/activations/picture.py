@@ -118,12 +118,10 @@ def curves_figure(
     """
     x = np.array(next(iter(curves.values())).x)
     values = np.array([curve.y for curve in curves.values()], dtype=float)
-    slopes = np.array(
-        [curve.slope for curve in curves.values()], dtype=float
-    )  # where there is none, a gap
-    reach = 1.02 * max(
-        abs(x[0]), abs(x[-1]), 1.0
-    )  # a square function must not flatten the others
+    # where there is none, a gap
+    slopes = np.array([curve.slope for curve in curves.values()], dtype=float)
+    # a square function must not flatten the others
+    reach = 1.02 * max(abs(x[0]), abs(x[-1]), 1.0)
     near = LIKE_ONE * reach
     pairs = [
         (i, j)
@@ -240,10 +238,8 @@ def _jumps(y: np.ndarray) -> np.ndarray:
     return np.nonzero((change > 0.2) & (change > 20 * max(typical, 1e-9)))[0]
 
 
-SIDE, BESIDE = (
-    2.4,
-    0.9,
-)  # inches: a panel at most; what the colour bar and the labels of axes take
+# inches: a panel at most; what the colour bar and the labels of axes take
+SIDE, BESIDE = (2.4, 0.9)
 CONTOUR_LEVELS = 5
 # times the usual height: steeper ones are cut, so that a square function does not
 # flatten the others
@@ -319,9 +315,8 @@ def _surface(
         axes.clabel(lines, fontsize=5, fmt="%g")
     axes.axhline(0, color="0.5", linewidth=0.6)
     axes.axvline(0, color="0.5", linewidth=0.6)
-    axes.set(
-        xlim=(x[0], x[-1]), ylim=(x[0], x[-1])
-    )  # the axes through zero may lie outside
+    # the axes through zero may lie outside
+    axes.set(xlim=(x[0], x[-1]), ylim=(x[0], x[-1]))
     axes.ticklabel_format(scilimits=(-2, 5), useMathText=True)
     axes.set_aspect("equal")
     return image

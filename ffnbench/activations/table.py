@@ -33,9 +33,8 @@ MOST_PLACES = 4  # of jumps and kinks, in the table
 ONLY_BUILT_IN = "facts are known of built-in names, each at its own beta; `plot-activations` draws all"
 FACT_KEYS = (*(field.name for field in fields(Facts) if field.name != "dead"), "smooth")
 ACTIVATION = column("activation", 0)
-BACKWARD = column(
-    "flops_backward", 8, title="FLOPs", unit="bwd", units=None, write=str
-)  # of one element
+# of one element
+BACKWARD = column("flops_backward", 8, title="FLOPs", unit="bwd", units=None, write=str)
 FACTS = (
     "formula",
     "minimum",

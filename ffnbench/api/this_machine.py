@@ -132,9 +132,8 @@ def _ceilings_here(
         usable_cpus(), DTYPES.names(), caches(), room_for_ceilings((), usable_memory())
     )
     request = MeasureCeilings(roofs=tuple(asked), seconds=CEILINGS_S)
-    with world.lock(
-        lambda text: progress.tell(text.partition(";")[0])
-    ) as other_run:  # here there is no --wait
+    # here there is no --wait
+    with world.lock(lambda text: progress.tell(text.partition(";")[0])) as other_run:
         answer = worker.ask(request, COUNT_TIMEOUT_S)
     if isinstance(answer, Failed):
         raise Unfinished(

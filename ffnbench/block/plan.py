@@ -29,16 +29,10 @@ from ffnbench.planning.variant_text import parse_variant
 from ffnbench.planning.workload import refuse_lacking, workload_of
 from ffnbench.request import BlockRequest
 
-FFN, ATTENTION, TEXTBOOK = (
-    "ffn",
-    "attention",
-    "textbook",
-)  # what the labels of its cases begin with
-NOT_CAUSAL = (
-    "encoder",
-    "vision",
-    "audio",
-)  # kinds of layers in which a token sees all others
+# what the labels of its cases begin with
+FFN, ATTENTION, TEXTBOOK = ("ffn", "attention", "textbook")
+# kinds of layers in which a token sees all others
+NOT_CAUSAL = ("encoder", "vision", "audio")
 HEAD_DIM = 64  # of a block that is not asked for by its name
 DEFAULT_FORM = "gelu"
 

@@ -46,11 +46,8 @@ from ffnbench.result import Estimate, Report
 from ffnbench.stats.cells import restricted
 from ffnbench.stats.figures import figures_of
 
-PRODUCTS = {
-    Mode.FORWARD: 1,
-    Mode.TRAIN: 3,
-    Mode.BACKWARD: 2,
-}  # backward: two products for each
+# backward: two products for each
+PRODUCTS = {Mode.FORWARD: 1, Mode.TRAIN: 3, Mode.BACKWARD: 2}
 PART_WORDS = ("verdict", "failure")  # of a part, that are not saved
 POINTS = 200  # of a curve over lengths
 # how far it goes on beyond the shortest and the longest length, and beyond the crossing

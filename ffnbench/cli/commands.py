@@ -79,9 +79,8 @@ class Command(TyperCommand):
         """Its parameters, and Typer's own for the help."""
         params: list[Any] = as_typed(super().get_params(ctx))
         for param in params:
-            if (
-                ctx.obj == HELP_ALL or ctx.resilient_parsing
-            ):  # a shell offers all of them
+            # a shell offers all of them
+            if ctx.obj == HELP_ALL or ctx.resilient_parsing:
                 param.hidden = False
         help_option = params[-1]
         help_option.rich_help_panel = "Output"

@@ -22,13 +22,8 @@ from ffnbench.common.names import hint_for
 from ffnbench.request import spelling
 
 FILE, TABLE = "pyproject.toml", "tool.ffnbench"
-OF_OUTPUT = (
-    "format",
-    "verbose",
-    "quiet",
-    "sort",
-    "columns",
-)  # how an answer is shown: not told with it
+# how an answer is shown: not told with it
+OF_OUTPUT = ("format", "verbose", "quiet", "sort", "columns")
 MAY = (
     "d_model", "d_ff", "bias", "match", "batch", "seq_len", "dtype", "mode", "device", "threads", "backend", "weights",
     "metrics",

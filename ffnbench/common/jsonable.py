@@ -23,13 +23,11 @@ from ffnbench.common.streams import UNSEEN
 T = TypeVar("T")
 # metadata of a field that came later: left out at its default, as files had it before
 LATER = {"later": True}
-STATED = {
-    "stated": True
-}  # metadata of a field that every file has, whatever its default
+# metadata of a field that every file has, whatever its default
+STATED = {"stated": True}
 UNSAVED = {"unsaved": True}  # metadata of a field that stands in no file
-OTHER_FIELDS = {
-    "others": True
-}  # metadata of a dict whose entries stand in files beside the other fields
+# metadata of a dict whose entries stand in files beside the other fields
+OTHER_FIELDS = {"others": True}
 _hints = cache(get_type_hints)
 
 EXACT_TYPES = {str, int, bool, type(None)}

@@ -21,12 +21,8 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import did_you_mean
 
 NO_FILE = "a path is relative to the current folder"
-NOT_THE_USERS = (
-    "ffnbench",
-    "importlib",
-    "torch",
-    "__main__",
-)  # modules whose lines say nothing of a mistake
+# modules whose lines say nothing of a mistake
+NOT_THE_USERS = ("ffnbench", "importlib", "torch", "__main__")
 NOT_THERE = "is it installed in this environment, or in a folder below this one?"
 
 
@@ -116,9 +112,8 @@ def _run_file(file: Path, shown: str) -> Any:
     try:
         with _neighbours(file.parent):
             spec.loader.exec_module(module)
-    except (
-        FfnbenchError
-    ) as problem:  # it calls ffnbench, and that knows better what to do
+    except FfnbenchError as problem:
+        # it calls ffnbench, and that knows better what to do
         raise FfnbenchError(
             f"cannot run {shown!r}: {problem.message}", problem.hint
         ) from problem

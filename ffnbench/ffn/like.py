@@ -120,9 +120,8 @@ def layout_of(module: nn.Module, form: FFNSpec, x: Tensor) -> Layout:
     """How the module's parameters are those of the form; x and errors as for
     `as_form`.
     """
-    x = (
-        x.detach().clone()
-    )  # at an address of its own: the module may have seen the old one
+    # at an address of its own: the module may have seen the old one
+    x = x.detach().clone()
     y = module_output(module, x)  # first of all: a lazy module makes its weights now
     layouts = list(_layouts(module, form))
     if not layouts:

@@ -184,9 +184,8 @@ def _what_is_asked(plan: Plan, common: Set[str]) -> dict[str, Set[Value]]:
         values[name] = [value_of(case, name) for case in cases]
     values["reference"] = [plan.reference_of(case.label) for case in cases]
     values["rows"] = [case.label for case in cases]
-    return {
-        name: dict.fromkeys(of).keys() for name, of in values.items()
-    }  # sets that keep their order
+    # sets that keep their order
+    return {name: dict.fromkeys(of).keys() for name, of in values.items()}
 
 
 def of_another_method(path: str, run: Report) -> str:

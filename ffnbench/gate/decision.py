@@ -49,15 +49,8 @@ FED = (
     "matmul_precision",
     "reduced_reductions",
 )
-IDENTITY = (
-    *FED,
-    "backend",
-    "compile",
-    "freeze",
-    "weights",
-    "group",
-    "spin",
-)  # what makes it another row
+# what makes it another row
+IDENTITY = (*FED, "backend", "compile", "freeze", "weights", "group", "spin")
 
 
 class Status(StrEnum):
@@ -214,10 +207,8 @@ def parse_tolerances(
             raise FfnbenchError(f"the baseline has no case {case!r}, in {text!r}", hint)
         fraction = _read_tolerance(size, text, metric)
         of_groups += [(label, metric, fraction) for label in cases]
-    return (
-        *of_groups,
-        *of_labels,
-    )  # what is said of one row by its whole label comes last, and counts
+    # what is said of one row by its whole label comes last, and counts
+    return (*of_groups, *of_labels)
 
 
 def _read_tolerance(size: str, text: str, metric: str) -> float:

@@ -100,9 +100,8 @@ def variant_of_sides(request: SidesRequest) -> Variant:
         )
     check_timeout(request.timeout)
     check_seed(request.seed)
-    plan_compare(
-        as_compare(request, variants="swiglu", metrics="latency", budget=None)
-    )  # mistakes in flags, first
+    # mistakes in flags, first
+    plan_compare(as_compare(request, variants="swiglu", metrics="latency", budget=None))
     return variant
 
 

@@ -167,9 +167,8 @@ def _limit(row: Row) -> str:
 
 
 def _value(metric: str, value: float | None) -> str:
-    if (
-        value is None or metric in TIMED_METRICS
-    ):  # a time's change says it, in the unit of its limit
+    # a time's change says it, in the unit of its limit
+    if value is None or metric in TIMED_METRICS:
         return UNKNOWN_CELL
     if metric == OUTPUT:
         return f"{value:.1e}" if value else "0"
@@ -246,9 +245,8 @@ def _summary(checked: Checked, equal: int) -> list[str]:
         finding.status is Status.REGRESSED for finding in findings
     ):
         command = check_command(checked, "--update")
-        if (
-            checked.before.plan.protocol.method != METHOD
-        ):  # its latencies can't be compared: all is measured anew
+        # its latencies can't be compared: all is measured anew
+        if checked.before.plan.protocol.method != METHOD:
             command = f"{command_of(checked.before)} -o {shlex.quote(checked.against)}"
         remarks.append(f"a change that is meant becomes the baseline: {command}")
     if len(timed) > 1 and all(finding.status is Status.IMPROVED for finding in timed):

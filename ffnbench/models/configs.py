@@ -195,9 +195,8 @@ def nested_of(config: Config, model_type: str) -> dict[str, Config]:
     """
     parts = {}
     for key, default in zip(PARTS, families().composites[model_type], strict=True):
-        nested = config.get(f"{key}_dict") or config.get(
-            key
-        )  # older files say it twice, and the first is meant
+        # older files say it twice, and the first is meant
+        nested = config.get(f"{key}_dict") or config.get(key)
         if (
             nested is None
             and key == "text_config"

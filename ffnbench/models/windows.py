@@ -17,9 +17,8 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.models.model import AttentionWindow
 
 Config = Mapping[str, Any]
-LayerWindow = tuple[
-    int | None, str
-]  # of one layer: its window, None for all tokens; what it is where that is not counted
+# of one layer: its window, None for all tokens; what it is where that is not counted
+LayerWindow = tuple[int | None, str]
 ALL_TOKENS: LayerWindow = (None, "")
 FULL, SLIDING, CHUNKED, LINEAR = (
     "full_attention",
@@ -112,9 +111,8 @@ WINDOW_RULES = {
     "llama4_text": WindowRule(has=_turned, word=CHUNKED),
     **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"), _INTERVAL),
 }
-FULL_ALONE = WindowRule(
-    has=_never, typed=False
-)  # its attention is known to have no window
+# its attention is known to have no window
+FULL_ALONE = WindowRule(has=_never, typed=False)
 BY_WORDS = WindowRule(has=_never)
 
 

@@ -47,11 +47,8 @@ if TYPE_CHECKING:
 # above it a call of 512 tokens takes a second of a few cores, and a first run minutes
 WIDE = 2048
 TOKENS, TOKENS_OF_WIDE = 512, 64  # of a sequence, where none is given
-STANDS_FOR_IT = (
-    "preset",
-    "config",
-    "model",
-)  # what the model that is named is called among the variants
+# what the model that is named is called among the variants
+STANDS_FOR_IT = ("preset", "config", "model")
 
 
 def plan_compare(

@@ -35,10 +35,8 @@ from ffnbench.request import DEFAULT_VARIANTS
 if TYPE_CHECKING:
     from ffnbench.models.model import ModelSpec
 
-COMPILE_KEYS = (
-    "compile",
-    "freeze",
-)  # how it is compiled: where no backend is named, that is what they mean
+# how it is compiled: where no backend is named, that is what they mean
+COMPILE_KEYS = ("compile", "freeze")
 BACKEND_KEYS = {"backend", *COMPILE_KEYS}
 _TARGET = re.compile(r"^(?P<module>[^:]+):(?P<attr>[A-Za-z_][\w.]*)$")
 _EXPERTS = re.compile(r"^(?P<experts>\d{1,9})[xX](?P<top_k>\d{1,9})$")
@@ -268,9 +266,8 @@ def as_activation_variant(variant: Variant, own: OwnActivation) -> Variant:
     """
     keys = variant.spec_keys | variant.workload_keys | dict(variant.arguments)
     if variant.like is not None:
-        keys[LIKE] = (
-            variant.like.text
-        )  # which is no key of a form, and is refused as such
+        # which is no key of a form, and is refused as such
+        keys[LIKE] = variant.like.text
     notes: tuple[Note, ...] = ()
     if own.flops is None:
         notes = (

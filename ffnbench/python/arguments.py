@@ -65,10 +65,8 @@ WeightFormats = WeightFormatName | Sequence[WeightFormatName]
 
 R = TypeVar("R", bound=Request)
 NAMED = "help() of the function shows its arguments"
-PAIR_SEPARATORS = {
-    "tolerance": "=",
-    "base_env": ":",
-}  # name and value, where a mapping may be given
+# name and value, where a mapping may be given
+PAIR_SEPARATORS = {"tolerance": "=", "base_env": ":"}
 
 
 def request_from_arguments(kind: type[R], given: Mapping[str, Any]) -> R:
@@ -102,9 +100,8 @@ def texts_of(kind: type[Request], name: str, value: Any) -> list[str]:
         return [f"{key}{PAIR_SEPARATORS[name]}{item}" for key, item in value.items()]
     if isinstance(value, str | os.PathLike) or not hasattr(value, "__iter__"):
         return [argument_text(name, value)]
-    if (
-        isinstance(value, range) and len(value) > 1
-    ):  # as it would be typed, so that none is too long to be read
+    # as it would be typed, so that none is too long to be read
+    if isinstance(value, range) and len(value) > 1:
         value = [f"{min(value)}..{max(value)}/{abs(value.step)}"]
     texts = [argument_text(name, item) for item in value]
     if name == "range_" and len(texts) == 2:
@@ -210,9 +207,8 @@ def _target_of(given: Any) -> str:
         )
     loaded = sys.modules.get(module)
     try:
-        same = (
-            attrgetter(name)(loaded) == given
-        )  # a bound method is a new object each time, and equal
+        # a bound method is a new object each time, and equal
+        same = attrgetter(name)(loaded) == given
     except AttributeError:
         same = False
     if loaded is None or not same:
@@ -236,9 +232,8 @@ def _source(loaded: ModuleType, module: str, name: str) -> str:
             _let_workers_find(Path(file), module)
         return module
     spec = getattr(loaded, "__spec__", None)
-    if (
-        spec is not None and spec.name and spec.name != "__main__"
-    ):  # python -m package.module
+    # python -m package.module
+    if spec is not None and spec.name and spec.name != "__main__":
         return str(spec.name)
     if not file or not Path(file).is_file():
         hint = CELL if "IPython" in sys.modules else SAVE_TO_FILE

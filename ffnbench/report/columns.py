@@ -491,9 +491,8 @@ def timed_columns(report: Report, reference: str) -> list[Column]:
     """Latency, the ratio to the reference, and the verdict in a word."""
     shown = [column("latency_s"), column("spread")]
     references = {group.reference for group in report.plan.groups}
-    if (
-        len(references) == len(report.plan.shown) and not report.failures
-    ):  # nothing is compared with another
+    # nothing is compared with another
+    if len(references) == len(report.plan.shown) and not report.failures:
         return shown
     return [*shown, column("ratio", title=f"time vs {reference}"), column("verdict")]
 

@@ -17,9 +17,8 @@ from ffnbench.common.units import Units, digits, scale
 from ffnbench.result import Estimate
 
 Row = dict[Any, Any]
-Groups = tuple[
-    tuple[int, str], ...
-]  # of rows: the place of the first row of each group, and what the group is
+# of rows: the place of the first row of each group, and what the group is
+Groups = tuple[tuple[int, str], ...]
 UNKNOWN_CELL = "-"
 EXTRA = 9  # the priority of a column that -v alone shows
 # what a measured column takes whatever was measured, so that which columns fit depends

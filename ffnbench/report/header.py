@@ -193,9 +193,8 @@ def conditions_line(plan: Plan, *, measured: bool = True) -> str:
     if not others or any(case.sizing.how != "matched" for case in others):
         return line
     matched = {MATCHED.get(case.sizing.what, case.sizing.what) for case in others}
-    equal = max(
-        matched, key=len
-    )  # of experts the active parameters, as in a dense form all are
+    # of experts the active parameters, as in a dense form all are
+    equal = max(matched, key=len)
     return f"{line}; equal {equal}{misses(plan)}"
 
 

@@ -34,11 +34,8 @@ from ffnbench.result import Bound, Ceiling, Environment
 
 GIGA = 1e9
 DISTURBED = "disturbed"
-UNIT_OF_SUFFIX = {
-    "_bytes": "",
-    "_w": "W",
-    "_mhz": "MHz",
-}  # at the ends of an environment's fields; bytes have several
+# at the ends of an environment's fields; bytes have several
+UNIT_OF_SUFFIX = {"_bytes": "", "_w": "W", "_mhz": "MHz"}
 # columns of words, which may be wrapped
 WRAPPED_COLUMNS = (
     "aliases",

@@ -220,9 +220,8 @@ class Destination:
         if self._format == "table":
             show(view.table, Terminal(), verbose=self._verbose)
         elif self._format == "github":
-            token = secrets.token_hex(
-                16
-            )  # a label at the beginning of a line could give GitHub's runner a command
+            # a label at the beginning of a line could give GitHub's runner a command
+            token = secrets.token_hex(16)
             sys.stdout.write(f"::stop-commands::{token}\n")
             show(view.table, Terminal(width=STDOUT_OF_CI, no_color=True))
             sys.stdout.write(f"::{token}::\n" + view.stdout["github"]())

@@ -27,11 +27,8 @@ from ffnbench.result import LONGEST_S, Comparison, Fastest, Report, Verdict
 MOST_SENTENCES = 4  # lines
 MOST_MEANS = 8  # rows whose mean over several runs is told
 MOST_NAMED = 3  # rows whose own figures are told
-SHORT_STEP_S, LONG_STEP_S, LONG_S = (
-    5,
-    60,
-    120,
-)  # what a hint is rounded up to, below two minutes and above
+# what a hint is rounded up to, below two minutes and above
+SHORT_STEP_S, LONG_STEP_S, LONG_S = (5, 60, 120)
 
 
 def answer_sentences(

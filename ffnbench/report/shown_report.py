@@ -294,9 +294,8 @@ def refuse_unknown_columns(report: Report, how: Arrangement) -> None:
     """
     from ffnbench.report.arrangement import key_of
 
-    as_measured = replace(
-        report, environment=report.environment or SOMEWHERE
-    )  # with the headings that it will have
+    # with the headings that it will have
+    as_measured = replace(report, environment=report.environment or SOMEWHERE)
     frame = frame_of_report(as_measured)
     for name in filter(None, (how.sorted_by, *how.chosen)):
         key_of(name, frame)

@@ -50,9 +50,8 @@ class Budget:
     _worker_began: float = 0.0
     _last_round_ended: float = 0.0
     _round_s: list[float] = field(default_factory=list)
-    _beside_rounds_s: list[float] = field(
-        default_factory=list
-    )  # of each worker that is done
+    # of each worker that is done
+    _beside_rounds_s: list[float] = field(default_factory=list)
     _first_worker_s: float = 0.0  # of the first worker, until its rounds began
     _worker_in_rounds_s: float = (
         0.0  # of this worker, with what says nothing of further ones
@@ -222,6 +221,5 @@ class Tally:
         for label, is_clean in clean.items():
             if is_clean and clean.get(self.plan.reference_of(label), True):
                 self._clean_by_row[label] += 1
-        self.clean = min(
-            (self._clean_by_row[label] for label in clean), default=0
-        )  # one that has failed counts no more
+        # one that has failed counts no more
+        self.clean = min((self._clean_by_row[label] for label in clean), default=0)

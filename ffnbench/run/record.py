@@ -157,9 +157,8 @@ class RoofSamples:
     now: Callable[[], float]
     seconds: float = 0.0  # spent on ceilings
     reached: list[Ceiling] = field(default_factory=list)
-    _calls: dict[str, int] = field(
-        default_factory=dict
-    )  # of a sample of those that are still sampled
+    # of a sample of those that are still sampled
+    _calls: dict[str, int] = field(default_factory=dict)
     _may_bind: frozenset[str] = frozenset()
     _set_s: float = 0.0  # what one sample of each that may bind takes
 

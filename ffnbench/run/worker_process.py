@@ -135,16 +135,14 @@ class WorkerProcess:
                 raise WorkerLost(*self._cause_of(line["ended"]))
             if number == self._asked:
                 return line
-            if (
-                not isinstance(number, int) or not number < self._asked
-            ):  # code of the user's that writes into pipes
+            # code of the user's that writes into pipes
+            if not isinstance(number, int) or not number < self._asked:
                 raise _no_answer(json.dumps(line))
 
     def _write(self, line: str) -> None:
         assert self._process.stdin is not None
-        with suppress(
-            BrokenPipeError
-        ):  # how it died is told when its answer is waited for
+        # how it died is told when its answer is waited for
+        with suppress(BrokenPipeError):
             self._process.stdin.write(line + "\n")
             self._process.stdin.flush()
 
@@ -181,9 +179,8 @@ class WorkerProcess:
                 FailureKind.TIMEOUT, f"no answer within {timeout_s:g} s"
             ) from None
         if line is None:
-            raise WorkerLost(
-                *self._cause_of(self._process.wait())
-            )  # it has ended by itself
+            # it has ended by itself
+            raise WorkerLost(*self._cause_of(self._process.wait()))
         try:
             return dict(json.loads(line, parse_constant=jsonable.no_number))
         except (ValueError, TypeError, RecursionError):  # an interpreter that is none
@@ -197,9 +194,8 @@ class WorkerProcess:
             )
         how = f"exit code {code}"
         if code < 0:
-            names = {
-                known.value: f", {known.name}" for known in signal.Signals
-            }  # those of real time have none
+            # those of real time have none
+            names = {known.value: f", {known.name}" for known in signal.Signals}
             how = f"signal {-code}{names.get(-code, '')}"
         message = f"the process ended ({how})"
         last = self.last_output()
@@ -218,9 +214,8 @@ class WorkerProcess:
 
     def close(self) -> None:
         """End the worker and all that it started, now."""
-        if (
-            self._process.returncode is None
-        ):  # not waited for yet, so the number is still its own
+        # not waited for yet, so the number is still its own
+        if self._process.returncode is None:
             end_group(self._process.pid)
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout, self._log):
@@ -354,9 +349,8 @@ def variables_of(arm: Arm) -> dict[str, str]:
     if folder is not None:
         paths = [str(folder)]
         src = folder / "src"
-        if (
-            src.is_dir() and not (src / "__init__.py").exists()
-        ):  # packages stand in it: it is none itself
+        # packages stand in it: it is none itself
+        if src.is_dir() and not (src / "__init__.py").exists():
             paths.append(str(src))
         if variables.get("PYTHONPATH"):
             paths.append(variables["PYTHONPATH"])

@@ -40,9 +40,8 @@ COARSEST_FIRST = [
 ]
 AS_FAST = 0.1  # ceilings of one kind that differ by no more are one line of a roofline
 
-CeilingsByCase = Mapping[
-    str, Mapping[Bound, Ceiling]
-]  # of each case, by its label, the fastest of each bound
+# of each case, by its label, the fastest of each bound
+CeilingsByCase = Mapping[str, Mapping[Bound, Ceiling]]
 
 
 def fits(roof: Roof, case: Case, needed: Needed) -> bool:
@@ -65,9 +64,8 @@ def fits(roof: Roof, case: Case, needed: Needed) -> bool:
             both_of_memory
             or abs(roof.read_bytes - needed.bytes) <= 2 * SIZES_ALIKE * needed.bytes
         )
-    if (
-        work.weights != Weights.NONE
-    ):  # runtimes compute these products in 8 bits, which no roof is of
+    # runtimes compute these products in 8 bits, which no roof is of
+    if work.weights != Weights.NONE:
         return False
     if work.dtype == "float32":
         is_as_exact = COARSEST_FIRST.index(

@@ -26,9 +26,8 @@ def fastest(report: Report) -> list[Fastest]:
     """One answer for each network that was measured by several backends; none where
     fewer than two have rounds.
     """
-    networks: dict[object, list[Case]] = defaultdict(
-        list
-    )  # the cases that differ in nothing but the backend
+    # the cases that differ in nothing but the backend
+    networks: dict[object, list[Case]] = defaultdict(list)
     for case in report.plan.shown:
         without_backend = replace(
             case.workload,

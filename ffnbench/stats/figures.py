@@ -149,6 +149,5 @@ def _narrowing(report: Report) -> Narrowing | None:
         return narrowing
     if workers >= SEVERAL:
         return replace(narrowing, seconds=None)
-    return replace(
-        narrowing, seconds=LONGEST_S, is_likely=False
-    )  # the scatter of few workers may be luck
+    # the scatter of few workers may be luck
+    return replace(narrowing, seconds=LONGEST_S, is_likely=False)

@@ -137,9 +137,8 @@ def _variance_between(runs: Sequence[Mean]) -> VarianceEstimate:
         (later.mean - earlier.mean) ** 2 / 2 for earlier, later in pairwise(runs)
     ]
     between = max(0.0, fmean(squares) - fmean(run.error**2 for run in runs))
-    freedom = (
-        2 * (len(runs) - 1) ** 2 / (3 * len(runs) - 4)
-    )  # of the mean of successive differences
+    # of the mean of successive differences
+    freedom = 2 * (len(runs) - 1) ** 2 / (3 * len(runs) - 4)
     total = PRIOR_FREEDOM + freedom
     return VarianceEstimate(
         (PRIOR_FREEDOM * PRIOR**2 + freedom * between) / total, total

@@ -48,9 +48,8 @@ class Timed:
     held: bool = False
 
 
-Rounds = Mapping[
-    int, Mapping[int, Timed]
-]  # of a case: worker -> number of the round -> call
+# of a case: worker -> number of the round -> call
+Rounds = Mapping[int, Mapping[int, Timed]]
 
 
 @dataclass(frozen=True, slots=True)

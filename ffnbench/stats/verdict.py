@@ -53,11 +53,8 @@ CONTROL_CONFIDENCE = 0.99  # a quiet machine is accused once in a hundred runs
 SAME_RATIO = 1 - SAME_WITHIN, 1 + SAME_WITHIN
 ONE_WORKER = "measured in one process, which gives no interval"
 
-PER_CALL = (
-    LATENCY,
-    DEVICE_TIME,
-    HOST_TIME,
-)  # the last two come with each latency of an accelerator
+# the last two come with each latency of an accelerator
+PER_CALL = (LATENCY, DEVICE_TIME, HOST_TIME)
 PER_WORKER = (COMPILE, PACK)  # timed once in every worker, before its rounds
 
 K = TypeVar("K")
@@ -320,12 +317,8 @@ def is_launch_bound(device: Estimate | None, host: Estimate | None) -> bool | No
 MOVES = 0.05  # of a device's clock
 LEAST_OVERHEADS = 100  # a call shorter than so many empty calls is partly harness
 OTHERS_CPUS = 0.15  # of other processes, on average: less is what an idle machine does
-COMPUTED = {
-    NoteKind.BUSY,
-    NoteKind.MOVES,
-    NoteKind.NOISE,
-    NoteKind.SHORT,
-}  # what `notes_of` makes
+# what `notes_of` makes
+COMPUTED = {NoteKind.BUSY, NoteKind.MOVES, NoteKind.NOISE, NoteKind.SHORT}
 
 
 def notes_of(
@@ -383,9 +376,8 @@ def busy_text(run: Run | Report) -> str:
         for sample in run.samples
         if sample.metric == LATENCY and not is_clean(sample)
     ]
-    if unclean and 2 * sum(map(waited_for, unclean)) < len(
-        unclean
-    ):  # the device's clocks, and not the CPUs
+    # the device's clocks, and not the CPUs
+    if unclean and 2 * sum(map(waited_for, unclean)) < len(unclean):
         causes = " and ".join(_causes(unclean))
         return f"busy: {CLOCKS_HELD} ({causes}){clean}; let it cool down, or see `ffnbench env`"
     threads_on_cpu = [

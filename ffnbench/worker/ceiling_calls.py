@@ -46,13 +46,8 @@ WEIGHT_OF_PRODUCTS = 4  # of a group's share of the time; others have 1
 KEPT_READS = 2
 NEAR = 0.03  # of the best rate: what a few calls can't tell apart
 BLOCK = 1 << 18  # elements that are drawn; the rest repeats them
-CANNOT = (
-    RuntimeError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    MemoryError,
-)  # what a missing path raises
+# what a missing path raises
+CANNOT = (RuntimeError, TypeError, ValueError, AttributeError, MemoryError)
 
 
 @dataclass(slots=True)
@@ -60,9 +55,8 @@ class RoofCalls:
     """The roofs of one worker: their calls are kept once they are made."""
 
     _calls: dict[str, RoofCall] = field(default_factory=dict)  # by the name of the roof
-    _buffers: dict[tuple[str, str], Tensor] = field(
-        default_factory=dict
-    )  # by dtype and device
+    # by dtype and device
+    _buffers: dict[tuple[str, str], Tensor] = field(default_factory=dict)
 
     def explore(
         self, roofs: Sequence[Roof], seconds: float, keep: int | None
@@ -129,9 +123,8 @@ class RoofCalls:
             }
             for name in seconds.keys() - candidates:
                 self._calls.pop(name, None)  # its operands are not needed any more
-        for roof in _fastest(
-            group, seconds, keep, more=1
-        ):  # once more: something may have disturbed the first calls
+        # once more: something may have disturbed the first calls
+        for roof in _fastest(group, seconds, keep, more=1):
             if perf_counter() < end:
                 seconds[roof.name] = min(
                     seconds[roof.name], self._fastest_call(roof, end)

@@ -106,9 +106,8 @@ class Correctness:
         Raises Mismatch for an answer that is not finite, or whose error rounding does
         not explain.
         """
-        if (
-            self._form is None
-        ):  # once: to find it calls the module, which then may answer a later call anew
+        # once: to find it calls the module, which then may answer a later call anew
+        if self._form is None:
             self._form = self._form_of(subject)
         form, layout = self._form
         if form is not None:
@@ -412,9 +411,8 @@ def _of_second(second: nn.Module, call: CheckedCall) -> Iterator[OutputAndGradie
             if x.requires_grad:
                 y.backward(anew.gradient)
             answer = _gathered(anew, y, module)
-        except (
-            Exception
-        ):  # a kernel for some dtypes or shapes alone, a lock that can't be copied
+        except Exception:
+            # a kernel for some dtypes or shapes alone, a lock that can't be copied
             continue
         yield answer
 

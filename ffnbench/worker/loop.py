@@ -229,9 +229,8 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         try:
             with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-                file.write(
-                    "1000"
-                )  # if the kernel must kill somebody, this process and not the parent
+                # if the kernel must kill somebody, this process and not the parent
+                file.write("1000")
         except OSError:
             pass
 

@@ -71,9 +71,8 @@ def calls_for(subject: Subject, min_sample_s: float) -> int:
     fastest = math.inf
     for _ in range(3):
         fastest = min(fastest, _lasts(subject, 1))
-        if (
-            fastest > 2 * min_sample_s
-        ):  # one call is long enough, even if this one was disturbed
+        # one call is long enough, even if this one was disturbed
+        if fastest > 2 * min_sample_s:
             return 1
     calls = max(1, math.ceil(min_sample_s / max(fastest, 1e-9)))
     if subject.accelerator is not None and calls > 1:

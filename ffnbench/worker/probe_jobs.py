@@ -140,9 +140,8 @@ class _Census(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        if not isinstance(
-            func, torch._ops.OpOverload
-        ):  # of higher order: a kernel of Triton, an attention
+        # of higher order: a kernel of Triton, an attention
+        if not isinstance(func, torch._ops.OpOverload):
             if func not in flop_registry:
                 self.unknown[str(func)] = None
             return func(*args, **(kwargs or {}))
@@ -227,9 +226,8 @@ def _counted(spec: ImportedSpec, workload: Workload) -> tuple[nn.Module, Flops]:
             continue
         if flops.forward or not any(weight.dim() > 1 for weight in module.parameters()):
             return module, flops
-        if (
-            device.type != "meta"
-        ):  # what stands in for its kernels there says nothing of them
+        # what stands in for its kernels there says nothing of them
+        if device.type != "meta":
             none = "not counted: torch saw no matrix product"
             return module, Flops(uncounted=(*flops.uncounted, UNNAMED), how=none)
     return module, Flops(how=f"not counted: it raised {why[:120]}")

@@ -30,10 +30,8 @@ from ffnbench.ffn.spec import FFNSpec, item_bytes
 from ffnbench.plan import Case, Probe, Workload, cost_of, needed_by
 from ffnbench.result import MEMORY, Bound
 
-INSIDE = {
-    MatmulPrecision.HIGH: "tf32",
-    MatmulPrecision.MEDIUM: "bfloat16",
-}  # of float32's products
+# of float32's products
+INSIDE = {MatmulPrecision.HIGH: "tf32", MatmulPrecision.MEDIUM: "bfloat16"}
 ABOVE_ZERO = least(1e-9)
 
 

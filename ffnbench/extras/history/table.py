@@ -21,10 +21,8 @@ from ffnbench.report.formats import View
 from ffnbench.report.frame import Column, Frame, Row, in_row
 from ffnbench.report.words import CERTAIN, change_text
 
-MOST_STEPS, MOST_ALONE = (
-    4,
-    6,
-)  # steps, and labels of a single run, that are named below the table
+# steps, and labels of a single run, that are named below the table
+MOST_STEPS, MOST_ALONE = (4, 6)
 OF_STEPS = 24  # letters: a step with its commit
 HISTORY_COLUMNS = (
     Column(key="row", left=True),

@@ -19,14 +19,8 @@ from ffnbench.report.formats import View
 from ffnbench.report.frame import EXTRA, Column, Frame, Row
 
 PART_TITLES = {"ffn": "FFN"}  # where a part's name is written otherwise
-ALWAYS = (
-    "embeddings",
-    "attention",
-    "ffn",
-    "norms",
-    "head",
-    "all",
-)  # the others are shown where a model has them
+# the others are shown where a model has them
+ALWAYS = ("embeddings", "attention", "ffn", "norms", "head", "all")
 
 
 def words(layers: CountedLayers) -> str:

@@ -156,9 +156,8 @@ def failures(rates: Rates) -> list[str]:
             f"false differences in {rates.false_difference.value:.1%} of the runs"
         )
     least, most = COVERAGE
-    least -= _chance(
-        least, rates.runs
-    )  # of runs and not of rows, for the rows of a run share their reference
+    # of runs and not of rows, for the rows of a run share their reference
+    least -= _chance(least, rates.runs)
     most += _chance(most, rates.runs)
     if rates.covered.of and not least <= rates.covered.value <= most:
         problems.append(

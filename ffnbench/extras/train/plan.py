@@ -56,17 +56,10 @@ from ffnbench.planning.effort import check_budget
 from ffnbench.planning.fields import cut
 from ffnbench.request import AddedRequest, Seconds, Texts
 
-SKIPPED = {
-    "site-packages",
-    "dist-packages",
-    "test",
-    "tests",
-    "__pycache__",
-}  # folders of the standard library
-HELD_OUT_SHARE, CHOOSING_SHARE = (
-    0.1,
-    0.1,
-)  # of the files: what losses are reported of, and what rates are chosen by
+# folders of the standard library
+SKIPPED = {"site-packages", "dist-packages", "test", "tests", "__pycache__"}
+# of the files: what losses are reported of, and what rates are chosen by
+HELD_OUT_SHARE, CHOOSING_SHARE = (0.1, 0.1)
 MOST_TEXT_BYTES = 1 << 30
 TEXT = bytes((9, 10, 13, *range(32, 127), *range(128, 256)))
 LEAST_BATCHES = 2  # of each part
@@ -215,10 +208,8 @@ class Training:
 LOSS = "loss"  # held out, at the end
 HELD_OUT = "held_out_loss"  # after so many steps
 CHOOSING = "choosing_loss"  # at the end, of the part that rates are chosen by
-CURVE, SECONDS = (
-    "training_loss",
-    "training_s",
-)  # in files of earlier versions: of the steps of a point, and by then
+# in files of earlier versions: of the steps of a point, and by then
+CURVE, SECONDS = ("training_loss", "training_s")
 TRAINING_UNITS = {
     LOSS: "nats",
     HELD_OUT: "nats",
@@ -488,9 +479,8 @@ def _model(case: Case, layers: int) -> TrainCase:
     """The case of a decoder with its network."""
     known = {one.name: getattr(case, one.name) for one in fields(Case)}
     known["ffn"] = DecoderSpec(around=known["ffn"], layers=layers)
-    known["workload"] = replace(
-        case.workload, routing=None
-    )  # experts are fed as they learn it
+    # experts are fed as they learn it
+    known["workload"] = replace(case.workload, routing=None)
     return TrainCase(**known)
 
 

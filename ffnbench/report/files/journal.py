@@ -106,9 +106,8 @@ class Journal:
             return
         left = memoryview(jsonable.json_text(line).encode() + b"\n")
         try:
-            while (
-                left
-            ):  # what a disk has no room for is not written, and the next time refused
+            # what a disk has no room for is not written, and the next time refused
+            while left:
                 left = left[self._file.write(left) :]
         except OSError as problem:  # a full disk is no reason to lose the run itself
             say(f"note: the journal {str(self.path)!r} ends here: {problem.strerror}")
@@ -199,9 +198,8 @@ def _of_cells(runs: Iterable[Report]) -> Iterator[Report]:
     for turn in turns:
         done = [run for run in turn if not run.interrupted]
         unfinished = [run for run in turn[-1:] if run.interrupted]
-        if turn and added_kind(
-            turn[0].plan.kind
-        ):  # its table may be of all cells together
+        # its table may be of all cells together
+        if turn and added_kind(turn[0].plan.kind):
             yield join_runs([turn[0], *done, *unfinished])
             continue
         if done:

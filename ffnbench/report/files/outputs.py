@@ -95,7 +95,8 @@ class Outputs:
             except (
                 OSError,
                 FfnbenchError,
-            ) as problem:  # a picture may have no room for all of its texts
+            ) as problem:
+                # a picture may have no room for all of its texts
                 problems.append(f"cannot write {str(path)!r}: {_why(problem)}")
                 hints.append(
                     getattr(problem, "hint", "")

@@ -41,9 +41,8 @@ def report_text(report: Report) -> str:
     """
     data = jsonable.encode(report)
     parts = []
-    for key, value in sorted(
-        data.items(), key=lambda item: isinstance(item[1], list)
-    ):  # the samples stand last
+    # the samples stand last
+    for key, value in sorted(data.items(), key=lambda item: isinstance(item[1], list)):
         if isinstance(value, list) and value:
             items = ",\n  ".join(jsonable.json_text(item) for item in value)
             parts.append(f" {json.dumps(key)}: [\n  {items}\n ]")
@@ -135,9 +134,8 @@ def _bring_up(run: dict[str, Any], path: str) -> None:
     plan = run.get("plan") or run
     protocol = plan["protocol"]
     method = protocol.get("method")
-    if (
-        isinstance(method, int) and method > METHOD
-    ):  # whose ratios mean what this ffnbench can't know
+    # whose ratios mean what this ffnbench can't know
+    if isinstance(method, int) and method > METHOD:
         problem = f"{path!r} was measured with method {method}, this ffnbench knows methods up to {METHOD}"
         raise FfnbenchError(problem, UPDATE)
     if run.get("further"):
@@ -213,9 +211,8 @@ MEASURES = {
     Kind.ACTIVATIONS: (ActivationSpec,),
     Kind.BLOCK: (*NETWORKS, AttentionSpec),
 }
-PROBLEMS: dict[str, str] = {
-    Kind.BLOCK: "block.plan:problems"
-}  # what else its plan may lack: functions (plan) -> texts, as `file:name`
+# what else its plan may lack: functions (plan) -> texts, as `file:name`
+PROBLEMS: dict[str, str] = {Kind.BLOCK: "block.plan:problems"}
 SHORTEST_S, MOST = 1e-15, 1e18  # of a sample
 
 

@@ -43,17 +43,14 @@ from ffnbench.result import Bound, Ceiling, Report
 HEIGHT = 2.3  # inches
 GIGA = 1e9
 STEP = 1.06  # factor, from one case to the next where several have one intensity
-HALO = [
-    withStroke(linewidth=1.4, foreground="white")
-]  # where a name and another line cross
+# where a name and another line cross
+HALO = [withStroke(linewidth=1.4, foreground="white")]
 NAME_GAP = 1.2  # points between a line and its name
 # factors: how far beyond the cases and the ridges the axis goes, and how far from the
 # cases a ridge is shown
 BESIDE, NEAR = 3.0, 20.0
-LEAST, LEAST_BESIDE_RIDGE = (
-    1.3,
-    4.0,
-)  # of the highest FLOP/s to the lowest that are shown
+# of the highest FLOP/s to the lowest that are shown
+LEAST, LEAST_BESIDE_RIDGE = (1.3, 4.0)
 
 
 @drawing()
