@@ -13,7 +13,7 @@ PACK, HELD = "pack_s", "held_bytes"
 ERROR, LARGEST_ERROR, GRADIENT_ERROR = "error", "largest_error", "gradient_error"
 MEMORY_GROUP = "memory"  # a group of metrics
 # a group of its own, and what the samples of a ceiling are called
-CEILINGS, ROOF = ("ceilings", "roof")
+CEILINGS, ROOF = "ceilings", "roof"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -239,7 +239,7 @@ def _jumps(y: np.ndarray) -> np.ndarray:
 
 
 # inches: a panel at most; what the colour bar and the labels of axes take
-SIDE, BESIDE = (2.4, 0.9)
+SIDE, BESIDE = 2.4, 0.9
 CONTOUR_LEVELS = 5
 # times the usual height: steeper ones are cut, so that a square function does not
 # flatten the others

@@ -25,9 +25,9 @@ CHOSEN = "relu,relu2,gelu,silu,mish"  # what people choose between for an FFN
 REFERENCE = "relu"
 OF_TIMING = ("dtype", "elements", "device", "threads")  # what may be an axis
 # |x| of a picture; the width of its range, also relative to |x|
-LARGEST_X, NARROWEST = (1e12, 1e-9)
+LARGEST_X, NARROWEST = 1e12, 1e-9
 # an operation is short, and one run holds many of them
-TIMING_ROUNDS, TIMING_WARMUP_S = (15, 0.05)
+TIMING_ROUNDS, TIMING_WARMUP_S = 15, 0.05
 
 
 def every_activation() -> str:

@@ -30,7 +30,7 @@ from ffnbench.planning.workload import refuse_lacking, workload_of
 from ffnbench.request import BlockRequest
 
 # what the labels of its cases begin with
-FFN, ATTENTION, TEXTBOOK = ("ffn", "attention", "textbook")
+FFN, ATTENTION, TEXTBOOK = "ffn", "attention", "textbook"
 # kinds of layers in which a token sees all others
 NOT_CAUSAL = ("encoder", "vision", "audio")
 HEAD_DIM = 64  # of a block that is not asked for by its name

@@ -213,7 +213,7 @@ SPIN_MARGIN = 2.0  # times what launching is known to take, of a spin
 LEAST_SPIN_S = 2e-4
 LONGEST_SPIN_S = 1.0
 # of what was queued, by which waiting for all of the device may take longer
-LATE, LATE_S = (0.25, 0.0003)
+LATE, LATE_S = 0.25, 0.0003
 DRAIN_S = 2e-5  # after a flush, until nothing of it is under way
 CLOCK_EVENTS = 16  # events by which a step of their clock is found
 GIVEN_UP = 2  # samples in a row that could not be held back, none before them

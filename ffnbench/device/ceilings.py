@@ -21,12 +21,10 @@ from ffnbench.result import SIZES_ALIKE, Bound, CaseCost, Roof
 from ffnbench.stats.ceilings import needed_by_cases
 
 MM, ONEDNN = "torch.mm", "oneDNN"
-SUM, SUM_INT, MV, AGAIN = (
-    "torch.sum",
-    "torch.sum of int64",
-    "torch.mv",
-    "repeated torch.sum",
-)
+SUM = "torch.sum"
+SUM_INT = "torch.sum of int64"
+MV = "torch.mv"
+AGAIN = "repeated torch.sum"
 EMPTY = "an empty module"
 PRODUCT_PATHS = {"cpu": (MM, ONEDNN), "cuda": (MM,)}
 BYTES_PATHS = {"cpu": (SUM, SUM_INT), "cuda": (SUM, MV)}

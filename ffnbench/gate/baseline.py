@@ -52,11 +52,9 @@ def policy_for(before: Report, request: CheckRequest) -> Policy:
             "a baseline is a file of compare: -o baseline.json",
         )
     for number, run in enumerate(before.runs, start=1):
-        name, hint, hint_of_few = (
-            repr(request.baseline),
-            made_anew(request.baseline, before),
-            "",
-        )
+        name = repr(request.baseline)
+        hint = made_anew(request.baseline, before)
+        hint_of_few = ""
         if before.repeats:
             name = f"run {number} of {request.baseline!r}, of {run.created},"
         if number > 1:

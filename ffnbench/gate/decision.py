@@ -476,10 +476,8 @@ def _time_finding(
     half = change.difference.half_width(CONFIDENCE)
     if metric == LATENCY:
         half += slack  # which is of ratios
-    low, high = (
-        math.exp(change.difference.mean - half),
-        math.exp(change.difference.mean + half),
-    )
+    low = math.exp(change.difference.mean - half)
+    high = math.exp(change.difference.mean + half)
     status = status_of(low, high, policy.of(*row))
     reason = ""
     if status is Status.UNCLEAR and rounds.disturbed:

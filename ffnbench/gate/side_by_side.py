@@ -139,10 +139,8 @@ def _change(old: Report, new: Report, label: str, metric: str) -> RunChange:
         label
     ) != new.plan.reference_of(label)
     if not is_busy_in_one and not to_another:
-        mean_before, mean_after = (
-            mean_in(old, label, metric),
-            mean_in(new, label, metric),
-        )
+        mean_before = mean_in(old, label, metric)
+        mean_after = mean_in(new, label, metric)
         if mean_before and mean_after:
             change = change_between(mean_before, mean_after).estimate()
     return RunChange(

@@ -150,10 +150,8 @@ class SideBySide:
         for number, name in enumerate(self.names):
             columns.append(replace(of_run, key=keys[number], title=name))
             if number:
-                text, style = (
-                    partial(_change_text, number),
-                    partial(_change_style, number),
-                )
+                text = partial(_change_text, number)
+                style = partial(_change_style, number)
                 columns.append(
                     replace(of_change, key=f"change{number}", text=text, style=style)
                 )

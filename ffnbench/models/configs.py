@@ -127,10 +127,8 @@ def readers(config: Config, model_type: str) -> list[Reader]:
             f"the {model_type} config changes keys for single layers, by per_layer_config",
             ASK,
         )
-    own, other_names = (
-        families().defaults[model_type],
-        families().other_names.get(model_type, {}),
-    )
+    own = families().defaults[model_type]
+    other_names = families().other_names.get(model_type, {})
     sizes = {key: config.get(key, default) for key, default in own.items()}
     refuse_other_names(config, model_type, own, other_names, [sizes])
     config = by_own_names(config, other_names)

@@ -20,12 +20,10 @@ Config = Mapping[str, Any]
 # of one layer: its window, None for all tokens; what it is where that is not counted
 LayerWindow = tuple[int | None, str]
 ALL_TOKENS: LayerWindow = (None, "")
-FULL, SLIDING, CHUNKED, LINEAR = (
-    "full_attention",
-    "sliding_attention",
-    "chunked_attention",
-    "linear_attention",
-)
+FULL = "full_attention"
+SLIDING = "sliding_attention"
+CHUNKED = "chunked_attention"
+LINEAR = "linear_attention"
 OLD_WORDS = {"attention": FULL, "mamba": LINEAR}
 
 

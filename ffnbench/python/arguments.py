@@ -185,10 +185,8 @@ def _target_of(given: Any) -> str:
     """`package.module:Class` or `path/file.py:Class` of a class or a function; raises
     FfnbenchError where none is.
     """
-    name, module = (
-        getattr(given, "__qualname__", None),
-        getattr(given, "__module__", None),
-    )
+    name = getattr(given, "__qualname__", None)
+    module = getattr(given, "__module__", None)
     if not isinstance(name, str) or not isinstance(module, str):
         raise FfnbenchError(
             f"a worker can't find {given!r}: it has no name of its own",

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 STDOUT_FORMATS = ("table", "markdown", "latex", "csv", "json")  # for stdout
 SUFFIX_OF = {"csv": ".csv", "json": ".json", "markdown": ".md", "latex": ".tex"}
 SUFFIXES = tuple(SUFFIX_OF.values())
-CHECK_FORMATS, CHECK_SUFFIXES = (*STDOUT_FORMATS, "github"), (".xml", *SUFFIXES)
+CHECK_FORMATS = (*STDOUT_FORMATS, "github")
+CHECK_SUFFIXES = (".xml", *SUFFIXES)
 FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
 # of plot-activations: the csv holds the points
 PICTURE_SUFFIXES = (*FIGURE_SUFFIXES, ".csv")

@@ -336,10 +336,8 @@ def machine_records(
     for ceiling in best:
         roof, rate = ceiling.roof, digits(ceiling.rate / GIGA)
         if roof.bound is Bound.PRODUCTS:
-            name, value = (
-                f"{roof.dtype} GFLOP/s",
-                f"{rate} {roof.path} ({' x '.join(map(str, roof.shape))})",
-            )
+            name = f"{roof.dtype} GFLOP/s"
+            value = f"{rate} {roof.path} ({' x '.join(map(str, roof.shape))})"
         elif roof.bound is Bound.BYTES:
             name = (
                 f"GB/s from {roof.level or 'bytes'}, {quantity(roof.read_bytes, IEC)}"

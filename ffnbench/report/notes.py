@@ -56,10 +56,8 @@ def effort(report: Report | Run) -> str:
     }
     rounds = Counter(worker for worker, _ in timed)
     workers = len(rounds) or protocol.workers
-    fewest, most = (
-        min(rounds.values(), default=protocol.rounds),
-        max(rounds.values(), default=protocol.rounds),
-    )
+    fewest = min(rounds.values(), default=protocol.rounds)
+    most = max(rounds.values(), default=protocol.rounds)
     each = " of each side" if len(report.plan.arms) > 1 else ""
     how_many = counted(most, "shuffled round")
     if fewest < most:

@@ -28,7 +28,7 @@ MOST_SENTENCES = 4  # lines
 MOST_MEANS = 8  # rows whose mean over several runs is told
 MOST_NAMED = 3  # rows whose own figures are told
 # what a hint is rounded up to, below two minutes and above
-SHORT_STEP_S, LONG_STEP_S, LONG_S = (5, 60, 120)
+SHORT_STEP_S, LONG_STEP_S, LONG_S = 5, 60, 120
 
 
 def answer_sentences(

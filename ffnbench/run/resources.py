@@ -102,10 +102,8 @@ class RunDevices:
         readings = self._readings.get(key, DeviceReadings(worker=worker, device=device))
         clock = sampled.clock_mhz
         if clock is not None:
-            least, most = (
-                readings.least_clock_mhz or clock,
-                readings.most_clock_mhz or clock,
-            )
+            least = readings.least_clock_mhz or clock
+            most = readings.most_clock_mhz or clock
             readings = replace(
                 readings,
                 least_clock_mhz=min(least, clock),

@@ -77,10 +77,8 @@ class WorkerProcess:
             int
         ] = []  # the request that the living child answers in place of
         self._greeting: Greeting | None = None
-        command, variables = (
-            [interpreter_of(arm), "-u", str(BOOT)],
-            variables_of(arm) | {WORKER_VARIABLE: "1"},
-        )
+        command = [interpreter_of(arm), "-u", str(BOOT)]
+        variables = variables_of(arm) | {WORKER_VARIABLE: "1"}
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the session
         self._process = _start_process(command, self._log, variables, folder_of(arm))
         threading.Thread(target=self._listen, daemon=True).start()

@@ -34,9 +34,9 @@ LOCK_POLL_S = 0.5
 OTHER_RUN_MEASURED = "another run of ffnbench{who} measured on this machine when this one began: they disturb each other"
 SHORTEST_S = 2.0  # the kernel counts in hundredths
 # for a look before a run; more than a quiet machine's own services use
-LOOK_S, BUSY_CPUS = (0.3, 0.25)
+LOOK_S, BUSY_CPUS = 0.3, 0.25
 # without anybody else at work in them there is nothing to look at
-GLANCES, GLANCE_S = (4, 0.01)
+GLANCES, GLANCE_S = 4, 0.01
 
 
 @contextmanager

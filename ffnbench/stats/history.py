@@ -46,10 +46,8 @@ class Change:
         """now over before, with the stated Student interval; without one where either
         is of a single process.
         """
-        value, interval = (
-            math.exp(self.difference.mean),
-            self.difference.interval(CONFIDENCE),
-        )
+        value = math.exp(self.difference.mean)
+        interval = self.difference.interval(CONFIDENCE)
         if interval is None:
             return Estimate(value=value)
         return Estimate(

@@ -22,10 +22,8 @@ from ffnbench.plan import CONTROL, Plan
 from ffnbench.result import CONFIDENCE, POWER_CAP, WAITED, Estimate, Report, Run, Sample
 from ffnbench.stats.interval import Mean, WorkerValue, mean_of, midmean
 
-CPUS_TAKEN, CLOCKS_HELD = (
-    "threads waited for a CPU",
-    "the device's clocks were throttled",
-)
+CPUS_TAKEN = "threads waited for a CPU"
+CLOCKS_HELD = "the device's clocks were throttled"
 FEWEST_CLEAN = 4  # a worker with fewer clean rounds says nothing
 ENOUGH_CLEAN = (
     0.5  # of a row's rounds: with fewer, what is not decided is not for want of rounds
@@ -201,10 +199,8 @@ class RoundTable:
         but for the control itself.
         """
         with_control = CONTROL not in (label, other)
-        rounds, others = (
-            self._rounds_of(label, with_control),
-            self._rounds_of(other, with_control),
-        )
+        rounds = self._rounds_of(label, with_control)
+        others = self._rounds_of(other, with_control)
         return replace(
             paired_logs(rounds, others, self.starters), centre=self._centre(label)
         )

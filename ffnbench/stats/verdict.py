@@ -195,10 +195,8 @@ def _comparisons(run: Run, labels: Iterable[str]) -> tuple[Comparison, ...]:
         if seconds.lacks_clean:
             verdict, reason = Verdict.BUSY, _why_busy(table, label, seconds)
         elif plan.is_reference(label):
-            ratio, verdict = (
-                Estimate(value=1.0, low=1.0, high=1.0, workers=seconds.workers),
-                Verdict.REFERENCE,
-            )
+            ratio = Estimate(value=1.0, low=1.0, high=1.0, workers=seconds.workers)
+            verdict = Verdict.REFERENCE
         elif reference in mismatched:
             reason = f"the reference {reference} computes something else than it should"
         elif not rows[label].rounds:

@@ -294,10 +294,8 @@ class Jobs:
         """Exact bytes: peak of one call, and in train mode what is kept for
         backward.
         """
-        subject, work = (
-            self.subjects[request.label],
-            self.plan.case(request.label).workload,
-        )
+        subject = self.subjects[request.label]
+        work = self.plan.case(request.label).workload
         if BACKENDS[
             work.backend
         ].is_runtime:  # what a runtime takes is hidden from torch

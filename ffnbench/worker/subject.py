@@ -70,7 +70,7 @@ def set_precision(matmul_precision: str, *, reduced_reductions: bool = True) -> 
 PAD_BYTES = 1 << 18
 
 # filled before anything is built, half of them for good; a pad fits into none
-HOLES, LARGEST_HOLE = (128, 1 << 20)
+HOLES, LARGEST_HOLE = 128, 1 << 20
 
 
 @contextmanager
@@ -111,7 +111,7 @@ MOST_POOL_BYTES = 1 << 28  # of a pool
 # parts
 WIDEST_TOKEN = 1 << 16
 # a factor without its sign: the mean square of what lies evenly between is 1
-LEAST, MOST = (0.5, 1.42705098)
+LEAST, MOST = 0.5, 1.42705098
 WIDEST_PART = 4096  # at most, of such a list
 
 

@@ -97,10 +97,8 @@ def _summary_of_several(bisected: Bisected) -> list[str]:
     if posterior.no_step >= UNLIKELY:
         line += f"; that there is none, {percent(posterior.no_step)}"
     group = posterior.likeliest
-    likeliest, chance = (
-        bisected.commits[group[-1] - 1],
-        percent(posterior.probability_of(group)),
-    )
+    likeliest = bisected.commits[group[-1] - 1]
+    chance = percent(posterior.probability_of(group))
     return [line, f"the likeliest is {likeliest.short} {likeliest.subject} ({chance})"]
 
 

@@ -92,11 +92,9 @@ def bounds_of(case: Case, cost: Cost, hardware: Hardware, devices: int = 1) -> B
         cost = cost_of(part, Probe())
     flops = size = weight_bytes = None
     if part is not None and not cost.failed:
-        flops, size, weight_bytes = (
-            needed_by(part, cost).flops,
-            _bytes_of(part, cost),
-            cost.weight_bytes,
-        )
+        flops = needed_by(part, cost).flops
+        size = _bytes_of(part, cost)
+        weight_bytes = cost.weight_bytes
     path = path_of(case.workload)
     peak = 1e12 * (getattr(hardware, f"tflops_{path}") or 0.0)
     bandwidth = 1e9 * hardware.gb_per_s
@@ -235,10 +233,8 @@ def is_held(near: Near, work: Workload) -> bool:
     return work.mode == near["mode"] and path_of(work) in near["dtypes"]
 
 
-FILE, NEAR = (
-    Path(__file__).with_name("published.toml"),
-    Path(__file__).with_name("how_near.json"),
-)
+FILE = Path(__file__).with_name("published.toml")
+NEAR = Path(__file__).with_name("how_near.json")
 
 
 @cache

@@ -50,10 +50,8 @@ def bounds(request: EstimateRequest, world: World, notes: Sequence[str] = ()) ->
     """The least time that variants could take on machines that need not be here;
     nothing is measured.
     """
-    machines, devices = (
-        _hardware(request.hardware),
-        require_positive("tensor_parallel", request.tensor_parallel),
-    )
+    machines = _hardware(request.hardware)
+    devices = require_positive("tensor_parallel", request.tensor_parallel)
     report = prepare_plan(
         as_compare(request), world, plan_compare, notes=notes, counts=True
     ).cost_report()

@@ -22,7 +22,7 @@ from ffnbench.report.frame import Column, Frame, Row, in_row
 from ffnbench.report.words import CERTAIN, change_text
 
 # steps, and labels of a single run, that are named below the table
-MOST_STEPS, MOST_ALONE = (4, 6)
+MOST_STEPS, MOST_ALONE = 4, 6
 OF_STEPS = 24  # letters: a step with its commit
 HISTORY_COLUMNS = (
     Column(key="row", left=True),

@@ -102,11 +102,9 @@ def rows_of_run(done: Run, plan: Plan, number: int) -> list[SelftestRow]:
             continue
         value = low = high = None
         if comparison.ratio:
-            value, low, high = (
-                comparison.ratio.value,
-                comparison.ratio.low,
-                comparison.ratio.high,
-            )
+            value = comparison.ratio.value
+            low = comparison.ratio.low
+            high = comparison.ratio.high
         row = SelftestRow(
             run=number,
             row=comparison.case,

@@ -65,10 +65,8 @@ def training_figure(report: Report) -> Figure:
         for row in training_records(report)
         if row["variant"] in trained
     }
-    steps, reference = (
-        training_of(report).steps,
-        report.plan.name_of(report.plan.reference),
-    )
+    steps = training_of(report).steps
+    reference = report.plan.name_of(report.plan.reference)
     curves = {
         name: {
             step: loss

@@ -59,7 +59,7 @@ from ffnbench.request import AddedRequest, Seconds, Texts
 # folders of the standard library
 SKIPPED = {"site-packages", "dist-packages", "test", "tests", "__pycache__"}
 # of the files: what losses are reported of, and what rates are chosen by
-HELD_OUT_SHARE, CHOOSING_SHARE = (0.1, 0.1)
+HELD_OUT_SHARE, CHOOSING_SHARE = 0.1, 0.1
 MOST_TEXT_BYTES = 1 << 30
 TEXT = bytes((9, 10, 13, *range(32, 127), *range(128, 256)))
 LEAST_BATCHES = 2  # of each part
@@ -209,7 +209,7 @@ LOSS = "loss"  # held out, at the end
 HELD_OUT = "held_out_loss"  # after so many steps
 CHOOSING = "choosing_loss"  # at the end, of the part that rates are chosen by
 # in files of earlier versions: of the steps of a point, and by then
-CURVE, SECONDS = ("training_loss", "training_s")
+CURVE, SECONDS = "training_loss", "training_s"
 TRAINING_UNITS = {
     LOSS: "nats",
     HELD_OUT: "nats",

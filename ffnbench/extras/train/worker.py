@@ -26,7 +26,7 @@ WARM_UP = 0.05  # of the steps
 LAST_RATE = 0.1  # of the rate, at the last step
 TENTHS = 10  # of the steps: after each of them the model is evaluated
 # bytes at most that a model is evaluated on: at the end, and before
-EVALUATED, ON_THE_WAY = (200_000, 50_000)
+EVALUATED, ON_THE_WAY = 200_000, 50_000
 EVALUATION_BYTES = 4096  # bytes of a batch that is evaluated
 DIVERGED = 2 * math.log(VOCABULARY)  # nats: twice what guessing costs
 RUN = "training run"  # where the worker holds it

@@ -50,7 +50,7 @@ NAME_GAP = 1.2  # points between a line and its name
 # cases a ridge is shown
 BESIDE, NEAR = 3.0, 20.0
 # of the highest FLOP/s to the lowest that are shown
-LEAST, LEAST_BESIDE_RIDGE = (1.3, 4.0)
+LEAST, LEAST_BESIDE_RIDGE = 1.3, 4.0
 
 
 @drawing()
@@ -136,10 +136,8 @@ def _limit(axes: Axes, rows: Sequence[Row], ceilings: Sequence[Ceiling]) -> None
     above the cases.
     """
     across = [_intensity(row) for row in rows]
-    products, reads = (
-        _of_bound(ceilings, Bound.PRODUCTS),
-        _of_bound(ceilings, Bound.BYTES),
-    )
+    products = _of_bound(ceilings, Bound.PRODUCTS)
+    reads = _of_bound(ceilings, Bound.BYTES)
     ridges = [top.rate / read.rate for top in products for read in reads]
     across += [
         ridge for ridge in ridges if min(across) / NEAR < ridge < max(across) * NEAR
