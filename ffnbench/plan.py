@@ -542,11 +542,10 @@ class Plan:
         ]
         groups = []
         for case in references:
-            values = (
-                dict(case.point)
-                if placed
-                else {key: value_of(case, key) for key in differing}
-            )
+            if placed:
+                values = dict(case.point)
+            else:
+                values = {key: value_of(case, key) for key in differing}
             groups.append(
                 Group(
                     reference=case.label,
@@ -645,11 +644,10 @@ def needed_by(case: Case, cost: Cost) -> Needed:
         flops = _plus(flops, cost.flops_forward)
     if work.mode != Mode.FORWARD:
         flops = _plus(flops, cost.flops_backward)
-    weights = (
-        cost.weight_bytes
-        if cost.weight_bytes_touched is None
-        else cost.weight_bytes_touched
-    )
+    if cost.weight_bytes_touched is None:
+        weights = cost.weight_bytes
+    else:
+        weights = cost.weight_bytes_touched
     return Needed(
         flops=None if flops is None else work.tokens * flops,
         bytes=weights + 2 * work.tokens * case.ffn.d_model * item_bytes(work.dtype),

@@ -67,11 +67,10 @@ def titles(chosen: Mapping[str, ActivationSpec]) -> dict[str, str]:
     """
     titles = {}
     for label, spec in chosen.items():
-        name = (
-            GATED_BY_ACTIVATION.get(label, f"{label}_glu")
-            if label == spec.activation
-            else label
-        )
+        if label == spec.activation:
+            name = GATED_BY_ACTIVATION.get(label, f"{label}_glu")
+        else:
+            name = label
         beta = "" if spec.beta is None else f", β = {spec.beta:g}"
         titles[label] = f"{name}: {spec.activation.rpartition(':')[2]}(g{beta}) · u"
     return titles

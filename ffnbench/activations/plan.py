@@ -134,11 +134,8 @@ def plan_timing(request: TimingRequest, probe: Probe | None = None) -> Plan:
         (Mode.FORWARD, Mode.BACKWARD),
     ):
         specs = select(",".join(listed.texts(cell.keys, named=True)), probe or Probe())
-        specs = (
-            specs
-            if REFERENCE in specs
-            else {REFERENCE: ActivationSpec(activation=REFERENCE), **specs}
-        )
+        if REFERENCE not in specs:
+            specs = {REFERENCE: ActivationSpec(activation=REFERENCE), **specs}
         if specs[REFERENCE].activation != REFERENCE:
             raise FfnbenchError(
                 f"{REFERENCE!r} is the reference, and no label for another",
@@ -165,11 +162,9 @@ def plan_timing(request: TimingRequest, probe: Probe | None = None) -> Plan:
             )
             for name, spec in specs.items()
         ]
-    rounds = (
-        TIMING_ROUNDS
-        if request.rounds is None and not request.quick
-        else request.rounds
-    )
+    rounds = request.rounds
+    if rounds is None and not request.quick:
+        rounds = TIMING_ROUNDS
     return Plan(
         kind=Kind.ACTIVATIONS,
         cases=tuple(cases),

@@ -230,6 +230,10 @@ class CellsOfRun:
         spent_s = 0.0
         if cell is self.prepared.plan:
             spent_s = self.budget.elapsed_s
+        pool = None
+        # the processes of a WorkerGroup know the labels of one cell alone
+        if cell.arms == (THIS_INTERPRETER,):
+            pool = self.pool
         return measure_cell(
             cell,
             self.prepared,
@@ -237,9 +241,7 @@ class CellsOfRun:
             following,
             stop=self.stop,
             weights=self.weights,
-            pool=self.pool
-            if cell.arms == (THIS_INTERPRETER,)
-            else None,  # else its processes know the labels of one cell
+            pool=pool,
             spent_s=spent_s,
             bound_s=self.budget.bound_s - self.budget.elapsed_s + spent_s,
         )

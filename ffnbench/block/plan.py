@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import AttentionForm, AttentionSpec, read_positive
@@ -60,9 +61,9 @@ def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
     for cell in cells:
         place = tuple((name, value) for name, value in cell.point if name != "seq_len")
         if place not in ffns:
-            variant = (
-                ",".join(variants.texts(cell.keys)) if cell.keys else request.variant
-            )
+            variant = request.variant
+            if cell.keys:
+                variant = ",".join(variants.texts(cell.keys))
             ffns[place] = _ffn(replace(cell.request, variant=variant), model, probe)
         suffix = f"@{cell.request.seq_len}{group_suffix(dict(place))}"
         cases += _cell(cell, ffns[place], suffix, model.main if model else None)
@@ -195,31 +196,26 @@ def attention_of(
 
     Where a model's attention is not known it is by hand too, without biases.
     """
-    sizes = {
-        key: value
-        for key in ("heads", "kv_heads")
-        if (value := getattr(request, key)) is not None
-    }
-    for name, value in sizes.items():
-        read_positive(name, value)
+    sizes: dict[str, Any] = {}
+    if request.heads is not None:
+        sizes["heads"] = read_positive("heads", request.heads)
+    if request.kv_heads is not None:
+        sizes["kv_heads"] = read_positive("kv_heads", request.kv_heads)
     if group is None or (group.attention is None and "heads" in sizes):
         spec = _by_hand(sizes, d_model, bool(request.bias))
     elif group.attention is None:
-        raise FfnbenchError(
-            "; ".join(
-                filter(
-                    None, ("the attention of this model is not known", uncounted(group))
-                )
-            ),
-            "give --heads, and --kv-heads where they differ",
-        )
+        problem = "the attention of this model is not known"
+        if reason := uncounted(group):
+            problem += f"; {reason}"
+        raise FfnbenchError(problem, "give --heads, and --kv-heads where they differ")
     elif sizes and group.attention.mla is not None:
         raise FfnbenchError(
             "latent attention has no heads to choose",
             "leave --heads and --kv-heads out",
         )
     else:
-        sizes = {"kv_heads": sizes["heads"]} | sizes if "heads" in sizes else sizes
+        if "heads" in sizes:
+            sizes.setdefault("kv_heads", sizes["heads"])
         spec = replace(group.attention, **sizes)
     return replace(spec, causal=group is None or group.kind not in NOT_CAUSAL)
 

@@ -146,9 +146,10 @@ def overtaking_text(at: int | None) -> str:
     """At which length attention overtakes, as a sentence."""
     if at == 1:
         return "attention needs more FLOPs than the FFN at every length"
-    overtakes = (
-        "never overtakes the FFN" if at is None else f"overtakes the FFN {_when(at)}"
-    )
+    if at is None:
+        overtakes = "never overtakes the FFN"
+    else:
+        overtakes = f"overtakes the FFN {_when(at)}"
     return f"in FLOPs attention {overtakes}"
 
 
@@ -163,8 +164,10 @@ def _overtaken(report: Report) -> list[str]:
         for length in lengths_of(report.plan):
             comparison = report.comparison(length.attention.label)
             if comparison and spec_of(length).window == spec_of(kind).window:
-                faster += [length.seq_len] * (comparison.verdict is Verdict.FASTER)
-                slower += [length.seq_len] * (comparison.verdict is Verdict.SLOWER)
+                if comparison.verdict is Verdict.FASTER:
+                    faster.append(length.seq_len)
+                elif comparison.verdict is Verdict.SLOWER:
+                    slower.append(length.seq_len)
         where = f" where it sees {sees(spec_of(kind))}" if len(kinds) > 1 else ""
         if slower and faster and max(faster) < min(slower):
             text = (
@@ -189,11 +192,10 @@ def _params_text(report: Report) -> str:
     attention = report.cost(length.attention.label).params
     rows, columns = spec.matrices["o"]
     inputs = attention - rows * columns - spec.biases.get("o", 0)
-    names = (
-        "all but o"
-        if spec.mla
-        else " + ".join(name for name in spec.matrices if name != "o")
-    )
+    if spec.mla:
+        names = "all but o"
+    else:
+        names = " + ".join(name for name in spec.matrices if name != "o")
     times = f"{ffn.params / attention:.2f} times attention, {ffn.params / inputs:.2f} times {names}"
     active = ""
     if isinstance(length.ffn.ffn, FFNSpec) and length.ffn.ffn.moe is not None:

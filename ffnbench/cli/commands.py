@@ -138,9 +138,7 @@ class Commands(TyperGroup):
             module = features.of_features("commands")[name].file("command")
         else:
             return None
-        info = next(
-            info for info in module.app.registered_commands if info.name == name
-        )
+        [info] = [info for info in module.app.registered_commands if info.name == name]
         return get_command_from_info(
             info, pretty_exceptions_short=False, rich_markup_mode=self.rich_markup_mode
         )

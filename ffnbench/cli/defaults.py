@@ -65,11 +65,10 @@ class Settings:
             if dot and of != command:
                 continue
             if name in options:
-                held[name] = (
-                    value
-                    if isinstance(value, bool) or options[name].multiple
-                    else ",".join(value)
-                )
+                if isinstance(value, bool) or options[name].multiple:
+                    held[name] = value
+                else:
+                    held[name] = ",".join(value)
             elif dot:
                 raise FfnbenchError(
                     f"{command} has no {spelling(name)}, in [{TABLE}.{command}] of {str(self.path)!r}",

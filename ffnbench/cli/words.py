@@ -62,9 +62,9 @@ def as_meant(words: Sequence[str], params: Sequence[Any]) -> list[str]:
             (meant if several else placed).append(value if equals else rest.pop(0))
         elif name not in flags:
             if last is not None and _goes_on(last, word):
-                comma = (
-                    "," if last.metavar == NUMBER_METAVAR or _takes_list(last) else ""
-                )
+                comma = ""
+                if last.metavar == NUMBER_METAVAR or _takes_list(last):
+                    comma = ","
                 meant[-1] = f"{meant[-1].rstrip(',')}{comma}{word.lstrip(',')}"
                 continue
             meant.append(name if name == "--help" else word)
@@ -123,11 +123,9 @@ def _goes_on(param: Any, word: str) -> bool:
         return word in TIME_SUFFIXES
     if param.metavar == "PCT":
         return word == "%"
-    known = (
-        words_of(param.name)
-        if _takes_list(param) and param.metavar != NUMBER_METAVAR
-        else []
-    )
+    known = []
+    if _takes_list(param) and param.metavar != NUMBER_METAVAR:
+        known = words_of(param.name)
     parts = [part for part in word.split(",") if part]
     numbers = param.metavar == NUMBER_METAVAR or bool(known)
     return numbers and all(

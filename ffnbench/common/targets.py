@@ -86,11 +86,10 @@ def _load_module(name: str) -> Any:
             hint = f"it is there, and does not load: does `python -c 'import {name}'` work?"
         else:
             itself = f"{name}.".startswith(f"{missing}.")
-            hint = (
-                NOT_THERE
-                if itself
-                else f"it needs {missing!r}: is that installed in this environment?"
-            )
+            if itself:
+                hint = NOT_THERE
+            else:
+                hint = f"it needs {missing!r}: is that installed in this environment?"
         raise FfnbenchError(
             f"cannot import {name!r}: {one_line(problem)}", hint
         ) from problem

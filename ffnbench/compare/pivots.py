@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ffnbench.plan import Group, Plan, value_of
 from ffnbench.report.columns import column
-from ffnbench.report.frame import UNKNOWN_CELL, Column, Frame, Row, estimate_in
+from ffnbench.report.frame import UNKNOWN_CELL, Column, Frame, Groups, Row, estimate_in
 from ffnbench.report.header import (
     axis_column,
     heading,
@@ -60,6 +60,11 @@ def pivots(report: Report, frame: Frame, title: str) -> tuple[Frame, ...]:
     if any(row["verdict"] == Verdict.UNCLEAR for row in frame.rows):
         above.append(f"{UNCLEAR}: can't tell")
     above.append("-v: all columns")
+    headings: Groups = ()
+    if "" not in blocks:
+        headings = headings_at_rows(
+            (text, len(groups)) for text, groups in blocks.items()
+        )
     seconds = column(
         "latency_s", 0, title=title, takes=0, text=_seconds_text, style=_seconds_style
     )
@@ -72,11 +77,7 @@ def pivots(report: Report, frame: Frame, title: str) -> tuple[Frame, ...]:
             Frame(
                 columns=(*map(axis_column, axes), seconds, *ratios),
                 rows=points,
-                groups=()
-                if "" in blocks
-                else headings_at_rows(
-                    (text, len(groups)) for text, groups in blocks.items()
-                ),
+                groups=headings,
                 header=[*frame.header, "; ".join(above)],
                 summary=frame.summary,
             )
@@ -117,11 +118,10 @@ def _same_everywhere(
                 names_of.setdefault(sizes.pop(), []).append(name)
         parts = []
         for size, names in names_of.items():
-            parts.append(
-                f"{size:,} ({join_words(names)})"
-                if len(names) < len(variants)
-                else f"{size:,}"
-            )
+            part = f"{size:,}"
+            if len(names) < len(variants):
+                part += f" ({join_words(names)})"
+            parts.append(part)
         if parts:
             texts.append(f"{key} {', '.join(parts)}")
     return texts

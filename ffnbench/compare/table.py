@@ -225,9 +225,8 @@ def _known(report: Report, rows: list[Row], priorities: dict[str, int]) -> list[
     columns = []
     for key, priority in priorities.items():
         if key not in left_out and any(row[key] is not None for row in rows):
-            columns.append(
-                column(key, priority, text=error)
-                if key == ERROR
-                else column(key, priority)
-            )
+            if key == ERROR:
+                columns.append(column(key, priority, text=error))
+            else:
+                columns.append(column(key, priority))
     return columns

@@ -217,12 +217,13 @@ def flops_elementwise(spec: FFNSpec) -> tuple[int | None, int | None]:
             forward += shared_forward
             backward += shared_backward
     activation = spec.row
-    return (
-        None if activation.flops is None else activated * activation.flops + forward,
-        None
-        if activation.flops_backward is None
-        else activated * activation.flops_backward + backward,
-    )
+    in_all: int | None = None
+    in_all_backward: int | None = None
+    if activation.flops is not None:
+        in_all = activated * activation.flops + forward
+    if activation.flops_backward is not None:
+        in_all_backward = activated * activation.flops_backward + backward
+    return in_all, in_all_backward
 
 
 def _elementwise_beside_activation(spec: FFNSpec) -> tuple[int, int]:
@@ -466,9 +467,8 @@ def _activate(
             grads=arguments,
             weight=weight,
             temps=step.temps * size + _mask_bytes(step.masks, size, item),
-            scalar=step.scalar_bytes
-            if device == "cpu"
-            else 0,  # to autograd a tensor, which is the host's
+            # to autograd a tensor, which is the host's
+            scalar=step.scalar_bytes if device == "cpu" else 0,
         )
         result = t.add(size, kernel)
     return result

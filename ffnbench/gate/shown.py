@@ -60,8 +60,11 @@ class ShownCheck(Shows, Checked):
         """The gravest status of all rows: REGRESSED, MISSING, UNCLEAR, INCOMPARABLE,
         IMPROVED or OK.
         """
-        found = {finding.status for finding in self.findings}
-        return next((one for one in GRAVEST if one in found), Status.OK)
+        statuses = {finding.status for finding in self.findings}
+        for status in GRAVEST:
+            if status in statuses:
+                return status
+        return Status.OK
 
     def view(self) -> View:
         """The findings with all that writes them."""

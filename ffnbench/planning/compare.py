@@ -382,11 +382,10 @@ def shared_widths(
     if request.d_model is None:
         return widths or (default,)
     given = several("d_model", request.d_model, partial(read_positive, "d_model"))
-    typed = (
-        request.d_model
-        if isinstance(request.d_model, str)
-        else ",".join(map(str, given))
-    )
+    if isinstance(request.d_model, str):
+        typed = request.d_model
+    else:
+        typed = ",".join(map(str, given))
     if widths and given != widths:
         raise FfnbenchError(
             f"--d-model {typed} is not the width of {next(iter(named))}, {widths[0]:,}",

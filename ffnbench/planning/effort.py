@@ -69,9 +69,10 @@ def _adaptive(precision: float | None, budget: float | None, cases: int) -> Prot
     seconds.
     """
     if budget is None:
-        budget = (
-            BUDGET_A_CASE_S * max(cases, 3) if precision is None else DEFAULT_BUDGET_S
-        )
+        if precision is None:
+            budget = BUDGET_A_CASE_S * max(cases, 3)
+        else:
+            budget = DEFAULT_BUDGET_S
     if precision is None:
         precision = DEFAULT_PRECISION
     hint = f"give {FINEST:g} to {COARSEST:g} percent, the half-width of a ratio's interval: --precision 0.5 is +-0.5%"

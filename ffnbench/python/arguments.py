@@ -125,11 +125,10 @@ def argument_text(name: str, value: Any) -> str:
             return str(operator.index(value))
         return f"{float(value)!r}"
     except (TypeError, ValueError):
-        hint = (
-            f"save it first: {name}=report.save('{name}.json')"
-            if hasattr(value, "save")
-            else NAMED
-        )
+        if hasattr(value, "save"):
+            hint = f"save it first: {name}=report.save('{name}.json')"
+        else:
+            hint = NAMED
         raise WrongArgument(
             f"{name.rstrip('_')} can't be {_shown(value)}", hint
         ) from None
@@ -169,11 +168,10 @@ def variant_text(given: Any) -> str:
             f"give the class, {kind}, or a function that makes one",
         )
     if not callable(given):
-        what = (
-            f"the module {given.__name__!r}"
-            if isinstance(given, ModuleType)
-            else repr(given)
-        )
+        if isinstance(given, ModuleType):
+            what = f"the module {given.__name__!r}"
+        else:
+            what = repr(given)
         raise WrongArgument(
             f"{what} is no variant",
             "give a name, a class of torch.nn.Module, or a function",
@@ -194,11 +192,10 @@ def _target_of(given: Any) -> str:
         )
     if "<" in name:
         inner = name.rpartition(".")[2]
-        what = (
-            "a lambda"
-            if inner == "<lambda>"
-            else f"{inner!r}, which is defined within a function,"
-        )
+        if inner == "<lambda>":
+            what = "a lambda"
+        else:
+            what = f"{inner!r}, which is defined within a function,"
         raise FfnbenchError(
             f"a worker can't find {what} by its name",
             "define it with a name at the top of a file",
@@ -210,11 +207,10 @@ def _target_of(given: Any) -> str:
     except AttributeError:
         same = False
     if loaded is None or not same:
-        hint = (
-            SAVE_TO_FILE.format(name=name)
-            if module == "__main__"
-            else f"import it again: from {module} import {name}"
-        )
+        if module == "__main__":
+            hint = SAVE_TO_FILE.format(name=name)
+        else:
+            hint = f"import it again: from {module} import {name}"
         raise FfnbenchError(
             f"a worker can't find {name!r}: that name in {module!r} is something else now",
             hint,

@@ -100,9 +100,10 @@ class CaseFacts:
 
 def roof_of(report: Report, share: Share | None) -> Roof | None:
     """The roof that a share is of."""
-    return next(
-        (roof for roof in report.roofs if share and roof.name == share.roof), None
-    )
+    for roof in report.roofs:
+        if share and roof.name == share.roof:
+            return roof
+    return None
 
 
 def _value(metric: str) -> Callable[[CaseFacts], float | None]:

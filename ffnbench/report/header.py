@@ -121,11 +121,10 @@ def heading(group: Group) -> str:
 
 def _with_values(key: str, values: Sequence[Value]) -> str:
     texts = list(map(axis_text, values))
-    text = (
-        join_words(texts)
-        if len(texts) <= MOST_VALUES
-        else f"{texts[0]} to {texts[-1]} ({len(texts):,} values)"
-    )
+    if len(texts) <= MOST_VALUES:
+        text = join_words(texts)
+    else:
+        text = f"{texts[0]} to {texts[-1]} ({len(texts):,} values)"
     return text if key in TOLD_BY_VALUE else f"{key} {text}"
 
 

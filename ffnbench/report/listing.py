@@ -130,19 +130,21 @@ def _gated_form(row: GatedName) -> str:
 
 def activations() -> list[Row]:
     """Every activation with its formula and its declared element-wise cost."""
-    return [
-        {
-            "name": a.name,
-            "formula": a.formula,
-            "FLOPs": a.flops,
-            "FLOPs bwd": a.flops_backward,
-            "parameter": "beta"
-            if a.beta is not None
-            else ", ".join(name for name, _ in a.learned),
-            "aliases": ", ".join(a.aliases),
+    records = []
+    for activation in ACTIVATIONS:
+        parameters = [name for name, _ in activation.learned]
+        if activation.beta is not None:
+            parameters = ["beta"]
+        record = {
+            "name": activation.name,
+            "formula": activation.formula,
+            "FLOPs": activation.flops,
+            "FLOPs bwd": activation.flops_backward,
+            "parameter": ", ".join(parameters),
+            "aliases": ", ".join(activation.aliases),
         }
-        for a in ACTIVATIONS
-    ]
+        records.append(record)
+    return records
 
 
 def rules() -> list[Row]:
@@ -225,23 +227,24 @@ LIST_OF_BACKENDS = (
 def backends_view(
     reasons: Mapping[str, str], device: str, half: Mapping[str, str]
 ) -> View:
-    """Every backend; `found` says why one can't run here, on that device, "" where it
-    can; `half` that of bfloat16.
+    """Every backend; `reasons` say why one can't run here, on that device, "" where it
+    can; `half` why one can't in bfloat16.
     """
-    records = [
-        {
+    records = []
+    for backend, row in BACKENDS.items():
+        runs = "yes"
+        if reasons[backend]:
+            runs = "no"
+        elif half.get(backend):
+            runs = "partly"
+        record = {
             "name": backend,
             "what it does": row.says,
-            "runs": "no"
-            if reasons[backend]
-            else "partly"
-            if half.get(backend)
-            else "yes",
+            "runs": runs,
             "why not": reasons[backend] or half.get(backend, ""),
             "keys": row.keys,
         }
-        for backend, row in BACKENDS.items()
-    ]
+        records.append(record)
     return records_view(
         records,
         (
@@ -290,12 +293,10 @@ def device_records(devices: str, gpu: DeviceFacts) -> list[Row]:
 
 def workers_record(forks: bool) -> Row:
     """How workers are made here."""
-    return {
-        "fact": "workers",
-        "value": "forked"
-        if forks
-        else "one interpreter each: torch can't be forked here",
-    }
+    value = "one interpreter each: torch can't be forked here"
+    if forks:
+        value = "forked"
+    return {"fact": "workers", "value": value}
 
 
 def topics() -> list[str]:

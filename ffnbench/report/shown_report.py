@@ -57,6 +57,9 @@ def origin_record(report: Report) -> Row:
     `version` is ffnbench's.
     """
     here = report.environment
+    commit = here and here.git_commit
+    if commit and here and here.git_dirty:
+        commit += "-dirty"
     made = [
         report.created,
         *(f"{s.case} {s.metric} {s.value:.9g}" for s in report.samples),
@@ -66,9 +69,7 @@ def origin_record(report: Report) -> Row:
         "machine": here and here.fingerprint,
         "cpu": here and here.cpu,
         "torch": here and here.torch,
-        "git": here
-        and here.git_commit
-        and here.git_commit + "-dirty" * bool(here.git_dirty),
+        "git": commit,
         "run": hashlib.sha256("\n".join(made).encode()).hexdigest()[:12],
         "version": report.version,
     }
@@ -188,11 +189,9 @@ def notebook_shell() -> Any:
     made to import IPython.
     """
     module = sys.modules.get("IPython")
-    shell = (
-        module.get_ipython()
-        if module is not None and hasattr(module, "get_ipython")
-        else None
-    )
+    shell = None
+    if module is not None and hasattr(module, "get_ipython"):
+        shell = module.get_ipython()
     if shell is not None and hasattr(shell, "kernel"):
         return shell
     return None

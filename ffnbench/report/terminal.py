@@ -69,11 +69,21 @@ def renderable(frame: Frame, width: int, *, verbose: bool = False) -> Renderable
     return Group(*lines[:-1])
 
 
+def _fullest_that_fits(frame: Frame, width: int) -> Frame:
+    """The first of the short frames that fits into this width; the frame itself where
+    none does.
+    """
+    for short in map(beginning_of, frame.short):
+        if _fits(short, width):
+            return short
+    return frame
+
+
 def _lines(frame: Frame, width: int, *, verbose: bool) -> list[RenderableType]:
-    frame = beginning_of(frame)
-    if not verbose:
-        shorter = map(beginning_of, frame.short)
-        frame = next((short for short in shorter if _fits(short, width)), frame)
+    if verbose:
+        frame = beginning_of(frame)
+    else:
+        frame = _fullest_that_fits(beginning_of(frame), width)
     lines: list[RenderableType] = [_paragraph(line, width) for line in frame.header]
     if frame.rows:
         columns = frame.shown(every=verbose)

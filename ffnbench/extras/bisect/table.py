@@ -58,17 +58,16 @@ def probe_text(bisected: Bisected, commit: Commit, probe: CommitProbe) -> str:
 
 
 def _frame(bisected: Bisected) -> Frame:
-    rows: list[Row] = [
-        {
+    rows: list[Row] = []
+    for commit, probe in bisected.by_commit:
+        change = "skipped" if probe.skipped else change_text(probe.change)
+        row = {
             "commit": commit.short,
-            f"change {CERTAIN}": "skipped"
-            if probe.skipped
-            else change_text(probe.change),
+            f"change {CERTAIN}": change,
             "subject": commit.subject,
             "note": probe.skipped,
         }
-        for commit, probe in bisected.by_commit
-    ]
+        rows.append(row)
     commits = f"{counted(len(bisected.commits), 'commit')} after {bisected.good} up to {bisected.bad}"
     return replace(
         frame_of_records(rows, _summary(bisected), prose=("subject", "note")),

@@ -420,11 +420,10 @@ class SweepOfJobs(Sweep):
     def _tell_how_to_go_on(self) -> None:
         numbers = " ".join(job.job_id for job in self.jobs.values())
         if numbers:
-            then, end = (
-                (", and then the rest", "kill")
-                if self.cluster.on == LOCAL
-                else ("", "scancel")
-            )
+            if self.cluster.on == LOCAL:
+                then, end = (", and then the rest", "kill")
+            else:
+                then, end = ("", "scancel")
             say(
                 f"jobs go on: the same command with --resume takes them up{then}; {end} {numbers} ends them"
             )

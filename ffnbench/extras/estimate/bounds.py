@@ -185,11 +185,10 @@ def _bytes_of(case: Case, cost: Cost) -> int:
     weight's gradient beside the input's.
     """
     work = case.workload
-    read = (
-        cost.weight_bytes
-        if cost.weight_bytes_touched is None
-        else cost.weight_bytes_touched
-    )
+    if cost.weight_bytes_touched is None:
+        read = cost.weight_bytes
+    else:
+        read = cost.weight_bytes_touched
     trained = read
     if cost.counted:
         forward, backward = cost.flops_forward or 0, cost.flops_backward or 0

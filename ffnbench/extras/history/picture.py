@@ -54,11 +54,9 @@ def history_figure(timeline: Timeline) -> Figure:
     for axes, row in zip(grid, rows, strict=True):
         _draw(axes, row)
         axes.set_title(literal(shortened(f"{name_of(timeline, row)}: {_metric(row)}")))
-    shown = (
-        f", {len(rows)} of {len(timeline.rows)} rows"
-        if len(rows) < len(timeline.rows)
-        else ""
-    )
+    shown = ""
+    if len(rows) < len(timeline.rows):
+        shown = f", {len(rows)} of {len(timeline.rows)} rows"
     finish(
         figure,
         f"history of {runs_text(timeline)}{shown}; bars: 95% intervals; lines: levels between steps",

@@ -214,11 +214,9 @@ def measure_repeats(
     start = time.monotonic()
     try:
         for number in range(repeats):
-            left_s = (
-                (time.monotonic() - start) / number * (repeats - number)
-                if number
-                else None
-            )
+            left_s = None
+            if number:
+                left_s = (time.monotonic() - start) / number * (repeats - number)
             progress(
                 Progress(
                     done=number / repeats,

@@ -127,11 +127,10 @@ def read_text(path: str, batch: int, context: int) -> tuple[TrainingText, Parts]
     if parts.shortest < least_bytes:
         parts = _split_by_place(content)
     if parts.shortest < least_bytes:
-        named = (
-            f"--text {path!r}"
-            if path
-            else "the default text, the standard library's .py files,"
-        )
+        if path:
+            named = f"--text {path!r}"
+        else:
+            named = "the default text, the standard library's .py files,"
         raise FfnbenchError(
             f"{named} has {len(content):,} bytes: too short for parts of {least_bytes:,}, "
             f"{LEAST_BATCHES} batches, to be held out",

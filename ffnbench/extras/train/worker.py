@@ -152,11 +152,10 @@ class TrainingRun:
     def _loss(self, sequences: Tensor) -> Tensor:
         """Nats per byte, the mean."""
         dtype = getattr(torch, self.case.workload.dtype)
-        mixed = (
-            torch.autocast(self.device.type, dtype)
-            if dtype.itemsize < 4
-            else nullcontext()
-        )
+        if dtype.itemsize < 4:
+            mixed = torch.autocast(self.device.type, dtype)
+        else:
+            mixed = nullcontext()
         with mixed:
             logits = self.model(sequences[:, :-1])
         return F.cross_entropy(logits.flatten(0, 1).float(), sequences[:, 1:].flatten())

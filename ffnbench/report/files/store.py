@@ -78,11 +78,10 @@ def read_report(path: str | Path) -> Report:
         refuse_incoherent(report)
         return report
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
-        hint = (
-            'take that run out of "repeats"'
-            if "repeats[" in str(problem)
-            else "was it cut off? measure again"
-        )
+        if "repeats[" in str(problem):
+            hint = 'take that run out of "repeats"'
+        else:
+            hint = "was it cut off? measure again"
         if not content.lstrip().startswith(b"{"):  # a CSV, a table
             hint = "only JSON is read: `ffnbench compare relu swiglu -o run.json` saves such a run"
         if "unknown field" in str(problem):
@@ -109,20 +108,20 @@ def _refuse_others(data: Any, path: str) -> None:
     schema = data.get("schema") if isinstance(data, dict) else None
     if type(schema) is not int:
         config = isinstance(data, dict) and "model_type" in data
-        hint = (
-            f"`ffnbench cost --preset {shlex.quote(path)}` reads a model's config"
-            if config
-            else A_RUN
-        )
+        if config:
+            hint = (
+                f"`ffnbench cost --preset {shlex.quote(path)}` reads a model's config"
+            )
+        else:
+            hint = A_RUN
         raise FfnbenchError(
             f"{path!r} is no run of ffnbench: it has no schema number", hint
         )
     if schema != SCHEMA:
-        age, hint = (
-            ("a newer", UPDATE)
-            if schema > SCHEMA
-            else ("an older", "measure again with this version")
-        )
+        if schema > SCHEMA:
+            age, hint = ("a newer", UPDATE)
+        else:
+            age, hint = ("an older", "measure again with this version")
         problem = f"{path!r} was made by {age} ffnbench (schema {schema}; this one reads {SCHEMA})"
         raise FfnbenchError(problem, hint)
 
@@ -260,6 +259,7 @@ def _of_answer(report: Report) -> Iterator[str]:
     }
     least["workspace_bytes"] = 0.0  # of older files
     for number, run in enumerate(report.runs, start=1):
+        of_run = f" of run {number}" if number > 1 else ""
         yield from _strangers(
             "the metric of a sample",
             {sample.metric for sample in run.samples},
@@ -269,7 +269,7 @@ def _of_answer(report: Report) -> Iterator[str]:
             if sample.case not in (roofs if sample.metric == ROOF else labels):
                 yield f"the case of a sample {sample.case!r} is unknown there"
             if not least[sample.metric] <= sample.value <= MOST:
-                yield f"a {sample.metric}{f' of run {number}' * (number > 1)} of {sample.value:g} is none"
+                yield f"a {sample.metric}{of_run} of {sample.value:g} is none"
         if run.samples and run.environment is None:
             yield "it has samples, and no environment that they were made in"
     if report.environment is None and (report.measured or report.comparisons):

@@ -109,11 +109,9 @@ def ratio_figure(report: Report) -> Figure:
             backgroundcolor="white",
         )
         heading.set(transform=axes[0].get_yaxis_transform())
-    handles = (
-        _ratios(axes[0], report, rows, places, most=4 - len(differing))
-        if is_compared
-        else []
-    )
+    handles = []
+    if is_compared:
+        handles = _ratios(axes[0], report, rows, places, most=4 - len(differing))
     bars = axes[1:] if is_compared else axes
     for panel, shown in zip(bars, differing, strict=True):
         _bars(panel, shown, rows, places)
@@ -127,11 +125,10 @@ def ratio_figure(report: Report) -> Figure:
 def about(report: Report) -> str:
     """What a picture is of, above it."""
     is_of_activations = report.plan.kind == Kind.ACTIVATIONS
-    what = (
-        "activations by themselves"
-        if is_of_activations
-        else conditions_line(report.plan)
-    )
+    if is_of_activations:
+        what = "activations by themselves"
+    else:
+        what = conditions_line(report.plan)
     return what + title_ending(report)
 
 
@@ -176,11 +173,10 @@ def _names(report: Report, rows: Sequence[Row]) -> list[list[str]]:
     if is_of_activations:
         names = [report.plan.case(label).variant for label in labels]
     else:
-        names = (
-            [report.plan.name_of(label) for label in labels]
-            if headings(report.plan)
-            else labels
-        )
+        if headings(report.plan):
+            names = [report.plan.name_of(label) for label in labels]
+        else:
+            names = labels
     keyed = [name.replace("@", " @") for name in names_apart(names, LONGEST_CASE_NAME)]
     return [
         [
@@ -258,11 +254,10 @@ def _ratios(
     references = {
         report.plan.name_of(report.plan.reference_of(row["label"])) for row in rows
     }
-    reference = (
-        shortened(references.pop(), LETTERS)
-        if len(references) == 1
-        else "the reference"
-    )
+    if len(references) == 1:
+        reference = shortened(references.pop(), LETTERS)
+    else:
+        reference = "the reference"
     axes.set_xlabel(literal(f"time vs {reference} {CERTAIN}"), fontsize=SMALL_FONT)
     shown = [
         verdict
