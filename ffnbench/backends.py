@@ -14,8 +14,8 @@ from importlib.util import find_spec
 
 from ffnbench.choices import Backend, Mode, Weights
 from ffnbench.ffn.spec import (
-    FORMATS,
     OF_TORCH,
+    WEIGHT_FORMATS,
     ActivationSpec,
     AttentionSpec,
     FFNSpec,
@@ -65,7 +65,7 @@ def lack_of_weights(ffn: AnySpec, work: Workload) -> Lack:
         return "", ""
     held = format_of(work.weights, work.backend)
     if held is None:
-        have = ", ".join(FORMATS)
+        have = ", ".join(WEIGHT_FORMATS)
         return (
             f"{work.backend} has no {work.weights} weights",
             f"backends that have: {have}",

@@ -78,7 +78,7 @@ FEATURES = (
 )
 
 
-def function_of(name: str) -> Any:
+def imported_function(name: str) -> Any:
     """A function of this package by `file:name`, imported now: one of a room that the
     caller must not know.
     """

@@ -11,7 +11,7 @@ DEVICE_TIME, HOST_TIME = "device_s", "host_s"
 LOAD, HIT = "expert_load_max", "experts_hit"
 PACK, HELD = "pack_s", "held_bytes"
 ERROR, LARGEST_ERROR, GRADIENT_ERROR = "error", "largest_error", "gradient_error"
-MEMORY = "memory"  # a group of metrics
+MEMORY_GROUP = "memory"  # a group of metrics
 CEILINGS, ROOF = (
     "ceilings",
     "roof",
@@ -50,8 +50,8 @@ METRICS = (
     Metric(name="flops_forward", unit="", checked=True, closed_form=True),
     Metric(name="flops_backward", unit="", checked=True, closed_form=True),
     Metric(name="flops_elementwise", unit="", checked=True, closed_form=True),
-    Metric(name=PEAK, unit="bytes", group=MEMORY, job="memory", less_is_better=True, checked=True, closed_form=True),
-    Metric(name=SAVED, unit="bytes", group=MEMORY, job="memory", less_is_better=True, checked=True, closed_form=True),
+    Metric(name=PEAK, unit="bytes", group=MEMORY_GROUP, job="memory", less_is_better=True, checked=True, closed_form=True),
+    Metric(name=SAVED, unit="bytes", group=MEMORY_GROUP, job="memory", less_is_better=True, checked=True, closed_form=True),
     Metric(name="zero_share", unit="share", group="sparsity", job="sparsity"),
     Metric(name="dead_share", unit="share", group="sparsity", job="sparsity"),
     Metric(name=LOAD, unit="", group="routing", job="route"),

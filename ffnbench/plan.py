@@ -26,7 +26,7 @@ from ffnbench.choices import (
     Weights,
 )
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.common.jsonable import LATER, STATED, among, least, typed
+from ffnbench.common.jsonable import LATER, STATED, least, one_of_names, typed
 from ffnbench.features import of_features
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost, activation_cost, cost
@@ -170,7 +170,7 @@ class Workload:
 
     batch: int = field(metadata=least(1))
     seq_len: int = field(metadata=least(1))
-    dtype: str = field(metadata=among(DTYPES.names))
+    dtype: str = field(metadata=one_of_names(DTYPES.names))
     device: str
     mode: Mode
     threads: int = field(metadata=least(1))
@@ -268,7 +268,7 @@ class Arm:
         return text + "".join(f"@env={name}:{value}" for name, value in self.env)
 
 
-OWN = Arm()
+THIS_INTERPRETER = Arm()
 
 
 ACTIVE_PARAMS = "active params"
@@ -315,7 +315,7 @@ class Case:
         None  # what is matched, relative to the reference: 0.002 is 0.2 % above
     )
     against: str | None = field(default=None, metadata=LATER)
-    arm: Arm = field(default=OWN, metadata=LATER)
+    arm: Arm = field(default=THIS_INTERPRETER, metadata=LATER)
     layers: int | None = field(default=None, metadata=LATER)
     point: Point = field(default=(), metadata=LATER)
 
@@ -491,7 +491,7 @@ class Plan:
     match: str = "none"
     multiple_of: int = 1
     notes: tuple[Note, ...] = ()
-    kind: str = field(default=Kind.COMPARE, metadata=LATER | among(kind_names))
+    kind: str = field(default=Kind.COMPARE, metadata=LATER | one_of_names(kind_names))
     command: str = field(
         default="", metadata=LATER
     )  # what asks the same again: `ffnbench compare relu,gelu --d-model 768`

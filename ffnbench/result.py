@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from ffnbench.choices import MatmulPrecision
-from ffnbench.common.jsonable import LATER, OTHERS, STATED, UNSAVED, least
+from ffnbench.common.jsonable import LATER, OTHER_FIELDS, STATED, UNSAVED, least
 from ffnbench.ffn.cost import Cost
 from ffnbench.metrics import CLOSED_FORMS, LATENCY
 from ffnbench.plan import CONTROL, Axis, Case, Needed, Note, Plan, Protocol
@@ -30,7 +30,7 @@ SAME_WITHIN = 0.02  # of a ratio that is the same
 # quiet samples wait 0.3 % (median), those beside a spinner 77 %; 1 % gives the same
 # rows
 WAITED = 0.03
-ALIKE = 0.05  # sizes that differ by no more share one roof
+SIZES_ALIKE = 0.05  # sizes that differ by no more share one roof
 LONGEST_S = 1800  # that a hint asks for
 R = TypeVar("R", bound="Report")
 
@@ -270,7 +270,7 @@ class Environment:
     torch: str | None = None
     git_commit: str | None = None
     git_dirty: bool | None = None
-    facts: dict[str, Fact] = field(default_factory=dict, metadata=OTHERS)
+    facts: dict[str, Fact] = field(default_factory=dict, metadata=OTHER_FIELDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -400,7 +400,7 @@ def raw_of(run: Run) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class ActivationCurve:
     """An activation traced: x, f(x) and f'(x) in float64.
 
     The slope is NaN, a gap, where f has no finite derivative.

@@ -389,7 +389,7 @@ def test_a_flag_is_an_alias_a_parameter_and_what_reads_it() -> None:
         for function in commands_of(path):
             commands += 1
             requests = {name.id for node in ast.walk(function) if isinstance(node, ast.Call)
-                        and ast.unparse(node.func) == "asked" for name in node.args[:1]}  # fmt: skip
+                        and ast.unparse(node.func) == "request_from_typed" for name in node.args[:1]}  # fmt: skip
             fields = {
                 name for kind in ("Output", *requests) for name in fields_of(kind)
             }

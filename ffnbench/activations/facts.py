@@ -15,7 +15,7 @@ from pathlib import Path
 from ffnbench.common import jsonable
 from ffnbench.ffn.activations import Activation
 
-FILE = Path(__file__).with_name("facts.json")
+FACTS_FILE = Path(__file__).with_name("facts.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class Facts:
 
 @cache
 def _known() -> dict[str, Facts]:
-    data = json.loads(FILE.read_text())
+    data = json.loads(FACTS_FILE.read_text())
     return {name: jsonable.decode(Facts, facts) for name, facts in data.items()}
 
 

@@ -38,16 +38,16 @@ from ffnbench.activations.facts import Facts
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import digits
 from ffnbench.ffn.spec import GATED_BY_ACTIVATION, ActivationSpec
-from ffnbench.report.formats import PICTURES, Write
+from ffnbench.report.formats import FIGURE_SUFFIXES, Write
 from ffnbench.report.writers import csv_text
 from ffnbench.request import PictureRequest
-from ffnbench.result import Curve
+from ffnbench.result import ActivationCurve
 
 
 def picture(
     request: PictureRequest,
     chosen: Mapping[str, ActivationSpec],
-    curves: dict[str, Curve],
+    curves: dict[str, ActivationCurve],
     facts: dict[str, Facts],
 ) -> tuple[Figure, dict[str, Write]]:
     """The picture, and what writes it and its points, by suffix."""
@@ -57,7 +57,7 @@ def picture(
         figure = curves_figure(curves, facts)
     files: dict[str, Write] = {".csv": lambda: points(curves, request.gated)}
     return figure, files | {
-        suffix: partial(render, figure, suffix) for suffix in PICTURES
+        suffix: partial(render, figure, suffix) for suffix in FIGURE_SUFFIXES
     }
 
 
@@ -77,7 +77,7 @@ def titles(chosen: Mapping[str, ActivationSpec]) -> dict[str, str]:
     return titles
 
 
-def points(curves: dict[str, Curve], gated: bool) -> str:
+def points(curves: dict[str, ActivationCurve], gated: bool) -> str:
     """Every point in full precision, as csv."""
     rows: list[dict[str, Any]] = []
     for label, curve in curves.items():
@@ -110,7 +110,9 @@ DASH = 8
 MARKERS_OF_CURVE = 6
 
 
-def curves_figure(curves: dict[str, Curve], facts: dict[str, Facts]) -> Figure:
+def curves_figure(
+    curves: dict[str, ActivationCurve], facts: dict[str, Facts]
+) -> Figure:
     """All curves in one picture, with their minima and where their gradient is zero in
     the legend. Curves that look like one have a panel more, with what is between them.
     """
@@ -242,14 +244,14 @@ SIDE, BESIDE = (
     2.4,
     0.9,
 )  # inches: a panel at most; what the colour bar and the labels of axes take
-LEVELS = 5
+CONTOUR_LEVELS = 5
 # times the usual height: steeper ones are cut, so that a square function does not
 # flatten the others
 STEEP = 2.0
 
 
 @drawing(**{"axes.grid": False, "axes.spines.top": True, "axes.spines.right": True})
-def gated_figure(curves: dict[str, Curve], titles: dict[str, str]) -> Figure:
+def gated_figure(curves: dict[str, ActivationCurve], titles: dict[str, str]) -> Figure:
     """All surfaces in one picture; raises FfnbenchError where a product is not
     finite.
     """
@@ -294,7 +296,7 @@ def _levels(scale: float) -> list[float]:
     for power in range(exponent - 2, exponent + 1):
         steps = [float(f"{digit}e{power}") for digit in (1, 2, 5)]
         positive += [step for step in steps if step <= 0.75 * scale]
-    positive = positive[-LEVELS:]
+    positive = positive[-CONTOUR_LEVELS:]
     return [*(-step for step in reversed(positive)), *positive]
 
 

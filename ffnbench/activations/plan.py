@@ -13,7 +13,7 @@ from ffnbench.common.names import hint_for
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import GATED, ActivationSpec, Gate
 from ffnbench.plan import GIVEN, Case, Kind, Plan, Probe, group_suffix
-from ffnbench.planning.axes import cells_of, listed_variants
+from ffnbench.planning.axes import listed_variants, requests_of_cells
 from ffnbench.planning.compare import as_compare, identify
 from ffnbench.planning.effort import protocol_of
 from ffnbench.planning.fields import cut
@@ -134,7 +134,8 @@ def plan_timing(request: TimingRequest, probe: Probe | None = None) -> Plan:
     )
     cases: list[Case] = []
     for cell, mode in product(
-        cells_of(request, OF_TIMING, listed.axes), (Mode.FORWARD, Mode.BACKWARD)
+        requests_of_cells(request, OF_TIMING, listed.axes),
+        (Mode.FORWARD, Mode.BACKWARD),
     ):
         specs = select(",".join(listed.texts(cell.keys, named=True)), probe or Probe())
         specs = (

@@ -12,10 +12,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ffnbench import __version__
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.device.environment import usable_cpus
-from ffnbench.features import function_of
+from ffnbench.features import imported_function
 from ffnbench.ffn.cost import cost_unknown
 from ffnbench.ffn.spec import FFNSpec
-from ffnbench.plan import CONTROL, OWN, Arm, Case, Note, NoteKind, Plan, Probe, cost_of
+from ffnbench.plan import (
+    CONTROL,
+    THIS_INTERPRETER,
+    Arm,
+    Case,
+    Note,
+    NoteKind,
+    Plan,
+    Probe,
+    cost_of,
+)
 from ffnbench.planning.effort import check_timeout, pause_of, repeated
 from ffnbench.planning.workload import device_of
 from ffnbench.report.shown_report import ShownReport
@@ -88,7 +98,7 @@ class Prepared:
         return tuple(costs)
 
 
-def prepare(
+def prepare_plan(
     request: AnyRequest,
     world: World,
     planned: Planned | None = None,
@@ -113,7 +123,9 @@ def prepare(
             for device in request.device.split(","):
                 refuse_device(device, world)
     with world.prober(check_timeout(request.timeout)) as prober:
-        plan = asked_as(_plan(asked, prober, planned), request, counts=counts)
+        plan = asked_as(
+            _plan_of_request(asked, prober, planned), request, counts=counts
+        )
         if plan.state:
             _refuse_weights(plan)
         return with_costs(
@@ -144,12 +156,14 @@ def asked_as(plan: Plan, request: AnyRequest, *, counts: bool = False) -> Plan:
     return replace(plan, command=command, protocol=repeated(plan.protocol, request))
 
 
-def _plan(request: AnyRequest, probe: Probe, planned: Planned | None) -> Plan:
+def _plan_of_request(
+    request: AnyRequest, probe: Probe, planned: Planned | None
+) -> Plan:
     """The plan of a request. Where variants are code of the user's, which takes time to
     load, mistakes in the flags are found before, by a plan of a form of our own;
     routing would be one there, since that form has no experts.
     """
-    plan_of: Planned = planned or function_of(PLANS[type(request)])
+    plan_of: Planned = planned or imported_function(PLANS[type(request)])
     if (
         isinstance(request, CompareRequest)
         and ":" in request.variants
@@ -194,7 +208,11 @@ def start_all(prober: Prober, arms: Iterable[Arm]) -> None:
     """Look whether each arm has torch; all of them are started before the first is
     waited for.
     """
-    probers = [prober.within(arm) for arm in arms if arm != OWN and arm.name != CONTROL]
+    probers = [
+        prober.within(arm)
+        for arm in arms
+        if arm != THIS_INTERPRETER and arm.name != CONTROL
+    ]
     for of_arm in probers:
         of_arm.start()
     for of_arm in probers:
@@ -210,7 +228,7 @@ def refuse_at_once(plan: Plan, world: World) -> None:
     known without torch.
     """
     for case in plan.cases:
-        if case.arm == OWN:
+        if case.arm == THIS_INTERPRETER:
             refuse_device(case.workload.device, world)
 
 

@@ -9,14 +9,14 @@ from collections.abc import Iterable
 from ffnbench.common.errors import Unfinished
 from ffnbench.device.ceilings import roofs_of_machine
 from ffnbench.device.environment import (
-    advice,
     auto_device,
     caches,
-    describe,
+    environment_of_run,
+    noise_advice,
     usable_cpus,
     usable_memory,
 )
-from ffnbench.device.nvml import advice as device_advice
+from ffnbench.device.nvml import clock_advice as device_advice
 from ffnbench.ffn.spec import DTYPES
 from ffnbench.following import ProgressListener
 from ffnbench.messages import (
@@ -41,12 +41,12 @@ from ffnbench.result import Ceiling
 from ffnbench.run.resources import (
     TRY_CUDA,
     device_facts,
-    listed,
+    gpu_names,
     room_for_ceilings,
     why_not_seen,
 )
-from ffnbench.run.session import COUNT_TIMEOUT_S, WorkerLost
 from ffnbench.run.worker_pool import Worker
+from ffnbench.run.worker_process import COUNT_TIMEOUT_S, WorkerLost
 from ffnbench.run.world import World
 from ffnbench.stats.rounds import CPUS_TAKEN
 
@@ -71,7 +71,7 @@ def environment(
     try:
         greeting = worker.greeting()
         gpu = device_facts(worker, auto_device(greeting))
-        records = environment_records(describe(greeting, gpu))
+        records = environment_records(environment_of_run(greeting, gpu))
         if ceilings:
             of_ceilings, noise = _ceilings_here(worker, world, progress)
     finally:
@@ -79,7 +79,7 @@ def environment(
     records += device_records(_devices(greeting, world), gpu or DeviceFacts())
     records += [{"fact": name, "value": value} for name, value in settings]
     records += [workers_record(greeting.forks), *of_ceilings]
-    noise += advice()
+    noise += noise_advice()
     if gpu:
         noise += device_advice(gpu)
     return records_view(records, [f"noise: {text}" for text in noise])
@@ -90,7 +90,7 @@ def _devices(greeting: Greeting, world: World) -> str:
     nothing to tell.
     """
     if greeting.gpus:
-        return listed(greeting)
+        return gpu_names(greeting)
     why = why_not_seen(greeting)
     if why:
         return f"cpu only: {why}; {TRY_CUDA}"

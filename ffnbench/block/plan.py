@@ -16,7 +16,12 @@ from ffnbench.ffn.spec import AttentionForm, AttentionSpec, read_positive
 from ffnbench.models.model import LayerGroup, ModelSpec, crosses
 from ffnbench.models.presets import PRESETS, model_of
 from ffnbench.plan import Case, Kind, Note, Plan, Point, Probe, Sizing, group_suffix
-from ffnbench.planning.axes import Cell, cells_of, listed_variants, swept_flags
+from ffnbench.planning.axes import (
+    CellRequest,
+    listed_variants,
+    requests_of_cells,
+    swept_flags,
+)
 from ffnbench.planning.compare import as_compare, plan_compare, refuse_own_values
 from ffnbench.planning.effort import protocol_of
 from ffnbench.planning.fields import several
@@ -39,7 +44,7 @@ DEFAULT_FORM = "gelu"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Length:
+class CasesOfLength:
     """The cases of one length of the sequence, and of one kind of attention."""
 
     seq_len: int
@@ -54,7 +59,7 @@ def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
     model = None if request.preset is None else model_of(request.preset)
     variants = listed_variants(request.variant or DEFAULT_FORM)
     lengths = ",".join(map(str, parse_lengths(request.seq_len)))
-    cells = cells_of(replace(request, seq_len=lengths), keys=variants.axes)
+    cells = requests_of_cells(replace(request, seq_len=lengths), keys=variants.axes)
     refuse_own_values({*swept_flags(cells), "seq_len"}, variants.at(variants.first))
     ffns: dict[Point, Case] = {}  # by where they stand on all axes but that of lengths
     cases: list[Case] = []
@@ -80,7 +85,7 @@ def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
 
 
 def _cell(
-    cell: Cell[BlockRequest], ffn: Case, suffix: str, group: LayerGroup | None
+    cell: CellRequest[BlockRequest], ffn: Case, suffix: str, group: LayerGroup | None
 ) -> Iterator[Case]:
     """The FFN at one length, which is the reference, and its attentions; their labels
     end with the suffix.
@@ -258,7 +263,7 @@ def parse_lengths(text: str) -> list[int]:
     )
 
 
-def lengths_of(plan: Plan) -> Iterator[Length]:
+def lengths_of(plan: Plan) -> Iterator[CasesOfLength]:
     """The cases of a block's plan, by length and window."""
     for group in plan.groups:
         ffn = plan.case(group.reference)
@@ -271,7 +276,7 @@ def lengths_of(plan: Plan) -> Iterator[Length]:
             raise KeyError(ffn.label)
         for window in dict.fromkeys(spec.window for spec, _ in beside):
             forms = {spec.form: case for spec, case in beside if spec.window == window}
-            yield Length(
+            yield CasesOfLength(
                 seq_len=ffn.workload.seq_len,
                 ffn=ffn,
                 attention=forms[AttentionForm.SDPA],

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ffnbench.block.plan import ATTENTION, FFN, TEXTBOOK, Length, lengths_of
+from ffnbench.block.plan import ATTENTION, FFN, TEXTBOOK, CasesOfLength, lengths_of
 from ffnbench.block.rows import (
     MEAN,
     block_records,
@@ -28,13 +28,13 @@ from ffnbench.report.sentences import failure_line, machine_line, to_do
 from ffnbench.report.words import device_text, sizing_text
 from ffnbench.result import Report, Verdict
 
-PASSES = {
+PASS_OF_MODE = {
     Mode.FORWARD: "forward",
     Mode.TRAIN: "forward and backward",
     Mode.BACKWARD: "backward",
 }
 CONVENTION = "no norms, no position encodings; 1 MAC = 2 FLOPs"
-COUNTED = (
+BLOCK_COST_COLUMNS = (
     "flops_ffn",
     "flops_attention",
     "flops_projections",
@@ -70,9 +70,9 @@ def _counted(report: Report, rows: list[Row]) -> Frame:
     sequences = f"{batch} sequences" if batch > 1 else "one sequence"
     windows = ("layers", "sees") if rows[0]["layers"] else ()
     seq_len = column("seq_len", 0, write=None)
-    passes = PASSES[rows[0]["mode"]]
+    passes = PASS_OF_MODE[rows[0]["mode"]]
     return Frame(
-        columns=(seq_len, *map(column, windows), *map(column, COUNTED)),
+        columns=(seq_len, *map(column, windows), *map(column, BLOCK_COST_COLUMNS)),
         rows=rows,
         header=[
             *_header(report),
@@ -131,7 +131,7 @@ def _crossover(report: Report) -> str:
     return f"in FLOPs attention overtakes the FFN {', '.join(places)}, {_when(crossing(kinds, ffn))} in the mean of all"
 
 
-def _layers_text(kind: Length) -> str:
+def _layers_text(kind: CasesOfLength) -> str:
     return f"{kind.attention.layers} layers that see {sees(spec_of(kind))}"
 
 

@@ -9,12 +9,12 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from ffnbench.common.units import SECONDS
-from ffnbench.features import completer_of, function_of
+from ffnbench.common.units import TIME_SUFFIXES
+from ffnbench.features import completer_of, imported_function
 from ffnbench.request import EXAMPLES, OTHER_NAMES, spelling
 
-NUMBER = re.compile(r"\d[\w./]*")
-NUMBERS = "INT"  # what stands for a number in the help
+NUMBER_PATTERN = re.compile(r"\d[\w./]*")
+NUMBER_METAVAR = "INT"  # what stands for a number in the help
 MEANT = {spelling(name): spelling(ours) for name, ours in OTHER_NAMES.items()} | {
     "--bf16": "--dtype=bfloat16",
     "--csv": "--format=csv",
@@ -62,7 +62,9 @@ def as_meant(words: Sequence[str], params: Sequence[Any]) -> list[str]:
             (meant if several else placed).append(value if equals else rest.pop(0))
         elif name not in flags:
             if last is not None and _goes_on(last, word):
-                comma = "," if last.metavar == NUMBERS or _takes_list(last) else ""
+                comma = (
+                    "," if last.metavar == NUMBER_METAVAR or _takes_list(last) else ""
+                )
                 meant[-1] = f"{meant[-1].rstrip(',')}{comma}{word.lstrip(',')}"
                 continue
             meant.append(name if name == "--help" else word)
@@ -95,7 +97,7 @@ def _spelt(name: str, value: str, known: Collection[str]) -> str:
     if (
         name in known
         or len(plain) <= 4
-        or not (name.startswith("-") or NUMBER.fullmatch(value))
+        or not (name.startswith("-") or NUMBER_PATTERN.fullmatch(value))
     ):
         return name  # of `label=variant` too, which has no number behind it
     for near in (plain, plain + "s", plain.removesuffix("s")):
@@ -118,15 +120,19 @@ def _takes_list(param: Any) -> bool:
 def _goes_on(param: Any, word: str) -> bool:
     """Whether a word belongs to the value before it: a unit, or one more of a list."""
     if param.metavar == "TIME":
-        return word in SECONDS
+        return word in TIME_SUFFIXES
     if param.metavar == "PCT":
         return word == "%"
     known = (
-        words_of(param.name) if _takes_list(param) and param.metavar != NUMBERS else []
+        words_of(param.name)
+        if _takes_list(param) and param.metavar != NUMBER_METAVAR
+        else []
     )
     parts = [part for part in word.split(",") if part]
-    numbers = param.metavar == NUMBERS or bool(known)
-    return numbers and all(NUMBER.fullmatch(part) or part in known for part in parts)
+    numbers = param.metavar == NUMBER_METAVAR or bool(known)
+    return numbers and all(
+        NUMBER_PATTERN.fullmatch(part) or part in known for part in parts
+    )
 
 
 def words_for(name: str) -> Callable[[str], list[str]]:
@@ -163,7 +169,10 @@ def words_of(name: str) -> list[str]:
 
         return topics()
     if name == "tolerance":
-        return [f"{metric}=" for metric in function_of("gate.decision:CHECKED")]
+        return [
+            f"{metric}="
+            for metric in imported_function("gate.decision:CHECKED_METRICS")
+        ]
     of_feature = completer_of(name)
     return [*(of_feature() if of_feature else _fixed_words(name))]
 
@@ -182,18 +191,18 @@ def _fixed_words(name: str) -> Iterable[str]:
         Weights,
     )
     from ffnbench.ffn.spec import DTYPES
-    from ffnbench.ffn.width_rules import RULES
+    from ffnbench.ffn.width_rules import WIDTH_RULES
     from ffnbench.metrics import METRIC_GROUPS
-    from ffnbench.planning.workload import ALL, DEVICES
+    from ffnbench.planning.workload import ALL_BACKENDS, DEVICES
 
     words: dict[str, Iterable[str]] = {
         "match": Match,
-        "rule": RULES.names(),
+        "rule": WIDTH_RULES.names(),
         "init": Init,
         "dtype": DTYPES.spellings(),
         "mode": (*Mode, *MODE_ALIASES),
         "device": DEVICES,
-        "backend": (*Backend, ALL),
+        "backend": (*Backend, ALL_BACKENDS),
         "weights": Weights,
         "routing": Routing,
         "time": Time,

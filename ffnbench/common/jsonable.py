@@ -27,13 +27,13 @@ STATED = {
     "stated": True
 }  # metadata of a field that every file has, whatever its default
 UNSAVED = {"unsaved": True}  # metadata of a field that stands in no file
-OTHERS = {
+OTHER_FIELDS = {
     "others": True
 }  # metadata of a dict whose entries stand in files beside the other fields
 _hints = cache(get_type_hints)
 
-EXACT = {str, int, bool, type(None)}
-PLAIN = {*EXACT, float}
+EXACT_TYPES = {str, int, bool, type(None)}
+PLAIN_TYPES = {*EXACT_TYPES, float}
 
 
 @cache
@@ -76,7 +76,7 @@ def encode(value: Any) -> Any:
     scalars.
     """
     kind: Any = type(value)
-    if kind in PLAIN:
+    if kind in PLAIN_TYPES:
         return value
     saved = _left_out_at(kind)
     if saved is not None:
@@ -84,7 +84,7 @@ def encode(value: Any) -> Any:
         for name, left_out_at in saved:
             item = getattr(value, name)
             if left_out_at is MISSING or item != left_out_at:
-                data[name] = item if type(item) in PLAIN else encode(item)
+                data[name] = item if type(item) in PLAIN_TYPES else encode(item)
         others = _others_of(kind)
         if others:
             data |= getattr(value, others)
@@ -98,7 +98,7 @@ def encode(value: Any) -> Any:
     return value
 
 
-def text_of(value: Any, indent: int | None = None) -> str:
+def json_text(value: Any, indent: int | None = None) -> str:
     """Strict JSON in one piece: what is no number is null, and what a terminal would
     obey is escaped.
     """
@@ -118,7 +118,7 @@ def _escaped(sign: re.Match[str]) -> str:
 
 
 def _finite(value: Any) -> Any:
-    if type(value) in EXACT:
+    if type(value) in EXACT_TYPES:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
@@ -129,7 +129,7 @@ def _finite(value: Any) -> Any:
     return value
 
 
-LARGEST = 1 << 63  # whole numbers of more are none that anything here counts
+LARGEST_INTEGER = 1 << 63  # whole numbers of more are none that anything here counts
 
 
 def parse(text: str | bytes, *, ours: bool = True) -> Any:
@@ -169,7 +169,7 @@ def no_number(name: str) -> Any:
 
 
 def _whole(text: str) -> int:
-    if len(text) > 20 or not -LARGEST <= int(text) < LARGEST:
+    if len(text) > 20 or not -LARGEST_INTEGER <= int(text) < LARGEST_INTEGER:
         raise ValueError(f"{text[:20]} is too large a number")
     return int(text)
 
@@ -264,7 +264,7 @@ def _needed(each: Field[Any]) -> bool:
     )
 
 
-def among(names: Callable[[], Iterable[str]]) -> dict[str, Any]:
+def one_of_names(names: Callable[[], Iterable[str]]) -> dict[str, Any]:
     """Metadata of a text that is one of several, which are asked for when a file is
     read.
     """

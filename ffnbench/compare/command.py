@@ -3,7 +3,7 @@
 import typer
 
 from ffnbench.cli import options as o
-from ffnbench.cli.commands import Command, answer, asked, ending
+from ffnbench.cli.commands import Command, answer_request, ending, request_from_typed
 from ffnbench.request import CompareRequest, CostRequest
 
 app = typer.Typer()
@@ -63,7 +63,7 @@ def compare(
     Parameters, FLOPs, latency, memory. Of lists (--seq-len 1,128 or 1..4096) each
     combination is measured.
     """
-    return answer(ctx, asked(CompareRequest, ctx), "compare")
+    return answer_request(ctx, request_from_typed(CompareRequest, ctx), "compare")
 
 
 @app.command(
@@ -99,5 +99,5 @@ def cost(
 
     Of lists (--seq-len 1,128 or 1..4096) each combination is counted.
     """
-    request = CompareRequest(**vars(asked(CostRequest, ctx)))
-    return answer(ctx, request, "cost", counts=True)
+    request = CompareRequest(**vars(request_from_typed(CostRequest, ctx)))
+    return answer_request(ctx, request, "cost", counts=True)

@@ -9,24 +9,24 @@ from dataclasses import replace
 
 from ffnbench.plan import Group, Plan, value_of
 from ffnbench.report.columns import column
-from ffnbench.report.frame import UNKNOWN, Column, Frame, Row, estimate_in
+from ffnbench.report.frame import UNKNOWN_CELL, Column, Frame, Row, estimate_in
 from ffnbench.report.header import (
     axis_column,
     heading,
-    placed,
+    headings_at_rows,
 )
 from ffnbench.report.words import (
     CERTAIN,
     VERDICTS,
     interval_text,
-    listed,
+    join_words,
     verdict_style,
     verdict_word,
 )
 from ffnbench.result import Report, Verdict
 
 UNCLEAR = "~"  # can't tell
-LONGEST = len(VERDICTS[Verdict.FASTER])  # of the verdicts behind a ratio
+LONGEST_VERDICT = len(VERDICTS[Verdict.FASTER])  # of the verdicts behind a ratio
 
 
 def pivots(report: Report, frame: Frame, title: str) -> tuple[Frame, ...]:
@@ -74,7 +74,9 @@ def pivots(report: Report, frame: Frame, title: str) -> tuple[Frame, ...]:
                 rows=points,
                 groups=()
                 if "" in blocks
-                else placed((text, len(groups)) for text, groups in blocks.items()),
+                else headings_at_rows(
+                    (text, len(groups)) for text, groups in blocks.items()
+                ),
                 header=[*frame.header, "; ".join(above)],
                 summary=frame.summary,
             )
@@ -116,7 +118,7 @@ def _same_everywhere(
         parts = []
         for size, names in names_of.items():
             parts.append(
-                f"{size:,} ({listed(names)})"
+                f"{size:,} ({join_words(names)})"
                 if len(names) < len(variants)
                 else f"{size:,}"
             )
@@ -147,11 +149,11 @@ def _ratio(name: str, reference: str, unit: str) -> Column:
         if row["verdict"] == Verdict.UNCLEAR:
             word = UNCLEAR
         if ratio is None:
-            return UNKNOWN if word in ("", UNCLEAR) else word
+            return UNKNOWN_CELL if word in ("", UNCLEAR) else word
         number = interval_text(ratio)
         if CERTAIN not in unit:
             number = number.partition(" ")[0]
-        return f"{number} {word:<{LONGEST}}"
+        return f"{number} {word:<{LONGEST_VERDICT}}"
 
     def style(point: Row) -> str:
         return verdict_style(point["of", name])

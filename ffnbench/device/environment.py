@@ -1,8 +1,8 @@
 """Where a run happens: the machine and its caches, its devices, the software, and
 advice on how quiet it is.
 
-No torch in the parent. The functions `about_...` run in a worker; `describe` joins what
-they tell with what the parent knows.
+No torch in the parent. The functions `about_...` run in a worker; `environment_of_run`
+joins what they tell with what the parent knows.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ def about_device(device: str) -> DeviceFacts:
     properties = torch.cuda.get_device_properties(device)
     if torch.version.hip is None:
         capability: str | None = f"{properties.major}.{properties.minor}"
-        of_driver = nvml.facts(device)
+        of_driver = nvml.nvml_facts(device)
     else:
         capability, of_driver = getattr(properties, "gcnArchName", None), {}
     return DeviceFacts(
@@ -325,7 +325,9 @@ IDENTITY_OF_DEVICE = (
 FACTS_OF_DEVICE = (*IDENTITY_OF_DEVICE, "gpu_uuid")
 
 
-def describe(greeting: Greeting, device: DeviceFacts | None = None) -> Environment:
+def environment_of_run(
+    greeting: Greeting, device: DeviceFacts | None = None
+) -> Environment:
     """The environment of a run, from what a worker says of itself and of the GPU that
     is used, None on a CPU.
     """
@@ -372,7 +374,7 @@ def _fingerprint(greeting: Greeting, gpu: DeviceFacts) -> str:
     return hashlib.sha256(repr(identity).encode()).hexdigest()[:12]
 
 
-def advice() -> list[str]:
+def noise_advice() -> list[str]:
     """What makes this machine noisy now, each with what to do about it."""
     texts = []
     load, cpus = os.getloadavg()[0], os.cpu_count() or 1

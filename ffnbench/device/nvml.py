@@ -32,7 +32,7 @@ REASONS = (
 )
 CAUSES_OF_SLOWDOWN = 0xC0  # beside each of these hw slowdown is set too
 SM = 1  # NVML_CLOCK_SM
-NOT_INSTALLED = "nvidia-ml-py is not installed: pip install 'ffnbench[cuda]'"
+NVML_NOT_INSTALLED = "nvidia-ml-py is not installed: pip install 'ffnbench[cuda]'"
 
 
 @cache
@@ -46,7 +46,7 @@ def library() -> tuple[Any, str]:
             import pynvml
         pynvml.nvmlInit()
     except ImportError:
-        return None, NOT_INSTALLED
+        return None, NVML_NOT_INSTALLED
     except Exception as problem:
         return None, f"NVML can't be used: {problem}"
     return pynvml, ""
@@ -180,7 +180,7 @@ class DeviceWatch:
         )
 
 
-def advice(device: DeviceFacts) -> list[str]:
+def clock_advice(device: DeviceFacts) -> list[str]:
     """How the clocks of a GPU are kept steady, as far as they aren't. It is for the
     user to do: these settings are the machine's, and hold for everybody on it.
     """
@@ -202,7 +202,7 @@ def advice(device: DeviceFacts) -> list[str]:
     return texts
 
 
-def facts(device: str) -> dict[str, Any]:
+def nvml_facts(device: str) -> dict[str, Any]:
     """Fields of the DeviceFacts of a device: what it is, how it is set, who else is on
     it; or why that is not known.
     """

@@ -14,7 +14,7 @@ from ffnbench.ffn.spec import AttentionForm, AttentionSpec, item_bytes
 # element-wise, of one score: scaling; softmax's exp, sum, division (its backward is y *
 # (g - sum of y * g))
 SCORE, SCORE_BACKWARD = 4, 5
-BEYOND = 1 << 60  # tokens: longer than any sequence
+LONGER_THAN_ANY = 1 << 60  # tokens: longer than any sequence
 
 
 def pairs(spec: AttentionSpec, seq_len: int) -> int:
@@ -85,9 +85,9 @@ def overtakes_at(attention: Callable[[int], int], ffn_flops: int) -> int | None:
 
     `attention` gives its FLOPs at a length, and never falls.
     """
-    if attention(BEYOND) <= ffn_flops:
+    if attention(LONGER_THAN_ANY) <= ffn_flops:
         return None
-    return bisect_right(range(BEYOND), ffn_flops, lo=1, key=attention)
+    return bisect_right(range(LONGER_THAN_ANY), ffn_flops, lo=1, key=attention)
 
 
 def attention_cost(spec: AttentionSpec, *, seq_len: int, dtype: str) -> Cost:

@@ -165,7 +165,9 @@ class MixtureOfExperts(OwnForm):
 
     def _chosen(self, scores: Tensor) -> Tensor:
         if self.moe.groups > 1:
-            scores = scores.masked_fill(~in_groups(scores, self.moe), float("-inf"))
+            scores = scores.masked_fill(
+                ~in_chosen_groups(scores, self.moe), float("-inf")
+            )
         chosen = scores.topk(self.moe.top_k, dim=-1).indices
         if self.imposed is None:
             return chosen
@@ -283,7 +285,7 @@ def impose(
     module.imposed = chosen.to(module.router.weight.device)
 
 
-def in_groups(scores: Tensor, moe: MoESpec) -> Tensor:
+def in_chosen_groups(scores: Tensor, moe: MoESpec) -> Tensor:
     """Whether each expert is in one of its token's groups, (tokens, experts): those of
     the largest sum of two.
     """

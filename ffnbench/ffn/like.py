@@ -123,7 +123,7 @@ def layout_of(module: nn.Module, form: FFNSpec, x: Tensor) -> Layout:
     x = (
         x.detach().clone()
     )  # at an address of its own: the module may have seen the old one
-    y = output_of(module, x)  # first of all: a lazy module makes its weights now
+    y = module_output(module, x)  # first of all: a lazy module makes its weights now
     layouts = list(_layouts(module, form))
     if not layouts:
         raise FfnbenchError(_misfit(module, form))
@@ -132,7 +132,7 @@ def layout_of(module: nn.Module, form: FFNSpec, x: Tensor) -> Layout:
     return _nearest(module, layouts, x, y)
 
 
-def output_of(module: nn.Module, x: Tensor) -> Tensor:
+def module_output(module: nn.Module, x: Tensor) -> Tensor:
     """The module's own output in eval mode, without a graph; raises FfnbenchError where
     that is no such tensor.
     """

@@ -16,7 +16,7 @@ from ffnbench.ffn.spec import FFNSpec
 
 # what a matrix is called in published checkpoints, the most common first; of a classic
 # form w1 is what goes up
-NAMES = {
+WEIGHT_NAMES = {
     "gate": ("gate_proj", "w1", "wi_0", "gate"),
     "up": (
         "up_proj",
@@ -44,7 +44,7 @@ NAMES = {
         "output.dense",
     ),
 }
-CLASSIC_UP = (*NAMES["up"], "w1")
+CLASSIC_UP = (*WEIGHT_NAMES["up"], "w1")
 JOINED = "gate_up_proj"  # the rows of gate, then those of up
 Shape = tuple[int, ...]
 
@@ -94,7 +94,7 @@ def stored_matrices(
 
 
 def _stored(matrix: str, names: list[str], spec: FFNSpec, prefix: str) -> StoredMatrix:
-    known = CLASSIC_UP if matrix == "up" and not spec.gated else NAMES[matrix]
+    known = CLASSIC_UP if matrix == "up" and not spec.gated else WEIGHT_NAMES[matrix]
     for name in known:
         tensor = f"{prefix}{name}.weight"
         if tensor in names:

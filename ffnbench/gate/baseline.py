@@ -12,7 +12,7 @@ from ffnbench.common.errors import FfnbenchError, Unfinished
 from ffnbench.common.jsonable import encode
 from ffnbench.common.units import counted
 from ffnbench.gate.decision import (
-    EXACT,
+    EXACT_METRICS,
     IDENTITY,
     Checked,
     Policy,
@@ -31,9 +31,9 @@ from ffnbench.result import Environment, FailureKind, Report
 from ffnbench.stats.history import SECONDS
 from ffnbench.stats.rounds import table_of
 
-FEWEST_WORKERS = 5  # of a run in a baseline for time
+FEWEST_BASELINE_WORKERS = 5  # of a run in a baseline for time
 BETTER = {
-    "workers": 2 * FEWEST_WORKERS,
+    "workers": 2 * FEWEST_BASELINE_WORKERS,
     "rounds": None,
     "quick": False,
     "precision": None,
@@ -106,7 +106,7 @@ def unpredicted(before: Report, now: Report) -> bool:
     """Whether the baseline has exact metrics that no closed form predicts, so that they
     must be measured again.
     """
-    measured = [metric for metric in EXACT if metric.job]
+    measured = [metric for metric in EXACT_METRICS if metric.job]
     return any(
         exact_value(before, case.label, metric) is not None
         and exact_value(now, case.label, metric) is None
@@ -223,11 +223,12 @@ def too_few(run: Report) -> str:
     """Why the interval of a run may be luck; nothing where it is not."""
     table = table_of(run)
     fewest = min(
-        (len(table.row(label).clean) for label in table.labels), default=FEWEST_WORKERS
+        (len(table.row(label).clean) for label in table.labels),
+        default=FEWEST_BASELINE_WORKERS,
     )
-    if fewest >= FEWEST_WORKERS:
+    if fewest >= FEWEST_BASELINE_WORKERS:
         return ""
-    return f"has {counted(fewest, 'undisturbed process')}, and fewer than {FEWEST_WORKERS} may agree by chance"
+    return f"has {counted(fewest, 'undisturbed process')}, and fewer than {FEWEST_BASELINE_WORKERS} may agree by chance"
 
 
 def new_baseline(checked: Checked) -> str:

@@ -9,9 +9,9 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
-from ffnbench.api.saved import load, recompute
+from ffnbench.api.saved import load_shown, recompute
 from ffnbench.common.errors import EXIT_INTERRUPTED, FfnbenchError, Unfinished
-from ffnbench.common.jsonable import text_of
+from ffnbench.common.jsonable import json_text
 from ffnbench.gate.baseline import longer_baseline, new_baseline
 from ffnbench.gate.decision import Checked, Status, exit_code
 from ffnbench.gate.side_by_side import compare_runs
@@ -28,7 +28,7 @@ from ffnbench.report.files.store import made_anew, report_text
 from ffnbench.report.formats import NOT_ALL, View
 from ffnbench.report.frame import Row
 from ffnbench.report.shown_report import Shows, origin_record
-from ffnbench.report.words import listed
+from ffnbench.report.words import join_words
 from ffnbench.result import Report
 
 
@@ -120,14 +120,14 @@ def check_view(checked: Checked) -> View:
 def _whole(checked: Checked) -> str:
     """The findings with the run that they follow from."""
     now = json.loads(report_text(checked.now))
-    return text_of({"findings": finding_records(checked.findings), "now": now}, 1)
+    return json_text({"findings": finding_records(checked.findings), "now": now}, 1)
 
 
 def runs_view(paths: Sequence[str]) -> View:
     """Saved runs beside the first of them, row by row: old, new and the change with its
     interval; nothing is judged.
     """
-    runs = [recompute(load(path)) for path in paths]
+    runs = [recompute(load_shown(path)) for path in paths]
     for path, run in zip(paths, runs, strict=True):
         _refuse_added(path, run)
     return side_by_side_view(paths, runs)
@@ -139,7 +139,7 @@ def side_by_side_view(paths: Sequence[str], runs: Sequence[Report]) -> View:
     """
     names, kinds = names_of(paths), {run.plan.kind for run in runs}
     if len(kinds) > 1:
-        commands = listed(sorted(kinds))
+        commands = join_words(sorted(kinds))
         raise FfnbenchError(
             f"these are runs of different commands: {commands}",
             "give runs of one command",

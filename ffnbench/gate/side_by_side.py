@@ -16,12 +16,12 @@ from statistics import fmean
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.plan import Case, needed_by
 from ffnbench.result import Estimate, Report, Verdict
-from ffnbench.stats.history import change_between, history_of, row_of
+from ffnbench.stats.history import change_between, history_of, log_of_row
 from ffnbench.stats.interval import Mean
 from ffnbench.stats.rounds import table_of
 
 RATIO, PARAMS, FLOPS = "ratio", "params", "flops_timed"
-TIMED = (LATENCY, RATIO)
+COMPARED_METRICS = (LATENCY, RATIO)
 COMPARED = (LATENCY, RATIO, PARAMS, FLOPS, PEAK)
 
 
@@ -49,7 +49,7 @@ class RunChange:
         if self.change is None:
             return False
         if self.change.low is None or self.change.high is None:
-            return self.metric not in TIMED and self.change.value != 1
+            return self.metric not in COMPARED_METRICS and self.change.value != 1
         return not self.change.low <= 1 <= self.change.high
 
 
@@ -126,7 +126,7 @@ def changes_between(old: Report, new: Report, labels: Sequence[str]) -> list[Run
 
 def _change(old: Report, new: Report, label: str, metric: str) -> RunChange:
     before, after = value_in(old, label, metric), value_in(new, label, metric)
-    if metric not in TIMED:
+    if metric not in COMPARED_METRICS:
         change = None
         if before is not None and after is not None and before.value:
             change = Estimate(value=after.value / before.value)
@@ -203,7 +203,7 @@ def mean_in(report: Report, label: str, metric: str) -> Mean | None:
         if metric == LATENCY:
             mean = table_of(run).seconds(label).mean()
         else:
-            mean = row_of(run, label, LATENCY)
+            mean = log_of_row(run, label, LATENCY)
         if mean:
             means.append(mean)
     if not means:

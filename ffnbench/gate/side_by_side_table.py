@@ -14,6 +14,7 @@ from functools import partial
 from ffnbench.common.units import counted
 from ffnbench.gate.side_by_side import (
     COMPARED,
+    COMPARED_METRICS,
     FLOPS,
     PARAMS,
     RATIO,
@@ -22,19 +23,19 @@ from ffnbench.gate.side_by_side import (
 )
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.report.columns import column
-from ffnbench.report.frame import UNKNOWN, Column, Frame, Row, in_row
+from ffnbench.report.frame import UNKNOWN_CELL, Column, Frame, Row, in_row
 from ffnbench.report.words import (
-    BUSY,
+    BUSY_WORD,
     CERTAIN,
     change_text,
     interval_text,
+    join_words,
     labelled,
-    listed,
     side_lines,
 )
 from ffnbench.result import Estimate, Report, Side
 
-NAMES = {
+METRIC_TITLES = {
     LATENCY: "latency",
     RATIO: "ratio",
     PARAMS: "params",
@@ -48,7 +49,6 @@ COLUMN_OF = {
     FLOPS: "flops_forward",
     PEAK: PEAK,
 }
-TIMED = (LATENCY, RATIO)
 MOST_APART = 3  # differences of a row that are told
 LONGEST_NAME = 24
 
@@ -137,14 +137,14 @@ class SideBySide:
         of_run = column(
             COLUMN_OF[metric], 2, scaled_with=keys, text=None, style=None, takes=0
         )
-        title = NAMES[metric]
+        title = METRIC_TITLES[metric]
         if metric == RATIO:
             of_run = replace(of_run, unit="", interval=_ratio_text)
             title = self._title_of_ratios()
         elif metric == PARAMS:
             of_run = replace(of_run, write="{:,.0f}".format)
         of_change = column(
-            "change", 1, unit=CERTAIN if metric in TIMED else "", takes=0
+            "change", 1, unit=CERTAIN if metric in COMPARED_METRICS else "", takes=0
         )
         columns = [column("label", title=title)]
         for number, name in enumerate(self.names):
@@ -200,7 +200,7 @@ class SideBySide:
                 if _has(run, label)
             ]
             if len(names) < len(self.runs):
-                in_some.setdefault(listed(names), []).append(label)
+                in_some.setdefault(join_words(names), []).append(label)
         lines += [
             f"only in {names}: {', '.join(labels)}" for names, labels in in_some.items()
         ]
@@ -248,7 +248,7 @@ class SideBySide:
 
 
 def _is_shown(change: RunChange) -> bool:
-    if change.metric in TIMED:
+    if change.metric in COMPARED_METRICS:
         return bool(change.old or change.new)
     return change.clear
 
@@ -280,9 +280,9 @@ def _change_text(number: int, row: Row) -> str:
     """
     change: RunChange = row[number]
     if change.busy:
-        return BUSY
+        return BUSY_WORD
     if change.change is None:
-        return UNKNOWN
+        return UNKNOWN_CELL
     text = change_text(change.change)
     if _is_timed(change) and not change.clear:
         return f"{text} ~"
@@ -303,7 +303,7 @@ def _change_style(number: int, row: Row) -> str:
 def _is_timed(change: RunChange) -> bool:
     """Whether a change has an interval."""
     return (
-        change.metric in TIMED
+        change.metric in COMPARED_METRICS
         and change.change is not None
         and change.change.low is not None
     )

@@ -11,16 +11,16 @@ from dataclasses import replace
 
 from ffnbench.common.streams import visible
 from ffnbench.common.units import counted, percent, signed_percent
-from ffnbench.gate.decision import OUTPUT, TIMED, Checked, Finding, Status
+from ffnbench.gate.decision import OUTPUT, TIMED_METRICS, Checked, Finding, Status
 from ffnbench.gate.trust import code_of, trust_flags
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import METHOD, NoteKind
 from ffnbench.report.columns import column
 from ffnbench.report.files.store import command_of
-from ffnbench.report.frame import UNKNOWN, Column, Frame, Row
+from ffnbench.report.frame import UNKNOWN_CELL, Column, Frame, Row
 from ffnbench.report.notes import effort, notes_of_run
 from ffnbench.report.sentences import general_line, machine_line
-from ffnbench.report.words import CERTAIN, listed, side_lines
+from ffnbench.report.words import CERTAIN, join_words, side_lines
 
 FAILS = (Status.REGRESSED, Status.MISSING)
 WARNS = (Status.UNCLEAR, Status.INCOMPARABLE)
@@ -93,8 +93,8 @@ def junit(findings: Sequence[Finding]) -> str:
     )
 
 
-STYLES = {Status.IMPROVED: "green", Status.OK: "green"}
-LOUD = {
+STATUS_STYLES = {Status.IMPROVED: "green", Status.OK: "green"}
+UNDECIDED_WORDS = {
     Status.UNCLEAR: "can't tell for",
     Status.INCOMPARABLE: "could not compare",
     Status.MISSING: "could not measure",
@@ -129,7 +129,7 @@ def findings_frame(checked: Checked) -> Frame:
     order = [*Status]
     shown.sort(key=lambda row: order.index(row["status"]))
     reasons = {row["reason"] for row in rows}
-    columns: tuple[Column, ...] = SHOWN
+    columns: tuple[Column, ...] = CHECK_COLUMNS
     if any(row["change_low"] is not None for row in rows):
         columns = tuple(
             replace(each, unit=CERTAIN) if each.key == "change" else each
@@ -153,7 +153,7 @@ def is_quiet(row: Row) -> bool:
     """Whether it is an exact metric that is equal."""
     return (
         row["status"] == Status.OK
-        and row["metric"] not in (*TIMED, OUTPUT)
+        and row["metric"] not in (*TIMED_METRICS, OUTPUT)
         and row["change_low"] is None
     )
 
@@ -161,16 +161,16 @@ def is_quiet(row: Row) -> bool:
 def _limit(row: Row) -> str:
     if row["metric"] == OUTPUT:
         return _value(row["metric"], row["tolerance"])
-    if row["metric"] not in TIMED and not row["tolerance"]:
+    if row["metric"] not in TIMED_METRICS and not row["tolerance"]:
         return "equal"
     return f"+{percent(row['tolerance'])}"
 
 
 def _value(metric: str, value: float | None) -> str:
     if (
-        value is None or metric in TIMED
+        value is None or metric in TIMED_METRICS
     ):  # a time's change says it, in the unit of its limit
-        return UNKNOWN
+        return UNKNOWN_CELL
     if metric == OUTPUT:
         return f"{value:.1e}" if value else "0"
     return f"{value:,.0f}"
@@ -185,10 +185,10 @@ def _now(row: Row) -> str:
 
 
 def _style(row: Row) -> str:
-    return STYLES.get(row["status"], "")
+    return STATUS_STYLES.get(row["status"], "")
 
 
-SHOWN = (
+CHECK_COLUMNS = (
     column("case"),
     column("metric"),
     column("status", write=lambda status: status.word, style=_style),
@@ -252,7 +252,7 @@ def _summary(checked: Checked, equal: int) -> list[str]:
             command = f"{command_of(checked.before)} -o {shlex.quote(checked.against)}"
         remarks.append(f"a change that is meant becomes the baseline: {command}")
     if len(timed) > 1 and all(finding.status is Status.IMPROVED for finding in timed):
-        references = listed(group.reference for group in now.plan.groups)
+        references = join_words(group.reference for group in now.plan.groups)
         remarks.append(
             f"every row improved: has {references}, the reference, become slower?"
         )
@@ -287,7 +287,7 @@ def _regressed(findings: Sequence[Finding]) -> str:
 def _not_told(checked: Checked) -> str:
     """Which rows have no answer, and why."""
     texts = []
-    for status, words in LOUD.items():
+    for status, words in UNDECIDED_WORDS.items():
         rows = [finding for finding in checked.findings if finding.status is status]
         if not rows:
             continue

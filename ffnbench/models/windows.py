@@ -97,7 +97,7 @@ def _switched_on(config: Config, layer: int) -> bool:
 _ALL = WindowRule(has=_always, typed=False)
 _QWEN = WindowRule(has=_late, window=4096, switched=True)
 _INTERVAL = WindowRule(has=_but_every(4, "full_attention_interval"), word=LINEAR)
-RULES = {
+WINDOW_RULES = {
     "mistral": WindowRule(has=_always, typed=False, window=4096),
     **dict.fromkeys(("ministral3", "mixtral", "phi3", "starcoder2"), _ALL),
     "qwen2": _QWEN,
@@ -128,7 +128,7 @@ def layer_windows(
         raise FfnbenchError(
             "its attention goes in both directions", "that is not known"
         )
-    rule = RULES.get(model_type, FULL_ALONE if known else BY_WORDS)
+    rule = WINDOW_RULES.get(model_type, FULL_ALONE if known else BY_WORDS)
     window = config.get("sliding_window", rule.window)
     if rule.switched and not config.get("use_sliding_window", False):
         window = None

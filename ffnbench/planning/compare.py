@@ -89,10 +89,10 @@ def plan_compare(
     if (listed and listed.axes) or any(
         has_list(getattr(request, name, None)) for name in EXAMPLES
     ):
-        from ffnbench.planning.axes import cells_of, swept_flags
+        from ffnbench.planning.axes import requests_of_cells, swept_flags
 
         keys = listed.axes if listed else {}
-        cells = cells_of(request, keys=keys)
+        cells = requests_of_cells(request, keys=keys)
         refuse_own_values(swept_flags(cells), variants)
         groups = []
         for cell in cells:

@@ -18,7 +18,7 @@ from ffnbench.common.names import choose, hint_for, near, normalise
 from ffnbench.ffn.activations import ACTIVATIONS, OwnActivation
 from ffnbench.ffn.spec import (
     GATED,
-    LARGEST,
+    LARGEST_SIZE,
     LIKE,
     Dispatch,
     FFNSpec,
@@ -28,7 +28,7 @@ from ffnbench.ffn.spec import (
     Scalar,
     Scores,
 )
-from ffnbench.plan import OWN, Arm, Note, NoteKind
+from ffnbench.plan import THIS_INTERPRETER, Arm, Note, NoteKind
 from ffnbench.planning.fields import cut
 from ffnbench.request import DEFAULT_VARIANTS
 
@@ -69,7 +69,7 @@ class Variant:
     notes: tuple[Note, ...] = ()  # their label is not known yet
     d_model: int | None = None
     like: Variant | None = None
-    arm: Arm = OWN
+    arm: Arm = THIS_INTERPRETER
     also: tuple[str, ...] = ()
 
 
@@ -84,7 +84,7 @@ def parse_variant(text: str, models: Mapping[str, ModelSpec] | None = None) -> V
     """
     label, _, name = text.partition("@")[0].rpartition("=")
     keys: Keys = {}
-    arm = OWN
+    arm = THIS_INTERPRETER
     if "@" in text:
         from ffnbench.planning.keys import parse_keys
 
@@ -125,15 +125,15 @@ def _with_keys(variant: Variant, keys: Keys) -> Variant:
     """
     if not keys:
         return variant
-    from ffnbench.planning.keys import SPEC_KEYS, WORKLOAD_KEYS, among, check_keys
+    from ffnbench.planning.keys import SPEC_KEYS, WORKLOAD_KEYS, check_keys, keys_named
 
     check_keys(variant.text, keys)
     if "gate" in keys:
         variant = replace(variant, gate=choose(Gate, "gate", keys["gate"]))
     return replace(
         variant,
-        spec_keys=among(SPEC_KEYS, keys),
-        workload_keys=among(WORKLOAD_KEYS, keys),
+        spec_keys=keys_named(SPEC_KEYS, keys),
+        workload_keys=keys_named(WORKLOAD_KEYS, keys),
     )
 
 
@@ -242,7 +242,7 @@ def _imported(text: str, label: str, target: str, keys: Keys) -> Variant:
     )
     if not keys:
         return variant
-    from ffnbench.planning.keys import WORKLOAD_KEYS, among
+    from ffnbench.planning.keys import WORKLOAD_KEYS, keys_named
 
     like = None
     if LIKE in keys:
@@ -255,8 +255,8 @@ def _imported(text: str, label: str, target: str, keys: Keys) -> Variant:
     ours = {"d_ff", "ratio", LIKE, *WORKLOAD_KEYS}
     return replace(
         variant,
-        spec_keys=among(("d_ff", "ratio"), keys),
-        workload_keys=among(WORKLOAD_KEYS, keys),
+        spec_keys=keys_named(("d_ff", "ratio"), keys),
+        workload_keys=keys_named(WORKLOAD_KEYS, keys),
         arguments=tuple((key, value) for key, value in keys.items() if key not in ours),
         like=like,
     )
@@ -424,7 +424,7 @@ def moe_of(keys: Keys, text: str) -> MoESpec | None:
             "groups=8x4 is 4 of 8 groups a token",
         )
     shared = keys.get("shared") or 0
-    if not isinstance(shared, int) or not 0 <= shared <= LARGEST:
+    if not isinstance(shared, int) or not 0 <= shared <= LARGEST_SIZE:
         raise FfnbenchError(
             f"shared must be the width of the shared experts, not {shared!r}",
             "e.g. @shared=2048",

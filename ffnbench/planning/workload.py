@@ -158,7 +158,7 @@ def device_of(text: str) -> str:
 # Backends: which were asked for, and why one can't run a case, as far as that is known
 # without a machine
 
-ALL = "all"  # in place of a list of backends: every one
+ALL_BACKENDS = "all"  # in place of a list of backends: every one
 
 
 def lack_of(ffn: AnySpec, work: Workload) -> tuple[str, str]:
@@ -191,7 +191,7 @@ def parse_backends(text: str) -> tuple[Backend, ...]:
     empty name, and an unknown one.
     """
     parts = cut("--backend ", text, "eager,packed")
-    if ALL in parts:
+    if ALL_BACKENDS in parts:
         return tuple(Backend)
     backends = [choose(Backend, "backend", part) for part in parts]
     return tuple(dict.fromkeys(backends))

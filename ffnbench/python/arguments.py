@@ -60,18 +60,18 @@ Backend = Literal[
     "eager", "packed", "packed-up-gate", "compile", "onednn", "ort", "openvino", "all"
 ]
 Backends = Backend | Sequence[Backend]
-WeightFormat = Literal["none", "int8-dynamic", "int8", "int4"]
-WeightFormats = WeightFormat | Sequence[WeightFormat]
+WeightFormatName = Literal["none", "int8-dynamic", "int8", "int4"]
+WeightFormats = WeightFormatName | Sequence[WeightFormatName]
 
 R = TypeVar("R", bound=Request)
 NAMED = "help() of the function shows its arguments"
-BETWEEN = {
+PAIR_SEPARATORS = {
     "tolerance": "=",
     "base_env": ":",
 }  # name and value, where a mapping may be given
 
 
-def asked(kind: type[R], given: Mapping[str, Any]) -> R:
+def request_from_arguments(kind: type[R], given: Mapping[str, Any]) -> R:
     """A request of the arguments of a call; those that are no fields of it are left
     out. Raises FfnbenchError.
     """
@@ -98,15 +98,15 @@ def texts_of(kind: type[Request], name: str, value: Any) -> list[str]:
         return [variants_text(value)]
     if name == "variant":
         return [variant_text(value)]
-    if isinstance(value, Mapping) and name in BETWEEN:
-        return [f"{key}{BETWEEN[name]}{item}" for key, item in value.items()]
+    if isinstance(value, Mapping) and name in PAIR_SEPARATORS:
+        return [f"{key}{PAIR_SEPARATORS[name]}{item}" for key, item in value.items()]
     if isinstance(value, str | os.PathLike) or not hasattr(value, "__iter__"):
-        return [text_of(name, value)]
+        return [argument_text(name, value)]
     if (
         isinstance(value, range) and len(value) > 1
     ):  # as it would be typed, so that none is too long to be read
         value = [f"{min(value)}..{max(value)}/{abs(value.step)}"]
-    texts = [text_of(name, item) for item in value]
+    texts = [argument_text(name, item) for item in value]
     if name == "range_" and len(texts) == 2:
         return [":".join(texts)]
     if not takes_several(types_of(kind, name)):
@@ -116,7 +116,7 @@ def texts_of(kind: type[Request], name: str, value: Any) -> list[str]:
     return texts or [""]
 
 
-def text_of(name: str, value: Any) -> str:
+def argument_text(name: str, value: Any) -> str:
     """A text; torch's dtypes and devices, paths and numbers as they are typed."""
     if isinstance(value, str | os.PathLike):
         return os.fspath(value)
@@ -147,7 +147,7 @@ def _shown(value: Any) -> str:
 
 
 CELL = "write the cell to a file: begin it with `%%writefile mine.py`, run it, then name it as 'mine.py:{name}'"
-FILE = "save it to a file, for example mine.py, and name it as 'mine.py:{name}'"
+SAVE_TO_FILE = "save it to a file, for example mine.py, and name it as 'mine.py:{name}'"
 
 
 def variants_text(given: Any) -> str:
@@ -217,7 +217,7 @@ def _target_of(given: Any) -> str:
         same = False
     if loaded is None or not same:
         hint = (
-            FILE.format(name=name)
+            SAVE_TO_FILE.format(name=name)
             if module == "__main__"
             else f"import it again: from {module} import {name}"
         )
@@ -241,7 +241,7 @@ def _source(loaded: ModuleType, module: str, name: str) -> str:
     ):  # python -m package.module
         return str(spec.name)
     if not file or not Path(file).is_file():
-        hint = CELL if "IPython" in sys.modules else FILE
+        hint = CELL if "IPython" in sys.modules else SAVE_TO_FILE
         raise FfnbenchError(
             f"a worker can't import {name!r}: it is in no file", hint.format(name=name)
         )

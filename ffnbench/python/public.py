@@ -18,7 +18,7 @@ from ffnbench.common.errors import FfnbenchError, WrongArgument, interruption
 from ffnbench.common.names import hint_for
 from ffnbench.common.units import counted
 from ffnbench.following import Following
-from ffnbench.messages import MARK
+from ffnbench.messages import WORKER_VARIABLE
 from ffnbench.planning.keys import KEYS
 from ffnbench.python.arguments import NAMED
 from ffnbench.report.progress import NotebookProgress, TerminalProgress
@@ -101,7 +101,7 @@ def called_here(*, quiet: bool = False, wait: bool = False) -> Iterator[CalledHe
     """A call that begins now. A worker runs the file of a class once more: what
     measures there would start workers of its own, and so on; that is refused.
     """
-    if os.environ.get(MARK):
+    if os.environ.get(WORKER_VARIABLE):
         raise FfnbenchError(
             "it calls ffnbench while a worker loads it",
             'put what calls ffnbench under `if __name__ == "__main__":`',

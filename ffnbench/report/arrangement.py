@@ -15,7 +15,7 @@ from ffnbench.common.names import hint_for
 from ffnbench.report.columns import COLUMNS
 from ffnbench.report.frame import EXTRA, Column, Frame, Row
 
-MIXED = object()  # in place of the value that all rows of a group have
+SEVERAL_VALUES = object()  # in place of the value that all rows of a group have
 FIRST_SHOWN = 12  # names in a hint
 
 
@@ -114,10 +114,10 @@ def sorted_by(frame: Frame, key: str, *, down: bool) -> Frame:
             {
                 "heading": heading,
                 "rows": rows,
-                "value": values.pop() if len(values) == 1 else MIXED,
+                "value": values.pop() if len(values) == 1 else SEVERAL_VALUES,
             }
         )
-    if all(block["value"] is not MIXED for block in blocks):
+    if all(block["value"] is not SEVERAL_VALUES for block in blocks):
         blocks = in_order(blocks, "value", down=down)
     sorted_rows: list[Row] = []
     groups = []

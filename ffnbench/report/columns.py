@@ -39,11 +39,11 @@ from ffnbench.report.frame import (
     Row,
     estimate_in,
     in_row,
-    keys_of,
+    interval_keys,
 )
 from ffnbench.report.header import CONDITIONS, Condition
 from ffnbench.report.words import (
-    BUSY,
+    BUSY_WORD,
     CERTAIN,
     change_text,
     error_text,
@@ -74,7 +74,7 @@ class Unknown:
         return None
 
 
-UNKNOWN: Any = Unknown()
+NOTHING_KNOWN: Any = Unknown()
 
 
 class CaseFacts:
@@ -86,15 +86,15 @@ class CaseFacts:
         label = case.label
         self.report, self.case, self.label, self.waited = report, case, label, waited
         self.work, self.ffn, self.cost = case.workload, case.ffn, report.cost(label)
-        self.form = case.ffn if isinstance(case.ffn, FFNSpec) else UNKNOWN
-        self.experts = self.form.moe or UNKNOWN
-        self.counts = UNKNOWN if self.cost.failed else self.cost
+        self.form = case.ffn if isinstance(case.ffn, FFNSpec) else NOTHING_KNOWN
+        self.experts = self.form.moe or NOTHING_KNOWN
+        self.counts = NOTHING_KNOWN if self.cost.failed else self.cost
         self.needed = needed_by(case, self.cost)
-        self.latency = report.estimate(label, LATENCY) or UNKNOWN
-        self.comparison = report.comparison(label) or UNKNOWN
-        self.share = report.share(label) or UNKNOWN
-        self.roof = roof_of(report, report.share(label)) or UNKNOWN
-        self.inputs = report.inputs_of(label) or UNKNOWN
+        self.latency = report.estimate(label, LATENCY) or NOTHING_KNOWN
+        self.comparison = report.comparison(label) or NOTHING_KNOWN
+        self.share = report.share(label) or NOTHING_KNOWN
+        self.roof = roof_of(report, report.share(label)) or NOTHING_KNOWN
+        self.inputs = report.inputs_of(label) or NOTHING_KNOWN
         self.rounds: Any = report.figures.rounds.get(label, (None, None))
 
 
@@ -129,7 +129,7 @@ def _d_ff(case: CaseFacts) -> int | None:
 
 
 def _gated(case: CaseFacts) -> bool | None:
-    if case.form is UNKNOWN:
+    if case.form is NOTHING_KNOWN:
         return None
     return case.form.gate is not Gate.NONE
 
@@ -190,7 +190,7 @@ def _bound_by(case: CaseFacts) -> str | None:
 
 def latency_text(row: Row) -> str | None:
     """What stands in the place of a latency: of a busy row the word."""
-    return BUSY if verdict_word(row) == BUSY else None
+    return BUSY_WORD if verdict_word(row) == BUSY_WORD else None
 
 
 def ratio_text(row: Row) -> str | None:
@@ -455,17 +455,17 @@ OF_CHECKS = (
     Column(key="now", priority=2, takes=OF_NUMBER),
 )
 # fmt: on
-OTHERS = (Column(key="spread", title="±", text=_spread, priority=EXTRA),)
+OF_SPREAD = (Column(key="spread", title="±", text=_spread, priority=EXTRA),)
 COLUMNS = {
     column.key: column
-    for column in (*OTHERS, *OF_FACTS, *OF_CHECKS, *OF_BLOCKS, *OF_CASES)
+    for column in (*OF_SPREAD, *OF_FACTS, *OF_CHECKS, *OF_BLOCKS, *OF_CASES)
 }
-UNSAVED = keys_of(PACK)[1:]
+PACK_INTERVAL_KEYS = interval_keys(PACK)[1:]
 CASE_KEYS = tuple(
     key
     for column in OF_CASES
-    for key in (keys_of(column.key) if column.interval else (column.key,))
-    if key not in UNSAVED
+    for key in (interval_keys(column.key) if column.interval else (column.key,))
+    if key not in PACK_INTERVAL_KEYS
 )
 VALUES: list[tuple[str, Callable[[CaseFacts], Any]]] = [
     (column.key, column.of) for column in OF_CASES if column.of and not column.interval
@@ -473,9 +473,9 @@ VALUES: list[tuple[str, Callable[[CaseFacts], Any]]] = [
 ESTIMATES = [
     (column.key, column.of) for column in OF_CASES if column.of and column.interval
 ]
-LATENCY_KEYS, RATIO_KEYS = keys_of("latency_s"), keys_of("ratio")
+LATENCY_KEYS, RATIO_KEYS = interval_keys("latency_s"), interval_keys("ratio")
 CONDITION_KEYS = tuple(one.key for one in CONDITIONS)
-DEVICE_KEYS = (*keys_of(DEVICE_TIME), *keys_of(HOST_TIME), "launch_bound")
+DEVICE_KEYS = (*interval_keys(DEVICE_TIME), *interval_keys(HOST_TIME), "launch_bound")
 
 
 def column(key: str, priority: int | None = None, /, **how: Any) -> Column:

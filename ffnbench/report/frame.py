@@ -20,7 +20,7 @@ Row = dict[Any, Any]
 Groups = tuple[
     tuple[int, str], ...
 ]  # of rows: the place of the first row of each group, and what the group is
-UNKNOWN = "-"
+UNKNOWN_CELL = "-"
 EXTRA = 9  # the priority of a column that -v alone shows
 # what a measured column takes whatever was measured, so that which columns fit depends
 # on the question alone
@@ -28,7 +28,7 @@ OF_NUMBER, OF_RATIO, OF_VERDICT = 7, 20, 11
 
 
 @cache
-def keys_of(key: str) -> tuple[str, str, str]:
+def interval_keys(key: str) -> tuple[str, str, str]:
     """The keys of a value and of the ends of its interval: `latency_s`,
     `latency_low_s`, `latency_high_s`.
     """
@@ -40,15 +40,19 @@ def keys_of(key: str) -> tuple[str, str, str]:
 def in_row(key: str, estimate: Estimate | None) -> Row:
     """An estimate as the three values of a row."""
     if not estimate:
-        return dict.fromkeys(keys_of(key))
+        return dict.fromkeys(interval_keys(key))
     return dict(
-        zip(keys_of(key), (estimate.value, estimate.low, estimate.high), strict=True)
+        zip(
+            interval_keys(key),
+            (estimate.value, estimate.low, estimate.high),
+            strict=True,
+        )
     )
 
 
 def estimate_in(row: Row, key: str) -> Estimate | None:
     """The value of a row with its interval, None where it is not known."""
-    value, low, high = (row.get(name) for name in keys_of(key))
+    value, low, high = (row.get(name) for name in interval_keys(key))
     if value is None:
         return None
     return Estimate(value=value, low=low, high=high)
@@ -202,7 +206,7 @@ class Frame:
         return [{key: row[key] for key in self.exported} for row in rows]
 
 
-def frame_of(
+def frame_of_records(
     records: Sequence[Row], below: Iterable[str] = (), prose: Iterable[str] = ()
 ) -> Frame:
     """Records as a frame: the first column stays longest, then in their order; columns
@@ -225,9 +229,9 @@ def _text(column: Column, row: Row, size: float) -> str:
         return text
     value = row.get(column.key)
     if value is None:
-        return UNKNOWN
+        return UNKNOWN_CELL
     if column.interval:
-        ends = (row.get(key) for key in keys_of(column.key))
+        ends = (row.get(key) for key in interval_keys(column.key))
         value, low, high = (None if end is None else end / size for end in ends)
         return column.interval(Estimate(value=value, low=low, high=high))  # type: ignore[arg-type]
     if column.write:

@@ -25,13 +25,13 @@ from ffnbench.plan import (
     value_of,
 )
 from ffnbench.report.frame import Column, Groups, Row
-from ffnbench.report.words import backend_text, device_text, listed
+from ffnbench.report.words import backend_text, device_text, join_words
 
 # a matched width that is off by more is told where the table says that it is matched
 MISSES = 0.02
 MOST_VALUES = 6  # of an axis that are named each
 MATCHED = {"params": "parameters", "flops": "FLOPs", ACTIVE_PARAMS: "active parameters"}
-PLAIN = ("dtype", "mode", "device")  # what is told by its value alone
+TOLD_BY_VALUE = ("dtype", "mode", "device")  # what is told by its value alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +122,11 @@ def heading(group: Group) -> str:
 def _with_values(key: str, values: Sequence[Value]) -> str:
     texts = list(map(axis_text, values))
     text = (
-        listed(texts)
+        join_words(texts)
         if len(texts) <= MOST_VALUES
         else f"{texts[0]} to {texts[-1]} ({len(texts):,} values)"
     )
-    return text if key in PLAIN else f"{key} {text}"
+    return text if key in TOLD_BY_VALUE else f"{key} {text}"
 
 
 def headings(plan: Plan) -> Groups:
@@ -135,10 +135,10 @@ def headings(plan: Plan) -> Groups:
     """
     if not _has_headings(plan):
         return ()
-    return placed((heading(group), len(group.cases)) for group in plan.groups)
+    return headings_at_rows((heading(group), len(group.cases)) for group in plan.groups)
 
 
-def placed(blocks: Iterable[tuple[str, int]]) -> Groups:
+def headings_at_rows(blocks: Iterable[tuple[str, int]]) -> Groups:
     """Headings of blocks of so many rows, each with the place of its first row."""
     groups, start = [], 0
     for text, size in blocks:
@@ -151,7 +151,7 @@ def _has_headings(plan: Plan) -> bool:
     return len(plan.groups) > 1 and any(len(group.cases) > 1 for group in plan.groups)
 
 
-def in_groups(plan: Plan, rows: Iterable[Row]) -> list[Row]:
+def ordered_by_group(plan: Plan, rows: Iterable[Row]) -> list[Row]:
     """The rows, those of a group together, in the order that they have."""
     places = {
         case.label: place
@@ -168,7 +168,7 @@ def swept_columns(plan: Plan) -> Sequence[str]:
 
 def axis_column(key: str) -> Column:
     """Where the rows are on an axis."""
-    return Column(key=key, priority=2, left=key in PLAIN, write=axis_text)
+    return Column(key=key, priority=2, left=key in TOLD_BY_VALUE, write=axis_text)
 
 
 def axis_text(value: Value) -> str:

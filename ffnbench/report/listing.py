@@ -23,24 +23,24 @@ from ffnbench.ffn.spec import (
     Gate,
     GatedName,
 )
-from ffnbench.ffn.width_rules import RULES
+from ffnbench.ffn.width_rules import WIDTH_RULES
 from ffnbench.messages import DeviceFacts
 from ffnbench.models.presets import PRESETS
 from ffnbench.planning.keys import KEYS
 from ffnbench.report.formats import View
-from ffnbench.report.frame import Row, frame_of
+from ffnbench.report.frame import Row, frame_of_records
 from ffnbench.report.words import FLOPS_OF_ONE
 from ffnbench.result import Bound, Ceiling, Environment
 
 GIGA = 1e9
 DISTURBED = "disturbed"
-UNITS = {
+UNIT_OF_SUFFIX = {
     "_bytes": "",
     "_w": "W",
     "_mhz": "MHz",
 }  # at the ends of an environment's fields; bytes have several
 # columns of words, which may be wrapped
-PROSE = (
+WRAPPED_COLUMNS = (
     "aliases",
     "formula",
     "d_ff",
@@ -158,7 +158,7 @@ def rules() -> list[Row]:
             "multiple_of": r.multiple_of,
             "source": r.source,
         }
-        for r in RULES
+        for r in WIDTH_RULES
     ]
 
 
@@ -266,7 +266,7 @@ def environment_records(environment: Environment) -> list[Row]:
 
 def _fact(name: str, value: object) -> Row:
     """`cpu_clock_mhz` as `cpu clock`, 3,000 MHz."""
-    for end, unit in UNITS.items():
+    for end, unit in UNIT_OF_SUFFIX.items():
         if name.endswith(end) and isinstance(value, int | float):
             text = f"{value:,.0f} {unit}" if unit else quantity(value, IEC)
             return {"fact": name.removesuffix(end).replace("_", " "), "value": text}
@@ -319,7 +319,7 @@ def listing_view(what: str) -> View:
 
 def records_view(records: Sequence[Row], below: Sequence[str] = ()) -> View:
     """Records as they are, and as a plain table."""
-    return View(frame=lambda: frame_of(records, below, prose=PROSE))
+    return View(frame=lambda: frame_of_records(records, below, prose=WRAPPED_COLUMNS))
 
 
 def machine_records(

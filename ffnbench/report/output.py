@@ -18,7 +18,7 @@ from ffnbench.common.streams import hush, say
 from ffnbench.following import Following
 from ffnbench.metrics import CEILINGS
 from ffnbench.report.formats import (
-    FORMATS,
+    STDOUT_FORMATS,
     SUFFIXES,
     View,
     Write,
@@ -51,7 +51,7 @@ class Destination:
         stem: str,
         *,
         suffixes: Sequence[str] = SUFFIXES,
-        formats: Sequence[str] = FORMATS,
+        formats: Sequence[str] = STDOUT_FORMATS,
         inputs: Iterable[Path] = (),
         counts_only: bool = False,
     ) -> None:
@@ -161,7 +161,7 @@ class Destination:
         if not self.resumes or first is None:
             return None
         from ffnbench.report.files.journal import NoSamples, journal_of, refuse_running
-        from ffnbench.report.files.store import load
+        from ffnbench.report.files.store import read_report
 
         journal = journal_of(first)
         saved = [path for path in self._paths if path.suffix == ".json"]
@@ -172,7 +172,7 @@ class Destination:
             with journal.open("rb") as file:
                 refuse_running(file)
         try:
-            return load(max(paths, key=lambda path: path.stat().st_mtime))
+            return read_report(max(paths, key=lambda path: path.stat().st_mtime))
         except NoSamples:
             return None
 

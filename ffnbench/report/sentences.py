@@ -19,12 +19,12 @@ from ffnbench.report.words import (
     backend_text,
     change_text,
     interval_text,
+    join_words,
     labelled,
-    listed,
 )
 from ffnbench.result import LONGEST_S, Comparison, Fastest, Report, Verdict
 
-MOST = 4  # lines
+MOST_SENTENCES = 4  # lines
 MOST_MEANS = 8  # rows whose mean over several runs is told
 MOST_NAMED = 3  # rows whose own figures are told
 SHORT_STEP_S, LONG_STEP_S, LONG_S = (
@@ -34,7 +34,9 @@ SHORT_STEP_S, LONG_STEP_S, LONG_S = (
 )  # what a hint is rounded up to, below two minutes and above
 
 
-def answer(report: Report, groups: Iterable[Group] | None = None) -> list[str]:
+def answer_sentences(
+    report: Report, groups: Iterable[Group] | None = None
+) -> list[str]:
     """The lines, the most important first; what rows say of these groups alone where
     some are given.
     """
@@ -53,8 +55,8 @@ def answer(report: Report, groups: Iterable[Group] | None = None) -> list[str]:
         *general_line(report),
         *machine_line(report),
     ]
-    lines = [*said[: max(1, MOST - len(after))], *after]
-    return lines[:MOST]
+    lines = [*said[: max(1, MOST_SENTENCES - len(after))], *after]
+    return lines[:MOST_SENTENCES]
 
 
 def _of_several_groups(report: Report) -> list[str]:
@@ -98,7 +100,7 @@ def _nothing_to_compare(report: Report, failed: Sequence[Group]) -> list[str]:
     ]
     if not others:
         return []
-    where = f" at {listed(map(heading, failed))}" if report.plan.is_sweep else ""
+    where = f" at {join_words(map(heading, failed))}" if report.plan.is_sweep else ""
     reference = _name(report, report.plan.case(failed[0].reference))
     another = _name(report, others[0])
     return [
@@ -148,7 +150,7 @@ def _rows_text(report: Report, rows: Sequence[Comparison]) -> str:
     """
     names = [_name(report, report.plan.case(row.case)) for row in rows]
     if rows[0].verdict in (Verdict.SAME, Verdict.BUSY):
-        return listed(names)
+        return join_words(names)
     texts, ratios = {}, {}
     for name, row in zip(names, rows, strict=True):
         texts[name] = name
@@ -156,7 +158,7 @@ def _rows_text(report: Report, rows: Sequence[Comparison]) -> str:
             texts[name] = f"{name} {change_text(row.ratio)}"
             ratios[name] = row.ratio.value
     if len(rows) <= MOST_NAMED:
-        return listed(texts.values())
+        return join_words(texts.values())
     by_ratio = sorted(ratios, key=ratios.__getitem__)
     return f"{len(rows)} rows, from {texts[by_ratio[0]]} to {texts[by_ratio[-1]]}"
 
@@ -177,7 +179,7 @@ def _in_several_groups(report: Report, groups: Sequence[Group]) -> str:
     names: dict[str, list[str]] = {}
     for name, verdicts in rows.items():
         names.setdefault(_how_often(verdicts, reference, len(groups)), []).append(name)
-    return "; ".join(f"{listed(alike)}: {what}" for what, alike in names.items())
+    return "; ".join(f"{join_words(alike)}: {what}" for what, alike in names.items())
 
 
 def _how_often(verdicts: Sequence[Verdict], reference: str, groups: int) -> str:
@@ -197,7 +199,7 @@ def _undecided(report: Report) -> list[str]:
         for row in report.comparisons
         if row.verdict is Verdict.UNCLEAR and row.ratio
     } - {""}
-    return [f"can't tell: {listed(sorted(reasons))}"] if reasons else []
+    return [f"can't tell: {join_words(sorted(reasons))}"] if reasons else []
 
 
 # What else was found
@@ -251,7 +253,7 @@ def _fastest_text(fastest: Fastest) -> str:
     backends = {case.label: backend_text(case.workload) for case in fastest.cases}
     eager = [case.label for case in fastest.cases if case.workload.eager]
     network = (eager or [fastest.cases[0].label])[0]
-    first = listed(backends[label] for label in fastest.first)
+    first = join_words(backends[label] for label in fastest.first)
     times = ""
     if fastest.against not in fastest.first:
         ratios = ", ".join(map(interval_text, fastest.ratios))
@@ -315,7 +317,7 @@ def _launch_bound(report: Report) -> list[str]:
     if not rows:
         return []
     why = "launching a call takes longer than running it; @time=device leaves that out"
-    return [f"{listed(rows)}: launch-bound, {why}"]
+    return [f"{join_words(rows)}: launch-bound, {why}"]
 
 
 def general_line(report: Report) -> list[str]:

@@ -24,9 +24,16 @@ from ffnbench.common.errors import (
     Unfinished,
     WrongArgument,
 )
-from ffnbench.features import function_of
+from ffnbench.features import imported_function
 from ffnbench.plan import Kind, added_kind
-from ffnbench.report.formats import NOT_ALL, PICTURES, ROOFLINE, View, Write, bytes_of
+from ffnbench.report.formats import (
+    FIGURE_SUFFIXES,
+    NOT_ALL,
+    ROOFLINE,
+    View,
+    Write,
+    bytes_of,
+)
 from ffnbench.report.frame import Frame, Row
 from ffnbench.report.terminal import Terminal, plain, renderable, show
 from ffnbench.result import Environment, Report
@@ -248,9 +255,9 @@ def _functions_of(report: Report) -> tuple[str, str]:
     return VIEWS[Kind(report.plan.kind)]
 
 
-def frame_of(report: Report) -> Frame:
+def frame_of_report(report: Report) -> Frame:
     """The frame of this report."""
-    frame: Frame = function_of(_functions_of(report)[0])(report)
+    frame: Frame = imported_function(_functions_of(report)[0])(report)
     return frame
 
 
@@ -263,7 +270,7 @@ def figure_of(report: Report, *, roofline: bool = False) -> Figure:
         picture = TRADE_OFF
     elif picture == RATIOS and report.comparisons and report.plan.axes:
         picture = SWEEP
-    figure: Figure = function_of(picture)(report)
+    figure: Figure = imported_function(picture)(report)
     return figure
 
 
@@ -284,13 +291,13 @@ def refuse_unknown_columns(report: Report, how: Arrangement) -> None:
     as_measured = replace(
         report, environment=report.environment or SOMEWHERE
     )  # with the headings that it will have
-    frame = frame_of(as_measured)
+    frame = frame_of_report(as_measured)
     for name in filter(None, (how.sorted_by, *how.chosen)):
         key_of(name, frame)
 
 
 def _saved_text(report: Report) -> str:
-    """The text of a file that `load` reads again."""
+    """The text of a file that `read_report` reads again."""
     from ffnbench.report.files.store import report_text
 
     return report_text(report)
@@ -303,7 +310,7 @@ def report_view(report: Report) -> View:
     if report.interrupted and not report.samples:
         raise Interrupted("interrupted before anything was measured")
     view = View(
-        frame=cache(lambda: frame_of(report)),
+        frame=cache(lambda: frame_of_report(report)),
         json=lambda: _saved_text(report),
         pictures={
             "": partial(picture_of, report),
@@ -366,7 +373,7 @@ class ShownReport(Shows, Report):
     @property
     def table(self) -> Frame:
         """The table that belongs to this report, by the kind of its plan."""
-        return frame_of(self)
+        return frame_of_report(self)
 
     def view(self) -> View:
         """The report with all that writes it; raises Interrupted where nothing was
@@ -378,7 +385,7 @@ class ShownReport(Shows, Report):
         """One flat record a row, in the order and with the names of the CSV
         contract.
         """
-        return frame_of(self).records()
+        return frame_of_report(self).records()
 
     @overload
     def plot(self, path: None = None, *, roofline: bool = False) -> Figure: ...
@@ -402,6 +409,6 @@ class ShownReport(Shows, Report):
             return figure
         picture = {
             end: lambda end=end: picture_of(self, end, roofline=roofline)
-            for end in PICTURES
+            for end in FIGURE_SUFFIXES
         }  # type: ignore[misc]
         return written_to(path, picture, self._stem)

@@ -10,7 +10,7 @@ from ffnbench.choices import Weights
 from ffnbench.metrics import ERROR
 from ffnbench.plan import Group
 from ffnbench.report.header import heading
-from ffnbench.report.words import backend_text, error_text, interval_text, listed
+from ffnbench.report.words import backend_text, error_text, interval_text, join_words
 from ffnbench.result import Crossing, Crossings, Report, TradeOff
 
 TEN = 10.0  # from here on places have no decimals
@@ -45,14 +45,14 @@ def _where(crossings: Crossings, places: Sequence[Crossing]) -> str:
     """
     axis = crossings.axis.name
     if len(places) <= EXACTLY:
-        return f"{axis} " + listed(
+        return f"{axis} " + join_words(
             interval_text(place.at) + _at_others(place) for place in places
         )
     ends = [end for place in places for end in (place.at.low, place.at.high) if end]
     low, high = (
         f"{end:,.0f}" if end >= TEN else f"{end:.1f}" for end in (min(ends), max(ends))
     )
-    return f"{axis} {low} to {high}, for {len(places)} of {crossings.lines} values of {listed(places[0].within)}"
+    return f"{axis} {low} to {high}, for {len(places)} of {crossings.lines} values of {join_words(places[0].within)}"
 
 
 def _at_others(place: Crossing) -> str:

@@ -19,8 +19,8 @@ from rich.text import Text
 from ffnbench.common.streams import visible
 from ffnbench.report.frame import Frame, ShownColumn
 
-GAP = 2
-PROSE = 16  # the narrowest that wrapped text stays readable
+COLUMN_GAP = 2
+NARROWEST_WRAPPED = 16  # the narrowest that wrapped text stays readable
 LABEL = 12  # the narrowest that a folded label stays readable
 MOST_ROWS = 200  # that are shown at once
 # streams.py has another sign where need be
@@ -107,7 +107,10 @@ def beginning_of(frame: Frame) -> Frame:
 
 
 def _fits(frame: Frame, width: int) -> bool:
-    return sum(_natural(column) + GAP for column in frame.shown()) - GAP <= width
+    return (
+        sum(_natural(column) + COLUMN_GAP for column in frame.shown()) - COLUMN_GAP
+        <= width
+    )
 
 
 def _paragraph(line: str, width: int, indent: str = "") -> Text:
@@ -132,7 +135,7 @@ def _least(shown: ShownColumn) -> int:
     longest_word = max(
         (cell_len(word) for text in shown.texts for word in text.split()), default=0
     )
-    return min(natural, max(PROSE, longest_word))
+    return min(natural, max(NARROWEST_WRAPPED, longest_word))
 
 
 def _label_width(label: ShownColumn, width: int) -> int:
@@ -149,7 +152,7 @@ def _fitting(columns: Sequence[ShownColumn], width: int) -> list[ShownColumn]:
     label, *others = columns
     fitting, used = [label], _label_width(label, width)
     for shown in sorted(others, key=lambda shown: shown.column.priority):
-        need = max(_least(shown), shown.column.takes) + GAP
+        need = max(_least(shown), shown.column.takes) + COLUMN_GAP
         if used + need <= width or len(fitting) == 1:
             fitting.append(shown)
             used += need
@@ -164,7 +167,7 @@ def _blocks(columns: Sequence[ShownColumn], width: int) -> list[list[ShownColumn
     blocks: list[list[ShownColumn]] = [[]]
     used = first = _label_width(label, width)
     for shown in reversed(others):
-        need = _natural(shown) + GAP
+        need = _natural(shown) + COLUMN_GAP
         if used + need > width and blocks[0]:
             blocks.insert(0, [])
             used = first
@@ -204,7 +207,7 @@ def _table(
     table = Table(
         box=LINE,
         pad_edge=False,
-        padding=(0, GAP - 1, 0, 0),
+        padding=(0, COLUMN_GAP - 1, 0, 0),
         show_edge=False,
         header_style="bold",
         show_header=titles,
@@ -212,7 +215,7 @@ def _table(
     least = [label, *map(_least, columns[1:])]
     # only a label can be longer than the terminal: it is folded over lines, a number
     # never
-    room = width - sum(need + GAP for need in least[1:])
+    room = width - sum(need + COLUMN_GAP for need in least[1:])
     has_units = any(shown.unit for shown in columns)
     for place, shown in enumerate(columns):
         title = shown.title

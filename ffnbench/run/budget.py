@@ -16,7 +16,7 @@ from statistics import median
 from ffnbench.plan import Plan, Protocol
 from ffnbench.result import Progress
 from ffnbench.stats.rounds import RoundTable
-from ffnbench.stats.stopping import Pace, StopRule, rounds_wanted, scatter
+from ffnbench.stats.stopping import Pace, StopRule, rounds_wanted, scatter_of_rounds
 
 MOST_TIMES_ROUNDS = (
     4  # the rounds that a worker should make: then it waits for quiet no longer
@@ -144,7 +144,9 @@ class Budget:
         protocol, pace = self.protocol, self.pace()
         if protocol.precision is None or protocol.budget_s is None or not pace.round_s:
             return
-        wanted = rounds_wanted(protocol, scatter(table), pace, protocol.budget_s)
+        wanted = rounds_wanted(
+            protocol, scatter_of_rounds(table), pace, protocol.budget_s
+        )
         most = int((self.left_s - pace.worker_s) / pace.round_s)
         self.rounds = max(protocol.rounds, min(wanted, most))
 

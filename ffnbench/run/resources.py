@@ -31,17 +31,17 @@ from ffnbench.plan import (
     cost_of,
 )
 from ffnbench.result import DeviceReadings, Failure, FailureKind
-from ffnbench.run.session import COUNT_TIMEOUT_S, WorkerLost, lost_over_device
 from ffnbench.run.worker_pool import Worker
+from ffnbench.run.worker_process import COUNT_TIMEOUT_S, WorkerLost, lost_over_device
 
 MODEST = 8  # the share of what is free that ceilings may take is one part of so many
-AT_ONCE = 3  # of the largest call: what several of them hold together
+CALLS_HELD_AT_ONCE = 3  # of the largest call: what several of them hold together
 UNKNOWN_MEMORY = 1 << 31
 FLOAT64_BYTES = 8
 TRY_CUDA = "does `nvidia-smi` work? `python -c 'import torch; torch.zeros(1, device=\"cuda\")'` says more"
 
 
-class Devices:
+class RunDevices:
     """The devices of a run: found by its first worker, and what workers read of them
     with their samples.
     """
@@ -140,13 +140,13 @@ def check_devices(plan: Plan, greeting: Greeting) -> None:
         if greeting.gpus:
             raise FfnbenchError(
                 f"{asked} has {counted(greeting.gpus, 'CUDA device')}",
-                f"there is {listed(greeting)}",
+                f"there is {gpu_names(greeting)}",
             )
         hint = "use --device cpu, or install a build of torch with CUDA on a machine with such a GPU"
         raise FfnbenchError(f"{asked} sees no CUDA device", hint)
 
 
-def listed(greeting: Greeting) -> str:
+def gpu_names(greeting: Greeting) -> str:
     """The GPUs that a worker sees, by name."""
     return ", ".join(
         f"cuda:{index} ({name})" for index, name in enumerate(greeting.gpu_names)
@@ -274,7 +274,10 @@ def room_for_ceilings(cases: Sequence[Case], available: int | None) -> int:
     """
     if available is None:
         available = UNKNOWN_MEMORY
-    return max(0, min(available // MODEST, available - memory_needed(cases))) // AT_ONCE
+    return (
+        max(0, min(available // MODEST, available - memory_needed(cases)))
+        // CALLS_HELD_AT_ONCE
+    )
 
 
 def memory_needed(cases: Sequence[Case]) -> int:

@@ -21,17 +21,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from ffnbench.common.files import locked, own_folder
-from ffnbench.device.environment import describe, usable_memory, why_no_gpu
+from ffnbench.device.environment import environment_of_run, usable_memory, why_no_gpu
 from ffnbench.messages import DeviceFacts, Greeting
-from ffnbench.plan import OWN, Arm
+from ffnbench.plan import THIS_INTERPRETER, Arm
 from ffnbench.result import BackgroundLoad, Environment
 from ffnbench.run.prober import Prober
 
 if TYPE_CHECKING:
     from ffnbench.run.worker_pool import Launch, Starter
 
-POLL_S = 0.5
-BESIDE = "another run of ffnbench{who} measured on this machine when this one began: they disturb each other"
+LOCK_POLL_S = 0.5
+OTHER_RUN_MEASURED = "another run of ffnbench{who} measured on this machine when this one began: they disturb each other"
 SHORTEST_S = 2.0  # the kernel counts in hundredths
 LOOK_S, BUSY_CPUS = (
     0.3,
@@ -59,7 +59,7 @@ def machine_lock(tell: Callable[[str], None], wait: bool = False) -> Iterator[st
         if who is not None and wait:
             tell(f"waiting: another run of ffnbench{who} measures on this machine")
             while who is not None:
-                time.sleep(POLL_S)
+                time.sleep(LOCK_POLL_S)
                 mine, who = _take(place)
         elif who is not None:
             tell(
@@ -68,7 +68,7 @@ def machine_lock(tell: Callable[[str], None], wait: bool = False) -> Iterator[st
     except (OSError, RuntimeError):  # no such folder, or no home
         mine, who = None, None
     try:
-        yield "" if who is None else BESIDE.format(who=who)
+        yield "" if who is None else OTHER_RUN_MEASURED.format(who=who)
     finally:
         if mine is not None:
             with suppress(OSError):  # nothing about a lock costs an answer
@@ -169,11 +169,11 @@ class Watch:
 Tell = Callable[[str], None]
 
 
-def start_worker(arm: Arm = OWN) -> Starter:
+def start_worker(arm: Arm = THIS_INTERPRETER) -> Starter:
     """A process of an arm."""
-    from ffnbench.run.session import Session
+    from ffnbench.run.worker_process import WorkerProcess
 
-    return Session(arm)
+    return WorkerProcess(arm)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +192,7 @@ class World:
     now: Callable[[], float] = time.monotonic
     began: float | None = None
     lock: Callable[[Tell], AbstractContextManager[str]] = machine_lock
-    describe: Callable[[Greeting, DeviceFacts | None], Environment] = describe
+    describe: Callable[[Greeting, DeviceFacts | None], Environment] = environment_of_run
     watch: Callable[[], Watch] = Watch
     no_gpu: Callable[[], str] = lambda: (
         ""

@@ -24,7 +24,7 @@ FIRST_VISITS = (
 R = TypeVar("R", bound=Report)
 
 
-def cells_of(plan: Plan) -> tuple[Plan, ...]:
+def cells_of_plan(plan: Plan) -> tuple[Plan, ...]:
     """A plan of each group, the control in that of its reference; one that has a single
     group stands for itself.
     """
@@ -118,7 +118,7 @@ def undecided(report: Report, cells: Sequence[Plan]) -> list[Plan]:
     return [cells[number] for _, number in sorted(worst, reverse=True)]
 
 
-def joined(reports: Sequence[R], plan: Plan | None = None) -> R:
+def join_runs(reports: Sequence[R], plan: Plan | None = None) -> R:
     """One report of the runs of a plan's cells, of one kind of machine; of two runs of
     one cell, with all workers.
 
@@ -218,7 +218,7 @@ def is_part(report: Report, plan: Plan) -> bool:
     way.
     """
     saved = {case.label for case in report.plan.cases}
-    for cell in cells_of(plan):
+    for cell in cells_of_plan(plan):
         labels = {case.label for case in cell.cases}
         # a block's textbook forms may be left out
         if plan.kind != Kind.BLOCK and labels & saved and not labels <= saved:

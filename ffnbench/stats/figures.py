@@ -83,9 +83,9 @@ def figures_of(report: Report) -> Figures:
     if report.repeats:
         figures = replace(figures, over_runs=_over_runs(report))
     if plan.is_sweep:
-        from ffnbench.stats.cells import cells_of, complete_cells
+        from ffnbench.stats.cells import cells_of_plan, complete_cells
 
-        cells = cells_of(plan)
+        cells = cells_of_plan(plan)
         complete = {case.label for case in complete_cells(report, cells).plan.cases}
         figures = replace(
             figures,

@@ -146,7 +146,7 @@ def _variance_between(runs: Sequence[Mean]) -> VarianceEstimate:
     )
 
 
-def row_of(report: Report, label: str, metric: str = LATENCY) -> Mean | None:
+def log_of_row(report: Report, label: str, metric: str = LATENCY) -> Mean | None:
     """The log of a row's ratio to the reference, or of its seconds, over clean rounds.
 
     None where there are none, and where one of the two computes something else.
@@ -191,6 +191,6 @@ def history_of_row(report: Report, label: str, metric: str) -> History | None:
     """The history of a row over the runs of a file that have an interval of it; None
     where none has.
     """
-    means = [row_of(run, label, metric) for run in report.runs]
+    means = [log_of_row(run, label, metric) for run in report.runs]
     with_interval = [mean for mean in means if mean and mean.freedom > 0]
     return history_of(with_interval) if with_interval else None

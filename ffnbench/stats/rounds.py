@@ -207,7 +207,7 @@ class RoundTable:
             self._rounds_of(other, with_control),
         )
         return replace(
-            paired(rounds, others, self.starters), centre=self._centre(label)
+            paired_logs(rounds, others, self.starters), centre=self._centre(label)
         )
 
     def _rounds_of(self, label: str, with_control: bool) -> Rounds:
@@ -370,12 +370,12 @@ def _mean_of_two(first: Timed, second: Timed | None) -> Timed:
     return Timed(math.sqrt(first.seconds * second.seconds), first.clean, first.held)
 
 
-Point = tuple[bool, float]  # whether a round is clean, and its log
+RoundLog = tuple[bool, float]  # whether a round is clean, and its log
 
 
-def paired(rounds: Rounds, others: Rounds, starters: Mapping[int, int]) -> RowLogs:
+def paired_logs(rounds: Rounds, others: Rounds, starters: Mapping[int, int]) -> RowLogs:
     """log(one / other) of the same rounds of the same workers."""
-    points: dict[int, list[Point]] = {}
+    points: dict[int, list[RoundLog]] = {}
     for worker, made in rounds.items():
         made_by_other = others.get(worker, {})
         points[worker] = []
@@ -399,7 +399,7 @@ def _seconds(rounds: Rounds, starters: Mapping[int, int]) -> RowLogs:
 
 
 def _row_of(
-    points: Mapping[int, Sequence[Point]], starters: Mapping[int, int]
+    points: Mapping[int, Sequence[RoundLog]], starters: Mapping[int, int]
 ) -> RowLogs:
     clean: dict[int, list[float]] = {}
     clean_rounds = 0

@@ -17,7 +17,7 @@ from statistics import fmean, median
 
 from ffnbench.plan import Protocol
 from ffnbench.result import CONFIDENCE
-from ffnbench.stats.interval import MEDIAN_COST, UNKNOWN, student, variance
+from ffnbench.stats.interval import MEDIAN_COST, UNKNOWN_HALF_WIDTH, student, variance
 from ffnbench.stats.rounds import RoundTable, RowLogs
 
 MOST_ROUNDS, MOST_WORKERS = 60, 400
@@ -63,7 +63,7 @@ class Scatter:
         return self.between + MEDIAN_COST * self.within / rounds
 
 
-def scatter(table: RoundTable) -> Scatter:
+def scatter_of_rounds(table: RoundTable) -> Scatter:
     """The variances of the row with the largest sum, the control left out; `within` is
     0 where nothing is compared.
     """
@@ -186,7 +186,7 @@ class UntilPrecise(UntilAnswered):
         for row in _rows(table):
             mean = row.mean()
             half = mean.half_width(CONFIDENCE) if mean else math.inf
-            if half >= UNKNOWN or math.expm1(half) > self.precision:
+            if half >= UNKNOWN_HALF_WIDTH or math.expm1(half) > self.precision:
                 return ""
         return "precision"
 

@@ -50,7 +50,7 @@ from ffnbench.stats.rounds import (
 
 CONTROL_WITHIN = 0.05  # a control that is known no better says nothing
 CONTROL_CONFIDENCE = 0.99  # a quiet machine is accused once in a hundred runs
-SAME = 1 - SAME_WITHIN, 1 + SAME_WITHIN
+SAME_RATIO = 1 - SAME_WITHIN, 1 + SAME_WITHIN
 ONE_WORKER = "measured in one process, which gives no interval"
 
 PER_CALL = (
@@ -73,7 +73,7 @@ def holm(p_values: Mapping[K, float], alpha: float) -> set[K]:
     return significant
 
 
-def decide(low: float, high: float, same: tuple[float, float] = SAME) -> Verdict:
+def decide(low: float, high: float, same: tuple[float, float] = SAME_RATIO) -> Verdict:
     """The verdict on the interval of a ratio: within `same` the same, else its side of
     1, else can't tell.
     """
@@ -90,7 +90,7 @@ def verdicts(
     means: Mapping[K, Mean],
     slack: float = 0.0,
     analyses: int = 1,
-    same: tuple[float, float] = SAME,
+    same: tuple[float, float] = SAME_RATIO,
 ) -> dict[K, tuple[Verdict, str]]:
     """The verdicts on rows by the means of their logs, with the reason where one is
     UNCLEAR.

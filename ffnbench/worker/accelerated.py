@@ -17,7 +17,7 @@ from ffnbench.device.accelerator import UNROLLED
 from ffnbench.worker.subject import Subject
 
 # at the device's time, where it is what was asked for and others disturb the host
-PASSES = 3
+MEASURING_PASSES = 3
 STEPS = (
     20  # of the clock of events that a sample is made of, at least: it is known to 2 %
 )
@@ -30,7 +30,7 @@ NO_DEVICE_TIME = (
 FEW = 3
 
 
-def measure(
+def time_calls_on_device(
     subject: Subject,
     inputs: Sequence[Tensor],
     grads: Sequence[Tensor],
@@ -45,7 +45,7 @@ def measure(
     """
     calls = len(inputs)
     wall, host = _wall_pass(subject, inputs, grads)
-    passes = PASSES if subject.by_device else int(counts)
+    passes = MEASURING_PASSES if subject.by_device else int(counts)
     device = None
     for _ in range(passes):
         if device is None:

@@ -22,7 +22,7 @@ from ffnbench.plan import Case
 from ffnbench.result import Agreement
 from ffnbench.worker.backends.building import (
     WEIGHTS,
-    build,
+    build_module,
     carry,
     changed,
     in_float64,
@@ -77,7 +77,7 @@ def _built(case: Case, seed: int) -> nn.Module:
     set_precision_of(case.workload)
     seed_all(seed, case.ffn)
     place = place_of(known_device(case.workload.device))
-    module = build(
+    module = build_module(
         case.ffn, device=place, dtype=getattr(torch, case.workload.dtype)
     ).eval()
     return changed(module, case.ffn, case.workload.backend)

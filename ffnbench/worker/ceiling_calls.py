@@ -36,7 +36,7 @@ from ffnbench.worker import meters
 from ffnbench.worker.backends.building import no_onednn
 from ffnbench.worker.subject import Subject, set_precision
 
-Call = Callable[[], Any]
+RoofCall = Callable[[], Any]
 SAMPLE_S = (
     0.003  # of one sample: a case's is 10 ms, but there are more roofs than cases
 )
@@ -56,10 +56,10 @@ CANNOT = (
 
 
 @dataclass(slots=True)
-class Ceilings:
+class RoofCalls:
     """The roofs of one worker: their calls are kept once they are made."""
 
-    _calls: dict[str, Call] = field(default_factory=dict)  # by the name of the roof
+    _calls: dict[str, RoofCall] = field(default_factory=dict)  # by the name of the roof
     _buffers: dict[tuple[str, str], Tensor] = field(
         default_factory=dict
     )  # by dtype and device
@@ -91,7 +91,7 @@ class Ceilings:
             del self._calls[name]
         return reached
 
-    def sample(
+    def time_roof(
         self, roof: Roof, calls: int, waits: WaitMeter
     ) -> tuple[float, float | None]:
         """Mean seconds of a call, and the share of the time that threads waited, after
@@ -158,13 +158,13 @@ class Ceilings:
                 best = min(best, _seconds(roof, call, calls))
         return best
 
-    def _call(self, roof: Roof) -> Call:
+    def _call(self, roof: Roof) -> RoofCall:
         """What to time; raises where this machine has no such path."""
         if roof.name not in self._calls:
             self._calls[roof.name] = self._make(roof)
         return self._calls[roof.name]
 
-    def _make(self, roof: Roof) -> Call:
+    def _make(self, roof: Roof) -> RoofCall:
         match roof.bound:
             case Bound.PRODUCTS:
                 return self._product(roof)
@@ -189,7 +189,7 @@ class Ceilings:
             buffer = self._buffers[dtype, device] = drawn.repeat(times)
         return buffer[after:end]
 
-    def _product(self, roof: Roof) -> Call:
+    def _product(self, roof: Roof) -> RoofCall:
         tokens, out, width = roof.shape
         x = self.operand(tokens * width, roof.dtype, roof.device).view(tokens, width)
         w = self.operand(
@@ -212,7 +212,7 @@ class Ceilings:
             torch.ops.mkldnn._linear_pointwise, x, packed, None, "none", [], ""
         )
 
-    def _read(self, roof: Roof) -> Call:
+    def _read(self, roof: Roof) -> RoofCall:
         rows, columns = matrix_of(roof.read_bytes)
         flat = self.operand(rows * columns, "float32", roof.device)
         if roof.path == SUM:
@@ -271,7 +271,7 @@ def _fastest(
     return chosen[: keep + more]
 
 
-def _empty_call(roof: Roof) -> Call:
+def _empty_call(roof: Roof) -> RoofCall:
     """A call of an empty module, measured as every other call is."""
     x = torch.randn(1, 1, 8, device=place_of(roof.device))
     accelerator = accelerator_of(roof.device)
@@ -290,11 +290,11 @@ def _settle(roof: Roof) -> None:
         torch.set_num_threads(roof.threads)
 
 
-def _seconds(roof: Roof, call: Call, calls: int) -> float:
+def _seconds(roof: Roof, call: RoofCall, calls: int) -> float:
     """Mean seconds of a call; on an accelerator those of the device."""
     if roof.bound is Bound.CALL:
         empty = call.__self__  # type: ignore[attr-defined]
-        return float(meters.sample(empty, [empty.x] * calls, counts=False).wall)
+        return float(meters.time_calls(empty, [empty.x] * calls, counts=False).wall)
     accelerator = accelerator_of(roof.device)
     if accelerator is not None:
         from ffnbench.device.accelerator import device_seconds
@@ -308,12 +308,12 @@ def _seconds(roof: Roof, call: Call, calls: int) -> float:
 
 def measure_ceilings(request: MeasureCeilings) -> ReachedRoofs:
     """Of each path the fastest call, by the kind of ceiling."""
-    ceilings, waits = Ceilings(), WaitMeter(usable_cpus())
+    ceilings, waits = RoofCalls(), WaitMeter(usable_cpus())
     measured = []
     for reached in ceilings.explore(request.roofs, request.seconds, None):
         best, disturbed = reached.seconds, True
         for _ in range(MOST_SAMPLES):
-            value, waited = ceilings.sample(reached.roof, reached.calls, waits)
+            value, waited = ceilings.time_roof(reached.roof, reached.calls, waits)
             best = min(best, value)
             disturbed = waited is not None and waited > WAITED
             if not disturbed:

@@ -35,14 +35,14 @@ from ffnbench.messages import (
     Failed,
     Forked,
     Leave,
-    Line,
+    MessageLine,
     Open,
     Split,
     TakeSample,
     WorkerRequest,
     answer_line,
+    decode_request,
     end_group,
-    request_of,
 )
 from ffnbench.result import FailureKind
 
@@ -113,7 +113,7 @@ def main() -> None:
     torch.set_num_threads(1)
     jobs: Jobs | None = None
     while (line := channel.receive()) is not None:
-        request, number = request_of(line), line["number"]
+        request, number = decode_request(line), line["number"]
         if isinstance(request, Leave):
             os._exit(0)
         if isinstance(request, Split):
@@ -128,7 +128,7 @@ def main() -> None:
                 _clean_up(answer, request, jobs)
 
 
-def _in_a_child(ask: Callable[[], Line]) -> Line:
+def _in_a_child(ask: Callable[[], MessageLine]) -> MessageLine:
     """What a function says in a child: an accelerator once looked for can't be used by
     a process forked later.
     """
@@ -146,7 +146,7 @@ def _in_a_child(ask: Callable[[], Line]) -> Line:
     os.waitpid(child, 0)
     if not text:
         return ask()
-    facts: Line = json.loads(text)
+    facts: MessageLine = json.loads(text)
     return facts
 
 
@@ -160,7 +160,7 @@ def can_fork() -> bool:
         return False
 
 
-def _split() -> Line:
+def _split() -> MessageLine:
     """Fork. In the child it comes back at once; in the starter when the child has
     ended, saying how.
     """

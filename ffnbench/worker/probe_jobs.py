@@ -32,7 +32,7 @@ from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.imported import D_FF_NAMES, as_activation
 from ffnbench.ffn.spec import ImportedSpec, item_bytes
 from ffnbench.messages import (
-    Backends,
+    BackendProblems,
     Describe,
     Described,
     DescribeDevice,
@@ -350,7 +350,7 @@ class InProcess(Probe):
         return count(spec, workload)
 
 
-def describe(request: Describe) -> Described:
+def describe_activation(request: Describe) -> Described:
     """Is this an activation, and what does it declare?"""
     return Described(activation=InProcess().describe(request.target))
 
@@ -373,11 +373,11 @@ def describe_device(request: DescribeDevice) -> DeviceFacts:
     return about_device(request.device)
 
 
-def list_backends(request: ListBackends) -> Backends:
+def list_backends(request: ListBackends) -> BackendProblems:
     """Why each backend can't run on a device here."""
     device = torch.device(request.device)
     files = {backend.value: implementation_of(backend) for backend in Backend}
-    return Backends(
+    return BackendProblems(
         reasons={name: file.unavailable(device) for name, file in files.items()},
         bfloat16={
             name: file.unavailable(device, torch.bfloat16)

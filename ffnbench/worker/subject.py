@@ -108,24 +108,24 @@ def padded(seed: str, device: str) -> Iterator[list[Tensor]]:
         handle.remove()
 
 
-MOST_BYTES = 1 << 28  # of a pool
+MOST_POOL_BYTES = 1 << 28  # of a pool
 # elements of a token; a wider one is no token but a list of numbers, and is cut into
 # parts
-WIDEST = 1 << 16
+WIDEST_TOKEN = 1 << 16
 LEAST, MOST = (
     0.5,
     1.42705098,
 )  # a factor without its sign: the mean square of what lies evenly between is 1
-PART = 4096  # at most, of such a list
+WIDEST_PART = 4096  # at most, of such a list
 
 
 def most_inputs(x: Tensor, memory_bytes: int | None) -> int:
     """How many inputs like x a pool may have: a sixteenth of the memory at most; one at
     least.
     """
-    most_bytes = MOST_BYTES
+    most_bytes = MOST_POOL_BYTES
     if memory_bytes is not None:
-        most_bytes = min(MOST_BYTES, memory_bytes // 16)
+        most_bytes = min(MOST_POOL_BYTES, memory_bytes // 16)
     return max(1, most_bytes // max(1, int(x.nbytes)))
 
 
@@ -138,9 +138,9 @@ def width_of(d_model: int) -> int:
     """Elements of a row: of a token, or the largest divisor that cuts a long list into
     parts.
     """
-    if d_model <= WIDEST:
+    if d_model <= WIDEST_TOKEN:
         return d_model
-    return max(width for width in range(1, PART + 1) if d_model % width == 0)
+    return max(width for width in range(1, WIDEST_PART + 1) if d_model % width == 0)
 
 
 def factors_of(salt: int, calls: int, width: int) -> Tensor:

@@ -53,7 +53,7 @@ def measured(request: BlockRequest, **launch) -> ShownReport:
 
 
 def run(capsys, *arguments: str) -> str:
-    assert cli.run(["block", *arguments]) == 0
+    assert cli.run_command_line(["block", *arguments]) == 0
     return capsys.readouterr().out
 
 
@@ -197,7 +197,7 @@ def test_other_attention_is_said_not_to_be_counted(capsys, tmp_path) -> None:
         "shared_expert_intermediate_size": 64,
     }))  # fmt: skip
     with pytest.raises(FfnbenchError, match=said):
-        cli.run(["block", "--config", str(path), "--cost-only"])
+        cli.run_command_line(["block", "--config", str(path), "--cost-only"])
     heads = ("--heads", "4")
     assert said in " ".join(
         run(capsys, "--config", str(path), "--cost-only", *heads).split()
@@ -280,7 +280,7 @@ MISTAKES = [
 def test_mistakes_are_told_before_anything_runs() -> None:
     for arguments, said in MISTAKES:
         with pytest.raises(FfnbenchError) as caught:
-            cli.run(["block", *arguments])
+            cli.run_command_line(["block", *arguments])
         assert said in f"{caught.value.message} {caught.value.hint}"
         assert caught.value.hint
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from ffnbench.api.saved import load, recompute
+from ffnbench.api.saved import load_shown, recompute
 from ffnbench.compare.table import compare_frame
 from ffnbench.gate.decision import (
     Policy,
@@ -34,7 +34,7 @@ RUN = GOLDEN / "cuda.json"  # three workers of six rounds of four rows, written 
 
 @pytest.fixture
 def run() -> ShownReport:
-    return recompute(load(str(RUN)))
+    return recompute(load_shown(str(RUN)))
 
 
 def with_work(report: ShownReport, **changes: Any) -> ShownReport:

@@ -100,7 +100,7 @@ def test_device_time_is_that_of_the_kernels(
     with used(Context(world)):
         one = subject(work_of(), kernels=1, us=us)
         calls = meters.calls_for(one, 0.01)
-        found = meters.sample(one, one.pool.renew(1, min(calls, 200)))
+        found = meters.time_calls(one, one.pool.renew(1, min(calls, 200)))
     assert found.device == pytest.approx(us * US + world.gap_s, rel=0.01)
     assert found.host == pytest.approx(14 * US, rel=0.05)
 
@@ -126,7 +126,7 @@ def measure(monkeypatch: pytest.MonkeyPatch) -> Measure:
             CompareRequest(variants=variants, **{**settings, **asked}),
             Outside(launch=launch, prober=KnownProber),
         )
-        return measuring.measure(preparing.prepare(request, outside), outside)
+        return measuring.measure_plan(preparing.prepare_plan(request, outside), outside)
 
     return run
 

@@ -24,7 +24,7 @@ from ffnbench.common.targets import NOT_THERE
 from ffnbench.gate.decision import Status, output_finding
 from ffnbench.gate.sides import PREFIX, Repository
 from ffnbench.messages import HoldOutput, KeepOutput, Open
-from ffnbench.plan import CONTROL, OWN, Arm, Case
+from ffnbench.plan import CONTROL, THIS_INTERPRETER, Arm, Case
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import Agreement
@@ -137,7 +137,7 @@ class Differs(KnownProber):
     """Head computes something else."""
 
     def within(self, arm: Arm) -> KnownProber:
-        return self if arm == OWN else Differs(1.0, arm)
+        return self if arm == THIS_INTERPRETER else Differs(1.0, arm)
 
     def hold(self, case: Case, seed: int, folder: str) -> Agreement:
         return agreement(error=0.4)

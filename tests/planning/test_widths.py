@@ -6,7 +6,7 @@ import pytest
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.width_rules import (
-    RULES,
+    WIDTH_RULES,
     round_nearest,
     round_up,
     width_by_rule,
@@ -66,7 +66,7 @@ def test_published_widths(rule: str, d_model: int, options: dict, d_ff: int) -> 
 
 
 def test_every_rule_has_a_vector() -> None:
-    assert {rule.name for rule in RULES} == {vector[0] for vector in VECTORS}
+    assert {rule.name for rule in WIDTH_RULES} == {vector[0] for vector in VECTORS}
 
 
 @pytest.mark.parametrize(

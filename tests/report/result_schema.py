@@ -28,8 +28,8 @@ SCALARS: dict[Any, str] = {
 
 
 def schema_text() -> str:
-    """The JSON Schema of what `report_text` gives and `load` reads, older files too:
-    what fits into a line is one.
+    """The JSON Schema of what `report_text` gives and `read_report` reads, older files
+    too: what fits into a line is one.
     """
     found = schema_of(Report)
     found["description"] += (
@@ -53,7 +53,7 @@ def schema_text() -> str:
 
 
 def _indented(value: Any, by: str = "") -> str:
-    text = jsonable.text_of(value)
+    text = jsonable.json_text(value)
     if not isinstance(value, dict) or len(by + text) < LINE:
         return text
     inner = by + "  "

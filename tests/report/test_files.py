@@ -169,7 +169,7 @@ def test_what_is_named_is_read_to_a_size_that_is_said(
 ) -> None:
     """By every command that reads a file of the user's."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("ffnbench.common.files.MOST_BYTES", 1024)
+    monkeypatch.setattr("ffnbench.common.files.MOST_FILE_BYTES", 1024)
     Path("folder").mkdir()
     for command in ("report", "check", "block --config", "cost relu --config"):
         code, out, err = call(*command.split(), what)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from paths import ROOT
 
-from ffnbench.report.files.store import load
+from ffnbench.report.files.store import read_report
 from ffnbench.run import world
 from ffnbench.run.world import machine_lock
 
@@ -63,7 +63,7 @@ def test_the_second_of_two_says_so_in_the_log_the_table_and_the_file(
     )
     assert any(
         "another run of ffnbench" in note.text
-        for note in load(tmp_path / "a.json").warnings
+        for note in read_report(tmp_path / "a.json").warnings
     )
 
 

@@ -78,5 +78,5 @@ def test_a_slow_down_is_exactly_what_was_asked_for(
     made = jobs.Jobs(plan_compare(request).with_device("cpu"))
     for label, expected in (("a", seconds), ("b", 1.5 * seconds)):
         made.open(Open(label=label, calls=2))
-        sample = made.sample(TakeSample(label=label, calls=2))
+        sample = made.take_sample(TakeSample(label=label, calls=2))
         assert sample.value == pytest.approx(expected, rel=1e-4)

@@ -24,8 +24,15 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.compare.table import compare_frame
 from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, FFNSpec, Gate, ImportedSpec
 from ffnbench.gate.decision import Policy, Status, exact_findings
-from ffnbench.gate.interim import report_of
-from ffnbench.messages import Backends, Check, ListBackends, Open, Values, WorkerRequest
+from ffnbench.gate.interim import latency_report
+from ffnbench.messages import (
+    BackendProblems,
+    Check,
+    ListBackends,
+    Open,
+    Values,
+    WorkerRequest,
+)
 from ffnbench.metrics import COMPILE, ERROR, HELD, PACK
 from ffnbench.plan import Plan, Workload
 from ffnbench.planning.compare import plan_compare
@@ -370,7 +377,7 @@ def simulated(
         label: [rounds(log) for _ in range(protocol.workers)]
         for label, log in true.items()
     }
-    return with_figures(report_of(run_of(plan, values)))
+    return with_figures(latency_report(run_of(plan, values)))
 
 
 def test_the_wrong_one_is_called_the_fastest_in_a_twentieth_at_worst() -> None:
@@ -406,7 +413,7 @@ def test_chance_is_corrected_for_the_number_of_rows(
     values = {
         case.label: rounds[case.workload.backend == "onednn"] for case in plan.cases
     }
-    report = with_figures(report_of(run_of(plan, values)))
+    report = with_figures(latency_report(run_of(plan, values)))
     assert found_by(report).verdict is verdict
 
 
@@ -414,10 +421,10 @@ def test_chance_is_corrected_for_the_number_of_rows(
 
 
 class Telling(FakeWorker):
-    def ask(self, request: WorkerRequest, timeout_s: float) -> Backends:
+    def ask(self, request: WorkerRequest, timeout_s: float) -> BackendProblems:
         assert request == ListBackends(device="cpu")
         found = dict.fromkeys(Backend, "") | {"compile": "no C++ compiler: install g++"}
-        return Backends(
+        return BackendProblems(
             reasons=found, bfloat16=found | {"onednn": "no bfloat16 products here"}
         )
 

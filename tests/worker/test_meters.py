@@ -56,12 +56,12 @@ def test_a_case_is_warm_before_its_calls_are_counted(
         protocol=replace(plan.protocol, warmup_s=warmup_s, min_sample_s=16 * WARM_S),
     )
     module = Slow(cold_calls=1 + 8)
-    monkeypatch.setattr(jobs, "build", lambda spec, **place: module)
+    monkeypatch.setattr(jobs, "build_module", lambda spec, **place: module)
     monkeypatch.setattr(meters, "perf_counter", module.clock)
     assert jobs.Jobs(plan).open(Open(label="relu", calls=None)).calls == 16
     assert module.now >= COLD_S + warmup_s
     again = Slow(cold_calls=0)
-    monkeypatch.setattr(jobs, "build", lambda spec, **place: again)
+    monkeypatch.setattr(jobs, "build_module", lambda spec, **place: again)
     monkeypatch.setattr(meters, "perf_counter", again.clock)
     jobs.Jobs(plan).open(Open(label="relu", calls=16))
     assert (
@@ -146,7 +146,7 @@ def test_what_is_timed_of_training_leaves_no_gradients() -> None:
             True,
             accelerator=context,
         )
-        meters.sample(subject, subject.pool.renew(3, 8))
+        meters.time_calls(subject, subject.pool.renew(3, 8))
     assert subject.module.calls == 2 * (
         8 + 8
     )  # forward and backward: by the wall, and from a queue
@@ -205,5 +205,5 @@ def test_cold_on_the_cpu_evicts_before_each_call(
     inputs = subject.pool.renew(1, 2)
     events.clear()
     monkeypatch.setattr(meters, "perf_counter", read)
-    meters.sample(subject, inputs)
+    meters.time_calls(subject, inputs)
     assert events == [2 * 2 * (1 << 20), "clock", "forward", "clock"] * 2

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ffnbench.common.errors import EXIT_INTERRUPTED, Unfinished
-from ffnbench.common.jsonable import text_of
+from ffnbench.common.jsonable import json_text
 from ffnbench.common.units import counted, percent
 from ffnbench.extras.bisect.commits import (
     FOUND,
@@ -18,7 +18,7 @@ from ffnbench.extras.bisect.commits import (
     CommitProbe,
 )
 from ffnbench.report.formats import View
-from ffnbench.report.frame import Frame, Row, frame_of
+from ffnbench.report.frame import Frame, Row, frame_of_records
 from ffnbench.report.words import CERTAIN, change_text
 
 UNLIKELY = 0.01  # a probability that is not worth a word
@@ -30,7 +30,7 @@ def bisect_view(bisected: Bisected) -> View:
     """
     view = View(
         frame=lambda: _frame(bisected),
-        json=lambda: text_of(_answer(bisected), 1) + "\n",
+        json=lambda: json_text(_answer(bisected), 1) + "\n",
         title=f"bisect: {bisected.variant}",
     )
     if bisected.interrupted:
@@ -71,7 +71,7 @@ def _frame(bisected: Bisected) -> Frame:
     ]
     commits = f"{counted(len(bisected.commits), 'commit')} after {bisected.good} up to {bisected.bad}"
     return replace(
-        frame_of(rows, _summary(bisected), prose=("subject", "note")),
+        frame_of_records(rows, _summary(bisected), prose=("subject", "note")),
         saved=_records(bisected),
         header=(f"{bisected.variant}, {commits}; change against {bisected.good}",),
     )

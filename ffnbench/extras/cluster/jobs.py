@@ -50,7 +50,7 @@ from ffnbench.report.output import Destination, one_of
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import Environment, Failure, FailureKind, Progress, Report
 from ffnbench.run.world import World
-from ffnbench.stats.cells import cells_of
+from ffnbench.stats.cells import cells_of_plan
 from ffnbench.stats.figures import with_figures
 
 
@@ -61,7 +61,7 @@ def measured_by(on: str, slurm: Sequence[str]) -> Callable[..., ShownReport]:
     if slurm and on != SLURM:
         raise FfnbenchError("--slurm is of jobs on SLURM", "add --on slurm")
     one_of("--on", on, (SLURM, LOCAL))
-    return partial(measure, on=on, slurm=tuple(slurm))
+    return partial(measure_as_jobs, on=on, slurm=tuple(slurm))
 
 
 # The folder of jobs
@@ -133,7 +133,7 @@ def _is_of_this_user(folder: Path) -> bool:
 # Jobs
 
 
-POLL_S = {LOCAL: 0.2, SLURM: 5.0}
+JOB_POLL_S = {LOCAL: 0.2, SLURM: 5.0}
 GONE_S = {
     LOCAL: 0.0,
     SLURM: 15.0,
@@ -198,7 +198,7 @@ def _report(text: str) -> Report:
     return report
 
 
-def measure(
+def measure_as_jobs(
     prepared: Prepared,
     world: World,
     destination: Destination,
@@ -241,7 +241,7 @@ def measure(
             folder=folder,
             measure_in_job=measure_in_job,
         )
-        report = sweep.measure()
+        report = sweep.measure_cells()
     if not report.interrupted and not report.stopped:
         destination.when_written(partial(shutil.rmtree, folder, ignore_errors=True))
     return report
@@ -263,9 +263,9 @@ class SweepOfJobs(Sweep):
         default_factory=dict
     )  # since when a job is neither alive nor done
 
-    def measure(self) -> ShownReport:
+    def measure_cells(self) -> ShownReport:
         """Submit what is not known yet, and gather all of it."""
-        cells = cells_of(self.prepared.plan)
+        cells = cells_of_plan(self.prepared.plan)
         measured_before = self.begin(cells)
         left = {
             self._folder(cell): cell
@@ -316,7 +316,7 @@ class SweepOfJobs(Sweep):
     def _folder(self, cell: Plan) -> Path:
         """Of a cell, whatever its budget is, and who asked for it."""
         protocol = replace(cell.protocol, budget_s=None, bound=False, looks=1)
-        text = jsonable.text_of(
+        text = jsonable.json_text(
             jsonable.encode(replace(cell, protocol=protocol, command="", notes=()))
         )
         return self.folder / hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -361,7 +361,7 @@ class SweepOfJobs(Sweep):
                     del left[folder], self.jobs[folder]
             self._tell(cells, len(left))
             if self.jobs:
-                time.sleep(POLL_S[self.cluster.on])
+                time.sleep(JOB_POLL_S[self.cluster.on])
         return lost
 
     def _job(self, cell: Plan) -> CellJob:

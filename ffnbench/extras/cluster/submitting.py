@@ -22,7 +22,7 @@ from ffnbench.common.streams import say
 from ffnbench.extras.cluster import LOCAL, SLURM
 from ffnbench.plan import Plan
 from ffnbench.planning.effort import LEAST_BUDGET_S
-from ffnbench.stats.cells import cells_of
+from ffnbench.stats.cells import cells_of_plan
 
 UNLIMITED_MIN = 100_000  # of a job that runs here
 UNKNOWN_MIN = 60  # of one on SLURM without a budget
@@ -31,7 +31,9 @@ OF_EXECUTOR = (
     "max_num_timeout",
     "python",
 )  # what submitit takes elsewhere than its other fields
-LONGEST = 400  # characters of submitit's text that stand in the line of an error
+LONGEST_SUBMIT_ERROR = (
+    400  # characters of submitit's text that stand in the line of an error
+)
 HINTS = {  # by what submitit or sbatch says
     "slurm cluster": "--on local runs them here",
     "configuration source": "--on local runs them here",
@@ -106,7 +108,7 @@ class Cluster:
         """
         lines = str(problem).strip().splitlines()
         text = " ".join(" ".join(lines).split())
-        if len(text) > LONGEST:
+        if len(text) > LONGEST_SUBMIT_ERROR:
             for line in lines:
                 say(line)
             text = lines[0]
@@ -156,7 +158,7 @@ class Cluster:
         """
         return max(
             LEAST_BUDGET_S,
-            (self.plan.protocol.budget_s or 0.0) / len(cells_of(self.plan)),
+            (self.plan.protocol.budget_s or 0.0) / len(cells_of_plan(self.plan)),
         )
 
     def submit(self, folder: Path, job: Any) -> Any:

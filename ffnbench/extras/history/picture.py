@@ -21,7 +21,7 @@ from ffnbench.report.pictures.canvas import (
     BLACK,
     COLOURS,
     PAGE,
-    SMALL,
+    SMALL_FONT,
     drawing,
     finish,
     limits_of,
@@ -41,8 +41,8 @@ MOST, MOST_DATES = 24, 7  # panels, and dates below one
 SPAN = (
     0.05  # of a value, that a panel shows at least: what only scatters looks like that
 )
-ROOM = 0.7  # for the words of steps, in halves of the span
-UNITS = {LATENCY: TIME, PEAK: IEC}
+STEP_TEXT_MARGIN = 0.7  # for the words of steps, in halves of the span
+METRIC_UNITS = {LATENCY: TIME, PEAK: IEC}
 SLOWER, RUN, FASTER = COLOURS[1:4]
 
 
@@ -69,7 +69,9 @@ def history_figure(timeline: Timeline) -> Figure:
 def _unit(row: Series) -> tuple[str, float]:
     if row.metric == RATIO:
         return "", 1.0
-    return scale([point.value.value for point in row.points], UNITS.get(row.metric, SI))
+    return scale(
+        [point.value.value for point in row.points], METRIC_UNITS.get(row.metric, SI)
+    )
 
 
 def _metric(row: Series) -> str:
@@ -100,14 +102,14 @@ def _draw(axes: Axes, row: Series) -> None:
             literal(f"{signed_percent(step.change.value - 1)} {commit}"),
             (step.at - 0.5, 1),
             xycoords=axes.get_xaxis_transform(),
-            xytext=(2, -1 - 1.3 * SMALL * (number % 2)),
+            xytext=(2, -1 - 1.3 * SMALL_FONT * (number % 2)),
             textcoords="offset points",
             va="top",
-            fontsize=SMALL,
+            fontsize=SMALL_FONT,
         )
     low, high = limits_of(values, [*lows, *highs])
     middle, half = (low + high) / 2, max(high - low, SPAN * high) / 2
-    top = middle + half * (1 + (ROOM if row.steps else 0.0))
+    top = middle + half * (1 + (STEP_TEXT_MARGIN if row.steps else 0.0))
     scale_axis(axes.yaxis, middle - half, top, most=4)
     write_numbers(axes.yaxis, "{:,.6g}".format)
     axes.set_xlim(-0.7, len(values) - 0.3)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from ffnbench.common.streams import visible
 from ffnbench.common.units import IEC, SI, TIME, counted, percent, quantity, scale
 from ffnbench.extras.history.timeline import Series, Shift, Timeline, unlike
-from ffnbench.features import function_of
+from ffnbench.features import imported_function
 from ffnbench.gate.side_by_side import FLOPS, RATIO
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.report.formats import View
@@ -17,14 +17,14 @@ from ffnbench.report.frame import Column, Frame, Row, in_row
 from ffnbench.report.words import CERTAIN, change_text, interval_text, seconds_text
 from ffnbench.result import Estimate
 
-NAMES = {FLOPS: "FLOPs/tok", PEAK: "peak"}
+METRIC_NAMES = {FLOPS: "FLOPs/tok", PEAK: "peak"}
 MOST_STEPS, MOST_ALONE = (
     4,
     6,
 )  # steps, and labels of a single run, that are named below the table
 SHORT = 7  # letters of a commit
 OF_STEPS = 24  # letters: a step with its commit
-COLUMNS = (
+HISTORY_COLUMNS = (
     Column(key="row", left=True),
     Column(key="metric", left=True, priority=2),
     Column(key="runs", priority=1, write=str),
@@ -49,7 +49,7 @@ def history_view(timeline: Timeline) -> View:
         from ffnbench.report.pictures.canvas import render
 
         return render(
-            function_of("extras.history.picture:history_figure")(timeline), suffix
+            imported_function("extras.history.picture:history_figure")(timeline), suffix
         )
 
     newest = max(
@@ -82,7 +82,7 @@ def history_frame(timeline: Timeline) -> Frame:
     days = sorted(day for series in timeline.rows for day in _days(series))
     first_and_last = dict.fromkeys((days[0], days[-1]))
     return Frame(
-        columns=COLUMNS,
+        columns=HISTORY_COLUMNS,
         rows=[_row(timeline, series) for series in timeline.rows],
         saved=history_records(timeline),
         header=[f"history of {runs_text(timeline)}, {' to '.join(first_and_last)}"],
@@ -212,7 +212,7 @@ def metric_text(row: Series) -> str:
     """`time vs relu`; `latency`."""
     if row.metric == RATIO:
         return f"time vs {row.reference}"
-    return NAMES.get(row.metric, row.metric)
+    return METRIC_NAMES.get(row.metric, row.metric)
 
 
 def value_text(row: Series, value: Estimate) -> str:

@@ -16,10 +16,15 @@ from ffnbench.extras.models.layers import layers_view
 from ffnbench.extras.models.messages import CountLayers, CountWhole
 from ffnbench.extras.models.table import model_view, parts_view
 from ffnbench.messages import Failed, WorkerRequest
-from ffnbench.models.family_reader import ASK, INSTALL, NOT_INSTALLED, Unanswered
+from ffnbench.models.family_reader import (
+    ASK,
+    INSTALL,
+    TRANSFORMERS_NOT_INSTALLED,
+    Unanswered,
+)
 from ffnbench.models.presets import config_path, model_of
 from ffnbench.report.formats import View
-from ffnbench.run.session import COUNT_TIMEOUT_S, WorkerLost
+from ffnbench.run.worker_process import COUNT_TIMEOUT_S, WorkerLost
 from ffnbench.run.world import World
 
 T = TypeVar("T", CountedModel, WholeModel)
@@ -31,10 +36,10 @@ def model_answer(request: InspectRequest, world: World) -> View:
         return layers_view(count_by_length(request))
     if request.whole_model:
         return parts_view(inspect_whole(request.model, world))
-    return model_view(inspect(request.model, world))
+    return model_view(inspect_model(request.model, world))
 
 
-def inspect(name: str, world: World) -> CountedModel:
+def inspect_model(name: str, world: World) -> CountedModel:
     """The FFNs of a preset or of a config.json in numbers; what is not known is counted
     by transformers.
     """
@@ -80,7 +85,7 @@ def _by_transformers(request: WorkerRequest[T], world: World) -> T | str:
         worker.close()
     if not isinstance(answer, Failed):
         return answer
-    if answer.message == NOT_INSTALLED:
+    if answer.message == TRANSFORMERS_NOT_INSTALLED:
         return f"{answer.message}: {INSTALL}"
     return answer.message
 

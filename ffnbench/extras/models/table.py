@@ -5,7 +5,7 @@ parameters, one row a part.
 from __future__ import annotations
 
 from ffnbench.common import jsonable
-from ffnbench.common.jsonable import text_of
+from ffnbench.common.jsonable import json_text
 from ffnbench.common.units import SI, quantity
 from ffnbench.extras.models.counting import (
     CountedLayers,
@@ -18,7 +18,7 @@ from ffnbench.report.columns import with_sign
 from ffnbench.report.formats import View
 from ffnbench.report.frame import EXTRA, Column, Frame, Row
 
-SHOWN = {"ffn": "FFN"}  # where a part's name is written otherwise
+PART_TITLES = {"ffn": "FFN"}  # where a part's name is written otherwise
 ALWAYS = (
     "embeddings",
     "attention",
@@ -117,7 +117,7 @@ def _json(model: CountedModel) -> str:
         "defaults": model.defaults,
         "layers": layers,
     }
-    return text_of(data, 1) + "\n"
+    return json_text(data, 1) + "\n"
 
 
 def parts_view(model: WholeModel) -> View:
@@ -134,7 +134,7 @@ def parts_view(model: WholeModel) -> View:
     }
     return View(
         frame=lambda: parts_frame(model),
-        json=lambda: text_of(data, 1) + "\n",
+        json=lambda: json_text(data, 1) + "\n",
         title="inspect",
     )
 
@@ -161,7 +161,7 @@ def parts_frame(model: WholeModel) -> Frame:
     """
     rows = parts_records(model)
     return Frame(
-        columns=OF_PARTS if model.idle else OF_PARTS[:-1],
+        columns=PART_COLUMNS if model.idle else PART_COLUMNS[:-1],
         rows=[row for row in rows if row["part"] in ALWAYS or row["params"] != 0],
         saved=rows,
         header=[f"Whole model: {model.name}, every parameter once"],
@@ -171,7 +171,7 @@ def parts_frame(model: WholeModel) -> Frame:
 
 
 def _shown(part: str) -> str:
-    return SHOWN.get(part, part)
+    return PART_TITLES.get(part, part)
 
 
 def _share(model: WholeModel, number: int | None) -> float | None:
@@ -230,7 +230,7 @@ OF_LAYERS = (
     Column(key="all", title="params", unit="all layers", priority=5),
     Column(key="ffn", title="FFN", left=True, flexible=True, priority=EXTRA),
 )
-OF_PARTS = (
+PART_COLUMNS = (
     Column(key="part", left=True, write=_shown),
     Column(key="params", priority=1),
     Column(key="share", unit="of params", write=with_sign),

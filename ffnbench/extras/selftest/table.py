@@ -16,11 +16,11 @@ from ffnbench.extras.selftest.measuring import (
     Rate,
     Rates,
     SelftestRow,
+    error_rates,
     failures,
-    rates_of,
 )
 from ffnbench.report.formats import NOT_ALL, View
-from ffnbench.report.frame import UNKNOWN, Column, Frame, Row
+from ffnbench.report.frame import UNKNOWN_CELL, Column, Frame, Row
 from ffnbench.result import Verdict
 
 BUSY = Verdict.BUSY
@@ -72,14 +72,14 @@ def rates_frame(rates: Rates) -> Frame:
 
 
 def _share(share: Rate) -> str:
-    return f"{100 * share.value:.1f}%" if share.of else UNKNOWN
+    return f"{100 * share.value:.1f}%" if share.of else UNKNOWN_CELL
 
 
 def selftest_view(told: Sequence[SelftestRow], repeats: int) -> View:
     """The answer of `selftest`, its records one a row of each run; a broken promise is
     how it ends.
     """
-    rates = rates_of(told)
+    rates = error_rates(told)
     view = View(
         frame=lambda: replace(rates_frame(rates), saved=[asdict(one) for one in told]),
         title="selftest",

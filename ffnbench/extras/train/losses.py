@@ -33,17 +33,19 @@ from ffnbench.stats.curves import Pair, in_both_orders, pairs_of, pareto_front, 
 from ffnbench.stats.interval import Mean, VarianceEstimate, WorkerValue, mean_of
 from ffnbench.stats.verdict import verdicts
 
-ALIKE = 0.95  # confidence, above which a difference scatters more than others do
+SCATTER_CONFIDENCE = (
+    0.95  # confidence, above which a difference scatters more than others do
+)
 SAME_NATS = 0.01  # per byte: half of what is between relu and gelu in a small model
-SAME = math.exp(-SAME_NATS), math.exp(SAME_NATS)
+SAME_LOSS = math.exp(-SAME_NATS), math.exp(SAME_NATS)
 
 K = TypeVar("K")
 Losses = Mapping[int, float]  # by seed
-Curve = tuple[tuple[int, float], ...]  # of (steps, loss)
+LossCurve = tuple[tuple[int, float], ...]  # of (steps, loss)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Learnt:
+class VariantLosses:
     """What is known of a variant at its best rate: its losses by seed, in nats per
     byte, and the difference to the reference's. Curves are (step, loss), the mean over
     seeds: of the batches up to there, and of what is held out, empty in files of
@@ -57,11 +59,11 @@ class Learnt:
     difference: Mean | None = None
     verdict: Verdict = Verdict.UNCLEAR
     failed: tuple[str, ...] = ()
-    curve: Curve = ()
-    held_out: Curve = ()
+    curve: LossCurve = ()
+    held_out: LossCurve = ()
 
 
-def learnt(report: Report) -> dict[str, Learnt]:
+def learnt(report: Report) -> dict[str, VariantLosses]:
     """What is known of each variant, by its name, in the order of the plan."""
     variants = {
         name: _at_best_rate(report, name, runs)
@@ -71,7 +73,9 @@ def learnt(report: Report) -> dict[str, Learnt]:
     scatter = scatter_of(variant.losses for variant in variants.values())
     differences = {}
     for name, variant in variants.items():
-        difference = paired(variant.losses, variants[reference].losses, scatter)
+        difference = mean_paired_difference(
+            variant.losses, variants[reference].losses, scatter
+        )
         if name != reference and difference is not None:
             differences[name] = difference
     for name, verdict in verdicts_of(differences).items():
@@ -91,7 +95,7 @@ def runs_of(plan: Plan) -> dict[str, list[TrainCase]]:
     return dict(runs)
 
 
-def _at_best_rate(report: Report, name: str, runs: list[TrainCase]) -> Learnt:
+def _at_best_rate(report: Report, name: str, runs: list[TrainCase]) -> VariantLosses:
     """At the rate that is best where rates are chosen: of those that most seeds could
     be trained with.
     """
@@ -116,10 +120,10 @@ def _at_best_rate(report: Report, name: str, runs: list[TrainCase]) -> Learnt:
             messages.append(failure.message)
     failed = tuple(dict.fromkeys(messages))
     if best is None:
-        return Learnt(name=name, failed=failed)
+        return VariantLosses(name=name, failed=failed)
     by_seed = {run.recipe.seed: losses[run.label] for run in trained[best]}
     labels = [run.label for run in trained[best]]
-    return Learnt(
+    return VariantLosses(
         name=name,
         rate=best,
         losses=by_seed,
@@ -138,7 +142,7 @@ def _values(report: Report, metric: str) -> dict[str, float]:
     }
 
 
-def _curve(report: Report, labels: list[str], metric: str) -> Curve:
+def _curve(report: Report, labels: list[str], metric: str) -> LossCurve:
     """The mean over these runs. A training loss is that of the steps since the one
     before it.
     """
@@ -163,7 +167,8 @@ def verdicts_of(differences: Mapping[K, Mean]) -> dict[K, Verdict]:
     worse, FASTER better.
     """
     return {
-        name: verdict for name, (verdict, _) in verdicts(differences, same=SAME).items()
+        name: verdict
+        for name, (verdict, _) in verdicts(differences, same=SAME_LOSS).items()
     }
 
 
@@ -189,7 +194,7 @@ def scatter_of(variants: Iterable[Losses]) -> VarianceEstimate | None:
     return VarianceEstimate(squares / freedom, freedom)
 
 
-def paired(
+def mean_paired_difference(
     losses: Losses, others: Losses, scatter: VarianceEstimate | None = None
 ) -> Mean | None:
     """The mean of the differences, seed by seed, with its own error or that of all
@@ -203,7 +208,8 @@ def paired(
     shared = 2 * scatter.variance / (own.freedom + 1)
     if (
         shared
-        and fdtrc(own.freedom, scatter.freedom, own.error**2 / shared) < 1 - ALIKE
+        and fdtrc(own.freedom, scatter.freedom, own.error**2 / shared)
+        < 1 - SCATTER_CONFIDENCE
     ):
         return own
     return replace(own, error=math.sqrt(shared), freedom=scatter.freedom)
@@ -217,7 +223,7 @@ def _mean(values: Iterable[float]) -> Mean | None:
     return mean_of(replicates) if replicates else None
 
 
-def resolves(variants: Mapping[str, Learnt]) -> float | None:
+def resolves(variants: Mapping[str, VariantLosses]) -> float | None:
     """About the smallest difference that so many seeds can show: half an interval, the
     median over rows.
     """
@@ -233,7 +239,9 @@ def resolves(variants: Mapping[str, Learnt]) -> float | None:
 # Any two variants, and the Pareto front
 
 
-def pairs_of_losses(variants: Mapping[str, Learnt]) -> dict[tuple[str, str], Pair]:
+def pairs_of_losses(
+    variants: Mapping[str, VariantLosses],
+) -> dict[tuple[str, str], Pair]:
     """How the first of any two variants learns beside the second, in both orders. Those
     without the reference are one family for Holm.
     """
@@ -246,7 +254,9 @@ def pairs_of_losses(variants: Mapping[str, Learnt]) -> dict[tuple[str, str], Pai
     pairs, differences = {}, {}
     for name, other in combinations(variants, 2):
         if reference not in (name, other):
-            difference = paired(variants[name].losses, variants[other].losses, scatter)
+            difference = mean_paired_difference(
+                variants[name].losses, variants[other].losses, scatter
+            )
             if difference is not None:
                 differences[name, other] = difference
     for names, verdict in verdicts_of(differences).items():
@@ -257,7 +267,7 @@ def pairs_of_losses(variants: Mapping[str, Learnt]) -> dict[tuple[str, str], Pai
     return in_both_orders(pairs)
 
 
-def front_of(report: Report, variants: Mapping[str, Learnt]) -> list[str]:
+def front_of(report: Report, variants: Mapping[str, VariantLosses]) -> list[str]:
     """The variants on the Pareto front of loss and the time of a step; without a time a
     variant is not on it.
     """
@@ -281,7 +291,7 @@ def timed_label(name: str) -> str:
 
 
 def at_an_end_of_rates(
-    report: Report, variants: Mapping[str, Learnt]
+    report: Report, variants: Mapping[str, VariantLosses]
 ) -> tuple[list[str], list[float]]:
     """Who learns best at the lowest or the highest of several rates, and the longer
     list to try; nobody where not all rates were tried.

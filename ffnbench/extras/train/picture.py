@@ -21,7 +21,6 @@ from ffnbench.report.pictures.canvas import (
     LETTERS,
     PAGE,
     drawing,
-    ended,
     finish,
     literal,
     named_lines,
@@ -29,6 +28,7 @@ from ffnbench.report.pictures.canvas import (
     panels,
     pens,
     shortened,
+    title_ending,
 )
 from ffnbench.report.words import CERTAIN
 from ffnbench.result import Report
@@ -93,7 +93,7 @@ def training_figure(report: Report) -> Figure:
     _draw_front(front, rows, looks, reference)
     handles = named_lines(names_apart(list(looks)), looks.values())
     handles.append(Line2D([], [], label="Pareto front", **RING))
-    about = f"{steps:,} steps, d_model {report.plan.shown[0].ffn.d_model}; a probe of a small model{ended(report)}"
+    about = f"{steps:,} steps, d_model {report.plan.shown[0].ffn.d_model}; a probe of a small model{title_ending(report)}"
     bars = f"bars: {CERTAIN} of the difference and of the ratio to {shortened(reference, LETTERS)}"
     finish(figure, f"{about}\n{bars}", handles)
     return figure

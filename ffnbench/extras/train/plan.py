@@ -38,7 +38,7 @@ from ffnbench.ffn.spec import (
 from ffnbench.messages import OfCase
 from ffnbench.metrics import Metric
 from ffnbench.plan import (
-    OWN,
+    THIS_INTERPRETER,
     AddedKind,
     AddedSpec,
     Case,
@@ -67,13 +67,13 @@ HELD_OUT_SHARE, CHOOSING_SHARE = (
     0.1,
     0.1,
 )  # of the files: what losses are reported of, and what rates are chosen by
-MOST_BYTES = 1 << 30
+MOST_TEXT_BYTES = 1 << 30
 TEXT = bytes((9, 10, 13, *range(32, 127), *range(128, 256)))
 LEAST_BATCHES = 2  # of each part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
+class TrainingText:
     """Which text it was. `path` is as it was typed, empty for the standard library;
     `printable` is the share of its bytes that are text; `sha256` is of all of them, in
     order.
@@ -104,7 +104,7 @@ class Parts:
         return min(len(self.train), len(self.choosing), len(self.held_out))
 
 
-def read_text(path: str, batch: int, context: int) -> tuple[Text, Parts]:
+def read_text(path: str, batch: int, context: int) -> tuple[TrainingText, Parts]:
     """The parts of a file or a folder, or of the standard library's .py files where
     none is named; each part has LEAST_BATCHES batches at least.
 
@@ -119,7 +119,7 @@ def read_text(path: str, batch: int, context: int) -> tuple[Text, Parts]:
                 f"--text {path!r} is no file and no folder", "is the path right?"
             )
         files = [root] if root.is_file() else sorted(_files_in(root, library=not path))
-        if sum(file.stat().st_size for file in files) > MOST_BYTES:
+        if sum(file.stat().st_size for file in files) > MOST_TEXT_BYTES:
             raise FfnbenchError(
                 f"--text {path!r} holds more than 1 GiB", "name a part of it"
             )
@@ -144,7 +144,7 @@ def read_text(path: str, batch: int, context: int) -> tuple[Text, Parts]:
             f"{LEAST_BATCHES} batches, to be held out",
             "a longer text, a smaller --batch or a smaller --context",
         )
-    text = Text(
+    text = TrainingText(
         path=path,
         files=len(files),
         bytes=len(content),
@@ -206,7 +206,7 @@ class Training:
     falls, what is drawn by `seed`.
     """
 
-    text: Text
+    text: TrainingText
     steps: int = field(metadata=least(1))
     rate: float = field(metadata=least(0.0))
     seed: int = field(metadata=least(0))
@@ -219,10 +219,16 @@ CURVE, SECONDS = (
     "training_loss",
     "training_s",
 )  # in files of earlier versions: of the steps of a point, and by then
-UNITS = {LOSS: "nats", HELD_OUT: "nats", CHOOSING: "nats", CURVE: "nats", SECONDS: "s"}
-METRICS = tuple(
+TRAINING_UNITS = {
+    LOSS: "nats",
+    HELD_OUT: "nats",
+    CHOOSING: "nats",
+    CURVE: "nats",
+    SECONDS: "s",
+}
+TRAINING_METRICS = tuple(
     Metric(name=name, unit=unit, job="train", exact=False, less_is_better=True)
-    for name, unit in UNITS.items()
+    for name, unit in TRAINING_UNITS.items()
 )
 
 
@@ -307,9 +313,9 @@ class DecoderSpec(AddedSpec):
     def build(self, *, device: Any, dtype: Any) -> Any:
         """Its module."""
         from ffnbench.extras.train.module import Decoder
-        from ffnbench.worker.backends.building import build
+        from ffnbench.worker.backends.building import build_module
 
-        make = partial(build, self.around, device=device, dtype=dtype)
+        make = partial(build_module, self.around, device=device, dtype=dtype)
         return Decoder(self.attention, self.layers, make, device=device, dtype=dtype)
 
 
@@ -375,7 +381,7 @@ KINDS = {
         picture=f"{HERE}.picture:training_figure",
         says="what is learnt",
         case=TrainCase,
-        metrics=METRICS,
+        metrics=TRAINING_METRICS,
     )
 }
 
@@ -428,7 +434,7 @@ def plan_train(request: TrainRequest, probe: Probe | None = None) -> Plan:
     text, parts = read_text(request.text or "", work.batch, work.seq_len)
     cases = []
     for seed in range(request.seed, request.seed + request.seeds):
-        for rate in rates_of(request.lr):
+        for rate in learning_rates(request.lr):
             training = Training(text=text, steps=request.steps, rate=rate, seed=seed)
             point = ((OF, RUN), ("lr", rate), ("seed", seed))
             cases += [
@@ -459,7 +465,7 @@ def plan_train(request: TrainRequest, probe: Probe | None = None) -> Plan:
     )
 
 
-def rates_of(text: str) -> tuple[float, ...]:
+def learning_rates(text: str) -> tuple[float, ...]:
     """The rates of a list, each once. Raises FfnbenchError for what is no rate."""
     rates = []
     for part in cut("--lr ", text, "1e-3,3e-3,6e-3"):
@@ -512,14 +518,14 @@ def _refuse_others(plan: Plan) -> None:
             "use --dtype bfloat16",
         )
     for case in plan.cases:
-        if case.workload != first or not first.eager or case.arm != OWN:
+        if case.workload != first or not first.eager or case.arm != THIS_INTERPRETER:
             raise FfnbenchError(
                 f"{case.label!r} has a workload of its own, and here all variants are fed and run alike",
                 "leave out @backend, @dtype, @threads and the like",
             )
 
 
-def _notes(request: TrainRequest, text: Text, parts: Parts) -> list[Note]:
+def _notes(request: TrainRequest, text: TrainingText, parts: Parts) -> list[Note]:
     """What a reader should know of the text and the seeds, before anything is
     trained.
     """

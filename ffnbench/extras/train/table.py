@@ -7,7 +7,7 @@ from dataclasses import replace
 from ffnbench.common.units import IEC, SI, TIME, counted, digits, quantity
 from ffnbench.extras.train.losses import (
     SAME_NATS,
-    Learnt,
+    VariantLosses,
     at_an_end_of_rates,
     front_of,
     learnt,
@@ -23,7 +23,7 @@ from ffnbench.report.frame import (
     EXTRA,
     OF_NUMBER,
     OF_RATIO,
-    UNKNOWN,
+    UNKNOWN_CELL,
     Column,
     Frame,
     Row,
@@ -33,13 +33,13 @@ from ffnbench.report.frame import (
 from ffnbench.report.header import MATCHED
 from ffnbench.report.sentences import general_line, machine_line
 from ffnbench.report.words import (
-    BUSY,
+    BUSY_WORD,
     CERTAIN,
     INTERVALS,
     VERDICTS,
     device_text,
     interval_text,
-    listed,
+    join_words,
     seconds_text,
 )
 from ffnbench.result import CONFIDENCE, Estimate, Report, Verdict
@@ -51,14 +51,14 @@ SCOPE = "a probe: a small model, trained for a short time"
 ENDS = "", "_low", "_high"  # of a name in a record: the value, and the interval of it
 OF_DIFFERENCE = 23  # what `-0.064 [-0.079, -0.050]` takes
 LEARNS = VERDICTS | {Verdict.FASTER: "better", Verdict.SLOWER: "worse"}
-WORDS = {
+LOSS_VERDICTS = {
     Verdict.FASTER: "better",
     Verdict.SAME: "as good",
     Verdict.SLOWER: "worse",
     Verdict.UNCLEAR: "can't tell",
 }
-STYLES = {"better": "green", "worse": "red", "can't tell": "yellow"}
-SHOWN = (
+LOSS_STYLES = {"better": "green", "worse": "red", "can't tell": "yellow"}
+COLUMN_ORDER = (
     "variant",
     "d_ff",
     "params",
@@ -81,11 +81,13 @@ def training_frame(report: Report) -> Frame:
     variants = learnt(report)
     rows = training_records(report)
     reference = report.plan.name_of(report.plan.reference)
-    columns = COLUMNS | {
-        "difference": replace(COLUMNS["difference"], title=f"loss - {reference}")
+    columns = TRAINING_COLUMNS | {
+        "difference": replace(
+            TRAINING_COLUMNS["difference"], title=f"loss - {reference}"
+        )
     }
     return Frame(
-        columns=tuple(columns[key] for key in SHOWN),
+        columns=tuple(columns[key] for key in COLUMN_ORDER),
         rows=rows,
         header=[_header(report)],
         summary=_summary(report, rows, variants),
@@ -146,7 +148,7 @@ def training_records(report: Report) -> list[Row]:
     return records
 
 
-def _record_of_losses(variant: Learnt, run: TrainCase, cost: Cost) -> Row:
+def _record_of_losses(variant: VariantLosses, run: TrainCase, cost: Cost) -> Row:
     return {
         "variant": variant.name,
         "d_ff": run.ffn.d_ff,
@@ -159,7 +161,7 @@ def _record_of_losses(variant: Learnt, run: TrainCase, cost: Cost) -> Row:
     }
 
 
-def _record_of_time(report: Report, variant: Learnt, *, on_front: bool) -> Row:
+def _record_of_time(report: Report, variant: VariantLosses, *, on_front: bool) -> Row:
     """The time of a step, and its ratio to the reference's."""
     label = timed_label(variant.name)
     seconds, comparison = report.estimate(label, LATENCY), report.comparison(label)
@@ -183,7 +185,7 @@ def estimate_of(mean: Mean | None) -> Estimate | None:
     return Estimate(value=mean.mean, low=low, high=high)
 
 
-def _failures(report: Report, variant: Learnt) -> list[str]:
+def _failures(report: Report, variant: VariantLosses) -> list[str]:
     """Why a variant has no loss, or no time."""
     failure = report.failure(timed_label(variant.name))
     messages = (*variant.failed, failure.message) if failure else variant.failed
@@ -216,7 +218,7 @@ def _nats(estimate: Estimate, sign: str) -> str:
 
 
 def _busy(row: Row) -> str | None:
-    return BUSY if row["step_verdict"] == Verdict.BUSY else None
+    return BUSY_WORD if row["step_verdict"] == Verdict.BUSY else None
 
 
 def _ratio_of_reference(row: Row) -> str | None:
@@ -229,16 +231,16 @@ def _ratio_of_reference(row: Row) -> str | None:
 def _verdict(row: Row) -> str:
     if row["verdict"]:
         return str(row["verdict"])
-    return "failed" if row["failure"] else UNKNOWN
+    return "failed" if row["failure"] else UNKNOWN_CELL
 
 
 def _style(row: Row) -> str:
     if row["verdict"]:
-        return STYLES.get(row["verdict"], "")
+        return LOSS_STYLES.get(row["verdict"], "")
     return "red" if row["failure"] else ""
 
 
-COLUMNS = {
+TRAINING_COLUMNS = {
     column.key: column
     for column in (
         Column(key="variant", left=True),
@@ -314,19 +316,21 @@ def _header(report: Report) -> str:
     return header
 
 
-def _summary(report: Report, rows: list[Row], variants: dict[str, Learnt]) -> list[str]:
+def _summary(
+    report: Report, rows: list[Row], variants: dict[str, VariantLosses]
+) -> list[str]:
     """Who learns best and by how much, the Pareto front, whether to try other rates,
     what failed.
     """
     lines = [_answer(report, rows, variants)]
     front = [row["variant"] for row in rows if row["pareto_front_step"]]
     if front:
-        lines.append(f"Pareto front of loss and time of a step: {listed(front)}")
+        lines.append(f"Pareto front of loss and time of a step: {join_words(front)}")
     names, rates = at_an_end_of_rates(report, variants)
     if names:
         longer = ",".join(f"{rate:.2g}" for rate in rates)
         lines.append(
-            f"warning: the best rate is at an end of the list for {listed(names)}: --lr {longer}"
+            f"warning: the best rate is at an end of the list for {join_words(names)}: --lr {longer}"
         )
     for variant in variants.values():
         failures = _failures(report, variant)
@@ -336,14 +340,14 @@ def _summary(report: Report, rows: list[Row], variants: dict[str, Learnt]) -> li
     return [line for line in lines if line]
 
 
-def _answer(report: Report, rows: list[Row], variants: dict[str, Learnt]) -> str:
+def _answer(report: Report, rows: list[Row], variants: dict[str, VariantLosses]) -> str:
     """Who learns best and by how much, how the others learn, and what so many seeds can
     show.
     """
     differences = {
         row["variant"]: estimate_in(row, "difference") for row in rows if row["verdict"]
     }
-    by_verdict: dict[Verdict, list[str]] = {verdict: [] for verdict in WORDS}
+    by_verdict: dict[Verdict, list[str]] = {verdict: [] for verdict in LOSS_VERDICTS}
     for name in differences:
         by_verdict.setdefault(variants[name].verdict, []).append(name)
     pairs = pairs_of_losses(variants)
@@ -362,10 +366,10 @@ def _answer(report: Report, rows: list[Row], variants: dict[str, Learnt]) -> str
             difference = differences[name]
             if difference:
                 texts.append(f"{name} {difference_text(difference)}")
-        parts.append(f"best ({NATS} from {reference}): {listed(texts)}")
+        parts.append(f"best ({NATS} from {reference}): {join_words(texts)}")
     parts += [
-        f"{word}: {listed(by_verdict[verdict])}"
-        for verdict, word in WORDS.items()
+        f"{word}: {join_words(by_verdict[verdict])}"
+        for verdict, word in LOSS_VERDICTS.items()
         if by_verdict[verdict]
     ]
     smallest = resolves(variants)

@@ -29,7 +29,7 @@ EVALUATED, ON_THE_WAY = (
     200_000,
     50_000,
 )  # bytes at most that a model is evaluated on: at the end, and before
-AT_ONCE = 4096  # bytes of a batch that is evaluated
+EVALUATION_BYTES = 4096  # bytes of a batch that is evaluated
 DIVERGED = 2 * math.log(VOCABULARY)  # nats: twice what guessing costs
 RUN = "training run"  # where the worker holds it
 
@@ -171,7 +171,7 @@ class TrainingRun:
             number * (len(text) - work.seq_len - 1) // max(1, count - 1)
             for number in range(count)
         ]
-        at_once = max(work.batch, AT_ONCE // work.seq_len)
+        at_once = max(work.batch, EVALUATION_BYTES // work.seq_len)
         total = 0.0
         self.model.eval()
         with torch.no_grad():
@@ -182,7 +182,7 @@ class TrainingRun:
         return total / count
 
 
-def train(jobs: Jobs, request: Train) -> Trained:
+def train_for_seconds(jobs: Jobs, request: Train) -> Trained:
     """Train a case for so long, or to its end; what there is to tell of it."""
     if RUN not in jobs.held:
         case = jobs.settle(request.label)
@@ -192,4 +192,4 @@ def train(jobs: Jobs, request: Train) -> Trained:
     return run.train_for(request.seconds)
 
 
-HANDLERS = {"Train": (Train, train)}
+HANDLERS = {"Train": (Train, train_for_seconds)}

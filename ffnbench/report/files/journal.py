@@ -23,13 +23,13 @@ from ffnbench.common.files import locked
 from ffnbench.common.streams import say
 from ffnbench.plan import Note, NoteKind, Plan, added_kind
 from ffnbench.result import Environment, Failure, Inputs, Report, Roof, Sample
-from ffnbench.stats.cells import joined
+from ffnbench.stats.cells import join_runs
 from ffnbench.stats.figures import with_figures
 
-HEAD = {"ffnbench journal": 1}
+JOURNAL_HEADER = {"ffnbench journal": 1}
 Found = Report | Plan | Environment | Sample | Failure | Note | Roof | Inputs
 OLDER_KINDS = ("Judged",)  # lines of older files, which are passed over
-KINDS: dict[str, type] = {kind.__name__: kind for kind in get_args(Found)}
+JOURNAL_ENTRIES: dict[str, type] = {kind.__name__: kind for kind in get_args(Found)}
 ENDED = "recovered from a run that was killed: what it had measured by then"
 
 
@@ -76,7 +76,7 @@ class Journal:
         else:
             self.path, self._file = path, os.fdopen(handle, "wb", buffering=0)
             self._hold(self._file)
-            self._write(HEAD)
+            self._write(JOURNAL_HEADER)
 
     def _hold(self, file: BinaryIO) -> None:
         """Until the end of this journal, or of this process."""
@@ -93,7 +93,9 @@ class Journal:
             self._open()
         if isinstance(entry, Sample) or (isinstance(entry, Report) and entry.samples):
             self._samples = True
-        [name] = [name for name, kind in KINDS.items() if isinstance(entry, kind)]
+        [name] = [
+            name for name, kind in JOURNAL_ENTRIES.items() if isinstance(entry, kind)
+        ]
         self._write({name: jsonable.encode(entry)})
         if self._over is not None and self.path is not None and self._file is not None:
             os.replace(self.path, self._over)
@@ -102,7 +104,7 @@ class Journal:
     def _write(self, line: dict[str, Any]) -> None:
         if self._file is None:
             return
-        left = memoryview(jsonable.text_of(line).encode() + b"\n")
+        left = memoryview(jsonable.json_text(line).encode() + b"\n")
         try:
             while (
                 left
@@ -139,7 +141,7 @@ def journal_of(output: Path) -> Path:
 
 def is_journal(content: bytes) -> bool:
     """Whether a file's content is that of a journal."""
-    return content.startswith(json.dumps(HEAD)[:-2].encode())
+    return content.startswith(json.dumps(JOURNAL_HEADER)[:-2].encode())
 
 
 def read_journal(
@@ -154,7 +156,7 @@ def read_journal(
     """
     complete, _, _ = content.rpartition(b"\n")
     head, *lines = complete.split(b"\n")
-    if jsonable.parse(head) != HEAD:
+    if jsonable.parse(head) != JOURNAL_HEADER:
         raise ValueError("its first line is not that of a journal of this version")
     runs: list[list[Any]] = []
     for number, line in enumerate(lines, start=2):
@@ -200,10 +202,10 @@ def _of_cells(runs: Iterable[Report]) -> Iterator[Report]:
         if turn and added_kind(
             turn[0].plan.kind
         ):  # its table may be of all cells together
-            yield joined([turn[0], *done, *unfinished])
+            yield join_runs([turn[0], *done, *unfinished])
             continue
         if done:
-            yield joined([*done, *unfinished])
+            yield join_runs([*done, *unfinished])
         else:
             yield from turn
 
@@ -241,11 +243,11 @@ def _read(line: bytes, bring_up: Callable[[str, Any], None]) -> Any:
     if (
         not isinstance(data, dict)
         or len(data) != 1
-        or next(iter(data)) not in (*KINDS, *OLDER_KINDS)
+        or next(iter(data)) not in (*JOURNAL_ENTRIES, *OLDER_KINDS)
     ):
-        raise ValueError(f"expected one of {', '.join(KINDS)}")
+        raise ValueError(f"expected one of {', '.join(JOURNAL_ENTRIES)}")
     [(name, value)] = data.items()
     if name in OLDER_KINDS:
         return None
     bring_up(name, value)
-    return jsonable.decode(KINDS[name], value)
+    return jsonable.decode(JOURNAL_ENTRIES[name], value)

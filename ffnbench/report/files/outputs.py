@@ -21,7 +21,7 @@ from ffnbench.common.errors import FfnbenchError, Unfinished
 from ffnbench.common.files import content_of
 from ffnbench.common.names import hint_for
 
-BESIDE = ".ffnbench-"  # how a file begins while it is written
+TEMPORARY_PREFIX = ".ffnbench-"  # how a file begins while it is written
 
 
 class Outputs:
@@ -260,7 +260,7 @@ def replace_file(path: Path, content: bytes) -> None:
             os.set_blocking(file.fileno(), True)
             file.write(content)
         return
-    temporary = target.with_name(f"{BESIDE}{secrets.token_hex(8)}")
+    temporary = target.with_name(f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}")
     handle = os.open(
         temporary,
         os.O_WRONLY | os.O_CREAT | os.O_EXCL,

@@ -12,7 +12,7 @@ from typing import Any
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.files import content_of
-from ffnbench.features import function_of
+from ffnbench.features import imported_function
 from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, FFNSpec, ImportedSpec
 from ffnbench.metrics import ROOF
 from ffnbench.plan import METHOD, AddedSpec, Kind, Plan, added_kind, metrics_of
@@ -45,17 +45,17 @@ def report_text(report: Report) -> str:
         data.items(), key=lambda item: isinstance(item[1], list)
     ):  # the samples stand last
         if isinstance(value, list) and value:
-            items = ",\n  ".join(jsonable.text_of(item) for item in value)
+            items = ",\n  ".join(jsonable.json_text(item) for item in value)
             parts.append(f" {json.dumps(key)}: [\n  {items}\n ]")
         else:
-            parts.append(f" {json.dumps(key)}: {jsonable.text_of(value)}")
+            parts.append(f" {json.dumps(key)}: {jsonable.json_text(value)}")
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 A_RUN = "one is written by `ffnbench compare -o run.json`"
 
 
-def load(path: str | Path) -> Report:
+def read_report(path: str | Path) -> Report:
     """A saved JSON report; raises FfnbenchError for what is not one, or is of another
     schema or a newer method.
     """
@@ -245,7 +245,7 @@ def _of_plan(plan: Plan) -> Iterator[str]:
         if not isinstance(c.ffn, kinds)
     )
     if plan.kind in PROBLEMS:
-        yield from function_of(PROBLEMS[plan.kind])(plan)
+        yield from imported_function(PROBLEMS[plan.kind])(plan)
 
 
 def _of_answer(report: Report) -> Iterator[str]:

@@ -10,7 +10,7 @@ import sys
 from contextlib import chdir
 from pathlib import Path
 
-OWN = {
+MATPLOTLIB_ENVIRONMENT = {
     "MATPLOTLIBRC": os.devnull,
     "MPLBACKEND": "agg",
 }  # matplotlib's defaults, and no window
@@ -26,7 +26,7 @@ def _load() -> None:
     if "ffnbench.cli" in sys.modules:
         # for good: a picture comes when all has been measured, and nothing is started
         # any more
-        os.environ.update(OWN)
+        os.environ.update(MATPLOTLIB_ENVIRONMENT)
     with chdir(Path(__file__).parent):
         import matplotlib  # noqa: F401
 

@@ -22,15 +22,14 @@ from ffnbench.common.units import SI, TIME, quantity
 from ffnbench.metrics import ERROR, LATENCY, PEAK
 from ffnbench.plan import Kind
 from ffnbench.report.columns import case_rows, column
-from ffnbench.report.frame import UNKNOWN, Frame, Row, ShownColumn, estimate_in
-from ffnbench.report.header import conditions_line, headings, in_groups
+from ffnbench.report.frame import UNKNOWN_CELL, Frame, Row, ShownColumn, estimate_in
+from ffnbench.report.header import conditions_line, headings, ordered_by_group
 from ffnbench.report.pictures.canvas import (
     BAND,
     BLACK,
     COLUMN,
-    SMALL,
+    SMALL_FONT,
     drawing,
-    ended,
     finish,
     limits_of,
     literal,
@@ -38,6 +37,7 @@ from ffnbench.report.pictures.canvas import (
     panels,
     scale_axis,
     shortened,
+    title_ending,
 )
 from ffnbench.report.words import CERTAIN, VERDICTS, WITHIN, interval_text, verdict_word
 from ffnbench.result import SAME_WITHIN, Report, Verdict
@@ -45,9 +45,9 @@ from ffnbench.result import SAME_WITHIN, Report, Verdict
 ROW, LINE = 0.19, 0.11  # inches: a row of one line, each further line
 AXIS, TITLES = 0.38, 0.22  # inches: what the axis takes, and the titles of bars
 LETTERS = 18  # of a name in one line
-LONGEST = 100  # letters of a name
+LONGEST_CASE_NAME = 100  # letters of a name
 BAR = "#A9C4DA"
-MARKS: dict[
+VERDICT_MARKERS: dict[
     Verdict, tuple[str, str, str]
 ] = {  # marker, its colour, what it is filled with
     Verdict.SLOWER: (">", "#D55E00", "#D55E00"),
@@ -56,7 +56,7 @@ MARKS: dict[
     Verdict.UNCLEAR: ("o", BLACK, "white"),
     Verdict.REFERENCE: ("s", BLACK, BLACK),
 }
-STYLE = {
+RATIO_STYLE = {
     "axes.grid": False,
     "axes.spines.left": False,
     "ytick.major.size": 0,
@@ -65,7 +65,7 @@ STYLE = {
 }
 
 
-@drawing(**STYLE)
+@drawing(**RATIO_STYLE)
 def ratio_figure(report: Report) -> Figure:
     """The ratios on the left where there are any, a panel of bars for each amount in
     which rows differ.
@@ -73,7 +73,7 @@ def ratio_figure(report: Report) -> Figure:
     Raises FfnbenchError where nothing was timed and no amount is known.
     """
     plan = report.plan
-    rows = in_groups(plan, case_rows(report))
+    rows = ordered_by_group(plan, case_rows(report))
     is_compared = (
         report.environment is not None
         and LATENCY in plan.metrics
@@ -132,7 +132,7 @@ def about(report: Report) -> str:
         if is_of_activations
         else conditions_line(report.plan)
     )
-    return what + ended(report)
+    return what + title_ending(report)
 
 
 def _amounts(
@@ -181,7 +181,7 @@ def _names(report: Report, rows: Sequence[Row]) -> list[list[str]]:
             if headings(report.plan)
             else labels
         )
-    keyed = [name.replace("@", " @") for name in names_apart(names, LONGEST)]
+    keyed = [name.replace("@", " @") for name in names_apart(names, LONGEST_CASE_NAME)]
     return [
         [
             line.replace(" @", "@")
@@ -246,7 +246,11 @@ def _ratios(
                 text = interval_text(ratio)
             if ratio.low is not None and ratio.high is not None:
                 axes.hlines(
-                    place, ratio.low, ratio.high, color=MARKS[verdict][1], linewidth=1.1
+                    place,
+                    ratio.low,
+                    ratio.high,
+                    color=VERDICT_MARKERS[verdict][1],
+                    linewidth=1.1,
                 )
             axes.plot(ratio.value, place, clip_on=False, **_marker(verdict))
         _write_beside(axes, place, text)
@@ -259,10 +263,10 @@ def _ratios(
         if len(references) == 1
         else "the reference"
     )
-    axes.set_xlabel(literal(f"time vs {reference} {CERTAIN}"), fontsize=SMALL)
+    axes.set_xlabel(literal(f"time vs {reference} {CERTAIN}"), fontsize=SMALL_FONT)
     shown = [
         verdict
-        for verdict in MARKS
+        for verdict in VERDICT_MARKERS
         if verdict in verdicts and verdict is not Verdict.REFERENCE
     ]
     return [
@@ -276,7 +280,7 @@ def _ratios(
 
 def _marker(verdict: Verdict) -> dict[str, Any]:
     """A verdict's marker, as keywords of a line of one point."""
-    marker, colour, face = MARKS[verdict]
+    marker, colour, face = VERDICT_MARKERS[verdict]
     return {"marker": marker, "color": colour, "markerfacecolor": face, "linestyle": ""}
 
 
@@ -289,7 +293,7 @@ def _write_beside(axes: Axes, place: float, text: str) -> None:
         xytext=(4, 0),
         textcoords="offset points",
         va="center",
-        fontsize=SMALL,
+        fontsize=SMALL_FONT,
     )
 
 
@@ -301,15 +305,15 @@ def _bars(
     bars = axes.barh(places, values, height=ROW / 2, color=BAR)
     axes.bar_label(
         bars,
-        ["–" if text == UNKNOWN else text for text in shown.texts],
+        ["–" if text == UNKNOWN_CELL else text for text in shown.texts],
         padding=1.5,
-        fontsize=SMALL,
+        fontsize=SMALL_FONT,
     )
     axes.axvline(0, color=BLACK, linewidth=0.6)
     axes.set_xlim(0, max(values))
     axes.set_xticks([])
     axes.spines["bottom"].set_visible(False)
-    axes.set_title(f"{shown.title}\n{shown.unit}", fontsize=SMALL)
+    axes.set_title(f"{shown.title}\n{shown.unit}", fontsize=SMALL_FONT)
 
 
 def _say_why(axes: Axes, rows: Sequence[Row], places: Sequence[float]) -> None:
@@ -318,4 +322,6 @@ def _say_why(axes: Axes, rows: Sequence[Row], places: Sequence[float]) -> None:
     """
     for row, place in zip(rows, places, strict=True):
         if row["failure"]:
-            axes.text(0, place, f" {verdict_word(row)}", va="center", fontsize=SMALL)
+            axes.text(
+                0, place, f" {verdict_word(row)}", va="center", fontsize=SMALL_FONT
+            )

@@ -27,7 +27,7 @@ from ffnbench.report.notes import no_ceilings
 from ffnbench.report.pictures.canvas import (
     BLACK,
     COLUMN,
-    SMALL,
+    SMALL_FONT,
     drawing,
     finish,
     literal,
@@ -37,7 +37,7 @@ from ffnbench.report.pictures.canvas import (
     scale_axis,
 )
 from ffnbench.report.pictures.ratios import about
-from ffnbench.report.words import BUSY, verdict_word
+from ffnbench.report.words import BUSY_WORD, verdict_word
 from ffnbench.result import Bound, Ceiling, Report
 
 HEIGHT = 2.3  # inches
@@ -46,7 +46,7 @@ STEP = 1.06  # factor, from one case to the next where several have one intensit
 HALO = [
     withStroke(linewidth=1.4, foreground="white")
 ]  # where a name and another line cross
-GAP = 1.2  # points between a line and its name
+NAME_GAP = 1.2  # points between a line and its name
 # factors: how far beyond the cases and the ridges the axis goes, and how far from the
 # cases a ridge is shown
 BESIDE, NEAR = 3.0, 20.0
@@ -93,9 +93,11 @@ def roofline_figure(report: Report) -> Figure:
         share = f" {100 * row['ceiling_share']:.0f}%" if row["ceiling_share"] else ""
         handles.append(Line2D([], [], linestyle="", label=literal(name + share), **pen))
     for row in case_rows(report):
-        if verdict_word(row) == BUSY:
+        if verdict_word(row) == BUSY_WORD:
             handles.append(
-                Line2D([], [], linestyle="", label=literal(f"{row['label']} ({BUSY})"))
+                Line2D(
+                    [], [], linestyle="", label=literal(f"{row['label']} ({BUSY_WORD})")
+                )
             )
     notes = "%: of the ceiling that binds"
     if places != intensities:
@@ -215,14 +217,17 @@ def _draw_ceiling(axes: Axes, ceiling: Ceiling, ceilings: Sequence[Ceiling]) -> 
         place,
         _height(ceiling, place),
         name,
-        fontsize=SMALL,
+        fontsize=SMALL_FONT,
         ha="center" if rises else "right",
         va="bottom" if is_fastest else "top",
         rotation=degrees(atan2(_height(ceiling, place), place)) if rises else 0,
         rotation_mode="anchor",
         transform_rotates_text=True,
         transform=offset_copy(
-            axes.transData, figure, y=GAP if is_fastest else -GAP, units="points"
+            axes.transData,
+            figure,
+            y=NAME_GAP if is_fastest else -NAME_GAP,
+            units="points",
         ),
         path_effects=HALO,
         in_layout=False,

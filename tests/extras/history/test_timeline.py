@@ -25,7 +25,7 @@ from ffnbench.extras.history.timeline import (
     Shift,
     Timeline,
     change_since_first,
-    scatter,
+    scatter_of_runs,
     steps_of,
     timeline_of,
 )
@@ -106,7 +106,7 @@ def test_the_scatter_of_many_runs_is_their_standard_deviation() -> None:
         Mean(float(dice.normal(0.1 * (number > 200), 0.02)), 1e-4, 6.0)
         for number in range(400)
     ]
-    assert scatter(runs) == pytest.approx(0.02, rel=0.1)
+    assert scatter_of_runs(runs) == pytest.approx(0.02, rel=0.1)
 
 
 def test_the_change_since_the_first_run_knows_what_moves_between_runs() -> None:

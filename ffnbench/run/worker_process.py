@@ -1,8 +1,9 @@
 """The parent's end of one process that measures: start it, ask it, notice when it hangs
 or dies. No torch here.
 
-One that can be forked is a starter: `fork` gives a worker that has torch loaded, for a
-block of rounds.
+A WorkerProcess that can be forked is a starter: `fork` gives a ForkedWorker, which has
+torch loaded and serves for a block of rounds. One that can't be forked is the worker
+itself.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from typing import IO, Any
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError, Unfinished
 from ffnbench.messages import (
-    MARK,
+    WORKER_VARIABLE,
     A,
     Done,
     Failed,
     Greeting,
     Leave,
-    Line,
+    MessageLine,
     Split,
     WorkerRequest,
     answer_line,
@@ -38,14 +39,14 @@ from ffnbench.messages import (
     end_group,
     line_of,
 )
-from ffnbench.plan import OWN, Arm
+from ffnbench.plan import THIS_INTERPRETER, Arm
 from ffnbench.result import FailureKind
 
 BOOT = Path(__file__).parents[1] / "worker" / "boot.py"
 START_TIMEOUT_S = 300.0
 COUNT_TIMEOUT_S = 300.0
 LEAVE_S = 10.0
-LOUD = ("USDT:",)  # what torch's profiler prints by itself
+PRINTED_BY_TORCH = ("USDT:",)  # what torch's profiler prints by itself
 
 
 class WorkerLost(Exception):
@@ -64,12 +65,12 @@ def lost_over_device(lost: WorkerLost) -> Unfinished:
     )
 
 
-class Session:
+class WorkerProcess:
     """A running process of an arm. `ask` sends one request and waits for its answer;
     `close` always works.
     """
 
-    def __init__(self, arm: Arm = OWN) -> None:
+    def __init__(self, arm: Arm = THIS_INTERPRETER) -> None:
         self._answers: queue.Queue[str | None] = queue.Queue()
         self._asked, self._hung = 0, False
         self._forks: list[
@@ -78,10 +79,10 @@ class Session:
         self._greeting: Greeting | None = None
         command, variables = (
             [interpreter_of(arm), "-u", str(BOOT)],
-            variables_of(arm) | {MARK: "1"},
+            variables_of(arm) | {WORKER_VARIABLE: "1"},
         )
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the session
-        self._process = _speaking(command, self._log, variables, folder_of(arm))
+        self._process = _start_process(command, self._log, variables, folder_of(arm))
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
@@ -120,7 +121,7 @@ class Session:
         except ValueError:
             raise _no_answer(json.dumps(line)) from None
 
-    def _exchange(self, request: WorkerRequest[Any], timeout_s: float) -> Line:
+    def _exchange(self, request: WorkerRequest[Any], timeout_s: float) -> MessageLine:
         self.greeting()
         self._asked += 1
         self._write(json.dumps(line_of(request, self._asked)))
@@ -147,7 +148,7 @@ class Session:
             self._process.stdin.write(line + "\n")
             self._process.stdin.flush()
 
-    def fork(self, timeout_s: float) -> Fork | None:
+    def fork(self, timeout_s: float) -> ForkedWorker | None:
         """A worker that is forked from this process, which is asked for nothing else
         until that is closed; None where this one can't be forked, and has to serve by
         itself.
@@ -156,7 +157,7 @@ class Session:
         if isinstance(answer, Failed) or answer.process is None:
             return None
         self._forks.append(self._asked)
-        return Fork(self, answer.process)
+        return ForkedWorker(self, answer.process)
 
     def pause(self) -> None:
         """Stop it until it is resumed."""
@@ -171,7 +172,7 @@ class Session:
         """Whether it is of no use any more."""
         return self._hung or self._process.poll() is not None
 
-    def _receive(self, timeout_s: float) -> Line:
+    def _receive(self, timeout_s: float) -> MessageLine:
         try:
             line = self._answers.get(timeout=min(timeout_s, threading.TIMEOUT_MAX))
         except queue.Empty:
@@ -211,7 +212,7 @@ class Session:
         self._log.seek(0)
         lines = self._log.read().decode("utf-8", "replace").splitlines()
         for line in reversed(lines):
-            if line.strip() and not line.startswith(LOUD):
+            if line.strip() and not line.startswith(PRINTED_BY_TORCH):
                 return line.strip()
         return ""
 
@@ -230,10 +231,10 @@ class Session:
                     continue
 
 
-class Fork:
+class ForkedWorker:
     """A worker that was forked from a starter, and is asked over its pipes."""
 
-    def __init__(self, starter: Session, process: int) -> None:
+    def __init__(self, starter: WorkerProcess, process: int) -> None:
         self._starter, self._process, self._gone = starter, process, False
 
     def greeting(self, timeout_s: float = START_TIMEOUT_S) -> Greeting:
@@ -241,7 +242,7 @@ class Fork:
         return self._starter.greeting(timeout_s)
 
     def ask(self, request: WorkerRequest[A], timeout_s: float) -> A | Failed:
-        """As a session does."""
+        """As its starter does."""
         try:
             return self._starter.ask(request, timeout_s)
         except WorkerLost:
@@ -278,7 +279,7 @@ def _send(process: int, sign: signal.Signals) -> None:
         os.kill(process, sign)
 
 
-def _speaking(
+def _start_process(
     command: list[str], log: IO[bytes], variables: dict[str, str], folder: Path | None
 ) -> subprocess.Popen[str]:
     """A process in a session of its own, which is spoken to; raises FfnbenchError where
