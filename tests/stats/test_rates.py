@@ -72,7 +72,7 @@ def test_a_slow_down_is_exactly_what_was_asked_for(
     clock = Clock()
     for module in (meters, subject):
         monkeypatch.setattr(module, "perf_counter", clock)
-    monkeypatch.setattr(jobs, "build", lambda spec, **place: Timed(clock))
+    monkeypatch.setattr(jobs, "build_module", lambda spec, **place: Timed(clock))
     variants = f"a=relu@mode={mode},b=relu@mode={mode}@slowdown=0.5"
     request = CompareRequest(variants=variants, d_model=8, seq_len=4, threads=1)
     made = jobs.Jobs(plan_compare(request).with_device("cpu"))
