@@ -715,13 +715,13 @@ def cost_of(case: Case, probe: Probe) -> Cost:
         return eagerly
     # what is fused is neither held nor saved: the closed forms are those of eager
     # tensors
-    known = replace(eagerly, peak_bytes=None, saved_bytes=None)
+    without_peaks = replace(eagerly, peak_bytes=None, saved_bytes=None)
     held = format_of(work.weights, work.backend)
     if held is None:
-        return known
+        return without_peaks
     return replace(
-        known,
-        weight_bytes=quantised_bytes(known.weight_bytes, case.ffn, work, held),
+        without_peaks,
+        weight_bytes=quantised_bytes(without_peaks.weight_bytes, case.ffn, work, held),
         weight_bytes_touched=None,
     )
 

@@ -66,7 +66,9 @@ def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
                 variant = ",".join(variants.texts(cell.keys))
             ffns[place] = _ffn(replace(cell.request, variant=variant), model, probe)
         suffix = f"@{cell.request.seq_len}{group_suffix(dict(place))}"
-        cases += _cell(cell, ffns[place], suffix, model.main if model else None)
+        cases += _cases_of_cell(
+            cell, ffns[place], suffix, model.main if model else None
+        )
     for case in cases:
         refuse_lacking(case.label, case.ffn, case.workload)
     return Plan(
@@ -79,7 +81,7 @@ def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
     )
 
 
-def _cell(
+def _cases_of_cell(
     cell: CellRequest[BlockRequest], ffn: Case, suffix: str, group: LayerGroup | None
 ) -> Iterator[Case]:
     """The FFN at one length, which is the reference, and its attentions; their labels
@@ -257,15 +259,17 @@ def lengths_of(plan: Plan) -> Iterator[CasesOfLength]:
     """The cases of a block's plan, by length and window."""
     for group in plan.groups:
         ffn = plan.case(group.reference)
-        beside = [
+        attentions = [
             (case.ffn, case)
             for case in group.cases
             if isinstance(case.ffn, AttentionSpec)
         ]
-        if not beside:
+        if not attentions:
             raise KeyError(ffn.label)
-        for window in dict.fromkeys(spec.window for spec, _ in beside):
-            forms = {spec.form: case for spec, case in beside if spec.window == window}
+        for window in dict.fromkeys(spec.window for spec, _ in attentions):
+            forms = {
+                spec.form: case for spec, case in attentions if spec.window == window
+            }
             yield CasesOfLength(
                 seq_len=ffn.workload.seq_len,
                 ffn=ffn,
@@ -291,14 +295,13 @@ def parts_of(plan: Plan) -> list[Plan]:
     """The plan of a sweep cut into those of one block each, at several lengths: cells
     that differ in nothing else.
     """
-    found: dict[object, list[Case]] = {}
+    cases_of_block: dict[object, list[Case]] = {}
     for case in plan.cases:
-        found.setdefault(
-            tuple(one for one in case.point if one[0] != "seq_len"), []
-        ).append(case)
+        block = tuple((name, value) for name, value in case.point if name != "seq_len")
+        cases_of_block.setdefault(block, []).append(case)
     plans = [
         replace(plan, cases=tuple(cases), reference=cases[0].label, notes=())
-        for cases in found.values()
+        for cases in cases_of_block.values()
     ]
     return [*plans[:-1], replace(plans[-1], notes=plan.notes)]
 

@@ -54,15 +54,15 @@ def block_frame(report: Report) -> Frame:
     frames = []
     for block in blocks_of(report):
         rows = block_rows(block)
-        frames.append(_counted(block, rows))
+        frames.append(_counted_frame(block, rows))
         if report.environment is not None:
             frames.append(
-                _measured(block, [row for row in rows if row["sees"] != MEAN])
+                _measured_frame(block, [row for row in rows if row["sees"] != MEAN])
             )
     return replace(frames[-1], above=tuple(frames[:-1]), saved=block_records(report))
 
 
-def _counted(report: Report, rows: list[Row]) -> Frame:
+def _counted_frame(report: Report, rows: list[Row]) -> Frame:
     """FLOPs of a token and bytes of keys and values, one row a length and window; where
     attention overtakes.
     """
@@ -87,7 +87,7 @@ def _counted(report: Report, rows: list[Row]) -> Frame:
     )
 
 
-def _measured(report: Report, rows: list[Row]) -> Frame:
+def _measured_frame(report: Report, rows: list[Row]) -> Frame:
     """Latencies, their ratios to the FFN's and the FFN's share, one row a length."""
     parts = [FFN, ATTENTION]
     if any(length.textbook for length in lengths_of(report.plan)):
@@ -107,7 +107,7 @@ def _measured(report: Report, rows: list[Row]) -> Frame:
         rows=rows,
         header=["measured"],
         summary=[
-            *_overtaken(report),
+            *_overtaking_lines(report),
             *failure_line(report),
             *to_do(report),
             *machine_line(report),
@@ -126,16 +126,17 @@ def _crossover(report: Report) -> str:
     if len(kinds) == 1:
         return overtaking_text(crossing(kinds, ffn))
     places = [
-        f"{_when(crossing([kind], ffn))} in the {_layers_text(kind)}" for kind in kinds
+        f"{_length_text(crossing([kind], ffn))} in the {_layers_text(kind)}"
+        for kind in kinds
     ]
-    return f"in FLOPs attention overtakes the FFN {', '.join(places)}, {_when(crossing(kinds, ffn))} in the mean of all"
+    return f"in FLOPs attention overtakes the FFN {', '.join(places)}, {_length_text(crossing(kinds, ffn))} in the mean of all"
 
 
 def _layers_text(kind: CasesOfLength) -> str:
     return f"{kind.attention.layers} layers that see {sees(spec_of(kind))}"
 
 
-def _when(at: int | None) -> str:
+def _length_text(at: int | None) -> str:
     """At which length attention overtakes."""
     if at is None:
         return "never"
@@ -149,11 +150,11 @@ def overtaking_text(at: int | None) -> str:
     if at is None:
         overtakes = "never overtakes the FFN"
     else:
-        overtakes = f"overtakes the FFN {_when(at)}"
+        overtakes = f"overtakes the FFN {_length_text(at)}"
     return f"in FLOPs attention {overtakes}"
 
 
-def _overtaken(report: Report) -> list[str]:
+def _overtaking_lines(report: Report) -> list[str]:
     """Between which lengths attention becomes the slower one, as far as the intervals
     tell, for each window.
     """

@@ -89,19 +89,19 @@ def as_meant(words: Sequence[str], params: Sequence[Any]) -> list[str]:
     return [*meant, *placed]
 
 
-def _spelt(name: str, value: str, known: Collection[str]) -> str:
-    """A name as it is known: `-threads`, `--d_model`, `--variant`, and the `d_model` of
-    `d_model=64`.
+def _spelt(name: str, value: str, names: Collection[str]) -> str:
+    """A name as it is spelt in the help, for one typed otherwise: `-threads`,
+    `--d_model`, `--variant`, and the `d_model` of `d_model=64`.
     """
     plain = "--" + name.lstrip("-").replace("_", "-")
     if (
-        name in known
+        name in names
         or len(plain) <= 4
         or not (name.startswith("-") or NUMBER_PATTERN.fullmatch(value))
     ):
         return name  # of `label=variant` too, which has no number behind it
     for near in (plain, plain + "s", plain.removesuffix("s")):
-        if near in known or near == "--help":
+        if near in names or near == "--help":
             return near
     return name
 
@@ -123,13 +123,13 @@ def _goes_on(param: Any, word: str) -> bool:
         return word in TIME_SUFFIXES
     if param.metavar == "PCT":
         return word == "%"
-    known = []
+    words = []
     if _takes_list(param) and param.metavar != NUMBER_METAVAR:
-        known = words_of(param.name)
+        words = words_of(param.name)
     parts = [part for part in word.split(",") if part]
-    numbers = param.metavar == NUMBER_METAVAR or bool(known)
+    numbers = param.metavar == NUMBER_METAVAR or bool(words)
     return numbers and all(
-        NUMBER_PATTERN.fullmatch(part) or part in known for part in parts
+        NUMBER_PATTERN.fullmatch(part) or part in words for part in parts
     )
 
 

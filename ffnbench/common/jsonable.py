@@ -141,18 +141,18 @@ def parse(text: str | bytes, *, ours: bool = True) -> Any:
     if ours:
         numbers = {
             "parse_constant": no_number,
-            "parse_int": _whole,
+            "parse_int": _read_integer,
             "parse_float": _real,
         }
     try:
         return json.loads(
-            text.removeprefix("\ufeff"), object_pairs_hook=_once, **numbers
+            text.removeprefix("\ufeff"), object_pairs_hook=_with_unique_keys, **numbers
         )
     except RecursionError:
         raise ValueError("it is nested too deep") from None
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     data: dict[str, Any] = {}
     for key, value in pairs:
         if key in data:
@@ -166,7 +166,7 @@ def no_number(name: str) -> Any:
     raise ValueError(f"{name} is no number in JSON")
 
 
-def _whole(text: str) -> int:
+def _read_integer(text: str) -> int:
     if len(text) > 20 or not -LARGEST_INTEGER <= int(text) < LARGEST_INTEGER:
         raise ValueError(f"{text[:20]} is too large a number")
     return int(text)

@@ -46,7 +46,7 @@ def pivots(report: Report, frame: Frame, title: str) -> tuple[Frame, ...]:
         return ()
     [variants], [reference] = names, references
     by_label = {row["label"]: row for row in frame.rows}
-    axes, blocks = _along(plan.groups)
+    axes, blocks = _axes_and_blocks(plan.groups)
     points = []
     for group in (group for groups in blocks.values() for group in groups):
         point = dict(by_label[group.reference])
@@ -71,7 +71,9 @@ def pivots(report: Report, frame: Frame, title: str) -> tuple[Frame, ...]:
     frames = []
     for unit in (f"time vs {title} {CERTAIN}", f"vs {title}"):
         ratios = [
-            _ratio(name, reference, unit) for name in variants if name != reference
+            _ratio_column(name, reference, unit)
+            for name in variants
+            if name != reference
         ]
         frames.append(
             Frame(
@@ -85,7 +87,9 @@ def pivots(report: Report, frame: Frame, title: str) -> tuple[Frame, ...]:
     return tuple(frames)
 
 
-def _along(groups: Sequence[Group]) -> tuple[Sequence[str], dict[str, list[Group]]]:
+def _axes_and_blocks(
+    groups: Sequence[Group],
+) -> tuple[Sequence[str], dict[str, list[Group]]]:
     """The axes that are columns, and points by the values of the others: the axis with
     most values is a column. All axes are where few points would stand below each
     heading, as in a shard.
@@ -137,7 +141,7 @@ def _seconds_style(row: Row) -> str:
     return verdict_style(row) if _seconds_text(row) else ""
 
 
-def _ratio(name: str, reference: str, unit: str) -> Column:
+def _ratio_column(name: str, reference: str, unit: str) -> Column:
     """The ratio and the verdict in one cell; of what has no ratio that holds the word
     that says why.
     """

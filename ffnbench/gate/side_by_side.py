@@ -121,10 +121,14 @@ def common_rows(runs: Sequence[Report]) -> list[str]:
 
 def changes_between(old: Report, new: Report, labels: Sequence[str]) -> list[RunChange]:
     """Every metric of every row, metric by metric."""
-    return [_change(old, new, label, metric) for metric in COMPARED for label in labels]
+    return [
+        _change_of_row(old, new, label, metric)
+        for metric in COMPARED
+        for label in labels
+    ]
 
 
-def _change(old: Report, new: Report, label: str, metric: str) -> RunChange:
+def _change_of_row(old: Report, new: Report, label: str, metric: str) -> RunChange:
     before, after = value_in(old, label, metric), value_in(new, label, metric)
     if metric not in COMPARED_METRICS:
         change = None

@@ -124,9 +124,9 @@ class SideBySide:
         rows = []
         for changes in zip(*self.compared.of(metric), strict=True):
             if any(change.old or change.new for change in changes):
-                rows.append(_row(changes))
+                rows.append(_row_of_label(changes))
         means = self.compared.means[metric]
-        shown = [*rows, _row(means)] if means else rows
+        shown = [*rows, _row_of_label(means)] if means else rows
         return Frame(columns=tuple(self._columns(metric)), rows=shown, scaled_as=rows)
 
     def _columns(self, metric: str) -> list[Column]:
@@ -195,7 +195,7 @@ class SideBySide:
             names = [
                 name
                 for name, run in zip(self.names, self.runs, strict=True)
-                if _has(run, label)
+                if _has_case(run, label)
             ]
             if len(names) < len(self.runs):
                 in_some.setdefault(join_words(names), []).append(label)
@@ -225,7 +225,7 @@ class SideBySide:
         measured.
         """
         facts = {
-            name: _facts(run)
+            name: _facts_of_run(run)
             for name, run in zip(self.names, self.runs, strict=True)
             if run.environment
         }
@@ -251,11 +251,11 @@ def _is_shown(change: RunChange) -> bool:
     return change.clear
 
 
-def _has(run: Report, label: str) -> bool:
+def _has_case(run: Report, label: str) -> bool:
     return any(case.label == label for case in run.plan.shown)
 
 
-def _row(changes: Sequence[RunChange]) -> Row:
+def _row_of_label(changes: Sequence[RunChange]) -> Row:
     """A label in all runs."""
     row: Row = {"label": changes[0].label, **in_row("run0", changes[0].old)}
     for number, change in enumerate(changes, start=1):
@@ -307,7 +307,7 @@ def _is_timed(change: RunChange) -> bool:
     )
 
 
-def _facts(run: Report) -> dict[str, str]:
+def _facts_of_run(run: Report) -> dict[str, str]:
     here, protocol = run.environment, run.plan.protocol
     effort = f"{protocol.workers} x {protocol.rounds} rounds"
     if protocol.precision is not None and protocol.budget_s is not None:

@@ -140,7 +140,7 @@ def findings_frame(checked: Checked) -> Frame:
         rows=shown,
         saved=rows,
         header=[_title(checked)],
-        summary=_summary(checked, equal),
+        summary=_summary_lines(checked, equal),
         details=[
             *([effort(now)] if now.samples else []),
             *side_lines(now.sides),
@@ -158,15 +158,15 @@ def is_quiet(row: Row) -> bool:
     )
 
 
-def _limit(row: Row) -> str:
+def _limit_text(row: Row) -> str:
     if row["metric"] == OUTPUT:
-        return _value(row["metric"], row["tolerance"])
+        return _value_text(row["metric"], row["tolerance"])
     if row["metric"] not in TIMED_METRICS and not row["tolerance"]:
         return "equal"
     return f"+{percent(row['tolerance'])}"
 
 
-def _value(metric: str, value: float | None) -> str:
+def _value_text(metric: str, value: float | None) -> str:
     # a time's change says it, in the unit of its limit
     if value is None or metric in TIMED_METRICS:
         return UNKNOWN_CELL
@@ -175,12 +175,12 @@ def _value(metric: str, value: float | None) -> str:
     return f"{value:,.0f}"
 
 
-def _before(row: Row) -> str:
-    return _value(row["metric"], row["before"])
+def _before_text(row: Row) -> str:
+    return _value_text(row["metric"], row["before"])
 
 
-def _now(row: Row) -> str:
-    return _value(row["metric"], row["now"])
+def _now_text(row: Row) -> str:
+    return _value_text(row["metric"], row["now"])
 
 
 def _style(row: Row) -> str:
@@ -192,9 +192,9 @@ CHECK_COLUMNS = (
     column("metric"),
     column("status", write=lambda status: status.word, style=_style),
     column("change"),
-    column("tolerance", text=_limit),
-    column("before", text=_before),
-    column("now", text=_now),
+    column("tolerance", text=_limit_text),
+    column("before", text=_before_text),
+    column("now", text=_now_text),
 )
 
 
@@ -220,7 +220,7 @@ def check_command(checked: Checked, *words: str) -> str:
     return " ".join(word for word in command if word)
 
 
-def _summary(checked: Checked, equal: int) -> list[str]:
+def _summary_lines(checked: Checked, equal: int) -> list[str]:
     """What regressed, what could not be told and why, what this run could have caught,
     what else there is to say.
     """
@@ -264,14 +264,14 @@ def _summary(checked: Checked, equal: int) -> list[str]:
     if not any(note.kind is NoteKind.BUSY for note in now.notes("")):
         remarks += machine_line(now)
     lines = [
-        _regressed(findings),
+        _regressed_lines(findings),
         _not_told(checked),
         *map("; ".join, (reach, remarks)),
     ]
     return [line for line in lines if line]
 
 
-def _regressed(findings: Sequence[Finding]) -> str:
+def _regressed_lines(findings: Sequence[Finding]) -> str:
     """What became worse; of rows that are alike once."""
     cases: dict[str, list[str]] = {}
     for finding in findings:

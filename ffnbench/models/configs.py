@@ -167,10 +167,10 @@ def times_of(config: Config, model_type: str) -> tuple[int, ...] | None:
 
 
 def refuse_other_classes(
-    config: Config, model_type: str, known: object = None
+    config: Config, model_type: str, known_classes: object = None
 ) -> list[str]:
     """The classes that a file names; raises Unanswered where one has other layers than
-    its model type's, and is none of the `known` module of classes.
+    its model type's, and is none of the module of `known_classes`.
     """
     names = config.get("architectures") or []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -179,7 +179,7 @@ def refuse_other_classes(
             "a list with the name of a class",
         )
     for name in (*of_its_own(config), *names):
-        if name in families().classes["other"] and not hasattr(known, name):
+        if name in families().classes["other"] and not hasattr(known_classes, name):
             raise Unanswered(
                 f"the {model_type} config is of the class {name}, whose layers are others than {model_type}'s",
                 f"compare its class as a variant, FILE.py:CLASS; {ASK}",

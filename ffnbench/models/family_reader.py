@@ -350,7 +350,7 @@ class Reader:
         self, layers: int, attention_known: bool, keys: FamilyRow
     ) -> list[LayerWindow]:
         return layer_windows(
-            self.config, self.model_type, layers, known=attention_known
+            self.config, self.model_type, layers, attention_known=attention_known
         )
 
     def _attention(self, keys: FamilyRow) -> AttentionSpec:

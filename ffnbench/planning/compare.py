@@ -78,7 +78,9 @@ def plan_compare(
     ways = parse_backends(request.backend), parse_weights(request.weights)
     backend, held = ways[0][0], ways[1][0]
     request = replace(
-        _completed(request, models, variants, d_model), backend=backend, weights=held
+        _with_defaults(request, models, variants, d_model),
+        backend=backend,
+        weights=held,
     )
     rows = _rows(variants, *ways)
     references = [row.label for row in rows if row.variant is rows[0].variant]
@@ -98,9 +100,11 @@ def plan_compare(
                     [identify(variant, probe) for variant in listed.at(cell.keys)],
                     *ways,
                 )
-            groups.append(_group(cell.request, cell.point, rows, references, probe))
+            groups.append(
+                _sized_group(cell.request, cell.point, rows, references, probe)
+            )
     else:
-        groups = [_group(request, (), rows, references, probe)]
+        groups = [_sized_group(request, (), rows, references, probe)]
 
     cases = tuple(case for group in groups for case in group.cases)
     refused = [note for group in groups for note in group.refused]
@@ -119,7 +123,7 @@ def plan_compare(
     )
 
 
-def _completed(
+def _with_defaults(
     request: CompareRequest,
     models: Mapping[str, ModelSpec],
     variants: list[Variant],
@@ -181,7 +185,7 @@ class _Group:
     sizer: Sizer
 
 
-def _group(
+def _sized_group(
     request: CompareRequest,
     point: Point,
     rows: list[_Row],

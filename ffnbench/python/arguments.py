@@ -130,11 +130,11 @@ def argument_text(name: str, value: Any) -> str:
         else:
             hint = NAMED
         raise WrongArgument(
-            f"{name.rstrip('_')} can't be {_shown(value)}", hint
+            f"{name.rstrip('_')} can't be {_value_in_message(value)}", hint
         ) from None
 
 
-def _shown(value: Any) -> str:
+def _value_in_message(value: Any) -> str:
     """A value in a message: as it is written where that is short, else what it is."""
     text = repr(value)
     if len(text) <= 60 and "\n" not in text:
@@ -149,7 +149,9 @@ SAVE_TO_FILE = "save it to a file, for example mine.py, and name it as 'mine.py:
 def variants_text(given: Any) -> str:
     """A comma separated list of one variant, several, or {label: variant}."""
     if isinstance(given, Mapping):
-        return ",".join(f"{label}={variant_text(one)}" for label, one in given.items())
+        return ",".join(
+            f"{label}={variant_text(variant)}" for label, variant in given.items()
+        )
     if isinstance(given, str) or callable(given) or not hasattr(given, "__iter__"):
         return variant_text(given)
     return ",".join(map(variant_text, given))
@@ -234,10 +236,10 @@ def _source(loaded: ModuleType, module: str, name: str) -> str:
         raise FfnbenchError(
             f"a worker can't import {name!r}: it is in no file", hint.format(name=name)
         )
-    whole = Path(file).resolve()
-    if whole.is_relative_to(Path.cwd()):
-        return str(whole.relative_to(Path.cwd()))
-    return str(whole)
+    path = Path(file).resolve()
+    if path.is_relative_to(Path.cwd()):
+        return str(path.relative_to(Path.cwd()))
+    return str(path)
 
 
 def _let_workers_find(file: Path, module: str) -> None:
@@ -249,8 +251,8 @@ def _let_workers_find(file: Path, module: str) -> None:
     inherited = [
         path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path
     ]
-    known = [Path.cwd(), *(Path(path).resolve() for path in inherited)]
-    if root in known or any(
+    importable = [Path.cwd(), *(Path(path).resolve() for path in inherited)]
+    if root in importable or any(
         root.is_relative_to(Path(prefix).resolve())
         for prefix in {sys.prefix, sys.base_prefix}
     ):

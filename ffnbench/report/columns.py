@@ -201,7 +201,7 @@ def ratio_text(row: Row) -> str | None:
     return None
 
 
-def _spread(row: Row) -> str | None:
+def _spread_text(row: Row) -> str | None:
     latency = estimate_in(row, "latency_s")
     half = latency.half_width if latency else None
     return None if half is None else percent(half)
@@ -376,7 +376,7 @@ def _of_part(part: str, title: str, priority: int) -> tuple[Column, ...]:
             priority=priority,
             style=lambda row: "yellow" if text(row) else "",
             takes=OF_NUMBER,
-            scaled_with=tuple(f"{one}_latency_s" for one in parts),
+            scaled_with=tuple(f"{name}_latency_s" for name in parts),
         ),
         Column(
             key=f"{part}_ratio",
@@ -456,7 +456,7 @@ OF_CHECKS = (
     Column(key="now", priority=2, takes=OF_NUMBER),
 )
 # fmt: on
-OF_SPREAD = (Column(key="spread", title="±", text=_spread, priority=EXTRA),)
+OF_SPREAD = (Column(key="spread", title="±", text=_spread_text, priority=EXTRA),)
 COLUMNS = {
     column.key: column
     for column in (*OF_SPREAD, *OF_FACTS, *OF_CHECKS, *OF_BLOCKS, *OF_CASES)

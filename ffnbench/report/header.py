@@ -53,7 +53,7 @@ def _reductions(work: Workload) -> bool | None:
     return None
 
 
-def _group(work: Workload) -> int | None:
+def _quantisation_group(work: Workload) -> int | None:
     held = format_of(work.weights, work.backend)
     return work.group if held is not None and held.grouped else None
 
@@ -82,12 +82,12 @@ CONDITIONS = (
     Condition(
         "weight_format", "format", Weights.NONE, lambda work: work.weights, "{} weights"
     ),
-    Condition("weight_group", "group", GROUP, _group, "groups of {}"),
+    Condition("weight_group", "group", GROUP, _quantisation_group, "groups of {}"),
     Condition("spin", "spin", False, _spin, "spinning threads"),
 )
 
 
-def _values(condition: Condition, cases: Iterable[Case]) -> list[str | int | bool]:
+def _values_of(condition: Condition, cases: Iterable[Case]) -> list[str | int | bool]:
     values = dict.fromkeys(condition.of(case.workload) for case in cases)
     return [value for value in values if value is not None]
 
@@ -96,7 +96,7 @@ def in_title(plan: Plan) -> list[str]:
     """What all rows have of the conditions, where that is not the default."""
     texts = []
     for condition in CONDITIONS:
-        values = _values(condition, plan.shown)
+        values = _values_of(condition, plan.shown)
         if len(values) == 1 and values[0] != condition.default:
             texts.append(condition.title.format(values[0]))
     return texts
@@ -107,7 +107,7 @@ def differing(plan: Plan) -> list[str]:
     return [
         condition.key
         for condition in CONDITIONS
-        if len(_values(condition, plan.shown)) > 1
+        if len(_values_of(condition, plan.shown)) > 1
     ]
 
 

@@ -157,11 +157,11 @@ class WorkerProcess:
 
     def pause(self) -> None:
         """Stop it until it is resumed."""
-        _send(self._process.pid, signal.SIGSTOP)
+        _send_signal(self._process.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let it go on."""
-        _send(self._process.pid, signal.SIGCONT)
+        _send_signal(self._process.pid, signal.SIGCONT)
 
     @property
     def ended(self) -> bool:
@@ -193,7 +193,7 @@ class WorkerProcess:
         how = f"exit code {code}"
         if code < 0:
             # those of real time have none
-            names = {known.value: f", {known.name}" for known in signal.Signals}
+            names = {sign.value: f", {sign.name}" for sign in signal.Signals}
             how = f"signal {-code}{names.get(-code, '')}"
         message = f"the process ended ({how})"
         last = self.last_output()
@@ -245,12 +245,12 @@ class ForkedWorker:
     def pause(self) -> None:
         """Stop it until it is resumed."""
         if not self._gone:
-            _send(self._process, signal.SIGSTOP)
+            _send_signal(self._process, signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let it go on."""
         if not self._gone:
-            _send(self._process, signal.SIGCONT)
+            _send_signal(self._process, signal.SIGCONT)
 
     def close(self) -> None:
         """End it. A starter whose child does not answer ends with it."""
@@ -267,7 +267,7 @@ class ForkedWorker:
         self._starter.close()
 
 
-def _send(process: int, sign: signal.Signals) -> None:
+def _send_signal(process: int, sign: signal.Signals) -> None:
     with suppress(ProcessLookupError):  # how it has ended is told when it is asked
         os.kill(process, sign)
 

@@ -50,12 +50,12 @@ def machine_lock(tell: Callable[[str], None], wait: bool = False) -> Iterator[st
     try:
         # nodes may share a home
         place = own_folder() / f"measuring-{os.uname().nodename}"
-        mine, who = _take(place)
+        mine, who = _lock_or_owner(place)
         if who is not None and wait:
             tell(f"waiting: another run of ffnbench{who} measures on this machine")
             while who is not None:
                 time.sleep(LOCK_POLL_S)
-                mine, who = _take(place)
+                mine, who = _lock_or_owner(place)
         elif who is not None:
             tell(
                 f"note: another run of ffnbench{who} measures on this machine now; --wait waits for it"
@@ -71,7 +71,7 @@ def machine_lock(tell: Callable[[str], None], wait: bool = False) -> Iterator[st
             mine.close()
 
 
-def _take(place: Path) -> tuple[BinaryIO | None, str | None]:
+def _lock_or_owner(place: Path) -> tuple[BinaryIO | None, str | None]:
     """The file, locked for this process; else what is known of the process that has
     it.
     """

@@ -134,14 +134,14 @@ def ceilings_of(run: Run, costs: Iterable[CaseCost]) -> CeilingsByCase:
     fastest: dict[str, dict[Bound, Ceiling]] = defaultdict(dict)
     for case, needed in needed_by_cases(run.plan.shown, costs):
         fitting = [ceiling for ceiling in measured if fits(ceiling.roof, case, needed)]
-        for ceiling in _nearest(fitting, needed):
+        for ceiling in _of_nearest_size(fitting, needed):
             of_case, bound = fastest[case.label], ceiling.roof.bound
             if bound not in of_case or ceiling.rate > of_case[bound].rate:
                 of_case[bound] = ceiling
     return dict(fastest)
 
 
-def _nearest(ceilings: Sequence[Ceiling], needed: Needed) -> list[Ceiling]:
+def _of_nearest_size(ceilings: Sequence[Ceiling], needed: Needed) -> list[Ceiling]:
     """Without the ceilings of bytes whose size is not nearest to the case's own."""
     distances: dict[str, float] = {}
     for ceiling in ceilings:

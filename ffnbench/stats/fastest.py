@@ -42,11 +42,13 @@ def fastest(report: Report) -> list[Fastest]:
     for cases in networks.values():
         timed = [case for case in cases if report.has_time(case.label)]
         if len({case.workload for case in cases}) > 1 and len(timed) > 1:
-            answers.append(_fastest(timed, table, slack))
+            answers.append(_fastest_of_cases(timed, table, slack))
     return answers
 
 
-def _fastest(cases: Sequence[Case], table: RoundTable, slack: float) -> Fastest:
+def _fastest_of_cases(
+    cases: Sequence[Case], table: RoundTable, slack: float
+) -> Fastest:
     logs: dict[str, float] = {}
     for case in cases:
         mean = table.seconds(case.label).mean()

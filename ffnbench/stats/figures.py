@@ -71,7 +71,7 @@ def figures_of(report: Report) -> Figures:
             )
             for label in labels
         },
-        narrowing=_narrowing(report),
+        narrowing=_narrowing_of(report),
     )
     if report.roofs:
         from ffnbench.stats.ceilings import ceilings_of, roofline_of
@@ -119,7 +119,7 @@ def _over_runs(report: Report) -> dict[str, Estimate]:
     return means
 
 
-def _narrowing(report: Report) -> Narrowing | None:
+def _narrowing_of(report: Report) -> Narrowing | None:
     """What would decide the rows that could not be; None where none is, or where that
     takes a quiet machine.
     """

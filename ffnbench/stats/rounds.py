@@ -226,7 +226,7 @@ class RoundTable:
         """log(seconds) of a case, the mean fitted: those of two rows differ by their
         ratio.
         """
-        row = _seconds(self.rounds.get(label, {}), self.starters)
+        row = _log_seconds(self.rounds.get(label, {}), self.starters)
         return replace(row, centre=self._centre(label), fitted=self._fitted.get(label))
 
     def _centre(self, label: str) -> Callable[[Sequence[float]], float]:
@@ -260,7 +260,7 @@ class RoundTable:
                 effects[reference][label] = mean.mean
         fitted: dict[str, float] = {}
         for rows in effects.values():
-            level = _seconds(self._residuals(rows), self.starters).mean()
+            level = _log_seconds(self._residuals(rows), self.starters).mean()
             if level:
                 fitted |= {label: level.mean + effect for label, effect in rows.items()}
         return fitted
@@ -383,7 +383,7 @@ def paired_logs(rounds: Rounds, others: Rounds, starters: Mapping[int, int]) -> 
     return _row_of(points, starters)
 
 
-def _seconds(rounds: Rounds, starters: Mapping[int, int]) -> RowLogs:
+def _log_seconds(rounds: Rounds, starters: Mapping[int, int]) -> RowLogs:
     """log(seconds)."""
     points = {}
     for worker, made in rounds.items():

@@ -67,7 +67,7 @@ def scatter_of_rounds(table: RoundTable) -> Scatter:
     """The variances of the row with the largest sum, the control left out; `within` is
     0 where nothing is compared.
     """
-    scatters = [_scatter_of(row) for row in _rows(table) if row.clean]
+    scatters = [_scatter_of(row) for row in _compared_rows(table) if row.clean]
     return max(
         scatters,
         key=lambda row: row.of_worker(MOST_ROUNDS),
@@ -97,7 +97,7 @@ def _scatter_of(row: RowLogs) -> Scatter:
     )
 
 
-def _rows(table: RoundTable) -> list[RowLogs]:
+def _compared_rows(table: RoundTable) -> list[RowLogs]:
     """Of each ratio; of the seconds where nothing is compared."""
     plan = table.plan
     return [
@@ -183,7 +183,7 @@ class UntilPrecise(UntilAnswered):
 
     def answer(self, table: RoundTable, expected: int) -> str:
         """`precision`, however many workers are expected."""
-        for row in _rows(table):
+        for row in _compared_rows(table):
             mean = row.mean()
             half = mean.half_width(CONFIDENCE) if mean else math.inf
             if half >= UNKNOWN_HALF_WIDTH or math.expm1(half) > self.precision:

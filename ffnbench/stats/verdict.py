@@ -136,7 +136,7 @@ def summarise(
     quiet = [label for label in labels if label not in busy]
     timed = {metric.name for metric in metrics_of(run.plan.kind) if not metric.exact}
     measured = (
-        *_times(run, PER_CALL, quiet),
+        *_mean_times(run, PER_CALL, quiet),
         *(
             Measured(
                 case=sample.case,
@@ -146,12 +146,14 @@ def summarise(
             for sample in run.samples
             if sample.metric not in timed and sample.case not in failed
         ),
-        *_times(run, PER_WORKER, quiet),
+        *_mean_times(run, PER_WORKER, quiet),
     )
     return measured, comparisons, tuple(notes_of(run, measured, comparisons))
 
 
-def _times(run: Run, metrics: Iterable[str], labels: Iterable[str]) -> list[Measured]:
+def _mean_times(
+    run: Run, metrics: Iterable[str], labels: Iterable[str]
+) -> list[Measured]:
     """The mean seconds of each of these metrics, over workers."""
     times = []
     for metric in metrics:
@@ -323,7 +325,7 @@ def notes_of(
     run: Run, measured: Iterable[Measured], comparisons: Iterable[Comparison]
 ) -> list[Note]:
     """Every warning that can be read off a run's samples and estimates."""
-    notes = _overhead(run, measured)
+    notes = _overhead_note(run, measured)
     is_busy = False
     for row in comparisons:
         if row.case != CONTROL:
@@ -346,7 +348,7 @@ def notes_of(
     return notes + [Note(text=text, kind=kind) for text, kind in texts if text]
 
 
-def _overhead(run: Run, measured: Iterable[Measured]) -> list[Note]:
+def _overhead_note(run: Run, measured: Iterable[Measured]) -> list[Note]:
     """Calls so short that the harness is a part of them."""
     if run.timer is None:
         return []
@@ -376,7 +378,7 @@ def busy_text(run: Run | Report) -> str:
     ]
     # the device's clocks, and not the CPUs
     if unclean and 2 * sum(map(waited_for, unclean)) < len(unclean):
-        causes = " and ".join(_causes(unclean))
+        causes = " and ".join(_throttling_causes(unclean))
         return f"busy: {CLOCKS_HELD} ({causes}){clean}; let it cool down, or see `ffnbench env`"
     threads_on_cpu = [
         case.workload.threads
@@ -403,7 +405,7 @@ def busy_text(run: Run | Report) -> str:
     return f"busy: {who}{clean}; {advice}"
 
 
-def _causes(samples: Iterable[Sample]) -> list[str]:
+def _throttling_causes(samples: Iterable[Sample]) -> list[str]:
     """What held the clocks of their device down."""
     return list(dict.fromkeys(name for sample in samples for name in held_down(sample)))
 
@@ -420,7 +422,7 @@ def left_out(run: Run | Report) -> str:
     reasons = []
     if any(map(waited_for, unclean)):
         reasons.append("they waited for a CPU")
-    causes = _causes(unclean)
+    causes = _throttling_causes(unclean)
     if causes:
         reasons.append(f"{CLOCKS_HELD} by {' and '.join(causes)}")
     text = f"{len(unclean):,} of {len(latencies):,} samples are left out: {' or '.join(reasons)}"

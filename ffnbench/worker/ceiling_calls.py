@@ -91,7 +91,7 @@ class RoofCalls:
         """Mean seconds of a call, and the share of the time that threads waited, after
         a call that is not timed.
         """
-        _settle(roof)
+        _set_conditions_of(roof)
         with torch.inference_mode():
             call = self._call(roof)
             if calls > 1:  # the first is of cold caches
@@ -119,28 +119,29 @@ class RoofCalls:
                 if tried.name in seconds
             )
             candidates = {
-                candidate.name for candidate in _fastest(group, seconds, keep, more=1)
+                candidate.name
+                for candidate in _best_of_paths(group, seconds, keep, more=1)
             }
             for name in seconds.keys() - candidates:
                 self._calls.pop(name, None)  # its operands are not needed any more
         # once more: something may have disturbed the first calls
-        for roof in _fastest(group, seconds, keep, more=1):
+        for roof in _best_of_paths(group, seconds, keep, more=1):
             if perf_counter() < end:
                 seconds[roof.name] = min(
                     seconds[roof.name], self._fastest_call(roof, end)
                 )
         reached = []
-        for roof in _fastest(group, seconds, keep):
+        for roof in _best_of_paths(group, seconds, keep):
             call_s = seconds[roof.name]
             calls = max(1, math.ceil(SAMPLE_S / call_s))
             reached.append(
-                ReachedRoof(roof=_levelled(roof), seconds=call_s, calls=calls)
+                ReachedRoof(roof=_with_cache_level(roof), seconds=call_s, calls=calls)
             )
         return reached
 
     def _fastest_call(self, roof: Roof, end: float) -> float:
         """Seconds of the fastest of a few calls, one at least."""
-        _settle(roof)
+        _set_conditions_of(roof)
         with torch.inference_mode():
             call = self._call(roof)
             best = _seconds(roof, call, 1)
@@ -225,7 +226,7 @@ def _weight_of(group: Sequence[Roof]) -> int:
     return WEIGHT_OF_PRODUCTS if group[0].bound is Bound.PRODUCTS else 1
 
 
-def _levelled(roof: Roof) -> Roof:
+def _with_cache_level(roof: Roof) -> Roof:
     """On a GPU the worker knows what its cache holds."""
     accelerator = accelerator_of(roof.device)
     if roof.bound is not Bound.BYTES or accelerator is None:
@@ -235,7 +236,7 @@ def _levelled(roof: Roof) -> Roof:
     )
 
 
-def _fastest(
+def _best_of_paths(
     group: Sequence[Roof], seconds: dict[str, float], keep: int | None, more: int = 0
 ) -> list[Roof]:
     """The best of each path; of them two, and the fastest of the others, where only so
@@ -273,7 +274,7 @@ def _empty_call(roof: Roof) -> RoofCall:
     ).call
 
 
-def _settle(roof: Roof) -> None:
+def _set_conditions_of(roof: Roof) -> None:
     """Threads, current device and precision are the roof's."""
     set_precision(roof.matmul_precision)
     accelerator = accelerator_of(roof.device)

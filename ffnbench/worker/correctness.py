@@ -258,9 +258,9 @@ def _rows_of(x: Tensor, form: OwnModule | None) -> Tensor:
     tokens = x.shape[:-1].numel()
     if form is not None and isinstance(form.spec, AttentionSpec):
         return torch.arange(min(ROWS, x.shape[1]), device=x.device)
-    if form is None or not _chooses(form):
-        return _spread(tokens, ROWS, x)
-    candidates = _spread(tokens, CANDIDATES, x)
+    if form is None or not _routes_by_itself(form):
+        return _spread_tokens(tokens, ROWS, x)
+    candidates = _spread_tokens(tokens, CANDIDATES, x)
     inputs = x.detach().reshape(-1, x.shape[-1])[candidates].double()
     logits = inputs @ form.router.weight.detach().double().T
     best = logits.topk(form.moe.top_k + 1).values
@@ -268,13 +268,13 @@ def _rows_of(x: Tensor, form: OwnModule | None) -> Tensor:
     return candidates[clearest[:ROWS]]
 
 
-def _chooses(form: OwnModule) -> bool:
+def _routes_by_itself(form: OwnModule) -> bool:
     """Whether a token is at some of the form's experts alone, by its router."""
     moe = form.spec.moe
     return moe is not None and form.imposed is None and moe.top_k < moe.experts
 
 
-def _spread(tokens: int, count: int, x: Tensor) -> Tensor:
+def _spread_tokens(tokens: int, count: int, x: Tensor) -> Tensor:
     """The numbers of so many tokens at most, from the first to the last, on the device
     of x.
     """
@@ -306,7 +306,7 @@ def _called(subject: Subject, call: CheckedCall) -> tuple[OutputAndGradients, bo
     before = _random_state(subject)
     subject.clear(call.x)
     y = subject.call(call.x, call.gradient)
-    answer = _gathered(call, y, subject.module)
+    answer = _results_of_call(call, y, subject.module)
     subject.clear(call.x)
     return answer, not torch.equal(before, _random_state(subject))
 
@@ -318,7 +318,9 @@ def _random_state(subject: Subject) -> Tensor:
     return subject.accelerator.rng_state()
 
 
-def _gathered(call: CheckedCall, y: Tensor, module: nn.Module) -> OutputAndGradients:
+def _results_of_call(
+    call: CheckedCall, y: Tensor, module: nn.Module
+) -> OutputAndGradients:
     """What a call of a module gave."""
     answer = {OUTPUT: call.compared(y)}
     if call.x.requires_grad:
@@ -410,7 +412,7 @@ def _of_second(second: nn.Module, call: CheckedCall) -> Iterator[OutputAndGradie
                 y = module(x)
             if x.requires_grad:
                 y.backward(anew.gradient)
-            answer = _gathered(anew, y, module)
+            answer = _results_of_call(anew, y, module)
         except Exception:
             # a kernel for some dtypes or shapes alone, a lock that can't be copied
             continue

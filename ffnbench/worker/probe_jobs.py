@@ -161,7 +161,7 @@ def count(spec: ImportedSpec, workload: Workload) -> Cost:
     """Count a user's module; raises FfnbenchError where it can't be built or gives
     another shape than it got.
     """
-    module, flops = _counted(spec, workload)
+    module, flops = _counted_by_running(spec, workload)
     parameters = list(module.parameters())
     total = weight_bytes = 0
     for parameter in parameters:
@@ -199,10 +199,12 @@ class Flops:
     how: str
 
 
-def _counted(spec: ImportedSpec, workload: Workload) -> tuple[nn.Module, Flops]:
+def _counted_by_running(
+    spec: ImportedSpec, workload: Workload
+) -> tuple[nn.Module, Flops]:
     """The module where it could be run, and what that showed for each token."""
     why = ""
-    for device, shape, accelerator in _places(workload):
+    for device, shape, accelerator in _devices_to_try(workload):
         try:
             if accelerator is not None:
                 accelerator.settle()
@@ -233,7 +235,7 @@ def _counted(spec: ImportedSpec, workload: Workload) -> tuple[nn.Module, Flops]:
     return module, Flops(how=f"not counted: it raised {why[:120]}")
 
 
-def _places(
+def _devices_to_try(
     workload: Workload,
 ) -> Iterator[tuple[torch.device, tuple[int, int], Accelerator | None]]:
     """Where it is tried, with the (batch, seq_len) of the input: some kernels want more

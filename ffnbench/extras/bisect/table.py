@@ -30,7 +30,7 @@ def bisect_view(bisected: Bisected) -> View:
     """
     view = View(
         frame=lambda: _frame(bisected),
-        json=lambda: json_text(_answer(bisected), 1) + "\n",
+        json=lambda: json_text(_json_record(bisected), 1) + "\n",
         title=f"bisect: {bisected.variant}",
     )
     if bisected.interrupted:
@@ -70,13 +70,13 @@ def _frame(bisected: Bisected) -> Frame:
         rows.append(row)
     commits = f"{counted(len(bisected.commits), 'commit')} after {bisected.good} up to {bisected.bad}"
     return replace(
-        frame_of_records(rows, _summary(bisected), prose=("subject", "note")),
+        frame_of_records(rows, _summary_lines(bisected), prose=("subject", "note")),
         saved=_records(bisected),
         header=(f"{bisected.variant}, {commits}; change against {bisected.good}",),
     )
 
 
-def _summary(bisected: Bisected) -> list[str]:
+def _summary_lines(bisected: Bisected) -> list[str]:
     end = bisected.posterior.change_at_end()
     if bisected.state == NONE and end:
         good, bad = bisected.good, bisected.bad
@@ -149,7 +149,7 @@ def _records(bisected: Bisected) -> list[Row]:
     ]
 
 
-def _answer(bisected: Bisected) -> Row:
+def _json_record(bisected: Bisected) -> Row:
     """All of it: the commits that are left, and every probe."""
     posterior = bisected.posterior
     change = posterior.change_at_end()

@@ -321,7 +321,7 @@ class SweepOfJobs(Sweep):
                 submitted[folder] = job
         alive = self.cluster.alive(submitted)
         for folder, job in submitted.items():
-            if _succeeded(job) or (
+            if _has_succeeded(job) or (
                 job.job_id in alive and not job.paths.result_pickle.exists()
             ):
                 self.jobs[folder] = job
@@ -436,7 +436,7 @@ def _machine(environment: Environment) -> str:
     )
 
 
-def _succeeded(job: Any) -> bool:
+def _has_succeeded(job: Any) -> bool:
     """Whether a result stands there that is no error, and no run that was stopped by
     its budget.
     """

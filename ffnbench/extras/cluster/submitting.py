@@ -110,12 +110,14 @@ class Cluster:
             for line in lines:
                 say(line)
             text = lines[0]
-        known = re.findall(r"- (\w+) \(default", str(problem))
-        unknown = [name for name in self.fields if name not in (*known, *OF_EXECUTOR)]
+        parameters = re.findall(r"- (\w+) \(default", str(problem))
+        unknown = [
+            name for name in self.fields if name not in (*parameters, *OF_EXECUTOR)
+        ]
         hints = [hint for words, hint in HINTS.items() if words in text]
         return FfnbenchError(
             f"submitit: {text}",
-            hint_for([*unknown, ""][0], known, [*hints, OTHER_HINT][0]),
+            hint_for([*unknown, ""][0], parameters, [*hints, OTHER_HINT][0]),
         )
 
     @cached_property

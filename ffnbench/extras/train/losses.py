@@ -99,7 +99,7 @@ def _at_best_rate(report: Report, name: str, runs: list[TrainCase]) -> VariantLo
     """At the rate that is best where rates are chosen: of those that most seeds could
     be trained with.
     """
-    losses, choosing = _values(report, LOSS), _values(report, CHOOSING)
+    losses, choosing = _final_losses(report, LOSS), _final_losses(report, CHOOSING)
     trained: dict[float, list[TrainCase]] = defaultdict(list)
     for run in runs:
         if run.label in losses:
@@ -127,14 +127,14 @@ def _at_best_rate(report: Report, name: str, runs: list[TrainCase]) -> VariantLo
         name=name,
         rate=best,
         losses=by_seed,
-        loss=_mean(by_seed.values()),
+        loss=_mean_over_seeds(by_seed.values()),
         failed=failed,
-        curve=_curve(report, labels, CURVE),
-        held_out=_curve(report, labels, HELD_OUT),
+        curve=_mean_curve(report, labels, CURVE),
+        held_out=_mean_curve(report, labels, HELD_OUT),
     )
 
 
-def _values(report: Report, metric: str) -> dict[str, float]:
+def _final_losses(report: Report, metric: str) -> dict[str, float]:
     return {
         sample.case: sample.value
         for sample in report.samples
@@ -142,7 +142,7 @@ def _values(report: Report, metric: str) -> dict[str, float]:
     }
 
 
-def _curve(report: Report, labels: list[str], metric: str) -> LossCurve:
+def _mean_curve(report: Report, labels: list[str], metric: str) -> LossCurve:
     """The mean over these runs. A training loss is that of the steps since the one
     before it.
     """
@@ -202,7 +202,9 @@ def mean_paired_difference(
     """
     from scipy.special import fdtrc
 
-    own = _mean(losses[seed] - others[seed] for seed in losses.keys() & others.keys())
+    own = _mean_over_seeds(
+        losses[seed] - others[seed] for seed in losses.keys() & others.keys()
+    )
     if own is None or scatter is None or not 0 < own.freedom < scatter.freedom:
         return own
     shared = 2 * scatter.variance / (own.freedom + 1)
@@ -215,7 +217,7 @@ def mean_paired_difference(
     return replace(own, error=math.sqrt(shared), freedom=scatter.freedom)
 
 
-def _mean(values: Iterable[float]) -> Mean | None:
+def _mean_over_seeds(values: Iterable[float]) -> Mean | None:
     """Student's over seeds: each is a replicate, as a worker with a starter of its own
     is.
     """

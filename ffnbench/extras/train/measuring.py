@@ -273,7 +273,7 @@ def measure_training(
     pool = WorkerPool(plan, world.launch, world.now)
     cells = Cells(prepared, world, pool)
     spent_s = world.spent_s
-    with closing(pool), world.lock(following.progress.tell) as beside:
+    with closing(pool), world.lock(following.progress.tell) as other_run:
         budget = Budget(world.now, plan.protocol, spent_s=spent_s)
         before = following.resumed()
         if before or plan.is_sweep:
@@ -282,4 +282,4 @@ def measure_training(
             ).measure_cells()
         else:
             report = cells.measure_one(plan, following)
-    return finished_report(report, plan, beside)
+    return finished_report(report, plan, other_run)

@@ -160,7 +160,7 @@ def read_journal(
     runs: list[list[Any]] = []
     for number, line in enumerate(lines, start=2):
         try:
-            entry = _read(line, bring_up)
+            entry = _read_entry(line, bring_up)
             if isinstance(entry, Report):
                 runs.append([])
             elif not runs:
@@ -171,7 +171,9 @@ def read_journal(
                 f"{path!r} is not a whole journal: line {number}: {problem}", hint
             ) from problem
         runs[-1].append(entry)
-    made = [run for run in _of_cells(map(_run, runs)) if run.samples or run.failures]
+    made = [
+        run for run in _of_cells(map(_joined_run, runs)) if run.samples or run.failures
+    ]
     if not any(run.samples for run in made):
         raise NoSamples(
             f"{path!r} is the journal of a run that ended before it had a sample",
@@ -208,7 +210,7 @@ def _of_cells(runs: Iterable[Report]) -> Iterator[Report]:
             yield from turn
 
 
-def _run(lines: list[Any]) -> Report:
+def _joined_run(lines: list[Any]) -> Report:
     """What follows a report belongs to it; of plan and environment, and of what is told
     of a case, the last holds.
     """
@@ -236,7 +238,7 @@ def _run(lines: list[Any]) -> Report:
     return report
 
 
-def _read(line: bytes, bring_up: Callable[[str, Any], None]) -> Any:
+def _read_entry(line: bytes, bring_up: Callable[[str, Any], None]) -> Any:
     data = jsonable.parse(line)
     if (
         not isinstance(data, dict)

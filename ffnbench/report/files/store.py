@@ -74,7 +74,7 @@ def read_report(path: str | Path) -> Report:
             _refuse_others(data, str(path))
             for run in (data, *(data.get("repeats") or ())):
                 _bring_up(run, str(path))
-            report = _decoded(data)
+            report = _decoded_report(data)
         refuse_incoherent(report)
         return report
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
@@ -91,7 +91,7 @@ def read_report(path: str | Path) -> Report:
         ) from problem
 
 
-def _decoded(data: Any) -> Report:
+def _decoded_report(data: Any) -> Report:
     try:
         return jsonable.decode(Report, data)
     except FfnbenchError as problem:  # of a form, which speaks to who types one
@@ -229,7 +229,7 @@ def _of_plan(plan: Plan) -> Iterator[str]:
         raise ValueError("its plan has no cases")
     if len(labels) < len(plan.cases):
         yield "two cases have one label"
-    yield from _strangers(
+    yield from _unknown_names(
         "the reference",
         (plan.reference, *(c.against for c in plan.cases if c.against)),
         labels,
@@ -248,7 +248,7 @@ def _of_answer(report: Report) -> Iterator[str]:
     labels = {case.label for case in report.plan.cases}
     roofs = {roof.name for roof in report.roofs}
     costed = {cost.case for cost in report.costs}
-    yield from _strangers(
+    yield from _unknown_names(
         "the cost of", (case.label for case in report.plan.shown), costed
     )
     if any(side < 1 for roof in report.roofs for side in roof.shape):
@@ -260,7 +260,7 @@ def _of_answer(report: Report) -> Iterator[str]:
     least["workspace_bytes"] = 0.0  # of older files
     for number, run in enumerate(report.runs, start=1):
         of_run = f" of run {number}" if number > 1 else ""
-        yield from _strangers(
+        yield from _unknown_names(
             "the metric of a sample",
             {sample.metric for sample in run.samples},
             least.keys(),
@@ -276,7 +276,7 @@ def _of_answer(report: Report) -> Iterator[str]:
         yield "it has figures, and no environment that they were made in"
 
 
-def _strangers(
+def _unknown_names(
     what: str, named: Iterable[str], members: Collection[str]
 ) -> Iterator[str]:
     """What is named, and not known."""
