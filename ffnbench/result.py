@@ -107,9 +107,6 @@ class Failure:
 class Estimate:
     """A value and its interval over `workers` independent processes; exact metrics have
     no interval.
-
-    `disturbed`: in older files, rounds are in it in which the threads waited for a CPU;
-    a busy row has none today.
     """
 
     value: float
@@ -118,7 +115,6 @@ class Estimate:
     confidence: float = 0.95
     workers: int = 1
     samples: int = 1
-    disturbed: bool = field(default=False, metadata=LATER)
 
     @property
     def half_width(self) -> float | None:
@@ -312,15 +308,13 @@ class DeviceReadings:
     """What a worker read of a device right after its samples; unknown is None.
 
     It is the least and the most of the clock of its cores, and how many other processes
-    computed on it at the first; in older files the most of temperature and power.
+    computed on it at the first.
     """
 
     worker: int = field(metadata=least(0))
     device: str
     least_clock_mhz: int | None = None
     most_clock_mhz: int | None = None
-    most_temperature_c: int | None = None
-    most_power_w: float | None = None
     others: int | None = None
 
 

@@ -28,7 +28,6 @@ from ffnbench.stats.figures import with_figures
 
 JOURNAL_HEADER = {"ffnbench journal": 1}
 Found = Report | Plan | Environment | Sample | Failure | Note | Roof | Inputs
-OLDER_KINDS = ("Judged",)  # lines of older files, which are passed over
 JOURNAL_ENTRIES: dict[str, type] = {kind.__name__: kind for kind in get_args(Found)}
 ENDED = "recovered from a run that was killed: what it had measured by then"
 
@@ -243,11 +242,9 @@ def _read_entry(line: bytes, bring_up: Callable[[str, Any], None]) -> Any:
     if (
         not isinstance(data, dict)
         or len(data) != 1
-        or next(iter(data)) not in (*JOURNAL_ENTRIES, *OLDER_KINDS)
+        or next(iter(data)) not in JOURNAL_ENTRIES
     ):
         raise ValueError(f"expected one of {', '.join(JOURNAL_ENTRIES)}")
     [(name, value)] = data.items()
-    if name in OLDER_KINDS:
-        return None
     bring_up(name, value)
     return jsonable.decode(JOURNAL_ENTRIES[name], value)

@@ -17,22 +17,20 @@ from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, FFNSpec, ImportedSp
 from ffnbench.metrics import ROOF
 from ffnbench.plan import METHOD, AddedSpec, Kind, Plan, added_kind, metrics_of
 from ffnbench.request import spelling
-from ffnbench.result import SCHEMA, FailureKind, Report
+from ffnbench.result import SCHEMA, Report
 
 UPDATE = "pip install -U ffnbench"
-# the MLP of a model of transformers had a name of its own, and the form that it was
-OLDER = {  # what older files have beside the fields of a type: it is passed over
+# what older files have beside the fields of a type: it is passed over
+OLDER = {
     # a digest that nobody read; what a process beside the run found of outputs, and its
-    # seconds; rows of other machines
-    "Report": ("seal", "judged", "judging_s", "further"),
-    "Protocol": ("reversed",),  # until method 5 a worker moved its tensors now and then
+    # seconds
+    "Report": ("seal", "judged", "judging_s"),
+    # until method 5 a worker moved its tensors now and then
+    "Protocol": ("reversed",),
     "Sample": ("placement",),
+    # the MLP of a model of transformers had a name of its own, and the form that it was
     "ImportedSpec": ("form",),
 }
-
-# what older files call suspect, a row whose answers were wrong or whose times could not
-# be true, has no figures either
-OLDER_FAILURES = {"suspect": FailureKind.MISMATCH}
 
 
 def report_text(report: Report) -> str:
@@ -137,10 +135,6 @@ def _bring_up(run: dict[str, Any], path: str) -> None:
     if isinstance(method, int) and method > METHOD:
         problem = f"{path!r} was measured with method {method}, this ffnbench knows methods up to {METHOD}"
         raise FfnbenchError(problem, UPDATE)
-    if run.get("further"):
-        raise FfnbenchError(
-            f"{path!r} has rows of several kinds of machine", "measure each by itself"
-        )
     # a plan had its flags; of these, what says how often all was measured, and which
     # part of a sweep
     request = plan.pop("request", None) or {}
@@ -155,8 +149,6 @@ def _bring_up(run: dict[str, Any], path: str) -> None:
         for each in (spec, spec.get("around", {})):
             if "target" in each:
                 _drop("ImportedSpec", each)
-    for failure in run.get("failures") or ():
-        _bring_up_failure(failure)
 
 
 def _drop(kind: str, data: dict[str, Any]) -> None:
@@ -164,17 +156,10 @@ def _drop(kind: str, data: dict[str, Any]) -> None:
         data.pop(name, None)
 
 
-def _bring_up_failure(failure: dict[str, Any]) -> None:
-    if failure.get("kind") in OLDER_FAILURES:
-        failure["kind"] = OLDER_FAILURES[failure["kind"]]
-
-
 def _bring_up_line(kind: str, entry: dict[str, Any], path: str) -> None:
     """What one line of a journal holds, as files have it today."""
     if kind in ("Report", "Plan"):
         _bring_up(entry, path)
-    elif kind == "Failure":
-        _bring_up_failure(entry)
 
 
 def made_anew(path: str, run: Report, **other: object) -> str:
