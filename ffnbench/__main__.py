@@ -7,9 +7,8 @@ import os
 import signal
 
 UNFINISHED, INTERRUPTED = 3, 130
-SELDOM = (
-    100_000  # objects between two looks for garbage: imports make many and leave none
-)
+# objects between two looks for garbage: imports make many and leave none
+SELDOM = 100_000
 
 
 def main() -> None:

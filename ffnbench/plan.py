@@ -310,9 +310,8 @@ class Case:
     ffn: AnySpec
     workload: Workload
     sizing: Sizing
-    residual: float | None = (
-        None  # what is matched, relative to the reference: 0.002 is 0.2 % above
-    )
+    # what is matched, relative to the reference: 0.002 is 0.2 % above
+    residual: float | None = None
     against: str | None = field(default=None, metadata=LATER)
     arm: Arm = field(default=THIS_INTERPRETER, metadata=LATER)
     layers: int | None = field(default=None, metadata=LATER)

@@ -153,9 +153,8 @@ class Comparison:
     ratio: Estimate | None
     verdict: Verdict
     reason: str = ""
-    resolution: float | None = (
-        None  # the smallest relative difference that this row could have shown
-    )
+    # the smallest relative difference that this row could have shown
+    resolution: float | None = None
 
 
 class Bound(StrEnum):

@@ -50,9 +50,8 @@ from ffnbench.run.worker_process import COUNT_TIMEOUT_S, WorkerLost
 from ffnbench.run.world import World
 from ffnbench.stats.rounds import CPUS_TAKEN
 
-CEILINGS_S = (
-    4.5  # of looking for those of the machine; with what comes before and after it five
-)
+# of looking for those of the machine; with what comes before and after it five
+CEILINGS_S = 4.5
 
 
 def environment(

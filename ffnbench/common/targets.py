@@ -105,9 +105,8 @@ def _run_file(file: Path, shown: str) -> Any:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = (
-        module  # before it runs: dataclasses and pickling look themselves up
-    )
+    # before it runs: dataclasses and pickling look themselves up
+    sys.modules[name] = module
     try:
         with _neighbours(file.parent):
             spec.loader.exec_module(module)

@@ -219,9 +219,8 @@ LISTINGS: dict[str, Callable[[], list[Row]]] = {
 }
 
 
-LIST_OF_BACKENDS = (
-    "backends"  # of which torch alone knows what can run here: a worker is asked
-)
+# of which torch alone knows what can run here: a worker is asked
+LIST_OF_BACKENDS = "backends"
 
 
 def backends_view(

@@ -35,9 +35,8 @@ VERDICT_STYLES = {
     "unclear": "yellow",
     "busy": "yellow",
 }
-WIDEST_INTERVAL = (
-    1.0  # half an interval, relative: beyond, only the size of its ends is told
-)
+# half an interval, relative: beyond, only the size of its ends is told
+WIDEST_INTERVAL = 1.0
 TENFOLD = 10.0
 LONGEST_DEVICE = 44
 FLOPS_OF_ONE = (

@@ -18,9 +18,8 @@ from ffnbench.stats.rounds import table_of
 # after which a cell may be decided: the cells that the first visit leaves undecided
 # have another
 ANALYSES = 2
-FIRST_VISITS = (
-    0.6  # of the budget; what they leave goes to the cells that are not decided
-)
+# of the budget; what they leave goes to the cells that are not decided
+FIRST_VISITS = 0.6
 R = TypeVar("R", bound=Report)
 
 

@@ -29,9 +29,8 @@ from ffnbench.stats.rounds import RowLogs, table_of
 # relu moved by 0.47 % (60 checks), by 0.53 % (9 saved runs), gelu / relu by 0.1 %;
 # three degrees of freedom make the interval 1.6 times as wide.
 PRIOR, PRIOR_FREEDOM = 0.004, 3
-SECONDS = (
-    "seconds"  # the metric of a row whose own time is followed, in place of its ratio
-)
+# the metric of a row whose own time is followed, in place of its ratio
+SECONDS = "seconds"
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,9 +25,8 @@ from ffnbench.stats.interval import Mean, WorkerValue, mean_of, midmean
 CPUS_TAKEN = "threads waited for a CPU"
 CLOCKS_HELD = "the device's clocks were throttled"
 FEWEST_CLEAN = 4  # a worker with fewer clean rounds says nothing
-ENOUGH_CLEAN = (
-    0.5  # of a row's rounds: with fewer, what is not decided is not for want of rounds
-)
+# of a row's rounds: with fewer, what is not decided is not for want of rounds
+ENOUGH_CLEAN = 0.5
 # of the values of a worker's rounds the middle half is averaged where so few cases
 # share a round; with more of them two samples of a round lie further apart in time, the
 # tails are heavier, and the median scatters less

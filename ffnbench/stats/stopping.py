@@ -27,9 +27,8 @@ SEVERAL = 8  # workers that a run should have: so long a worker may be, at most
 # the variance between workers before it is known: (2 %)^2, as if two workers had shown
 # it
 PRIOR_BETWEEN, PRIOR_WEIGHT = 0.02**2, 2
-NORMAL_MAD = (
-    1.4826  # standard deviation of normal values over their median absolute deviation
-)
+# standard deviation of normal values over their median absolute deviation
+NORMAL_MAD = 1.4826
 # starters at a time, and for how long: what they differ by is a part of the error, so a
 # longer run has more of them
 STARTERS, SERVES_S = 2, 20.0

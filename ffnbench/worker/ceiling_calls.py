@@ -37,9 +37,8 @@ from ffnbench.worker.backends.building import no_onednn
 from ffnbench.worker.subject import Subject, set_precision
 
 RoofCall = Callable[[], Any]
-SAMPLE_S = (
-    0.003  # of one sample: a case's is 10 ms, but there are more roofs than cases
-)
+# of one sample: a case's is 10 ms, but there are more roofs than cases
+SAMPLE_S = 0.003
 MOST_SAMPLES = 3  # of a roof of the machine, until nothing disturbs one
 TRIED = 3  # times that a candidate is timed, and then as many more of the best
 WEIGHT_OF_PRODUCTS = 4  # of a group's share of the time; others have 1

@@ -33,9 +33,8 @@ if TYPE_CHECKING:
     from ffnbench.ffn.like import Layout
 
 ROWS = 16  # of an input, spread over it: those that are compared
-CANDIDATES = (
-    256  # of tokens with experts, of which those with the clearest choice are compared
-)
+# of tokens with experts, of which those with the clearest choice are compared
+CANDIDATES = 256
 # of the largest gradient of a weight: a smaller one may be what rounding leaves of a
 # zero
 LEAST_SCALE = 0.01

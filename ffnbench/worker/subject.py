@@ -34,9 +34,8 @@ from ffnbench.plan import Workload
 if TYPE_CHECKING:
     from ffnbench.device.accelerator import Accelerator, DeviceTimer
 
-INHERITED = (
-    "none"  # torch's word: a more particular setting, or torch's own default, says it
-)
+# torch's word: a more particular setting, or torch's own default, says it
+INHERITED = "none"
 
 
 def set_precision_of(work: Workload) -> None:
@@ -62,9 +61,8 @@ def set_precision(matmul_precision: str, *, reduced_reductions: bool = True) -> 
     cublas = backends.cuda.matmul
     cublas.allow_fp16_reduced_precision_reduction = reduced_reductions
     cublas.allow_bf16_reduced_precision_reduction = reduced_reductions
-    cublas.allow_fp16_accumulation = (
-        False  # torch's default, and no workload asks for another
-    )
+    # torch's default, and no workload asks for another
+    cublas.allow_fp16_accumulation = False
 
 
 PAD_BYTES = 1 << 18

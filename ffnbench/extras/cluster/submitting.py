@@ -29,9 +29,8 @@ UNKNOWN_MIN = 60  # of one on SLURM without a budget
 STARTS_MIN = 5  # of one on SLURM, beside twice its budget
 # what submitit takes elsewhere than its other fields
 OF_EXECUTOR = ("max_num_timeout", "python")
-LONGEST_SUBMIT_ERROR = (
-    400  # characters of submitit's text that stand in the line of an error
-)
+# characters of submitit's text that stand in the line of an error
+LONGEST_SUBMIT_ERROR = 400
 HINTS = {  # by what submitit or sbatch says
     "slurm cluster": "--on local runs them here",
     "configuration source": "--on local runs them here",

@@ -38,9 +38,8 @@ if TYPE_CHECKING:
 
 HEIGHT = 1.1  # inches, of a panel
 MOST, MOST_DATES = 24, 7  # panels, and dates below one
-SPAN = (
-    0.05  # of a value, that a panel shows at least: what only scatters looks like that
-)
+# of a value, that a panel shows at least: what only scatters looks like that
+SPAN = 0.05
 STEP_TEXT_MARGIN = 0.7  # for the words of steps, in halves of the span
 METRIC_UNITS = {LATENCY: TIME, PEAK: IEC}
 SLOWER, RUN, FASTER = COLOURS[1:4]

@@ -33,9 +33,8 @@ from ffnbench.stats.curves import Pair, in_both_orders, pairs_of, pareto_front, 
 from ffnbench.stats.interval import Mean, VarianceEstimate, WorkerValue, mean_of
 from ffnbench.stats.verdict import verdicts
 
-SCATTER_CONFIDENCE = (
-    0.95  # confidence, above which a difference scatters more than others do
-)
+# confidence, above which a difference scatters more than others do
+SCATTER_CONFIDENCE = 0.95
 SAME_NATS = 0.01  # per byte: half of what is between relu and gelu in a small model
 SAME_LOSS = math.exp(-SAME_NATS), math.exp(SAME_NATS)
 

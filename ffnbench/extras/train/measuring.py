@@ -162,9 +162,8 @@ def _sample(
 # of a budget is kept for the cells that are timed behind the runs: a fifth, so many
 # seconds at least and at most
 TIMED, LEAST_TIMED_S, MOST_TIMED_S = 0.2, 12.0, 60.0
-LEAST_CELL_S = (
-    1.0  # of a timed cell: then it makes the fewest workers and rounds that give a time
-)
+# of a timed cell: then it makes the fewest workers and rounds that give a time
+LEAST_CELL_S = 1.0
 
 
 @dataclass(slots=True)
