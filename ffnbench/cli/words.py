@@ -39,9 +39,8 @@ def as_meant(words: Sequence[str], params: Sequence[Any]) -> list[str]:
         if param.param_type_name == "argument"
     }
     meant: list[str] = []
-    placed: list[
-        str
-    ] = []  # an argument that was typed by its name: its place is behind the others
+    # an argument that was typed by its name: its place is behind the others
+    placed: list[str] = []
     places: dict[str, int] = {}  # where in `meant` the value of a list stands
     last: Any = None  # the flag whose value the last word is
     rest = list(words)

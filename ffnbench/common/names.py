@@ -86,9 +86,8 @@ class Registry(Generic[T]):
         self.where = where
         self._plain = plain
         self._entries: dict[str, T] = {}  # by the names as they are written
-        self._known: dict[
-            str, str
-        ] = {}  # every name and alias, normalised, and the name that it leads to
+        # every name and alias, normalised, and the name that it leads to
+        self._known: dict[str, str] = {}
 
     def add(self, name: str, entry: T, aliases: Iterable[str] = ()) -> None:
         """Add an entry; a name or an alias that is taken raises ValueError (a mistake

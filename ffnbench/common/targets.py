@@ -122,9 +122,8 @@ def _run_file(file: Path, shown: str) -> Any:
     return module
 
 
-_NEIGHBOURS: dict[
-    Path, dict[str, Any]
-] = {}  # folder -> the modules that its files imported from it
+# folder -> the modules that its files imported from it
+_NEIGHBOURS: dict[Path, dict[str, Any]] = {}
 
 
 @contextmanager

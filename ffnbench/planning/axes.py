@@ -56,9 +56,8 @@ AXES_OF_WORDS = {*CHOICES, "dtype", "mode", "device", "rule"}
 OF_FLAGS = (*SWEPT, *(key for key in EXAMPLES if key not in (*SWEPT, "elements")))
 # no axes: these are rows of one cell, by --backend and --weights
 SINGLE = {*names_of_keys(Of.PROCESS, Of.OWN_CODE), "backend", "weights"}
-OF_KEYS = {
-    key.name: key.pair.partition("=")[2] for key in KEYS
-} | EXAMPLES  # an example of their values
+# an example of their values
+OF_KEYS = {key.name: key.pair.partition("=")[2] for key in KEYS} | EXAMPLES
 BOOLEAN_WORDS = ("true", "false", "yes", "no", "none")
 
 

@@ -199,9 +199,8 @@ def _sized_group(
     """
     by_label = {row.label: row.variant for row in rows}
     sizer = Sizer(request, by_label[references[0]], probe)
-    sized: dict[
-        str, Case
-    ] = {}  # by the labels of variants, which are as wide however they are run
+    # by the labels of variants, which are as wide however they are run
+    sized: dict[str, Case] = {}
     cases: list[Case] = []
     why_not: dict[str, str] = {}
     for row in rows:

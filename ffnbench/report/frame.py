@@ -141,14 +141,12 @@ class Frame:
     details: Sequence[str] = ()
     groups: Groups = ()
     above: tuple[Frame, ...] = ()
-    short: tuple[
-        Frame, ...
-    ] = ()  # what is shown in its place where that fits, the fullest first; not by -v
+    # what is shown in its place where that fits, the fullest first; not by -v
+    short: tuple[Frame, ...] = ()
     exported: Sequence[str] = ()
     saved: Sequence[Row] | None = None  # what programs read, where that is not its rows
-    scaled_as: Sequence[
-        Row
-    ] = ()  # the rows that the scales of columns are of, where these are not its own
+    # the rows that the scales of columns are of, where these are not its own
+    scaled_as: Sequence[Row] = ()
 
     @property
     def parts(self) -> tuple[Frame, ...]:

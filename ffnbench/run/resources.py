@@ -48,9 +48,8 @@ class RunDevices:
 
     def __init__(self) -> None:
         self._usable: int | None = None  # bytes of the machine
-        self._free: dict[
-            str, int
-        ] = {}  # usable bytes of each GPU, where they are known
+        # usable bytes of each GPU, where they are known
+        self._free: dict[str, int] = {}
         self._readings: dict[tuple[int, str], DeviceReadings] = {}
 
     def find(

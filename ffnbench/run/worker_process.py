@@ -73,9 +73,8 @@ class WorkerProcess:
     def __init__(self, arm: Arm = THIS_INTERPRETER) -> None:
         self._answers: queue.Queue[str | None] = queue.Queue()
         self._asked, self._hung = 0, False
-        self._forks: list[
-            int
-        ] = []  # the request that the living child answers in place of
+        # the request that the living child answers in place of
+        self._forks: list[int] = []
         self._greeting: Greeting | None = None
         command = [interpreter_of(arm), "-u", str(BOOT)]
         variables = variables_of(arm) | {WORKER_VARIABLE: "1"}

@@ -296,9 +296,8 @@ class Jobs:
         """
         subject = self.subjects[request.label]
         work = self.plan.case(request.label).workload
-        if BACKENDS[
-            work.backend
-        ].is_runtime:  # what a runtime takes is hidden from torch
+        # what a runtime takes is hidden from torch
+        if BACKENDS[work.backend].is_runtime:
             return Values(values={})
         _set_conditions(work)
         peak = peak_memory.peak_bytes(subject)

@@ -55,9 +55,8 @@ class TrainingRun:
         ).train()
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.0)
         self.step = 0
-        self.curve: list[
-            tuple[int, float]
-        ] = []  # steps, and the held-out loss after them
+        # steps, and the held-out loss after them
+        self.curve: list[tuple[int, float]] = []
 
     def train_for(self, seconds: float) -> Trained:
         """Train for about so long, one step at least, or to the end.
