@@ -647,9 +647,10 @@ def needed_by(case: Case, cost: Cost) -> Needed:
         weights = cost.weight_bytes
     else:
         weights = cost.weight_bytes_touched
+    inputs_and_outputs = 2 * work.tokens * case.ffn.d_model * item_bytes(work.dtype)
     return Needed(
         flops=None if flops is None else work.tokens * flops,
-        bytes=weights + 2 * work.tokens * case.ffn.d_model * item_bytes(work.dtype),
+        bytes=weights + inputs_and_outputs,
     )
 
 

@@ -122,11 +122,11 @@ def curves_figure(
     # a square function must not flatten the others
     reach = 1.02 * max(abs(x[0]), abs(x[-1]), 1.0)
     near = LIKE_ONE * reach
-    pairs = [
-        (i, j)
-        for i, j in combinations(range(len(values)), 2)
-        if 0 < abs(values[i] - values[j]).max() < near
-    ]
+    pairs = []
+    for i, j in combinations(range(len(values)), 2):
+        difference = abs(values[i] - values[j]).max()
+        if 0 < difference < near:
+            pairs.append((i, j))
     count = 3 if pairs else 2
     pens_of = pens(curves)
     with drawing(**{"lines.linewidth": 1.3}):

@@ -12,7 +12,7 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import GATED, ActivationSpec, Gate
-from ffnbench.plan import GIVEN, Case, Kind, Plan, Probe, group_suffix
+from ffnbench.plan import GIVEN, Case, Kind, Plan, Point, Probe, group_suffix
 from ffnbench.planning.axes import listed_variants, requests_of_cells
 from ffnbench.planning.compare import as_compare, identify
 from ffnbench.planning.effort import protocol_of
@@ -150,18 +150,20 @@ def plan_timing(request: TimingRequest, probe: Probe | None = None) -> Plan:
             {name: value for name, value in cell.point if name not in OF_TIMING[:2]}
         )
         of_group = f"{work.dtype} {elements} {mode}{end}"
-        cases += [
-            Case(
+        point: Point = ()
+        if cell.point:
+            point = (*cell.point, ("mode", mode.value))
+        for name, spec in specs.items():
+            case = Case(
                 label=f"{name} {of_group}",
                 variant=name,
                 ffn=replace(spec, elements=elements),
                 workload=work,
                 sizing=GIVEN,
                 against=f"{REFERENCE} {of_group}",
-                point=(*cell.point, ("mode", mode.value)) if cell.point else (),
+                point=point,
             )
-            for name, spec in specs.items()
-        ]
+            cases.append(case)
     rounds = request.rounds
     if rounds is None and not request.quick:
         rounds = TIMING_ROUNDS

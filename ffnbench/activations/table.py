@@ -139,10 +139,13 @@ def _in_words(row: Row) -> Row:
     breaks = [
         f"{word} at {_places(row[key])}" for key, word in words.items() if row[key]
     ]
+    lowest, highest = _bound(row["low"], "-inf"), _bound(row["high"], "inf")
+    flattest = _bound(row["slope_low"], "-inf")
+    steepest = _bound(row["slope_high"], "inf")
     return row | {
         "place": _place(row),
-        "range": f"{low}{_bound(row['low'], '-inf')}, {_bound(row['high'], 'inf')}{high}",
-        "slopes": f"{_bound(row['slope_low'], '-inf')} to {_bound(row['slope_high'], 'inf')}",
+        "range": f"{low}{lowest}, {highest}{high}",
+        "slopes": f"{flattest} to {steepest}",
         "smooth": ", ".join(breaks) or "yes",
     }
 

@@ -69,10 +69,7 @@ def as_meant(words: Sequence[str], params: Sequence[Any]) -> list[str]:
             meant.append(name if name == "--help" else word)
         elif flags[name].is_flag:
             meant.append(name + equals + value)
-        elif not equals and (
-            not rest
-            or (rest[0].startswith("--") and rest[0].partition("=")[0] in flags)
-        ):
+        elif not equals and (not rest or _is_flag(rest[0], flags)):
             return [*meant, name]  # it has no value: what is behind it is another flag
         else:
             value = value if equals else rest.pop(0)
@@ -86,6 +83,10 @@ def as_meant(words: Sequence[str], params: Sequence[Any]) -> list[str]:
                 continue
         last = None
     return [*meant, *placed]
+
+
+def _is_flag(word: str, flags: Collection[str]) -> bool:
+    return word.startswith("--") and word.partition("=")[0] in flags
 
 
 def _spelt(name: str, value: str, names: Collection[str]) -> str:

@@ -139,14 +139,11 @@ def _neighbours(folder: Path) -> Iterator[None]:
     finally:
         sys.path.remove(str(folder))
         sys.path.append(str(folder))  # for imports that wait until a function runs
-        own = {
-            name: module
-            for name, module in list(sys.modules.items())
-            if name not in before
-            and str(getattr(module, "__file__", None) or "").startswith(
-                f"{folder}{os.sep}"
-            )
-        }
+        own = {}
+        for name, module in list(sys.modules.items()):
+            file = str(getattr(module, "__file__", None) or "")
+            if name not in before and file.startswith(f"{folder}{os.sep}"):
+                own[name] = module
         _NEIGHBOURS.setdefault(folder, {}).update(own)
         for name in own:
             if not name.startswith("ffnbench_user_"):

@@ -105,12 +105,12 @@ def unpredicted(before: Report, now: Report) -> bool:
     must be measured again.
     """
     measured = [metric for metric in EXACT_METRICS if metric.job]
-    return any(
-        exact_value(before, case.label, metric) is not None
-        and exact_value(now, case.label, metric) is None
-        for case in before.plan.shown
-        for metric in measured
-    )
+    for case in before.plan.shown:
+        for metric in measured:
+            was_known = exact_value(before, case.label, metric) is not None
+            if was_known and exact_value(now, case.label, metric) is None:
+                return True
+    return False
 
 
 def refuse_another_machine(
@@ -161,10 +161,11 @@ def refuse_another_plan(request: CheckRequest, before: Plan, now: Plan) -> None:
             differing = ["reference"]
     if not differing:
         return
-    differences = [
-        f"{name} {' '.join(map(str, then[name]))} then, {' '.join(map(str, here[name]))} now"
-        for name in differing
-    ]
+    differences = []
+    for name in differing:
+        of_baseline = " ".join(map(str, then[name]))
+        of_run = " ".join(map(str, here[name]))
+        differences.append(f"{name} {of_baseline} then, {of_run} now")
     flags = " --exact-only" if request.exact_only else ""
     raise FfnbenchError(
         f"{request.current!r} is of another plan: {'; '.join(differences)}",

@@ -118,15 +118,14 @@ class Checked:
         """The smallest slowdown that would have been caught in every latency row that
         could not be decided.
         """
-        half_widths = [
-            (1 + f.change.half_width) * (1 + f.tolerance) - 1
-            for f in self.findings
-            if f.metric == LATENCY
-            and f.status is Status.UNCLEAR
-            and f.change
-            and f.change.half_width is not None
-        ]
-        return max(half_widths, default=None)
+        slowdowns = []
+        for finding in self.findings:
+            change = finding.change
+            if finding.metric != LATENCY or finding.status is not Status.UNCLEAR:
+                continue
+            if change is not None and change.half_width is not None:
+                slowdowns.append((1 + change.half_width) * (1 + finding.tolerance) - 1)
+        return max(slowdowns, default=None)
 
     @property
     def excluded(self) -> float | None:

@@ -84,14 +84,14 @@ class SideBySide:
         )
         for name, changes, differing in later:
             for change in changes:
-                record: Row = {"label": change.label, "metric": change.metric}
-                record |= {"old_run": self.names[0], "new_run": name}
-                record |= (
-                    in_row("old", change.old)
-                    | in_row("new", change.new)
-                    | in_row("change", change.change)
-                )
-                record |= {
+                record: Row = {
+                    "label": change.label,
+                    "metric": change.metric,
+                    "old_run": self.names[0],
+                    "new_run": name,
+                    **in_row("old", change.old),
+                    **in_row("new", change.new),
+                    **in_row("change", change.change),
                     "clear": change.clear,
                     "differs": _differences(differing[change.label]) or None,
                 }
@@ -188,20 +188,7 @@ class SideBySide:
             for of_run in self.compared.differing
         ]
         lines = labelled((label, text) for label, text in differences if text)
-        in_some: dict[str, list[str]] = {}
-        for label in dict.fromkeys(
-            case.label for run in self.runs for case in run.plan.shown
-        ):
-            names = [
-                name
-                for name, run in zip(self.names, self.runs, strict=True)
-                if _has_case(run, label)
-            ]
-            if len(names) < len(self.runs):
-                in_some.setdefault(join_words(names), []).append(label)
-        lines += [
-            f"only in {names}: {', '.join(labels)}" for names, labels in in_some.items()
-        ]
+        lines += self._rows_of_some()
         for name, run in zip(self.names, self.runs, strict=True):
             failures = {case.label: run.failure(case.label) for case in run.plan.shown}
             failed = [
@@ -220,6 +207,21 @@ class SideBySide:
             )
         return lines
 
+    def _rows_of_some(self) -> list[str]:
+        """`only in a and b: relu, gelu` for rows that not all runs have."""
+        runs_of: dict[str, list[str]] = {}  # by the label of a row
+        for name, run in zip(self.names, self.runs, strict=True):
+            for case in run.plan.shown:
+                runs_of.setdefault(case.label, []).append(name)
+        labels_of: dict[str, list[str]] = {}  # by the names of runs
+        for label, names in runs_of.items():
+            if len(names) < len(self.runs):
+                labels_of.setdefault(join_words(names), []).append(label)
+        return [
+            f"only in {names}: {', '.join(labels)}"
+            for names, labels in labels_of.items()
+        ]
+
     def _sides(self) -> list[str]:
         """What is not the same about machine, software, method and plan of those that
         measured.
@@ -235,13 +237,8 @@ class SideBySide:
         ]
         sides = []
         for name, of_run in facts.items():
-            sides.append(
-                Side(
-                    name=name,
-                    cases=(),
-                    differing=tuple((key, of_run[key]) for key in differing),
-                )
-            )
+            values = tuple((key, of_run[key]) for key in differing)
+            sides.append(Side(name=name, cases=(), differing=values))
         return side_lines(sides)
 
 
@@ -249,10 +246,6 @@ def _is_shown(change: RunChange) -> bool:
     if change.metric in COMPARED_METRICS:
         return bool(change.old or change.new)
     return change.clear
-
-
-def _has_case(run: Report, label: str) -> bool:
-    return any(case.label == label for case in run.plan.shown)
 
 
 def _row_of_label(changes: Sequence[RunChange]) -> Row:

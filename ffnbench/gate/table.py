@@ -104,21 +104,23 @@ PASSED = (Status.OK, Status.IMPROVED)
 
 def finding_records(findings: tuple[Finding, ...]) -> list[Row]:
     """One flat record a row, numbers in full precision."""
-    return [
-        {
-            "case": f.case,
-            "metric": f.metric,
-            "status": f.status,
-            "tolerance": f.tolerance,
-            "before": f.before,
-            "now": f.now,
-            "change": f.ratio,
-            "change_low": f.change and f.change.low,
-            "change_high": f.change and f.change.high,
-            "reason": f.reason,
+    records = []
+    for finding in findings:
+        change = finding.change
+        record = {
+            "case": finding.case,
+            "metric": finding.metric,
+            "status": finding.status,
+            "tolerance": finding.tolerance,
+            "before": finding.before,
+            "now": finding.now,
+            "change": finding.ratio,
+            "change_low": change and change.low,
+            "change_high": change and change.high,
+            "reason": finding.reason,
         }
-        for f in findings
-    ]
+        records.append(record)
+    return records
 
 
 def findings_frame(checked: Checked) -> Frame:

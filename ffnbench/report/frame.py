@@ -209,16 +209,13 @@ def frame_of_records(
     """Records as a frame: the first column stays longest, then in their order; columns
     of `prose` may be wrapped.
     """
-    columns = tuple(
-        Column(
-            key=key,
-            left=not isinstance(value, int),
-            priority=place,
-            flexible=key in prose,
+    columns = []
+    for place, (key, value) in enumerate(records[0].items()):
+        is_text = not isinstance(value, int)
+        columns.append(
+            Column(key=key, left=is_text, priority=place, flexible=key in prose)
         )
-        for place, (key, value) in enumerate(records[0].items())
-    )
-    return Frame(columns=columns, rows=records, summary=tuple(below))
+    return Frame(columns=tuple(columns), rows=records, summary=tuple(below))
 
 
 def _text(column: Column, row: Row, size: float) -> str:

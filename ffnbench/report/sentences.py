@@ -123,11 +123,11 @@ def _in_one_group(report: Report, group: Group) -> str:
             rows.setdefault(comparison.verdict, []).append(comparison)
     words = _verdict_clauses(_name_in_group(report, report.plan.case(group.reference)))
     words[Verdict.SAME] += f" (within {WITHIN})"
-    return "; ".join(
-        f"{word}: {_rows_text(report, rows[verdict])}"
-        for verdict, word in words.items()
-        if verdict in rows
-    )
+    clauses = []
+    for verdict, word in words.items():
+        if verdict in rows:
+            clauses.append(f"{word}: {_rows_text(report, rows[verdict])}")
+    return "; ".join(clauses)
 
 
 def _verdict_clauses(reference: str) -> dict[Verdict, str]:

@@ -221,8 +221,6 @@ def side_lines(sides: Sequence[Side]) -> list[str]:
         if max(map(len, names)) > LONGEST_DEVICE:
             lines.append(f"{fact}: not the same")
         else:
-            lines.append(
-                f"{fact}: "
-                + ", ".join(f"{value} ({', '.join(of)})" for value, of in names.items())
-            )
+            texts = [f"{value} ({', '.join(of)})" for value, of in names.items()]
+            lines.append(f"{fact}: {', '.join(texts)}")
     return lines

@@ -123,14 +123,11 @@ def _narrowing_of(report: Report) -> Narrowing | None:
     """What would decide the rows that could not be; None where none is, or where that
     takes a quiet machine.
     """
-    half_widths = {
-        row.case: row.ratio.half_width
-        for row in report.comparisons
-        if row.verdict is Verdict.UNCLEAR
-        and row.case != CONTROL
-        and row.ratio
-        and row.ratio.half_width
-    }
+    half_widths = {}
+    for row in report.comparisons:
+        is_unclear = row.verdict is Verdict.UNCLEAR and row.case != CONTROL
+        if is_unclear and row.ratio and row.ratio.half_width:
+            half_widths[row.case] = row.ratio.half_width
     is_busy = any(row.verdict is Verdict.BUSY for row in report.comparisons)
     if is_busy or not half_widths or report.interrupted or not report.wall_s:
         return None

@@ -79,11 +79,9 @@ class History:
 
     def change(self, now: Mean) -> Change:
         """From the mean of the runs to a run of today."""
-        return Change(
-            self.mean,
-            now.mean,
-            now.minus(self._with_variance_between(1 + 1 / self.effective)),
-        )
+        # the variance of a run about the others, and that of the mean of these
+        before = self._with_variance_between(1 + 1 / self.effective)
+        return Change(self.mean, now.mean, now.minus(before))
 
     @property
     def over_runs(self) -> Mean:

@@ -137,12 +137,10 @@ class RoundTable:
         A disturbed sample may have been taken again: the last one of a round counts. A
         worker that was cut short is left out where enough complete ones remain.
         """
-        self.plan, self.samples, self.metric, self.failed = (
-            plan,
-            samples,
-            metric,
-            failed,
-        )
+        self.plan = plan
+        self.samples = samples
+        self.metric = metric
+        self.failed = failed
         self.starters: dict[int, int] = {}
         timed: dict[str, dict[int, dict[int, Timed]]] = defaultdict(
             lambda: defaultdict(dict)
@@ -302,8 +300,11 @@ class RoundTable:
             if self.plan.compared and self.plan.is_reference(label):
                 continue
             row = self.row(label)
-            if row.rounds and row.clean_rounds / row.rounds < smallest_share:
-                fewest, smallest_share = (label, row), row.clean_rounds / row.rounds
+            if not row.rounds:
+                continue
+            share = row.clean_rounds / row.rounds
+            if share < smallest_share:
+                fewest, smallest_share = (label, row), share
         return fewest
 
 
@@ -376,9 +377,8 @@ def paired_logs(rounds: Rounds, others: Rounds, starters: Mapping[int, int]) -> 
         for number, call in made.items():
             other = made_by_other.get(number)
             if other is not None:
-                points[worker].append(
-                    (call.clean and other.clean, math.log(call.seconds / other.seconds))
-                )
+                log = math.log(call.seconds / other.seconds)
+                points[worker].append((call.clean and other.clean, log))
     return _row_of(points, starters)
 
 

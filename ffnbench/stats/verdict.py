@@ -135,17 +135,16 @@ def summarise(
     busy = {row.case for row in comparisons if row.verdict is Verdict.BUSY}
     quiet = [label for label in labels if label not in busy]
     timed = {metric.name for metric in metrics_of(run.plan.kind) if not metric.exact}
+    exact = []
+    for sample in run.samples:
+        if sample.metric not in timed and sample.case not in failed:
+            estimate = Estimate(value=sample.value)
+            exact.append(
+                Measured(case=sample.case, metric=sample.metric, estimate=estimate)
+            )
     measured = (
         *_mean_times(run, PER_CALL, quiet),
-        *(
-            Measured(
-                case=sample.case,
-                metric=sample.metric,
-                estimate=Estimate(value=sample.value),
-            )
-            for sample in run.samples
-            if sample.metric not in timed and sample.case not in failed
-        ),
+        *exact,
         *_mean_times(run, PER_WORKER, quiet),
     )
     return measured, comparisons, tuple(notes_of(run, measured, comparisons))
@@ -355,13 +354,12 @@ def _overhead_note(run: Run, measured: Iterable[Measured]) -> list[Note]:
     least_s = LEAST_OVERHEADS * run.timer.empty_call_s
     text = f"calls below {least_s * 1e6:.0f} us are partly overhead: "
     text += "give them more work (--seq-len, --batch, --elements)"
-    return [
-        Note(label=row.case, text=text, kind=NoteKind.SHORT)
-        for row in measured
-        if row.metric == LATENCY
-        and row.case != CONTROL
-        and row.estimate.value < least_s
-    ]
+    notes = []
+    for row in measured:
+        is_latency = row.metric == LATENCY and row.case != CONTROL
+        if is_latency and row.estimate.value < least_s:
+            notes.append(Note(label=row.case, text=text, kind=NoteKind.SHORT))
+    return notes
 
 
 def busy_text(run: Run | Report) -> str:

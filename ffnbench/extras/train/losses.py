@@ -3,7 +3,7 @@ seeds, Holm. Pure.
 
 Three seeds tell little of how much a difference scatters. So its error is that of all
 variants together (randomised blocks, Fisher 1935; a seed is a block), unless a
-difference scatters by itself more than chance explains (ALIKE).
+difference scatters by itself more than chance explains (SCATTER_CONFIDENCE).
 
 Rates are chosen on a part of the text that is not the one whose loss is reported.
 """
@@ -106,10 +106,8 @@ def _at_best_rate(report: Report, name: str, runs: list[TrainCase]) -> VariantLo
     best: float | None = None
     best_order = (0, math.inf)
     for rate, at_rate in trained.items():
-        order = (
-            -len(at_rate),
-            fmean(choosing.get(run.label, math.inf) for run in at_rate),
-        )
+        loss = fmean(choosing.get(run.label, math.inf) for run in at_rate)
+        order = (-len(at_rate), loss)
         if best is None or order < best_order:
             best, best_order = rate, order
     messages = []
@@ -207,12 +205,10 @@ def mean_paired_difference(
     if own is None or scatter is None or not 0 < own.freedom < scatter.freedom:
         return own
     shared = 2 * scatter.variance / (own.freedom + 1)
-    if (
-        shared
-        and fdtrc(own.freedom, scatter.freedom, own.error**2 / shared)
-        < 1 - SCATTER_CONFIDENCE
-    ):
-        return own
+    if shared:
+        chance = fdtrc(own.freedom, scatter.freedom, own.error**2 / shared)
+        if chance < 1 - SCATTER_CONFIDENCE:
+            return own
     return replace(own, error=math.sqrt(shared), freedom=scatter.freedom)
 
 

@@ -69,14 +69,10 @@ def training_figure(report: Report) -> Figure:
     }
     steps = training_of(report).steps
     reference = report.plan.name_of(report.plan.reference)
-    curves = {
-        name: {
-            step: loss
-            for step, loss in losses_of.held_out or losses_of.curve
-            if step >= LATE * steps
-        }
-        for name, losses_of in trained.items()
-    }
+    curves = {}
+    for name, losses_of in trained.items():
+        curve = losses_of.held_out or losses_of.curve
+        curves[name] = {step: loss for step, loss in curve if step >= LATE * steps}
     figure, [losses, differences, front] = panels(3, 3, (PAGE, HEIGHT))
     drawn = (
         "held-out"
@@ -87,13 +83,14 @@ def training_figure(report: Report) -> Figure:
     differences.set(
         xlabel="steps", ylabel=f"difference to {literal(shortened(reference, LETTERS))}"
     )
-    for name, curve in curves.items():
-        style = styles[name] | {"markevery": max(1, len(curve) // MARKERS_OF_CURVE)}
-        losses.plot(list(curve), list(curve.values()), **style)
-        shared = [step for step in curve if step in curves.get(reference, {})]
-        differences.plot(
-            shared, [curve[step] - curves[reference][step] for step in shared], **style
-        )
+    for name, late_curve in curves.items():
+        style = styles[name] | {
+            "markevery": max(1, len(late_curve) // MARKERS_OF_CURVE)
+        }
+        losses.plot(list(late_curve), list(late_curve.values()), **style)
+        shared = [step for step in late_curve if step in curves.get(reference, {})]
+        to_reference = [late_curve[step] - curves[reference][step] for step in shared]
+        differences.plot(shared, to_reference, **style)
     _draw_front(front, rows, styles, reference)
     handles = named_lines(names_apart(list(styles)), styles.values())
     handles.append(Line2D([], [], label="Pareto front", **RING))
