@@ -29,7 +29,7 @@ from exam.text import table
 
 from ffnbench.extras.estimate.bounds import NEAR
 from ffnbench.metrics import ROOF
-from ffnbench.report.files.store import load
+from ffnbench.report.files.store import read_report
 from ffnbench.result import MEMORY, Bound, Report
 from ffnbench.stats.rounds import table_of
 
@@ -189,7 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not asked.summary:
         asked.results.mkdir(parents=True, exist_ok=True)
         ffnbench("compare", *CEILINGS_OF.split(), "-q", "-o", str(ceilings))
-        run = load(str(ceilings))
+        run = read_report(str(ceilings))
         here, figures = run.environment, figures_of(run)
         if (
             missing := {"gb_per_s", *(f"tflops_{dtype}" for dtype in DTYPES)}

@@ -33,9 +33,9 @@ from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import Comparison, Verdict
-from ffnbench.run.runner import run
+from ffnbench.run.runner import run_workers
 from ffnbench.run.world import World
-from ffnbench.stats.verdict import SAME, decide, summarise
+from ffnbench.stats.verdict import SAME_RATIO, decide, summarise
 
 # how many processes work beside a run (None: one a CPU, all in step), and how long a
 # turn of work or rest is on average
@@ -135,7 +135,7 @@ def is_wrong(said: Said, truth: Truth) -> bool:
     contradicted = {
         Verdict.SLOWER: high <= 1,
         Verdict.FASTER: low >= 1,
-        Verdict.SAME: high < SAME[0] or low > SAME[1],
+        Verdict.SAME: high < SAME_RATIO[0] or low > SAME_RATIO[1],
     }
     missed = (
         said.low is not None
@@ -147,7 +147,7 @@ def is_wrong(said: Said, truth: Truth) -> bool:
 
 def ours(plan: Plan) -> list[Said]:
     """What ffnbench says of each row that is no reference."""
-    done = run(plan, World())
+    done = run_workers(plan, World())
     if done.interrupted:
         raise KeyboardInterrupt
     if done.failures or done.stopped:

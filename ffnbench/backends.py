@@ -14,8 +14,8 @@ from importlib.util import find_spec
 
 from ffnbench.choices import Backend, Mode, Weights
 from ffnbench.ffn.spec import (
-    FORMATS,
     OF_TORCH,
+    WEIGHT_FORMATS,
     ActivationSpec,
     AttentionSpec,
     FFNSpec,
@@ -69,7 +69,7 @@ def lack_of_weights(ffn: AnySpec, work: Workload) -> Lack:
     if held is None:
         return (
             f"{work.backend} has no quantised weights",
-            f"backends that have: {', '.join(FORMATS)}",
+            f"backends that have: {', '.join(WEIGHT_FORMATS)}",
         )
     if work.accelerated:
         return "quantised weights are for the CPU", "use --device cpu"

@@ -21,14 +21,14 @@ from repositories import two_sides
 
 import ffnbench
 from ffnbench.api import measuring
-from ffnbench.api.saved import as_shown, recompute, report_of
-from ffnbench.cli import run
+from ffnbench.api.saved_runs import as_shown, load_and_compare, recompute
+from ffnbench.cli import run_command_line
 from ffnbench.cli.commands import FILES, Commands, command_names
 from ffnbench.compare.table import compare_frame
 from ffnbench.messages import ReachedRoof
 from ffnbench.plan import METHOD
 from ffnbench.report.columns import case_records
-from ffnbench.report.files.store import load, report_text
+from ffnbench.report.files.store import read_report, report_text
 from ffnbench.report.terminal import plain
 from ffnbench.report.words import VERDICTS
 from ffnbench.request import CompareRequest
@@ -71,7 +71,7 @@ def without_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         }
         return [measuring.SelftestRow(run=number, **said) for number in range(repeats)]
 
-    monkeypatch.setattr(measuring, "measure", measure)
+    monkeypatch.setattr(measuring, "measure_repeats", measure)
 
 
 WORKFLOWS = [yaml.safe_load(body) for _, body in blocks("yaml")]
@@ -143,7 +143,7 @@ def test_shell_lines_are_commands_that_work(
         two_sides(tmp_path)
     command, *arguments = shlex.split(line)
     assert command == "ffnbench"
-    assert run(arguments) == 0
+    assert run_command_line(arguments) == 0
     assert "".join(capsys.readouterr())
     assert all(
         Path(value).exists() for flag, value in pairwise(arguments) if flag == "-o"
@@ -206,7 +206,7 @@ def test_every_output_of_a_run_that_is_shown_is_that_of_the_committed_run() -> N
     ]
     assert found
     for name, expected in found:
-        table = plain(compare_frame(with_figures(load(ROOT / name))), 80)
+        table = plain(compare_frame(with_figures(read_report(ROOT / name))), 80)
         assert (
             "\n".join(line.rstrip() for line in table.splitlines()).strip()
             == expected.strip()
@@ -220,7 +220,7 @@ def test_every_committed_run_is_read_and_shows_its_own_figures() -> None:
     assert len(RUNS) >= 10
     told = (ROOT / "results" / "README.md").read_text()
     for path in RUNS:
-        report, differs = report_of(str(path))
+        report, differs = load_and_compare(str(path))
         assert report.samples
         assert path.parent.name in told
         older = report.plan.protocol.method < METHOD
@@ -353,7 +353,7 @@ def quoted(ratio: str, low: str, high: str) -> set[str]:
 
 def shown_again(path) -> Report:
     """A saved run with its figures as `ffnbench report` shows them."""
-    return recompute(as_shown(load(str(path))))
+    return recompute(as_shown(read_report(str(path))))
 
 
 def test_the_numbers_of_the_claims_are_those_of_the_committed_runs() -> None:
@@ -432,7 +432,7 @@ def backend_rows() -> list[str]:
     """
     rows = []
     for path in sorted(BACKENDS.glob("swiglu-*.json")):
-        report = load(path)
+        report = read_report(path)
         first, *others = case_records(report)
         what = f"{first['d_model']:,} / {first['d_ff']:,}, {first['seq_len']:,} token{'s' * (first['seq_len'] > 1)}"
         for row in [row for row in others if row["ratio"] is not None]:

@@ -33,7 +33,7 @@ from ffnbench.messages import (
 )
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, METHOD, Case, Plan
-from ffnbench.report.files.store import load
+from ffnbench.report.files.store import read_report
 from ffnbench.result import Environment, FailureKind, Report, Run
 from ffnbench.run.world import World as Outside
 from ffnbench.stats.rounds import FEWEST_CLEAN
@@ -267,7 +267,7 @@ def as_measured(folder: Path = RESULTS) -> World:
     """A world whose workers are those of the committed runs by today's method. What
     rows differ by is no part of it.
     """
-    runs = (load(path) for path in sorted(folder.glob("*/compare*.json")))
+    runs = (read_report(path) for path in sorted(folder.glob("*/compare*.json")))
     workers = [
         one
         for run in runs

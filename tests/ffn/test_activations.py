@@ -18,7 +18,7 @@ from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import GATED, FFNSpec, Gate
 from ffnbench.models.configs import read_groups
 from ffnbench.models.family_reader import HF_ACTIVATIONS
-from ffnbench.worker.backends.building import build
+from ffnbench.worker.backends.building import build_module
 
 ALL = [row.name for row in ACTIVATIONS]
 
@@ -135,7 +135,9 @@ BY_HAND = {
 def test_xielu_is_trained_and_the_one_of_transformers() -> None:
     activations = pytest.importorskip("transformers.activations")
     theirs = activations.XIELUActivation(dtype=torch.float64)
-    module = build(FFNSpec(d_model=4, d_ff=6, activation="xielu"), dtype=torch.float64)
+    module = build_module(
+        FFNSpec(d_model=4, d_ff=6, activation="xielu"), dtype=torch.float64
+    )
     assert [name for name, p in module.named_parameters() if p.dim() == 0] == [
         "alpha_p",
         "alpha_n",
@@ -226,7 +228,7 @@ def test_prelu_is_trained_as_nn_prelu_is(gate: Gate) -> None:
     spec = FFNSpec(
         d_model=4, d_ff=6, activation="prelu", gate=gate, init=Init.HE_XAVIER
     )
-    module = build(spec, dtype=torch.float64)
+    module = build_module(spec, dtype=torch.float64)
     assert {
         name: float(p.detach()) for name, p in module.named_parameters() if p.dim() == 0
     } == {"slope": 0.25}

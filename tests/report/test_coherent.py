@@ -12,7 +12,7 @@ import pytest
 from fake_machine import FakeLaunch, measure, prepare
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.report.files.store import load, report_text
+from ffnbench.report.files.store import read_report, report_text
 from ffnbench.request import BlockRequest, CompareRequest
 
 Change = Callable[[dict], object]
@@ -85,4 +85,4 @@ def test_what_belongs_to_nothing_is_refused(
     change(data)
     (tmp_path / "run.json").write_text(json.dumps(data))
     with pytest.raises(FfnbenchError, match=says):
-        load(tmp_path / "run.json")
+        read_report(tmp_path / "run.json")

@@ -11,7 +11,7 @@ import pytest
 from gate_world import edited, machine, saved, timed
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.report.files.store import load
+from ffnbench.report.files.store import read_report
 
 TODAY = 6  # written by hand: whoever raises it says in plan.py what it means
 
@@ -33,7 +33,7 @@ def test_a_newer_method_is_refused_in_one_line_and_so_is_a_file_without_any(
         FfnbenchError,
         match=f"was measured with method {TODAY + 1}, this ffnbench knows",
     ) as caught:
-        load(baseline)
+        read_report(baseline)
     assert caught.value.hint == "pip install -U ffnbench"
     assert on_fakes("check", baseline, "--exact-only")[0] == 2
     edited(baseline, lambda data: data["plan"]["protocol"].pop("method"))
@@ -42,7 +42,7 @@ def test_a_newer_method_is_refused_in_one_line_and_so_is_a_file_without_any(
     with pytest.raises(
         FfnbenchError, match=r"older ffnbench \(schema 1; this one reads 2\)"
     ):
-        load(baseline)
+        read_report(baseline)
 
 
 def test_a_baseline_of_another_method_is_gated_exactly_and_not_timed(
