@@ -117,9 +117,11 @@ class Mean:
 
 
 def mean_value(values: Sequence[float]) -> Estimate:
-    """The mean of independent values with Student's interval; one value has none."""
+    """The mean of independent values with Student's interval; that of two says nothing
+    and is left out.
+    """
     count, mean = len(values), fmean(values)
-    if count == 1:
+    if count <= 2:
         return Estimate(value=mean)
     half = student(count - 1, CONFIDENCE) * stdev(values) / math.sqrt(count)
     return Estimate(

@@ -14,6 +14,7 @@ in the count of the rounds that were left out.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from statistics import fmean
@@ -157,19 +158,26 @@ def _mean_times(
 
 
 def _values(run: Run, failed: set[str]) -> list[Measured]:
-    """What is no time: exact metrics, which have one value, and the mean of errors over
-    workers, each of which has inputs of its own.
+    """What is no time: exact metrics, and errors, which have an interval where every
+    worker has inputs of its own.
     """
     timed = {metric.name for metric in metrics_of(run.plan.kind) if not metric.exact}
-    values: dict[tuple[str, str], list[float]] = {}
+    # the second run of a cell has the inputs of the first, so that its errors are known
+    errors: dict[str, set[float]] = defaultdict(set)
     for sample in run.samples:
-        is_value = sample.metric == ERROR or sample.metric not in timed
-        if is_value and sample.case not in failed:
-            values.setdefault((sample.case, sample.metric), []).append(sample.value)
-    return [
-        Measured(case=label, metric=metric, estimate=mean_value(of_case))
-        for (label, metric), of_case in values.items()
-    ]
+        if run.plan.compares_precisions and sample.metric == ERROR:
+            errors[sample.case].add(sample.value)
+    measured = []
+    for sample in run.samples:
+        if sample.case in failed or sample.metric in timed - {ERROR}:
+            continue
+        estimate = Estimate(value=sample.value)
+        if sample.metric == ERROR and sample.case in errors:
+            estimate = mean_value(sorted(errors[sample.case]))
+        measured.append(
+            Measured(case=sample.case, metric=sample.metric, estimate=estimate)
+        )
+    return measured
 
 
 def _comparisons(run: Run, labels: Iterable[str]) -> tuple[Comparison, ...]:
