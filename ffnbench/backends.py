@@ -82,7 +82,7 @@ def lack_of_weights(ffn: AnySpec, work: Workload) -> Lack:
     if not isinstance(form, FFNSpec):
         return "which of its weights are matrices of an FFN is not known", SAY_LIKE
     if form.moe is not None:
-        return "the weights of experts are not quantised", ""
+        return "the weights of experts are not quantised", "use --weights none"
     if work.weights is Weights.INT8_DYNAMIC and work.dtype != "float32":
         return f"{work.weights} computes in float32 alone", "use --dtype float32"
     if held.grouped and work.group not in GROUPS:
@@ -174,9 +174,12 @@ def _lack_of_graph(ffn: AnySpec, work: Workload, *, dtypes: tuple[str, ...]) -> 
     if not isinstance(form, FFNSpec):
         return "its graph can't be made: ffnbench knows no form of it", SAY_LIKE
     if form.moe is not None:
-        return f"{work.backend} is given no experts", ""
+        return f"{work.backend} is given no experts", "use --backend eager"
     if form.own:
-        return f"{form.activation} is code that no runtime but torch can run", ""
+        return (
+            f"{form.activation} is code that no runtime but torch can run",
+            "use --backend eager",
+        )
     return "", ""
 
 
@@ -221,10 +224,13 @@ BACKENDS = {
 }
 
 
-def not_installed(backend: Backend) -> str:
-    """Why a backend can't be imported here; "" if it can, or needs nothing."""
+def not_installed(backend: Backend) -> Lack:
+    """Why a backend can't be imported here, and what installs it; empty if it can, or
+    needs nothing.
+    """
     missing = [name for name in BACKENDS[backend].requires if find_spec(name) is None]
     if not missing:
-        return ""
+        return "", ""
     verb = "is" if len(missing) == 1 else "are"
-    return f"{' and '.join(missing)} {verb} not installed: pip install 'ffnbench[{backend}]'"
+    why = f"{' and '.join(missing)} {verb} not installed"
+    return why, f"pip install 'ffnbench[{backend}]'"

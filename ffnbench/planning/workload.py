@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from ffnbench.backends import BACKENDS, lack_of_weights
+from ffnbench.backends import BACKENDS, lack_of_weights, not_installed
 from ffnbench.choices import (
     Backend,
     Cache,
@@ -29,7 +29,7 @@ from ffnbench.ffn.spec import (
     item_bytes,
     read_positive,
 )
-from ffnbench.plan import AnySpec, Workload
+from ffnbench.plan import AnySpec, Arm, Workload
 from ffnbench.planning.fields import cut, mode_of
 from ffnbench.planning.variant_text import (
     BACKEND_KEYS,
@@ -159,9 +159,9 @@ def device_of(text: str) -> str:
 ALL_BACKENDS = "all"  # in place of a list of backends: every one
 
 
-def lack_of(ffn: AnySpec, work: Workload) -> tuple[str, str]:
-    """Why the workload's backend can't run this network, and what to do instead; empty
-    where nothing speaks against it.
+def lack_of(ffn: AnySpec, work: Workload, arm: Arm = THIS) -> tuple[str, str]:
+    """Why the workload's backend can't run this network in an arm, and what to do
+    instead; empty where nothing speaks against it.
 
     Device `auto` says nothing yet: ask again once it is known.
     """
@@ -169,19 +169,20 @@ def lack_of(ffn: AnySpec, work: Workload) -> tuple[str, str]:
         why, hint = lack(ffn, work)
         if why:
             return why, hint
-    return "", ""
+    # what another interpreter has is not known
+    return ("", "") if arm.python else not_installed(work.backend)
 
 
-def refuse_lacking(label: str, ffn: AnySpec, work: Workload) -> None:
+def refuse_lacking(label: str, ffn: AnySpec, work: Workload, arm: Arm = THIS) -> None:
     """Raise FfnbenchError for a case that its backend can't run."""
-    why, hint = lack_of(ffn, work)
+    why, hint = lack_of(ffn, work, arm)
     if why:
         raise FfnbenchError(f"{label!r} can't be run: {why}", hint)
 
 
-def lacks(ffn: AnySpec, work: Workload) -> str:
+def lacks(ffn: AnySpec, work: Workload, arm: Arm = THIS) -> str:
     """As `lack_of`, in one line."""
-    return "; ".join(filter(None, lack_of(ffn, work)))
+    return "; ".join(filter(None, lack_of(ffn, work, arm)))
 
 
 def parse_backends(text: str) -> tuple[Backend, ...]:

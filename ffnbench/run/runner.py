@@ -301,7 +301,7 @@ class _Runner:
         for text in notes:
             self.record.note("", text)
         for case in plan.cases:
-            reason = lacks(case.ffn, case.workload)
+            reason = lacks(case.ffn, case.workload, case.arm)
             if reason:
                 self.record.fail(case.label, FailureKind.UNSUPPORTED, reason)
 
