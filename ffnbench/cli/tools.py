@@ -55,9 +55,8 @@ def report(
         else:
             report, difference = load_and_compare(paths[0])
             destination.expect(report)
-            view = report_view(report).ending(
-                0
-            )  # whatever it ended with: it can be shown
+            # whatever it ended with: it can be shown
+            view = report_view(report).ending(0)
         destination.show(view)
     if difference:
         say(f"note: {difference}")

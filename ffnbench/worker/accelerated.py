@@ -18,9 +18,8 @@ from ffnbench.worker.subject import Subject
 
 # at the device's time, where it is what was asked for and others disturb the host
 MEASURING_PASSES = 3
-STEPS = (
-    20  # of the clock of events that a sample is made of, at least: it is known to 2 %
-)
+# of the clock of events that a sample is made of, at least: it is known to 2 %
+STEPS = 20
 NO_DEVICE_TIME = (
     "device time can't be told apart: its calls wait for the device, run on another stream, "
     "or are too short for the clock of its events"

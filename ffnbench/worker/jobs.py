@@ -94,9 +94,8 @@ class Jobs:
     waits: WaitMeter = field(default_factory=lambda: WaitMeter(usable_cpus()))
     ceilings: RoofCalls | None = None  # where they are asked for
     devices: DeviceWatch | None = None  # where a case runs on one
-    held: dict[str, Any] = field(
-        default_factory=dict
-    )  # what features keep from one request to the next
+    # what features keep from one request to the next
+    held: dict[str, Any] = field(default_factory=dict)
 
     def open(self, request: Open) -> Opened:
         """Build, check and warm up a case; finds how many calls make a sample unless
@@ -114,9 +113,8 @@ class Jobs:
         if not request.checked:
             self.checks[label].check(subject, protocol.seed)
         with _without_compiling(case.workload):
-            if (
-                calls is None
-            ):  # where they are known, the round of practice does the rest
+            # where they are known, the round of practice does the rest
+            if calls is None:
                 meters.warm_up(subject, protocol.warmup_s)
                 calls = meters.calls_for(subject, protocol.min_sample_s)
         if self._is_alone(case):
@@ -296,13 +294,10 @@ class Jobs:
         """Exact bytes: peak of one call, and in train mode what is kept for
         backward.
         """
-        subject, work = (
-            self.subjects[request.label],
-            self.plan.case(request.label).workload,
-        )
-        if BACKENDS[
-            work.backend
-        ].is_runtime:  # what a runtime takes is hidden from torch
+        subject = self.subjects[request.label]
+        work = self.plan.case(request.label).workload
+        # what a runtime takes is hidden from torch
+        if BACKENDS[work.backend].is_runtime:
             return Values(values={})
         _set_conditions(work)
         peak = peak_memory.peak_bytes(subject)
@@ -376,9 +371,8 @@ def answer_to(request: WorkerRequest[Any], jobs: Jobs | None = None) -> Any:
             # what the device finds wrong later is this case's, and not the next one's
             jobs.drain(label)
         return answer
-    except (
-        BaseException
-    ) as problem:  # user code may raise anything, SystemExit included
+    except BaseException as problem:
+        # user code may raise anything, SystemExit included
         from ffnbench.worker.failures import failed
 
         compiled = jobs is not None and jobs.has_compiled(label)

@@ -30,6 +30,7 @@ from ffnbench.api import measuring, preparing
 from ffnbench.device import accelerator
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
 from ffnbench.plan import NoteKind, Workload
+from ffnbench.planning.compare import plan_compare
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import CompareRequest
 from ffnbench.result import Estimate, FailureKind
@@ -126,7 +127,8 @@ def measure(monkeypatch: pytest.MonkeyPatch) -> Measure:
             CompareRequest(variants=variants, **{**settings, **asked}),
             Outside(launch=launch, prober=KnownProber),
         )
-        return measuring.measure_plan(preparing.prepare_plan(request, outside), outside)
+        prepared = preparing.prepare_plan(request, outside, plan_compare)
+        return measuring.measure_plan(prepared, outside)
 
     return run
 
