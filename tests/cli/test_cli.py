@@ -316,37 +316,10 @@ def test_report_computes_every_figure_again_from_the_samples(call, saved: Path) 
 
 DAMAGES = [
     (lambda text: text[: len(text) // 2], "is not a whole ffnbench report", "cut off"),
-    (
-        lambda text: text.replace('"schema": 2', '"schema": 7'),
-        "newer ffnbench (schema 7; this one reads 2)",
-        "pip install",
-    ),
     (lambda text: "[]", "is no run of ffnbench", "`ffnbench compare -o run.json`"),
     (
         lambda text: '{"schema": 2, "plam": 3}',
         "is not a whole ffnbench report",
-        "again",
-    ),
-    (
-        lambda text: re.sub(
-            r'("order": 0, "value": )[\d.e-]+', r"\g<1>-1.0", text, count=1
-        ),
-        "a latency of -1 is none",
-        "again",
-    ),
-    (
-        lambda text: text.replace('"reference": "relu"', '"reference": "nobody"'),
-        "'nobody' is unknown there",
-        "again",
-    ),
-    (
-        lambda text: re.sub(r'("costs": \[\n  {"case": )"relu"', r'\1"other"', text),
-        "the cost of 'relu' is unknown there",
-        "again",
-    ),
-    (
-        lambda text: text.replace('"worker": 1,', '"worker": "one",'),
-        "expected int, found 'one'",
         "again",
     ),
 ]
