@@ -28,7 +28,7 @@ from ffnbench.request import AnyRequest, Output, Request
 
 if TYPE_CHECKING:
     from ffnbench.plan import Plan
-    from ffnbench.report.output import Destination
+    from ffnbench.report.destination import Destination
 
 R = TypeVar("R", bound=Request | Output)
 # of each command, in the order of the help; a file is loaded when a command of it is
@@ -212,8 +212,8 @@ def destination_of(
     """Where the answer goes; `inputs` are values that may be paths: no output is
     written over these.
     """
+    from ffnbench.report.destination import Destination
     from ffnbench.report.formats import FIGURE_SUFFIXES, SUFFIXES
-    from ffnbench.report.output import Destination
 
     suffixes = [*SUFFIXES, *features.of_features("suffixes")]
     if pictures:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from paths import ROOT
 
-from ffnbench.api.saved import load_shown, recompute
+from ffnbench.api.saved_runs import load_shown, recompute
 from ffnbench.compare.table import compare_frame
 from ffnbench.gate.decision import (
     Policy,
@@ -19,7 +19,7 @@ from ffnbench.gate.decision import (
     exact_findings,
     latency_findings,
 )
-from ffnbench.gate.shown import side_by_side_view
+from ffnbench.gate.shown_check import side_by_side_view
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
 from ffnbench.report.notes import untested_note
 from ffnbench.report.shown_report import ShownReport

@@ -302,7 +302,7 @@ class DecoderSpec(AddedSpec):
 
     def build(self, *, device: Any, dtype: Any) -> Any:
         """Its module."""
-        from ffnbench.extras.train.module import Decoder
+        from ffnbench.extras.train.decoder import Decoder
         from ffnbench.worker.backends.building import build_module
 
         make = partial(build_module, self.around, device=device, dtype=dtype)
