@@ -120,7 +120,7 @@ TYPED = {
              "cost --preset mixtral-8x7b -v"],
     "estimate": ["estimate relu,swiglu --hardware h100,epyc-9654 --seq-len 1,4Ki -v -o bounds.csv"],
     "report": ["report groups.json -o again.json -o again.csv -o again.md -o again.svg -o again.html --sort -latency"],
-    "arranged": ["report failed.json --sort latency", "report failed.json --sort -latency -f csv",
+    "arranged": ["report failed.json --sort -latency", "report compare.json --sort -ratio -f csv",
                  "report compare.json --sort -ratio", "report compare.json --sort -d_ff",
                  "report compare.json --sort GFLOP/s -f md",
                  "report compare.json --columns params,ratio,latency_low_s,gflops",
