@@ -127,7 +127,7 @@ TYPED = {
                  "report compare.json --columns params,ratio,latency_low_s,gflops -f csv",
                  "report compare.json --columns +total", "report compare.json --columns input_bytes,weight_bytes",
                  "report activations.json --sort -latency", "report block.json --sort -seq_len --columns FFN,KV",
-                 "report groups.json --sort -seq_len", "report baseline.json again.json --sort -label -f csv"],
+                 "report groups.json --sort -seq_len", "report baseline.json again.json --sort label -f csv"],
     "block": [f"block --seq-len 64,256 {SMALL} -o block.csv", "block --preset bert-base --cost-only"],
     "train": ["train relu swiglu --steps 12 --text book.txt -o learnt.csv -o learnt.json"],
     "check": ["check baseline.json -o check.xml -o check.md -o check.json -o check.csv",
