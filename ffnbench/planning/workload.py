@@ -156,6 +156,7 @@ def device_of(text: str) -> str:
 # Backends: which were asked for, and why one can't run a case, as far as that is known
 # without a machine
 
+THIS = Arm()  # interpreter
 ALL_BACKENDS = "all"  # in place of a list of backends: every one
 
 
