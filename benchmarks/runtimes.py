@@ -208,10 +208,13 @@ def spinning(options: argparse.Namespace) -> None:
         row = rows_of(
             f"{words} --seq-len {tokens} --budget {options.budget or '20s'}", options
         )["spinning"]
-        print(
-            f"{tokens:>4} tokens: spinning takes {row['ratio']} [{row['ratio_low']}, {row['ratio_high']}] of the time, {row['verdict']}",
-            flush=True,
-        )
+        says = row["verdict"]
+        if row["ratio"]:
+            ratio, low, high = (
+                float(row[key]) for key in ("ratio", "ratio_low", "ratio_high")
+            )
+            says = f"{ratio:.3f} [{low:.3f}, {high:.3f}] of the time, {says}"
+        print(f"{tokens:>4} tokens, threads that spin: {says}", flush=True)
 
 
 def main() -> None:

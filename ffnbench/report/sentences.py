@@ -38,12 +38,13 @@ def answer_sentences(
     """The lines, the most important first; what rows say of these groups alone where
     some are given.
     """
+    is_told = bool(report.figures.trade_offs)  # who is fast, and how wrong
     said = [
         *_of_several_groups(report),
-        *([] if report.figures.trade_offs else verdict_lines(report, groups)),
+        *([] if is_told else verdict_lines(report, groups)),
         *over_runs(report),
         *_control_line(report),
-        *_fastest_backends(report),
+        *([] if is_told else _fastest_backends(report)),
         *_undecided_lines(report),
     ]
     after = [
@@ -285,7 +286,8 @@ def failure_line(report: Report) -> list[str]:
             reasons.append((case.label, cost.counted_how))
     if not reasons:
         return []
-    of_ways = compares_ways(plan) and len({case.variant for case in plan.shown}) == 1
+    ways = {(way_text(c.workload), plan.reference_of(c.label)) for c in plan.shown}
+    of_ways = compares_ways(plan) and len(ways) == len(plan.shown)
     names = {
         case.label: way_text(case.workload) if of_ways else plan.name_of(case.label)
         for case in plan.shown
