@@ -17,7 +17,7 @@ from ffnbench.metrics import LATENCY
 from ffnbench.plan import METHOD, NoteKind
 from ffnbench.report.columns import column
 from ffnbench.report.files.store import command_of
-from ffnbench.report.frame import UNKNOWN_CELL, Column, Frame, Row
+from ffnbench.report.frame import UNKNOWN_CELL, Column, Frame, Row, in_row
 from ffnbench.report.notes import effort, notes_of_run
 from ffnbench.report.sentences import general_line, machine_line
 from ffnbench.report.words import CERTAIN, join_words, side_lines
@@ -37,6 +37,8 @@ def described(finding: Finding) -> str:
         text += (
             f", {value} [{low}, {high}] at a tolerance of {percent(finding.tolerance)}"
         )
+        if finding.first_run:
+            text += ", by both runs together"
     elif (
         finding.before is not None
         and finding.now is not None
@@ -102,10 +104,13 @@ UNDECIDED_WORDS = {
 PASSED = (Status.OK, Status.IMPROVED)
 
 
-def finding_records(findings: tuple[Finding, ...]) -> list[Row]:
-    """One flat record a row, numbers in full precision."""
-    return [
-        {
+def finding_records(checked: Checked) -> list[Row]:
+    """One flat record a row, numbers in full precision; where a run is confirmed with
+    the change of each run as well.
+    """
+    records = []
+    for f in checked.findings:
+        record: Row = {
             "case": f.case,
             "metric": f.metric,
             "status": f.status,
@@ -117,19 +122,24 @@ def finding_records(findings: tuple[Finding, ...]) -> list[Row]:
             "change_high": f.change and f.change.high,
             "reason": f.reason,
         }
-        for f in findings
-    ]
+        if checked.confirms:
+            record |= in_row("first_run", f.first_run)
+            record |= in_row("this_run", f.this_run)
+        records.append(record)
+    return records
 
 
 def findings_frame(checked: Checked) -> Frame:
     """Every row that is not an equal exact metric; those are counted below."""
-    now, rows = checked.now, finding_records(checked.findings)
+    now, rows = checked.now, finding_records(checked)
     shown = [row for row in rows if not is_quiet(row)]
     equal = len(rows) - len(shown)
     order = [*Status]
     shown.sort(key=lambda row: order.index(row["status"]))
     reasons = {row["reason"] for row in rows}
     columns: tuple[Column, ...] = CHECK_COLUMNS
+    if checked.confirms:
+        columns = CONFIRMATION_COLUMNS
     if any(row["change_low"] is not None for row in rows):
         columns = tuple(
             replace(each, unit=CERTAIN) if each.key == "change" else each
@@ -199,10 +209,27 @@ CHECK_COLUMNS = (
 )
 
 
+CONFIRMATION_COLUMNS = (
+    *CHECK_COLUMNS[:2],
+    column("first_run"),
+    column("this_run"),
+    replace(column("change"), title="both together"),
+    *(each for each in CHECK_COLUMNS[2:] if each.key != "change"),
+)
+
+
 def _title(checked: Checked) -> str:
+    title = _what_is_checked(checked)
+    if checked.confirms:
+        title += f"; confirms {checked.confirms}"
+    return title
+
+
+def _what_is_checked(checked: Checked) -> str:
     plan = checked.now.plan
-    if checked.sides:
-        return f"A/B of {plan.case(plan.reference).variant}: {'; '.join(checked.sides)}"
+    if not checked.against:
+        what = f"A/B of {plan.case(plan.reference).variant}"
+        return ": ".join(filter(None, (what, "; ".join(checked.sides))))
     title = f"check against {checked.against}"
     if checked.now.samples:
         references = {group.reference for group in plan.groups}
@@ -226,6 +253,8 @@ def _summary(checked: Checked, equal: int) -> list[str]:
     what else there is to say.
     """
     findings, now = checked.findings, checked.now
+    if checked.confirms and not findings:
+        return [f"nothing regressed in {checked.confirms}: nothing is measured again"]
     timed = [finding for finding in findings if finding.metric == LATENCY]
     reach = []
     if equal:
