@@ -261,30 +261,6 @@ def test_the_memory_told_is_no_less_than_the_memory_used(mode: str) -> None:
         assert used <= memory_needed([case]) <= 4 * used
 
 
-MISTAKES = [
-    (["--heads", "5"], "does not divide into 5 heads"),
-    (["--preset", "llama3-8b", "--kv-heads", "5"], "32 heads can't share 5"),
-    (["--preset", "bert-base", "--d-ff", "12"], "--d-ff and a model both say"),
-    (["gpt2", "--d-model", "64"], "--d-model and a model both say"),
-    (["--variant", "relu,gelu"], "a block has one FFN"),
-    (["--seq-len", "12,x"], "seq_len must be a positive integer, not 'x'"),
-    (
-        ["--preset", "deepseek-v3", "--heads", "4"],
-        "latent attention has no heads to choose",
-    ),
-    (["--d-model", "100"], "no multiple of 64"),
-    (["--workers", "1"], "too few"),
-]
-
-
-def test_mistakes_are_told_before_anything_runs() -> None:
-    for arguments, said in MISTAKES:
-        with pytest.raises(FfnbenchError) as caught:
-            cli.run_command_line(["block", *arguments])
-        assert said in f"{caught.value.message} {caught.value.hint}"
-        assert caught.value.hint
-
-
 def test_attention_that_a_config_does_not_tell_is_by_hand() -> None:
     spec = plan_block(BlockRequest(kv_heads=1, preset="llama3-8b")).cases[1].ffn
     assert (spec.name, spec.causal, spec.head_dim) == ("multi-query", True, 128)

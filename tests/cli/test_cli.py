@@ -26,109 +26,11 @@ from shell import ffnbench, listen
 from ffnbench.api import preparing
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import GATED
-from ffnbench.messages import Begin, MeasureMemory, Open
+from ffnbench.messages import MeasureMemory, Open
 from ffnbench.report.files.store import report_text
 from ffnbench.request import CompareRequest
 
 HOSTILE = str(ROOT / "tests" / "hostile.py")
-
-
-MISTAKES = [
-    (["--d-model", "many"], "--d-model: 'many' is not a whole number", "2Ki (2,048)"),
-    (["--seq-len", "1.5"], "--seq-len: '1.5' is not a whole number", "2k (2,000)"),
-    (
-        ["--variants", "relu@seq_len=2kk"],
-        "seq_len must be a positive integer, not '2kk'",
-        "--seq-len",
-    ),
-    (["--budget", "5x"], "--budget: '5x' is not a time", "90s, 5m, 1h or 1m30s"),
-    (["--precision", "80%"], "--precision 80 is out of range", "half-width"),
-    (["--precision", "1s"], "--precision: '1s' is not a percentage", "0.5%"),
-    (["--batch", "big"], "--batch: 'big' is not a whole number", "for example"),
-    (["--dtype", "float23"], "unknown dtype 'float23'", "list dtypes"),
-    (["--device", "cuda"], "device 'cuda' was asked for", "--device cpu"),
-    (["-o", "nowhere/run.csv"], "no folder 'nowhere'", "mkdir -p nowhere"),
-    (
-        ["--workers", "4", "--precision", "1"],
-        "--workers fixes how much",
-        "--precision and --budget",
-    ),
-    (["--format", "tabel"], "unknown format 'tabel'", "did you mean 'table'"),
-    (
-        ["--seq-len", "128,,512"],
-        "--seq-len '128,,512' has an empty value",
-        "for example --seq-len 1,128",
-    ),
-    (
-        ["--bias=maybe"],
-        "option '--bias' does not take a value",
-        "`ffnbench compare --help`",
-    ),
-    (
-        ["relu@ratio=3", "--d-ff", "64"],
-        "--d-ff sets the width of the reference",
-        "put another variant first",
-    ),
-    (
-        ["relu", "swiglu"],
-        "no such command 'relu'",
-        "`ffnbench compare relu swiglu` measures",
-    ),
-    (
-        ["mistral"],
-        "no such command 'mistral'",
-        "`ffnbench cost mistral` counts its FFN",
-    ),
-    (
-        ["relu", "--quick"],
-        "no such command 'relu'",
-        "`ffnbench compare relu --quick` measures",
-    ),
-    (["report", "."], "cannot read '.': Is a directory", "name its files: ./*.json"),
-    (
-        ["cost", "swiglu", "--moe", "8x2"],
-        "no such option: --moe",
-        "it is a key of a variant, as in swiglu@moe=8x2",
-    ),
-    (["cost", "--d-model", "4,096"], "'096' is not a whole number", "write 4096"),
-    (["cost", "relu;gelu"], "unknown variant 'relu;gelu'", "relu,gelu"),
-    (["cost", "swiglu(d_ff=2048)"], "unknown variant", "swiglu@d_ff=2048"),
-    (["cost", "some/config.json"], "unknown variant", "--preset some/config.json"),
-    (
-        ["cost", "--preset", "llama-3.1-70b"],
-        "is neither a preset nor a file",
-        "did you mean 'llama",
-    ),
-    (["list", "rulez"], "nothing is called 'rulez'", "did you mean 'rules'"),
-    (["comprae"], "no such command 'comprae'", "did you mean 'compare'"),
-    (["check"], "missing argument 'BASELINE'", "--help"),
-    (
-        ["compare", "--workers", "5", "6"],
-        "--workers takes one value here, not '5,6'",
-        "give one",
-    ),
-    (["activations", "--device", "nonsense!"], "unknown device", "devices: auto"),
-]
-
-
-def test_a_mistake_is_two_lines_and_exit_2_before_measuring(call) -> None:
-    for arguments, error, hint in MISTAKES:
-        launch = FakeLaunch()
-        code, out, err = call(
-            *(arguments if arguments[0].isalpha() else ["compare", *arguments]),
-            launch=launch,
-        )
-        lines = [
-            line for line in err.splitlines() if line.startswith(("error:", "hint:"))
-        ]
-        assert (code, out) == (2, ""), arguments
-        assert [line.partition(":")[0] for line in lines] == ["error", "hint"], (
-            arguments
-        )
-        assert error in lines[0], arguments
-        assert hint in lines[1], arguments
-        assert "Traceback" not in err
-        assert not [job for _, job, _ in launch.log if job is not Begin], arguments
 
 
 SAME = [  # what newcomers type, and what it means

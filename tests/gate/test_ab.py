@@ -192,52 +192,6 @@ def test_outputs_are_held_against_each_other_and_against_float64(
     assert half.tolerance == 0.05
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "hint"),
-    [
-        (f"{TARGET} --base-rev nope", "no revision is called 'nope'", "git tag"),
-        ("torch.nn:Linear --base-rev same", "not from this side", "--base-source"),
-        (TARGET, "base and head are the same", "--base-rev"),
-        ("swiglu --base-rev same", "'swiglu' is ffnbench's own", "package.module:Attr"),
-        (f"{TARGET},relu --base-rev same", "ab measures one variant, not 2", "compare"),
-        (
-            f"{TARGET}@python=x --base-rev same",
-            "not told by @python=x",
-            "--base-python",
-        ),
-        (
-            f"{TARGET} --base-python nowhere/python",
-            "there is no interpreter 'nowhere/python'",
-            "",
-        ),
-        (f"{TARGET} --base-rev old --base-source .", "both say where the code is", ""),
-        (
-            f"{TARGET} --base-rev old --fail-above 5",
-            "the tolerance '5': '5' could mean 5% or 500%",
-            "'5%' or '500%'",
-        ),
-        (f"{TARGET} --base-rev old --tolerance seconds=3%", "not seconds", ""),
-        (
-            f"base={TARGET} --base-rev old",
-            "'base' is what the other side is called",
-            "",
-        ),
-    ],
-)
-def test_mistakes_are_found_before_measuring(
-    call, repository: Path, arguments: str, error: str, hint: str
-) -> None:
-    launch = machine()
-    code, out, err = call(
-        arguments,
-        launch=launch,
-        prober=Prober if "nowhere" in arguments else KnownProber,
-    )
-    assert (code, out, launch.log) == (2, "", [])
-    assert error in err.splitlines()[0]
-    assert hint in err.splitlines()[1]
-
-
 class HasNone(KnownProber):
     """Base is before the module was written."""
 

@@ -331,8 +331,8 @@ def test_what_measures_has_the_pip_line_only_without_transformers(
 import importlib.util
 find = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *more: {found} if name == "transformers" else find(name, *more)
-from ffnbench.cli import run
-run(["block", "--preset", {path!r}])
+from ffnbench.cli import run_command_line
+run_command_line(["block", "--preset", {path!r}])
 """
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from fake_machine import FakeLaunch, lost, measure, prepare
 from made_up_runs import with_control
-from rich.cells import cell_len
 
 from ffnbench import cost
 from ffnbench.compare.table import compare_frame
@@ -64,53 +63,6 @@ def asked(**options: object) -> CompareRequest:
             **options,
         }
     )
-
-
-@pytest.mark.parametrize("width", [60, 80, 120])
-@pytest.mark.parametrize(
-    "name", ["compare", "train", "backward", "cost", "experts", "failures"]
-)
-def test_golden_tables(name: str, width: int, request: pytest.FixtureRequest) -> None:
-    """Delete a golden file and run the tests to write it anew, then read it."""
-    if name == "failures":
-        trouble = {
-            (Open, "gelu"): "oom",
-            (TakeSample, "swiglu"): lost("timeout", "no answer within 300 s"),
-        }
-        wanted = CompareRequest(
-            variants="relu,gelu,swiglu,glu@dtype=bf16",
-            d_model=768,
-            threads=2,
-            workers=5,
-        )
-        report = with_figures(
-            replace(
-                measure(prepare(wanted), launch=FakeLaunch(seconds, trouble)),
-                wall_s=20.0,
-            )
-        )
-        table = compare_frame(report)
-    elif name == "cost":
-        table = compare_frame(
-            cost("relu,gelu,swiglu,silu@gate=output", d_model=512, mode="train")
-        )
-    elif name == "experts":
-        moe = "swiglu@moe=8x2"
-        table = compare_frame(
-            report_of(variants=f"swiglu,{moe},grouped={moe}@experts=grouped")
-        )
-    else:
-        table = compare_frame(report_of(mode="forward" if name == "compare" else name))
-    text = plain(table, width)
-    lines = [line.rstrip() for line in text.splitlines()]
-    assert max(cell_len(line) for line in lines) <= width
-    golden = GOLDEN / f"{name}-{width}.txt"
-    if not golden.exists():
-        golden.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        pytest.fail(
-            f"{golden.name} was missing and is written anew: read it, then run again"
-        )
-    assert lines == golden.read_text(encoding="utf-8").splitlines()
 
 
 def test_the_columns_do_not_depend_on_what_was_measured() -> None:

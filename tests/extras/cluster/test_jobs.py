@@ -224,26 +224,6 @@ def test_the_same_command_takes_up_the_jobs_of_one_that_ended(
     assert len(made.submitted) <= 7
 
 
-@pytest.mark.parametrize(
-    ("line", "error"),
-    [
-        ("--on local -o run.csv", "none is named"),
-        ("--on lokal -o run.json", "unknown --on 'lokal'"),
-        ("--slurm partition=gpu -o run.json", "--slurm is of jobs on SLURM"),
-        ("--on local --runs 2 --pause 0 -o run.json", "--runs is of one machine"),
-        ("--on slurm --slurm gpu -o run.json", "'gpu' is no KEY=VALUE"),
-    ],
-)
-def test_what_can_be_no_job_is_told_before_anything_is_submitted(
-    call, submitted, line: str, error: str
-) -> None:
-    made = submitted()
-    code, _, err = call(*SWEEP, line)
-    assert (code, error in err) == (2, True), err
-    assert not made.submitted
-    assert not Path("run.json.jobs").exists()
-
-
 def test_the_lines_of_the_page_work_one_after_another(
     call, submitted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
