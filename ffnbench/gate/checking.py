@@ -156,6 +156,8 @@ def ab(
         first = read_answer(request.confirm, Kind.SIDES)
         if not first.regressed:
             return first.nothing_to_confirm()
+        if not first.timed:
+            request = replace(request, exact_only=True)
     if request.base_python is None:
         refuse_device(request.device, world)
     with (
@@ -365,18 +367,17 @@ def _measured_sides(
     """Both sides measured, and what follows for latency.
 
     For the exact metrics alone one worker of each is enough; nothing is measured where
-    head computes something else. Of a `first` answer it is what regressed in it.
+    head computes something else. A `first` answer has its part in what follows.
     """
-    exact_only = request.exact_only or (first is not None and not first.timed)
     if output.status is Status.REGRESSED:
         return prepared.cost_report(), ()
     tell_duration(
         prepared.plan,
         world,
         following.progress,
-        None if exact_only else request.budget,
+        None if request.exact_only else request.budget,
     )
-    if exact_only:
+    if request.exact_only:
         return measure_run(prepared, world, following, weights=weights), ()
     return _until_decided(
         prepared,

@@ -93,7 +93,7 @@ class FirstAnswer:
         )
 
 
-MADE_BY = "`ffnbench ab ... -o first.json` writes such a file, and so does `check`"
+MADE_BY = "such a file is what -o first.json of ab or check writes"
 
 
 def read_answer(path: str, kind: str) -> FirstAnswer:

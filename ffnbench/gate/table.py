@@ -131,6 +131,11 @@ def finding_records(checked: Checked) -> list[Row]:
 
 def findings_frame(checked: Checked) -> Frame:
     """Every row that is not an equal exact metric; those are counted below."""
+    if checked.confirms and not checked.findings:
+        sentence = f"nothing regressed in {checked.confirms}: nothing is measured again"
+        return Frame(
+            columns=CHECK_COLUMNS, rows=[], header=[_title(checked)], summary=[sentence]
+        )
     now, rows = checked.now, finding_records(checked)
     shown = [row for row in rows if not is_quiet(row)]
     equal = len(rows) - len(shown)
@@ -253,8 +258,6 @@ def _summary(checked: Checked, equal: int) -> list[str]:
     what else there is to say.
     """
     findings, now = checked.findings, checked.now
-    if checked.confirms and not findings:
-        return [f"nothing regressed in {checked.confirms}: nothing is measured again"]
     timed = [finding for finding in findings if finding.metric == LATENCY]
     reach = []
     if equal:
