@@ -23,7 +23,7 @@ from ffnbench.activations.facts import FACTS_FILE, Facts
 from ffnbench.common import jsonable
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.worker.functions import Function, torch_function, value_and_slope
+from ffnbench.worker.activation_jobs import Function, torch_function, value_and_slope
 
 STEP = 1 / 64
 GRID = [i * STEP for i in range(-2560, 2561)]  # of [-40, 40]

@@ -12,10 +12,8 @@ LOAD, HIT = "expert_load_max", "experts_hit"
 PACK, HELD = "pack_s", "held_bytes"
 ERROR, LARGEST_ERROR, GRADIENT_ERROR = "error", "largest_error", "gradient_error"
 MEMORY_GROUP = "memory"  # a group of metrics
-CEILINGS, ROOF = (
-    "ceilings",
-    "roof",
-)  # a group of its own, and what the samples of a ceiling are called
+# a group of its own, and what the samples of a ceiling are called
+CEILINGS, ROOF = "ceilings", "roof"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

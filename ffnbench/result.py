@@ -107,9 +107,6 @@ class Failure:
 class Estimate:
     """A value and its interval over `workers` independent processes; exact metrics have
     no interval.
-
-    `disturbed`: in older files, rounds are in it in which the threads waited for a CPU;
-    a busy row has none today.
     """
 
     value: float
@@ -118,7 +115,6 @@ class Estimate:
     confidence: float = 0.95
     workers: int = 1
     samples: int = 1
-    disturbed: bool = field(default=False, metadata=LATER)
 
     @property
     def half_width(self) -> float | None:
@@ -157,9 +153,8 @@ class Comparison:
     ratio: Estimate | None
     verdict: Verdict
     reason: str = ""
-    resolution: float | None = (
-        None  # the smallest relative difference that this row could have shown
-    )
+    # the smallest relative difference that this row could have shown
+    resolution: float | None = None
 
 
 class Bound(StrEnum):
@@ -312,15 +307,13 @@ class DeviceReadings:
     """What a worker read of a device right after its samples; unknown is None.
 
     It is the least and the most of the clock of its cores, and how many other processes
-    computed on it at the first; in older files the most of temperature and power.
+    computed on it at the first.
     """
 
     worker: int = field(metadata=least(0))
     device: str
     least_clock_mhz: int | None = None
     most_clock_mhz: int | None = None
-    most_temperature_c: int | None = None
-    most_power_w: float | None = None
     others: int | None = None
 
 
@@ -428,9 +421,8 @@ class Repeat(Measurement):
     protocol: Protocol
 
 
-REPEATED = [
-    f.name for f in fields(Repeat) if f.name != "protocol"
-]  # what a repeat and a report have alike
+# what a repeat and a report have alike
+REPEATED = [f.name for f in fields(Repeat) if f.name != "protocol"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -536,12 +528,10 @@ class Report(Run):
     measured: tuple[Measured, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
     shares: tuple[Share, ...] = field(default=(), metadata=LATER)
-    repeats: tuple[Repeat, ...] = field(
-        default=(), repr=False, metadata=LATER
-    )  # later runs, in order
-    cut_short: bool = field(
-        default=False, metadata=LATER
-    )  # whether fewer repeats were made than asked for
+    # later runs, in order
+    repeats: tuple[Repeat, ...] = field(default=(), repr=False, metadata=LATER)
+    # whether fewer repeats were made than asked for
+    cut_short: bool = field(default=False, metadata=LATER)
     schema: int = field(default=SCHEMA, metadata=STATED)
     figures: Figures = field(
         default=Figures(), compare=False, repr=False, metadata=UNSAVED

@@ -31,7 +31,9 @@ from typing import Any
 from paths import ROOT
 
 from ffnbench import messages
+from ffnbench.activations.plan import plan_timing
 from ffnbench.api import measuring, preparing
+from ffnbench.block.plan import plan_block
 from ffnbench.choices import Backend
 from ffnbench.common import jsonable
 from ffnbench.device.environment import about_machine, caches
@@ -53,6 +55,8 @@ from ffnbench.messages import (
     WorkerRequest,
 )
 from ffnbench.plan import THIS_INTERPRETER, Arm, Case, Plan, Workload
+from ffnbench.planning.compare import plan_compare
+from ffnbench.request import BlockRequest, CompareRequest, TimingRequest
 from ffnbench.result import Agreement, FailureKind, Report, Roof, Run
 from ffnbench.run import runner, world
 from ffnbench.run.prober import Prober
@@ -309,8 +313,16 @@ class ProberHere(Prober):
         return InThisProcess()
 
 
+PLAN_OF = {
+    CompareRequest: plan_compare,
+    BlockRequest: plan_block,
+    TimingRequest: plan_timing,
+}
+
+
 def prepare(request: Any, **how: Any) -> preparing.Prepared:
-    """A request planned and with_costs, on a machine of which nothing is known."""
+    """A request planned and priced, on a machine of which nothing is known."""
+    how.setdefault("plan_of", PLAN_OF.get(type(request)))
     return preparing.prepare_plan(request, world.World(), **how)
 
 

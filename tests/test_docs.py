@@ -21,7 +21,7 @@ from repositories import two_sides
 
 import ffnbench
 from ffnbench.api import measuring
-from ffnbench.api.saved import as_shown, load_and_compare, recompute
+from ffnbench.api.saved_runs import as_shown, load_and_compare, recompute
 from ffnbench.cli import run_command_line
 from ffnbench.cli.commands import FILES, Commands, command_names
 from ffnbench.compare.table import compare_frame

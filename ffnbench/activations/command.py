@@ -87,16 +87,17 @@ def activations(
     """Show facts of activations; --time: what they cost."""
     request = request_from_typed(TimingRequest, ctx)
     if time:
-        return answer_request(ctx, request, "activations")
+        from ffnbench.activations.plan import plan_timing
+
+        return answer_request(ctx, request, "activations", plan_timing)
 
     from ffnbench.activations import describing
     from ffnbench.ffn.spec import DTYPES
     from ffnbench.planning.workload import device_of
     from ffnbench.run.world import this_machine
 
-    several(
-        "device", request.device, device_of
-    )  # a word that is none is a mistake, whatever is asked of them
+    # a word that is none is a mistake, whatever is asked of them
+    several("device", request.device, device_of)
     several("dtype", request.dtype, DTYPES.get)
     with destination_of(
         output_from_typed(ctx), "activations", request.activations

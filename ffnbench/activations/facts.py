@@ -59,7 +59,7 @@ class Facts:
 
 
 @cache
-def _known() -> dict[str, Facts]:
+def _facts_by_name() -> dict[str, Facts]:
     data = json.loads(FACTS_FILE.read_text())
     return {name: jsonable.decode(Facts, facts) for name, facts in data.items()}
 
@@ -69,5 +69,5 @@ def facts_of(activation: Activation, beta: float | None) -> Facts | None:
     user's, and at another beta.
     """
     if beta == activation.beta:
-        return _known().get(activation.name)
+        return _facts_by_name().get(activation.name)
     return None

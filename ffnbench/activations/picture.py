@@ -67,11 +67,10 @@ def titles(chosen: Mapping[str, ActivationSpec]) -> dict[str, str]:
     """
     titles = {}
     for label, spec in chosen.items():
-        name = (
-            GATED_BY_ACTIVATION.get(label, f"{label}_glu")
-            if label == spec.activation
-            else label
-        )
+        if label == spec.activation:
+            name = GATED_BY_ACTIVATION.get(label, f"{label}_glu")
+        else:
+            name = label
         beta = "" if spec.beta is None else f", β = {spec.beta:g}"
         titles[label] = f"{name}: {spec.activation.rpartition(':')[2]}(g{beta}) · u"
     return titles
@@ -118,18 +117,16 @@ def curves_figure(
     """
     x = np.array(next(iter(curves.values())).x)
     values = np.array([curve.y for curve in curves.values()], dtype=float)
-    slopes = np.array(
-        [curve.slope for curve in curves.values()], dtype=float
-    )  # where there is none, a gap
-    reach = 1.02 * max(
-        abs(x[0]), abs(x[-1]), 1.0
-    )  # a square function must not flatten the others
+    # where there is none, a gap
+    slopes = np.array([curve.slope for curve in curves.values()], dtype=float)
+    # a square function must not flatten the others
+    reach = 1.02 * max(abs(x[0]), abs(x[-1]), 1.0)
     near = LIKE_ONE * reach
-    pairs = [
-        (i, j)
-        for i, j in combinations(range(len(values)), 2)
-        if 0 < abs(values[i] - values[j]).max() < near
-    ]
+    pairs = []
+    for i, j in combinations(range(len(values)), 2):
+        difference = abs(values[i] - values[j]).max()
+        if 0 < difference < near:
+            pairs.append((i, j))
     count = 3 if pairs else 2
     pens_of = pens(curves)
     with drawing(**{"lines.linewidth": 1.3}):
@@ -240,10 +237,8 @@ def _jumps(y: np.ndarray) -> np.ndarray:
     return np.nonzero((change > 0.2) & (change > 20 * max(typical, 1e-9)))[0]
 
 
-SIDE, BESIDE = (
-    2.4,
-    0.9,
-)  # inches: a panel at most; what the colour bar and the labels of axes take
+# inches: a panel at most; what the colour bar and the labels of axes take
+SIDE, BESIDE = 2.4, 0.9
 CONTOUR_LEVELS = 5
 # times the usual height: steeper ones are cut, so that a square function does not
 # flatten the others
@@ -319,9 +314,8 @@ def _surface(
         axes.clabel(lines, fontsize=5, fmt="%g")
     axes.axhline(0, color="0.5", linewidth=0.6)
     axes.axvline(0, color="0.5", linewidth=0.6)
-    axes.set(
-        xlim=(x[0], x[-1]), ylim=(x[0], x[-1])
-    )  # the axes through zero may lie outside
+    # the axes through zero may lie outside
+    axes.set(xlim=(x[0], x[-1]), ylim=(x[0], x[-1]))
     axes.ticklabel_format(scilimits=(-2, 5), useMathText=True)
     axes.set_aspect("equal")
     return image

@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ffnbench.activations.describing import describe_activations, draw_activations
+from ffnbench.activations.plan import plan_timing
 from ffnbench.api.measuring import measure_plan
 from ffnbench.api.preparing import prepare_plan
 from ffnbench.python.arguments import (
@@ -67,7 +68,7 @@ def time_activations(
     request = request_from_arguments(TimingRequest, locals())
     with called_here(quiet=quiet, wait=wait) as here:
         return measure_plan(
-            prepare_plan(request, here.world), here.world, here.following
+            prepare_plan(request, here.world, plan_timing), here.world, here.following
         )
 
 

@@ -33,9 +33,8 @@ MOST_PLACES = 4  # of jumps and kinks, in the table
 ONLY_BUILT_IN = "facts are known of built-in names, each at its own beta; `plot-activations` draws all"
 FACT_KEYS = (*(field.name for field in fields(Facts) if field.name != "dead"), "smooth")
 ACTIVATION = column("activation", 0)
-BACKWARD = column(
-    "flops_backward", 8, title="FLOPs", unit="bwd", units=None, write=str
-)  # of one element
+# of one element
+BACKWARD = column("flops_backward", 8, title="FLOPs", unit="bwd", units=None, write=str)
 FACTS = (
     "formula",
     "minimum",
@@ -140,10 +139,13 @@ def _in_words(row: Row) -> Row:
     breaks = [
         f"{word} at {_places(row[key])}" for key, word in words.items() if row[key]
     ]
+    lowest, highest = _bound(row["low"], "-inf"), _bound(row["high"], "inf")
+    flattest = _bound(row["slope_low"], "-inf")
+    steepest = _bound(row["slope_high"], "inf")
     return row | {
         "place": _place(row),
-        "range": f"{low}{_bound(row['low'], '-inf')}, {_bound(row['high'], 'inf')}{high}",
-        "slopes": f"{_bound(row['slope_low'], '-inf')} to {_bound(row['slope_high'], 'inf')}",
+        "range": f"{low}{lowest}, {highest}{high}",
+        "slopes": f"{flattest} to {steepest}",
         "smooth": ", ".join(breaks) or "yes",
     }
 

@@ -16,7 +16,7 @@ from ffnbench.common.units import counted
 from ffnbench.following import UNFOLLOWED, Following, ProgressListener
 from ffnbench.plan import THIS_INTERPRETER, Note, NoteKind, Plan
 from ffnbench.planning.effort import LEAST_BUDGET_S
-from ffnbench.report.output import Destination
+from ffnbench.report.destination import Destination
 from ffnbench.report.progress import wait_text
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import Progress, raw_of
@@ -144,15 +144,15 @@ def _measure_several_runs(
     if complete == runs:
         return report
     text = f"{len(report.runs)} of {runs} runs could be kept: in the others a row had no undisturbed round"
-    return _noted(report, text)
+    return _with_note(report, text)
 
 
 def _cut_short(report: ShownReport, runs: int) -> ShownReport:
     text = f"interrupted: {len(report.runs)} of {runs} runs are complete, and kept"
-    return replace(_noted(report, text), cut_short=True)
+    return replace(_with_note(report, text), cut_short=True)
 
 
-def _noted(report: ShownReport, text: str) -> ShownReport:
+def _with_note(report: ShownReport, text: str) -> ShownReport:
     """The report with a note of its whole."""
     return replace(
         report, warnings=(*report.warnings, Note(text=text, kind=NoteKind.GENERAL))
@@ -230,6 +230,10 @@ class CellsOfRun:
         spent_s = 0.0
         if cell is self.prepared.plan:
             spent_s = self.budget.elapsed_s
+        pool = None
+        # the processes of a WorkerGroup know the labels of one cell alone
+        if cell.arms == (THIS_INTERPRETER,):
+            pool = self.pool
         return measure_cell(
             cell,
             self.prepared,
@@ -237,9 +241,7 @@ class CellsOfRun:
             following,
             stop=self.stop,
             weights=self.weights,
-            pool=self.pool
-            if cell.arms == (THIS_INTERPRETER,)
-            else None,  # else its processes know the labels of one cell
+            pool=pool,
             spent_s=spent_s,
             bound_s=self.budget.bound_s - self.budget.elapsed_s + spent_s,
         )

@@ -50,9 +50,8 @@ from ffnbench.run.worker_process import COUNT_TIMEOUT_S, WorkerLost
 from ffnbench.run.world import World
 from ffnbench.stats.rounds import CPUS_TAKEN
 
-CEILINGS_S = (
-    4.5  # of looking for those of the machine; with what comes before and after it five
-)
+# of looking for those of the machine; with what comes before and after it five
+CEILINGS_S = 4.5
 
 
 def environment(
@@ -132,9 +131,8 @@ def _ceilings_here(
         usable_cpus(), DTYPES.names(), caches(), room_for_ceilings((), usable_memory())
     )
     request = MeasureCeilings(roofs=tuple(asked), seconds=CEILINGS_S)
-    with world.lock(
-        lambda text: progress.tell(text.partition(";")[0])
-    ) as other_run:  # here there is no --wait
+    # here there is no --wait
+    with world.lock(lambda text: progress.tell(text.partition(";")[0])) as other_run:
         answer = worker.ask(request, COUNT_TIMEOUT_S)
     if isinstance(answer, Failed):
         raise Unfinished(

@@ -54,6 +54,7 @@ def block(
     Parameters, FLOPs, KV bytes, latency, and the share of each. Of lists (--seq-len
     128,1024) each combination is measured.
     """
-    return answer_request(
-        ctx, request_from_typed(BlockRequest, ctx), "block", counts=cost_only
-    )
+    from ffnbench.block.plan import plan_block
+
+    request = request_from_typed(BlockRequest, ctx)
+    return answer_request(ctx, request, "block", plan_block, counts=cost_only)

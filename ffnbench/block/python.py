@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ffnbench.api.measuring import measure_plan
 from ffnbench.api.preparing import prepare_plan
+from ffnbench.block.plan import plan_block
 from ffnbench.python.arguments import (
     Backend,
     Devices,
@@ -59,7 +60,9 @@ def block(
     """
     request = request_from_arguments(BlockRequest, locals())
     with called_here(quiet=quiet, wait=wait) as here:
-        prepared = prepare_plan(request, here.world, counts=request.cost_only)
+        prepared = prepare_plan(
+            request, here.world, plan_block, counts=request.cost_only
+        )
         if request.cost_only:
             return prepared.cost_report()
         return measure_plan(prepared, here.world, here.following)

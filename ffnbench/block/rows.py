@@ -46,11 +46,8 @@ from ffnbench.result import Estimate, Report
 from ffnbench.stats.cells import restricted
 from ffnbench.stats.figures import figures_of
 
-PRODUCTS = {
-    Mode.FORWARD: 1,
-    Mode.TRAIN: 3,
-    Mode.BACKWARD: 2,
-}  # backward: two products for each
+# backward: two products for each
+PRODUCTS = {Mode.FORWARD: 1, Mode.TRAIN: 3, Mode.BACKWARD: 2}
 PART_WORDS = ("verdict", "failure")  # of a part, that are not saved
 POINTS = 200  # of a curve over lengths
 # how far it goes on beyond the shortest and the longest length, and beyond the crossing
@@ -187,8 +184,10 @@ def block_rows(report: Report) -> list[Row]:
     for block in parts_of(report.plan):
         for _, windows in groupby(lengths_of(block), key=_tokens):
             lengths = list(windows)
-            counted = [_counted(report, length) for length in lengths]
-            measured = [_measured(report, length, of_cases) for length in lengths]
+            counted = [_counted_columns(report, length) for length in lengths]
+            measured = [
+                _measured_columns(report, length, of_cases) for length in lengths
+            ]
             rows += [
                 counts | times for counts, times in zip(counted, measured, strict=True)
             ]
@@ -197,11 +196,11 @@ def block_rows(report: Report) -> list[Row]:
                     key: value if key in (*CONDITION_KEYS, "threads") else None
                     for key, value in measured[0].items()
                 }
-                rows.append(_mean(counted) | conditions)
+                rows.append(_mean_over_layers(counted) | conditions)
     return rows
 
 
-def _mean(rows: list[Row]) -> Row:
+def _mean_over_layers(rows: list[Row]) -> Row:
     """What is counted of one length, on average over all layers."""
     layers = sum(row["layers"] for row in rows)
     means = {}
@@ -214,7 +213,7 @@ def _mean(rows: list[Row]) -> Row:
     ):
         in_all = sum(row["layers"] * row[key] for row in rows)
         means[key] = round(in_all / layers)
-    share = _share(rows[0]["flops_ffn"], means["flops_attention"])
+    share = _ffn_share(rows[0]["flops_ffn"], means["flops_attention"])
     return {
         **rows[0],
         **means,
@@ -224,11 +223,11 @@ def _mean(rows: list[Row]) -> Row:
     }
 
 
-def _share(of_ffn: int | None, of_attention: int) -> float | None:
+def _ffn_share(of_ffn: int | None, of_attention: int) -> float | None:
     return None if of_ffn is None else of_ffn / (of_ffn + of_attention)
 
 
-def _counted(report: Report, length: CasesOfLength) -> Row:
+def _counted_columns(report: Report, length: CasesOfLength) -> Row:
     spec, work = spec_of(length), length.ffn.workload
     ffn, attention = report.cost(length.ffn.label), report.cost(length.attention.label)
     passes = PRODUCTS[work.mode]
@@ -263,7 +262,7 @@ def _counted(report: Report, length: CasesOfLength) -> Row:
         "flops_ffn": of_ffn,
         "flops_attention": of_attention,
         **parts,
-        "ffn_share_flops": _share(of_ffn, of_attention),
+        "ffn_share_flops": _ffn_share(of_ffn, of_attention),
         "flops_softmax": attention.flops_elementwise,
         "kv_bytes_per_token": kv_bytes(spec, work.dtype),
         "kv_bytes": kv_bytes(spec, work.dtype)
@@ -272,7 +271,9 @@ def _counted(report: Report, length: CasesOfLength) -> Row:
     }
 
 
-def _measured(report: Report, length: CasesOfLength, rows: dict[str, Row]) -> Row:
+def _measured_columns(
+    report: Report, length: CasesOfLength, rows: dict[str, Row]
+) -> Row:
     """What was measured of one length and window: columns of the rows of its parts, and
     the FFN's share.
     """

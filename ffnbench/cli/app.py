@@ -36,6 +36,7 @@ from ffnbench.common.streams import hush, prepare_streams
 
 INTERRUPTED = "interrupted before the answer was complete"
 NO_MEMORY = "there is not enough memory"
+# flags without a command
 ROOT_OPTIONS = (
     "--help",
     "-h",
@@ -43,7 +44,7 @@ ROOT_OPTIONS = (
     "-V",
     "--install-completion",
     "--show-completion",
-)  # flags without a command
+)
 
 app = typer.Typer(
     cls=Commands,
@@ -104,15 +105,13 @@ def run_command_line(words: Sequence[str]) -> int:
         from ffnbench.cli.mistakes import command_meant
 
         raise FfnbenchError(f"{what} {name!r}", command_meant(name, words))
-    group = typer.main.get_command(
-        app
-    )  # not app(): that ends an interruption, and a broken pipe, in its own ways
+    # not app(): that ends an interruption, and a broken pipe, in its own ways
+    group = typer.main.get_command(app)
     try:
         with group.make_context("ffnbench", [*words], default_map=defaults) as ctx:
             return group.invoke(ctx) or 0
-    except (
-        typer.Exit
-    ) as ended:  # of --help, --version, --install-completion; 1 is a regression here
+    except typer.Exit as ended:
+        # of --help, --version, --install-completion; 1 is a regression here
         return EXIT_USAGE if ended.exit_code else 0
 
 

@@ -27,7 +27,8 @@ from ffnbench.planning.fields import read
 from ffnbench.request import AnyRequest, Output, Request
 
 if TYPE_CHECKING:
-    from ffnbench.report.output import Destination
+    from ffnbench.plan import Plan
+    from ffnbench.report.destination import Destination
 
 R = TypeVar("R", bound=Request | Output)
 # of each command, in the order of the help; a file is loaded when a command of it is
@@ -78,9 +79,8 @@ class Command(TyperCommand):
         """Its parameters, and Typer's own for the help."""
         params: list[Any] = as_typed(super().get_params(ctx))
         for param in params:
-            if (
-                ctx.obj == HELP_ALL or ctx.resilient_parsing
-            ):  # a shell offers all of them
+            # a shell offers all of them
+            if ctx.obj == HELP_ALL or ctx.resilient_parsing:
                 param.hidden = False
         help_option = params[-1]
         help_option.rich_help_panel = "Output"
@@ -138,9 +138,7 @@ class Commands(TyperGroup):
             module = features.of_features("commands")[name].file("command")
         else:
             return None
-        info = next(
-            info for info in module.app.registered_commands if info.name == name
-        )
+        [info] = [info for info in module.app.registered_commands if info.name == name]
         return get_command_from_info(
             info, pretty_exceptions_short=False, rich_markup_mode=self.rich_markup_mode
         )
@@ -214,8 +212,8 @@ def destination_of(
     """Where the answer goes; `inputs` are values that may be paths: no output is
     written over these.
     """
+    from ffnbench.report.destination import Destination
     from ffnbench.report.formats import FIGURE_SUFFIXES, SUFFIXES
-    from ffnbench.report.output import Destination
 
     suffixes = [*SUFFIXES, *features.of_features("suffixes")]
     if pictures:
@@ -232,16 +230,16 @@ def answer_request(
     ctx: typer.Context,
     request: AnyRequest,
     stem: str,
+    plan_of: Callable[..., Plan],
     *,
     counts: bool = False,
-    planned: Callable[..., Any] | None = None,
     **measured: Any,
 ) -> int:
     """Plan and price what was asked, measure it unless only counts are wanted (as jobs
     if `--on` says so), and show it.
 
-    Gives the exit code. `planned` makes the plan of a feature's request, and `own=`
-    measures it.
+    Gives the exit code. `plan_of` makes the plan of the request; `own=` measures that
+    of a feature.
     """
     from ffnbench.api.preparing import prepare_plan
     from ffnbench.report.shown_report import report_view
@@ -256,7 +254,7 @@ def answer_request(
         prepared = prepare_plan(
             request,
             world,
-            planned,
+            plan_of,
             notes=destination.defaults,
             counts=counts,
             as_jobs=as_jobs,

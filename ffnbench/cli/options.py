@@ -585,9 +585,8 @@ Quiet = Annotated[
         hidden=True,
     ),
 ]
-PICTURE_SUFFIXES_TEXT = ", ".join(
-    (*of_features("suffixes"), ".png", ".svg", ".pdf")
-)  # and the files of features
+# and the files of features
+PICTURE_SUFFIXES_TEXT = ", ".join((*of_features("suffixes"), ".png", ".svg", ".pdf"))
 Out = Annotated[
     TypedTexts,
     Option(

@@ -42,7 +42,7 @@ def report(
 
     Every figure is computed anew; of several: old, new, change, its interval.
     """
-    from ffnbench.api.saved import load_and_compare
+    from ffnbench.api.saved_runs import load_and_compare
     from ffnbench.report.shown_report import report_view
 
     refuse_empty("FILE", paths)
@@ -51,13 +51,12 @@ def report(
         output, "report", *paths, pictures=len(paths) == 1
     ) as destination:
         if len(paths) > 1:
-            view = imported_function("gate.shown:runs_view")(paths)
+            view = imported_function("gate.shown_check:runs_view")(paths)
         else:
             report, difference = load_and_compare(paths[0])
             destination.expect(report)
-            view = report_view(report).ending(
-                0
-            )  # whatever it ended with: it can be shown
+            # whatever it ended with: it can be shown
+            view = report_view(report).ending(0)
         destination.show(view)
     if difference:
         say(f"note: {difference}")

@@ -39,9 +39,8 @@ def as_meant(words: Sequence[str], params: Sequence[Any]) -> list[str]:
         if param.param_type_name == "argument"
     }
     meant: list[str] = []
-    placed: list[
-        str
-    ] = []  # an argument that was typed by its name: its place is behind the others
+    # an argument that was typed by its name: its place is behind the others
+    placed: list[str] = []
     places: dict[str, int] = {}  # where in `meant` the value of a list stands
     last: Any = None  # the flag whose value the last word is
     rest = list(words)
@@ -62,18 +61,15 @@ def as_meant(words: Sequence[str], params: Sequence[Any]) -> list[str]:
             (meant if several else placed).append(value if equals else rest.pop(0))
         elif name not in flags:
             if last is not None and _goes_on(last, word):
-                comma = (
-                    "," if last.metavar == NUMBER_METAVAR or _takes_list(last) else ""
-                )
+                comma = ""
+                if last.metavar == NUMBER_METAVAR or _takes_list(last):
+                    comma = ","
                 meant[-1] = f"{meant[-1].rstrip(',')}{comma}{word.lstrip(',')}"
                 continue
             meant.append(name if name == "--help" else word)
         elif flags[name].is_flag:
             meant.append(name + equals + value)
-        elif not equals and (
-            not rest
-            or (rest[0].startswith("--") and rest[0].partition("=")[0] in flags)
-        ):
+        elif not equals and (not rest or _is_flag(rest[0], flags)):
             return [*meant, name]  # it has no value: what is behind it is another flag
         else:
             value = value if equals else rest.pop(0)
@@ -89,19 +85,23 @@ def as_meant(words: Sequence[str], params: Sequence[Any]) -> list[str]:
     return [*meant, *placed]
 
 
-def _spelt(name: str, value: str, known: Collection[str]) -> str:
-    """A name as it is known: `-threads`, `--d_model`, `--variant`, and the `d_model` of
-    `d_model=64`.
+def _is_flag(word: str, flags: Collection[str]) -> bool:
+    return word.startswith("--") and word.partition("=")[0] in flags
+
+
+def _spelt(name: str, value: str, names: Collection[str]) -> str:
+    """A name as it is spelt in the help, for one typed otherwise: `-threads`,
+    `--d_model`, `--variant`, and the `d_model` of `d_model=64`.
     """
     plain = "--" + name.lstrip("-").replace("_", "-")
     if (
-        name in known
+        name in names
         or len(plain) <= 4
         or not (name.startswith("-") or NUMBER_PATTERN.fullmatch(value))
     ):
         return name  # of `label=variant` too, which has no number behind it
     for near in (plain, plain + "s", plain.removesuffix("s")):
-        if near in known or near == "--help":
+        if near in names or near == "--help":
             return near
     return name
 
@@ -123,15 +123,13 @@ def _goes_on(param: Any, word: str) -> bool:
         return word in TIME_SUFFIXES
     if param.metavar == "PCT":
         return word == "%"
-    known = (
-        words_of(param.name)
-        if _takes_list(param) and param.metavar != NUMBER_METAVAR
-        else []
-    )
+    words = []
+    if _takes_list(param) and param.metavar != NUMBER_METAVAR:
+        words = words_of(param.name)
     parts = [part for part in word.split(",") if part]
-    numbers = param.metavar == NUMBER_METAVAR or bool(known)
+    numbers = param.metavar == NUMBER_METAVAR or bool(words)
     return numbers and all(
-        NUMBER_PATTERN.fullmatch(part) or part in known for part in parts
+        NUMBER_PATTERN.fullmatch(part) or part in words for part in parts
     )
 
 

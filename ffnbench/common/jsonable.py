@@ -23,13 +23,11 @@ from ffnbench.common.streams import UNSEEN
 T = TypeVar("T")
 # metadata of a field that came later: left out at its default, as files had it before
 LATER = {"later": True}
-STATED = {
-    "stated": True
-}  # metadata of a field that every file has, whatever its default
+# metadata of a field that every file has, whatever its default
+STATED = {"stated": True}
 UNSAVED = {"unsaved": True}  # metadata of a field that stands in no file
-OTHER_FIELDS = {
-    "others": True
-}  # metadata of a dict whose entries stand in files beside the other fields
+# metadata of a dict whose entries stand in files beside the other fields
+OTHER_FIELDS = {"others": True}
 _hints = cache(get_type_hints)
 
 EXACT_TYPES = {str, int, bool, type(None)}
@@ -143,18 +141,18 @@ def parse(text: str | bytes, *, ours: bool = True) -> Any:
     if ours:
         numbers = {
             "parse_constant": no_number,
-            "parse_int": _whole,
+            "parse_int": _read_integer,
             "parse_float": _real,
         }
     try:
         return json.loads(
-            text.removeprefix("\ufeff"), object_pairs_hook=_once, **numbers
+            text.removeprefix("\ufeff"), object_pairs_hook=_with_unique_keys, **numbers
         )
     except RecursionError:
         raise ValueError("it is nested too deep") from None
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     data: dict[str, Any] = {}
     for key, value in pairs:
         if key in data:
@@ -168,7 +166,7 @@ def no_number(name: str) -> Any:
     raise ValueError(f"{name} is no number in JSON")
 
 
-def _whole(text: str) -> int:
+def _read_integer(text: str) -> int:
     if len(text) > 20 or not -LARGEST_INTEGER <= int(text) < LARGEST_INTEGER:
         raise ValueError(f"{text[:20]} is too large a number")
     return int(text)

@@ -87,7 +87,7 @@ def prepare_streams() -> None:
     while (number := os.open(os.devnull, os.O_RDWR)) < 3:
         os.set_inheritable(number, True)
     os.close(number)
-    codecs.register_error(FALLBACK, _plain)
+    codecs.register_error(FALLBACK, _ascii_sign)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -125,7 +125,7 @@ class Forgiving:
             hush(2)
 
 
-def _plain(problem: UnicodeError) -> tuple[str, int]:
+def _ascii_sign(problem: UnicodeError) -> tuple[str, int]:
     """What stands for signs that an encoding does not have; where there is none JSON's
     escape, for it may be JSON.
     """

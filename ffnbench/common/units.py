@@ -126,6 +126,7 @@ def counted(number: int, what: str) -> str:
 
 # What people write: the same readers for flags and for Python
 
+# 2k is 2,000, 2Ki is 2,048
 COUNT_SUFFIXES = {
     "k": 10**3,
     "K": 10**3,
@@ -134,7 +135,7 @@ COUNT_SUFFIXES = {
     "Ki": 2**10,
     "Mi": 2**20,
     "Gi": 2**30,
-}  # 2k is 2,000, 2Ki is 2,048
+}
 TIME_SUFFIXES = (
     {"ms": 0.001}
     | dict.fromkeys(("seconds", "second", "sec", "s"), 1.0)

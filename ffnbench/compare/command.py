@@ -63,7 +63,10 @@ def compare(
     Parameters, FLOPs, latency, memory. Of lists (--seq-len 1,128 or 1..4096) each
     combination is measured.
     """
-    return answer_request(ctx, request_from_typed(CompareRequest, ctx), "compare")
+    from ffnbench.planning.compare import plan_compare
+
+    request = request_from_typed(CompareRequest, ctx)
+    return answer_request(ctx, request, "compare", plan_compare)
 
 
 @app.command(
@@ -99,5 +102,7 @@ def cost(
 
     Of lists (--seq-len 1,128 or 1..4096) each combination is counted.
     """
+    from ffnbench.planning.compare import plan_compare
+
     request = CompareRequest(**vars(request_from_typed(CostRequest, ctx)))
-    return answer_request(ctx, request, "cost", counts=True)
+    return answer_request(ctx, request, "cost", plan_compare, counts=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ffnbench.api.measuring import measure_plan
 from ffnbench.api.preparing import prepare_plan
+from ffnbench.planning.compare import plan_compare
 from ffnbench.python.arguments import (
     Backends,
     Devices,
@@ -71,7 +72,7 @@ def compare(
     request = request_from_arguments(CompareRequest, locals())
     with called_here(quiet=quiet, wait=wait) as here:
         return measure_plan(
-            prepare_plan(request, here.world), here.world, here.following
+            prepare_plan(request, here.world, plan_compare), here.world, here.following
         )
 
 
@@ -100,5 +101,5 @@ def cost(
     request = request_from_arguments(CostRequest, locals())
     with called_here() as here:
         return prepare_plan(
-            CompareRequest(**vars(request)), here.world, counts=True
+            CompareRequest(**vars(request)), here.world, plan_compare, counts=True
         ).cost_report()

@@ -86,15 +86,15 @@ def compare_frame(report: Report) -> Frame:
     for key in swept:
         rows = [row | {key: value_of(plan.case(row["label"]), key)} for row in rows]
 
-    columns = _named(plan)
+    columns = _name_columns(plan)
     named = [each.key for each in columns]
-    columns += [each for each in _differing(report) if each.key not in named]
+    columns += [each for each in _differing_columns(report) if each.key not in named]
     priorities = MEASURED if is_measured else COST_COLUMNS
     if report.figures.trade_offs:
         priorities = MEASURED | OF_TRADE_OFF
     elif not is_measured and "weight_format" in named:
         priorities = COST_COLUMNS | {"weight_bytes": 1}
-    columns += _known(report, rows, priorities)
+    columns += _columns_known(report, rows, priorities)
     if is_timed:
         columns += timed_columns(report, reference_title(report))
     elif not is_measured:
@@ -131,7 +131,7 @@ def compare_frame(report: Report) -> Frame:
     return replace(frame, short=pivots(report, frame, reference_title(report)))
 
 
-def _named(plan: Plan) -> list[Column]:
+def _name_columns(plan: Plan) -> list[Column]:
     """What a row is called. Where rows differ in how their weights are held, columns
     say how each variant is run; the name of a single one stands in the header.
     """
@@ -169,7 +169,7 @@ def reference_title(report: Report) -> str:
     return name if len(name) <= LONGEST_TITLE else "reference"
 
 
-def _differing(report: Report) -> list[Column]:
+def _differing_columns(report: Report) -> list[Column]:
     """What is not the same in all cases of a group; what is the same stands in the
     header.
     """
@@ -189,7 +189,9 @@ def _differing(report: Report) -> list[Column]:
     return list({each.key: each for each in columns}.values())
 
 
-def _known(report: Report, rows: list[Row], priorities: dict[str, int]) -> list[Column]:
+def _columns_known(
+    report: Report, rows: list[Row], priorities: dict[str, int]
+) -> list[Column]:
     """The columns of these names in which a row has a value; none that say again what
     another one says.
     """
@@ -225,9 +227,8 @@ def _known(report: Report, rows: list[Row], priorities: dict[str, int]) -> list[
     columns = []
     for key, priority in priorities.items():
         if key not in left_out and any(row[key] is not None for row in rows):
-            columns.append(
-                column(key, priority, text=error)
-                if key == ERROR
-                else column(key, priority)
-            )
+            if key == ERROR:
+                columns.append(column(key, priority, text=error))
+            else:
+                columns.append(column(key, priority))
     return columns

@@ -69,9 +69,8 @@ def first_line(text: str) -> str:
 
 
 SPUN_S = 0.002  # that a spin is calibrated with, at least
-INFINITY_CACHE = (
-    1 << 28
-)  # bytes of AMD's largest, which stands behind the cache that HIP tells of
+# bytes of AMD's largest, which stands behind the cache that HIP tells of
+INFINITY_CACHE = 1 << 28
 LEAST_CACHE = 1 << 25  # bytes, where the device does not tell what its last cache holds
 
 
@@ -213,10 +212,8 @@ TRIES = 4
 SPIN_MARGIN = 2.0  # times what launching is known to take, of a spin
 LEAST_SPIN_S = 2e-4
 LONGEST_SPIN_S = 1.0
-LATE, LATE_S = (
-    0.25,
-    0.0003,
-)  # of what was queued, by which waiting for all of the device may take longer
+# of what was queued, by which waiting for all of the device may take longer
+LATE, LATE_S = 0.25, 0.0003
 DRAIN_S = 2e-5  # after a flush, until nothing of it is under way
 CLOCK_EVENTS = 16  # events by which a step of their clock is found
 GIVEN_UP = 2  # samples in a row that could not be held back, none before them
@@ -245,9 +242,8 @@ def clock_step(accelerator: Accelerator) -> float:
 
 
 Calls = Sequence[Callable[[], object]]
-Make = Callable[
-    [int, int], Calls
-]  # the calls from one number up to another, ready to be issued
+# the calls from one number up to another, ready to be issued
+Make = Callable[[int, int], Calls]
 
 
 @dataclass(slots=True)
@@ -286,9 +282,8 @@ class DeviceTimer:
                 break
             queue_s, calls = queue
             total, done, queues = total + queue_s, done + calls, queues + 1
-        if total <= steps * self._step_s * math.sqrt(
-            done if cold else queues
-        ):  # nothing, where all is beside
+        # nothing, where all is beside
+        if total <= steps * self._step_s * math.sqrt(done if cold else queues):
             self._missed += 1
             return None
         self._missed, self._known = 0, True

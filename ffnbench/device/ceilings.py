@@ -21,12 +21,10 @@ from ffnbench.result import SIZES_ALIKE, Bound, CaseCost, Roof
 from ffnbench.stats.ceilings import needed_by_cases
 
 MM, ONEDNN = "torch.mm", "oneDNN"
-SUM, SUM_INT, MV, AGAIN = (
-    "torch.sum",
-    "torch.sum of int64",
-    "torch.mv",
-    "repeated torch.sum",
-)
+SUM = "torch.sum"
+SUM_INT = "torch.sum of int64"
+MV = "torch.mv"
+AGAIN = "repeated torch.sum"
 EMPTY = "an empty module"
 PRODUCT_PATHS = {"cpu": (MM, ONEDNN), "cuda": (MM,)}
 BYTES_PATHS = {"cpu": (SUM, SUM_INT), "cuda": (SUM, MV)}
@@ -34,10 +32,8 @@ MATRIX_COLUMNS = 4096  # of a matrix that is read, at most
 SMALL_BYTES = 1 << 21  # bytes: below, what a call itself takes hides how fast it reads
 READ_IN_ALL = 1 << 23  # by a call that reads a small buffer again and again
 SQUARES = {"cpu": (256, 512, 1024, 2048), "cuda": (256, 2048, 4096, 8192)}
-SPLITS = {
-    "cpu": (128, 512, 2048),
-    "cuda": (2048, 8192, 32768),
-}  # tokens of a part of a longer input
+# tokens of a part of a longer input
+SPLITS = {"cpu": (128, 512, 2048), "cuda": (2048, 8192, 32768)}
 LEAST_TOKENS = 16  # with fewer the weights are read, and little is computed
 MOST_FLOPS = {"cpu": 2e10, "cuda": 4e12}  # of one call
 MOST_WIDTHS = 2
@@ -126,9 +122,10 @@ def roofs_for(
                 roofs += _products(
                     site, dtype, shapes_of(with_products, site.kind), precision
                 )
+        # may compute in float32
         if any(
             item_bytes(case.workload.dtype) < item_bytes("float32") for case in here
-        ):  # may compute in float32
+        ):
             roofs += _products(site, "float32", _squares(site.kind))
     return _that_fit(roofs, room)
 
@@ -282,9 +279,8 @@ def _reads(site: Site, sizes: Iterable[int]) -> list[Roof]:
         rows, columns = matrix_of(size)
         read_bytes = 4 * rows * columns
         times_read = dict.fromkeys(BYTES_PATHS[site.kind], 1)
-        if (
-            read_bytes < SMALL_BYTES
-        ):  # tried first, whatever the time: by it a call itself hides least
+        # tried first, whatever the time: by it a call itself hides least
+        if read_bytes < SMALL_BYTES:
             times_read = {AGAIN: max(2, READ_IN_ALL // read_bytes)} | times_read
         for path, times in times_read.items():
             roof = Roof(

@@ -102,10 +102,8 @@ def usable_memory() -> int | None:
     if available is None:
         return None
     free = 1024 * int(available[1])
-    limit, used = (
-        _read("/sys/fs/cgroup/memory.max"),
-        _read("/sys/fs/cgroup/memory.current"),
-    )
+    limit = _read("/sys/fs/cgroup/memory.max")
+    used = _read("/sys/fs/cgroup/memory.current")
     if limit and used and limit != "max":
         free = min(free, max(0, int(limit) - int(used)))
     return int(USABLE * free)
@@ -148,14 +146,10 @@ def caches(
     for cpu in _affinity() if cpus is None else cpus:
         for folder in sorted((root / f"cpu{cpu}" / "cache").glob("index*")):
             try:
-                level, size = (
-                    int(_text_of(folder / "level")),
-                    _bytes(_text_of(folder / "size")),
-                )
-                kind, shared = (
-                    _text_of(folder / "type"),
-                    _text_of(folder / "shared_cpu_list"),
-                )
+                level = int(_text_of(folder / "level"))
+                size = _bytes(_text_of(folder / "size"))
+                kind = _text_of(folder / "type")
+                shared = _text_of(folder / "shared_cpu_list")
             except (OSError, ValueError):
                 continue
             if kind in ("Data", "Unified") and size > 0:

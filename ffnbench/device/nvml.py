@@ -40,9 +40,8 @@ def library() -> tuple[Any, str]:
     """NVML, opened once in a process; or None and why it could not be."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # an older package of the same name warns of itself
+            # an older package of the same name warns of itself
+            warnings.simplefilter("ignore")
             import pynvml
         pynvml.nvmlInit()
     except ImportError:
@@ -63,9 +62,8 @@ class Card:
         """What a function says of it; None where it can't be had."""
         try:
             return getattr(self.module, name)(self.handle, *arguments)
-        except (
-            Exception
-        ):  # of NVML's own class, and of ctypes: an older driver lacks functions
+        except Exception:
+            # of NVML's own class, and of ctypes: an older driver lacks functions
             return None
 
     def about(self) -> dict[str, Any]:
@@ -95,9 +93,8 @@ class Card:
         """
         bits = self.ask("nvmlDeviceGetCurrentClocksEventReasons")
         if bits is None:
-            bits = self.ask(
-                "nvmlDeviceGetCurrentClocksThrottleReasons"
-            )  # its older name
+            # its older name
+            bits = self.ask("nvmlDeviceGetCurrentClocksThrottleReasons")
         if bits is None:
             return None
         return reasons(int(bits))

@@ -128,11 +128,9 @@ class MixtureOfExperts(OwnForm):
         )
         shared = shared_expert(spec)
         self.shared = None if shared is None else build_dense(shared, **place)
-        self.shared_gate = (
-            nn.Linear(spec.d_model, 1, bias=False, **place)
-            if self.moe.shared_gate
-            else None
-        )
+        self.shared_gate = None
+        if self.moe.shared_gate:
+            self.shared_gate = nn.Linear(spec.d_model, 1, bias=False, **place)
         self.register_buffer("imposed", None, persistent=False)
         self.reset_parameters()
         if self.moe.dispatch is Dispatch.GROUPED:

@@ -87,9 +87,8 @@ def build_imported(spec: ImportedSpec) -> Any:
             for name, value in arguments.items()
         ]
         hint = "set or override arguments with @name=value"
-        if isinstance(
-            problem, NameError | AttributeError | ImportError
-        ):  # whatever the arguments are
+        # whatever the arguments are
+        if isinstance(problem, NameError | AttributeError | ImportError):
             hint = "mend that line of it"
         raise Raised(
             f"{spec.target}({', '.join(shown)}) raised {one_line(problem)}", hint

@@ -686,11 +686,12 @@ OF_ONNX = {
     Weights.INT8_DYNAMIC: WeightFormat(bits=8, numbers_per_row=1, number_bytes=4),
     Weights.INT4: WeightFormat(bits=4, numbers_per_group=1, number_bytes=4),
 }
+# by the backends that have any
 WEIGHT_FORMATS = {
     Backend.EAGER: OF_TORCH,
     Backend.ORT: OF_ONNX,
     Backend.OPENVINO: OF_ONNX,
-}  # by the backends that have any
+}
 
 
 def format_of(weights: Weights, backend: Backend) -> WeightFormat | None:

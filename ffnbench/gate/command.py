@@ -60,7 +60,7 @@ def check(
     """
     from ffnbench.gate import checking
     from ffnbench.gate.destination import CheckDestination
-    from ffnbench.gate.shown import check_view
+    from ffnbench.gate.shown_check import check_view
     from ffnbench.run.world import this_machine
 
     request, output = request_from_typed(CheckRequest, ctx), output_from_typed(ctx)
@@ -141,7 +141,7 @@ def ab(
     """
     from ffnbench.gate import checking
     from ffnbench.gate.destination import CheckDestination
-    from ffnbench.gate.shown import check_view
+    from ffnbench.gate.shown_check import check_view
     from ffnbench.run.world import this_machine
 
     request, output = request_from_typed(SidesRequest, ctx), output_from_typed(ctx)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from ffnbench.api.saved import as_shown
+from ffnbench.api.saved_runs import as_shown
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.files import content_of

@@ -50,15 +50,8 @@ FED = (
     "matmul_precision",
     "reduced_reductions",
 )
-IDENTITY = (
-    *FED,
-    "backend",
-    "compile",
-    "freeze",
-    "weights",
-    "group",
-    "spin",
-)  # what makes it another row
+# what makes it another row
+IDENTITY = (*FED, "backend", "compile", "freeze", "weights", "group", "spin")
 
 
 class Status(StrEnum):
@@ -131,15 +124,14 @@ class Checked:
         """The smallest slowdown that would have been caught in every latency row that
         could not be decided.
         """
-        half_widths = [
-            (1 + f.change.half_width) * (1 + f.tolerance) - 1
-            for f in self.findings
-            if f.metric == LATENCY
-            and f.status is Status.UNCLEAR
-            and f.change
-            and f.change.half_width is not None
-        ]
-        return max(half_widths, default=None)
+        slowdowns = []
+        for finding in self.findings:
+            change = finding.change
+            if finding.metric != LATENCY or finding.status is not Status.UNCLEAR:
+                continue
+            if change is not None and change.half_width is not None:
+                slowdowns.append((1 + change.half_width) * (1 + finding.tolerance) - 1)
+        return max(slowdowns, default=None)
 
     @property
     def excluded(self) -> float | None:
@@ -220,10 +212,8 @@ def parse_tolerances(
             raise FfnbenchError(f"the baseline has no case {case!r}, in {text!r}", hint)
         fraction = _read_tolerance(size, text, metric)
         of_groups += [(label, metric, fraction) for label in cases]
-    return (
-        *of_groups,
-        *of_labels,
-    )  # what is said of one row by its whole label comes last, and counts
+    # what is said of one row by its whole label comes last, and counts
+    return (*of_groups, *of_labels)
 
 
 def _read_tolerance(size: str, text: str, metric: str) -> float:
@@ -559,10 +549,8 @@ def _time_finding(
     half = change.difference.half_width(CONFIDENCE)
     if metric == LATENCY:
         half += slack  # which is of ratios
-    low, high = (
-        math.exp(change.difference.mean - half),
-        math.exp(change.difference.mean + half),
-    )
+    low = math.exp(change.difference.mean - half)
+    high = math.exp(change.difference.mean + half)
     status = status_of(low, high, policy.of(*row))
     reason = ""
     if status is Status.UNCLEAR and rounds.disturbed:

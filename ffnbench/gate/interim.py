@@ -41,9 +41,8 @@ LEVELS_FILE = Path(__file__).with_name("interim_levels.json")
 # over changes from 0 to three times the tolerance one of this level covers the truth in
 # 93.5-98 %, one of the analysis' own in 99.7 % (tests/gate/test_interim_analyses.py).
 REPORTED = 0.975
-FINEST_PART = (
-    3  # rounds are chosen for a precision of this part of the smallest tolerance
-)
+# rounds are chosen for a precision of this part of the smallest tolerance
+FINEST_PART = 3
 DECIDED = "decided"
 
 

@@ -100,9 +100,8 @@ def variant_of_sides(request: SidesRequest) -> Variant:
         )
     check_timeout(request.timeout)
     check_seed(request.seed)
-    plan_compare(
-        as_compare(request, variants="swiglu", metrics="latency", budget=None)
-    )  # mistakes in flags, first
+    # mistakes in flags, first
+    plan_compare(as_compare(request, variants="swiglu", metrics="latency", budget=None))
     return variant
 
 
@@ -229,10 +228,13 @@ def checked_out_sides(asked: dict[str, SideFlags]) -> Iterator[list[tuple[Arm, s
         if any(side.rev is not None for side in asked.values()):
             repository = stack.enter_context(Repository(Path.cwd()))
         of_code = any(side.of_code for side in asked.values())
-        yield [_placed(name, side, of_code, repository) for name, side in asked.items()]
+        yield [
+            _checked_out(name, side, of_code, repository)
+            for name, side in asked.items()
+        ]
 
 
-def _placed(
+def _checked_out(
     name: str, side: SideFlags, of_code: bool, repository: Repository | None
 ) -> tuple[Arm, str]:
     """One side. Where either says where its code is, both do: they must be found in the

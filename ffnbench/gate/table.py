@@ -109,22 +109,23 @@ def finding_records(checked: Checked) -> list[Row]:
     the change of each run as well.
     """
     records = []
-    for f in checked.findings:
+    for finding in checked.findings:
+        change = finding.change
         record: Row = {
-            "case": f.case,
-            "metric": f.metric,
-            "status": f.status,
-            "tolerance": f.tolerance,
-            "before": f.before,
-            "now": f.now,
-            "change": f.ratio,
-            "change_low": f.change and f.change.low,
-            "change_high": f.change and f.change.high,
-            "reason": f.reason,
+            "case": finding.case,
+            "metric": finding.metric,
+            "status": finding.status,
+            "tolerance": finding.tolerance,
+            "before": finding.before,
+            "now": finding.now,
+            "change": finding.ratio,
+            "change_low": change and change.low,
+            "change_high": change and change.high,
+            "reason": finding.reason,
         }
         if checked.confirms:
-            record |= in_row("first_run", f.first_run)
-            record |= in_row("this_run", f.this_run)
+            record |= in_row("first_run", finding.first_run)
+            record |= in_row("this_run", finding.this_run)
         records.append(record)
     return records
 
@@ -155,7 +156,7 @@ def findings_frame(checked: Checked) -> Frame:
         rows=shown,
         saved=rows,
         header=[_title(checked)],
-        summary=_summary(checked, equal),
+        summary=_summary_lines(checked, equal),
         details=[
             *([effort(now)] if now.samples else []),
             *side_lines(now.sides),
@@ -173,30 +174,29 @@ def is_quiet(row: Row) -> bool:
     )
 
 
-def _limit(row: Row) -> str:
+def _limit_text(row: Row) -> str:
     if row["metric"] == OUTPUT:
-        return _value(row["metric"], row["tolerance"])
+        return _value_text(row["metric"], row["tolerance"])
     if row["metric"] not in TIMED_METRICS and not row["tolerance"]:
         return "equal"
     return f"+{percent(row['tolerance'])}"
 
 
-def _value(metric: str, value: float | None) -> str:
-    if (
-        value is None or metric in TIMED_METRICS
-    ):  # a time's change says it, in the unit of its limit
+def _value_text(metric: str, value: float | None) -> str:
+    # a time's change says it, in the unit of its limit
+    if value is None or metric in TIMED_METRICS:
         return UNKNOWN_CELL
     if metric == OUTPUT:
         return f"{value:.1e}" if value else "0"
     return f"{value:,.0f}"
 
 
-def _before(row: Row) -> str:
-    return _value(row["metric"], row["before"])
+def _before_text(row: Row) -> str:
+    return _value_text(row["metric"], row["before"])
 
 
-def _now(row: Row) -> str:
-    return _value(row["metric"], row["now"])
+def _now_text(row: Row) -> str:
+    return _value_text(row["metric"], row["now"])
 
 
 def _style(row: Row) -> str:
@@ -208,9 +208,9 @@ CHECK_COLUMNS = (
     column("metric"),
     column("status", write=lambda status: status.word, style=_style),
     column("change"),
-    column("tolerance", text=_limit),
-    column("before", text=_before),
-    column("now", text=_now),
+    column("tolerance", text=_limit_text),
+    column("before", text=_before_text),
+    column("now", text=_now_text),
 )
 
 
@@ -253,7 +253,7 @@ def check_command(checked: Checked, *words: str) -> str:
     return " ".join(word for word in command if word)
 
 
-def _summary(checked: Checked, equal: int) -> list[str]:
+def _summary_lines(checked: Checked, equal: int) -> list[str]:
     """What regressed, what could not be told and why, what this run could have caught,
     what else there is to say.
     """
@@ -278,9 +278,8 @@ def _summary(checked: Checked, equal: int) -> list[str]:
         finding.status is Status.REGRESSED for finding in findings
     ):
         command = check_command(checked, "--update")
-        if (
-            checked.before.plan.protocol.method != METHOD
-        ):  # its latencies can't be compared: all is measured anew
+        # its latencies can't be compared: all is measured anew
+        if checked.before.plan.protocol.method != METHOD:
             command = f"{command_of(checked.before)} -o {shlex.quote(checked.against)}"
         remarks.append(f"a change that is meant becomes the baseline: {command}")
     if len(timed) > 1 and all(finding.status is Status.IMPROVED for finding in timed):
@@ -298,14 +297,14 @@ def _summary(checked: Checked, equal: int) -> list[str]:
     if not any(note.kind is NoteKind.BUSY for note in now.notes("")):
         remarks += machine_line(now)
     lines = [
-        _regressed(findings),
+        _regressed_lines(findings),
         _not_told(checked),
         *map("; ".join, (reach, remarks)),
     ]
     return [line for line in lines if line]
 
 
-def _regressed(findings: Sequence[Finding]) -> str:
+def _regressed_lines(findings: Sequence[Finding]) -> str:
     """What became worse; of rows that are alike once."""
     cases: dict[str, list[str]] = {}
     for finding in findings:

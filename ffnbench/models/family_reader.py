@@ -50,11 +50,8 @@ HF_ACTIVATIONS = {
     name: row.name for row in ACTIVATIONS for name in row.names.hf.split(", ") if name
 }
 AS_PUBLISHED = "give the config.json as it was published"
-NO_SIZE = (
-    None,
-    0,
-    1,
-)  # of a key that switches something off, such as experts of a dense model
+# of a key that switches something off, such as experts of a dense model
+NO_SIZE = (None, 0, 1)
 
 
 class Unanswered(FfnbenchError):
@@ -353,7 +350,7 @@ class Reader:
         self, layers: int, attention_known: bool, keys: FamilyRow
     ) -> list[LayerWindow]:
         return layer_windows(
-            self.config, self.model_type, layers, known=attention_known
+            self.config, self.model_type, layers, attention_known=attention_known
         )
 
     def _attention(self, keys: FamilyRow) -> AttentionSpec:
@@ -443,9 +440,8 @@ class Reader:
             # them
             gated = self.config.get("is_gated_act", gated)
             name = self.config.get("dense_act_fn", name)
-        if (
-            not isinstance(name, str) or name not in HF_ACTIVATIONS
-        ):  # as strict as transformers: ReLU is no name
+        # as strict as transformers: ReLU is no name
+        if not isinstance(name, str) or name not in HF_ACTIVATIONS:
             raise FfnbenchError(
                 f"the {self.model_type} config has the activation {name!r}, no name of transformers for one of ours",
                 did_you_mean(str(name), HF_ACTIVATIONS)

@@ -51,22 +51,13 @@ CHOICES: Mapping[str, type[StrEnum]] = {
     "scores": Scores,
     "experts": Dispatch,
 }
-AXES_OF_WORDS = {
-    *CHOICES,
-    "dtype",
-    "mode",
-    "device",
-    "rule",
-}  # what has one of some words
+# what has one of some words
+AXES_OF_WORDS = {*CHOICES, "dtype", "mode", "device", "rule"}
 OF_FLAGS = (*SWEPT, *(key for key in EXAMPLES if key not in (*SWEPT, "elements")))
-SINGLE = {
-    *names_of_keys(Of.PROCESS, Of.OWN_CODE),
-    "backend",
-    "weights",
-}  # no axes: these are rows of one cell, by --backend and --weights
-OF_KEYS = {
-    key.name: key.pair.partition("=")[2] for key in KEYS
-} | EXAMPLES  # an example of their values
+# no axes: these are rows of one cell, by --backend and --weights
+SINGLE = {*names_of_keys(Of.PROCESS, Of.OWN_CODE), "backend", "weights"}
+# an example of their values
+OF_KEYS = {key.name: key.pair.partition("=")[2] for key in KEYS} | EXAMPLES
 BOOLEAN_WORDS = ("true", "false", "yes", "no", "none")
 
 

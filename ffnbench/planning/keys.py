@@ -183,9 +183,8 @@ def parse_scalar(text: str) -> Scalar:
     for kind in (int, float):
         try:
             value = kind(text)
-            float(
-                value
-            )  # a whole number beyond all floats is infinite, and is refused as such
+            # a whole number beyond all floats is infinite, and is refused as such
+            float(value)
         except (ValueError, OverflowError):
             continue
         return value

@@ -35,10 +35,8 @@ from ffnbench.request import DEFAULT_VARIANTS
 if TYPE_CHECKING:
     from ffnbench.models.model import ModelSpec
 
-COMPILE_KEYS = (
-    "compile",
-    "freeze",
-)  # how it is compiled: where no backend is named, that is what they mean
+# how it is compiled: where no backend is named, that is what they mean
+COMPILE_KEYS = ("compile", "freeze")
 BACKEND_KEYS = {"backend", *COMPILE_KEYS}
 _TARGET = re.compile(r"^(?P<module>[^:]+):(?P<attr>[A-Za-z_][\w.]*)$")
 _EXPERTS = re.compile(r"^(?P<experts>\d{1,9})[xX](?P<top_k>\d{1,9})$")
@@ -90,17 +88,17 @@ def parse_variant(text: str, models: Mapping[str, ModelSpec] | None = None) -> V
 
         keys, arm = parse_keys(text)
     if models and name in models:
-        variant = _published(text, label, models[name], keys)
+        variant = _variant_of_model(text, label, models[name], keys)
     elif _TARGET.match(name):
-        variant = _imported(text, label, name, keys)
+        variant = _variant_of_target(text, label, name, keys)
     elif _is_form(name):
-        variant = _form(text, label, name, keys)
+        variant = _variant_of_form(text, label, name, keys)
     else:
         from ffnbench.models.presets import PRESETS
 
         if name not in PRESETS:
-            raise _unknown(name)
-        variant = _published(text, label, PRESETS.get(name), keys)
+            raise _unknown_name(name)
+        variant = _variant_of_model(text, label, PRESETS.get(name), keys)
     return replace(variant, arm=arm)
 
 
@@ -146,7 +144,7 @@ def _is_form(name: str) -> bool:
     )
 
 
-def _form(text: str, label: str, name: str, keys: Keys) -> Variant:
+def _variant_of_form(text: str, label: str, name: str, keys: Keys) -> Variant:
     """One of ffnbench's own forms."""
     limits: Keys = {}
     if name in GATED:
@@ -175,7 +173,7 @@ def _form(text: str, label: str, name: str, keys: Keys) -> Variant:
     return _with_keys(variant, keys)
 
 
-def _published(text: str, label: str, model: ModelSpec, keys: Keys) -> Variant:
+def _variant_of_model(text: str, label: str, model: ModelSpec, keys: Keys) -> Variant:
     """The main FFN of a model; keys of the user's own win over the model's."""
     from ffnbench.models.presets import PRESETS, as_text, variant_keys
 
@@ -230,7 +228,7 @@ def _with_beta(activation: str, keys: Keys, text: str) -> tuple[str, Keys]:
     return row.with_beta or activation, keys
 
 
-def _imported(text: str, label: str, target: str, keys: Keys) -> Variant:
+def _variant_of_target(text: str, label: str, target: str, keys: Keys) -> Variant:
     """User code: keys of the workload and the width are ours, all others go to its
     constructor.
     """
@@ -268,9 +266,8 @@ def as_activation_variant(variant: Variant, own: OwnActivation) -> Variant:
     """
     keys = variant.spec_keys | variant.workload_keys | dict(variant.arguments)
     if variant.like is not None:
-        keys[LIKE] = (
-            variant.like.text
-        )  # which is no key of a form, and is refused as such
+        # which is no key of a form, and is refused as such
+        keys[LIKE] = variant.like.text
     notes: tuple[Note, ...] = ()
     if own.flops is None:
         notes = (
@@ -313,7 +310,7 @@ def module_spec(variant: Variant, d_model: int, d_ff: int) -> ImportedSpec:
     )
 
 
-def _unknown(name: str) -> FfnbenchError:
+def _unknown_name(name: str) -> FfnbenchError:
     """What to say of a name that is no variant."""
     from ffnbench.models.presets import PRESETS
     from ffnbench.planning.keys import KEY_HINT, KEYS

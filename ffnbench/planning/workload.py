@@ -59,10 +59,8 @@ def workload_of(request: CompareRequest, variant: Variant) -> Workload:
             "e.g. 0.05 is 5%",
         )
     dtype = DTYPES.canonical(str(given["dtype"]))
-    device, cache = (
-        device_of(str(given["device"])),
-        choose(Cache, "cache", given.get("cache", Cache.HOT)),
-    )
+    device = device_of(str(given["device"]))
+    cache = choose(Cache, "cache", given.get("cache", Cache.HOT))
     precision = choose(
         MatmulPrecision,
         "matmul_precision",

@@ -71,7 +71,9 @@ def _refuse_unknown(
                 hint = hint_for(name, parameters, NAMED)
             raise WrongArgument(f"{function} has no argument {name!r}", hint)
     by_place = [
-        one for one in parameters.values() if one.kind is one.POSITIONAL_OR_KEYWORD
+        parameter
+        for parameter in parameters.values()
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
     ]
     if placed > len(by_place):
         hint = "name the others"

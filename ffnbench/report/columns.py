@@ -100,9 +100,10 @@ class CaseFacts:
 
 def roof_of(report: Report, share: Share | None) -> Roof | None:
     """The roof that a share is of."""
-    return next(
-        (roof for roof in report.roofs if share and roof.name == share.roof), None
-    )
+    for roof in report.roofs:
+        if share and roof.name == share.roof:
+            return roof
+    return None
 
 
 def _value(metric: str) -> Callable[[CaseFacts], float | None]:
@@ -204,7 +205,7 @@ def ratio_text(row: Row) -> str | None:
     return None
 
 
-def _spread(row: Row) -> str | None:
+def _spread_text(row: Row) -> str | None:
     latency = estimate_in(row, "latency_s")
     half = latency.half_width if latency else None
     return None if half is None else percent(half)
@@ -379,7 +380,7 @@ def _of_part(part: str, title: str, priority: int) -> tuple[Column, ...]:
             priority=priority,
             style=lambda row: "yellow" if text(row) else "",
             takes=OF_NUMBER,
-            scaled_with=tuple(f"{one}_latency_s" for one in parts),
+            scaled_with=tuple(f"{name}_latency_s" for name in parts),
         ),
         Column(
             key=f"{part}_ratio",
@@ -461,7 +462,7 @@ OF_CHECKS = (
     Column(key="now", priority=2, takes=OF_NUMBER),
 )
 # fmt: on
-OF_SPREAD = (Column(key="spread", title="±", text=_spread, priority=EXTRA),)
+OF_SPREAD = (Column(key="spread", title="±", text=_spread_text, priority=EXTRA),)
 COLUMNS = {
     column.key: column
     for column in (*OF_SPREAD, *OF_FACTS, *OF_CHECKS, *OF_BLOCKS, *OF_CASES)
@@ -497,9 +498,8 @@ def timed_columns(report: Report, reference: str) -> list[Column]:
     """Latency, the ratio to the reference, and the verdict in a word."""
     shown = [column("latency_s"), column("spread")]
     references = {group.reference for group in report.plan.groups}
-    if (
-        len(references) == len(report.plan.shown) and not report.failures
-    ):  # nothing is compared with another
+    # nothing is compared with another
+    if len(references) == len(report.plan.shown) and not report.failures:
         return shown
     return [*shown, column("ratio", title=f"time vs {reference}"), column("verdict")]
 

@@ -21,12 +21,11 @@ if TYPE_CHECKING:
 STDOUT_FORMATS = ("table", "markdown", "latex", "csv", "json")  # for stdout
 SUFFIX_OF = {"csv": ".csv", "json": ".json", "markdown": ".md", "latex": ".tex"}
 SUFFIXES = tuple(SUFFIX_OF.values())
-CHECK_FORMATS, CHECK_SUFFIXES = (*STDOUT_FORMATS, "github"), (".xml", *SUFFIXES)
+CHECK_FORMATS = (*STDOUT_FORMATS, "github")
+CHECK_SUFFIXES = (".xml", *SUFFIXES)
 FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
-PICTURE_SUFFIXES = (
-    *FIGURE_SUFFIXES,
-    ".csv",
-)  # of plot-activations: the csv holds the points
+# of plot-activations: the csv holds the points
+PICTURE_SUFFIXES = (*FIGURE_SUFFIXES, ".csv")
 NOT_ALL = "the table holds what was measured by then"
 ROOFLINE = "roofline"  # a picture with that in its file's name is another one
 Write = Callable[[], str | bytes]

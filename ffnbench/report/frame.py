@@ -17,9 +17,8 @@ from ffnbench.common.units import Units, digits, scale
 from ffnbench.result import Estimate
 
 Row = dict[Any, Any]
-Groups = tuple[
-    tuple[int, str], ...
-]  # of rows: the place of the first row of each group, and what the group is
+# of rows: the place of the first row of each group, and what the group is
+Groups = tuple[tuple[int, str], ...]
 UNKNOWN_CELL = "-"
 EXTRA = 9  # the priority of a column that -v alone shows
 # what a measured column takes whatever was measured, so that which columns fit depends
@@ -142,14 +141,12 @@ class Frame:
     details: Sequence[str] = ()
     groups: Groups = ()
     above: tuple[Frame, ...] = ()
-    short: tuple[
-        Frame, ...
-    ] = ()  # what is shown in its place where that fits, the fullest first; not by -v
+    # what is shown in its place where that fits, the fullest first; not by -v
+    short: tuple[Frame, ...] = ()
     exported: Sequence[str] = ()
     saved: Sequence[Row] | None = None  # what programs read, where that is not its rows
-    scaled_as: Sequence[
-        Row
-    ] = ()  # the rows that the scales of columns are of, where these are not its own
+    # the rows that the scales of columns are of, where these are not its own
+    scaled_as: Sequence[Row] = ()
 
     @property
     def parts(self) -> tuple[Frame, ...]:
@@ -212,16 +209,13 @@ def frame_of_records(
     """Records as a frame: the first column stays longest, then in their order; columns
     of `prose` may be wrapped.
     """
-    columns = tuple(
-        Column(
-            key=key,
-            left=not isinstance(value, int),
-            priority=place,
-            flexible=key in prose,
+    columns = []
+    for place, (key, value) in enumerate(records[0].items()):
+        is_text = not isinstance(value, int)
+        columns.append(
+            Column(key=key, left=is_text, priority=place, flexible=key in prose)
         )
-        for place, (key, value) in enumerate(records[0].items())
-    )
-    return Frame(columns=columns, rows=records, summary=tuple(below))
+    return Frame(columns=tuple(columns), rows=records, summary=tuple(below))
 
 
 def _text(column: Column, row: Row, size: float) -> str:

@@ -53,7 +53,7 @@ def _reductions(work: Workload) -> bool | None:
     return None
 
 
-def _group(work: Workload) -> int | None:
+def _quantisation_group(work: Workload) -> int | None:
     held = format_of(work.weights, work.backend)
     return work.group if held is not None and held.grouped else None
 
@@ -82,12 +82,12 @@ CONDITIONS = (
     Condition(
         "weight_format", "format", Weights.NONE, lambda work: work.weights, "{} weights"
     ),
-    Condition("weight_group", "group", GROUP, _group, "groups of {}"),
+    Condition("weight_group", "group", GROUP, _quantisation_group, "groups of {}"),
     Condition("spin", "spin", False, _spin, "spinning threads"),
 )
 
 
-def _values(condition: Condition, cases: Iterable[Case]) -> list[str | int | bool]:
+def _values_of(condition: Condition, cases: Iterable[Case]) -> list[str | int | bool]:
     values = dict.fromkeys(condition.of(case.workload) for case in cases)
     return [value for value in values if value is not None]
 
@@ -96,7 +96,7 @@ def in_title(plan: Plan) -> list[str]:
     """What all rows have of the conditions, where that is not the default."""
     texts = []
     for condition in CONDITIONS:
-        values = _values(condition, plan.shown)
+        values = _values_of(condition, plan.shown)
         if len(values) == 1 and values[0] != condition.default:
             texts.append(condition.title.format(values[0]))
     return texts
@@ -107,7 +107,7 @@ def differing(plan: Plan) -> list[str]:
     return [
         condition.key
         for condition in CONDITIONS
-        if len(_values(condition, plan.shown)) > 1
+        if len(_values_of(condition, plan.shown)) > 1
     ]
 
 
@@ -121,11 +121,10 @@ def heading(group: Group) -> str:
 
 def _with_values(key: str, values: Sequence[Value]) -> str:
     texts = list(map(axis_text, values))
-    text = (
-        join_words(texts)
-        if len(texts) <= MOST_VALUES
-        else f"{texts[0]} to {texts[-1]} ({len(texts):,} values)"
-    )
+    if len(texts) <= MOST_VALUES:
+        text = join_words(texts)
+    else:
+        text = f"{texts[0]} to {texts[-1]} ({len(texts):,} values)"
     return text if key in TOLD_BY_VALUE else f"{key} {text}"
 
 
@@ -193,9 +192,8 @@ def conditions_line(plan: Plan, *, measured: bool = True) -> str:
     if not others or any(case.sizing.how != "matched" for case in others):
         return line
     matched = {MATCHED.get(case.sizing.what, case.sizing.what) for case in others}
-    equal = max(
-        matched, key=len
-    )  # of experts the active parameters, as in a dense form all are
+    # of experts the active parameters, as in a dense form all are
+    equal = max(matched, key=len)
     return f"{line}; equal {equal}{misses(plan)}"
 
 

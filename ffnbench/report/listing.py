@@ -34,11 +34,8 @@ from ffnbench.result import Bound, Ceiling, Environment
 
 GIGA = 1e9
 DISTURBED = "disturbed"
-UNIT_OF_SUFFIX = {
-    "_bytes": "",
-    "_w": "W",
-    "_mhz": "MHz",
-}  # at the ends of an environment's fields; bytes have several
+# at the ends of an environment's fields; bytes have several
+UNIT_OF_SUFFIX = {"_bytes": "", "_w": "W", "_mhz": "MHz"}
 # columns of words, which may be wrapped
 WRAPPED_COLUMNS = (
     "aliases",
@@ -133,19 +130,21 @@ def _gated_form(row: GatedName) -> str:
 
 def activations() -> list[Row]:
     """Every activation with its formula and its declared element-wise cost."""
-    return [
-        {
-            "name": a.name,
-            "formula": a.formula,
-            "FLOPs": a.flops,
-            "FLOPs bwd": a.flops_backward,
-            "parameter": "beta"
-            if a.beta is not None
-            else ", ".join(name for name, _ in a.learned),
-            "aliases": ", ".join(a.aliases),
+    records = []
+    for activation in ACTIVATIONS:
+        parameters = [name for name, _ in activation.learned]
+        if activation.beta is not None:
+            parameters = ["beta"]
+        record = {
+            "name": activation.name,
+            "formula": activation.formula,
+            "FLOPs": activation.flops,
+            "FLOPs bwd": activation.flops_backward,
+            "parameter": ", ".join(parameters),
+            "aliases": ", ".join(activation.aliases),
         }
-        for a in ACTIVATIONS
-    ]
+        records.append(record)
+    return records
 
 
 def rules() -> list[Row]:
@@ -220,31 +219,31 @@ LISTINGS: dict[str, Callable[[], list[Row]]] = {
 }
 
 
-LIST_OF_BACKENDS = (
-    "backends"  # of which torch alone knows what can run here: a worker is asked
-)
+# of which torch alone knows what can run here: a worker is asked
+LIST_OF_BACKENDS = "backends"
 
 
 def backends_view(
     reasons: Mapping[str, str], device: str, half: Mapping[str, str]
 ) -> View:
-    """Every backend; `found` says why one can't run here, on that device, "" where it
-    can; `half` that of bfloat16.
+    """Every backend; `reasons` say why one can't run here, on that device, "" where it
+    can; `half` why one can't in bfloat16.
     """
-    records = [
-        {
+    records = []
+    for backend, row in BACKENDS.items():
+        runs = "yes"
+        if reasons[backend]:
+            runs = "no"
+        elif half.get(backend):
+            runs = "partly"
+        record = {
             "name": backend,
             "what it does": row.says,
-            "runs": "no"
-            if reasons[backend]
-            else "partly"
-            if half.get(backend)
-            else "yes",
+            "runs": runs,
             "why not": reasons[backend] or half.get(backend, ""),
             "keys": row.keys,
         }
-        for backend, row in BACKENDS.items()
-    ]
+        records.append(record)
     return records_view(
         records,
         (
@@ -293,12 +292,10 @@ def device_records(devices: str, gpu: DeviceFacts) -> list[Row]:
 
 def workers_record(forks: bool) -> Row:
     """How workers are made here."""
-    return {
-        "fact": "workers",
-        "value": "forked"
-        if forks
-        else "one interpreter each: torch can't be forked here",
-    }
+    value = "one interpreter each: torch can't be forked here"
+    if forks:
+        value = "forked"
+    return {"fact": "workers", "value": value}
 
 
 def topics() -> list[str]:
@@ -339,10 +336,8 @@ def machine_records(
     for ceiling in best:
         roof, rate = ceiling.roof, digits(ceiling.rate / GIGA)
         if roof.bound is Bound.PRODUCTS:
-            name, value = (
-                f"{roof.dtype} GFLOP/s",
-                f"{rate} {roof.path} ({' x '.join(map(str, roof.shape))})",
-            )
+            name = f"{roof.dtype} GFLOP/s"
+            value = f"{rate} {roof.path} ({' x '.join(map(str, roof.shape))})"
         elif roof.bound is Bound.BYTES:
             name = (
                 f"GB/s from {roof.level or 'bytes'}, {quantity(roof.read_bytes, IEC)}"

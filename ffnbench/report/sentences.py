@@ -27,11 +27,8 @@ from ffnbench.result import LONGEST_S, Comparison, Fastest, Report, Verdict
 MOST_SENTENCES = 4  # lines
 MOST_MEANS = 8  # rows whose mean over several runs is told
 MOST_NAMED = 3  # rows whose own figures are told
-SHORT_STEP_S, LONG_STEP_S, LONG_S = (
-    5,
-    60,
-    120,
-)  # what a hint is rounded up to, below two minutes and above
+# what a hint is rounded up to, below two minutes and above
+SHORT_STEP_S, LONG_STEP_S, LONG_S = 5, 60, 120
 
 
 def answer_sentences(
@@ -44,9 +41,9 @@ def answer_sentences(
         *_of_several_groups(report),
         *([] if report.figures.trade_offs else verdict_lines(report, groups)),
         *over_runs(report),
-        *_control(report),
+        *_control_line(report),
         *_fastest_backends(report),
-        *_undecided(report),
+        *_undecided_lines(report),
     ]
     after = [
         *failure_line(report),
@@ -101,14 +98,14 @@ def _nothing_to_compare(report: Report, failed: Sequence[Group]) -> list[str]:
     if not others:
         return []
     where = f" at {join_words(map(heading, failed))}" if report.plan.is_sweep else ""
-    reference = _name(report, report.plan.case(failed[0].reference))
-    another = _name(report, others[0])
+    reference = _name_in_group(report, report.plan.case(failed[0].reference))
+    another = _name_in_group(report, others[0])
     return [
         f"nothing to compare with{where}: the reference {reference} failed; put {another} first"
     ]
 
 
-def _name(report: Report, case: Case) -> str:
+def _name_in_group(report: Report, case: Case) -> str:
     """What a row is called beside those of its group."""
     if isinstance(case.ffn, ActivationSpec):
         return case.variant
@@ -124,16 +121,16 @@ def _in_one_group(report: Report, group: Group) -> str:
         comparison = report.comparison(case.label)
         if comparison and case.label != group.reference:
             rows.setdefault(comparison.verdict, []).append(comparison)
-    words = _words(_name(report, report.plan.case(group.reference)))
+    words = _verdict_clauses(_name_in_group(report, report.plan.case(group.reference)))
     words[Verdict.SAME] += f" (within {WITHIN})"
-    return "; ".join(
-        f"{word}: {_rows_text(report, rows[verdict])}"
-        for verdict, word in words.items()
-        if verdict in rows
-    )
+    clauses = []
+    for verdict, word in words.items():
+        if verdict in rows:
+            clauses.append(f"{word}: {_rows_text(report, rows[verdict])}")
+    return "; ".join(clauses)
 
 
-def _words(reference: str) -> dict[Verdict, str]:
+def _verdict_clauses(reference: str) -> dict[Verdict, str]:
     """What is said of rows with a verdict, in the order in which it is said."""
     return {
         Verdict.SAME: f"as fast as {reference}",
@@ -148,7 +145,7 @@ def _rows_text(report: Report, rows: Sequence[Comparison]) -> str:
     """Rows of one verdict with their changes; of many their number, the fastest and the
     slowest of them.
     """
-    names = [_name(report, report.plan.case(row.case)) for row in rows]
+    names = [_name_in_group(report, report.plan.case(row.case)) for row in rows]
     if rows[0].verdict in (Verdict.SAME, Verdict.BUSY):
         return join_words(names)
     texts, ratios = {}, {}
@@ -174,8 +171,10 @@ def _in_several_groups(report: Report, groups: Sequence[Group]) -> str:
         for case in group.cases:
             comparison = report.comparison(case.label)
             if comparison and case.label != group.reference:
-                rows.setdefault(_name(report, case), []).append(comparison.verdict)
-    reference = _name(report, report.plan.case(groups[0].reference))
+                rows.setdefault(_name_in_group(report, case), []).append(
+                    comparison.verdict
+                )
+    reference = _name_in_group(report, report.plan.case(groups[0].reference))
     names: dict[str, list[str]] = {}
     for name, verdicts in rows.items():
         names.setdefault(_how_often(verdicts, reference, len(groups)), []).append(name)
@@ -183,14 +182,14 @@ def _in_several_groups(report: Report, groups: Sequence[Group]) -> str:
 
 
 def _how_often(verdicts: Sequence[Verdict], reference: str, groups: int) -> str:
-    words = _words(reference)
+    words = _verdict_clauses(reference)
     counts = Counter(words[verdict] for verdict in verdicts).most_common()
     if counts[0][1] == groups:
         return f"{counts[0][0]} everywhere"
     return ", ".join(f"{word} at {times}" for word, times in counts) + f" of {groups}"
 
 
-def _undecided(report: Report) -> list[str]:
+def _undecided_lines(report: Report) -> list[str]:
     """Why rows are not decided whose intervals would do: the machine is noisy, or there
     are many rows.
     """
@@ -221,7 +220,7 @@ def over_runs(report: Report) -> list[str]:
     return [line]
 
 
-def _control(report: Report) -> list[str]:
+def _control_line(report: Report) -> list[str]:
     """What the reference differs from itself by."""
     control = report.comparison(CONTROL)
     if control is None:

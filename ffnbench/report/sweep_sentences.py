@@ -32,14 +32,15 @@ def sweep_line(report: Report) -> list[str]:
             f"{crossing.variant} becomes {change} than {crossing.than}", []
         ).append(crossing)
     parts = [
-        f"{change} at {_where(crossings, places)}" for change, places in changes.items()
+        f"{change} at {_place_text(crossings, places)}"
+        for change, places in changes.items()
     ]
     if len(parts) > MOST_CROSSINGS:
         parts[MOST_CROSSINGS:] = [f"{len(parts) - MOST_CROSSINGS} more in the picture"]
     return ["; ".join(parts)]
 
 
-def _where(crossings: Crossings, places: Sequence[Crossing]) -> str:
+def _place_text(crossings: Crossings, places: Sequence[Crossing]) -> str:
     """`seq_len 37 [30, 45]`; of many the span, and for how many values of the other
     axes.
     """

@@ -64,20 +64,34 @@ def renderable(frame: Frame, width: int, *, verbose: bool = False) -> Renderable
     """
     lines: list[RenderableType] = []
     for part in frame.parts:
-        lines += _lines(part, width, verbose=verbose)
+        lines += _lines_of_frame(part, width, verbose=verbose)
         lines.append(Text())
     return Group(*lines[:-1])
 
 
-def _lines(frame: Frame, width: int, *, verbose: bool) -> list[RenderableType]:
-    frame = beginning_of(frame)
-    if not verbose:
-        shorter = map(beginning_of, frame.short)
-        frame = next((short for short in shorter if _fits(short, width)), frame)
+def _fullest_that_fits(frame: Frame, width: int) -> Frame:
+    """The first of the short frames that fits into this width; the frame itself where
+    none does.
+    """
+    for short in map(beginning_of, frame.short):
+        if _fits(short, width):
+            return short
+    return frame
+
+
+def _lines_of_frame(frame: Frame, width: int, *, verbose: bool) -> list[RenderableType]:
+    if verbose:
+        frame = beginning_of(frame)
+    else:
+        frame = _fullest_that_fits(beginning_of(frame), width)
     lines: list[RenderableType] = [_paragraph(line, width) for line in frame.header]
     if frame.rows:
         columns = frame.shown(every=verbose)
-        for block in _blocks(columns, width) if verbose else [_fitting(columns, width)]:
+        for block in (
+            _blocks_of_columns(columns, width)
+            if verbose
+            else [_columns_that_fit(columns, width)]
+        ):
             if verbose and lines:
                 lines.append(Text())
             lines += _in_groups(block, frame, width)
@@ -108,7 +122,7 @@ def beginning_of(frame: Frame) -> Frame:
 
 def _fits(frame: Frame, width: int) -> bool:
     return (
-        sum(_natural(column) + COLUMN_GAP for column in frame.shown()) - COLUMN_GAP
+        sum(_widest_cell(column) + COLUMN_GAP for column in frame.shown()) - COLUMN_GAP
         <= width
     )
 
@@ -120,16 +134,16 @@ def _paragraph(line: str, width: int, indent: str = "") -> Text:
     return Text("\n".join(wrapped), no_wrap=True)
 
 
-def _natural(shown: ShownColumn) -> int:
+def _widest_cell(shown: ShownColumn) -> int:
     """Cells of the widest entry of a column, heading included."""
     return max(cell_len(text) for text in (shown.title, shown.unit, *shown.texts))
 
 
-def _least(shown: ShownColumn) -> int:
+def _narrowest(shown: ShownColumn) -> int:
     """The narrowest that a column may become: prose to its longest word, a number
     never.
     """
-    natural = _natural(shown)
+    natural = _widest_cell(shown)
     if not shown.column.flexible:
         return natural
     longest_word = max(
@@ -142,24 +156,26 @@ def _label_width(label: ShownColumn, width: int) -> int:
     """A label that would take more than a third of the width is folded, so that the
     numbers keep their place.
     """
-    return min(_natural(label), max(LABEL, width // 3))
+    return min(_widest_cell(label), max(LABEL, width // 3))
 
 
-def _fitting(columns: Sequence[ShownColumn], width: int) -> list[ShownColumn]:
+def _columns_that_fit(columns: Sequence[ShownColumn], width: int) -> list[ShownColumn]:
     """Those of the highest priority that fit together, in their order; the first one
     always.
     """
     label, *others = columns
     fitting, used = [label], _label_width(label, width)
     for shown in sorted(others, key=lambda shown: shown.column.priority):
-        need = max(_least(shown), shown.column.takes) + COLUMN_GAP
+        need = max(_narrowest(shown), shown.column.takes) + COLUMN_GAP
         if used + need <= width or len(fitting) == 1:
             fitting.append(shown)
             used += need
     return [shown for shown in columns if shown in fitting]
 
 
-def _blocks(columns: Sequence[ShownColumn], width: int) -> list[list[ShownColumn]]:
+def _blocks_of_columns(
+    columns: Sequence[ShownColumn], width: int
+) -> list[list[ShownColumn]]:
     """All columns, in blocks that fit, the first column repeated in each; the last
     ones, which answer, fill a block.
     """
@@ -167,7 +183,7 @@ def _blocks(columns: Sequence[ShownColumn], width: int) -> list[list[ShownColumn
     blocks: list[list[ShownColumn]] = [[]]
     used = first = _label_width(label, width)
     for shown in reversed(others):
-        need = _natural(shown) + COLUMN_GAP
+        need = _widest_cell(shown) + COLUMN_GAP
         if used + need > width and blocks[0]:
             blocks.insert(0, [])
             used = first
@@ -184,7 +200,7 @@ def _in_groups(
     """
     if not frame.groups:
         return [_table(columns, width, range(len(frame.rows)), titles=True)]
-    label = _natural(columns[0])
+    label = _widest_cell(columns[0])
     lines: list[RenderableType] = [_table(columns, width, [], titles=True, label=label)]
     for heading, places in frame.blocks:
         of_group = _table(columns, width, places, titles=False, label=label)
@@ -212,7 +228,7 @@ def _table(
         header_style="bold",
         show_header=titles,
     )
-    least = [label, *map(_least, columns[1:])]
+    least = [label, *map(_narrowest, columns[1:])]
     # only a label can be longer than the terminal: it is folded over lines, a number
     # never
     room = width - sum(need + COLUMN_GAP for need in least[1:])

@@ -35,9 +35,8 @@ VERDICT_STYLES = {
     "unclear": "yellow",
     "busy": "yellow",
 }
-WIDEST_INTERVAL = (
-    1.0  # half an interval, relative: beyond, only the size of its ends is told
-)
+# half an interval, relative: beyond, only the size of its ends is told
+WIDEST_INTERVAL = 1.0
 TENFOLD = 10.0
 LONGEST_DEVICE = 44
 FLOPS_OF_ONE = (
@@ -115,12 +114,14 @@ def _wide_text(value: float, low: float, high: float) -> str:
     """`1.1 [0.4, 3.0]` in two digits; ends that are more than tenfold away are only
     said to be beyond that.
     """
-    below = (
-        f"<{digits(value / TENFOLD, 1)}" if low < value / TENFOLD else digits(low, 2)
-    )
-    above = (
-        f">{digits(value * TENFOLD, 1)}" if high > value * TENFOLD else digits(high, 2)
-    )
+    if low < value / TENFOLD:
+        below = f"<{digits(value / TENFOLD, 1)}"
+    else:
+        below = digits(low, 2)
+    if high > value * TENFOLD:
+        above = f">{digits(value * TENFOLD, 1)}"
+    else:
+        above = digits(high, 2)
     return f"{digits(value, 2)} [{below}, {above}]"
 
 
@@ -143,11 +144,9 @@ def sizing_text(sizing: Sizing) -> str:
         case "rule":
             return f"rule {sizing.what}"
         case "ratio":
-            rounded = (
-                f", up to a multiple of {sizing.multiple_of}"
-                if sizing.multiple_of
-                else ""
-            )
+            rounded = ""
+            if sizing.multiple_of:
+                rounded = f", up to a multiple of {sizing.multiple_of}"
             return f"{sizing.ratio:g} * d_model{rounded}"
         case "model":
             return sizing.what
@@ -222,8 +221,6 @@ def side_lines(sides: Sequence[Side]) -> list[str]:
         if max(map(len, names)) > LONGEST_DEVICE:
             lines.append(f"{fact}: not the same")
         else:
-            lines.append(
-                f"{fact}: "
-                + ", ".join(f"{value} ({', '.join(of)})" for value, of in names.items())
-            )
+            texts = [f"{value} ({', '.join(of)})" for value, of in names.items()]
+            lines.append(f"{fact}: {', '.join(texts)}")
     return lines

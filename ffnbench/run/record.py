@@ -137,9 +137,8 @@ EXPLORING_S, EXPLORING_A_WORKER_S = 1.5, 0.05  # the second where there is no bu
 # of the least time that a row's ceilings allow: what is farther away is looked at once
 MAY_BIND = 0.5
 KEPT_ROOFS = 3  # of each ceiling: which is the fastest is known at the end
-FEWEST_ROOF_WORKERS = (
-    3  # that sample those that may bind, whatever the time: one gives no interval
-)
+# that sample those that may bind, whatever the time: one gives no interval
+FEWEST_ROOF_WORKERS = 3
 
 
 class Ask(Protocol):
@@ -157,9 +156,8 @@ class RoofSamples:
     now: Callable[[], float]
     seconds: float = 0.0  # spent on ceilings
     reached: list[Ceiling] = field(default_factory=list)
-    _calls: dict[str, int] = field(
-        default_factory=dict
-    )  # of a sample of those that are still sampled
+    # of a sample of those that are still sampled
+    _calls: dict[str, int] = field(default_factory=dict)
     _may_bind: frozenset[str] = frozenset()
     _set_s: float = 0.0  # what one sample of each that may bind takes
 

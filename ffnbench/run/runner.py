@@ -57,12 +57,10 @@ from ffnbench.stats.rounds import RoundTable, is_clean
 from ffnbench.stats.stopping import StopRule, stop_rule
 
 ATTEMPTS = 4  # of a sample in one round, while others leave the CPUs alone now and then
-OPENED = [
-    metric for metric in METRICS if metric.job == "open"
-]  # what opening a case tells
-CORRECTNESS_METRICS = [
-    metric for metric in METRICS if metric.job == "check"
-]  # what checking it tells
+# what opening a case tells
+OPENED = [metric for metric in METRICS if metric.job == "open"]
+# what checking it tells
+CORRECTNESS_METRICS = [metric for metric in METRICS if metric.job == "check"]
 # what a worker is asked for exact metrics, by their job
 EXACT_JOBS: dict[str, type[OfCase[Values]]] = {
     "memory": MeasureMemory,
@@ -124,9 +122,8 @@ def run_workers(
         elif not record.samples:
             raise
         else:
-            stopped = (
-                problem.message
-            )  # what was measured by then is an answer of its own
+            # what was measured by then is an answer of its own
+            stopped = problem.message
     finally:
         if pool is None:
             workers.close()
@@ -215,9 +212,8 @@ class _Runner:
     _calibrations: dict[str, _Calibration] = field(
         default_factory=lambda: defaultdict(_Calibration)
     )
-    _measured: set[tuple[str, str]] = field(
-        default_factory=set
-    )  # of a case: an exact metric, or the job for some
+    # of a case: an exact metric, or the job for some
+    _measured: set[tuple[str, str]] = field(default_factory=set)
     _losses: Counter[str] = field(default_factory=Counter)
     _explored_roofs: bool = False
     _is_quiet: bool = True  # whether a sample of the last round was clean

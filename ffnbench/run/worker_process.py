@@ -73,14 +73,11 @@ class WorkerProcess:
     def __init__(self, arm: Arm = THIS_INTERPRETER) -> None:
         self._answers: queue.Queue[str | None] = queue.Queue()
         self._asked, self._hung = 0, False
-        self._forks: list[
-            int
-        ] = []  # the request that the living child answers in place of
+        # the request that the living child answers in place of
+        self._forks: list[int] = []
         self._greeting: Greeting | None = None
-        command, variables = (
-            [interpreter_of(arm), "-u", str(BOOT)],
-            variables_of(arm) | {WORKER_VARIABLE: "1"},
-        )
+        command = [interpreter_of(arm), "-u", str(BOOT)]
+        variables = variables_of(arm) | {WORKER_VARIABLE: "1"}
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the session
         self._process = _start_process(command, self._log, variables, folder_of(arm))
         threading.Thread(target=self._listen, daemon=True).start()
@@ -135,16 +132,14 @@ class WorkerProcess:
                 raise WorkerLost(*self._cause_of(line["ended"]))
             if number == self._asked:
                 return line
-            if (
-                not isinstance(number, int) or not number < self._asked
-            ):  # code of the user's that writes into pipes
+            # code of the user's that writes into pipes
+            if not isinstance(number, int) or not number < self._asked:
                 raise _no_answer(json.dumps(line))
 
     def _write(self, line: str) -> None:
         assert self._process.stdin is not None
-        with suppress(
-            BrokenPipeError
-        ):  # how it died is told when its answer is waited for
+        # how it died is told when its answer is waited for
+        with suppress(BrokenPipeError):
             self._process.stdin.write(line + "\n")
             self._process.stdin.flush()
 
@@ -161,11 +156,11 @@ class WorkerProcess:
 
     def pause(self) -> None:
         """Stop it until it is resumed."""
-        _send(self._process.pid, signal.SIGSTOP)
+        _send_signal(self._process.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let it go on."""
-        _send(self._process.pid, signal.SIGCONT)
+        _send_signal(self._process.pid, signal.SIGCONT)
 
     @property
     def ended(self) -> bool:
@@ -181,9 +176,8 @@ class WorkerProcess:
                 FailureKind.TIMEOUT, f"no answer within {timeout_s:g} s"
             ) from None
         if line is None:
-            raise WorkerLost(
-                *self._cause_of(self._process.wait())
-            )  # it has ended by itself
+            # it has ended by itself
+            raise WorkerLost(*self._cause_of(self._process.wait()))
         try:
             return dict(json.loads(line, parse_constant=jsonable.no_number))
         except (ValueError, TypeError, RecursionError):  # an interpreter that is none
@@ -197,9 +191,8 @@ class WorkerProcess:
             )
         how = f"exit code {code}"
         if code < 0:
-            names = {
-                known.value: f", {known.name}" for known in signal.Signals
-            }  # those of real time have none
+            # those of real time have none
+            names = {sign.value: f", {sign.name}" for sign in signal.Signals}
             how = f"signal {-code}{names.get(-code, '')}"
         message = f"the process ended ({how})"
         last = self.last_output()
@@ -218,9 +211,8 @@ class WorkerProcess:
 
     def close(self) -> None:
         """End the worker and all that it started, now."""
-        if (
-            self._process.returncode is None
-        ):  # not waited for yet, so the number is still its own
+        # not waited for yet, so the number is still its own
+        if self._process.returncode is None:
             end_group(self._process.pid)
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout, self._log):
@@ -252,12 +244,12 @@ class ForkedWorker:
     def pause(self) -> None:
         """Stop it until it is resumed."""
         if not self._gone:
-            _send(self._process, signal.SIGSTOP)
+            _send_signal(self._process, signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let it go on."""
         if not self._gone:
-            _send(self._process, signal.SIGCONT)
+            _send_signal(self._process, signal.SIGCONT)
 
     def close(self) -> None:
         """End it. A starter whose child does not answer ends with it."""
@@ -274,7 +266,7 @@ class ForkedWorker:
         self._starter.close()
 
 
-def _send(process: int, sign: signal.Signals) -> None:
+def _send_signal(process: int, sign: signal.Signals) -> None:
     with suppress(ProcessLookupError):  # how it has ended is told when it is asked
         os.kill(process, sign)
 
@@ -354,9 +346,8 @@ def variables_of(arm: Arm) -> dict[str, str]:
     if folder is not None:
         paths = [str(folder)]
         src = folder / "src"
-        if (
-            src.is_dir() and not (src / "__init__.py").exists()
-        ):  # packages stand in it: it is none itself
+        # packages stand in it: it is none itself
+        if src.is_dir() and not (src / "__init__.py").exists():
             paths.append(str(src))
         if variables.get("PYTHONPATH"):
             paths.append(variables["PYTHONPATH"])

@@ -33,14 +33,10 @@ if TYPE_CHECKING:
 LOCK_POLL_S = 0.5
 OTHER_RUN_MEASURED = "another run of ffnbench{who} measured on this machine when this one began: they disturb each other"
 SHORTEST_S = 2.0  # the kernel counts in hundredths
-LOOK_S, BUSY_CPUS = (
-    0.3,
-    0.25,
-)  # for a look before a run; more than a quiet machine's own services use
-GLANCES, GLANCE_S = (
-    4,
-    0.01,
-)  # without anybody else at work in them there is nothing to look at
+# for a look before a run; more than a quiet machine's own services use
+LOOK_S, BUSY_CPUS = 0.3, 0.25
+# without anybody else at work in them there is nothing to look at
+GLANCES, GLANCE_S = 4, 0.01
 
 
 @contextmanager
@@ -52,15 +48,14 @@ def machine_lock(tell: Callable[[str], None], wait: bool = False) -> Iterator[st
     run is made without.
     """
     try:
-        place = (
-            own_folder() / f"measuring-{os.uname().nodename}"
-        )  # nodes may share a home
-        mine, who = _take(place)
+        # nodes may share a home
+        place = own_folder() / f"measuring-{os.uname().nodename}"
+        mine, who = _lock_or_owner(place)
         if who is not None and wait:
             tell(f"waiting: another run of ffnbench{who} measures on this machine")
             while who is not None:
                 time.sleep(LOCK_POLL_S)
-                mine, who = _take(place)
+                mine, who = _lock_or_owner(place)
         elif who is not None:
             tell(
                 f"note: another run of ffnbench{who} measures on this machine now; --wait waits for it"
@@ -76,7 +71,7 @@ def machine_lock(tell: Callable[[str], None], wait: bool = False) -> Iterator[st
             mine.close()
 
 
-def _take(place: Path) -> tuple[BinaryIO | None, str | None]:
+def _lock_or_owner(place: Path) -> tuple[BinaryIO | None, str | None]:
     """The file, locked for this process; else what is known of the process that has
     it.
     """
@@ -194,12 +189,10 @@ class World:
     lock: Callable[[Tell], AbstractContextManager[str]] = machine_lock
     describe: Callable[[Greeting, DeviceFacts | None], Environment] = environment_of_run
     watch: Callable[[], Watch] = Watch
-    no_gpu: Callable[[], str] = lambda: (
-        ""
-    )  # why there is none, where that is known without torch
-    others: Callable[[int], float | None] = lambda threads: (
-        None
-    )  # CPUs that others use now, where that disturbs
+    # why there is none, where that is known without torch
+    no_gpu: Callable[[], str] = lambda: ""
+    # CPUs that others use now, where that disturbs
+    others: Callable[[int], float | None] = lambda threads: None
     memory: Callable[[], int | None] = usable_memory
 
     @property

@@ -40,9 +40,8 @@ COARSEST_FIRST = [
 ]
 AS_FAST = 0.1  # ceilings of one kind that differ by no more are one line of a roofline
 
-CeilingsByCase = Mapping[
-    str, Mapping[Bound, Ceiling]
-]  # of each case, by its label, the fastest of each bound
+# of each case, by its label, the fastest of each bound
+CeilingsByCase = Mapping[str, Mapping[Bound, Ceiling]]
 
 
 def fits(roof: Roof, case: Case, needed: Needed) -> bool:
@@ -65,9 +64,8 @@ def fits(roof: Roof, case: Case, needed: Needed) -> bool:
             both_of_memory
             or abs(roof.read_bytes - needed.bytes) <= 2 * SIZES_ALIKE * needed.bytes
         )
-    if (
-        work.weights != Weights.NONE
-    ):  # runtimes compute these products in 8 bits, which no roof is of
+    # runtimes compute these products in 8 bits, which no roof is of
+    if work.weights != Weights.NONE:
         return False
     if work.dtype == "float32":
         is_as_exact = COARSEST_FIRST.index(
@@ -136,14 +134,14 @@ def ceilings_of(run: Run, costs: Iterable[CaseCost]) -> CeilingsByCase:
     fastest: dict[str, dict[Bound, Ceiling]] = defaultdict(dict)
     for case, needed in needed_by_cases(run.plan.shown, costs):
         fitting = [ceiling for ceiling in measured if fits(ceiling.roof, case, needed)]
-        for ceiling in _nearest(fitting, needed):
+        for ceiling in _of_nearest_size(fitting, needed):
             of_case, bound = fastest[case.label], ceiling.roof.bound
             if bound not in of_case or ceiling.rate > of_case[bound].rate:
                 of_case[bound] = ceiling
     return dict(fastest)
 
 
-def _nearest(ceilings: Sequence[Ceiling], needed: Needed) -> list[Ceiling]:
+def _of_nearest_size(ceilings: Sequence[Ceiling], needed: Needed) -> list[Ceiling]:
     """Without the ceilings of bytes whose size is not nearest to the case's own."""
     distances: dict[str, float] = {}
     for ceiling in ceilings:

@@ -79,9 +79,8 @@ def _crossings_on(
     Along widths only where two variants change sides once: else their ratio is a saw,
     of what divides the width.
     """
-    labels: dict[
-        str, dict[float, str]
-    ] = {}  # by variant: where its time is known, the label of its case
+    # by variant: where its time is known, the label of its case
+    labels: dict[str, dict[float, str]] = {}
     for group in line:
         x = float(group.values[axis.name])
         for case in group.cases:

@@ -30,9 +30,8 @@ from ffnbench.stats.rounds import RowLogs, table_of
 # three degrees of freedom make the interval 1.6 times as wide.
 PRIOR, PRIOR_FREEDOM = 0.004, 3
 BETWEEN_RUNS = VarianceEstimate(PRIOR**2, PRIOR_FREEDOM)
-SECONDS = (
-    "seconds"  # the metric of a row whose own time is followed, in place of its ratio
-)
+# the metric of a row whose own time is followed, in place of its ratio
+SECONDS = "seconds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +46,8 @@ class Change:
         """now over before, with the stated Student interval; without one where either
         is of a single process.
         """
-        value, interval = (
-            math.exp(self.difference.mean),
-            self.difference.interval(CONFIDENCE),
-        )
+        value = math.exp(self.difference.mean)
+        interval = self.difference.interval(CONFIDENCE)
         if interval is None:
             return Estimate(value=value)
         return Estimate(
@@ -83,11 +80,9 @@ class History:
 
     def change(self, now: Mean) -> Change:
         """From the mean of the runs to a run of today."""
-        return Change(
-            self.mean,
-            now.mean,
-            now.minus(self._with_variance_between(1 + 1 / self.effective)),
-        )
+        # the variance of a run about the others, and that of the mean of these
+        before = self._with_variance_between(1 + 1 / self.effective)
+        return Change(self.mean, now.mean, now.minus(before))
 
     def change_over_machines(self, now: Mean) -> Change:
         """From the mean of the runs to that of runs on several machines, whose error
@@ -146,9 +141,8 @@ def _variance_between(
         (later.mean - earlier.mean) ** 2 / 2 for earlier, later in pairwise(runs)
     ]
     between = max(0.0, fmean(squares) - fmean(run.error**2 for run in runs))
-    freedom = (
-        2 * (len(runs) - 1) ** 2 / (3 * len(runs) - 4)
-    )  # of the mean of successive differences
+    # of the mean of successive differences
+    freedom = 2 * (len(runs) - 1) ** 2 / (3 * len(runs) - 4)
     total = prior.freedom + freedom
     return VarianceEstimate(
         (prior.freedom * prior.variance + freedom * between) / total, total

@@ -200,9 +200,8 @@ def midmean(values: Sequence[float]) -> float:
     left_out = int(cut)
     part = cut - left_out
     middle = ranked[left_out : len(ranked) - left_out]
-    return (math.fsum(middle) - part * (middle[0] + middle[-1])) / (
-        len(ranked) - 2 * cut
-    )
+    total = math.fsum(middle) - part * (middle[0] + middle[-1])
+    return total / (len(ranked) - 2 * cut)
 
 
 def variance(values: Sequence[float]) -> float:

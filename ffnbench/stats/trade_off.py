@@ -16,9 +16,8 @@ from ffnbench.result import Report, TradeOff, Verdict
 from ffnbench.stats.curves import Pair, PairsByLabels, pairs_of, pareto_front
 
 WORSE = 1.5  # the factor from one error to another that is worse
-ROUNDING_ERROR = (
-    1e-5  # below it an error is that of float32's rounding, in whatever order
-)
+# below it an error is that of float32's rounding, in whatever order
+ROUNDING_ERROR = 1e-5
 SMALL_ERROR = 0.01  # what many take for no error at all
 
 

@@ -33,9 +33,8 @@ if TYPE_CHECKING:
     from ffnbench.ffn.like import Layout
 
 ROWS = 16  # of an input, spread over it: those that are compared
-CANDIDATES = (
-    256  # of tokens with experts, of which those with the clearest choice are compared
-)
+# of tokens with experts, of which those with the clearest choice are compared
+CANDIDATES = 256
 # of the largest gradient of a weight: a smaller one may be what rounding leaves of a
 # zero
 LEAST_SCALE = 0.01
@@ -106,9 +105,8 @@ class Correctness:
         Raises Mismatch for an answer that is not finite, or whose error rounding does
         not explain.
         """
-        if (
-            self._form is None
-        ):  # once: to find it calls the module, which then may answer a later call anew
+        # once: to find it calls the module, which then may answer a later call anew
+        if self._form is None:
             self._form = self._form_of(subject)
         form, layout = self._form
         if form is not None:
@@ -259,9 +257,9 @@ def _rows_of(x: Tensor, form: OwnModule | None) -> Tensor:
     tokens = x.shape[:-1].numel()
     if form is not None and isinstance(form.spec, AttentionSpec):
         return torch.arange(min(ROWS, x.shape[1]), device=x.device)
-    if form is None or not _chooses(form):
-        return _spread(tokens, ROWS, x)
-    candidates = _spread(tokens, CANDIDATES, x)
+    if form is None or not _routes_by_itself(form):
+        return _spread_tokens(tokens, ROWS, x)
+    candidates = _spread_tokens(tokens, CANDIDATES, x)
     inputs = x.detach().reshape(-1, x.shape[-1])[candidates].double()
     logits = inputs @ form.router.weight.detach().double().T
     best = logits.topk(form.moe.top_k + 1).values
@@ -269,13 +267,13 @@ def _rows_of(x: Tensor, form: OwnModule | None) -> Tensor:
     return candidates[clearest[:ROWS]]
 
 
-def _chooses(form: OwnModule) -> bool:
+def _routes_by_itself(form: OwnModule) -> bool:
     """Whether a token is at some of the form's experts alone, by its router."""
     moe = form.spec.moe
     return moe is not None and form.imposed is None and moe.top_k < moe.experts
 
 
-def _spread(tokens: int, count: int, x: Tensor) -> Tensor:
+def _spread_tokens(tokens: int, count: int, x: Tensor) -> Tensor:
     """The numbers of so many tokens at most, from the first to the last, on the device
     of x.
     """
@@ -307,7 +305,7 @@ def _called(subject: Subject, call: CheckedCall) -> tuple[OutputAndGradients, bo
     before = _random_state(subject)
     subject.clear(call.x)
     y = subject.call(call.x, call.gradient)
-    answer = _gathered(call, y, subject.module)
+    answer = _results_of_call(call, y, subject.module)
     subject.clear(call.x)
     return answer, not torch.equal(before, _random_state(subject))
 
@@ -319,7 +317,9 @@ def _random_state(subject: Subject) -> Tensor:
     return subject.accelerator.rng_state()
 
 
-def _gathered(call: CheckedCall, y: Tensor, module: nn.Module) -> OutputAndGradients:
+def _results_of_call(
+    call: CheckedCall, y: Tensor, module: nn.Module
+) -> OutputAndGradients:
     """What a call of a module gave."""
     answer = {OUTPUT: call.compared(y)}
     if call.x.requires_grad:
@@ -411,10 +411,9 @@ def _of_second(second: nn.Module, call: CheckedCall) -> Iterator[OutputAndGradie
                 y = module(x)
             if x.requires_grad:
                 y.backward(anew.gradient)
-            answer = _gathered(anew, y, module)
-        except (
-            Exception
-        ):  # a kernel for some dtypes or shapes alone, a lock that can't be copied
+            answer = _results_of_call(anew, y, module)
+        except Exception:
+            # a kernel for some dtypes or shapes alone, a lock that can't be copied
             continue
         yield answer
 

@@ -51,7 +51,7 @@ from ffnbench.metrics import (
 )
 from ffnbench.plan import Case, Plan, Workload
 from ffnbench.planning.workload import lacks
-from ffnbench.worker import meters, peak_memory, probe_jobs
+from ffnbench.worker import peak_memory, probe_jobs, timing
 from ffnbench.worker.backends.building import (
     build_module,
     carried,
@@ -94,9 +94,8 @@ class Jobs:
     waits: WaitMeter = field(default_factory=lambda: WaitMeter(usable_cpus()))
     ceilings: RoofCalls | None = None  # where they are asked for
     devices: DeviceWatch | None = None  # where a case runs on one
-    held: dict[str, Any] = field(
-        default_factory=dict
-    )  # what features keep from one request to the next
+    # what features keep from one request to the next
+    held: dict[str, Any] = field(default_factory=dict)
 
     def open(self, request: Open) -> Opened:
         """Build, check and warm up a case; finds how many calls make a sample unless
@@ -114,11 +113,10 @@ class Jobs:
         if not request.checked:
             self.checks[label].check(subject, protocol.seed)
         with _without_compiling(case.workload):
-            if (
-                calls is None
-            ):  # where they are known, the round of practice does the rest
-                meters.warm_up(subject, protocol.warmup_s)
-                calls = meters.calls_for(subject, protocol.min_sample_s)
+            # where they are known, the round of practice does the rest
+            if calls is None:
+                timing.warm_up(subject, protocol.warmup_s)
+                calls = timing.calls_for(subject, protocol.min_sample_s)
         if self._is_alone(case):
             inputs = 1
         else:
@@ -218,7 +216,7 @@ class Jobs:
         with _without_compiling(work):
             before = getrusage(RUSAGE_SELF).ru_minflt
             times, waited = self.waits.with_share(
-                partial(meters.time_calls, subject, inputs, grads), work.threads
+                partial(timing.time_calls, subject, inputs, grads), work.threads
             )
             faults = getrusage(RUSAGE_SELF).ru_minflt - before
         sampled = Sampled(
@@ -235,7 +233,7 @@ class Jobs:
     def _on_device(self, sampled: Sampled, subject: Subject, device: str) -> Sampled:
         """A sample with what is to be said of the accelerator that it was taken on."""
         from ffnbench.device.nvml import DeviceWatch
-        from ffnbench.worker.accelerated import NO_DEVICE_TIME
+        from ffnbench.worker.device_timing import NO_DEVICE_TIME
 
         if self.devices is None:
             self.devices = DeviceWatch()
@@ -296,13 +294,10 @@ class Jobs:
         """Exact bytes: peak of one call, and in train mode what is kept for
         backward.
         """
-        subject, work = (
-            self.subjects[request.label],
-            self.plan.case(request.label).workload,
-        )
-        if BACKENDS[
-            work.backend
-        ].is_runtime:  # what a runtime takes is hidden from torch
+        subject = self.subjects[request.label]
+        work = self.plan.case(request.label).workload
+        # what a runtime takes is hidden from torch
+        if BACKENDS[work.backend].is_runtime:
             return Values(values={})
         _set_conditions(work)
         peak = peak_memory.peak_bytes(subject)
@@ -376,9 +371,8 @@ def answer_to(request: WorkerRequest[Any], jobs: Jobs | None = None) -> Any:
             # what the device finds wrong later is this case's, and not the next one's
             jobs.drain(label)
         return answer
-    except (
-        BaseException
-    ) as problem:  # user code may raise anything, SystemExit included
+    except BaseException as problem:
+        # user code may raise anything, SystemExit included
         from ffnbench.worker.failures import failed
 
         compiled = jobs is not None and jobs.has_compiled(label)
@@ -421,7 +415,7 @@ def _dispatch(request: WorkerRequest[Any], jobs: Jobs | None) -> Any:
         case messages.DescribeDevice():
             return probe_jobs.describe_device(request)
         case messages.Trace():
-            from ffnbench.worker.functions import trace
+            from ffnbench.worker.activation_jobs import trace
 
             return trace(request)
         case messages.MeasureCeilings():

@@ -117,13 +117,13 @@ def main() -> None:
         if isinstance(request, Leave):
             os._exit(0)
         if isinstance(request, Split):
-            channel.send(_split() | {"number": number})
+            channel.send(_fork_worker() | {"number": number})
         elif isinstance(request, Begin):
-            jobs = _begin(request)
+            jobs = _jobs_of(request)
             channel.send(answer_line(Done()) | {"number": number})
         else:
             answer = answer_to(request, jobs)
-            _send(channel, answer, number)
+            _send_answer(channel, answer, number)
             if isinstance(answer, Failed):
                 _clean_up(answer, request, jobs)
 
@@ -160,7 +160,7 @@ def can_fork() -> bool:
         return False
 
 
-def _split() -> MessageLine:
+def _fork_worker() -> MessageLine:
     """Fork. In the child it comes back at once; in the starter when the child has
     ended, saying how.
     """
@@ -176,7 +176,7 @@ def _split() -> MessageLine:
     return {"ended": os.waitstatus_to_exitcode(status)}
 
 
-def _begin(request: Begin) -> Jobs:
+def _jobs_of(request: Begin) -> Jobs:
     """The jobs of a plan. On a CPU no allocation may go beyond the memory that there
     is.
     """
@@ -189,7 +189,7 @@ def _begin(request: Begin) -> Jobs:
     return Jobs(request.plan, memory, request.block)
 
 
-def _send(channel: Channel, answer: object, number: int) -> None:
+def _send_answer(channel: Channel, answer: object, number: int) -> None:
     """Send it; an answer that JSON can't hold is a failure of the job, not the end of
     the worker.
     """
@@ -229,9 +229,8 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         try:
             with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-                file.write(
-                    "1000"
-                )  # if the kernel must kill somebody, this process and not the parent
+                # if the kernel must kill somebody, this process and not the parent
+                file.write("1000")
         except OSError:
             pass
 

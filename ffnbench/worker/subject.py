@@ -34,9 +34,8 @@ from ffnbench.plan import Workload
 if TYPE_CHECKING:
     from ffnbench.device.accelerator import Accelerator, DeviceTimer
 
-INHERITED = (
-    "none"  # torch's word: a more particular setting, or torch's own default, says it
-)
+# torch's word: a more particular setting, or torch's own default, says it
+INHERITED = "none"
 
 
 def set_precision_of(work: Workload) -> None:
@@ -62,17 +61,14 @@ def set_precision(matmul_precision: str, *, reduced_reductions: bool = True) -> 
     cublas = backends.cuda.matmul
     cublas.allow_fp16_reduced_precision_reduction = reduced_reductions
     cublas.allow_bf16_reduced_precision_reduction = reduced_reductions
-    cublas.allow_fp16_accumulation = (
-        False  # torch's default, and no workload asks for another
-    )
+    # torch's default, and no workload asks for another
+    cublas.allow_fp16_accumulation = False
 
 
 PAD_BYTES = 1 << 18
 
-HOLES, LARGEST_HOLE = (
-    128,
-    1 << 20,
-)  # filled before anything is built, half of them for good; a pad fits into none
+# filled before anything is built, half of them for good; a pad fits into none
+HOLES, LARGEST_HOLE = 128, 1 << 20
 
 
 @contextmanager
@@ -112,10 +108,8 @@ MOST_POOL_BYTES = 1 << 28  # of a pool
 # elements of a token; a wider one is no token but a list of numbers, and is cut into
 # parts
 WIDEST_TOKEN = 1 << 16
-LEAST, MOST = (
-    0.5,
-    1.42705098,
-)  # a factor without its sign: the mean square of what lies evenly between is 1
+# a factor without its sign: the mean square of what lies evenly between is 1
+LEAST, MOST = 0.5, 1.42705098
 WIDEST_PART = 4096  # at most, of such a list
 
 
@@ -212,17 +206,14 @@ class Subject:
     accelerator: Accelerator | None = None
     by_device: bool = False
     cold: bool = False
-    pads: list[Tensor] = field(
-        default_factory=list, init=False
-    )  # between its weights, alive as long as these
+    # between its weights, alive as long as these
+    pads: list[Tensor] = field(default_factory=list, init=False)
     pool: Pool = field(init=False)
-    grads: Pool = field(
-        init=False
-    )  # fresh ones too: what flows back in one call is in no other
+    # fresh ones too: what flows back in one call is in no other
+    grads: Pool = field(init=False)
     timer: DeviceTimer | None = field(default=None, init=False)
-    last: Tensor | None = field(
-        default=None, init=False
-    )  # the input of the last call, whose gradient is still there
+    # the input of the last call, whose gradient is still there
+    last: Tensor | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.pool = Pool(self.x, train=self.train)

@@ -206,7 +206,7 @@ def test_a_bug_shows_its_traceback_and_is_3_never_1(
     def failing(*_: object) -> None:
         raise problem
 
-    monkeypatch.setattr(preparing, "_plan_of_request", failing)
+    monkeypatch.setattr(preparing, "_checked_plan", failing)
     code, out, err = call("cost")
     assert (code, out) == (3, "")
     assert says in err

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
-from ffnbench.api.saved import load_shown, recompute
+from ffnbench.api.saved_runs import load_shown, recompute
 from ffnbench.compare.table import compare_frame
 from ffnbench.gate.decision import (
     Policy,
@@ -20,7 +20,7 @@ from ffnbench.gate.decision import (
     exact_findings,
     latency_findings,
 )
-from ffnbench.gate.shown import side_by_side_view
+from ffnbench.gate.shown_check import side_by_side_view
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
 from ffnbench.report.notes import untested_note
 from ffnbench.report.shown_report import ShownReport

@@ -13,7 +13,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from ffnbench.common import jsonable
 from ffnbench.plan import AddedSpec, kind_names
-from ffnbench.report.files.store import OLDER, OLDER_FAILURES
+from ffnbench.report.files.store import OLDER
 from ffnbench.result import SCHEMA, Report
 
 WRITTEN = Path(__file__).parents[2] / "docs" / "result.schema.json"
@@ -43,7 +43,6 @@ def schema_text() -> str:
     found["$defs"]["Plan"]["properties"]["request"] = {
         "deprecated": True
     }  # its flags, which its command has today
-    found["$defs"]["FailureKind"]["enum"] += OLDER_FAILURES
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:ffnbench:result:{SCHEMA}",

@@ -390,12 +390,12 @@ def test_a_worker_killed_from_outside_is_told_apart() -> None:
 
 def test_an_answer_that_json_cannot_hold_is_a_failure_and_no_death() -> None:
     from ffnbench.messages import Channel
-    from ffnbench.worker.loop import _send
+    from ffnbench.worker.loop import _send_answer
 
     (nothing, closed), (heard, out) = os.pipe(), os.pipe()
     channel = Channel(nothing, out)
     for value in (float("nan"), object(), 1.0):
-        _send(channel, Sampled(value=value), 7)
+        _send_answer(channel, Sampled(value=value), 7)
     os.close(closed)
     answers = [
         json.loads(line) for line in os.read(heard, 10_000).decode().splitlines()

@@ -24,10 +24,10 @@ from ffnbench.messages import Check, MeasureMemory, Open, TakeSample, Values
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.columns import case_records
-from ffnbench.report.files.store import read_report, report_text
+from ffnbench.report.files.store import report_text
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import CompareRequest
-from ffnbench.result import FailureKind, Report, Verdict
+from ffnbench.result import Report
 from ffnbench.worker.backends.building import build_module
 from ffnbench.worker.correctness import Mismatch, difference_from_expected, row_error
 from ffnbench.worker.jobs import Jobs
@@ -536,33 +536,3 @@ def test_a_side_that_is_wrong_has_no_time(call) -> None:
         code, out, _ = call("ab swiglu", flags, launch=launch)
         assert (code, "swiglu latency MISSING" in out, f"{wrong} said no" in out, "IMPROVED" in out) == (
             3, True, True, False)  # fmt: skip
-
-
-# Older files
-
-
-def test_a_journal_with_them_is_read(tmp_path: Path) -> None:
-    from ffnbench.api.saved import recompute
-    from ffnbench.common import jsonable
-    from ffnbench.report.files.journal import JOURNAL_HEADER
-
-    report = measured(machine())
-    lines: list[Any] = [
-        JOURNAL_HEADER,
-        {
-            "Report": jsonable.encode(
-                replace(report, samples=(), measured=(), comparisons=())
-            )
-        },
-    ]
-    lines += [{"Sample": jsonable.encode(sample)} for sample in report.samples]
-    lines += [{"Judged": {"case": "relu", "against": "form"}}]
-    lines += [{"Failure": {"case": "gelu", "kind": "suspect", "message": "no"}}]
-    path = tmp_path / "run.json.journal"
-    path.write_text("\n".join(map(jsonable.json_text, lines)) + "\n")
-    found = recompute(read_report(path))
-    assert (found.comparison("gelu"), found.failure("gelu").kind) == (
-        None,
-        FailureKind.MISMATCH,
-    )
-    assert found.comparison("swiglu").verdict is Verdict.SLOWER

@@ -232,7 +232,7 @@ import os, sys, torch
 from ffnbench.choices import Backend
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.plan import Workload
-from ffnbench.worker.backends.building import build
+from ffnbench.worker.backends.building import build_module
 from ffnbench.worker.backends.running import implementation_of
 from ffnbench.worker.subject import subject_of
 
@@ -240,7 +240,7 @@ torch.set_num_threads(1)
 given = dict(batch=1, seq_len=4, dtype="float32", device="cpu", mode="forward", threads=1)
 work = Workload(**given, backend=Backend(sys.argv[1]))
 spec = FFNSpec(d_model=32, d_ff=64, activation="relu")
-subject = subject_of(build(spec), work, 32, 0)
+subject = subject_of(build_module(spec), work, 32, 0)
 before = len(os.listdir("/proc/self/task"))
 implementation_of(work.backend).prepare(subject, work)
 subject.call()

@@ -19,7 +19,7 @@ from ffnbench.extras.estimate.bounds import (
 )
 from ffnbench.extras.estimate.table import estimate_view
 from ffnbench.ffn.spec import require_positive
-from ffnbench.planning.compare import as_compare
+from ffnbench.planning.compare import as_compare, plan_compare
 from ffnbench.report.columns import case_records
 from ffnbench.report.formats import View
 from ffnbench.report.frame import Row
@@ -50,12 +50,10 @@ def bounds(request: EstimateRequest, world: World, notes: Sequence[str] = ()) ->
     """The least time that variants could take on machines that need not be here;
     nothing is measured.
     """
-    machines, devices = (
-        _hardware(request.hardware),
-        require_positive("tensor_parallel", request.tensor_parallel),
-    )
+    machines = _hardware(request.hardware)
+    devices = require_positive("tensor_parallel", request.tensor_parallel)
     report = prepare_plan(
-        as_compare(request), world, notes=notes, counts=True
+        as_compare(request), world, plan_compare, notes=notes, counts=True
     ).cost_report()
     cases = {row["label"]: row for row in case_records(report, ESTIMATE_KEYS)}
     rows: list[Row] = []

@@ -13,8 +13,8 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from ffnbench.common.units import IEC, SI, TIME, scale, signed_percent
-from ffnbench.extras.history.table import commit_text, metric_text, named, runs_text
 from ffnbench.extras.history.timeline import Series, Timeline
+from ffnbench.extras.history.words import commit_text, metric_text, name_of, runs_text
 from ffnbench.gate.side_by_side import RATIO
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.report.pictures.canvas import (
@@ -38,9 +38,8 @@ if TYPE_CHECKING:
 
 HEIGHT = 1.1  # inches, of a panel
 MOST, MOST_DATES = 24, 7  # panels, and dates below one
-SPAN = (
-    0.05  # of a value, that a panel shows at least: what only scatters looks like that
-)
+# of a value, that a panel shows at least: what only scatters looks like that
+SPAN = 0.05
 STEP_TEXT_MARGIN = 0.7  # for the words of steps, in halves of the span
 METRIC_UNITS = {LATENCY: TIME, PEAK: IEC}
 SLOWER, RUN, FASTER = COLOURS[1:4]
@@ -53,12 +52,10 @@ def history_figure(timeline: Timeline) -> Figure:
     figure, grid = panels(len(rows), 1, (PAGE, HEIGHT))
     for axes, row in zip(grid, rows, strict=True):
         _draw(axes, row)
-        axes.set_title(literal(shortened(f"{named(timeline, row)}: {_metric(row)}")))
-    shown = (
-        f", {len(rows)} of {len(timeline.rows)} rows"
-        if len(rows) < len(timeline.rows)
-        else ""
-    )
+        axes.set_title(literal(shortened(f"{name_of(timeline, row)}: {_metric(row)}")))
+    shown = ""
+    if len(rows) < len(timeline.rows):
+        shown = f", {len(rows)} of {len(timeline.rows)} rows"
     finish(
         figure,
         f"history of {runs_text(timeline)}{shown}; bars: 95% intervals; lines: levels between steps",

@@ -254,11 +254,11 @@ def _identity(run: Report, label: str, metric: str) -> RowIdentity:
     if metric in COMPARED_METRICS and run.environment:
         place = run.environment.fingerprint, run.plan.protocol.method
     if metric == RATIO:
-        reference = _measured(run.plan.case(run.plan.reference_of(label)))
-    return RowIdentity(metric, place, _measured(run.plan.case(label)), reference)
+        reference = _is_measured(run.plan.case(run.plan.reference_of(label)))
+    return RowIdentity(metric, place, _is_measured(run.plan.case(label)), reference)
 
 
-def _measured(case: Case) -> tuple[object, ...]:
+def _is_measured(case: Case) -> tuple[object, ...]:
     return case.label, case.ffn, case.workload, case.arm
 
 

@@ -46,7 +46,7 @@ def inspect_model(name: str, world: World) -> CountedModel:
     try:
         return count_model(model_of(name))
     except Unanswered as problem:
-        return _known(
+        return _counted_or_raise(
             _by_transformers(CountLayers(source=source_of(name)), world), problem
         )
 
@@ -56,16 +56,16 @@ def inspect_whole(name: str, world: World) -> WholeModel:
     know transformers counts.
     """
     try:
-        whole = whole_of(model_of(name))
+        model = whole_of(model_of(name))
     except Unanswered as problem:
-        return _known(
+        return _counted_or_raise(
             _by_transformers(CountWhole(source=source_of(name)), world), problem
         )
-    if whole.params is not None:
-        return whole
+    if model.params is not None:
+        return model
     counted = _by_transformers(CountWhole(source=source_of(name)), world)
     if isinstance(counted, str):  # why they can't help
-        return replace(whole, note="; ".join(filter(None, (whole.note, counted))))
+        return replace(model, note="; ".join(filter(None, (model.note, counted))))
     return counted
 
 
@@ -90,7 +90,7 @@ def _by_transformers(request: WorkerRequest[T], world: World) -> T | str:
     return answer.message
 
 
-def _known(counted: T | str, unknown: Unanswered) -> T:
+def _counted_or_raise(counted: T | str, unknown: Unanswered) -> T:
     """What was counted; raises FfnbenchError of what is unknown where nothing was."""
     if isinstance(counted, str):
         hint = unknown.hint.removesuffix(ASK)  # they have been asked

@@ -32,7 +32,7 @@ def layers_view(counted: CountedByLength) -> View:
     )
     return View(
         frame=lambda: replace(
-            parts_frame(counted.whole), above=(layers,), saved=counted.rows
+            parts_frame(counted.whole_model), above=(layers,), saved=counted.rows
         ),
         title="inspect",
     )

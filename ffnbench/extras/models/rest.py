@@ -97,9 +97,8 @@ def _stacks_of_config(
     config = dict(model.config or {})
     model_type = type_of(config)
     rows = table().types.get(model_type)
-    if rows is None or times_of(
-        config, model_type
-    ):  # a class that has other parts than its type's
+    # a class that has other parts than its type's
+    if rows is None or times_of(config, model_type):
         return []
     stacks: list[tuple[Reader, FamilyRow, Sequence[LayerGroup]]] = []
     first = 0
@@ -171,9 +170,8 @@ def _norms_inside(kind: str, spec: AttentionSpec) -> int:
             return 2 * spec.head_dim
         case "heads":  # those of all heads
             return (spec.heads + spec.kv_heads) * spec.head_dim
-        case (
-            "width"
-        ):  # likewise, where heads share the model's width, whatever theirs is
+        # likewise, where heads share the model's width, whatever theirs is
+        case "width":
             return spec.d_model + spec.kv_heads * (spec.d_model // spec.heads)
         case "latent":  # the compressed ones of DeepSeek
             if spec.mla is None:

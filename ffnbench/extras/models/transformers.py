@@ -59,9 +59,8 @@ PAIRS = (
     ("layout_intermediate", "layout_output"), ("lang_inter", "lang_output"), ("visn_inter", "visn_output"),
 )
 # fmt: on
-FFN_MIXER = re.compile(
-    r"(MLP|MoE)$"
-)  # the class of a `mixer` that is an FFN; of other classes it mixes tokens
+# the class of a `mixer` that is an FFN; of other classes it mixes tokens
+FFN_MIXER = re.compile(r"(MLP|MoE)$")
 # what else a layer may hold: other mixers of tokens, norms, scales, positions, adapters
 # of published models; by the names of its modules, and by how the names of their
 # classes end (how they begin is the model's name)
@@ -537,9 +536,8 @@ def count_whole(source: str) -> WholeModel:
     model = build_whole(config, loaded.kind)
     ffns = counted_ffns(config, model)
     parts = sorted_parts(model, {path for ffn in ffns for path in ffn.parameter_paths})
-    if (
-        loaded.output_apart and config.tie_word_embeddings
-    ):  # T5's classes tie the two until they have read the weights
+    # T5's classes tie the two until they have read the weights
+    if loaded.output_apart and config.tie_word_embeddings:
         output = model.get_output_embeddings()
         if output is not None:
             parts["head"] += output.weight.numel()

@@ -102,11 +102,9 @@ def rows_of_run(done: Run, plan: Plan, number: int) -> list[SelftestRow]:
             continue
         value = low = high = None
         if comparison.ratio:
-            value, low, high = (
-                comparison.ratio.value,
-                comparison.ratio.low,
-                comparison.ratio.high,
-            )
+            value = comparison.ratio.value
+            low = comparison.ratio.low
+            high = comparison.ratio.high
         row = SelftestRow(
             run=number,
             row=comparison.case,
@@ -156,9 +154,8 @@ def failures(rates: Rates) -> list[str]:
             f"false differences in {rates.false_difference.value:.1%} of the runs"
         )
     least, most = COVERAGE
-    least -= _chance(
-        least, rates.runs
-    )  # of runs and not of rows, for the rows of a run share their reference
+    # of runs and not of rows, for the rows of a run share their reference
+    least -= _chance(least, rates.runs)
     most += _chance(most, rates.runs)
     if rates.covered.of and not least <= rates.covered.value <= most:
         problems.append(
@@ -217,11 +214,9 @@ def measure_repeats(
     start = time.monotonic()
     try:
         for number in range(repeats):
-            left_s = (
-                (time.monotonic() - start) / number * (repeats - number)
-                if number
-                else None
-            )
+            left_s = None
+            if number:
+                left_s = (time.monotonic() - start) / number * (repeats - number)
             progress(
                 Progress(
                     done=number / repeats,

@@ -97,6 +97,6 @@ def train(
         ctx,
         request_from_typed(TrainRequest, ctx),
         "train",
-        planned=plan_train,
+        plan_train,
         own=measure_training,
     )

@@ -3,7 +3,7 @@ seeds, Holm. Pure.
 
 Three seeds tell little of how much a difference scatters. So its error is that of all
 variants together (randomised blocks, Fisher 1935; a seed is a block), unless a
-difference scatters by itself more than chance explains (ALIKE).
+difference scatters by itself more than chance explains (SCATTER_CONFIDENCE).
 
 Rates are chosen on a part of the text that is not the one whose loss is reported.
 """
@@ -33,9 +33,8 @@ from ffnbench.stats.curves import Pair, in_both_orders, pairs_of, pareto_front, 
 from ffnbench.stats.interval import Mean, VarianceEstimate, WorkerValue, mean_of
 from ffnbench.stats.verdict import verdicts
 
-SCATTER_CONFIDENCE = (
-    0.95  # confidence, above which a difference scatters more than others do
-)
+# confidence, above which a difference scatters more than others do
+SCATTER_CONFIDENCE = 0.95
 SAME_NATS = 0.01  # per byte: half of what is between relu and gelu in a small model
 SAME_LOSS = math.exp(-SAME_NATS), math.exp(SAME_NATS)
 
@@ -99,7 +98,7 @@ def _at_best_rate(report: Report, name: str, runs: list[TrainCase]) -> VariantLo
     """At the rate that is best where rates are chosen: of those that most seeds could
     be trained with.
     """
-    losses, choosing = _values(report, LOSS), _values(report, CHOOSING)
+    losses, choosing = _final_losses(report, LOSS), _final_losses(report, CHOOSING)
     trained: dict[float, list[TrainCase]] = defaultdict(list)
     for run in runs:
         if run.label in losses:
@@ -107,10 +106,8 @@ def _at_best_rate(report: Report, name: str, runs: list[TrainCase]) -> VariantLo
     best: float | None = None
     best_order = (0, math.inf)
     for rate, at_rate in trained.items():
-        order = (
-            -len(at_rate),
-            fmean(choosing.get(run.label, math.inf) for run in at_rate),
-        )
+        loss = fmean(choosing.get(run.label, math.inf) for run in at_rate)
+        order = (-len(at_rate), loss)
         if best is None or order < best_order:
             best, best_order = rate, order
     messages = []
@@ -127,14 +124,14 @@ def _at_best_rate(report: Report, name: str, runs: list[TrainCase]) -> VariantLo
         name=name,
         rate=best,
         losses=by_seed,
-        loss=_mean(by_seed.values()),
+        loss=_mean_over_seeds(by_seed.values()),
         failed=failed,
-        curve=_curve(report, labels, CURVE),
-        held_out=_curve(report, labels, HELD_OUT),
+        curve=_mean_curve(report, labels, CURVE),
+        held_out=_mean_curve(report, labels, HELD_OUT),
     )
 
 
-def _values(report: Report, metric: str) -> dict[str, float]:
+def _final_losses(report: Report, metric: str) -> dict[str, float]:
     return {
         sample.case: sample.value
         for sample in report.samples
@@ -142,7 +139,7 @@ def _values(report: Report, metric: str) -> dict[str, float]:
     }
 
 
-def _curve(report: Report, labels: list[str], metric: str) -> LossCurve:
+def _mean_curve(report: Report, labels: list[str], metric: str) -> LossCurve:
     """The mean over these runs. A training loss is that of the steps since the one
     before it.
     """
@@ -202,20 +199,20 @@ def mean_paired_difference(
     """
     from scipy.special import fdtrc
 
-    own = _mean(losses[seed] - others[seed] for seed in losses.keys() & others.keys())
+    own = _mean_over_seeds(
+        losses[seed] - others[seed] for seed in losses.keys() & others.keys()
+    )
     if own is None or scatter is None or not 0 < own.freedom < scatter.freedom:
         return own
     shared = 2 * scatter.variance / (own.freedom + 1)
-    if (
-        shared
-        and fdtrc(own.freedom, scatter.freedom, own.error**2 / shared)
-        < 1 - SCATTER_CONFIDENCE
-    ):
-        return own
+    if shared:
+        chance = fdtrc(own.freedom, scatter.freedom, own.error**2 / shared)
+        if chance < 1 - SCATTER_CONFIDENCE:
+            return own
     return replace(own, error=math.sqrt(shared), freedom=scatter.freedom)
 
 
-def _mean(values: Iterable[float]) -> Mean | None:
+def _mean_over_seeds(values: Iterable[float]) -> Mean | None:
     """Student's over seeds: each is a replicate, as a worker with a starter of its own
     is.
     """

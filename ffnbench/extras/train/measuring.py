@@ -162,9 +162,8 @@ def _sample(
 # of a budget is kept for the cells that are timed behind the runs: a fifth, so many
 # seconds at least and at most
 TIMED, LEAST_TIMED_S, MOST_TIMED_S = 0.2, 12.0, 60.0
-LEAST_CELL_S = (
-    1.0  # of a timed cell: then it makes the fewest workers and rounds that give a time
-)
+# of a timed cell: then it makes the fewest workers and rounds that give a time
+LEAST_CELL_S = 1.0
 
 
 @dataclass(slots=True)
@@ -273,7 +272,7 @@ def measure_training(
     pool = WorkerPool(plan, world.launch, world.now)
     cells = Cells(prepared, world, pool)
     spent_s = world.spent_s
-    with closing(pool), world.lock(following.progress.tell) as beside:
+    with closing(pool), world.lock(following.progress.tell) as other_run:
         budget = Budget(world.now, plan.protocol, spent_s=spent_s)
         before = following.resumed()
         if before or plan.is_sweep:
@@ -282,4 +281,4 @@ def measure_training(
             ).measure_cells()
         else:
             report = cells.measure_one(plan, following)
-    return finished_report(report, plan, beside)
+    return finished_report(report, plan, other_run)

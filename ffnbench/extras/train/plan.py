@@ -56,17 +56,10 @@ from ffnbench.planning.effort import check_budget
 from ffnbench.planning.fields import cut
 from ffnbench.request import AddedRequest, Seconds, Texts
 
-SKIPPED = {
-    "site-packages",
-    "dist-packages",
-    "test",
-    "tests",
-    "__pycache__",
-}  # folders of the standard library
-HELD_OUT_SHARE, CHOOSING_SHARE = (
-    0.1,
-    0.1,
-)  # of the files: what losses are reported of, and what rates are chosen by
+# folders of the standard library
+SKIPPED = {"site-packages", "dist-packages", "test", "tests", "__pycache__"}
+# of the files: what losses are reported of, and what rates are chosen by
+HELD_OUT_SHARE, CHOOSING_SHARE = 0.1, 0.1
 MOST_TEXT_BYTES = 1 << 30
 TEXT = bytes((9, 10, 13, *range(32, 127), *range(128, 256)))
 LEAST_BATCHES = 2  # of each part
@@ -134,11 +127,10 @@ def read_text(path: str, batch: int, context: int) -> tuple[TrainingText, Parts]
     if parts.shortest < least_bytes:
         parts = _split_by_place(content)
     if parts.shortest < least_bytes:
-        named = (
-            f"--text {path!r}"
-            if path
-            else "the default text, the standard library's .py files,"
-        )
+        if path:
+            named = f"--text {path!r}"
+        else:
+            named = "the default text, the standard library's .py files,"
         raise FfnbenchError(
             f"{named} has {len(content):,} bytes: too short for parts of {least_bytes:,}, "
             f"{LEAST_BATCHES} batches, to be held out",
@@ -215,10 +207,8 @@ class Training:
 LOSS = "loss"  # held out, at the end
 HELD_OUT = "held_out_loss"  # after so many steps
 CHOOSING = "choosing_loss"  # at the end, of the part that rates are chosen by
-CURVE, SECONDS = (
-    "training_loss",
-    "training_s",
-)  # in files of earlier versions: of the steps of a point, and by then
+# in files of earlier versions: of the steps of a point, and by then
+CURVE, SECONDS = "training_loss", "training_s"
 TRAINING_UNITS = {
     LOSS: "nats",
     HELD_OUT: "nats",
@@ -312,7 +302,7 @@ class DecoderSpec(AddedSpec):
 
     def build(self, *, device: Any, dtype: Any) -> Any:
         """Its module."""
-        from ffnbench.extras.train.module import Decoder
+        from ffnbench.extras.train.decoder import Decoder
         from ffnbench.worker.backends.building import build_module
 
         make = partial(build_module, self.around, device=device, dtype=dtype)
@@ -428,7 +418,7 @@ def plan_train(request: TrainRequest, probe: Probe | None = None) -> Plan:
     compared = plan_compare(
         as_compare(request, budget=None, **workload), probe, d_model=D_MODEL
     )
-    models = [_model(case, request.layers) for case in compared.cases]
+    models = [_decoder_case(case, request.layers) for case in compared.cases]
     _refuse_others(replace(compared, cases=tuple(models)))
     work = models[0].workload
     text, parts = read_text(request.text or "", work.batch, work.seq_len)
@@ -438,13 +428,15 @@ def plan_train(request: TrainRequest, probe: Probe | None = None) -> Plan:
             training = Training(text=text, steps=request.steps, rate=rate, seed=seed)
             point = ((OF, RUN), ("lr", rate), ("seed", seed))
             cases += [
-                replace(_at(model, point, against=model.label), training=training)
+                replace(_case_at(model, point, against=model.label), training=training)
                 for model in models
             ]
     first_runs = {
         model.label: run.label for model, run in zip(models, cases, strict=False)
     }
-    cases += [_at(model, ((OF, STEP),), against=compared.reference) for model in models]
+    cases += [
+        _case_at(model, ((OF, STEP),), against=compared.reference) for model in models
+    ]
     notes = [
         replace(note, label=first_runs.get(note.label, "")) for note in compared.notes
     ]
@@ -461,7 +453,7 @@ def plan_train(request: TrainRequest, probe: Probe | None = None) -> Plan:
             timeout_s=request.timeout,
             budget_s=request.budget,
         ),
-        notes=(*notes, *_notes(request, text, parts)),
+        notes=(*notes, *_notes_of_text(request, text, parts)),
     )
 
 
@@ -484,17 +476,16 @@ def learning_rates(text: str) -> tuple[float, ...]:
     return tuple(dict.fromkeys(rates))
 
 
-def _model(case: Case, layers: int) -> TrainCase:
+def _decoder_case(case: Case, layers: int) -> TrainCase:
     """The case of a decoder with its network."""
-    known = {one.name: getattr(case, one.name) for one in fields(Case)}
-    known["ffn"] = DecoderSpec(around=known["ffn"], layers=layers)
-    known["workload"] = replace(
-        case.workload, routing=None
-    )  # experts are fed as they learn it
-    return TrainCase(**known)
+    values = {field.name: getattr(case, field.name) for field in fields(Case)}
+    values["ffn"] = DecoderSpec(around=values["ffn"], layers=layers)
+    # experts are fed as they learn it
+    values["workload"] = replace(case.workload, routing=None)
+    return TrainCase(**values)
 
 
-def _at(case: TrainCase, point: Point, against: str) -> TrainCase:
+def _case_at(case: TrainCase, point: Point, against: str) -> TrainCase:
     """The case at a point, compared with another one there."""
     suffix = group_suffix(dict(point))
     return replace(
@@ -525,24 +516,26 @@ def _refuse_others(plan: Plan) -> None:
             )
 
 
-def _notes(request: TrainRequest, text: TrainingText, parts: Parts) -> list[Note]:
+def _notes_of_text(
+    request: TrainRequest, text: TrainingText, parts: Parts
+) -> list[Note]:
     """What a reader should know of the text and the seeds, before anything is
     trained.
     """
-    said = []
+    notes = []
     if request.seeds == 1:
-        said.append("one seed gives no interval and no verdict: --seeds 3")
+        notes.append("one seed gives no interval and no verdict: --seeds 3")
     if text.printable < JUNK:
-        said.append(
+        notes.append(
             f"{percent(1 - text.printable)} of the bytes of {text.path} are no text: they are learnt all the same"
         )
     times = request.steps * request.batch * request.context / len(parts.train)
     if times > 1:
-        said.append(
+        notes.append(
             f"each byte of the text is seen {times:.1f} times: a longer text would be learnt otherwise"
         )
     if parts.by_place:
-        said.append(
+        notes.append(
             f"{counted(text.held_out_bytes, 'byte')} at the end of {counted(text.files, 'file')} are held out"
         )
-    return [Note(text=one, kind=NoteKind.GENERAL) for one in said]
+    return [Note(text=note, kind=NoteKind.GENERAL) for note in notes]

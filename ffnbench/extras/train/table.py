@@ -89,8 +89,8 @@ def training_frame(report: Report) -> Frame:
     return Frame(
         columns=tuple(columns[key] for key in COLUMN_ORDER),
         rows=rows,
-        header=[_header(report)],
-        summary=_summary(report, rows, variants),
+        header=[_header_lines(report)],
+        summary=_summary_lines(report, rows, variants),
         details=_details(report),
     )
 
@@ -100,12 +100,11 @@ def training_frame(report: Report) -> Frame:
 
 def training_of(report: Report) -> Training:
     """How all were trained, but for rates and seeds."""
-    trainings = [
-        training
-        for training in map(trained_by, report.plan.shown)
-        if training is not None
-    ]
-    return trainings[0]
+    for case in report.plan.shown:
+        training = trained_by(case)
+        if training is not None:
+            return training
+    raise ValueError("no case of this plan is trained")
 
 
 def training_records(report: Report) -> list[Row]:
@@ -123,26 +122,25 @@ def training_records(report: Report) -> list[Row]:
     for name, variant in variants.items():
         run = runs[name][0]
         cost = report.cost(run.label)
-        tokens = steps * run.workload.tokens
-        record = _record_of_losses(variant, run, cost) | _record_of_time(
-            report, variant, on_front=name in front
-        )
+        record = _record_of_losses(variant, run, cost)
+        record |= _record_of_time(report, variant, on_front=name in front)
         for end in ENDS:
             ratio = record[f"step_ratio{end}"]
             record[f"training{end}_s"] = None
             if ratio and reference_step:
                 record[f"training{end}_s"] = ratio * steps * reference_step.value
-        record["tokens_per_s"] = record["training_flops"] = None
+        tokens = steps * run.workload.tokens
+        record["tokens_per_s"] = None
         if record["training_s"]:
             record["tokens_per_s"] = tokens / record["training_s"]
+        record["training_flops"] = None
         if cost.flops_forward is not None and cost.flops_backward is not None:
-            record["training_flops"] = tokens * (
-                cost.flops_forward + cost.flops_backward
-            )
-        by_seed = sorted(variant.losses.items())
-        record["losses"] = (
-            " ".join(f"{seed}:{loss:.6f}" for seed, loss in by_seed) or None
-        )
+            flops_of_token = cost.flops_forward + cost.flops_backward
+            record["training_flops"] = tokens * flops_of_token
+        by_seed = [
+            f"{seed}:{loss:.6f}" for seed, loss in sorted(variant.losses.items())
+        ]
+        record["losses"] = " ".join(by_seed) or None
         record["failure"] = "; ".join(_failures(report, variant)) or None
         records.append(record)
     return records
@@ -195,29 +193,29 @@ def _failures(report: Report, variant: VariantLosses) -> list[str]:
 # Columns
 
 
-def _rate(rate: float) -> str:
+def _rate_text(rate: float) -> str:
     """`.003`, which leaves room for more columns than 0.003 does."""
     return f"{rate:g}".removeprefix("0")
 
 
 def difference_text(difference: Estimate) -> str:
     """`-0.064 [-0.079, -0.050]`."""
-    return _nats(difference, "+")
+    return _nats_text(difference, "+")
 
 
 def _loss_text(row: Row) -> str | None:
     loss = estimate_in(row, "loss")
-    return _nats(loss, "") if loss else None
+    return _nats_text(loss, "") if loss else None
 
 
-def _nats(estimate: Estimate, sign: str) -> str:
+def _nats_text(estimate: Estimate, sign: str) -> str:
     text = f"{estimate.value:{sign}.3f}"
     if estimate.low is None:
         return text
     return f"{text} [{estimate.low:{sign}.3f}, {estimate.high:{sign}.3f}]"
 
 
-def _busy(row: Row) -> str | None:
+def _busy_text(row: Row) -> str | None:
     return BUSY_WORD if row["step_verdict"] == Verdict.BUSY else None
 
 
@@ -246,7 +244,7 @@ TRAINING_COLUMNS = {
         Column(key="variant", left=True),
         Column(key="d_ff", priority=8),
         Column(key="params", priority=5),
-        Column(key="lr", priority=2, write=_rate),
+        Column(key="lr", priority=2, write=_rate_text),
         Column(key="loss", unit="nats", priority=1, write="{:.3f}".format),
         Column(
             key="loss_interval",
@@ -267,10 +265,10 @@ TRAINING_COLUMNS = {
             title="step",
             units=TIME,
             interval=seconds_text,
-            text=_busy,
+            text=_busy_text,
             priority=3,
             takes=OF_NUMBER,
-            style=lambda row: "yellow" if _busy(row) else "",
+            style=lambda row: "yellow" if _busy_text(row) else "",
         ),
         Column(
             key="step_ratio",
@@ -298,7 +296,7 @@ TRAINING_COLUMNS = {
 # Sentences
 
 
-def _header(report: Report) -> str:
+def _header_lines(report: Report) -> str:
     """What was trained, how long, on what."""
     plan, training = report.plan, training_of(report)
     case = plan.shown[0]
@@ -316,13 +314,13 @@ def _header(report: Report) -> str:
     return header
 
 
-def _summary(
+def _summary_lines(
     report: Report, rows: list[Row], variants: dict[str, VariantLosses]
 ) -> list[str]:
     """Who learns best and by how much, the Pareto front, whether to try other rates,
     what failed.
     """
-    lines = [_answer(report, rows, variants)]
+    lines = [_answer_lines(report, rows, variants)]
     front = [row["variant"] for row in rows if row["pareto_front_step"]]
     if front:
         lines.append(f"Pareto front of loss and time of a step: {join_words(front)}")
@@ -340,7 +338,9 @@ def _summary(
     return [line for line in lines if line]
 
 
-def _answer(report: Report, rows: list[Row], variants: dict[str, VariantLosses]) -> str:
+def _answer_lines(
+    report: Report, rows: list[Row], variants: dict[str, VariantLosses]
+) -> str:
     """Who learns best and by how much, how the others learn, and what so many seeds can
     show.
     """

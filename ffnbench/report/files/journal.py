@@ -28,7 +28,6 @@ from ffnbench.stats.figures import with_figures
 
 JOURNAL_HEADER = {"ffnbench journal": 1}
 Found = Report | Plan | Environment | Sample | Failure | Note | Roof | Inputs
-OLDER_KINDS = ("Judged",)  # lines of older files, which are passed over
 JOURNAL_ENTRIES: dict[str, type] = {kind.__name__: kind for kind in get_args(Found)}
 ENDED = "recovered from a run that was killed: what it had measured by then"
 
@@ -106,9 +105,8 @@ class Journal:
             return
         left = memoryview(jsonable.json_text(line).encode() + b"\n")
         try:
-            while (
-                left
-            ):  # what a disk has no room for is not written, and the next time refused
+            # what a disk has no room for is not written, and the next time refused
+            while left:
                 left = left[self._file.write(left) :]
         except OSError as problem:  # a full disk is no reason to lose the run itself
             say(f"note: the journal {str(self.path)!r} ends here: {problem.strerror}")
@@ -161,7 +159,7 @@ def read_journal(
     runs: list[list[Any]] = []
     for number, line in enumerate(lines, start=2):
         try:
-            entry = _read(line, bring_up)
+            entry = _read_entry(line, bring_up)
             if isinstance(entry, Report):
                 runs.append([])
             elif not runs:
@@ -172,7 +170,9 @@ def read_journal(
                 f"{path!r} is not a whole journal: line {number}: {problem}", hint
             ) from problem
         runs[-1].append(entry)
-    made = [run for run in _of_cells(map(_run, runs)) if run.samples or run.failures]
+    made = [
+        run for run in _of_cells(map(_joined_run, runs)) if run.samples or run.failures
+    ]
     if not any(run.samples for run in made):
         raise NoSamples(
             f"{path!r} is the journal of a run that ended before it had a sample",
@@ -199,9 +199,8 @@ def _of_cells(runs: Iterable[Report]) -> Iterator[Report]:
     for turn in turns:
         done = [run for run in turn if not run.interrupted]
         unfinished = [run for run in turn[-1:] if run.interrupted]
-        if turn and added_kind(
-            turn[0].plan.kind
-        ):  # its table may be of all cells together
+        # its table may be of all cells together
+        if turn and added_kind(turn[0].plan.kind):
             yield join_runs([turn[0], *done, *unfinished])
             continue
         if done:
@@ -210,7 +209,7 @@ def _of_cells(runs: Iterable[Report]) -> Iterator[Report]:
             yield from turn
 
 
-def _run(lines: list[Any]) -> Report:
+def _joined_run(lines: list[Any]) -> Report:
     """What follows a report belongs to it; of plan and environment, and of what is told
     of a case, the last holds.
     """
@@ -238,16 +237,14 @@ def _run(lines: list[Any]) -> Report:
     return report
 
 
-def _read(line: bytes, bring_up: Callable[[str, Any], None]) -> Any:
+def _read_entry(line: bytes, bring_up: Callable[[str, Any], None]) -> Any:
     data = jsonable.parse(line)
     if (
         not isinstance(data, dict)
         or len(data) != 1
-        or next(iter(data)) not in (*JOURNAL_ENTRIES, *OLDER_KINDS)
+        or next(iter(data)) not in JOURNAL_ENTRIES
     ):
         raise ValueError(f"expected one of {', '.join(JOURNAL_ENTRIES)}")
     [(name, value)] = data.items()
-    if name in OLDER_KINDS:
-        return None
     bring_up(name, value)
     return jsonable.decode(JOURNAL_ENTRIES[name], value)

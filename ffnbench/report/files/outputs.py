@@ -68,9 +68,10 @@ class Outputs:
         """The first output that is, or will be, a file: a journal can stand beside
         it.
         """
-        return next(
-            (path for path in self.paths if path.is_file() or not path.exists()), None
-        )
+        for path in self.paths:
+            if path.is_file() or not path.exists():
+                return path
+        return None
 
     def close(self) -> None:
         """Take away folders that were made and stayed empty."""
@@ -95,7 +96,8 @@ class Outputs:
             except (
                 OSError,
                 FfnbenchError,
-            ) as problem:  # a picture may have no room for all of its texts
+            ) as problem:
+                # a picture may have no room for all of its texts
                 problems.append(f"cannot write {str(path)!r}: {_why(problem)}")
                 hints.append(
                     getattr(problem, "hint", "")
@@ -103,11 +105,10 @@ class Outputs:
                 )
         if problems:
             saved = self.rescued = _rescue(rescue() if rescue else b"")
-            where = (
-                f"the whole result is in {saved}"
-                if saved
-                else "the answer is shown on stdout"
-            )
+            if saved:
+                where = f"the whole result is in {saved}"
+            else:
+                where = "the answer is shown on stdout"
             raise Unfinished(
                 "; ".join(problems), "; ".join([*dict.fromkeys(hints), where])
             )

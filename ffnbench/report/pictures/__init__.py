@@ -10,10 +10,8 @@ import sys
 from contextlib import chdir
 from pathlib import Path
 
-MATPLOTLIB_ENVIRONMENT = {
-    "MATPLOTLIBRC": os.devnull,
-    "MPLBACKEND": "agg",
-}  # matplotlib's defaults, and no window
+# matplotlib's defaults, and no window
+MATPLOTLIB_ENVIRONMENT = {"MATPLOTLIBRC": os.devnull, "MPLBACKEND": "agg"}
 
 
 def _load() -> None:

@@ -85,14 +85,10 @@ CANVAS_STYLE = {
     "figure.constrained_layout.h_pad": 0.03,
 }
 
-SIDE_BY_SIDE, FEW_TICKS = (
-    1.5,
-    3.0,
-)  # from these ratios on an axis is logarithmic, and has ticks by decade
-DIGITS_OF_TICKS = {
-    100: (1,),
-    3: (1, 2, 5),
-}  # in a decade, where the axis is longer than that
+# from these ratios on an axis is logarithmic, and has ticks by decade
+SIDE_BY_SIDE, FEW_TICKS = 1.5, 3.0
+# in a decade, where the axis is longer than that
+DIGITS_OF_TICKS = {100: (1,), 3: (1, 2, 5)}
 FARTHEST = 3.0  # how far beyond the values an axis shows of a wide interval
 
 

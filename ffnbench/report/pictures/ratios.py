@@ -79,7 +79,7 @@ def ratio_figure(report: Report) -> Figure:
         and LATENCY in plan.metrics
         and not all(plan.is_reference(row["label"]) for row in rows)
     )
-    amounts = _amounts(report, rows, is_compared=is_compared)
+    amounts = _shown_amounts(report, rows, is_compared=is_compared)
     if not is_compared and not amounts:
         raise FfnbenchError(
             "there is nothing to draw: no row has a number",
@@ -91,7 +91,7 @@ def ratio_figure(report: Report) -> Figure:
         differing, equal = equal, []
 
     names = _names(report, rows)
-    places, groups, height = _places(names, dict(headings(plan)))
+    places, groups, height = _places_of_rows(names, dict(headings(plan)))
     widths = [*([2.2] if is_compared else []), *(1.0 for _ in differing)]
     size = COLUMN, height + AXIS + (TITLES if differing else 0.0)
     figure, axes = panels(
@@ -109,17 +109,15 @@ def ratio_figure(report: Report) -> Figure:
             backgroundcolor="white",
         )
         heading.set(transform=axes[0].get_yaxis_transform())
-    handles = (
-        _ratios(axes[0], report, rows, places, most=4 - len(differing))
-        if is_compared
-        else []
-    )
+    handles = []
+    if is_compared:
+        handles = _ratios(axes[0], report, rows, places, most=4 - len(differing))
     bars = axes[1:] if is_compared else axes
     for panel, shown in zip(bars, differing, strict=True):
         _bars(panel, shown, rows, places)
     if not is_compared:
         _say_why(axes[0], rows, places)
-    same = ", ".join(_range(shown, rows) for shown in equal)
+    same = ", ".join(_range_text(shown, rows) for shown in equal)
     finish(figure, about(report) + (f"\nall rows: {same}" if same else ""), handles)
     return figure
 
@@ -127,15 +125,14 @@ def ratio_figure(report: Report) -> Figure:
 def about(report: Report) -> str:
     """What a picture is of, above it."""
     is_of_activations = report.plan.kind == Kind.ACTIVATIONS
-    what = (
-        "activations by themselves"
-        if is_of_activations
-        else conditions_line(report.plan)
-    )
+    if is_of_activations:
+        what = "activations by themselves"
+    else:
+        what = conditions_line(report.plan)
     return what + title_ending(report)
 
 
-def _amounts(
+def _shown_amounts(
     report: Report, rows: Sequence[Row], *, is_compared: bool
 ) -> list[ShownColumn]:
     """The amounts that rows have: the latency where no ratio tells it, and errors where
@@ -150,7 +147,7 @@ def _amounts(
     return Frame(columns=tuple(shown), rows=rows).shown()
 
 
-def _known(shown: ShownColumn, rows: Sequence[Row]) -> list[tuple[float, str]]:
+def _values_known(shown: ShownColumn, rows: Sequence[Row]) -> list[tuple[float, str]]:
     """The values of a column that are known, the smallest first, each with its text."""
     pairs = zip((row[shown.column.key] for row in rows), shown.texts, strict=True)
     return sorted(pair for pair in pairs if pair[0] is not None)
@@ -158,13 +155,13 @@ def _known(shown: ShownColumn, rows: Sequence[Row]) -> list[tuple[float, str]]:
 
 def _differs(shown: ShownColumn, rows: Sequence[Row]) -> bool:
     """Whether bars of this column would differ in length."""
-    values = _known(shown, rows)
+    values = _values_known(shown, rows)
     return values[-1][0] > (1 + SAME_WITHIN) * values[0][0]
 
 
-def _range(shown: ShownColumn, rows: Sequence[Row]) -> str:
+def _range_text(shown: ShownColumn, rows: Sequence[Row]) -> str:
     """`params 4.72 M`; `params 522 to 524 k`."""
-    texts = [text for _, text in _known(shown, rows)]
+    texts = [text for _, text in _values_known(shown, rows)]
     value = texts[0] if texts[0] == texts[-1] else f"{texts[0]} to {texts[-1]}"
     return f"{shown.title} {value} {shown.unit}".strip()
 
@@ -176,11 +173,10 @@ def _names(report: Report, rows: Sequence[Row]) -> list[list[str]]:
     if is_of_activations:
         names = [report.plan.case(label).variant for label in labels]
     else:
-        names = (
-            [report.plan.name_of(label) for label in labels]
-            if headings(report.plan)
-            else labels
-        )
+        if headings(report.plan):
+            names = [report.plan.name_of(label) for label in labels]
+        else:
+            names = labels
     keyed = [name.replace("@", " @") for name in names_apart(names, LONGEST_CASE_NAME)]
     return [
         [
@@ -191,7 +187,7 @@ def _names(report: Report, rows: Sequence[Row]) -> list[list[str]]:
     ]
 
 
-def _places(
+def _places_of_rows(
     names: Sequence[Sequence[str]], headings: dict[int, str]
 ) -> tuple[list[float], dict[float, str], float]:
     """How far below the top each row stands, and each heading of a group with its text;
@@ -258,11 +254,10 @@ def _ratios(
     references = {
         report.plan.name_of(report.plan.reference_of(row["label"])) for row in rows
     }
-    reference = (
-        shortened(references.pop(), LETTERS)
-        if len(references) == 1
-        else "the reference"
-    )
+    if len(references) == 1:
+        reference = shortened(references.pop(), LETTERS)
+    else:
+        reference = "the reference"
     axes.set_xlabel(literal(f"time vs {reference} {CERTAIN}"), fontsize=SMALL_FONT)
     shown = [
         verdict

@@ -191,11 +191,11 @@ def sweep_figure(report: Report) -> Figure:
                 ends = [crossing.at.low, crossing.at.value, crossing.at.high]
                 axes.plot(
                     ends,
-                    [_height(drawn, panel, crossing)] * 3,
+                    [_height_of_crossing(drawn, panel, crossing)] * 3,
                     markevery=[1],
                     **CROSSING,
                 )
-    _number(grid[0], drawn, MOST_NUMBERS[columns])
+    _label_axes(grid[0], drawn, MOST_NUMBERS[columns])
     for axes in grid[-columns:]:
         axes.set_xlabel(literal(axis.name))
     for axes in grid[::columns]:
@@ -235,7 +235,7 @@ def _draw(
         )
 
 
-def _height(drawn: Swept, panel: Panel, crossing: Crossing) -> float:
+def _height_of_crossing(drawn: Swept, panel: Panel, crossing: Crossing) -> float:
     """Where two lines of ratios meet: at 1 for one that meets the reference."""
     if not {crossing.variant, crossing.than} <= panel.curves.keys():
         return 1.0
@@ -246,7 +246,7 @@ def _height(drawn: Swept, panel: Panel, crossing: Crossing) -> float:
     return math.exp(np.interp(axis.place(crossing.at.value), places, logs))
 
 
-def _number(axes: Axes, drawn: Swept, most: int) -> None:
+def _label_axes(axes: Axes, drawn: Swept, most: int) -> None:
     """The limits of all panels, and the numbers beside them: below of the values of the
     axis those that have room.
     """

@@ -54,7 +54,7 @@ def stale_figures_note(stored: Report, fresh: Report) -> str:
     """What to say where the figures of a file are not those that its samples give now;
     nothing where they are.
     """
-    if _figures(stored) == _figures(fresh):
+    if _compared_figures(stored) == _compared_figures(fresh):
         return ""
     if stored.plan.protocol.method != METHOD:
         old = stored.plan.protocol.method
@@ -62,7 +62,7 @@ def stale_figures_note(stored: Report, fresh: Report) -> str:
     return f"the figures are computed again from the samples: those in the file, by ffnbench {stored.version}, differ"
 
 
-def _figures(report: Report) -> list[tuple[str, str, str, str]]:
+def _compared_figures(report: Report) -> list[tuple[str, str, str, str]]:
     """What is compared, to nine digits: sums of floats may differ in the last ones
     between machines.
     """

@@ -18,9 +18,8 @@ from ffnbench.worker.subject import Subject
 
 # at the device's time, where it is what was asked for and others disturb the host
 MEASURING_PASSES = 3
-STEPS = (
-    20  # of the clock of events that a sample is made of, at least: it is known to 2 %
-)
+# of the clock of events that a sample is made of, at least: it is known to 2 %
+STEPS = 20
 NO_DEVICE_TIME = (
     "device time can't be told apart: its calls wait for the device, run on another stream, "
     "or are too short for the clock of its events"
@@ -38,9 +37,9 @@ def time_calls_on_device(
     counts: bool,
 ) -> dict[str, Any]:
     """The wall's time of calls one after another, and the device's own for the same
-    calls: the fields of meters.Times.
+    calls: the fields of timing.Times.
 
-    `counts` as in meters.py. Raises Unsupported where the device's time is asked for,
+    `counts` as in timing.py. Raises Unsupported where the device's time is asked for,
     and can't be had apart.
     """
     calls = len(inputs)

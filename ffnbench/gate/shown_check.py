@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
-from ffnbench.api.saved import load_shown, recompute
+from ffnbench.api.saved_runs import load_shown, recompute
 from ffnbench.common.errors import EXIT_INTERRUPTED, FfnbenchError, Unfinished
 from ffnbench.common.jsonable import json_text
 from ffnbench.gate.baseline import longer_baseline, new_baseline
@@ -60,8 +60,11 @@ class ShownCheck(Shows, Checked):
         """The gravest status of all rows: REGRESSED, MISSING, UNCLEAR, INCOMPARABLE,
         IMPROVED or OK.
         """
-        found = {finding.status for finding in self.findings}
-        return next((one for one in GRAVEST if one in found), Status.OK)
+        statuses = {finding.status for finding in self.findings}
+        for status in GRAVEST:
+            if status in statuses:
+                return status
+        return Status.OK
 
     def view(self) -> View:
         """The findings with all that writes them."""
@@ -81,10 +84,10 @@ GRAVEST = (
 )
 
 
-def as_shown_check(found: Checked) -> ShownCheck:
-    """What a check found, able to show itself."""
+def as_shown_check(checked: Checked) -> ShownCheck:
+    """A check that can show itself."""
     return ShownCheck(
-        **{field.name: getattr(found, field.name) for field in fields(Checked)}
+        **{field.name: getattr(checked, field.name) for field in fields(Checked)}
     )
 
 
@@ -103,7 +106,10 @@ def check_view(checked: Checked) -> View:
         reports=[run],
         title=frame.header[0].partition(";")[0],
         more_formats={"github": lambda: workflow_commands(findings)},
-        more_files={".json": lambda: _whole(checked), ".xml": lambda: junit(findings)},
+        more_files={
+            ".json": lambda: _check_json(checked),
+            ".xml": lambda: junit(findings),
+        },
         baseline=lambda: new_baseline(checked),
         longer=lambda: longer_baseline(checked),
         code=exit_code(list(findings), unclear_fails=False),
@@ -117,7 +123,7 @@ def check_view(checked: Checked) -> View:
     return view
 
 
-def _whole(checked: Checked) -> str:
+def _check_json(checked: Checked) -> str:
     """The findings with the run that they follow from."""
     now = json.loads(report_text(checked.now))
     answer = {"findings": finding_records(checked), "now": now}

@@ -70,20 +70,19 @@ def calls_for(subject: Subject, min_sample_s: float) -> int:
     """
     fastest = math.inf
     for _ in range(3):
-        fastest = min(fastest, _lasts(subject, 1))
-        if (
-            fastest > 2 * min_sample_s
-        ):  # one call is long enough, even if this one was disturbed
+        fastest = min(fastest, _seconds_a_call(subject, 1))
+        # one call is long enough, even if this one was disturbed
+        if fastest > 2 * min_sample_s:
             return 1
     calls = max(1, math.ceil(min_sample_s / max(fastest, 1e-9)))
     if subject.accelerator is not None and calls > 1:
         from ffnbench.device.accelerator import UNROLLED
 
-        fastest = min(_lasts(subject, min(calls, UNROLLED)) for _ in range(2))
+        fastest = min(_seconds_a_call(subject, min(calls, UNROLLED)) for _ in range(2))
     return max(1, math.ceil(min_sample_s / max(fastest, 1e-9)))
 
 
-def _lasts(subject: Subject, calls: int) -> float:
+def _seconds_a_call(subject: Subject, calls: int) -> float:
     """Seconds of so many calls, each; with what it takes to flush the cache, where that
     stands between them.
     """
@@ -122,7 +121,7 @@ def time_calls(
     """
     grads = grads or [subject.grad] * len(inputs)
     if subject.accelerator is not None:
-        from ffnbench.worker.accelerated import time_calls_on_device
+        from ffnbench.worker.device_timing import time_calls_on_device
 
         return Times(**time_calls_on_device(subject, inputs, grads, counts=counts))
     if subject.train or subject.cold:

@@ -61,15 +61,15 @@ def check_function(function: Function, name: str) -> None:
     for dtype in DESCRIBED_DTYPES:
         x = torch.linspace(-2, 2, 9, dtype=getattr(torch, dtype), requires_grad=True)
         try:
-            _check_answer(x, _called(function, x, name), name)
+            _check_answer(x, _call_checked(function, x, name), name)
         except FfnbenchError as problem:
             if dtype == "float64" or "not implemented for" not in problem.message:
                 # else a kernel that torch has not got, which is told where it is timed
                 raise
     x = torch.linspace(-2, 2, 9, dtype=torch.float64).repeat(REPEATS)
-    y = _called(function, x.clone(), name)
-    again = _called(function, x.clone(), name)
-    part = _called(function, x[2:3].clone(), name)
+    y = _call_checked(function, x.clone(), name)
+    again = _call_checked(function, x.clone(), name)
+    part = _call_checked(function, x[2:3].clone(), name)
     if not torch.equal(y.nan_to_num(), again.nan_to_num()):
         raise FfnbenchError(
             f"{name} is random: two calls with the same x differ",
@@ -81,7 +81,7 @@ def check_function(function: Function, name: str) -> None:
         )
 
 
-def _called(function: Function, x: Tensor, name: str) -> Tensor:
+def _call_checked(function: Function, x: Tensor, name: str) -> Tensor:
     try:
         return function(x)
     except Exception as problem:
