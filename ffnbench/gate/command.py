@@ -59,7 +59,7 @@ def check(
     Exit 1 where something has, and nothing else exits 1.
     """
     from ffnbench.gate import checking
-    from ffnbench.gate.destination import CheckDestination
+    from ffnbench.gate.check_destination import CheckDestination
     from ffnbench.gate.shown_check import check_view
     from ffnbench.run.world import this_machine
 
@@ -140,7 +140,7 @@ def ab(
     baseline to be kept, it decides as `ffnbench check` does.
     """
     from ffnbench.gate import checking
-    from ffnbench.gate.destination import CheckDestination
+    from ffnbench.gate.check_destination import CheckDestination
     from ffnbench.gate.shown_check import check_view
     from ffnbench.run.world import this_machine
 
