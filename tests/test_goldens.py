@@ -141,6 +141,9 @@ TYPED = {
     "check-saved": ["check baseline.json groups.json", "check baseline.json baseline.json"],
     "ab": ["ab mypkg.mlp:SwiGLU v1.0 --d-model 64 -o found.json", "report found.json"],
     "ab-slower": ["ab mypkg.mlp:SwiGLU v1.0 --d-model 64"],
+    "ab-confirmed": ["ab mypkg.mlp:SwiGLU v1.0 --d-model 64 -o first.json -q",
+                     "ab mypkg.mlp:SwiGLU v1.0 --d-model 64 --confirm first.json -f csv -q",
+                     "ab mypkg.mlp:SwiGLU v1.0 --d-model 64 --confirm first.json"],
     "bisect": ["bisect mypkg.mlp:SwiGLU --good v1.0 --bad HEAD --d-model 64 --tolerance 3%"],
     "history": ["history baseline.json again.json", "history again.json baseline.json --metric latency -o over.csv",
                 "history repeats.json -v"],
@@ -245,6 +248,7 @@ MACHINES: dict[str, Callable[[], FakeLaunch]] = {
     "compare-interrupted": interrupted,
     "check-slower": lambda: Machine("gelu"),
     "ab-slower": lambda: Machine("SwiGLU"),
+    "ab-confirmed": lambda: Machine("SwiGLU"),
     "bisect": Checkouts,
     "env": lambda: Machine(
         trouble={(MeasureTimer, None): Timer(empty_call_s=1e-7, resolution_s=5e-8)}
@@ -466,7 +470,7 @@ def test_command(
     tmp_path: Path,
 ) -> None:
     furnished(tmp_path, monkeypatch)
-    if name in ("ab", "ab-slower", "bisect"):
+    if name in ("ab", "ab-slower", "ab-confirmed", "bisect"):
         repository(tmp_path)
     text = ""
     for line in TYPED[name]:
