@@ -16,8 +16,8 @@ shows both.
 in as much wall time (`--seconds`). Each has the same limit of 5 %:
 
 - `ffnbench ab` and `ffnbench check`: the status of the latency row; exact rows, which
-  would tell at once, are not asked. `check` has a new baseline of three runs in each
-  turn, whose time is not counted. docs/ci.md.
+  would tell at once, are not asked. "can't tell" and busy count as not found. `check`
+  has a new baseline of three runs in each turn, whose time is not counted. docs/ci.md.
 - `asv run --python=same --set-commit-hash` of both commits, and `asv compare
   --factor=1.05`: a line with the mark `+`. That is what `asv continuous` decides, which
   can't use an existing environment.
