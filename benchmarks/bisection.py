@@ -26,9 +26,9 @@ from ffnbench.extras.bisect.posterior import (
     posterior_of,
     result_of,
 )
-from ffnbench.gate.interim import UntilDecided, plan_of_check, report_of
+from ffnbench.gate.interim import UntilDecided, latency_report, plan_of_check
 from ffnbench.plan import Plan
-from ffnbench.run.runner import run
+from ffnbench.run.runner import run_workers
 
 COMMITS, PROBES, LIMIT, BUDGET_S = 64, 10, 0.03, 120.0
 BETWEEN = 0.0045  # sd of a log ratio between runs, as on the reference machine
@@ -74,7 +74,9 @@ def measured(
         check_policy(tolerance),
     )
     stop = UntilDecided(policy)
-    done = report_of(machine.measure(plan_of_check(plan, policy, BUDGET_S), run, stop))
+    done = latency_report(
+        machine.measure(plan_of_check(plan, policy, BUDGET_S), run_workers, stop)
+    )
     change = stop.conclusion(done)[0].change
     return (change.low, change.high) if change and change.low and change.high else None
 

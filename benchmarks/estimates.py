@@ -29,7 +29,7 @@ from exam.text import table
 
 from ffnbench.extras.estimate.bounds import NEAR
 from ffnbench.metrics import ROOF
-from ffnbench.report.files.store import load
+from ffnbench.report.files.store import read_report
 from ffnbench.result import MEMORY, Bound, Report
 from ffnbench.stats.rounds import table_of
 
@@ -37,10 +37,8 @@ RESULTS = Path(__file__).parents[1] / "results" / "amd-epyc-2cpu"
 FOUND, CEILINGS = "estimates.csv", "estimates-ceilings.json"
 FEWEST = 10  # shapes: the ends of 90 % are known of no fewer
 VARIANTS, DTYPES = ("relu", "gelu", "silu", "geglu", "swiglu"), ("float32", "bfloat16")
-MOST_FLOPS, BESIDE = (
-    5e10,
-    5,
-)  # of a call; shapes of one width, which are measured in one run
+# of a call; shapes of one width, which are measured in one run
+MOST_FLOPS, BESIDE = (5e10, 5)
 CEILINGS_OF = "relu --d-model 4096 --seq-len 1 --dtype float32,bfloat16 --metrics latency,ceilings --budget 60"
 EFFORT = "--metrics latency --workers 3 --rounds 4"
 HEAD = (
@@ -189,7 +187,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not asked.summary:
         asked.results.mkdir(parents=True, exist_ok=True)
         ffnbench("compare", *CEILINGS_OF.split(), "-q", "-o", str(ceilings))
-        run = load(str(ceilings))
+        run = read_report(str(ceilings))
         here, figures = run.environment, figures_of(run)
         if (
             missing := {"gb_per_s", *(f"tflops_{dtype}" for dtype in DTYPES)}

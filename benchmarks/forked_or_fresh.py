@@ -22,7 +22,7 @@ from ffnbench.messages import Begin, Open, Preload, TakeSample
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.run.session import Fork, Session
+from ffnbench.run.worker_process import ForkedWorker, WorkerProcess
 from ffnbench.stats.interval import Mean, student
 
 FORKED, FRESH = "forked", "fresh"
@@ -32,7 +32,11 @@ Seconds = dict[str, float]  # of a call, by case
 
 
 def measured(
-    worker: Session | Fork, plan: Plan, calls: dict[str, int], block: str, rounds: int
+    worker: WorkerProcess | ForkedWorker,
+    plan: Plan,
+    calls: dict[str, int],
+    block: str,
+    rounds: int,
 ) -> Seconds:
     """The median seconds of each case in one worker."""
     worker.ask(Begin(plan=plan, block=block), TIMEOUT_S)
@@ -74,7 +78,7 @@ def main() -> None:
         )
     )  # fmt: skip
     reference = plan.cases[0].label
-    starters = [Session() for _ in range(STARTERS)]
+    starters = [WorkerProcess() for _ in range(STARTERS)]
     for starter in starters:
         starter.greeting()
         starter.ask(Preload(compiles=asked.backend == "compile"), TIMEOUT_S)
@@ -90,7 +94,7 @@ def main() -> None:
             for kind in random.Random(pair).sample((FORKED, FRESH), 2):
                 start = time.monotonic()
                 worker = (
-                    Session()
+                    WorkerProcess()
                     if kind == FRESH
                     else starters[pair % STARTERS].fork(TIMEOUT_S)
                 )

@@ -21,11 +21,11 @@ from ffnbench.extras.selftest.measuring import (
     SLOWER,
     SelftestRow,
     comparison_plan,
+    error_rates,
     failures,
-    rates_of,
     rows_of_run,
 )
-from ffnbench.run.runner import run
+from ffnbench.run.runner import run_workers
 
 HEAD = (
     "world",
@@ -66,13 +66,13 @@ def _one_world(seed: int, task: tuple[World, range]) -> list[SelftestRow]:
     return [
         one
         for number, machine in runs
-        for one in rows_of_run(machine.run(run), plan, number)
+        for one in rows_of_run(machine.run(run_workers), plan, number)
     ]
 
 
 def row(name: str, told: Sequence[SelftestRow]) -> tuple[str, ...]:
     """What a world's runs came to."""
-    of = rates_of(told)
+    of = error_rates(told)
     shares = (
         of.false_difference,
         of.wrong_way,
@@ -100,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     beyond = simulate(asked.runs // 3, seed=asked.seed, worlds=STATES)
     whole = [one for told in found.values() for one in told]
     every = {**found, "all worlds": whole, **beyond}
-    broken = failures(rates_of(whole))
+    broken = failures(error_rates(whole))
     print(
         table(HEAD, [row(name, told) for name, told in every.items() if told]),
         *broken,

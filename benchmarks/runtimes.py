@@ -25,7 +25,7 @@ import torch
 from ffnbench.choices import Backend
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Workload
-from ffnbench.worker.backends.building import build
+from ffnbench.worker.backends.building import build_module
 
 backend, tokens, threads = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 torch.set_num_threads(threads)
@@ -37,12 +37,12 @@ x = torch.randn(tokens, 768).numpy()
 if backend == "ort":
     from ffnbench.worker.backends.ort import session_of
 
-    session = session_of(build(spec), work)
+    session = session_of(build_module(spec), work)
     call = lambda: session.run(None, {"x": x})
 else:
-    from ffnbench.worker.backends.openvino import request_of
+    from ffnbench.worker.backends.openvino import infer_request
 
-    request = request_of(build(spec), work)
+    request = infer_request(build_module(spec), work)
     call = lambda: request.infer([x], share_inputs=True, share_outputs=True)
 until = time.perf_counter() + 0.5
 calls = 0

@@ -33,9 +33,9 @@ from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import Comparison, Verdict
-from ffnbench.run.runner import run
+from ffnbench.run.runner import run_workers
 from ffnbench.run.world import World
-from ffnbench.stats.verdict import SAME, decide, summarise
+from ffnbench.stats.verdict import SAME_RATIO, decide, summarise
 
 # how many processes work beside a run (None: one a CPU, all in step), and how long a
 # turn of work or rest is on average
@@ -50,10 +50,8 @@ WORLDS: dict[str, tuple[int | None, float | None]] = {
 OURS, TIMER, LOOP = "ffnbench", "torch Timer", "median loop"
 FORM, SLOWED = "swiglu", "swiglu5"
 VARIANTS = f"relu,{FORM},{SLOWED}={FORM}@slowdown=0.05"
-TRUTH_PRECISION, TRUTH_BUDGETS = (
-    0.003,
-    4,
-)  # of the long run: a fraction, and budgets of a run
+# of the long run: a fraction, and budgets of a run
+TRUTH_PRECISION, TRUTH_BUDGETS = (0.003, 4)
 LOOK_S = 0.05  # so often a neighbour looks whether the run has ended
 WARM_UP_S = 0.025  # of the loop: what triton.testing.do_bench takes by default
 HEAD = (
@@ -135,7 +133,7 @@ def is_wrong(said: Said, truth: Truth) -> bool:
     contradicted = {
         Verdict.SLOWER: high <= 1,
         Verdict.FASTER: low >= 1,
-        Verdict.SAME: high < SAME[0] or low > SAME[1],
+        Verdict.SAME: high < SAME_RATIO[0] or low > SAME_RATIO[1],
     }
     missed = (
         said.low is not None
@@ -147,7 +145,7 @@ def is_wrong(said: Said, truth: Truth) -> bool:
 
 def ours(plan: Plan) -> list[Said]:
     """What ffnbench says of each row that is no reference."""
-    done = run(plan, World())
+    done = run_workers(plan, World())
     if done.interrupted:
         raise KeyboardInterrupt
     if done.failures or done.stopped:

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ffnbench.ffn.imported import activation
     from ffnbench.ffn.spec import FFNSpec
     from ffnbench.gate.python import ab, check
-    from ffnbench.gate.shown import ShownCheck as Check
-    from ffnbench.python.calls import build, load
+    from ffnbench.gate.shown_check import ShownCheck as Check
+    from ffnbench.python.build_and_load import build, load
     from ffnbench.report.shown_report import Answer
     from ffnbench.report.shown_report import ShownReport as Report
 
@@ -50,12 +50,12 @@ __all__ = [
 ]
 _HOMES = {
     "Answer": ("report.shown_report", "Answer"),
-    "Check": ("gate.shown", "ShownCheck"),
+    "Check": ("gate.shown_check", "ShownCheck"),
     "Error": ("common.errors", "FfnbenchError"),
     "FFNSpec": ("ffn.spec", "FFNSpec"),
     "Report": ("report.shown_report", "ShownReport"),
     "activation": ("ffn.imported", "activation"),
-    **{name: ("python.calls", name) for name in ("build", "load")},
+    **{name: ("python.build_and_load", name) for name in ("build", "load")},
     **{name: ("compare.python", name) for name in ("compare", "cost")},
     **{name: ("gate.python", name) for name in ("ab", "check")},
     **{
@@ -65,11 +65,8 @@ _HOMES = {
     "block": ("block.python", "block"),
 }
 
-for _room in (
-    "activations",
-    "block",
-    "compare",
-):  # imported later, it would take the place of the function of its name
+# imported later, it would take the place of the function of its name
+for _room in ("activations", "block", "compare"):
     import_module(f"ffnbench.{_room}")
     del globals()[_room]
 
@@ -79,9 +76,8 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         home, there = _HOMES[name]
         return getattr(import_module(f"ffnbench.{home}"), there)
-    if (
-        not name.startswith("_") and find_spec(f"ffnbench.{name}") is None
-    ):  # a room, which is about to be imported
+    # a room, which is about to be imported
+    if not name.startswith("_") and find_spec(f"ffnbench.{name}") is None:
         feature = import_module("ffnbench.features").of_features("calls").get(name)
         if feature is not None:
             return getattr(feature.file("python"), name)

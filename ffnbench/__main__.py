@@ -7,9 +7,8 @@ import os
 import signal
 
 UNFINISHED, INTERRUPTED = 3, 130
-SELDOM = (
-    100_000  # objects between two looks for garbage: imports make many and leave none
-)
+# objects between two looks for garbage: imports make many and leave none
+SELDOM = 100_000
 
 
 def main() -> None:
@@ -28,9 +27,8 @@ def main() -> None:
     try:
         run()
     finally:
-        signal.signal(
-            signal.SIGINT, signal.SIG_IGN
-        )  # the answer stands, and so does its code
+        # the answer stands, and so does its code
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         # an interruption inside a string that Python evaluates (collections.namedtuple
         # does so, in imports) is remembered, even if it was handled, and ends the
         # process by the signal; evaluating another one forgets it

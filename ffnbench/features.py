@@ -78,9 +78,9 @@ FEATURES = (
 )
 
 
-def function_of(name: str) -> Any:
-    """A function of this package by `file:name`, imported now: one of a room that the
-    caller must not know.
+def imported_function(name: str) -> Any:
+    """A function of this package by `file:name`, imported now: one of a room above that
+    of the caller, where an `import` would make a circle between rooms.
     """
     file, _, function = name.partition(":")
     return getattr(import_module(f"ffnbench.{file}"), function)

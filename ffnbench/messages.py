@@ -32,7 +32,7 @@ from ffnbench.plan import Case, Plan, Workload
 from ffnbench.result import Agreement, FailureKind, Roof, Side, Timer
 
 A = TypeVar("A")
-Line = dict[str, Any]  # a message as it stands in JSON
+MessageLine = dict[str, Any]  # a message as it stands in JSON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,7 +360,7 @@ class DescribeDevice(OfCase[DeviceFacts]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Backends:
+class BackendProblems:
     """By backend, why it can't run on a device, or there in bfloat16; empty where it
     can.
     """
@@ -370,10 +370,10 @@ class Backends:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ListBackends(WorkerRequest[Backends]):
+class ListBackends(WorkerRequest[BackendProblems]):
     """Which backends can run on a device."""
 
-    answer = Backends
+    answer = BackendProblems
     device: str
 
 
@@ -491,7 +491,7 @@ REQUESTS: dict[str, type[WorkerRequest[Any]]] = {
 }
 
 
-def line_of(request: WorkerRequest[Any], number: int) -> Line:
+def line_of(request: WorkerRequest[Any], number: int) -> MessageLine:
     """A request as it is sent."""
     return {
         "number": number,
@@ -500,7 +500,7 @@ def line_of(request: WorkerRequest[Any], number: int) -> Line:
     }
 
 
-def request_of(line: Line) -> WorkerRequest[Any]:
+def decode_request(line: MessageLine) -> WorkerRequest[Any]:
     """A request as it came; raises ValueError or KeyError where it is none."""
     name = line["request"]
     kind = REQUESTS.get(name)
@@ -509,14 +509,14 @@ def request_of(line: Line) -> WorkerRequest[Any]:
     return jsonable.decode(kind, line["fields"])
 
 
-def answer_line(answer: object) -> Line:
+def answer_line(answer: object) -> MessageLine:
     """An answer as it is sent, without the number of its request."""
     return {
         "failed" if isinstance(answer, Failed) else "answer": jsonable.encode(answer)
     }
 
 
-def answer_of(line: Line, request: WorkerRequest[A]) -> A | Failed:
+def answer_of(line: MessageLine, request: WorkerRequest[A]) -> A | Failed:
     """An answer as it came; raises ValueError where it is none."""
     if "failed" in line:
         return jsonable.decode(Failed, line["failed"])
@@ -524,7 +524,7 @@ def answer_of(line: Line, request: WorkerRequest[A]) -> A | Failed:
     return answer
 
 
-MARK = "FFNBENCH_WORKER"  # in the environment of a worker
+WORKER_VARIABLE = "FFNBENCH_WORKER"  # in the environment of a worker
 
 
 class Channel:
@@ -547,12 +547,12 @@ class Channel:
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - lives as long as the process
         return cls(incoming, outgoing)
 
-    def send(self, line: Line) -> None:
+    def send(self, line: MessageLine) -> None:
         """Send one line, at once."""
         self._outgoing.write(json.dumps(line, allow_nan=False) + "\n")
         self._outgoing.flush()
 
-    def receive(self) -> Line | None:
+    def receive(self) -> MessageLine | None:
         """Wait for the next line; None when the parent has gone."""
         text = self._incoming.readline()
         return json.loads(text) if text else None

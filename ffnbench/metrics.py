@@ -11,11 +11,9 @@ DEVICE_TIME, HOST_TIME = "device_s", "host_s"
 LOAD, HIT = "expert_load_max", "experts_hit"
 PACK, HELD = "pack_s", "held_bytes"
 ERROR, LARGEST_ERROR, GRADIENT_ERROR = "error", "largest_error", "gradient_error"
-MEMORY = "memory"  # a group of metrics
-CEILINGS, ROOF = (
-    "ceilings",
-    "roof",
-)  # a group of its own, and what the samples of a ceiling are called
+MEMORY_GROUP = "memory"  # a group of metrics
+# a group of its own, and what the samples of a ceiling are called
+CEILINGS, ROOF = "ceilings", "roof"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +48,8 @@ METRICS = (
     Metric(name="flops_forward", unit="", checked=True, closed_form=True),
     Metric(name="flops_backward", unit="", checked=True, closed_form=True),
     Metric(name="flops_elementwise", unit="", checked=True, closed_form=True),
-    Metric(name=PEAK, unit="bytes", group=MEMORY, job="memory", less_is_better=True, checked=True, closed_form=True),
-    Metric(name=SAVED, unit="bytes", group=MEMORY, job="memory", less_is_better=True, checked=True, closed_form=True),
+    Metric(name=PEAK, unit="bytes", group=MEMORY_GROUP, job="memory", less_is_better=True, checked=True, closed_form=True),
+    Metric(name=SAVED, unit="bytes", group=MEMORY_GROUP, job="memory", less_is_better=True, checked=True, closed_form=True),
     Metric(name="zero_share", unit="share", group="sparsity", job="sparsity"),
     Metric(name="dead_share", unit="share", group="sparsity", job="sparsity"),
     Metric(name=LOAD, unit="", group="routing", job="route"),

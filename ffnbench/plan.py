@@ -26,7 +26,7 @@ from ffnbench.choices import (
     Weights,
 )
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.common.jsonable import LATER, STATED, among, least, typed
+from ffnbench.common.jsonable import LATER, STATED, least, one_of_names, typed
 from ffnbench.features import of_features
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost, activation_cost, cost
@@ -170,7 +170,7 @@ class Workload:
 
     batch: int = field(metadata=least(1))
     seq_len: int = field(metadata=least(1))
-    dtype: str = field(metadata=among(DTYPES.names))
+    dtype: str = field(metadata=one_of_names(DTYPES.names))
     device: str
     mode: Mode
     threads: int = field(metadata=least(1))
@@ -268,7 +268,7 @@ class Arm:
         return text + "".join(f"@env={name}:{value}" for name, value in self.env)
 
 
-OWN = Arm()
+THIS_INTERPRETER = Arm()
 
 
 ACTIVE_PARAMS = "active params"
@@ -290,9 +290,8 @@ class Sizing:
 
 GIVEN = Sizing(how="given")
 Value = int | float | str | bool
-Point = tuple[
-    tuple[str, Value], ...
-]  # the axes of a sweep, in their order, with the value of each
+# the axes of a sweep, in their order, with the value of each
+Point = tuple[tuple[str, Value], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,11 +310,10 @@ class Case:
     ffn: AnySpec
     workload: Workload
     sizing: Sizing
-    residual: float | None = (
-        None  # what is matched, relative to the reference: 0.002 is 0.2 % above
-    )
+    # what is matched, relative to the reference: 0.002 is 0.2 % above
+    residual: float | None = None
     against: str | None = field(default=None, metadata=LATER)
-    arm: Arm = field(default=OWN, metadata=LATER)
+    arm: Arm = field(default=THIS_INTERPRETER, metadata=LATER)
     layers: int | None = field(default=None, metadata=LATER)
     point: Point = field(default=(), metadata=LATER)
 
@@ -384,19 +382,12 @@ class Note:
 
     label: str = ""
     text: str
-    kind: NoteKind = (
-        NoteKind.GENERAL
-    )  # what a file has that was made before notes had one
+    # what a file has that was made before notes had one
+    kind: NoteKind = NoteKind.GENERAL
 
 
-SWEPT = (
-    "d_model",
-    "dtype",
-    "mode",
-    "threads",
-    "batch",
-    "seq_len",
-)  # what groups differ in where no case has a point
+# what groups differ in where no case has a point
+SWEPT = ("d_model", "dtype", "mode", "threads", "batch", "seq_len")
 
 
 def value_of(case: Case, key: str) -> Value:
@@ -491,13 +482,11 @@ class Plan:
     match: str = "none"
     multiple_of: int = 1
     notes: tuple[Note, ...] = ()
-    kind: str = field(default=Kind.COMPARE, metadata=LATER | among(kind_names))
-    command: str = field(
-        default="", metadata=LATER
-    )  # what asks the same again: `ffnbench compare relu,gelu --d-model 768`
-    state: str = field(
-        default="", metadata=LATER
-    )  # a file of weights, and what their names begin with
+    kind: str = field(default=Kind.COMPARE, metadata=LATER | one_of_names(kind_names))
+    # what asks the same again: `ffnbench compare relu,gelu --d-model 768`
+    command: str = field(default="", metadata=LATER)
+    # a file of weights, and what their names begin with
+    state: str = field(default="", metadata=LATER)
     prefix: str = field(default="", metadata=LATER)
 
     @cached_property
@@ -552,11 +541,10 @@ class Plan:
         ]
         groups = []
         for case in references:
-            values = (
-                dict(case.point)
-                if placed
-                else {key: value_of(case, key) for key in differing}
-            )
+            if placed:
+                values = dict(case.point)
+            else:
+                values = {key: value_of(case, key) for key in differing}
             groups.append(
                 Group(
                     reference=case.label,
@@ -655,14 +643,14 @@ def needed_by(case: Case, cost: Cost) -> Needed:
         flops = _plus(flops, cost.flops_forward)
     if work.mode != Mode.FORWARD:
         flops = _plus(flops, cost.flops_backward)
-    weights = (
-        cost.weight_bytes
-        if cost.weight_bytes_touched is None
-        else cost.weight_bytes_touched
-    )
+    if cost.weight_bytes_touched is None:
+        weights = cost.weight_bytes
+    else:
+        weights = cost.weight_bytes_touched
+    inputs_and_outputs = 2 * work.tokens * case.ffn.d_model * item_bytes(work.dtype)
     return Needed(
         flops=None if flops is None else work.tokens * flops,
-        bytes=weights + 2 * work.tokens * case.ffn.d_model * item_bytes(work.dtype),
+        bytes=weights + inputs_and_outputs,
     )
 
 
@@ -727,13 +715,13 @@ def cost_of(case: Case, probe: Probe) -> Cost:
         return eagerly
     # what is fused is neither held nor saved: the closed forms are those of eager
     # tensors
-    known = replace(eagerly, peak_bytes=None, saved_bytes=None)
+    without_peaks = replace(eagerly, peak_bytes=None, saved_bytes=None)
     held = format_of(work.weights, work.backend)
     if held is None:
-        return known
+        return without_peaks
     return replace(
-        known,
-        weight_bytes=quantised_bytes(known.weight_bytes, case.ffn, work, held),
+        without_peaks,
+        weight_bytes=quantised_bytes(without_peaks.weight_bytes, case.ffn, work, held),
         weight_bytes_touched=None,
     )
 

@@ -230,11 +230,10 @@ def command_line(request: Request, command: str = "") -> str:
     is not at its default.
     """
     words = ["ffnbench", command or request.COMMAND]
-    words += [
-        shlex.quote(text)
-        for name in request.PLACED
-        if (text := getattr(request, name)) is not None
-    ]
+    for name in request.PLACED:
+        text = getattr(request, name)
+        if text is not None:
+            words.append(shlex.quote(text))
     for field in fields(request):
         value = getattr(request, field.name)
         if field.name in request.PLACED or value == field.default:

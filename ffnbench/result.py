@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from ffnbench.choices import MatmulPrecision
-from ffnbench.common.jsonable import LATER, OTHERS, STATED, UNSAVED, least
+from ffnbench.common.jsonable import LATER, OTHER_FIELDS, STATED, UNSAVED, least
 from ffnbench.ffn.cost import Cost
 from ffnbench.metrics import CLOSED_FORMS, LATENCY
 from ffnbench.plan import CONTROL, Axis, Case, Needed, Note, Plan, Protocol
@@ -30,7 +30,7 @@ SAME_WITHIN = 0.02  # of a ratio that is the same
 # quiet samples wait 0.3 % (median), those beside a spinner 77 %; 1 % gives the same
 # rows
 WAITED = 0.03
-ALIKE = 0.05  # sizes that differ by no more share one roof
+SIZES_ALIKE = 0.05  # sizes that differ by no more share one roof
 LONGEST_S = 1800  # that a hint asks for
 R = TypeVar("R", bound="Report")
 
@@ -107,9 +107,6 @@ class Failure:
 class Estimate:
     """A value and its interval over `workers` independent processes; exact metrics have
     no interval.
-
-    `disturbed`: in older files, rounds are in it in which the threads waited for a CPU;
-    a busy row has none today.
     """
 
     value: float
@@ -118,7 +115,6 @@ class Estimate:
     confidence: float = 0.95
     workers: int = 1
     samples: int = 1
-    disturbed: bool = field(default=False, metadata=LATER)
 
     @property
     def half_width(self) -> float | None:
@@ -157,9 +153,8 @@ class Comparison:
     ratio: Estimate | None
     verdict: Verdict
     reason: str = ""
-    resolution: float | None = (
-        None  # the smallest relative difference that this row could have shown
-    )
+    # the smallest relative difference that this row could have shown
+    resolution: float | None = None
 
 
 class Bound(StrEnum):
@@ -270,7 +265,7 @@ class Environment:
     torch: str | None = None
     git_commit: str | None = None
     git_dirty: bool | None = None
-    facts: dict[str, Fact] = field(default_factory=dict, metadata=OTHERS)
+    facts: dict[str, Fact] = field(default_factory=dict, metadata=OTHER_FIELDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,15 +307,13 @@ class DeviceReadings:
     """What a worker read of a device right after its samples; unknown is None.
 
     It is the least and the most of the clock of its cores, and how many other processes
-    computed on it at the first; in older files the most of temperature and power.
+    computed on it at the first.
     """
 
     worker: int = field(metadata=least(0))
     device: str
     least_clock_mhz: int | None = None
     most_clock_mhz: int | None = None
-    most_temperature_c: int | None = None
-    most_power_w: float | None = None
     others: int | None = None
 
 
@@ -400,7 +393,7 @@ def raw_of(run: Run) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class ActivationCurve:
     """An activation traced: x, f(x) and f'(x) in float64.
 
     The slope is NaN, a gap, where f has no finite derivative.
@@ -428,9 +421,8 @@ class Repeat(Measurement):
     protocol: Protocol
 
 
-REPEATED = [
-    f.name for f in fields(Repeat) if f.name != "protocol"
-]  # what a repeat and a report have alike
+# what a repeat and a report have alike
+REPEATED = [f.name for f in fields(Repeat) if f.name != "protocol"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -536,12 +528,10 @@ class Report(Run):
     measured: tuple[Measured, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
     shares: tuple[Share, ...] = field(default=(), metadata=LATER)
-    repeats: tuple[Repeat, ...] = field(
-        default=(), repr=False, metadata=LATER
-    )  # later runs, in order
-    cut_short: bool = field(
-        default=False, metadata=LATER
-    )  # whether fewer repeats were made than asked for
+    # later runs, in order
+    repeats: tuple[Repeat, ...] = field(default=(), repr=False, metadata=LATER)
+    # whether fewer repeats were made than asked for
+    cut_short: bool = field(default=False, metadata=LATER)
     schema: int = field(default=SCHEMA, metadata=STATED)
     figures: Figures = field(
         default=Figures(), compare=False, repr=False, metadata=UNSAVED

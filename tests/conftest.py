@@ -16,13 +16,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from fake_machine import FakeLaunch, KnownProber
+from fake_machine import Alone, FakeLaunch, KnownProber
 from hypothesis import settings
 
 from ffnbench import cli
 from ffnbench.run import world
 from ffnbench.run.prober import Prober
-from ffnbench.run.session import Session
+from ffnbench.run.worker_process import WorkerProcess
 from ffnbench.run.world import machine_lock
 
 
@@ -85,8 +85,8 @@ def on_machine(monkeypatch: pytest.MonkeyPatch, clock: list):
     seam.
     """
 
-    def put(launch: object = Session, prober: object = Prober) -> None:
-        fake = world.World(launch=launch, prober=prober, now=clock[0])
+    def put(launch: object = WorkerProcess, prober: object = Prober) -> None:
+        fake = world.World(launch=launch, prober=prober, now=clock[0], watch=Alone)
 
         def this_machine(wait: bool = False) -> world.World:
             return replace(fake, lock=partial(machine_lock, wait=wait))

@@ -39,8 +39,8 @@ from ffnbench.messages import (
     WorkerRequest,
     answer_line,
     answer_of,
+    decode_request,
     line_of,
-    request_of,
 )
 from ffnbench.worker.jobs import Jobs, answer_to
 
@@ -389,7 +389,7 @@ class SimulatedWorker(FakeWorker):
         self.context.world.host_s += 1e-3
         if isinstance(request, DescribeDevice | Preload | MeasureTimer):
             return super().answer(request)
-        request = request_of(json.loads(json.dumps(line_of(request, 1))))
+        request = decode_request(json.loads(json.dumps(line_of(request, 1))))
         with used(self.context):
             if isinstance(request, Begin):
                 plan = replace(

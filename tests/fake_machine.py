@@ -3,8 +3,8 @@ milliseconds.
 
 Two things stand in for the real machine: `FakeLaunch` starts workers that answer from a
 script, and `KnownProber` knows what code of the user's is. `tests/conftest.py:
-on_machine` puts them where every command finds them; `run` and `measure` take them
-directly.
+on_machine` puts them where every command finds them; `run` and `measure_plan`
+take them directly.
 
 How to script a `FakeLaunch`:
 
@@ -31,14 +31,16 @@ from typing import Any
 from paths import ROOT
 
 from ffnbench import messages
+from ffnbench.activations.plan import plan_timing
 from ffnbench.api import measuring, preparing
+from ffnbench.block.plan import plan_block
 from ffnbench.choices import Backend
 from ffnbench.common import jsonable
 from ffnbench.device.environment import about_machine, caches
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.messages import (
-    Backends,
+    BackendProblems,
     DeviceFacts,
     Done,
     Failed,
@@ -52,11 +54,13 @@ from ffnbench.messages import (
     Values,
     WorkerRequest,
 )
-from ffnbench.plan import OWN, Arm, Case, Plan, Workload
+from ffnbench.plan import THIS_INTERPRETER, Arm, Case, Plan, Workload
+from ffnbench.planning.compare import plan_compare
+from ffnbench.request import BlockRequest, CompareRequest, TimingRequest
 from ffnbench.result import Agreement, FailureKind, Report, Roof, Run
 from ffnbench.run import runner, world
 from ffnbench.run.prober import Prober
-from ffnbench.run.session import Session, WorkerLost
+from ffnbench.run.worker_process import WorkerLost, WorkerProcess
 
 FACTS = {
     "torch": "2.0-fake",
@@ -149,7 +153,7 @@ class FakeWorker:
                     )
                 )
             case messages.ListBackends():
-                return Backends(
+                return BackendProblems(
                     reasons={backend.value: "" for backend in Backend}, bfloat16={}
                 )
             case messages.MeasureTimer():
@@ -237,7 +241,7 @@ class KnownProber(Prober):
     """
 
     def within(self, arm: Arm) -> KnownProber:
-        return KnownProber(1.0, arm) if arm != OWN else self
+        return KnownProber(1.0, arm) if arm != THIS_INTERPRETER else self
 
     def start(self) -> None:
         pass
@@ -303,30 +307,47 @@ class ProberHere(Prober):
     """Looks at modules and activations in this process; what an arm has is known."""
 
     def within(self, arm: Arm) -> Prober:
-        return KnownProber(1.0, arm) if arm != OWN else self
+        return KnownProber(1.0, arm) if arm != THIS_INTERPRETER else self
 
     def start(self) -> InThisProcess:
         return InThisProcess()
 
 
+class Alone(world.Watch):
+    """Sees nobody else at work, however long a run takes beside the tests' own load."""
+
+    def others(self, shortest_s: float = 0.0) -> float | None:
+        return None
+
+
+PLAN_OF = {
+    CompareRequest: plan_compare,
+    BlockRequest: plan_block,
+    TimingRequest: plan_timing,
+}
+
+
 def prepare(request: Any, **how: Any) -> preparing.Prepared:
-    """A request planned and with_costs, on a machine of which nothing is known."""
-    return preparing.prepare(request, world.World(), **how)
+    """A request planned and priced, on a machine of which nothing is known."""
+    how.setdefault("plan_of", PLAN_OF.get(type(request)))
+    return preparing.prepare_plan(request, world.World(), **how)
 
 
 def measure(
-    prepared: preparing.Prepared, launch: object = Session, **how: Any
+    prepared: preparing.Prepared, launch: object = WorkerProcess, **how: Any
 ) -> Report:
     """What was prepared, measured by these workers."""
-    return measuring.measure(prepared, world.World(launch=launch), **how)
+    alone = world.World(launch=launch, watch=Alone)
+    return measuring.measure_plan(prepared, alone, **how)
 
 
-def run(plan: Plan, launch: object = Session, **how: Any) -> Run:
+def run(plan: Plan, launch: object = WorkerProcess, **how: Any) -> Run:
     """A plan measured by these workers; `now`, `describe` and `watch` are of the
     world.
     """
-    outside = {
-        name: how.pop(name) for name in ("now", "describe", "watch") if how.get(name)
-    }
-    how.pop("now", None)
-    return runner.run(plan, world.World(launch=launch, **outside), **how)
+    outside = {"watch": Alone}
+    for name in ("now", "describe", "watch"):
+        value = how.pop(name, None)
+        if value:
+            outside[name] = value
+    return runner.run_workers(plan, world.World(launch=launch, **outside), **how)

@@ -19,7 +19,7 @@ import pytest
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn import cost
 from ffnbench.models.configs import read_groups
-from ffnbench.models.family_reader import Row, families
+from ffnbench.models.family_reader import FamilyRow, families
 from ffnbench.models.model import ModelSpec, crosses
 
 Counts = Counter[
@@ -95,7 +95,7 @@ def default(model_type: str) -> Data:
     return data
 
 
-def keys_of(row: Row) -> Iterator[str]:
+def keys_of(row: FamilyRow) -> Iterator[str]:
     """Every key of config.json that a row of the table names."""
     for name, told in row.items():
         if (
@@ -121,7 +121,9 @@ def keys_of(row: Row) -> Iterator[str]:
             yield from IMPLIED.get(name, ())
 
 
-def varied(model_type: str, more: Iterable[Row] = ()) -> Iterator[tuple[str, Data]]:
+def varied(
+    model_type: str, more: Iterable[FamilyRow] = ()
+) -> Iterator[tuple[str, Data]]:
     """The default file, and such as differ from it in one key of the table, or of
     `more` rows: left out, turned, doubled.
     """

@@ -5,7 +5,8 @@ machine.
 has changed is then read in `git diff tests/golden`. Nothing here knows more of ffnbench
 than its command line, its files and the fake machine.
 
-tests/golden/runs holds runs that the machine below has measured, with dates by hand.
+tests/golden/runs holds runs that the machine below has measured, with dates by hand,
+and cuda.json, whose samples are by hand too.
 They stay as they are, files of ffnbench 0.2.0: what is written today stands in
 tests/golden/commands.
 """
@@ -17,6 +18,7 @@ import math
 import os
 import random
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -34,6 +36,7 @@ from fake_machine import (
 from paths import ROOT
 
 from ffnbench import __version__
+from ffnbench.ffn.activations import OwnActivation
 from ffnbench.messages import MeasureTimer, Open
 from ffnbench.result import Timer
 
@@ -63,6 +66,7 @@ ASKED = [
     (80, "-f csv"),
     (80, "-f json"),
 ]
+OF_FAKES = [(60, ""), (40, ""), (80, "-f latex")]  # of runs that are small
 LEFT_OUT = {
     "samples",
     "judged",
@@ -90,6 +94,8 @@ MOVING = {
     re.escape(__version__): "VERSION",
     r"^noise: .*\n(  .*\n)*": "",
 }
+# a mistake that is to be told in two lines is a line `$ ffnbench ...` of this file
+MISTAKES = GOLDEN / "mistakes.txt"
 Golden = Callable[[str, str], None]
 Call = Callable[..., str]
 
@@ -114,6 +120,14 @@ TYPED = {
              "cost --preset mixtral-8x7b -v"],
     "estimate": ["estimate relu,swiglu --hardware h100,epyc-9654 --seq-len 1,4Ki -v -o bounds.csv"],
     "report": ["report groups.json -o again.json -o again.csv -o again.md -o again.svg -o again.html --sort -latency"],
+    "arranged": ["report failed.json --sort -latency", "report compare.json --sort -ratio -f csv",
+                 "report compare.json --sort -ratio", "report compare.json --sort -d_ff",
+                 "report compare.json --sort GFLOP/s -f md",
+                 "report compare.json --columns params,ratio,latency_low_s,gflops",
+                 "report compare.json --columns params,ratio,latency_low_s,gflops -f csv",
+                 "report compare.json --columns +total", "report compare.json --columns input_bytes,weight_bytes",
+                 "report activations.json --sort -latency", "report block.json --sort -seq_len --columns FFN,KV",
+                 "report groups.json --sort -seq_len", "report baseline.json again.json --sort label -f csv"],
     "block": [f"block --seq-len 64,256 {SMALL} -o block.csv", "block --preset bert-base --cost-only"],
     "train": ["train relu swiglu --steps 12 --text book.txt -o learnt.csv -o learnt.json"],
     "check": ["check baseline.json -o check.xml -o check.md -o check.json -o check.csv",
@@ -135,9 +149,7 @@ TYPED = {
     "inspect": ["inspect mixtral-8x7b", "inspect mixtral-8x7b --whole-model -o parts.csv", "inspect gpt2 --json",
                 "inspect mixtral-8x7b --length 512"],
     "version": ["--version"],
-    "mistakes": ["", "comprae", "relu gelu", "compare swigul", "compare --d-model 0", "compare --varients relu",
-                 "compare relu -o run.xlsx", "cost --budget 5m", "check", "check nowhere.json", "report mlp.py",
-                 "selftest --repeats 0", "list rulez", "cost --preset llama-3.1-70b"],
+    "nothing": [""],
 }  # fmt: skip
 SHOWN = (
     ".csv",
@@ -222,6 +234,13 @@ PROBERS = {
     "activations": ProberHere,
     "plot-activations": ProberHere,
 }  # of what only torch knows
+
+
+class Describes(KnownProber):
+    """Knows which code of the user's is an activation."""
+
+    def describe(self, target: str) -> OwnActivation | None:
+        return OwnActivation(target=target) if target.endswith(":act") else None
 
 
 def name_of(path: Path) -> str:
@@ -347,9 +366,10 @@ def test_report(
 ) -> None:
     monkeypatch.chdir(ROOT)
     run = path.relative_to(ROOT)
+    asked = ASKED + OF_FAKES if path.is_relative_to(GOLDEN) else ASKED
     golden(
         f"report/{name_of(path)}.txt",
-        "".join(told(f"report {run} {how}".strip(), width) for width, how in ASKED),
+        "".join(told(f"report {run} {how}".strip(), width) for width, how in asked),
     )
 
 
@@ -395,6 +415,22 @@ def repository(folder: Path) -> None:
             git("tag", "v1.0")
 
 
+def furnished(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The current folder: code of the user's, a text, and the runs of tests/golden."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(
+        tempfile, "tempdir", "/tmp"
+    )  # JSON breaks its lines by the length of the path of a checkout
+    (folder / "mlp.py").touch()
+    (folder / "book.txt").write_text(
+        "".join(
+            f"{number} is a number, and so is {number**2}.\n" for number in range(20000)
+        )
+    )
+    for run in GOLDEN.glob("runs/*.json"):
+        shutil.copy(run, folder)
+
+
 @pytest.mark.parametrize("name", TYPED)
 def test_command(
     name: str,
@@ -405,18 +441,7 @@ def test_command(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(
-        tempfile, "tempdir", "/tmp"
-    )  # JSON breaks its lines by the length of the path of a checkout
-    (tmp_path / "mlp.py").touch()
-    (tmp_path / "book.txt").write_text(
-        "".join(
-            f"{number} is a number, and so is {number**2}.\n" for number in range(20000)
-        )
-    )
-    for run in GOLDEN.glob("runs/*.json"):
-        shutil.copy(run, tmp_path)
+    furnished(tmp_path, monkeypatch)
     if name in ("ab", "ab-slower", "bisect"):
         repository(tmp_path)
     text = ""
@@ -446,6 +471,31 @@ def contents(folder: Path) -> dict[Path, bytes]:
         if path.is_file() and ".git" not in path.parts
     )
     return {path: path.read_bytes() for path in files}
+
+
+def test_mistakes(
+    golden: Golden,
+    in_process,
+    on_machine,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """Each is an error and a hint with exit code 2, before anything is measured, and
+    leaves no file.
+    """
+    furnished(tmp_path, monkeypatch)
+    repository(tmp_path)
+    before, text = contents(tmp_path), ""
+    for line in re.findall(r"^\$ ffnbench (.*)", MISTAKES.read_text(), re.MULTILINE):
+        launch = Machine()
+        on_machine(launch, Describes)
+        code, out, err = in_process(*shlex.split(line))
+        starts = [said.partition(" ")[0] for said in err.splitlines()]
+        assert (code, out, starts) == (2, "", ["error:", "hint:"]), (line, err)
+        assert not launch.log, line
+        text += f"$ ffnbench {line}\n{err}\n"
+    assert contents(tmp_path) == before
+    golden(MISTAKES.name, text)
 
 
 def test_no_golden_is_left_over() -> None:

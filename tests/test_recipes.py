@@ -18,7 +18,7 @@ from fake_machine import FakeLaunch, ProberHere
 from paths import ROOT
 from repositories import git
 
-from ffnbench.cli import run
+from ffnbench.cli import run_command_line
 
 CI, TUTORIAL = (
     (ROOT / "docs" / name).read_text(encoding="utf-8")
@@ -186,7 +186,10 @@ def test_every_command_of_the_tutorial_does_what_it_says(
         if command.startswith("ffnbench ") and not (
             real or code
         ):  # a changed module needs a process
-            found, told = run(shlex.split(command)[1:]), "".join(capsys.readouterr())
+            found, told = (
+                run_command_line(shlex.split(command)[1:]),
+                "".join(capsys.readouterr()),
+            )
         else:
             done = typed(command, Path.cwd())
             found, told = done.returncode, done.stdout + done.stderr

@@ -11,11 +11,11 @@ from exam.alarms import Alarm, alarms_of, check_policy, slowed
 from exam.machine import Machine, World
 from exam.processes import each
 from ffnbench.gate.decision import baseline_times
-from ffnbench.gate.interim import UntilDecided, plan_of_check, report_of
+from ffnbench.gate.interim import UntilDecided, latency_report, plan_of_check
 from ffnbench.plan import Plan
 from ffnbench.request import DEFAULT_BUDGET_S
 from ffnbench.result import Report
-from ffnbench.run.runner import run
+from ffnbench.run.runner import run_workers
 
 BASELINE_RUNS = 3
 AGES = 10**6  # between the seeds of a baseline and of its checks
@@ -53,7 +53,7 @@ def _of_baseline(
     machine = Machine(world, plan, seed)
     before = reduce(
         lambda first, later: first.with_repeat(later),
-        [report_of(machine.run(run)) for _ in range(runs)],
+        [latency_report(machine.run(run_workers)) for _ in range(runs)],
     )
     return [
         alarm
@@ -73,7 +73,9 @@ def _check(
     now = Machine(machine.world, slowed(machine.plan, injected), seed + AGES)
     policy = check_policy(tolerance)
     stop = UntilDecided(policy, baseline_times(before, policy))
-    done = report_of(now.measure(plan_of_check(before.plan, policy, budget), run, stop))
+    done = latency_report(
+        now.measure(plan_of_check(before.plan, policy, budget), run_workers, stop)
+    )
     return alarms_of(
         stop.conclusion(done), condition=machine.world.name, repeat=seed, injected=injected, seconds=now.clock_s,
     )  # fmt: skip
@@ -108,8 +110,8 @@ def _of_sides(
     (world, seed), policy, alarms = task, check_policy(tolerance), []
     for share in shares:
         machine, stop = Machine(world, slowed(plan, share), seed), UntilDecided(policy)
-        done = report_of(
-            machine.measure(plan_of_check(plan, policy, budget), run, stop)
+        done = latency_report(
+            machine.measure(plan_of_check(plan, policy, budget), run_workers, stop)
         )
         alarms += alarms_of(
             stop.conclusion(done),

@@ -7,11 +7,11 @@ import typer
 from ffnbench.cli import options as o
 from ffnbench.cli.commands import (
     Command,
-    answer,
-    asked,
+    answer_request,
     destination_of,
     ending,
-    output_of,
+    output_from_typed,
+    request_from_typed,
 )
 from ffnbench.planning.fields import several
 from ffnbench.request import FactsRequest, PictureRequest, TimingRequest
@@ -45,7 +45,7 @@ def plot_activations(
     from ffnbench.report.formats import PICTURE_SUFFIXES
     from ffnbench.run.world import this_machine
 
-    request, output = asked(PictureRequest, ctx), output_of(ctx)
+    request, output = request_from_typed(PictureRequest, ctx), output_from_typed(ctx)
     if not output.out:
         output = replace(output, out=("activations.png",))
     with destination_of(
@@ -85,24 +85,25 @@ def activations(
     quiet: o.Quiet = False,
 ) -> int:
     """Show facts of activations; --time: what they cost."""
-    request = asked(TimingRequest, ctx)
+    request = request_from_typed(TimingRequest, ctx)
     if time:
-        return answer(ctx, request, "activations")
+        from ffnbench.activations.plan import plan_timing
+
+        return answer_request(ctx, request, "activations", plan_timing)
 
     from ffnbench.activations import describing
     from ffnbench.ffn.spec import DTYPES
     from ffnbench.planning.workload import device_of
     from ffnbench.run.world import this_machine
 
-    several(
-        "device", request.device, device_of
-    )  # a word that is none is a mistake, whatever is asked of them
+    # a word that is none is a mistake, whatever is asked of them
+    several("device", request.device, device_of)
     several("dtype", request.dtype, DTYPES.get)
     with destination_of(
-        output_of(ctx), "activations", request.activations
+        output_from_typed(ctx), "activations", request.activations
     ) as destination:
         destination.show(
-            describing.facts(
+            describing.describe_activations(
                 FactsRequest(activations=request.activations), this_machine()
             )
         )

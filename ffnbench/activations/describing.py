@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 CURVE_POINTS, SURFACE_POINTS = 1601, 161
 
 
-def facts(request: FactsRequest, world: World) -> View:
+def describe_activations(request: FactsRequest, world: World) -> View:
     """What is true of activations; a worker looks at functions of the user's, of which
     no facts are known.
     """

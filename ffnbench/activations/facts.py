@@ -15,7 +15,7 @@ from pathlib import Path
 from ffnbench.common import jsonable
 from ffnbench.ffn.activations import Activation
 
-FILE = Path(__file__).with_name("facts.json")
+FACTS_FILE = Path(__file__).with_name("facts.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +59,8 @@ class Facts:
 
 
 @cache
-def _known() -> dict[str, Facts]:
-    data = json.loads(FILE.read_text())
+def _facts_by_name() -> dict[str, Facts]:
+    data = json.loads(FACTS_FILE.read_text())
     return {name: jsonable.decode(Facts, facts) for name, facts in data.items()}
 
 
@@ -69,5 +69,5 @@ def facts_of(activation: Activation, beta: float | None) -> Facts | None:
     user's, and at another beta.
     """
     if beta == activation.beta:
-        return _known().get(activation.name)
+        return _facts_by_name().get(activation.name)
     return None

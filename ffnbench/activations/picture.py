@@ -38,16 +38,16 @@ from ffnbench.activations.facts import Facts
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import digits
 from ffnbench.ffn.spec import GATED_BY_ACTIVATION, ActivationSpec
-from ffnbench.report.formats import PICTURES, Write
+from ffnbench.report.formats import FIGURE_SUFFIXES, Write
 from ffnbench.report.writers import csv_text
 from ffnbench.request import PictureRequest
-from ffnbench.result import Curve
+from ffnbench.result import ActivationCurve
 
 
 def picture(
     request: PictureRequest,
     chosen: Mapping[str, ActivationSpec],
-    curves: dict[str, Curve],
+    curves: dict[str, ActivationCurve],
     facts: dict[str, Facts],
 ) -> tuple[Figure, dict[str, Write]]:
     """The picture, and what writes it and its points, by suffix."""
@@ -57,7 +57,7 @@ def picture(
         figure = curves_figure(curves, facts)
     files: dict[str, Write] = {".csv": lambda: points(curves, request.gated)}
     return figure, files | {
-        suffix: partial(render, figure, suffix) for suffix in PICTURES
+        suffix: partial(render, figure, suffix) for suffix in FIGURE_SUFFIXES
     }
 
 
@@ -67,17 +67,16 @@ def titles(chosen: Mapping[str, ActivationSpec]) -> dict[str, str]:
     """
     titles = {}
     for label, spec in chosen.items():
-        name = (
-            GATED_BY_ACTIVATION.get(label, f"{label}_glu")
-            if label == spec.activation
-            else label
-        )
+        if label == spec.activation:
+            name = GATED_BY_ACTIVATION.get(label, f"{label}_glu")
+        else:
+            name = label
         beta = "" if spec.beta is None else f", β = {spec.beta:g}"
         titles[label] = f"{name}: {spec.activation.rpartition(':')[2]}(g{beta}) · u"
     return titles
 
 
-def points(curves: dict[str, Curve], gated: bool) -> str:
+def points(curves: dict[str, ActivationCurve], gated: bool) -> str:
     """Every point in full precision, as csv."""
     rows: list[dict[str, Any]] = []
     for label, curve in curves.items():
@@ -110,24 +109,24 @@ DASH = 8
 MARKERS_OF_CURVE = 6
 
 
-def curves_figure(curves: dict[str, Curve], facts: dict[str, Facts]) -> Figure:
+def curves_figure(
+    curves: dict[str, ActivationCurve], facts: dict[str, Facts]
+) -> Figure:
     """All curves in one picture, with their minima and where their gradient is zero in
     the legend. Curves that look like one have a panel more, with what is between them.
     """
     x = np.array(next(iter(curves.values())).x)
     values = np.array([curve.y for curve in curves.values()], dtype=float)
-    slopes = np.array(
-        [curve.slope for curve in curves.values()], dtype=float
-    )  # where there is none, a gap
-    reach = 1.02 * max(
-        abs(x[0]), abs(x[-1]), 1.0
-    )  # a square function must not flatten the others
+    # where there is none, a gap
+    slopes = np.array([curve.slope for curve in curves.values()], dtype=float)
+    # a square function must not flatten the others
+    reach = 1.02 * max(abs(x[0]), abs(x[-1]), 1.0)
     near = LIKE_ONE * reach
-    pairs = [
-        (i, j)
-        for i, j in combinations(range(len(values)), 2)
-        if 0 < abs(values[i] - values[j]).max() < near
-    ]
+    pairs = []
+    for i, j in combinations(range(len(values)), 2):
+        difference = abs(values[i] - values[j]).max()
+        if 0 < difference < near:
+            pairs.append((i, j))
     count = 3 if pairs else 2
     pens_of = pens(curves)
     with drawing(**{"lines.linewidth": 1.3}):
@@ -238,18 +237,16 @@ def _jumps(y: np.ndarray) -> np.ndarray:
     return np.nonzero((change > 0.2) & (change > 20 * max(typical, 1e-9)))[0]
 
 
-SIDE, BESIDE = (
-    2.4,
-    0.9,
-)  # inches: a panel at most; what the colour bar and the labels of axes take
-LEVELS = 5
+# inches: a panel at most; what the colour bar and the labels of axes take
+SIDE, BESIDE = 2.4, 0.9
+CONTOUR_LEVELS = 5
 # times the usual height: steeper ones are cut, so that a square function does not
 # flatten the others
 STEEP = 2.0
 
 
 @drawing(**{"axes.grid": False, "axes.spines.top": True, "axes.spines.right": True})
-def gated_figure(curves: dict[str, Curve], titles: dict[str, str]) -> Figure:
+def gated_figure(curves: dict[str, ActivationCurve], titles: dict[str, str]) -> Figure:
     """All surfaces in one picture; raises FfnbenchError where a product is not
     finite.
     """
@@ -294,7 +291,7 @@ def _levels(scale: float) -> list[float]:
     for power in range(exponent - 2, exponent + 1):
         steps = [float(f"{digit}e{power}") for digit in (1, 2, 5)]
         positive += [step for step in steps if step <= 0.75 * scale]
-    positive = positive[-LEVELS:]
+    positive = positive[-CONTOUR_LEVELS:]
     return [*(-step for step in reversed(positive)), *positive]
 
 
@@ -317,9 +314,8 @@ def _surface(
         axes.clabel(lines, fontsize=5, fmt="%g")
     axes.axhline(0, color="0.5", linewidth=0.6)
     axes.axvline(0, color="0.5", linewidth=0.6)
-    axes.set(
-        xlim=(x[0], x[-1]), ylim=(x[0], x[-1])
-    )  # the axes through zero may lie outside
+    # the axes through zero may lie outside
+    axes.set(xlim=(x[0], x[-1]), ylim=(x[0], x[-1]))
     axes.ticklabel_format(scilimits=(-2, 5), useMathText=True)
     axes.set_aspect("equal")
     return image

@@ -12,8 +12,8 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import GATED, ActivationSpec, Gate
-from ffnbench.plan import GIVEN, Case, Kind, Plan, Probe, group_suffix
-from ffnbench.planning.axes import cells_of, listed_variants
+from ffnbench.plan import GIVEN, Case, Kind, Plan, Point, Probe, group_suffix
+from ffnbench.planning.axes import listed_variants, requests_of_cells
 from ffnbench.planning.compare import as_compare, identify
 from ffnbench.planning.effort import protocol_of
 from ffnbench.planning.fields import cut
@@ -24,14 +24,10 @@ from ffnbench.request import TimingRequest
 CHOSEN = "relu,relu2,gelu,silu,mish"  # what people choose between for an FFN
 REFERENCE = "relu"
 OF_TIMING = ("dtype", "elements", "device", "threads")  # what may be an axis
-LARGEST_X, NARROWEST = (
-    1e12,
-    1e-9,
-)  # |x| of a picture; the width of its range, also relative to |x|
-TIMING_ROUNDS, TIMING_WARMUP_S = (
-    15,
-    0.05,
-)  # an operation is short, and one run holds many of them
+# |x| of a picture; the width of its range, also relative to |x|
+LARGEST_X, NARROWEST = 1e12, 1e-9
+# an operation is short, and one run holds many of them
+TIMING_ROUNDS, TIMING_WARMUP_S = 15, 0.05
 
 
 def every_activation() -> str:
@@ -134,14 +130,12 @@ def plan_timing(request: TimingRequest, probe: Probe | None = None) -> Plan:
     )
     cases: list[Case] = []
     for cell, mode in product(
-        cells_of(request, OF_TIMING, listed.axes), (Mode.FORWARD, Mode.BACKWARD)
+        requests_of_cells(request, OF_TIMING, listed.axes),
+        (Mode.FORWARD, Mode.BACKWARD),
     ):
         specs = select(",".join(listed.texts(cell.keys, named=True)), probe or Probe())
-        specs = (
-            specs
-            if REFERENCE in specs
-            else {REFERENCE: ActivationSpec(activation=REFERENCE), **specs}
-        )
+        if REFERENCE not in specs:
+            specs = {REFERENCE: ActivationSpec(activation=REFERENCE), **specs}
         if specs[REFERENCE].activation != REFERENCE:
             raise FfnbenchError(
                 f"{REFERENCE!r} is the reference, and no label for another",
@@ -156,23 +150,23 @@ def plan_timing(request: TimingRequest, probe: Probe | None = None) -> Plan:
             {name: value for name, value in cell.point if name not in OF_TIMING[:2]}
         )
         of_group = f"{work.dtype} {elements} {mode}{end}"
-        cases += [
-            Case(
+        point: Point = ()
+        if cell.point:
+            point = (*cell.point, ("mode", mode.value))
+        for name, spec in specs.items():
+            case = Case(
                 label=f"{name} {of_group}",
                 variant=name,
                 ffn=replace(spec, elements=elements),
                 workload=work,
                 sizing=GIVEN,
                 against=f"{REFERENCE} {of_group}",
-                point=(*cell.point, ("mode", mode.value)) if cell.point else (),
+                point=point,
             )
-            for name, spec in specs.items()
-        ]
-    rounds = (
-        TIMING_ROUNDS
-        if request.rounds is None and not request.quick
-        else request.rounds
-    )
+            cases.append(case)
+    rounds = request.rounds
+    if rounds is None and not request.quick:
+        rounds = TIMING_ROUNDS
     return Plan(
         kind=Kind.ACTIVATIONS,
         cases=tuple(cases),

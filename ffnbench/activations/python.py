@@ -6,10 +6,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ffnbench.activations.describing import draw_activations, facts
-from ffnbench.api.measuring import measure
-from ffnbench.api.preparing import prepare
-from ffnbench.python.arguments import Activations, Devices, DTypes, Int, Ints, asked
+from ffnbench.activations.describing import describe_activations, draw_activations
+from ffnbench.activations.plan import plan_timing
+from ffnbench.api.measuring import measure_plan
+from ffnbench.api.preparing import prepare_plan
+from ffnbench.python.arguments import (
+    Activations,
+    Devices,
+    DTypes,
+    Int,
+    Ints,
+    request_from_arguments,
+)
 from ffnbench.python.public import called_here, public
 from ffnbench.report.shown_report import Answer, as_displayed
 from ffnbench.report.shown_report import ShownReport as Report
@@ -32,9 +40,11 @@ def activations(
     >>> facts = ffnbench.activations(["gelu", "silu"]).frame()
     >>> facts[["activation", "formula", "minimum"]]
     """
-    request = asked(FactsRequest, locals())
+    request = request_from_arguments(FactsRequest, locals())
     with called_here(quiet=quiet, wait=wait) as here:
-        return Answer(shown=facts(request, here.world), name="activations")
+        return Answer(
+            shown=describe_activations(request, here.world), name="activations"
+        )
 
 
 @public
@@ -55,9 +65,11 @@ def time_activations(
 
     >>> ffnbench.time_activations(["relu", "gelu"], elements=65536, quick=True)
     """
-    request = asked(TimingRequest, locals())
+    request = request_from_arguments(TimingRequest, locals())
     with called_here(quiet=quiet, wait=wait) as here:
-        return measure(prepare(request, here.world), here.world, here.following)
+        return measure_plan(
+            prepare_plan(request, here.world, plan_timing), here.world, here.following
+        )
 
 
 @public
@@ -72,7 +84,7 @@ def plot_activations(
 
     >>> ffnbench.plot_activations(["relu", "gelu", "silu"]).savefig("curves.png")
     """
-    request = asked(PictureRequest, locals())
+    request = request_from_arguments(PictureRequest, locals())
     with called_here() as here:
         figure: Figure = draw_activations(request, here.world)[0]
         as_displayed(figure)

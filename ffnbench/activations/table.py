@@ -23,19 +23,18 @@ from ffnbench.report.columns import (
 )
 from ffnbench.report.formats import View
 from ffnbench.report.frame import Frame, Row
-from ffnbench.report.header import placed
+from ffnbench.report.header import headings_at_rows
 from ffnbench.report.notes import case_notes, details
-from ffnbench.report.sentences import answer
+from ffnbench.report.sentences import answer_sentences
 from ffnbench.report.words import FLOPS_OF_ONE, device_text
 from ffnbench.result import Report
 
 MOST_PLACES = 4  # of jumps and kinks, in the table
 ONLY_BUILT_IN = "facts are known of built-in names, each at its own beta; `plot-activations` draws all"
-KEYS = (*(field.name for field in fields(Facts) if field.name != "dead"), "smooth")
+FACT_KEYS = (*(field.name for field in fields(Facts) if field.name != "dead"), "smooth")
 ACTIVATION = column("activation", 0)
-BACKWARD = column(
-    "flops_backward", 8, title="FLOPs", unit="bwd", units=None, write=str
-)  # of one element
+# of one element
+BACKWARD = column("flops_backward", 8, title="FLOPs", unit="bwd", units=None, write=str)
 FACTS = (
     "formula",
     "minimum",
@@ -50,8 +49,8 @@ FACTS = (
     "second_moment",
     "flops",
 )
-NAMES = ("torch", "hf", "timm", "te", "source")
-TIMED = (
+NAME_COLUMNS = ("torch", "hf", "timm", "te", "source")
+TIMING_COLUMNS = (
     "activation",
     "mode",
     "dtype",
@@ -90,7 +89,7 @@ def facts_records(
             "formula": row.formula or None,
             "derivative": row.derivative,
         }
-        record |= {name: getattr(facts_of_row, name, None) for name in KEYS}
+        record |= {name: getattr(facts_of_row, name, None) for name in FACT_KEYS}
         record |= {
             "flops": row.flops,
             "flops_backward": row.flops_backward,
@@ -116,7 +115,7 @@ def facts_frame(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> F
     ]
     unknown = ", ".join(label for label in chosen if label not in facts)
     return Frame(
-        columns=(ACTIVATION, *map(column, FACTS), BACKWARD, *map(column, NAMES)),
+        columns=(ACTIVATION, *map(column, FACTS), BACKWARD, *map(column, NAME_COLUMNS)),
         rows=[_in_words(row) for row in rows],
         saved=rows,
         header=[
@@ -131,7 +130,7 @@ def _in_words(row: Row) -> Row:
     """What a table says of a row in words; nothing of an activation whose facts are not
     known.
     """
-    row = row | {name: row[name] or None for name in NAMES}
+    row = row | {name: row[name] or None for name in NAME_COLUMNS}
     if row["monotonic"] is None:
         return row
     low = "[" if row["low_reached"] else "("
@@ -140,10 +139,13 @@ def _in_words(row: Row) -> Row:
     breaks = [
         f"{word} at {_places(row[key])}" for key, word in words.items() if row[key]
     ]
+    lowest, highest = _bound(row["low"], "-inf"), _bound(row["high"], "inf")
+    flattest = _bound(row["slope_low"], "-inf")
+    steepest = _bound(row["slope_high"], "inf")
     return row | {
         "place": _place(row),
-        "range": f"{low}{_bound(row['low'], '-inf')}, {_bound(row['high'], 'inf')}{high}",
-        "slopes": f"{_bound(row['slope_low'], '-inf')} to {_bound(row['slope_high'], 'inf')}",
+        "range": f"{low}{lowest}, {highest}{high}",
+        "slopes": f"{flattest} to {steepest}",
         "smooth": ", ".join(breaks) or "yes",
     }
 
@@ -202,10 +204,12 @@ def timing_frame(report: Report) -> Frame:
         rows=[by_label[case.label] for group in groups for case in group.cases],
         saved=list(by_label.values()),
         header=[f"the operation itself, {device_text(groups[0].cases[0].workload)}"],
-        summary=answer(report, groups[:1]),
+        summary=answer_sentences(report, groups[:1]),
         details=details(report),
-        groups=placed((_heading(group), len(group.cases)) for group in groups),
-        exported=TIMED,
+        groups=headings_at_rows(
+            (_heading(group), len(group.cases)) for group in groups
+        ),
+        exported=TIMING_COLUMNS,
     )
 
 

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Any
 from ffnbench.backends import BACKENDS
 from ffnbench.choices import Weights
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.plan import OWN
+from ffnbench.plan import THIS_INTERPRETER
 from ffnbench.request import CompareRequest
 
 if TYPE_CHECKING:
     from torch import nn
 
 
-def build(request: CompareRequest, device: Any = None) -> nn.Module:
+def build_requested(request: CompareRequest, device: Any = None) -> nn.Module:
     """The nn.Module of a request's one variant, in this process, on a device of
     torch's.
     """
     import torch
 
     from ffnbench.planning.compare import plan_compare
-    from ffnbench.worker.backends.building import build as build_module
+    from ffnbench.worker.backends.building import build_module as build_module
     from ffnbench.worker.probe_jobs import InProcess
 
     plan = plan_compare(request, InProcess())
@@ -36,7 +36,7 @@ def build(request: CompareRequest, device: Any = None) -> nn.Module:
         raise FfnbenchError(
             "build gives a module as it is written", "leave out @weights and @backend"
         )
-    if case.arm != OWN:
+    if case.arm != THIS_INTERPRETER:
         raise FfnbenchError(
             f"{case.arm} needs a process of its own",
             "leave out @python, @source and @env",

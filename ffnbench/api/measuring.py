@@ -14,14 +14,14 @@ from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
 from ffnbench.common.errors import FfnbenchError, termination_as_interruption
 from ffnbench.common.units import counted
 from ffnbench.following import UNFOLLOWED, Following, ProgressListener
-from ffnbench.plan import OWN, Note, NoteKind, Plan
+from ffnbench.plan import THIS_INTERPRETER, Note, NoteKind, Plan
 from ffnbench.planning.effort import LEAST_BUDGET_S
-from ffnbench.report.output import Destination
+from ffnbench.report.destination import Destination
 from ffnbench.report.progress import wait_text
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import Progress, raw_of
 from ffnbench.run.budget import Budget
-from ffnbench.run.runner import run
+from ffnbench.run.runner import run_workers
 from ffnbench.run.worker_pool import WorkerPool
 from ffnbench.run.world import World
 from ffnbench.stats.figures import with_figures
@@ -32,7 +32,7 @@ Measure = Callable[[Prepared, World, Following], ShownReport]
 MeasureAsJobs = Callable[[Prepared, World, Destination, Measure], ShownReport]
 
 
-def measure(
+def measure_plan(
     prepared: Prepared, world: World, following: Following = UNFOLLOWED
 ) -> ShownReport:
     """Measure what was prepared; raises FfnbenchError where memory does not hold it, or
@@ -53,7 +53,7 @@ def measure(
             "--runs is of a whole plan, and --resume goes on with a part",
             "leave one of the two out",
         )
-    return _several(prepared, world, following, runs, pause_s)
+    return _measure_several_runs(prepared, world, following, runs, pause_s)
 
 
 def refuse_short(plan: Plan) -> None:
@@ -85,11 +85,12 @@ def measure_here_or_as_jobs(
     """Measure what was prepared in this process, or by `as_jobs`, which has each group
     measured by another one.
 
-    `own` is how a feature measures a plan, or one group of it, in place of `measure`.
+    `own` is how a feature measures a plan, or one group of it, in place of
+    `measure_plan`.
     """
     if as_jobs is not None:
         return as_jobs(prepared, world, destination, own or measure_run)
-    return (own or measure)(prepared, world, destination.following)
+    return (own or measure_plan)(prepared, world, destination.following)
 
 
 def tell_duration(
@@ -108,7 +109,7 @@ def tell_duration(
         progress.tell(text)
 
 
-def _several(
+def _measure_several_runs(
     prepared: Prepared, world: World, following: Following, runs: int, pause_s: float
 ) -> ShownReport:
     """So many runs apart in one report. One that is lost, without clean rounds or any
@@ -143,15 +144,15 @@ def _several(
     if complete == runs:
         return report
     text = f"{len(report.runs)} of {runs} runs could be kept: in the others a row had no undisturbed round"
-    return _noted(report, text)
+    return _with_note(report, text)
 
 
 def _cut_short(report: ShownReport, runs: int) -> ShownReport:
     text = f"interrupted: {len(report.runs)} of {runs} runs are complete, and kept"
-    return replace(_noted(report, text), cut_short=True)
+    return replace(_with_note(report, text), cut_short=True)
 
 
-def _noted(report: ShownReport, text: str) -> ShownReport:
+def _with_note(report: ShownReport, text: str) -> ShownReport:
     """The report with a note of its whole."""
     return replace(
         report, warnings=(*report.warnings, Note(text=text, kind=NoteKind.GENERAL))
@@ -204,11 +205,11 @@ def measure_run(
             from ffnbench.api.sweeping import Sweep
 
             report = Sweep(
-                prepared, world, following, cells.measure, before, budget
-            ).measure()
+                prepared, world, following, cells.measure_one, before, budget
+            ).measure_cells()
         else:
-            report = cells.measure(plan, following)
-    return ended(report, plan, other_run)
+            report = cells.measure_one(plan, following)
+    return finished_report(report, plan, other_run)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,11 +225,15 @@ class CellsOfRun:
     stop: StopRule | None
     weights: str
 
-    def measure(self, cell: Plan, following: Following) -> ShownReport:
+    def measure_one(self, cell: Plan, following: Following) -> ShownReport:
         """Measure one cell, whose own budget begins now unless it is the whole plan."""
         spent_s = 0.0
         if cell is self.prepared.plan:
             spent_s = self.budget.elapsed_s
+        pool = None
+        # the processes of a WorkerGroup know the labels of one cell alone
+        if cell.arms == (THIS_INTERPRETER,):
+            pool = self.pool
         return measure_cell(
             cell,
             self.prepared,
@@ -236,9 +241,7 @@ class CellsOfRun:
             following,
             stop=self.stop,
             weights=self.weights,
-            pool=self.pool
-            if cell.arms == (OWN,)
-            else None,  # else its processes know the labels of one cell
+            pool=pool,
             spent_s=spent_s,
             bound_s=self.budget.bound_s - self.budget.elapsed_s + spent_s,
         )
@@ -248,11 +251,11 @@ def measure_cell(
     plan: Plan, prepared: Prepared, world: World, following: Following, **how: Any
 ) -> ShownReport:
     """Measure a cell, or a plan that is one, without figures. The journal is given what
-    it finds as it comes; `how` is what `run` takes.
+    it finds as it comes; `how` is what `run_workers` takes.
     """
     costs = prepared.costs_of(plan)
     following.journal(new_report(plan, costs))
-    done = run(
+    done = run_workers(
         plan,
         world,
         progress=following.progress,
@@ -263,7 +266,7 @@ def measure_cell(
     return replace(new_report(done.plan, prepared.costs_of(done.plan)), **raw_of(done))
 
 
-def ended(report: ShownReport, plan: Plan, other_run: str) -> ShownReport:
+def finished_report(report: ShownReport, plan: Plan, other_run: str) -> ShownReport:
     """What a plan was measured to be, with its figures; `other_run` is what is to be
     said of one beside it.
     """

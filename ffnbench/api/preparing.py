@@ -12,21 +12,28 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ffnbench import __version__
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.device.environment import usable_cpus
-from ffnbench.features import function_of
 from ffnbench.ffn.cost import cost_unknown
 from ffnbench.ffn.spec import FFNSpec
-from ffnbench.plan import CONTROL, OWN, Arm, Case, Note, NoteKind, Plan, Probe, cost_of
+from ffnbench.plan import (
+    CONTROL,
+    THIS_INTERPRETER,
+    Arm,
+    Case,
+    Note,
+    NoteKind,
+    Plan,
+    Probe,
+    cost_of,
+)
 from ffnbench.planning.effort import check_timeout, pause_of, repeated
 from ffnbench.planning.workload import device_of
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import (
     AddedRequest,
     AnyRequest,
-    BlockRequest,
     CompareRequest,
     CostRequest,
     MeasuredRequest,
-    TimingRequest,
     command_line,
 )
 from ffnbench.result import CaseCost, Failure, FailureKind
@@ -36,14 +43,7 @@ if TYPE_CHECKING:
     from ffnbench.run.world import World
 
 A = TypeVar("A", bound=AnyRequest)
-Planned = Callable[[Any, Probe], Plan]
-# functions (request, probe) -> Plan, each as `file:name`, loaded when a request of its
-# kind comes
-PLANS = {
-    CompareRequest: "planning.compare:plan_compare",
-    BlockRequest: "block.plan:plan_block",
-    TimingRequest: "activations.plan:plan_timing",
-}
+PlanOf = Callable[[Any, Probe], Plan]  # makes the plan of one kind of request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,10 +88,10 @@ class Prepared:
         return tuple(costs)
 
 
-def prepare(
+def prepare_plan(
     request: AnyRequest,
     world: World,
-    planned: Planned | None = None,
+    plan_of: PlanOf,
     *,
     notes: Sequence[str] = (),
     counts: bool = False,
@@ -100,7 +100,7 @@ def prepare(
     """Plan a request and price it; raises FfnbenchError for every mistake that can be
     found before measuring.
 
-    `planned` makes the plan of a feature's request. `notes` are what a reader should
+    `plan_of` makes the plan of a request of this kind. `notes` are what a reader should
     know of how it was asked for, such as defaults of a file. `counts` says that nothing
     will be measured, `as_jobs` that jobs measure it, and then no GPU need be here.
     """
@@ -113,7 +113,7 @@ def prepare(
             for device in request.device.split(","):
                 refuse_device(device, world)
     with world.prober(check_timeout(request.timeout)) as prober:
-        plan = asked_as(_plan(asked, prober, planned), request, counts=counts)
+        plan = asked_as(_checked_plan(asked, prober, plan_of), request, counts=counts)
         if plan.state:
             _refuse_weights(plan)
         return with_costs(
@@ -144,12 +144,11 @@ def asked_as(plan: Plan, request: AnyRequest, *, counts: bool = False) -> Plan:
     return replace(plan, command=command, protocol=repeated(plan.protocol, request))
 
 
-def _plan(request: AnyRequest, probe: Probe, planned: Planned | None) -> Plan:
+def _checked_plan(request: AnyRequest, probe: Probe, plan_of: PlanOf) -> Plan:
     """The plan of a request. Where variants are code of the user's, which takes time to
     load, mistakes in the flags are found before, by a plan of a form of our own;
     routing would be one there, since that form has no experts.
     """
-    plan_of: Planned = planned or function_of(PLANS[type(request)])
     if (
         isinstance(request, CompareRequest)
         and ":" in request.variants
@@ -194,7 +193,11 @@ def start_all(prober: Prober, arms: Iterable[Arm]) -> None:
     """Look whether each arm has torch; all of them are started before the first is
     waited for.
     """
-    probers = [prober.within(arm) for arm in arms if arm != OWN and arm.name != CONTROL]
+    probers = [
+        prober.within(arm)
+        for arm in arms
+        if arm != THIS_INTERPRETER and arm.name != CONTROL
+    ]
     for of_arm in probers:
         of_arm.start()
     for of_arm in probers:
@@ -210,7 +213,7 @@ def refuse_at_once(plan: Plan, world: World) -> None:
     known without torch.
     """
     for case in plan.cases:
-        if case.arm == OWN:
+        if case.arm == THIS_INTERPRETER:
             refuse_device(case.workload.device, world)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ffnbench.api.preparing import Prepared, new_report
-from ffnbench.api.saved import as_shown
+from ffnbench.api.saved_runs import as_shown
 from ffnbench.common.errors import FfnbenchError, termination_as_interruption
 from ffnbench.following import Following
 from ffnbench.plan import Plan, Protocol
@@ -22,10 +22,10 @@ from ffnbench.run.world import World
 from ffnbench.stats.cells import (
     ANALYSES,
     FIRST_VISITS,
-    cells_of,
+    cells_of_plan,
     complete_cells,
     is_part,
-    joined,
+    join_runs,
     undecided,
 )
 from ffnbench.stats.figures import with_figures
@@ -52,12 +52,12 @@ class Sweep:
     parts: list[ShownReport] = field(default_factory=list)
     analyses: int = 1
 
-    def measure(self) -> ShownReport:
+    def measure_cells(self) -> ShownReport:
         """Every cell that is not known yet; then the undecided ones once more, for as
         long as is left.
         """
         protocol = self.prepared.plan.protocol
-        cells = cells_of(self.prepared.plan)
+        cells = cells_of_plan(self.prepared.plan)
         measured_before = self.begin(cells)
         missing = [cell for cell in cells if cell.reference not in measured_before]
         if protocol.precision is not None:
@@ -67,9 +67,7 @@ class Sweep:
         try:
             with termination_as_interruption():
                 first_visit_s = FIRST_VISITS * (protocol.budget_s or 0.0) / len(cells)
-                was_complete = self._measure_cells(
-                    self._that_fit(missing), first_visit_s
-                )
+                was_complete = self._visit_cells(self._that_fit(missing), first_visit_s)
                 if was_complete and protocol.budget_s is not None:
                     self._measure_undecided(
                         cells, protocol.budget_s, more_analyses=0 if missing else 1
@@ -84,7 +82,7 @@ class Sweep:
     def report(self) -> ShownReport:
         """All that is known of the cells, without figures."""
         plan = self.prepared.plan
-        report = joined(
+        report = join_runs(
             self.parts,
             replace(plan, protocol=replace(plan.protocol, looks=self.analyses)),
         )
@@ -110,7 +108,7 @@ class Sweep:
         self.following.journal(start)
         return {case.label for part in self.parts for case in part.plan.cases}
 
-    def _measure_cells(self, cells: Sequence[Plan], seconds: float) -> bool:
+    def _visit_cells(self, cells: Sequence[Plan], seconds: float) -> bool:
         """Measure these cells one after another, for so long each, or as long as is
         left; whether all were.
         """
@@ -173,7 +171,7 @@ class Sweep:
         unclear = undecided(with_figures(self.report), cells)[:most_cells]
         if unclear:
             self.analyses += more_analyses
-            self._measure_cells(unclear, left_s / len(unclear))
+            self._visit_cells(unclear, left_s / len(unclear))
 
     def _keep(self, entry: object) -> None:
         """Give the journal what a cell has found. Raises FfnbenchError on another

@@ -9,14 +9,14 @@ from collections.abc import Iterable
 from ffnbench.common.errors import Unfinished
 from ffnbench.device.ceilings import roofs_of_machine
 from ffnbench.device.environment import (
-    advice,
     auto_device,
     caches,
-    describe,
+    environment_of_run,
+    noise_advice,
     usable_cpus,
     usable_memory,
 )
-from ffnbench.device.nvml import advice as device_advice
+from ffnbench.device.nvml import clock_advice as device_advice
 from ffnbench.ffn.spec import DTYPES
 from ffnbench.following import ProgressListener
 from ffnbench.messages import (
@@ -41,18 +41,17 @@ from ffnbench.result import Ceiling
 from ffnbench.run.resources import (
     TRY_CUDA,
     device_facts,
-    listed,
+    gpu_names,
     room_for_ceilings,
     why_not_seen,
 )
-from ffnbench.run.session import COUNT_TIMEOUT_S, WorkerLost
 from ffnbench.run.worker_pool import Worker
+from ffnbench.run.worker_process import COUNT_TIMEOUT_S, WorkerLost
 from ffnbench.run.world import World
 from ffnbench.stats.rounds import CPUS_TAKEN
 
-CEILINGS_S = (
-    4.5  # of looking for those of the machine; with what comes before and after it five
-)
+# of looking for those of the machine; with what comes before and after it five
+CEILINGS_S = 4.5
 
 
 def environment(
@@ -71,7 +70,7 @@ def environment(
     try:
         greeting = worker.greeting()
         gpu = device_facts(worker, auto_device(greeting))
-        records = environment_records(describe(greeting, gpu))
+        records = environment_records(environment_of_run(greeting, gpu))
         if ceilings:
             of_ceilings, noise = _ceilings_here(worker, world, progress)
     finally:
@@ -79,7 +78,7 @@ def environment(
     records += device_records(_devices(greeting, world), gpu or DeviceFacts())
     records += [{"fact": name, "value": value} for name, value in settings]
     records += [workers_record(greeting.forks), *of_ceilings]
-    noise += advice()
+    noise += noise_advice()
     if gpu:
         noise += device_advice(gpu)
     return records_view(records, [f"noise: {text}" for text in noise])
@@ -90,7 +89,7 @@ def _devices(greeting: Greeting, world: World) -> str:
     nothing to tell.
     """
     if greeting.gpus:
-        return listed(greeting)
+        return gpu_names(greeting)
     why = why_not_seen(greeting)
     if why:
         return f"cpu only: {why}; {TRY_CUDA}"
@@ -132,9 +131,8 @@ def _ceilings_here(
         usable_cpus(), DTYPES.names(), caches(), room_for_ceilings((), usable_memory())
     )
     request = MeasureCeilings(roofs=tuple(asked), seconds=CEILINGS_S)
-    with world.lock(
-        lambda text: progress.tell(text.partition(";")[0])
-    ) as other_run:  # here there is no --wait
+    # here there is no --wait
+    with world.lock(lambda text: progress.tell(text.partition(";")[0])) as other_run:
         answer = worker.ask(request, COUNT_TIMEOUT_S)
     if isinstance(answer, Failed):
         raise Unfinished(

@@ -3,7 +3,7 @@
 import typer
 
 from ffnbench.cli import options as o
-from ffnbench.cli.commands import Command, answer, asked, ending
+from ffnbench.cli.commands import Command, answer_request, ending, request_from_typed
 from ffnbench.request import BlockRequest
 
 app = typer.Typer()
@@ -54,4 +54,7 @@ def block(
     Parameters, FLOPs, KV bytes, latency, and the share of each. Of lists (--seq-len
     128,1024) each combination is measured.
     """
-    return answer(ctx, asked(BlockRequest, ctx), "block", counts=cost_only)
+    from ffnbench.block.plan import plan_block
+
+    request = request_from_typed(BlockRequest, ctx)
+    return answer_request(ctx, request, "block", plan_block, counts=cost_only)

@@ -10,10 +10,10 @@ from ffnbench.report.pictures.canvas import (
     COLOURS,
     PAGE,
     drawing,
-    ended,
     finish,
     literal,
     panels,
+    title_ending,
     write_numbers,
 )
 
@@ -34,7 +34,7 @@ from ffnbench.block.rows import (
 )
 from ffnbench.common.units import SI, scale
 from ffnbench.plan import typed_as
-from ffnbench.report.frame import keys_of
+from ffnbench.report.frame import interval_keys
 from ffnbench.report.words import sizing_text, verdict_word
 from ffnbench.result import Report
 
@@ -57,7 +57,7 @@ def block_figure(report: Report) -> Figure:
     handles = [
         line for panel in axes[-2:] for line in panel.get_legend_handles_labels()[0]
     ]
-    finish(figure, _title(blocks[0]) + ended(report), handles)
+    finish(figure, _title(blocks[0]) + title_ending(report), handles)
     return figure
 
 
@@ -134,7 +134,7 @@ def _draw_measured(axes: Axes, report: Report) -> None:
     """
     at, values, lows, highs = [], [], [], []
     for row in block_rows(report):
-        value, low, high = (row[key] for key in keys_of("ffn_share_latency"))
+        value, low, high = (row[key] for key in interval_keys("ffn_share_latency"))
         if row["sees"] == MEAN:
             continue
         if low is None:

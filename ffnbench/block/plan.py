@@ -10,13 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import AttentionForm, AttentionSpec, read_positive
 from ffnbench.models.model import LayerGroup, ModelSpec, crosses
 from ffnbench.models.presets import PRESETS, model_of
 from ffnbench.plan import Case, Kind, Note, Plan, Point, Probe, Sizing, group_suffix
-from ffnbench.planning.axes import Cell, cells_of, listed_variants, swept_flags
+from ffnbench.planning.axes import (
+    CellRequest,
+    listed_variants,
+    requests_of_cells,
+    swept_flags,
+)
 from ffnbench.planning.compare import as_compare, plan_compare, refuse_own_values
 from ffnbench.planning.effort import protocol_of
 from ffnbench.planning.fields import several
@@ -24,22 +30,16 @@ from ffnbench.planning.variant_text import parse_variant
 from ffnbench.planning.workload import refuse_lacking, workload_of
 from ffnbench.request import BlockRequest
 
-FFN, ATTENTION, TEXTBOOK = (
-    "ffn",
-    "attention",
-    "textbook",
-)  # what the labels of its cases begin with
-NOT_CAUSAL = (
-    "encoder",
-    "vision",
-    "audio",
-)  # kinds of layers in which a token sees all others
+# what the labels of its cases begin with
+FFN, ATTENTION, TEXTBOOK = "ffn", "attention", "textbook"
+# kinds of layers in which a token sees all others
+NOT_CAUSAL = ("encoder", "vision", "audio")
 HEAD_DIM = 64  # of a block that is not asked for by its name
 DEFAULT_FORM = "gelu"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Length:
+class CasesOfLength:
     """The cases of one length of the sequence, and of one kind of attention."""
 
     seq_len: int
@@ -54,19 +54,21 @@ def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
     model = None if request.preset is None else model_of(request.preset)
     variants = listed_variants(request.variant or DEFAULT_FORM)
     lengths = ",".join(map(str, parse_lengths(request.seq_len)))
-    cells = cells_of(replace(request, seq_len=lengths), keys=variants.axes)
+    cells = requests_of_cells(replace(request, seq_len=lengths), keys=variants.axes)
     refuse_own_values({*swept_flags(cells), "seq_len"}, variants.at(variants.first))
     ffns: dict[Point, Case] = {}  # by where they stand on all axes but that of lengths
     cases: list[Case] = []
     for cell in cells:
         place = tuple((name, value) for name, value in cell.point if name != "seq_len")
         if place not in ffns:
-            variant = (
-                ",".join(variants.texts(cell.keys)) if cell.keys else request.variant
-            )
+            variant = request.variant
+            if cell.keys:
+                variant = ",".join(variants.texts(cell.keys))
             ffns[place] = _ffn(replace(cell.request, variant=variant), model, probe)
         suffix = f"@{cell.request.seq_len}{group_suffix(dict(place))}"
-        cases += _cell(cell, ffns[place], suffix, model.main if model else None)
+        cases += _cases_of_cell(
+            cell, ffns[place], suffix, model.main if model else None
+        )
     for case in cases:
         refuse_lacking(case.label, case.ffn, case.workload)
     return Plan(
@@ -79,8 +81,8 @@ def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
     )
 
 
-def _cell(
-    cell: Cell[BlockRequest], ffn: Case, suffix: str, group: LayerGroup | None
+def _cases_of_cell(
+    cell: CellRequest[BlockRequest], ffn: Case, suffix: str, group: LayerGroup | None
 ) -> Iterator[Case]:
     """The FFN at one length, which is the reference, and its attentions; their labels
     end with the suffix.
@@ -196,31 +198,26 @@ def attention_of(
 
     Where a model's attention is not known it is by hand too, without biases.
     """
-    sizes = {
-        key: value
-        for key in ("heads", "kv_heads")
-        if (value := getattr(request, key)) is not None
-    }
-    for name, value in sizes.items():
-        read_positive(name, value)
+    sizes: dict[str, Any] = {}
+    if request.heads is not None:
+        sizes["heads"] = read_positive("heads", request.heads)
+    if request.kv_heads is not None:
+        sizes["kv_heads"] = read_positive("kv_heads", request.kv_heads)
     if group is None or (group.attention is None and "heads" in sizes):
         spec = _by_hand(sizes, d_model, bool(request.bias))
     elif group.attention is None:
-        raise FfnbenchError(
-            "; ".join(
-                filter(
-                    None, ("the attention of this model is not known", uncounted(group))
-                )
-            ),
-            "give --heads, and --kv-heads where they differ",
-        )
+        problem = "the attention of this model is not known"
+        if reason := uncounted(group):
+            problem += f"; {reason}"
+        raise FfnbenchError(problem, "give --heads, and --kv-heads where they differ")
     elif sizes and group.attention.mla is not None:
         raise FfnbenchError(
             "latent attention has no heads to choose",
             "leave --heads and --kv-heads out",
         )
     else:
-        sizes = {"kv_heads": sizes["heads"]} | sizes if "heads" in sizes else sizes
+        if "heads" in sizes:
+            sizes.setdefault("kv_heads", sizes["heads"])
         spec = replace(group.attention, **sizes)
     return replace(spec, causal=group is None or group.kind not in NOT_CAUSAL)
 
@@ -258,20 +255,22 @@ def parse_lengths(text: str) -> list[int]:
     )
 
 
-def lengths_of(plan: Plan) -> Iterator[Length]:
+def lengths_of(plan: Plan) -> Iterator[CasesOfLength]:
     """The cases of a block's plan, by length and window."""
     for group in plan.groups:
         ffn = plan.case(group.reference)
-        beside = [
+        attentions = [
             (case.ffn, case)
             for case in group.cases
             if isinstance(case.ffn, AttentionSpec)
         ]
-        if not beside:
+        if not attentions:
             raise KeyError(ffn.label)
-        for window in dict.fromkeys(spec.window for spec, _ in beside):
-            forms = {spec.form: case for spec, case in beside if spec.window == window}
-            yield Length(
+        for window in dict.fromkeys(spec.window for spec, _ in attentions):
+            forms = {
+                spec.form: case for spec, case in attentions if spec.window == window
+            }
+            yield CasesOfLength(
                 seq_len=ffn.workload.seq_len,
                 ffn=ffn,
                 attention=forms[AttentionForm.SDPA],
@@ -296,14 +295,13 @@ def parts_of(plan: Plan) -> list[Plan]:
     """The plan of a sweep cut into those of one block each, at several lengths: cells
     that differ in nothing else.
     """
-    found: dict[object, list[Case]] = {}
+    cases_of_block: dict[object, list[Case]] = {}
     for case in plan.cases:
-        found.setdefault(
-            tuple(one for one in case.point if one[0] != "seq_len"), []
-        ).append(case)
+        block = tuple((name, value) for name, value in case.point if name != "seq_len")
+        cases_of_block.setdefault(block, []).append(case)
     plans = [
         replace(plan, cases=tuple(cases), reference=cases[0].label, notes=())
-        for cases in found.values()
+        for cases in cases_of_block.values()
     ]
     return [*plans[:-1], replace(plans[-1], notes=plan.notes)]
 

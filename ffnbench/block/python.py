@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ffnbench.api.measuring import measure
-from ffnbench.api.preparing import prepare
+from ffnbench.api.measuring import measure_plan
+from ffnbench.api.preparing import prepare_plan
+from ffnbench.block.plan import plan_block
 from ffnbench.python.arguments import (
     Backend,
     Devices,
@@ -14,7 +15,7 @@ from ffnbench.python.arguments import (
     Modes,
     StrPath,
     Variant,
-    asked,
+    request_from_arguments,
 )
 from ffnbench.python.public import called_here, public
 from ffnbench.report.shown_report import ShownReport as Report
@@ -57,9 +58,11 @@ def block(
 
     >>> ffnbench.block(preset="llama3-8b", seq_len=[128, 8192], cost_only=True)
     """
-    request = asked(BlockRequest, locals())
+    request = request_from_arguments(BlockRequest, locals())
     with called_here(quiet=quiet, wait=wait) as here:
-        prepared = prepare(request, here.world, counts=request.cost_only)
+        prepared = prepare_plan(
+            request, here.world, plan_block, counts=request.cost_only
+        )
         if request.cost_only:
             return prepared.cost_report()
-        return measure(prepared, here.world, here.following)
+        return measure_plan(prepared, here.world, here.following)

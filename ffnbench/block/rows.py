@@ -12,7 +12,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
-from ffnbench.block.plan import ATTENTION, FFN, TEXTBOOK, Length, lengths_of, parts_of
+from ffnbench.block.plan import (
+    ATTENTION,
+    FFN,
+    TEXTBOOK,
+    CasesOfLength,
+    lengths_of,
+    parts_of,
+)
 from ffnbench.choices import Mode
 from ffnbench.ffn.attention import (
     attention_flops,
@@ -39,19 +46,16 @@ from ffnbench.result import Estimate, Report
 from ffnbench.stats.cells import restricted
 from ffnbench.stats.figures import figures_of
 
-PRODUCTS = {
-    Mode.FORWARD: 1,
-    Mode.TRAIN: 3,
-    Mode.BACKWARD: 2,
-}  # backward: two products for each
-WORDS = ("verdict", "failure")  # of a part, that are not saved
+# backward: two products for each
+PRODUCTS = {Mode.FORWARD: 1, Mode.TRAIN: 3, Mode.BACKWARD: 2}
+PART_WORDS = ("verdict", "failure")  # of a part, that are not saved
 POINTS = 200  # of a curve over lengths
 # how far it goes on beyond the shortest and the longest length, and beyond the crossing
 AROUND = 4
 MEAN = "mean"  # of all layers, in place of what a token sees
 
 
-def spec_of(length: Length) -> AttentionSpec:
+def spec_of(length: CasesOfLength) -> AttentionSpec:
     """The attention of a block."""
     assert isinstance(length.attention.ffn, AttentionSpec)
     return length.attention.ffn
@@ -66,13 +70,13 @@ def sees(spec: AttentionSpec) -> str:
     return f"{spec.window:,} to either side"
 
 
-def kinds_of(report: Report) -> list[Length]:
+def kinds_of(report: Report) -> list[CasesOfLength]:
     """Each window at the shortest length."""
     lengths = list(lengths_of(report.plan))
     return [length for length in lengths if length.seq_len == lengths[0].seq_len]
 
 
-def in_all_layers(kinds: Sequence[Length], seq_len: int) -> int:
+def in_all_layers(kinds: Sequence[CasesOfLength], seq_len: int) -> int:
     """Attention's FLOPs of a token's forward pass through all layers of these kinds."""
     return sum(
         (kind.attention.layers or 1) * attention_flops(spec_of(kind), seq_len)
@@ -80,7 +84,7 @@ def in_all_layers(kinds: Sequence[Length], seq_len: int) -> int:
     )
 
 
-def crossing(kinds: Sequence[Length], ffn_flops: int) -> int | None:
+def crossing(kinds: Sequence[CasesOfLength], ffn_flops: int) -> int | None:
     """The shortest length at which attention needs more FLOPs than the FFN, in the mean
     of these kinds of layers.
     """
@@ -90,7 +94,7 @@ def crossing(kinds: Sequence[Length], ffn_flops: int) -> int | None:
     )
 
 
-def _tokens(length: Length) -> int:
+def _tokens(length: CasesOfLength) -> int:
     return length.seq_len
 
 
@@ -161,7 +165,7 @@ def blocks_of(report: Report) -> list[Report]:
 
 def block_records(report: Report) -> list[Row]:
     """The rows as they are saved."""
-    unsaved = tuple(f"_{key}" for key in WORDS)
+    unsaved = tuple(f"_{key}" for key in PART_WORDS)
     return [
         {key: value for key, value in row.items() if not key.endswith(unsaved)}
         for row in block_rows(report)
@@ -180,8 +184,10 @@ def block_rows(report: Report) -> list[Row]:
     for block in parts_of(report.plan):
         for _, windows in groupby(lengths_of(block), key=_tokens):
             lengths = list(windows)
-            counted = [_counted(report, length) for length in lengths]
-            measured = [_measured(report, length, of_cases) for length in lengths]
+            counted = [_counted_columns(report, length) for length in lengths]
+            measured = [
+                _measured_columns(report, length, of_cases) for length in lengths
+            ]
             rows += [
                 counts | times for counts, times in zip(counted, measured, strict=True)
             ]
@@ -190,11 +196,11 @@ def block_rows(report: Report) -> list[Row]:
                     key: value if key in (*CONDITION_KEYS, "threads") else None
                     for key, value in measured[0].items()
                 }
-                rows.append(_mean(counted) | conditions)
+                rows.append(_mean_over_layers(counted) | conditions)
     return rows
 
 
-def _mean(rows: list[Row]) -> Row:
+def _mean_over_layers(rows: list[Row]) -> Row:
     """What is counted of one length, on average over all layers."""
     layers = sum(row["layers"] for row in rows)
     means = {}
@@ -207,7 +213,7 @@ def _mean(rows: list[Row]) -> Row:
     ):
         in_all = sum(row["layers"] * row[key] for row in rows)
         means[key] = round(in_all / layers)
-    share = _share(rows[0]["flops_ffn"], means["flops_attention"])
+    share = _ffn_share(rows[0]["flops_ffn"], means["flops_attention"])
     return {
         **rows[0],
         **means,
@@ -217,11 +223,11 @@ def _mean(rows: list[Row]) -> Row:
     }
 
 
-def _share(of_ffn: int | None, of_attention: int) -> float | None:
+def _ffn_share(of_ffn: int | None, of_attention: int) -> float | None:
     return None if of_ffn is None else of_ffn / (of_ffn + of_attention)
 
 
-def _counted(report: Report, length: Length) -> Row:
+def _counted_columns(report: Report, length: CasesOfLength) -> Row:
     spec, work = spec_of(length), length.ffn.workload
     ffn, attention = report.cost(length.ffn.label), report.cost(length.attention.label)
     passes = PRODUCTS[work.mode]
@@ -256,7 +262,7 @@ def _counted(report: Report, length: Length) -> Row:
         "flops_ffn": of_ffn,
         "flops_attention": of_attention,
         **parts,
-        "ffn_share_flops": _share(of_ffn, of_attention),
+        "ffn_share_flops": _ffn_share(of_ffn, of_attention),
         "flops_softmax": attention.flops_elementwise,
         "kv_bytes_per_token": kv_bytes(spec, work.dtype),
         "kv_bytes": kv_bytes(spec, work.dtype)
@@ -265,7 +271,9 @@ def _counted(report: Report, length: Length) -> Row:
     }
 
 
-def _measured(report: Report, length: Length, rows: dict[str, Row]) -> Row:
+def _measured_columns(
+    report: Report, length: CasesOfLength, rows: dict[str, Row]
+) -> Row:
     """What was measured of one length and window: columns of the rows of its parts, and
     the FFN's share.
     """
@@ -279,7 +287,7 @@ def _measured(report: Report, length: Length, rows: dict[str, Row]) -> Row:
     )
     row |= {key: rows[length.ffn.label][key] for key in CONDITION_KEYS}
     for name, case in parts.items():
-        row |= _of_part(name, case, (*DEVICE_KEYS, *WORDS), rows)
+        row |= _of_part(name, case, (*DEVICE_KEYS, *PART_WORDS), rows)
     return row | {"threads": length.ffn.workload.threads}
 
 

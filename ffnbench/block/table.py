@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ffnbench.block.plan import ATTENTION, FFN, TEXTBOOK, Length, lengths_of
+from ffnbench.block.plan import ATTENTION, FFN, TEXTBOOK, CasesOfLength, lengths_of
 from ffnbench.block.rows import (
     MEAN,
     block_records,
@@ -28,13 +28,13 @@ from ffnbench.report.sentences import failure_line, machine_line, to_do
 from ffnbench.report.words import device_text, sizing_text
 from ffnbench.result import Report, Verdict
 
-PASSES = {
+PASS_OF_MODE = {
     Mode.FORWARD: "forward",
     Mode.TRAIN: "forward and backward",
     Mode.BACKWARD: "backward",
 }
 CONVENTION = "no norms, no position encodings; 1 MAC = 2 FLOPs"
-COUNTED = (
+BLOCK_COST_COLUMNS = (
     "flops_ffn",
     "flops_attention",
     "flops_projections",
@@ -54,15 +54,15 @@ def block_frame(report: Report) -> Frame:
     frames = []
     for block in blocks_of(report):
         rows = block_rows(block)
-        frames.append(_counted(block, rows))
+        frames.append(_counted_frame(block, rows))
         if report.environment is not None:
             frames.append(
-                _measured(block, [row for row in rows if row["sees"] != MEAN])
+                _measured_frame(block, [row for row in rows if row["sees"] != MEAN])
             )
     return replace(frames[-1], above=tuple(frames[:-1]), saved=block_records(report))
 
 
-def _counted(report: Report, rows: list[Row]) -> Frame:
+def _counted_frame(report: Report, rows: list[Row]) -> Frame:
     """FLOPs of a token and bytes of keys and values, one row a length and window; where
     attention overtakes.
     """
@@ -70,9 +70,9 @@ def _counted(report: Report, rows: list[Row]) -> Frame:
     sequences = f"{batch} sequences" if batch > 1 else "one sequence"
     windows = ("layers", "sees") if rows[0]["layers"] else ()
     seq_len = column("seq_len", 0, write=None)
-    passes = PASSES[rows[0]["mode"]]
+    passes = PASS_OF_MODE[rows[0]["mode"]]
     return Frame(
-        columns=(seq_len, *map(column, windows), *map(column, COUNTED)),
+        columns=(seq_len, *map(column, windows), *map(column, BLOCK_COST_COLUMNS)),
         rows=rows,
         header=[
             *_header(report),
@@ -87,7 +87,7 @@ def _counted(report: Report, rows: list[Row]) -> Frame:
     )
 
 
-def _measured(report: Report, rows: list[Row]) -> Frame:
+def _measured_frame(report: Report, rows: list[Row]) -> Frame:
     """Latencies, their ratios to the FFN's and the FFN's share, one row a length."""
     parts = [FFN, ATTENTION]
     if any(length.textbook for length in lengths_of(report.plan)):
@@ -107,7 +107,7 @@ def _measured(report: Report, rows: list[Row]) -> Frame:
         rows=rows,
         header=["measured"],
         summary=[
-            *_overtaken(report),
+            *_overtaking_lines(report),
             *failure_line(report),
             *to_do(report),
             *machine_line(report),
@@ -126,16 +126,17 @@ def _crossover(report: Report) -> str:
     if len(kinds) == 1:
         return overtaking_text(crossing(kinds, ffn))
     places = [
-        f"{_when(crossing([kind], ffn))} in the {_layers_text(kind)}" for kind in kinds
+        f"{_length_text(crossing([kind], ffn))} in the {_layers_text(kind)}"
+        for kind in kinds
     ]
-    return f"in FLOPs attention overtakes the FFN {', '.join(places)}, {_when(crossing(kinds, ffn))} in the mean of all"
+    return f"in FLOPs attention overtakes the FFN {', '.join(places)}, {_length_text(crossing(kinds, ffn))} in the mean of all"
 
 
-def _layers_text(kind: Length) -> str:
+def _layers_text(kind: CasesOfLength) -> str:
     return f"{kind.attention.layers} layers that see {sees(spec_of(kind))}"
 
 
-def _when(at: int | None) -> str:
+def _length_text(at: int | None) -> str:
     """At which length attention overtakes."""
     if at is None:
         return "never"
@@ -146,13 +147,14 @@ def overtaking_text(at: int | None) -> str:
     """At which length attention overtakes, as a sentence."""
     if at == 1:
         return "attention needs more FLOPs than the FFN at every length"
-    overtakes = (
-        "never overtakes the FFN" if at is None else f"overtakes the FFN {_when(at)}"
-    )
+    if at is None:
+        overtakes = "never overtakes the FFN"
+    else:
+        overtakes = f"overtakes the FFN {_length_text(at)}"
     return f"in FLOPs attention {overtakes}"
 
 
-def _overtaken(report: Report) -> list[str]:
+def _overtaking_lines(report: Report) -> list[str]:
     """Between which lengths attention becomes the slower one, as far as the intervals
     tell, for each window.
     """
@@ -163,8 +165,10 @@ def _overtaken(report: Report) -> list[str]:
         for length in lengths_of(report.plan):
             comparison = report.comparison(length.attention.label)
             if comparison and spec_of(length).window == spec_of(kind).window:
-                faster += [length.seq_len] * (comparison.verdict is Verdict.FASTER)
-                slower += [length.seq_len] * (comparison.verdict is Verdict.SLOWER)
+                if comparison.verdict is Verdict.FASTER:
+                    faster.append(length.seq_len)
+                elif comparison.verdict is Verdict.SLOWER:
+                    slower.append(length.seq_len)
         where = f" where it sees {sees(spec_of(kind))}" if len(kinds) > 1 else ""
         if slower and faster and max(faster) < min(slower):
             text = (
@@ -189,11 +193,10 @@ def _params_text(report: Report) -> str:
     attention = report.cost(length.attention.label).params
     rows, columns = spec.matrices["o"]
     inputs = attention - rows * columns - spec.biases.get("o", 0)
-    names = (
-        "all but o"
-        if spec.mla
-        else " + ".join(name for name in spec.matrices if name != "o")
-    )
+    if spec.mla:
+        names = "all but o"
+    else:
+        names = " + ".join(name for name in spec.matrices if name != "o")
     times = f"{ffn.params / attention:.2f} times attention, {ffn.params / inputs:.2f} times {names}"
     active = ""
     if isinstance(length.ffn.ffn, FFNSpec) and length.ffn.ffn.moe is not None:

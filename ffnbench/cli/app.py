@@ -32,18 +32,19 @@ from ffnbench.common.errors import (
     complain,
     termination_as_interruption,
 )
-from ffnbench.common.streams import hush, prepare
+from ffnbench.common.streams import hush, prepare_streams
 
 INTERRUPTED = "interrupted before the answer was complete"
 NO_MEMORY = "there is not enough memory"
-OWN = (
+# flags without a command
+ROOT_OPTIONS = (
     "--help",
     "-h",
     "--version",
     "-V",
     "--install-completion",
     "--show-completion",
-)  # flags without a command
+)
 
 app = typer.Typer(
     cls=Commands,
@@ -85,7 +86,7 @@ def _root(
     """Build any Transformer FFN from flags, count it exactly, measure it honestly."""
 
 
-def run(words: Sequence[str]) -> int:
+def run_command_line(words: Sequence[str]) -> int:
     """Do what a command line says; gives the exit code. Raises FfnbenchError, and
     Typer's own complaints.
     """
@@ -99,20 +100,18 @@ def run(words: Sequence[str]) -> int:
         settings = settings_here()
         if settings is not None:
             defaults = {name: settings.of_command(name, options_of(name))}
-    elif name.partition("=")[0] not in OWN:
+    elif name.partition("=")[0] not in ROOT_OPTIONS:
         what = "no command before" if name.startswith("-") else "no such command"
         from ffnbench.cli.mistakes import command_meant
 
         raise FfnbenchError(f"{what} {name!r}", command_meant(name, words))
-    group = typer.main.get_command(
-        app
-    )  # not app(): that ends an interruption, and a broken pipe, in its own ways
+    # not app(): that ends an interruption, and a broken pipe, in its own ways
+    group = typer.main.get_command(app)
     try:
         with group.make_context("ffnbench", [*words], default_map=defaults) as ctx:
             return group.invoke(ctx) or 0
-    except (
-        typer.Exit
-    ) as ended:  # of --help, --version, --install-completion; 1 is a regression here
+    except typer.Exit as ended:
+        # of --help, --version, --install-completion; 1 is a regression here
         return EXIT_USAGE if ended.exit_code else 0
 
 
@@ -120,10 +119,10 @@ def main() -> None:
     """The console script: one voice for every error, and a bug never looks like a
     result.
     """
-    prepare()
+    prepare_streams()
     try:
         with termination_as_interruption():
-            code = run(sys.argv[1:])
+            code = run_command_line(sys.argv[1:])
     except SystemExit as ended:  # of a completion
         code = EXIT_USAGE if ended.code else 0
     except KeyboardInterrupt:

@@ -1,9 +1,9 @@
 """Commands as Typer has them: functions whose parameters are options of cli/options.py,
 each in its feature's folder.
 
-A command takes Typer's context: `asked(CompareRequest, ctx)` and `output_of(ctx)` make
-values of what was typed, and of what a pyproject.toml sets. The function gives the exit
-code.
+A command takes Typer's context: `request_from_typed(CompareRequest, ctx)` and
+`output_from_typed(ctx)` make values of what was typed, and of what a pyproject.toml
+sets. The function gives the exit code.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from ffnbench.planning.fields import read
 from ffnbench.request import AnyRequest, Output, Request
 
 if TYPE_CHECKING:
-    from ffnbench.report.output import Destination
+    from ffnbench.plan import Plan
+    from ffnbench.report.destination import Destination
 
 R = TypeVar("R", bound=Request | Output)
 # of each command, in the order of the help; a file is loaded when a command of it is
@@ -35,17 +36,17 @@ R = TypeVar("R", bound=Request | Output)
 FILES = {
     "compare": "compare.command",
     "cost": "compare.command",
-    "report": "cli.tools",
+    "report": "cli.report_list_env",
     "block": "block.command",
     "check": "gate.command",
     "ab": "gate.command",
     "plot-activations": "activations.command",
     "activations": "activations.command",
-    "list": "cli.tools",
-    "env": "cli.tools",
+    "list": "cli.report_list_env",
+    "env": "cli.report_list_env",
 }
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
-ALL = "--help-all"
+HELP_ALL = "--help-all"
 
 
 class AsTyped:
@@ -78,18 +79,19 @@ class Command(TyperCommand):
         """Its parameters, and Typer's own for the help."""
         params: list[Any] = as_typed(super().get_params(ctx))
         for param in params:
-            if ctx.obj == ALL or ctx.resilient_parsing:  # a shell offers all of them
+            # a shell offers all of them
+            if ctx.obj == HELP_ALL or ctx.resilient_parsing:
                 param.hidden = False
         help_option = params[-1]
         help_option.rich_help_panel = "Output"
         if any(param.hidden for param in params):
-            help_option.help = f"Show this; {ALL} shows every flag."
+            help_option.help = f"Show this; {HELP_ALL} shows every flag."
         return params
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """What was typed, as it was meant."""
-        if ALL in args:
-            ctx.obj, args = ALL, ["--help"]
+        if HELP_ALL in args:
+            ctx.obj, args = HELP_ALL, ["--help"]
         try:
             return super().parse_args(
                 ctx, args if ctx.resilient_parsing else as_meant(args, self.params)
@@ -136,9 +138,7 @@ class Commands(TyperGroup):
             module = features.of_features("commands")[name].file("command")
         else:
             return None
-        info = next(
-            info for info in module.app.registered_commands if info.name == name
-        )
+        [info] = [info for info in module.app.registered_commands if info.name == name]
         return get_command_from_info(
             info, pretty_exceptions_short=False, rich_markup_mode=self.rich_markup_mode
         )
@@ -180,7 +180,7 @@ def ending(*examples: str, docs: str) -> str:
     return "\n".join(lines)
 
 
-def asked(kind: type[R], ctx: typer.Context, **more: Any) -> R:
+def request_from_typed(kind: type[R], ctx: typer.Context, **more: Any) -> R:
     """A request of what was typed, and of what a file sets, with these further values.
     Raises FfnbenchError for a text that can't be one.
     """
@@ -196,12 +196,14 @@ def asked(kind: type[R], ctx: typer.Context, **more: Any) -> R:
     return kind(**more)
 
 
-def output_of(ctx: typer.Context) -> Output:
+def output_from_typed(ctx: typer.Context) -> Output:
     """How the answer is shown and written, as it was typed or as a file sets it."""
     measure = measured_as_jobs(
         ctx.params.get("on") or "", ctx.params.get("slurm") or ()
     )
-    return asked(Output, ctx, defaults=noted(set_by_file(ctx)), measure=measure)
+    return request_from_typed(
+        Output, ctx, defaults=noted(set_by_file(ctx)), measure=measure
+    )
 
 
 def destination_of(
@@ -210,12 +212,12 @@ def destination_of(
     """Where the answer goes; `inputs` are values that may be paths: no output is
     written over these.
     """
-    from ffnbench.report.formats import PICTURES, SUFFIXES
-    from ffnbench.report.output import Destination
+    from ffnbench.report.destination import Destination
+    from ffnbench.report.formats import FIGURE_SUFFIXES, SUFFIXES
 
     suffixes = [*SUFFIXES, *features.of_features("suffixes")]
     if pictures:
-        suffixes += PICTURES
+        suffixes += FIGURE_SUFFIXES
     how.setdefault("suffixes", suffixes)
     if output.out:
         from ffnbench.report.files.outputs import inputs_of
@@ -224,35 +226,35 @@ def destination_of(
     return Destination(output, stem, **how)
 
 
-def answer(
+def answer_request(
     ctx: typer.Context,
     request: AnyRequest,
     stem: str,
+    plan_of: Callable[..., Plan],
     *,
     counts: bool = False,
-    planned: Callable[..., Any] | None = None,
     **measured: Any,
 ) -> int:
     """Plan and price what was asked, measure it unless only counts are wanted (as jobs
     if `--on` says so), and show it.
 
-    Gives the exit code. `planned` makes the plan of a feature's request, and `own=`
-    measures it.
+    Gives the exit code. `plan_of` makes the plan of the request; `own=` measures that
+    of a feature.
     """
-    from ffnbench.api.preparing import prepare
+    from ffnbench.api.preparing import prepare_plan
     from ffnbench.report.shown_report import report_view
     from ffnbench.run.world import this_machine
 
-    output = output_of(ctx)
+    output = output_from_typed(ctx)
     inputs = vars(request).values()
     with destination_of(
         output, stem, *inputs, pictures=True, counts_only=counts
     ) as destination:
         world, as_jobs = this_machine(wait=output.wait), output.measure is not None
-        prepared = prepare(
+        prepared = prepare_plan(
             request,
             world,
-            planned,
+            plan_of,
             notes=destination.defaults,
             counts=counts,
             as_jobs=as_jobs,

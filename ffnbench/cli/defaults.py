@@ -22,13 +22,8 @@ from ffnbench.common.names import hint_for
 from ffnbench.request import spelling
 
 FILE, TABLE = "pyproject.toml", "tool.ffnbench"
-OF_OUTPUT = (
-    "format",
-    "verbose",
-    "quiet",
-    "sort",
-    "columns",
-)  # how an answer is shown: not told with it
+# how an answer is shown: not told with it
+OF_OUTPUT = ("format", "verbose", "quiet", "sort", "columns")
 MAY = (
     "d_model", "d_ff", "bias", "match", "batch", "seq_len", "dtype", "mode", "device", "threads", "backend", "weights",
     "metrics",
@@ -70,11 +65,10 @@ class Settings:
             if dot and of != command:
                 continue
             if name in options:
-                held[name] = (
-                    value
-                    if isinstance(value, bool) or options[name].multiple
-                    else ",".join(value)
-                )
+                if isinstance(value, bool) or options[name].multiple:
+                    held[name] = value
+                else:
+                    held[name] = ",".join(value)
             elif dot:
                 raise FfnbenchError(
                     f"{command} has no {spelling(name)}, in [{TABLE}.{command}] of {str(self.path)!r}",

@@ -73,9 +73,9 @@ def usage_error(problem: Any) -> int:
     hint = ""
     if "requires an argument" in message:
         examples = {spelling(name): example for name, example in EXAMPLES.items()}
-        hint = (
-            f"for example {option} {examples[option]}; " if option in examples else ""
-        )
+        hint = ""
+        if option in examples:
+            hint = f"for example {option} {examples[option]}; "
     elif "does not take a value" in message:
         hint = "it is a switch, on where it stands; "
     elif "unexpected extra argument" in message:

@@ -16,8 +16,8 @@ from typer import Argument, Option
 from ffnbench.cli.words import words_for
 from ffnbench.features import of_features
 
-Text = str | None
-Texts = list[str] | None
+TypedText = str | None
+TypedTexts = list[str] | None
 
 MODEL, WIDTHS, WORKLOAD, OUTPUT = "Model", "Widths", "Workload", "Output"
 MEASURED, EFFORT = "What is measured", "How long"
@@ -26,7 +26,7 @@ SIDES, LIMITS = "Sides", "Limits"
 # Arguments, typed by their place, or by their name: cli/words.py
 
 Variants = Annotated[
-    Texts,
+    TypedTexts,
     Argument(
         metavar="VARIANT",
         show_default=False,
@@ -35,7 +35,7 @@ Variants = Annotated[
     ),
 ]
 Variant = Annotated[
-    Text,
+    TypedText,
     Argument(
         metavar="VARIANT|MODEL",
         help="An FFN as in `compare`, or a model.",
@@ -51,14 +51,14 @@ Code = Annotated[
     ),
 ]
 BaseRev = Annotated[
-    Text,
+    TypedText,
     Argument(
         metavar="BASE_REV",
         help="Base is this git revision, checked out for the while; also --base-rev.",
     ),
 ]
 Activations = Annotated[
-    Texts,
+    TypedTexts,
     Argument(
         metavar="NAME",
         help="relu, swish@beta=0.5, file.py:function; names: `ffnbench list activations`.",
@@ -73,7 +73,7 @@ Baseline = Annotated[
     ),
 ]
 Current = Annotated[
-    Text,
+    TypedText,
     Argument(
         metavar="CURRENT",
         help="A saved run to hold against it, in place of measuring now.",
@@ -98,7 +98,7 @@ Topic = Annotated[
 # Which FFNs
 
 Preset = Annotated[
-    Text,
+    TypedText,
     Option(
         rich_help_panel=WIDTHS,
         metavar="NAME|PATH",
@@ -107,10 +107,10 @@ Preset = Annotated[
     ),
 ]
 DModel = Annotated[
-    Text, Option(rich_help_panel=WIDTHS, metavar="INT", help="Width of the model.")
+    TypedText, Option(rich_help_panel=WIDTHS, metavar="INT", help="Width of the model.")
 ]
 DFF = Annotated[
-    Text,
+    TypedText,
     Option(
         "--d-ff",
         rich_help_panel=WIDTHS,
@@ -123,7 +123,7 @@ Bias = Annotated[
     Option(rich_help_panel=WIDTHS, help="Biases in all linear layers.", hidden=True),
 ]
 Match = Annotated[
-    Text,
+    TypedText,
     Option(
         rich_help_panel=WIDTHS,
         show_default=False,
@@ -133,11 +133,11 @@ Match = Annotated[
     ),
 ]
 Heads = Annotated[
-    Text,
+    TypedText,
     Option(rich_help_panel=WIDTHS, metavar="INT", help="Query heads; d_model / 64."),
 ]
 KVHeads = Annotated[
-    Text,
+    TypedText,
     Option(
         "--kv-heads",
         rich_help_panel=WIDTHS,
@@ -149,10 +149,11 @@ KVHeads = Annotated[
 # What an FFN is fed, and what it runs on
 
 Batch = Annotated[
-    Text, Option(rich_help_panel=WORKLOAD, metavar="INT", help="Sequences in a call.")
+    TypedText,
+    Option(rich_help_panel=WORKLOAD, metavar="INT", help="Sequences in a call."),
 ]
 SeqLen = Annotated[
-    Text,
+    TypedText,
     Option(
         rich_help_panel=WORKLOAD,
         metavar="INT",
@@ -160,7 +161,7 @@ SeqLen = Annotated[
     ),
 ]
 DType = Annotated[
-    Text,
+    TypedText,
     Option(
         "--dtype",
         rich_help_panel=WORKLOAD,
@@ -171,7 +172,7 @@ DType = Annotated[
     ),
 ]
 Mode = Annotated[
-    Text,
+    TypedText,
     Option(
         rich_help_panel=WORKLOAD,
         show_default=False,
@@ -181,7 +182,7 @@ Mode = Annotated[
     ),
 ]
 Device = Annotated[
-    Text,
+    TypedText,
     Option(
         rich_help_panel=WORKLOAD,
         show_default=False,
@@ -191,7 +192,7 @@ Device = Annotated[
     ),
 ]
 Threads = Annotated[
-    Text,
+    TypedText,
     Option(
         rich_help_panel=WORKLOAD,
         metavar="INT",
@@ -199,7 +200,7 @@ Threads = Annotated[
     ),
 ]
 Backend = Annotated[
-    Text,
+    TypedText,
     Option(
         rich_help_panel=WORKLOAD,
         show_default=False,
@@ -209,7 +210,7 @@ Backend = Annotated[
     ),
 ]
 State = Annotated[
-    Text,
+    TypedText,
     Option(
         rich_help_panel=WORKLOAD,
         metavar="FILE",
@@ -219,7 +220,7 @@ State = Annotated[
     ),
 ]
 Prefix = Annotated[
-    Text,
+    TypedText,
     Option(
         rich_help_panel=WORKLOAD,
         metavar="TEXT",
@@ -229,7 +230,7 @@ Prefix = Annotated[
     ),
 ]
 Weights = Annotated[
-    Text,
+    TypedText,
     Option(
         rich_help_panel=WORKLOAD,
         metavar="LIST",
@@ -239,7 +240,7 @@ Weights = Annotated[
     ),
 ]
 Elements = Annotated[
-    Text,
+    TypedText,
     Option(
         rich_help_panel=WORKLOAD,
         metavar="INT",
@@ -250,7 +251,7 @@ Elements = Annotated[
 # What is measured, and how long
 
 Range = Annotated[
-    Text,
+    TypedText,
     Option(
         "--range",
         rich_help_panel=MEASURED,
@@ -275,7 +276,7 @@ OperationsTimed = Annotated[
     ),
 ]
 Metrics = Annotated[
-    Text,
+    TypedText,
     Option(
         rich_help_panel=MEASURED,
         metavar="LIST",
@@ -308,7 +309,7 @@ Quick = Annotated[
     ),
 ]
 Precision = Annotated[
-    Text,
+    TypedText,
     Option(
         rich_help_panel=EFFORT,
         metavar="PCT",
@@ -316,7 +317,7 @@ Precision = Annotated[
     ),
 ]
 Budget = Annotated[
-    Text,
+    TypedText,
     Option(
         rich_help_panel=EFFORT,
         metavar="TIME",
@@ -324,7 +325,7 @@ Budget = Annotated[
     ),
 ]
 Workers = Annotated[
-    Text,
+    TypedText,
     Option(
         rich_help_panel=EFFORT,
         metavar="INT",
@@ -333,7 +334,7 @@ Workers = Annotated[
     ),
 ]
 Rounds = Annotated[
-    Text,
+    TypedText,
     Option(
         rich_help_panel=EFFORT,
         metavar="INT",
@@ -342,7 +343,7 @@ Rounds = Annotated[
     ),
 ]
 Seed = Annotated[
-    Text,
+    TypedText,
     Option(
         rich_help_panel=EFFORT,
         metavar="INT",
@@ -351,7 +352,7 @@ Seed = Annotated[
     ),
 ]
 Timeout = Annotated[
-    Text,
+    TypedText,
     Option(
         rich_help_panel=EFFORT,
         metavar="TIME",
@@ -360,7 +361,7 @@ Timeout = Annotated[
     ),
 ]
 Runs = Annotated[
-    Text,
+    TypedText,
     Option(
         rich_help_panel=EFFORT,
         metavar="INT",
@@ -369,7 +370,7 @@ Runs = Annotated[
     ),
 ]
 Pause = Annotated[
-    Text,
+    TypedText,
     Option(
         rich_help_panel=EFFORT,
         metavar="TIME",
@@ -396,7 +397,7 @@ Wait = Annotated[
     ),
 ]
 On = Annotated[
-    Text,
+    TypedText,
     Option(
         rich_help_panel=EFFORT,
         metavar="slurm|local",
@@ -406,7 +407,7 @@ On = Annotated[
     ),
 ]
 Slurm = Annotated[
-    Texts,
+    TypedTexts,
     Option(
         rich_help_panel=EFFORT,
         metavar="KEY=VALUE,...",
@@ -419,7 +420,7 @@ Slurm = Annotated[
 # Sides and limits of a check
 
 BasePython = Annotated[
-    Text,
+    TypedText,
     Option(
         rich_help_panel=SIDES,
         metavar="PATH",
@@ -427,13 +428,13 @@ BasePython = Annotated[
     ),
 ]
 BaseSource = Annotated[
-    Text,
+    TypedText,
     Option(
         rich_help_panel=SIDES, metavar="DIR", help="Base is the code in this folder."
     ),
 ]
 BaseEnv = Annotated[
-    Texts,
+    TypedTexts,
     Option(
         rich_help_panel=SIDES,
         metavar="NAME:VALUE",
@@ -441,7 +442,7 @@ BaseEnv = Annotated[
     ),
 ]
 HeadRev = Annotated[
-    Text,
+    TypedText,
     Option(
         rich_help_panel=SIDES,
         metavar="REV",
@@ -449,7 +450,7 @@ HeadRev = Annotated[
     ),
 ]
 Tolerance = Annotated[
-    Texts,
+    TypedTexts,
     Option(
         rich_help_panel=LIMITS,
         metavar="[[CASE:]METRIC=]PCT%",
@@ -491,7 +492,7 @@ AllowMismatch = Annotated[
     ),
 ]
 Trust = Annotated[
-    Texts,
+    TypedTexts,
     Option(
         rich_help_panel=LIMITS,
         metavar="TARGET",
@@ -499,7 +500,7 @@ Trust = Annotated[
     ),
 ]
 OnUnclear = Annotated[
-    Text,
+    TypedText,
     Option(
         rich_help_panel=LIMITS,
         metavar="pass|fail",
@@ -527,7 +528,7 @@ Append = Annotated[
 # How an answer is shown and written
 
 Format = Annotated[
-    Text,
+    TypedText,
     Option(
         "--format",
         "-f",
@@ -539,7 +540,7 @@ Format = Annotated[
     ),
 ]
 CheckFormat = Annotated[
-    Text,
+    TypedText,
     Option(
         "--format",
         "-f",
@@ -557,7 +558,7 @@ Verbose = Annotated[
     ),
 ]
 Columns = Annotated[
-    Text,
+    TypedText,
     Option(
         rich_help_panel=OUTPUT,
         metavar="LIST",
@@ -566,7 +567,7 @@ Columns = Annotated[
     ),
 ]
 Sort = Annotated[
-    Text,
+    TypedText,
     Option(
         rich_help_panel=OUTPUT,
         metavar="COLUMN",
@@ -584,21 +585,20 @@ Quiet = Annotated[
         hidden=True,
     ),
 ]
-PICTURES = ", ".join(
-    (*of_features("suffixes"), ".png", ".svg", ".pdf")
-)  # and the files of features
+# and the files of features
+PICTURE_SUFFIXES_TEXT = ", ".join((*of_features("suffixes"), ".png", ".svg", ".pdf"))
 Out = Annotated[
-    Texts,
+    TypedTexts,
     Option(
         "--out",
         "-o",
         rich_help_panel=OUTPUT,
         metavar="PATH",
-        help=f"{PICTURES}, .csv, .json, .md, .tex, or folder/ for all. Repeatable.",
+        help=f"{PICTURE_SUFFIXES_TEXT}, .csv, .json, .md, .tex, or folder/ for all. Repeatable.",
     ),
 ]
 CheckOut = Annotated[
-    Texts,
+    TypedTexts,
     Option(
         "--out",
         "-o",

@@ -9,12 +9,12 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from ffnbench.common.units import SECONDS
-from ffnbench.features import completer_of, function_of
+from ffnbench.common.units import TIME_SUFFIXES
+from ffnbench.features import completer_of, imported_function
 from ffnbench.request import EXAMPLES, OTHER_NAMES, spelling
 
-NUMBER = re.compile(r"\d[\w./]*")
-NUMBERS = "INT"  # what stands for a number in the help
+NUMBER_PATTERN = re.compile(r"\d[\w./]*")
+NUMBER_METAVAR = "INT"  # what stands for a number in the help
 MEANT = {spelling(name): spelling(ours) for name, ours in OTHER_NAMES.items()} | {
     "--bf16": "--dtype=bfloat16",
     "--csv": "--format=csv",
@@ -39,9 +39,8 @@ def as_meant(words: Sequence[str], params: Sequence[Any]) -> list[str]:
         if param.param_type_name == "argument"
     }
     meant: list[str] = []
-    placed: list[
-        str
-    ] = []  # an argument that was typed by its name: its place is behind the others
+    # an argument that was typed by its name: its place is behind the others
+    placed: list[str] = []
     places: dict[str, int] = {}  # where in `meant` the value of a list stands
     last: Any = None  # the flag whose value the last word is
     rest = list(words)
@@ -62,16 +61,15 @@ def as_meant(words: Sequence[str], params: Sequence[Any]) -> list[str]:
             (meant if several else placed).append(value if equals else rest.pop(0))
         elif name not in flags:
             if last is not None and _goes_on(last, word):
-                comma = "," if last.metavar == NUMBERS or _takes_list(last) else ""
+                comma = ""
+                if last.metavar == NUMBER_METAVAR or _takes_list(last):
+                    comma = ","
                 meant[-1] = f"{meant[-1].rstrip(',')}{comma}{word.lstrip(',')}"
                 continue
             meant.append(name if name == "--help" else word)
         elif flags[name].is_flag:
             meant.append(name + equals + value)
-        elif not equals and (
-            not rest
-            or (rest[0].startswith("--") and rest[0].partition("=")[0] in flags)
-        ):
+        elif not equals and (not rest or _is_flag(rest[0], flags)):
             return [*meant, name]  # it has no value: what is behind it is another flag
         else:
             value = value if equals else rest.pop(0)
@@ -87,19 +85,23 @@ def as_meant(words: Sequence[str], params: Sequence[Any]) -> list[str]:
     return [*meant, *placed]
 
 
-def _spelt(name: str, value: str, known: Collection[str]) -> str:
-    """A name as it is known: `-threads`, `--d_model`, `--variant`, and the `d_model` of
-    `d_model=64`.
+def _is_flag(word: str, flags: Collection[str]) -> bool:
+    return word.startswith("--") and word.partition("=")[0] in flags
+
+
+def _spelt(name: str, value: str, names: Collection[str]) -> str:
+    """A name as it is spelt in the help, for one typed otherwise: `-threads`,
+    `--d_model`, `--variant`, and the `d_model` of `d_model=64`.
     """
     plain = "--" + name.lstrip("-").replace("_", "-")
     if (
-        name in known
+        name in names
         or len(plain) <= 4
-        or not (name.startswith("-") or NUMBER.fullmatch(value))
+        or not (name.startswith("-") or NUMBER_PATTERN.fullmatch(value))
     ):
         return name  # of `label=variant` too, which has no number behind it
     for near in (plain, plain + "s", plain.removesuffix("s")):
-        if near in known or near == "--help":
+        if near in names or near == "--help":
             return near
     return name
 
@@ -118,15 +120,17 @@ def _takes_list(param: Any) -> bool:
 def _goes_on(param: Any, word: str) -> bool:
     """Whether a word belongs to the value before it: a unit, or one more of a list."""
     if param.metavar == "TIME":
-        return word in SECONDS
+        return word in TIME_SUFFIXES
     if param.metavar == "PCT":
         return word == "%"
-    known = (
-        words_of(param.name) if _takes_list(param) and param.metavar != NUMBERS else []
-    )
+    words = []
+    if _takes_list(param) and param.metavar != NUMBER_METAVAR:
+        words = words_of(param.name)
     parts = [part for part in word.split(",") if part]
-    numbers = param.metavar == NUMBERS or bool(known)
-    return numbers and all(NUMBER.fullmatch(part) or part in known for part in parts)
+    numbers = param.metavar == NUMBER_METAVAR or bool(words)
+    return numbers and all(
+        NUMBER_PATTERN.fullmatch(part) or part in words for part in parts
+    )
 
 
 def words_for(name: str) -> Callable[[str], list[str]]:
@@ -163,7 +167,10 @@ def words_of(name: str) -> list[str]:
 
         return topics()
     if name == "tolerance":
-        return [f"{metric}=" for metric in function_of("gate.decision:CHECKED")]
+        return [
+            f"{metric}="
+            for metric in imported_function("gate.decision:CHECKED_METRICS")
+        ]
     of_feature = completer_of(name)
     return [*(of_feature() if of_feature else _fixed_words(name))]
 
@@ -182,18 +189,18 @@ def _fixed_words(name: str) -> Iterable[str]:
         Weights,
     )
     from ffnbench.ffn.spec import DTYPES
-    from ffnbench.ffn.width_rules import RULES
+    from ffnbench.ffn.width_rules import WIDTH_RULES
     from ffnbench.metrics import METRIC_GROUPS
-    from ffnbench.planning.workload import ALL, DEVICES
+    from ffnbench.planning.workload import ALL_BACKENDS, DEVICES
 
     words: dict[str, Iterable[str]] = {
         "match": Match,
-        "rule": RULES.names(),
+        "rule": WIDTH_RULES.names(),
         "init": Init,
         "dtype": DTYPES.spellings(),
         "mode": (*Mode, *MODE_ALIASES),
         "device": DEVICES,
-        "backend": (*Backend, ALL),
+        "backend": (*Backend, ALL_BACKENDS),
         "weights": Weights,
         "routing": Routing,
         "time": Time,

@@ -14,7 +14,7 @@ from typing import BinaryIO
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import IEC, quantity
 
-MOST_BYTES = 1 << 28
+MOST_FILE_BYTES = 1 << 28
 
 
 def content_of(path: str | Path, hint: str = "is the path right?") -> bytes:
@@ -23,9 +23,9 @@ def content_of(path: str | Path, hint: str = "is the path right?") -> bytes:
     """
     try:
         with open(path, "rb") as file:
-            content = file.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise OSError(0, f"it has more than {quantity(MOST_BYTES, IEC)}")
+            content = file.read(MOST_FILE_BYTES + 1)
+        if len(content) > MOST_FILE_BYTES:
+            raise OSError(0, f"it has more than {quantity(MOST_FILE_BYTES, IEC)}")
     except (OSError, ValueError) as problem:  # a NUL in a name
         why = getattr(problem, "strerror", None) or str(problem)
         raise FfnbenchError(f"cannot read {str(path)!r}: {why}", hint) from problem

@@ -33,7 +33,7 @@ SETTINGS = (
     "safe.bareRepository=explicit",
 )
 TIMEOUT_S = 10.0
-Answer = subprocess.CompletedProcess[str]
+GitResult = subprocess.CompletedProcess[str]
 
 
 def git(
@@ -42,7 +42,7 @@ def git(
     settings: tuple[str, ...] = (),
     timeout_s: float = TIMEOUT_S,
     **variables: str,
-) -> Answer:
+) -> GitResult:
     """What git says; a return code that is not zero where there is none, or it takes
     longer than `timeout_s`.
     """

@@ -23,17 +23,15 @@ from ffnbench.common.streams import UNSEEN
 T = TypeVar("T")
 # metadata of a field that came later: left out at its default, as files had it before
 LATER = {"later": True}
-STATED = {
-    "stated": True
-}  # metadata of a field that every file has, whatever its default
+# metadata of a field that every file has, whatever its default
+STATED = {"stated": True}
 UNSAVED = {"unsaved": True}  # metadata of a field that stands in no file
-OTHERS = {
-    "others": True
-}  # metadata of a dict whose entries stand in files beside the other fields
+# metadata of a dict whose entries stand in files beside the other fields
+OTHER_FIELDS = {"others": True}
 _hints = cache(get_type_hints)
 
-EXACT = {str, int, bool, type(None)}
-PLAIN = {*EXACT, float}
+EXACT_TYPES = {str, int, bool, type(None)}
+PLAIN_TYPES = {*EXACT_TYPES, float}
 
 
 @cache
@@ -76,7 +74,7 @@ def encode(value: Any) -> Any:
     scalars.
     """
     kind: Any = type(value)
-    if kind in PLAIN:
+    if kind in PLAIN_TYPES:
         return value
     saved = _left_out_at(kind)
     if saved is not None:
@@ -84,7 +82,7 @@ def encode(value: Any) -> Any:
         for name, left_out_at in saved:
             item = getattr(value, name)
             if left_out_at is MISSING or item != left_out_at:
-                data[name] = item if type(item) in PLAIN else encode(item)
+                data[name] = item if type(item) in PLAIN_TYPES else encode(item)
         others = _others_of(kind)
         if others:
             data |= getattr(value, others)
@@ -98,7 +96,7 @@ def encode(value: Any) -> Any:
     return value
 
 
-def text_of(value: Any, indent: int | None = None) -> str:
+def json_text(value: Any, indent: int | None = None) -> str:
     """Strict JSON in one piece: what is no number is null, and what a terminal would
     obey is escaped.
     """
@@ -118,7 +116,7 @@ def _escaped(sign: re.Match[str]) -> str:
 
 
 def _finite(value: Any) -> Any:
-    if type(value) in EXACT:
+    if type(value) in EXACT_TYPES:
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
@@ -129,7 +127,7 @@ def _finite(value: Any) -> Any:
     return value
 
 
-LARGEST = 1 << 63  # whole numbers of more are none that anything here counts
+LARGEST_INTEGER = 1 << 63  # whole numbers of more are none that anything here counts
 
 
 def parse(text: str | bytes, *, ours: bool = True) -> Any:
@@ -143,18 +141,18 @@ def parse(text: str | bytes, *, ours: bool = True) -> Any:
     if ours:
         numbers = {
             "parse_constant": no_number,
-            "parse_int": _whole,
+            "parse_int": _read_integer,
             "parse_float": _real,
         }
     try:
         return json.loads(
-            text.removeprefix("\ufeff"), object_pairs_hook=_once, **numbers
+            text.removeprefix("\ufeff"), object_pairs_hook=_with_unique_keys, **numbers
         )
     except RecursionError:
         raise ValueError("it is nested too deep") from None
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _with_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     data: dict[str, Any] = {}
     for key, value in pairs:
         if key in data:
@@ -168,8 +166,8 @@ def no_number(name: str) -> Any:
     raise ValueError(f"{name} is no number in JSON")
 
 
-def _whole(text: str) -> int:
-    if len(text) > 20 or not -LARGEST <= int(text) < LARGEST:
+def _read_integer(text: str) -> int:
+    if len(text) > 20 or not -LARGEST_INTEGER <= int(text) < LARGEST_INTEGER:
         raise ValueError(f"{text[:20]} is too large a number")
     return int(text)
 
@@ -264,7 +262,7 @@ def _needed(each: Field[Any]) -> bool:
     )
 
 
-def among(names: Callable[[], Iterable[str]]) -> dict[str, Any]:
+def one_of_names(names: Callable[[], Iterable[str]]) -> dict[str, Any]:
     """Metadata of a text that is one of several, which are asked for when a file is
     read.
     """

@@ -24,37 +24,37 @@ def normalise(name: str) -> str:
     return name.strip().lower().replace("-", "_")
 
 
-def near(name: str, known: Iterable[str]) -> list[str]:
+def near(name: str, names: Iterable[str]) -> list[str]:
     """The names that begin so, however it is written, else the two that are spelt most
     alike.
     """
-    known = list(known)
+    names = list(names)
     typed = normalise(name).replace("_", "")
     if len(typed) > 1:
         beginning_so = [
             spelling
-            for spelling in known
+            for spelling in names
             if normalise(spelling).replace("_", "").startswith(typed)
         ]
         if beginning_so:
             return beginning_so[:MOST_NEAR]
-    return get_close_matches(normalise(name), known, n=2, cutoff=0.6)
+    return get_close_matches(normalise(name), names, n=2, cutoff=0.6)
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, names: Iterable[str]) -> str:
     """`did you mean 'a', 'b' or 'c'?`, or an empty string where nothing is near."""
-    names = [repr(spelling) for spelling in near(name, known)]
-    if not names:
+    nearest = [repr(spelling) for spelling in near(name, names)]
+    if not nearest:
         return ""
-    *others, last = names
+    *others, last = nearest
     if not others:
         return f"did you mean {last}?"
     return f"did you mean {', '.join(others)} or {last}?"
 
 
-def hint_for(name: str, known: Iterable[str], where: str) -> str:
+def hint_for(name: str, names: Iterable[str], where: str) -> str:
     """The hint of an unknown name: the near ones first, then where to see all."""
-    return f"{did_you_mean(name, known)} {where}".strip()
+    return f"{did_you_mean(name, names)} {where}".strip()
 
 
 def choose(kind: type[E], name: str, value: object) -> E:
@@ -65,10 +65,10 @@ def choose(kind: type[E], name: str, value: object) -> E:
     try:
         return kind(text)
     except ValueError:
-        known = [member.value for member in kind]
+        values = [member.value for member in kind]
         raise FfnbenchError(
             f"unknown {name} {text!r}",
-            hint_for(text, known, "one of: " + ", ".join(known)),
+            hint_for(text, values, "one of: " + ", ".join(values)),
         ) from None
 
 
@@ -86,9 +86,8 @@ class Registry(Generic[T]):
         self.where = where
         self._plain = plain
         self._entries: dict[str, T] = {}  # by the names as they are written
-        self._known: dict[
-            str, str
-        ] = {}  # every name and alias, normalised, and the name that it leads to
+        # every name and alias, normalised, and the name that it leads to
+        self._known: dict[str, str] = {}
 
     def add(self, name: str, entry: T, aliases: Iterable[str] = ()) -> None:
         """Add an entry; a name or an alias that is taken raises ValueError (a mistake

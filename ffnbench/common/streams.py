@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any, TextIO
 
 FALLBACK = "ffnbench"
-PLAIN = {
+ASCII_SIGNS = {
     "±": "+-",
     "…": "...",
     "─": "-",
@@ -46,7 +46,7 @@ PLAIN = {
 UNSEEN = re.compile(
     r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff]"
 )
-LONGEST = 500  # characters of a message
+LONGEST_MESSAGE = 500  # characters of a message
 
 
 def visible(text: str) -> str:
@@ -69,12 +69,12 @@ def say(text: str) -> None:
 def short(text: str) -> str:
     """A message in one line of a bearable length, its beginning and its end kept."""
     text = visible(text)
-    if len(text) <= LONGEST:
+    if len(text) <= LONGEST_MESSAGE:
         return text
-    return f"{text[: LONGEST * 2 // 3]}...{text[-LONGEST // 4 :]}"
+    return f"{text[: LONGEST_MESSAGE * 2 // 3]}...{text[-LONGEST_MESSAGE // 4 :]}"
 
 
-def prepare() -> None:
+def prepare_streams() -> None:
     """Make both writable before anything is: a closed one is nowhere, a sign that can't
     be shown is plain ASCII.
 
@@ -87,7 +87,7 @@ def prepare() -> None:
     while (number := os.open(os.devnull, os.O_RDWR)) < 3:
         os.set_inheritable(number, True)
     os.close(number)
-    codecs.register_error(FALLBACK, _plain)
+    codecs.register_error(FALLBACK, _ascii_sign)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -125,14 +125,14 @@ class Forgiving:
             hush(2)
 
 
-def _plain(problem: UnicodeError) -> tuple[str, int]:
+def _ascii_sign(problem: UnicodeError) -> tuple[str, int]:
     """What stands for signs that an encoding does not have; where there is none JSON's
     escape, for it may be JSON.
     """
     assert isinstance(problem, UnicodeEncodeError)
     signs = problem.object[problem.start : problem.end]
     return "".join(
-        PLAIN.get(sign) or json.dumps(sign)[1:-1] for sign in signs
+        ASCII_SIGNS.get(sign) or json.dumps(sign)[1:-1] for sign in signs
     ), problem.end
 
 

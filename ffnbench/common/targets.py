@@ -21,12 +21,8 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import did_you_mean
 
 NO_FILE = "a path is relative to the current folder"
-NOT_THE_USERS = (
-    "ffnbench",
-    "importlib",
-    "torch",
-    "__main__",
-)  # modules whose lines say nothing of a mistake
+# modules whose lines say nothing of a mistake
+NOT_THE_USERS = ("ffnbench", "importlib", "torch", "__main__")
 NOT_THERE = "is it installed in this environment, or in a folder below this one?"
 
 
@@ -90,11 +86,10 @@ def _load_module(name: str) -> Any:
             hint = f"it is there, and does not load: does `python -c 'import {name}'` work?"
         else:
             itself = f"{name}.".startswith(f"{missing}.")
-            hint = (
-                NOT_THERE
-                if itself
-                else f"it needs {missing!r}: is that installed in this environment?"
-            )
+            if itself:
+                hint = NOT_THERE
+            else:
+                hint = f"it needs {missing!r}: is that installed in this environment?"
         raise FfnbenchError(
             f"cannot import {name!r}: {one_line(problem)}", hint
         ) from problem
@@ -110,15 +105,13 @@ def _run_file(file: Path, shown: str) -> Any:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = (
-        module  # before it runs: dataclasses and pickling look themselves up
-    )
+    # before it runs: dataclasses and pickling look themselves up
+    sys.modules[name] = module
     try:
         with _neighbours(file.parent):
             spec.loader.exec_module(module)
-    except (
-        FfnbenchError
-    ) as problem:  # it calls ffnbench, and that knows better what to do
+    except FfnbenchError as problem:
+        # it calls ffnbench, and that knows better what to do
         raise FfnbenchError(
             f"cannot run {shown!r}: {problem.message}", problem.hint
         ) from problem
@@ -129,9 +122,8 @@ def _run_file(file: Path, shown: str) -> Any:
     return module
 
 
-_NEIGHBOURS: dict[
-    Path, dict[str, Any]
-] = {}  # folder -> the modules that its files imported from it
+# folder -> the modules that its files imported from it
+_NEIGHBOURS: dict[Path, dict[str, Any]] = {}
 
 
 @contextmanager
@@ -147,14 +139,11 @@ def _neighbours(folder: Path) -> Iterator[None]:
     finally:
         sys.path.remove(str(folder))
         sys.path.append(str(folder))  # for imports that wait until a function runs
-        own = {
-            name: module
-            for name, module in list(sys.modules.items())
-            if name not in before
-            and str(getattr(module, "__file__", None) or "").startswith(
-                f"{folder}{os.sep}"
-            )
-        }
+        own = {}
+        for name, module in list(sys.modules.items()):
+            file = str(getattr(module, "__file__", None) or "")
+            if name not in before and file.startswith(f"{folder}{os.sep}"):
+                own[name] = module
         _NEIGHBOURS.setdefault(folder, {}).update(own)
         for name in own:
             if not name.startswith("ffnbench_user_"):

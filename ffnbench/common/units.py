@@ -17,6 +17,7 @@ from statistics import median
 from ffnbench.common.errors import FfnbenchError
 
 Units = Sequence[tuple[str, float]]  # names and sizes, the smallest first
+GIGA = 1e9
 SI = (("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12))
 IEC = (
     ("B", 1.0),
@@ -126,7 +127,8 @@ def counted(number: int, what: str) -> str:
 
 # What people write: the same readers for flags and for Python
 
-COUNTS = {
+# 2k is 2,000, 2Ki is 2,048
+COUNT_SUFFIXES = {
     "k": 10**3,
     "K": 10**3,
     "M": 10**6,
@@ -134,8 +136,8 @@ COUNTS = {
     "Ki": 2**10,
     "Mi": 2**20,
     "Gi": 2**30,
-}  # 2k is 2,000, 2Ki is 2,048
-SECONDS = (
+}
+TIME_SUFFIXES = (
     {"ms": 0.001}
     | dict.fromkeys(("seconds", "second", "sec", "s"), 1.0)
     | dict.fromkeys(("minutes", "minute", "mins", "min", "m"), 60.0)
@@ -143,8 +145,8 @@ SECONDS = (
     | dict.fromkeys(("days", "day", "d"), 86400.0)
 )
 _NUMBER = r"(?:\d+\.?\d*|\.\d+)"
-_COUNT = re.compile(rf"({_NUMBER})\s*({'|'.join(COUNTS)})", re.ASCII)
-_PART = re.compile(rf"\s*({_NUMBER})\s*({'|'.join(SECONDS)})\s*", re.ASCII)
+_COUNT = re.compile(rf"({_NUMBER})\s*({'|'.join(COUNT_SUFFIXES)})", re.ASCII)
+_PART = re.compile(rf"\s*({_NUMBER})\s*({'|'.join(TIME_SUFFIXES)})\s*", re.ASCII)
 COUNT_HINT = "a count is 2048, 2k (2,000), 2Ki (2,048) or 1M"
 SECONDS_HINT = "a time is 90 (seconds), 90s, 5m, 1h or 1m30s"
 PERCENT_HINT = "a percentage is 1, 1% or 0.5%"
@@ -159,7 +161,7 @@ def read_count(text: int | str) -> int:
     with_unit = _COUNT.fullmatch(text.strip())
     if with_unit:
         number, unit = with_unit.groups()
-        exact = Fraction(number) * COUNTS[unit]
+        exact = Fraction(number) * COUNT_SUFFIXES[unit]
         if exact.denominator == 1:
             return int(exact)
     try:
@@ -177,8 +179,8 @@ def read_seconds(text: float | str) -> float:
     total, end = 0.0, 0
     last_unit_s = math.inf
     part = _PART.match(text)
-    while part and SECONDS[part[2]] < last_unit_s:  # 1h30m, and not 30m1h
-        last_unit_s = SECONDS[part[2]]
+    while part and TIME_SUFFIXES[part[2]] < last_unit_s:  # 1h30m, and not 30m1h
+        last_unit_s = TIME_SUFFIXES[part[2]]
         total += float(part[1]) * last_unit_s
         end = part.end()
         part = _PART.match(text, end)

@@ -3,7 +3,7 @@
 import typer
 
 from ffnbench.cli import options as o
-from ffnbench.cli.commands import Command, answer, asked, ending
+from ffnbench.cli.commands import Command, answer_request, ending, request_from_typed
 from ffnbench.request import CompareRequest, CostRequest
 
 app = typer.Typer()
@@ -63,7 +63,10 @@ def compare(
     Parameters, FLOPs, latency, memory. Of lists (--seq-len 1,128 or 1..4096) each
     combination is measured.
     """
-    return answer(ctx, asked(CompareRequest, ctx), "compare")
+    from ffnbench.planning.compare import plan_compare
+
+    request = request_from_typed(CompareRequest, ctx)
+    return answer_request(ctx, request, "compare", plan_compare)
 
 
 @app.command(
@@ -99,5 +102,7 @@ def cost(
 
     Of lists (--seq-len 1,128 or 1..4096) each combination is counted.
     """
-    request = CompareRequest(**vars(asked(CostRequest, ctx)))
-    return answer(ctx, request, "cost", counts=True)
+    from ffnbench.planning.compare import plan_compare
+
+    request = CompareRequest(**vars(request_from_typed(CostRequest, ctx)))
+    return answer_request(ctx, request, "cost", plan_compare, counts=True)

@@ -9,24 +9,24 @@ from dataclasses import replace
 
 from ffnbench.plan import Group, Plan, value_of
 from ffnbench.report.columns import column
-from ffnbench.report.frame import UNKNOWN, Column, Frame, Row, estimate_in
+from ffnbench.report.frame import UNKNOWN_CELL, Column, Frame, Groups, Row, estimate_in
 from ffnbench.report.header import (
     axis_column,
     heading,
-    placed,
+    headings_at_rows,
 )
 from ffnbench.report.words import (
     CERTAIN,
     VERDICTS,
     interval_text,
-    listed,
+    join_words,
     verdict_style,
     verdict_word,
 )
 from ffnbench.result import Report, Verdict
 
 UNCLEAR = "~"  # can't tell
-LONGEST = len(VERDICTS[Verdict.FASTER])  # of the verdicts behind a ratio
+LONGEST_VERDICT = len(VERDICTS[Verdict.FASTER])  # of the verdicts behind a ratio
 
 
 def pivots(report: Report, frame: Frame, title: str) -> tuple[Frame, ...]:
@@ -46,7 +46,7 @@ def pivots(report: Report, frame: Frame, title: str) -> tuple[Frame, ...]:
         return ()
     [variants], [reference] = names, references
     by_label = {row["label"]: row for row in frame.rows}
-    axes, blocks = _along(plan.groups)
+    axes, blocks = _axes_and_blocks(plan.groups)
     points = []
     for group in (group for groups in blocks.values() for group in groups):
         point = dict(by_label[group.reference])
@@ -60,21 +60,26 @@ def pivots(report: Report, frame: Frame, title: str) -> tuple[Frame, ...]:
     if any(row["verdict"] == Verdict.UNCLEAR for row in frame.rows):
         above.append(f"{UNCLEAR}: can't tell")
     above.append("-v: all columns")
+    headings: Groups = ()
+    if "" not in blocks:
+        headings = headings_at_rows(
+            (text, len(groups)) for text, groups in blocks.items()
+        )
     seconds = column(
         "latency_s", 0, title=title, takes=0, text=_seconds_text, style=_seconds_style
     )
     frames = []
     for unit in (f"time vs {title} {CERTAIN}", f"vs {title}"):
         ratios = [
-            _ratio(name, reference, unit) for name in variants if name != reference
+            _ratio_column(name, reference, unit)
+            for name in variants
+            if name != reference
         ]
         frames.append(
             Frame(
                 columns=(*map(axis_column, axes), seconds, *ratios),
                 rows=points,
-                groups=()
-                if "" in blocks
-                else placed((text, len(groups)) for text, groups in blocks.items()),
+                groups=headings,
                 header=[*frame.header, "; ".join(above)],
                 summary=frame.summary,
             )
@@ -82,7 +87,9 @@ def pivots(report: Report, frame: Frame, title: str) -> tuple[Frame, ...]:
     return tuple(frames)
 
 
-def _along(groups: Sequence[Group]) -> tuple[Sequence[str], dict[str, list[Group]]]:
+def _axes_and_blocks(
+    groups: Sequence[Group],
+) -> tuple[Sequence[str], dict[str, list[Group]]]:
     """The axes that are columns, and points by the values of the others: the axis with
     most values is a column. All axes are where few points would stand below each
     heading, as in a shard.
@@ -115,11 +122,10 @@ def _same_everywhere(
                 names_of.setdefault(sizes.pop(), []).append(name)
         parts = []
         for size, names in names_of.items():
-            parts.append(
-                f"{size:,} ({listed(names)})"
-                if len(names) < len(variants)
-                else f"{size:,}"
-            )
+            part = f"{size:,}"
+            if len(names) < len(variants):
+                part += f" ({join_words(names)})"
+            parts.append(part)
         if parts:
             texts.append(f"{key} {', '.join(parts)}")
     return texts
@@ -135,7 +141,7 @@ def _seconds_style(row: Row) -> str:
     return verdict_style(row) if _seconds_text(row) else ""
 
 
-def _ratio(name: str, reference: str, unit: str) -> Column:
+def _ratio_column(name: str, reference: str, unit: str) -> Column:
     """The ratio and the verdict in one cell; of what has no ratio that holds the word
     that says why.
     """
@@ -147,11 +153,11 @@ def _ratio(name: str, reference: str, unit: str) -> Column:
         if row["verdict"] == Verdict.UNCLEAR:
             word = UNCLEAR
         if ratio is None:
-            return UNKNOWN if word in ("", UNCLEAR) else word
+            return UNKNOWN_CELL if word in ("", UNCLEAR) else word
         number = interval_text(ratio)
         if CERTAIN not in unit:
             number = number.partition(" ")[0]
-        return f"{number} {word:<{LONGEST}}"
+        return f"{number} {word:<{LONGEST_VERDICT}}"
 
     def style(point: Row) -> str:
         return verdict_style(point["of", name])

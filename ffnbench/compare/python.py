@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ffnbench.api.measuring import measure
-from ffnbench.api.preparing import prepare
+from ffnbench.api.measuring import measure_plan
+from ffnbench.api.preparing import prepare_plan
+from ffnbench.planning.compare import plan_compare
 from ffnbench.python.arguments import (
     Backends,
     Devices,
@@ -17,7 +18,7 @@ from ffnbench.python.arguments import (
     Texts,
     Variants,
     WeightFormats,
-    asked,
+    request_from_arguments,
 )
 from ffnbench.python.public import called_here, public
 from ffnbench.report.shown_report import ShownReport as Report
@@ -68,9 +69,11 @@ def compare(
     >>> report = ffnbench.compare(["relu", "swiglu"], d_model=256, quick=True)
     >>> report.frame()[["label", "params", "latency_s", "ratio", "verdict"]]
     """
-    request = asked(CompareRequest, locals())
+    request = request_from_arguments(CompareRequest, locals())
     with called_here(quiet=quiet, wait=wait) as here:
-        return measure(prepare(request, here.world), here.world, here.following)
+        return measure_plan(
+            prepare_plan(request, here.world, plan_compare), here.world, here.following
+        )
 
 
 @public
@@ -95,8 +98,8 @@ def cost(
     >>> costs = ffnbench.cost(["relu", "swiglu"], d_model=4096).frame()
     >>> costs[["label", "d_ff", "params", "flops_forward"]]
     """
-    request = asked(CostRequest, locals())
+    request = request_from_arguments(CostRequest, locals())
     with called_here() as here:
-        return prepare(
-            CompareRequest(**vars(request)), here.world, counts=True
+        return prepare_plan(
+            CompareRequest(**vars(request)), here.world, plan_compare, counts=True
         ).cost_report()

@@ -29,11 +29,16 @@ from ffnbench.report.header import (
     conditions_line,
     differing,
     headings,
-    in_groups,
+    ordered_by_group,
     swept_columns,
 )
 from ffnbench.report.notes import details, row_notes
-from ffnbench.report.sentences import answer, failure_line, general_line, machine_line
+from ffnbench.report.sentences import (
+    answer_sentences,
+    failure_line,
+    general_line,
+    machine_line,
+)
 from ffnbench.report.words import error_text
 from ffnbench.result import Report
 
@@ -41,7 +46,7 @@ LONGEST_TITLE = 12
 LONG = 2000  # rows: of more nobody reads what there is to say of each
 FORWARD = Mode.FORWARD
 # the columns of `cost` with their priorities; those that no row knows are left out
-COUNTED = {
+COST_COLUMNS = {
     "d_ff": 2, "params": 1, "params_active": 1, "weight_bytes_touched": 2, "flops_timed": 1, "flops_forward": EXTRA,
     "flops_backward": 4, "params_formula": 3, "flops_elementwise": 6, "weight_bytes": 4, PEAK: 2, SAVED: 2,
     "total_bytes": 3, "flops_elementwise_backward": EXTRA, "sizing": EXTRA,
@@ -76,20 +81,20 @@ def compare_frame(report: Report) -> Frame:
     plan = report.plan
     is_measured = report.environment is not None
     is_timed = is_measured and LATENCY in plan.metrics
-    rows = in_groups(plan, case_rows(report))
+    rows = ordered_by_group(plan, case_rows(report))
     swept = [key for key in swept_columns(plan) if key not in (*CASE_KEYS, *SWEPT)]
     for key in swept:
         rows = [row | {key: value_of(plan.case(row["label"]), key)} for row in rows]
 
-    columns = _named(plan)
+    columns = _name_columns(plan)
     named = [each.key for each in columns]
-    columns += [each for each in _differing(report) if each.key not in named]
-    priorities = MEASURED if is_measured else COUNTED
+    columns += [each for each in _differing_columns(report) if each.key not in named]
+    priorities = MEASURED if is_measured else COST_COLUMNS
     if report.figures.trade_offs:
         priorities = MEASURED | OF_TRADE_OFF
     elif not is_measured and "weight_format" in named:
-        priorities = COUNTED | {"weight_bytes": 1}
-    columns += _known(report, rows, priorities)
+        priorities = COST_COLUMNS | {"weight_bytes": 1}
+    columns += _columns_known(report, rows, priorities)
     if is_timed:
         columns += timed_columns(report, reference_title(report))
     elif not is_measured:
@@ -98,7 +103,7 @@ def compare_frame(report: Report) -> Frame:
         columns.append(column("failure"))
 
     if is_timed:
-        summary = answer(report)
+        summary = answer_sentences(report)
     else:
         summary = [*failure_line(report), *general_line(report)]
         summary += machine_line(report) if is_measured else []
@@ -126,7 +131,7 @@ def compare_frame(report: Report) -> Frame:
     return replace(frame, short=pivots(report, frame, reference_title(report)))
 
 
-def _named(plan: Plan) -> list[Column]:
+def _name_columns(plan: Plan) -> list[Column]:
     """What a row is called. Where rows differ in how their weights are held, columns
     say how each variant is run; the name of a single one stands in the header.
     """
@@ -164,7 +169,7 @@ def reference_title(report: Report) -> str:
     return name if len(name) <= LONGEST_TITLE else "reference"
 
 
-def _differing(report: Report) -> list[Column]:
+def _differing_columns(report: Report) -> list[Column]:
     """What is not the same in all cases of a group; what is the same stands in the
     header.
     """
@@ -184,7 +189,9 @@ def _differing(report: Report) -> list[Column]:
     return list({each.key: each for each in columns}.values())
 
 
-def _known(report: Report, rows: list[Row], priorities: dict[str, int]) -> list[Column]:
+def _columns_known(
+    report: Report, rows: list[Row], priorities: dict[str, int]
+) -> list[Column]:
     """The columns of these names in which a row has a value; none that say again what
     another one says.
     """
@@ -220,9 +227,8 @@ def _known(report: Report, rows: list[Row], priorities: dict[str, int]) -> list[
     columns = []
     for key, priority in priorities.items():
         if key not in left_out and any(row[key] is not None for row in rows):
-            columns.append(
-                column(key, priority, text=error)
-                if key == ERROR
-                else column(key, priority)
-            )
+            if key == ERROR:
+                columns.append(column(key, priority, text=error))
+            else:
+                columns.append(column(key, priority))
     return columns

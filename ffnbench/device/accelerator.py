@@ -69,9 +69,8 @@ def first_line(text: str) -> str:
 
 
 SPUN_S = 0.002  # that a spin is calibrated with, at least
-INFINITY_CACHE = (
-    1 << 28
-)  # bytes of AMD's largest, which stands behind the cache that HIP tells of
+# bytes of AMD's largest, which stands behind the cache that HIP tells of
+INFINITY_CACHE = 1 << 28
 LEAST_CACHE = 1 << 25  # bytes, where the device does not tell what its last cache holds
 
 
@@ -210,15 +209,13 @@ UNROLLED = 64  # calls of a queue, at most
 # time
 QUEUED = 128
 TRIES = 4
-ROOM = 2.0  # times what launching is known to take, of a spin
+SPIN_MARGIN = 2.0  # times what launching is known to take, of a spin
 LEAST_SPIN_S = 2e-4
 LONGEST_SPIN_S = 1.0
-LATE, LATE_S = (
-    0.25,
-    0.0003,
-)  # of what was queued, by which waiting for all of the device may take longer
+# of what was queued, by which waiting for all of the device may take longer
+LATE, LATE_S = 0.25, 0.0003
 DRAIN_S = 2e-5  # after a flush, until nothing of it is under way
-MARKS = 16  # events by which a step of their clock is found
+CLOCK_EVENTS = 16  # events by which a step of their clock is found
 GIVEN_UP = 2  # samples in a row that could not be held back, none before them
 
 
@@ -229,7 +226,7 @@ def clock_step(accelerator: Accelerator) -> float:
     """
     between_s = 0.0
     while between_s < LONGEST_SPIN_S:
-        marks = [accelerator.event() for _ in range(MARKS)]
+        marks = [accelerator.event() for _ in range(CLOCK_EVENTS)]
         accelerator.synchronize()
         accelerator.spin(LEAST_SPIN_S)
         for mark in marks:
@@ -245,9 +242,8 @@ def clock_step(accelerator: Accelerator) -> float:
 
 
 Calls = Sequence[Callable[[], object]]
-Make = Callable[
-    [int, int], Calls
-]  # the calls from one number up to another, ready to be issued
+# the calls from one number up to another, ready to be issued
+Make = Callable[[int, int], Calls]
 
 
 @dataclass(slots=True)
@@ -257,7 +253,7 @@ class DeviceTimer:
     accelerator: Accelerator
     # of a spin, and calls of a queue at most: a disturbed host asks for more, and for
     # fewer
-    _room: float = ROOM
+    _room: float = SPIN_MARGIN
     _most: int = UNROLLED
     _missed: int = 0
     _known: bool = False  # whether a time of the device was ever known
@@ -279,16 +275,15 @@ class DeviceTimer:
         total, done, queues = 0.0, 0, 0
         if not self._step_s:
             self._step_s = clock_step(self.accelerator)
-        self._room, self._most = ROOM, UNROLLED
+        self._room, self._most = SPIN_MARGIN, UNROLLED
         while done < min(count, QUEUED):
             queue = self._queue(make, done, count, host_s, cold)
             if queue is None:
                 break
             queue_s, calls = queue
             total, done, queues = total + queue_s, done + calls, queues + 1
-        if total <= steps * self._step_s * math.sqrt(
-            done if cold else queues
-        ):  # nothing, where all is beside
+        # nothing, where all is beside
+        if total <= steps * self._step_s * math.sqrt(done if cold else queues):
             self._missed += 1
             return None
         self._missed, self._known = 0, True
@@ -315,7 +310,9 @@ class DeviceTimer:
                 return device_s, number
             self._room = max(
                 self._room,
-                min(4 * self._room, ROOM * queued_s / max(host_s * number, 1e-9)),
+                min(
+                    4 * self._room, SPIN_MARGIN * queued_s / max(host_s * number, 1e-9)
+                ),
             )
             if attempt:
                 self._most = max(1, self._most // 8)

@@ -17,35 +17,31 @@ from ffnbench.device.environment import UNKNOWN_CACHE, level_of
 from ffnbench.ffn.spec import item_bytes
 from ffnbench.messages import CacheLevel
 from ffnbench.plan import Case
-from ffnbench.result import ALIKE, Bound, CaseCost, Roof
+from ffnbench.result import SIZES_ALIKE, Bound, CaseCost, Roof
 from ffnbench.stats.ceilings import needed_by_cases
 
 MM, ONEDNN = "torch.mm", "oneDNN"
-SUM, SUM_INT, MV, AGAIN = (
-    "torch.sum",
-    "torch.sum of int64",
-    "torch.mv",
-    "repeated torch.sum",
-)
+SUM = "torch.sum"
+SUM_INT = "torch.sum of int64"
+MV = "torch.mv"
+AGAIN = "repeated torch.sum"
 EMPTY = "an empty module"
 PRODUCT_PATHS = {"cpu": (MM, ONEDNN), "cuda": (MM,)}
 BYTES_PATHS = {"cpu": (SUM, SUM_INT), "cuda": (SUM, MV)}
-COLUMNS = 4096  # of a matrix that is read, at most
-SMALL = 1 << 21  # bytes: below, what a call itself takes hides how fast it reads
+MATRIX_COLUMNS = 4096  # of a matrix that is read, at most
+SMALL_BYTES = 1 << 21  # bytes: below, what a call itself takes hides how fast it reads
 READ_IN_ALL = 1 << 23  # by a call that reads a small buffer again and again
 SQUARES = {"cpu": (256, 512, 1024, 2048), "cuda": (256, 2048, 4096, 8192)}
-SPLITS = {
-    "cpu": (128, 512, 2048),
-    "cuda": (2048, 8192, 32768),
-}  # tokens of a part of a longer input
+# tokens of a part of a longer input
+SPLITS = {"cpu": (128, 512, 2048), "cuda": (2048, 8192, 32768)}
 LEAST_TOKENS = 16  # with fewer the weights are read, and little is computed
 MOST_FLOPS = {"cpu": 2e10, "cuda": 4e12}  # of one call
 MOST_WIDTHS = 2
-BEYOND = 4  # times the last cache: what is larger is read from memory alone
+TIMES_LAST_CACHE = 4  # times the last cache: what is larger is read from memory alone
 GPU_CACHE = 1 << 26
 HIGHEST = MatmulPrecision.HIGHEST
 
-Shape = tuple[int, int, int]  # tokens, out, in
+MatmulShape = tuple[int, int, int]  # tokens, out, in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +81,9 @@ class Site:
         whole.
         """
         return min(
-            size, max(BEYOND * self.last_cache_bytes, SMALL), max(room // 2, 1 << 12)
+            size,
+            max(TIMES_LAST_CACHE * self.last_cache_bytes, SMALL_BYTES),
+            max(room // 2, 1 << 12),
         )
 
 
@@ -124,9 +122,10 @@ def roofs_for(
                 roofs += _products(
                     site, dtype, shapes_of(with_products, site.kind), precision
                 )
+        # may compute in float32
         if any(
             item_bytes(case.workload.dtype) < item_bytes("float32") for case in here
-        ):  # may compute in float32
+        ):
             roofs += _products(site, "float32", _squares(site.kind))
     return _that_fit(roofs, room)
 
@@ -139,7 +138,7 @@ def roofs_of_machine(
     """
     site = Site(device="cpu", threads=threads, caches=tuple(caches))
     sizes = [cache.capacity(threads) // 2 for cache in caches]
-    sizes.append(min(2 * BEYOND * site.last_cache_bytes, room // 2))
+    sizes.append(min(2 * TIMES_LAST_CACHE * site.last_cache_bytes, room // 2))
     roofs = [_empty(site.device), *_reads(site, sizes)]
     for dtype in dtypes:
         roofs += _products(site, dtype, _squares(site.kind))
@@ -176,12 +175,12 @@ def different_sizes(sizes: Iterable[int]) -> list[int]:
     """Sizes of which no two are alike: of those that are, the smallest."""
     different: list[int] = []
     for size in sorted(sizes):
-        if not different or size > (1 + ALIKE) * different[-1]:
+        if not different or size > (1 + SIZES_ALIKE) * different[-1]:
             different.append(size)
     return different
 
 
-def shapes_of(cases: Sequence[Case], kind: str) -> list[Shape]:
+def shapes_of(cases: Sequence[Case], kind: str) -> list[MatmulShape]:
     """Of products: square ones, and the cases' own, whole and in parts of fewer
     tokens.
     """
@@ -212,16 +211,16 @@ def _widest(case: Case) -> int:
     return d_ff
 
 
-def _squares(kind: str) -> list[Shape]:
+def _squares(kind: str) -> list[MatmulShape]:
     return [(side, side, side) for side in SQUARES[kind]]
 
 
-def _flops(shape: Shape) -> int:
+def _flops(shape: MatmulShape) -> int:
     tokens, out, width = shape
     return 2 * tokens * out * width
 
 
-def _by_flops(shape: Shape) -> tuple[int, Shape]:
+def _by_flops(shape: MatmulShape) -> tuple[int, MatmulShape]:
     return _flops(shape), shape
 
 
@@ -250,7 +249,7 @@ def _exactness(case: Case) -> tuple[str, MatmulPrecision]:
 def _products(
     site: Site,
     dtype: str,
-    shapes: Iterable[Shape],
+    shapes: Iterable[MatmulShape],
     precision: MatmulPrecision = HIGHEST,
 ) -> list[Roof]:
     exact = "" if precision == HIGHEST else f" {precision}"
@@ -280,9 +279,8 @@ def _reads(site: Site, sizes: Iterable[int]) -> list[Roof]:
         rows, columns = matrix_of(size)
         read_bytes = 4 * rows * columns
         times_read = dict.fromkeys(BYTES_PATHS[site.kind], 1)
-        if (
-            read_bytes < SMALL
-        ):  # tried first, whatever the time: by it a call itself hides least
+        # tried first, whatever the time: by it a call itself hides least
+        if read_bytes < SMALL_BYTES:
             times_read = {AGAIN: max(2, READ_IN_ALL // read_bytes)} | times_read
         for path, times in times_read.items():
             roof = Roof(
@@ -305,5 +303,5 @@ def matrix_of(size: int) -> tuple[int, int]:
     elements.
     """
     elements = max(64, size // 4)
-    columns = min(COLUMNS, 1 << (elements.bit_length() - 1) // 2)
+    columns = min(MATRIX_COLUMNS, 1 << (elements.bit_length() - 1) // 2)
     return max(1, elements // columns), columns

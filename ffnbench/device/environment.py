@@ -1,8 +1,8 @@
 """Where a run happens: the machine and its caches, its devices, the software, and
 advice on how quiet it is.
 
-No torch in the parent. The functions `about_...` run in a worker; `describe` joins what
-they tell with what the parent knows.
+No torch in the parent. The functions `about_...` run in a worker; `environment_of_run`
+joins what they tell with what the parent knows.
 """
 
 from __future__ import annotations
@@ -102,10 +102,8 @@ def usable_memory() -> int | None:
     if available is None:
         return None
     free = 1024 * int(available[1])
-    limit, used = (
-        _read("/sys/fs/cgroup/memory.max"),
-        _read("/sys/fs/cgroup/memory.current"),
-    )
+    limit = _read("/sys/fs/cgroup/memory.max")
+    used = _read("/sys/fs/cgroup/memory.current")
     if limit and used and limit != "max":
         free = min(free, max(0, int(limit) - int(used)))
     return int(USABLE * free)
@@ -148,14 +146,10 @@ def caches(
     for cpu in _affinity() if cpus is None else cpus:
         for folder in sorted((root / f"cpu{cpu}" / "cache").glob("index*")):
             try:
-                level, size = (
-                    int(_text_of(folder / "level")),
-                    _bytes(_text_of(folder / "size")),
-                )
-                kind, shared = (
-                    _text_of(folder / "type"),
-                    _text_of(folder / "shared_cpu_list"),
-                )
+                level = int(_text_of(folder / "level"))
+                size = _bytes(_text_of(folder / "size"))
+                kind = _text_of(folder / "type")
+                shared = _text_of(folder / "shared_cpu_list")
             except (OSError, ValueError):
                 continue
             if kind in ("Data", "Unified") and size > 0:
@@ -259,7 +253,7 @@ def about_device(device: str) -> DeviceFacts:
     properties = torch.cuda.get_device_properties(device)
     if torch.version.hip is None:
         capability: str | None = f"{properties.major}.{properties.minor}"
-        of_driver = nvml.facts(device)
+        of_driver = nvml.nvml_facts(device)
     else:
         capability, of_driver = getattr(properties, "gcnArchName", None), {}
     return DeviceFacts(
@@ -325,7 +319,9 @@ IDENTITY_OF_DEVICE = (
 FACTS_OF_DEVICE = (*IDENTITY_OF_DEVICE, "gpu_uuid")
 
 
-def describe(greeting: Greeting, device: DeviceFacts | None = None) -> Environment:
+def environment_of_run(
+    greeting: Greeting, device: DeviceFacts | None = None
+) -> Environment:
     """The environment of a run, from what a worker says of itself and of the GPU that
     is used, None on a CPU.
     """
@@ -372,7 +368,7 @@ def _fingerprint(greeting: Greeting, gpu: DeviceFacts) -> str:
     return hashlib.sha256(repr(identity).encode()).hexdigest()[:12]
 
 
-def advice() -> list[str]:
+def noise_advice() -> list[str]:
     """What makes this machine noisy now, each with what to do about it."""
     texts = []
     load, cpus = os.getloadavg()[0], os.cpu_count() or 1

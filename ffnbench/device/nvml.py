@@ -32,7 +32,7 @@ REASONS = (
 )
 CAUSES_OF_SLOWDOWN = 0xC0  # beside each of these hw slowdown is set too
 SM = 1  # NVML_CLOCK_SM
-NOT_INSTALLED = "nvidia-ml-py is not installed: pip install 'ffnbench[cuda]'"
+NVML_NOT_INSTALLED = "nvidia-ml-py is not installed: pip install 'ffnbench[cuda]'"
 
 
 @cache
@@ -40,13 +40,12 @@ def library() -> tuple[Any, str]:
     """NVML, opened once in a process; or None and why it could not be."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore"
-            )  # an older package of the same name warns of itself
+            # an older package of the same name warns of itself
+            warnings.simplefilter("ignore")
             import pynvml
         pynvml.nvmlInit()
     except ImportError:
-        return None, NOT_INSTALLED
+        return None, NVML_NOT_INSTALLED
     except Exception as problem:
         return None, f"NVML can't be used: {problem}"
     return pynvml, ""
@@ -63,9 +62,8 @@ class Card:
         """What a function says of it; None where it can't be had."""
         try:
             return getattr(self.module, name)(self.handle, *arguments)
-        except (
-            Exception
-        ):  # of NVML's own class, and of ctypes: an older driver lacks functions
+        except Exception:
+            # of NVML's own class, and of ctypes: an older driver lacks functions
             return None
 
     def about(self) -> dict[str, Any]:
@@ -95,9 +93,8 @@ class Card:
         """
         bits = self.ask("nvmlDeviceGetCurrentClocksEventReasons")
         if bits is None:
-            bits = self.ask(
-                "nvmlDeviceGetCurrentClocksThrottleReasons"
-            )  # its older name
+            # its older name
+            bits = self.ask("nvmlDeviceGetCurrentClocksThrottleReasons")
         if bits is None:
             return None
         return reasons(int(bits))
@@ -180,7 +177,7 @@ class DeviceWatch:
         )
 
 
-def advice(device: DeviceFacts) -> list[str]:
+def clock_advice(device: DeviceFacts) -> list[str]:
     """How the clocks of a GPU are kept steady, as far as they aren't. It is for the
     user to do: these settings are the machine's, and hold for everybody on it.
     """
@@ -202,7 +199,7 @@ def advice(device: DeviceFacts) -> list[str]:
     return texts
 
 
-def facts(device: str) -> dict[str, Any]:
+def nvml_facts(device: str) -> dict[str, Any]:
     """Fields of the DeviceFacts of a device: what it is, how it is set, who else is on
     it; or why that is not known.
     """

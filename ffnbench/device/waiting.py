@@ -59,7 +59,8 @@ def threads_of(tasks: Path = TASKS) -> Threads:
         except (
             OSError,
             ValueError,
-        ):  # a thread that has ended; a file that is hidden, or holds something else
+        ):
+            # a thread that has ended; a file that is hidden, or holds something else
             continue
     return threads
 

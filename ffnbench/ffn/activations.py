@@ -82,9 +82,8 @@ class Activation:
     source: str = ""
     aliases: tuple[str, ...] = ()
     beta: float | None = None
-    learned: tuple[
-        tuple[str, float], ...
-    ] = ()  # trained scalars of every FFN, with the values that they begin with
+    # trained scalars of every FFN, with the values that they begin with
+    learned: tuple[tuple[str, float], ...] = ()
     with_beta: str = ""  # the row that takes over when @beta= is given
     note: str = ""  # what to tell where the name is ambiguous in the wild
     # by how much torch's function is not the formula's, where that is more than

@@ -14,7 +14,7 @@ from ffnbench.ffn.spec import AttentionForm, AttentionSpec, item_bytes
 # element-wise, of one score: scaling; softmax's exp, sum, division (its backward is y *
 # (g - sum of y * g))
 SCORE, SCORE_BACKWARD = 4, 5
-BEYOND = 1 << 60  # tokens: longer than any sequence
+LONGER_THAN_ANY = 1 << 60  # tokens: longer than any sequence
 
 
 def pairs(spec: AttentionSpec, seq_len: int) -> int:
@@ -24,13 +24,11 @@ def pairs(spec: AttentionSpec, seq_len: int) -> int:
     if spec.form is AttentionForm.TEXTBOOK:
         return seq_len**2
     if spec.causal:
-        seen = min(
-            spec.window or seq_len, seq_len
-        )  # by the last tokens; the first ones see fewer
+        # by the last tokens; the first ones see fewer
+        seen = min(spec.window or seq_len, seq_len)
         return seq_len * seen - seen * (seen - 1) // 2
-    to_one_side = min(
-        spec.window or seq_len, seq_len - 1
-    )  # those at both ends see fewer
+    # those at both ends see fewer
+    to_one_side = min(spec.window or seq_len, seq_len - 1)
     return seq_len * (2 * to_one_side + 1) - to_one_side * (to_one_side + 1)
 
 
@@ -85,9 +83,9 @@ def overtakes_at(attention: Callable[[int], int], ffn_flops: int) -> int | None:
 
     `attention` gives its FLOPs at a length, and never falls.
     """
-    if attention(BEYOND) <= ffn_flops:
+    if attention(LONGER_THAN_ANY) <= ffn_flops:
         return None
-    return bisect_right(range(BEYOND), ffn_flops, lo=1, key=attention)
+    return bisect_right(range(LONGER_THAN_ANY), ffn_flops, lo=1, key=attention)
 
 
 def attention_cost(spec: AttentionSpec, *, seq_len: int, dtype: str) -> Cost:
@@ -116,9 +114,8 @@ def _elementwise(spec: AttentionSpec, seq_len: int) -> tuple[int, int]:
     biases = sum(spec.biases.values())
     if spec.mla is None:
         sums = 2 * spec.d_model  # x feeds q, k and v
-        sums += (
-            2 * (spec.heads - spec.kv_heads) * spec.head_dim
-        )  # a key and a value feed all heads of their group
+        # a key and a value feed all heads of their group
+        sums += 2 * (spec.heads - spec.kv_heads) * spec.head_dim
     else:
         sums = spec.d_model  # x feeds q and the latent
         sums += (spec.heads - 1) * spec.mla.rope  # all heads share the key's rope part

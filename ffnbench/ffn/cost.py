@@ -67,9 +67,8 @@ class Cost:
     uncounted: tuple[str, ...] = ()
     width_note: str = ""
     weight_bytes_touched: int | None = field(default=None, metadata=LATER)
-    failed: str = field(
-        default="", metadata=LATER
-    )  # why nothing is known: the numbers say nothing then
+    # why nothing is known: the numbers say nothing then
+    failed: str = field(default="", metadata=LATER)
 
 
 NO_MATRICES = Cost(
@@ -218,12 +217,13 @@ def flops_elementwise(spec: FFNSpec) -> tuple[int | None, int | None]:
             forward += shared_forward
             backward += shared_backward
     activation = spec.row
-    return (
-        None if activation.flops is None else activated * activation.flops + forward,
-        None
-        if activation.flops_backward is None
-        else activated * activation.flops_backward + backward,
-    )
+    in_all: int | None = None
+    in_all_backward: int | None = None
+    if activation.flops is not None:
+        in_all = activated * activation.flops + forward
+    if activation.flops_backward is not None:
+        in_all_backward = activated * activation.flops_backward + backward
+    return in_all, in_all_backward
 
 
 def _elementwise_beside_activation(spec: FFNSpec) -> tuple[int, int]:
@@ -457,10 +457,8 @@ def _activate(
         inputs = arguments
         weight = 0
         if step is steps[-1]:
-            inputs = (
-                *arguments,
-                source,
-            )  # the caller's frame holds the argument until the activation returns
+            # the caller's frame holds the argument until the activation returns
+            inputs = (*arguments, source)
             weight = len(spec.row.learned) * item
         kernel = Kernel(
             inputs=inputs,
@@ -469,9 +467,8 @@ def _activate(
             grads=arguments,
             weight=weight,
             temps=step.temps * size + _mask_bytes(step.masks, size, item),
-            scalar=step.scalar_bytes
-            if device == "cpu"
-            else 0,  # to autograd a tensor, which is the host's
+            # to autograd a tensor, which is the host's
+            scalar=step.scalar_bytes if device == "cpu" else 0,
         )
         result = t.add(size, kernel)
     return result
@@ -534,10 +531,8 @@ def _play_backward(t: Tape, memory: _Memory) -> None:
     """Play the tape backward: gradients of inputs and weights appear, then saved
     tensors and the used gradient go.
     """
-    size_of_gradient = {
-        **t.sizes,
-        X: t.sizes[t.kernels[-1].output],
-    }  # the input is as large as the output
+    # the input is as large as the output
+    size_of_gradient = {**t.sizes, X: t.sizes[t.kernels[-1].output]}
     gradients = {f"d_{name}": size for name, size in size_of_gradient.items()}
     memory.sizes = t.sizes | gradients
     with_gradient: set[str] = set()
@@ -558,9 +553,8 @@ def _play_backward(t: Tape, memory: _Memory) -> None:
             memory.release(name)
         if kernel.output in with_gradient:
             memory.release(f"d_{kernel.output}")
-        for name in (
-            summed
-        ):  # two gradients of one tensor are summed into a third, then both go
+        # two gradients of one tensor are summed into a third, then both go
+        for name in summed:
             memory.allocate(size_of_gradient[name])
             memory.free(2 * size_of_gradient[name])
 

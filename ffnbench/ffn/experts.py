@@ -128,11 +128,9 @@ class MixtureOfExperts(OwnForm):
         )
         shared = shared_expert(spec)
         self.shared = None if shared is None else build_dense(shared, **place)
-        self.shared_gate = (
-            nn.Linear(spec.d_model, 1, bias=False, **place)
-            if self.moe.shared_gate
-            else None
-        )
+        self.shared_gate = None
+        if self.moe.shared_gate:
+            self.shared_gate = nn.Linear(spec.d_model, 1, bias=False, **place)
         self.register_buffer("imposed", None, persistent=False)
         self.reset_parameters()
         if self.moe.dispatch is Dispatch.GROUPED:
@@ -165,7 +163,9 @@ class MixtureOfExperts(OwnForm):
 
     def _chosen(self, scores: Tensor) -> Tensor:
         if self.moe.groups > 1:
-            scores = scores.masked_fill(~in_groups(scores, self.moe), float("-inf"))
+            scores = scores.masked_fill(
+                ~in_chosen_groups(scores, self.moe), float("-inf")
+            )
         chosen = scores.topk(self.moe.top_k, dim=-1).indices
         if self.imposed is None:
             return chosen
@@ -283,7 +283,7 @@ def impose(
     module.imposed = chosen.to(module.router.weight.device)
 
 
-def in_groups(scores: Tensor, moe: MoESpec) -> Tensor:
+def in_chosen_groups(scores: Tensor, moe: MoESpec) -> Tensor:
     """Whether each expert is in one of its token's groups, (tokens, experts): those of
     the largest sum of two.
     """

@@ -45,7 +45,7 @@ CONFIG_DEFAULTS: dict[str, Scalar] = {
 WIDTH_NAMES = (*D_MODEL_NAMES, *D_FF_NAMES, *RATIO_NAMES, *CONFIG_NAMES)
 
 
-class Config:
+class StandInConfig:
     """A config object with the two widths under every name in use, and harmless values
     for common switches.
     """
@@ -87,9 +87,8 @@ def build_imported(spec: ImportedSpec) -> Any:
             for name, value in arguments.items()
         ]
         hint = "set or override arguments with @name=value"
-        if isinstance(
-            problem, NameError | AttributeError | ImportError
-        ):  # whatever the arguments are
+        # whatever the arguments are
+        if isinstance(problem, NameError | AttributeError | ImportError):
             hint = "mend that line of it"
         raise Raised(
             f"{spec.target}({', '.join(shown)}) raised {one_line(problem)}", hint
@@ -124,7 +123,7 @@ def match_arguments(factory: Callable[..., Any], spec: ImportedSpec) -> dict[str
     config = _first_of(CONFIG_NAMES, names)
     if config is not None:
         of_config = {name: given.pop(name) for name in [*given] if name not in names}
-        arguments[config] = Config(spec, of_config)
+        arguments[config] = StandInConfig(spec, of_config)
     for name in given:
         if name not in names and not takes_any:
             hints = [
@@ -200,7 +199,7 @@ def _ratio(spec: ImportedSpec) -> float:
 
 
 F = TypeVar("F", bound=Callable[..., Any])
-MARK = "__ffnbench_activation__"
+ACTIVATION_ATTRIBUTE = "__ffnbench_activation__"
 
 
 def activation(
@@ -221,7 +220,7 @@ def activation(
     def mark(function: F) -> F:
         setattr(
             function,
-            MARK,
+            ACTIVATION_ATTRIBUTE,
             {"formula": formula, "flops": flops, "flops_backward": flops_backward},
         )
         return function
@@ -236,7 +235,7 @@ def as_activation(loaded: Any, target: str) -> OwnActivation | None:
     Undecorated, a plain function of one required argument that is not a width counts as
     one.
     """
-    declared = getattr(loaded, MARK, None)
+    declared = getattr(loaded, ACTIVATION_ATTRIBUTE, None)
     if declared is not None:
         return OwnActivation(target=target, **declared)
     if inspect.isclass(loaded) or not callable(loaded):

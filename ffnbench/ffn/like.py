@@ -120,19 +120,18 @@ def layout_of(module: nn.Module, form: FFNSpec, x: Tensor) -> Layout:
     """How the module's parameters are those of the form; x and errors as for
     `as_form`.
     """
-    x = (
-        x.detach().clone()
-    )  # at an address of its own: the module may have seen the old one
-    y = output_of(module, x)  # first of all: a lazy module makes its weights now
+    # at an address of its own: the module may have seen the old one
+    x = x.detach().clone()
+    y = module_output(module, x)  # first of all: a lazy module makes its weights now
     layouts = list(_layouts(module, form))
     if not layouts:
-        raise FfnbenchError(_misfit(module, form))
+        raise FfnbenchError(_misfit_text(module, form))
     if len(layouts) == 1 or x.is_meta:
         return layouts[0]
     return _nearest(module, layouts, x, y)
 
 
-def output_of(module: nn.Module, x: Tensor) -> Tensor:
+def module_output(module: nn.Module, x: Tensor) -> Tensor:
     """The module's own output in eval mode, without a graph; raises FfnbenchError where
     that is no such tensor.
     """
@@ -204,7 +203,9 @@ def _layouts(module: nn.Module, form: FFNSpec) -> Iterator[Layout]:
     ):
         return
     form = replace(form, d_ff=d_ff)
-    readings = [list(_readings(name, module, parameters[name])) for name in matrices]
+    readings = [
+        list(_ways_to_read(name, module, parameters[name])) for name in matrices
+    ]
     ways = []
     for reading_of_each in product(*readings):
         pieces = list(chain(*reading_of_each))
@@ -240,7 +241,9 @@ def _width_of(form: FFNSpec, elements: int) -> int | None:
     return 1 + columns
 
 
-def _readings(name: str, module: nn.Module, parameter: Tensor) -> Iterator[list[Piece]]:
+def _ways_to_read(
+    name: str, module: nn.Module, parameter: Tensor
+) -> Iterator[list[Piece]]:
     """Every way to see matrices in a parameter: one, or two, whose rows are its halves
     or alternate. Where its module's class does not tell, its rows may be outputs or
     inputs, as those of transformers' Conv1D are.
@@ -291,7 +294,7 @@ def _stem(name: str) -> str:
     return "".join(re.findall(r"[a-z0-9]+", KIND.sub("", name.lower())))
 
 
-def _misfit(module: nn.Module, form: FFNSpec) -> str:
+def _misfit_text(module: nn.Module, form: FFNSpec) -> str:
     """What the module has, and what it should have."""
     parameters = [
         f"{name} {tuple(parameter.shape)}"

@@ -19,9 +19,8 @@ from ffnbench.choices import Init
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate
 
 Device: TypeAlias = torch.device | str | None
-Linear = Callable[
-    ..., nn.Module
-]  # (fan_in, fan_out, bias=, device=, dtype=) -> module: nn.Linear, or one for experts
+# (fan_in, fan_out, bias=, device=, dtype=) -> module: nn.Linear, or one for experts
+Linear = Callable[..., nn.Module]
 # numbers of a large weight, a prime so that no two rows are alike; the rest repeats
 # them
 DRAWN = 4_194_301
@@ -129,9 +128,8 @@ class FeedForward(OwnForm):
     def project(self, hidden: Tensor) -> Tensor:
         """Dropout, where there is any, and the down projection."""
         if self.drop is not None:
-            hidden = self.drop(
-                hidden
-            )  # rebinding lets the undropped tensor go before the projection
+            # rebinding lets the undropped tensor go before the projection
+            hidden = self.drop(hidden)
         return self.down(hidden)
 
     def forward(self, x: Tensor) -> Tensor:

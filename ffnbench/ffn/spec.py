@@ -24,7 +24,7 @@ Scalar = bool | int | float | str | None
 # the key of a module of the user's that names the form of ffnbench that it is said to
 # be
 LIKE = "like"
-LARGEST = 10**12
+LARGEST_SIZE = 10**12
 
 
 class Gate(StrEnum):
@@ -206,7 +206,7 @@ class FFNSpec:
     @property
     def row(self) -> Activation:
         """What is known of the activation."""
-        return row_of(self.activation, self.own)
+        return activation_row(self.activation, self.own)
 
     @property
     def matrices(self) -> dict[str, tuple[int, int]]:
@@ -309,7 +309,7 @@ class ActivationSpec:
     @property
     def row(self) -> Activation:
         """What is known of the activation."""
-        return row_of(self.activation, self.own)
+        return activation_row(self.activation, self.own)
 
     @property
     def d_model(self) -> int:
@@ -489,7 +489,7 @@ def shared_expert(spec: FFNSpec) -> FFNSpec | None:
     return replace(spec, d_ff=spec.moe.shared_d_ff, moe=None)
 
 
-def row_of(activation: str, own: OwnActivation | None) -> Activation:
+def activation_row(activation: str, own: OwnActivation | None) -> Activation:
     """The row of a built-in activation, or one made from what the user declares."""
     if own is None:
         return ACTIVATIONS.get(activation)
@@ -513,8 +513,8 @@ def require_positive(name: str, value: object) -> int:
     hint = f"for example --{name.replace('_', '-')} 64"
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise FfnbenchError(f"{name} must be a positive integer, not {value!r}", hint)
-    if value > LARGEST:
-        raise FfnbenchError(f"{name} is larger than {LARGEST:,}", hint)
+    if value > LARGEST_SIZE:
+        raise FfnbenchError(f"{name} is larger than {LARGEST_SIZE:,}", hint)
     return value
 
 
@@ -686,15 +686,16 @@ OF_ONNX = {
     Weights.INT8_DYNAMIC: WeightFormat(bits=8, numbers_per_row=1, number_bytes=4),
     Weights.INT4: WeightFormat(bits=4, numbers_per_group=1, number_bytes=4),
 }
-FORMATS = {
+# by the backends that have any
+WEIGHT_FORMATS = {
     Backend.EAGER: OF_TORCH,
     Backend.ORT: OF_ONNX,
     Backend.OPENVINO: OF_ONNX,
-}  # by the backends that have any
+}
 
 
 def format_of(weights: Weights, backend: Backend) -> WeightFormat | None:
     """How a backend holds weights; None where they stay as they are, or where it has no
     such format.
     """
-    return FORMATS.get(backend, {}).get(weights)
+    return WEIGHT_FORMATS.get(backend, {}).get(weights)

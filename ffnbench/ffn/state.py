@@ -16,7 +16,7 @@ from ffnbench.ffn.spec import FFNSpec
 
 # what a matrix is called in published checkpoints, the most common first; of a classic
 # form w1 is what goes up
-NAMES = {
+WEIGHT_NAMES = {
     "gate": ("gate_proj", "w1", "wi_0", "gate"),
     "up": (
         "up_proj",
@@ -44,7 +44,7 @@ NAMES = {
         "output.dense",
     ),
 }
-CLASSIC_UP = (*NAMES["up"], "w1")
+CLASSIC_UP = (*WEIGHT_NAMES["up"], "w1")
 JOINED = "gate_up_proj"  # the rows of gate, then those of up
 Shape = tuple[int, ...]
 
@@ -77,7 +77,7 @@ def stored_matrices(
         )
     matrices = {}
     for name, shape in spec.matrices.items():
-        source = _stored(name, below, spec, prefix)
+        source = _stored_matrix(name, below, spec, prefix)
         stored = shapes[source.tensor]
         if source.half is not None:
             stored = (stored[0] // 2, *stored[1:])
@@ -93,9 +93,13 @@ def stored_matrices(
     return matrices
 
 
-def _stored(matrix: str, names: list[str], spec: FFNSpec, prefix: str) -> StoredMatrix:
-    known = CLASSIC_UP if matrix == "up" and not spec.gated else NAMES[matrix]
-    for name in known:
+def _stored_matrix(
+    matrix: str, names: list[str], spec: FFNSpec, prefix: str
+) -> StoredMatrix:
+    spellings = (
+        CLASSIC_UP if matrix == "up" and not spec.gated else WEIGHT_NAMES[matrix]
+    )
+    for name in spellings:
         tensor = f"{prefix}{name}.weight"
         if tensor in names:
             return StoredMatrix(tensor)
@@ -105,7 +109,7 @@ def _stored(matrix: str, names: list[str], spec: FFNSpec, prefix: str) -> Stored
     there = ", ".join(name.removeprefix(prefix) for name in names[:6])
     raise FfnbenchError(
         f"no tensor below {prefix!r} is {matrix}: it has {there}",
-        f"known: {', '.join(known[:4])}",
+        f"known: {', '.join(spellings[:4])}",
     )
 
 

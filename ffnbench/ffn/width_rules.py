@@ -127,9 +127,9 @@ _ROWS = (
 )
 # fmt: on
 
-RULES: Registry[Rule] = Registry("width rule", "`ffnbench list rules` shows all")
+WIDTH_RULES: Registry[Rule] = Registry("width rule", "`ffnbench list rules` shows all")
 for _row in _ROWS:
-    RULES.add(_row.name, _row)
+    WIDTH_RULES.add(_row.name, _row)
 
 
 def width_by_rule(
@@ -143,7 +143,7 @@ def width_by_rule(
     """d_ff per branch by a named rule; raises FfnbenchError where the rule cannot serve
     that d_model.
     """
-    rule = RULES.get(name)
+    rule = WIDTH_RULES.get(name)
     given = {
         "ratio": ratio,
         "multiple_of": multiple_of,

@@ -12,7 +12,7 @@ from ffnbench.common.errors import FfnbenchError, Unfinished
 from ffnbench.common.jsonable import encode
 from ffnbench.common.units import counted
 from ffnbench.gate.decision import (
-    EXACT,
+    EXACT_METRICS,
     IDENTITY,
     Checked,
     Policy,
@@ -31,9 +31,9 @@ from ffnbench.result import Environment, FailureKind, Report
 from ffnbench.stats.history import SECONDS
 from ffnbench.stats.rounds import table_of
 
-FEWEST_WORKERS = 5  # of a run in a baseline for time
+FEWEST_BASELINE_WORKERS = 5  # of a run in a baseline for time
 BETTER = {
-    "workers": 2 * FEWEST_WORKERS,
+    "workers": 2 * FEWEST_BASELINE_WORKERS,
     "rounds": None,
     "quick": False,
     "precision": None,
@@ -52,11 +52,9 @@ def policy_for(before: Report, request: CheckRequest) -> Policy:
             "a baseline is a file of compare: -o baseline.json",
         )
     for number, run in enumerate(before.runs, start=1):
-        name, hint, hint_of_few = (
-            repr(request.baseline),
-            made_anew(request.baseline, before),
-            "",
-        )
+        name = repr(request.baseline)
+        hint = made_anew(request.baseline, before)
+        hint_of_few = ""
         if before.repeats:
             name = f"run {number} of {request.baseline!r}, of {run.created},"
         if number > 1:
@@ -106,13 +104,13 @@ def unpredicted(before: Report, now: Report) -> bool:
     """Whether the baseline has exact metrics that no closed form predicts, so that they
     must be measured again.
     """
-    measured = [metric for metric in EXACT if metric.job]
-    return any(
-        exact_value(before, case.label, metric) is not None
-        and exact_value(now, case.label, metric) is None
-        for case in before.plan.shown
-        for metric in measured
-    )
+    measured = [metric for metric in EXACT_METRICS if metric.job]
+    for case in before.plan.shown:
+        for metric in measured:
+            was_known = exact_value(before, case.label, metric) is not None
+            if was_known and exact_value(now, case.label, metric) is None:
+                return True
+    return False
 
 
 def refuse_another_machine(
@@ -163,10 +161,11 @@ def refuse_another_plan(request: CheckRequest, before: Plan, now: Plan) -> None:
             differing = ["reference"]
     if not differing:
         return
-    differences = [
-        f"{name} {' '.join(map(str, then[name]))} then, {' '.join(map(str, here[name]))} now"
-        for name in differing
-    ]
+    differences = []
+    for name in differing:
+        of_baseline = " ".join(map(str, then[name]))
+        of_run = " ".join(map(str, here[name]))
+        differences.append(f"{name} {of_baseline} then, {of_run} now")
     flags = " --exact-only" if request.exact_only else ""
     raise FfnbenchError(
         f"{request.current!r} is of another plan: {'; '.join(differences)}",
@@ -184,9 +183,8 @@ def _what_is_asked(plan: Plan, common: Set[str]) -> dict[str, Set[Value]]:
         values[name] = [value_of(case, name) for case in cases]
     values["reference"] = [plan.reference_of(case.label) for case in cases]
     values["rows"] = [case.label for case in cases]
-    return {
-        name: dict.fromkeys(of).keys() for name, of in values.items()
-    }  # sets that keep their order
+    # sets that keep their order
+    return {name: dict.fromkeys(of).keys() for name, of in values.items()}
 
 
 def of_another_method(path: str, run: Report) -> str:
@@ -223,11 +221,12 @@ def too_few(run: Report) -> str:
     """Why the interval of a run may be luck; nothing where it is not."""
     table = table_of(run)
     fewest = min(
-        (len(table.row(label).clean) for label in table.labels), default=FEWEST_WORKERS
+        (len(table.row(label).clean) for label in table.labels),
+        default=FEWEST_BASELINE_WORKERS,
     )
-    if fewest >= FEWEST_WORKERS:
+    if fewest >= FEWEST_BASELINE_WORKERS:
         return ""
-    return f"has {counted(fewest, 'undisturbed process')}, and fewer than {FEWEST_WORKERS} may agree by chance"
+    return f"has {counted(fewest, 'undisturbed process')}, and fewer than {FEWEST_BASELINE_WORKERS} may agree by chance"
 
 
 def new_baseline(checked: Checked) -> str:

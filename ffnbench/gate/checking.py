@@ -20,10 +20,10 @@ from ffnbench.api.preparing import (
     with_notes,
     with_threads,
 )
-from ffnbench.api.saved import load
+from ffnbench.api.saved_runs import load_shown
 from ffnbench.common.errors import FfnbenchError, Unfinished
 from ffnbench.common.targets import NO_FILE, NOT_THERE
-from ffnbench.device.environment import auto_device, describe
+from ffnbench.device.environment import auto_device, environment_of_run
 from ffnbench.following import UNFOLLOWED, Following
 from ffnbench.gate.baseline import (
     is_timed,
@@ -50,7 +50,7 @@ from ffnbench.gate.decision import (
 from ffnbench.gate.interim import UntilDecided, plan_of_check
 from ffnbench.gate.sides import (
     BASE,
-    placed,
+    checked_out_sides,
     plan_sides,
     prober_within,
     sides_asked,
@@ -77,7 +77,7 @@ def check(
     """A baseline's own plan measured again, or a saved run, held against it; `updates`:
     it will be the baseline.
     """
-    before = load(request.baseline)
+    before = load_shown(request.baseline)
     if updates and request.exact_only and is_timed(before):
         raise FfnbenchError(
             f"{request.baseline!r} has latencies, and a new one by --exact-only would have none",
@@ -116,7 +116,10 @@ def ab(
     if request.base_python is None:
         refuse_device(request.device, world)
     with (
-        placed(sides_asked(request, variant)) as ((base, base_is), (head, head_is)),
+        checked_out_sides(sides_asked(request, variant)) as (
+            (base, base_is),
+            (head, head_is),
+        ),
         tempfile.TemporaryDirectory(prefix="ffnbench-") as folder,
     ):
         prepared, output, shared = _prepare_sides(
@@ -197,7 +200,7 @@ def _saved_run(
     path: str, before: ShownReport, policy: Policy, request: CheckRequest
 ) -> tuple[ShownReport, Sequence[Finding]]:
     """A run that was saved, and what follows for latencies: nothing is measured."""
-    now = load(path)
+    now = load_shown(path)
     if now.interrupted:  # then; nobody interrupts this command
         now = replace(now, interrupted=False, stopped=f"{path!r} was interrupted")
     refuse_another_plan(request, before.plan, now.plan)
@@ -235,7 +238,9 @@ def environment_here(device: str, world: World) -> Environment:
         greeting = worker.greeting()
         used = auto_device(greeting) if device == "auto" else device
         there = used.partition(":")[0] == auto_device(greeting)
-        return describe(greeting, device_facts(worker, used) if there else None)
+        return environment_of_run(
+            greeting, device_facts(worker, used) if there else None
+        )
     finally:
         worker.close()
 

@@ -5,7 +5,7 @@ baseline, or old beside new code.
 import typer
 
 from ffnbench.cli import options as o
-from ffnbench.cli.commands import Command, asked, ending, output_of
+from ffnbench.cli.commands import Command, ending, output_from_typed, request_from_typed
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.request import CheckRequest, SidesRequest
 
@@ -46,11 +46,11 @@ def check(
     Exit 1 where something has, and nothing else exits 1.
     """
     from ffnbench.gate import checking
-    from ffnbench.gate.destination import CheckDestination
-    from ffnbench.gate.shown import check_view
+    from ffnbench.gate.check_destination import CheckDestination
+    from ffnbench.gate.shown_check import check_view
     from ffnbench.run.world import this_machine
 
-    request, output = asked(CheckRequest, ctx), output_of(ctx)
+    request, output = request_from_typed(CheckRequest, ctx), output_from_typed(ctx)
     if update and append:
         raise FfnbenchError(
             "--update replaces the baseline, --append adds to it", "give one of the two"
@@ -119,11 +119,11 @@ def ab(
     baseline to be kept, it decides as `ffnbench check` does.
     """
     from ffnbench.gate import checking
-    from ffnbench.gate.destination import CheckDestination
-    from ffnbench.gate.shown import check_view
+    from ffnbench.gate.check_destination import CheckDestination
+    from ffnbench.gate.shown_check import check_view
     from ffnbench.run.world import this_machine
 
-    request, output = asked(SidesRequest, ctx), output_of(ctx)
+    request, output = request_from_typed(SidesRequest, ctx), output_from_typed(ctx)
     with CheckDestination(output) as destination:
         world = this_machine(wait=output.wait)
         checked = checking.ab(

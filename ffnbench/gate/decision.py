@@ -28,9 +28,9 @@ from ffnbench.stats.history import (
     Change,
     History,
     history_of_row,
+    log_of_row,
     mismatch_of_row,
     rounds_of_row,
-    row_of,
 )
 from ffnbench.stats.interval import Mean
 from ffnbench.stats.verdict import ONE_WORKER, busy_text, control_slack
@@ -49,15 +49,8 @@ FED = (
     "matmul_precision",
     "reduced_reductions",
 )
-IDENTITY = (
-    *FED,
-    "backend",
-    "compile",
-    "freeze",
-    "weights",
-    "group",
-    "spin",
-)  # what makes it another row
+# what makes it another row
+IDENTITY = (*FED, "backend", "compile", "freeze", "weights", "group", "spin")
 
 
 class Status(StrEnum):
@@ -125,15 +118,14 @@ class Checked:
         """The smallest slowdown that would have been caught in every latency row that
         could not be decided.
         """
-        half_widths = [
-            (1 + f.change.half_width) * (1 + f.tolerance) - 1
-            for f in self.findings
-            if f.metric == LATENCY
-            and f.status is Status.UNCLEAR
-            and f.change
-            and f.change.half_width is not None
-        ]
-        return max(half_widths, default=None)
+        slowdowns = []
+        for finding in self.findings:
+            change = finding.change
+            if finding.metric != LATENCY or finding.status is not Status.UNCLEAR:
+                continue
+            if change is not None and change.half_width is not None:
+                slowdowns.append((1 + change.half_width) * (1 + finding.tolerance) - 1)
+        return max(slowdowns, default=None)
 
     @property
     def excluded(self) -> float | None:
@@ -172,9 +164,9 @@ class Policy:
         return given.get((case, metric), given.get(("", metric), default))
 
 
-EXACT = tuple(metric for metric in METRICS if metric.checked and metric.exact)
-TIMED = (LATENCY, SECONDS)
-CHECKED = (*(metric.name for metric in EXACT), *TIMED)
+EXACT_METRICS = tuple(metric for metric in METRICS if metric.checked and metric.exact)
+TIMED_METRICS = (LATENCY, SECONDS)
+CHECKED_METRICS = (*(metric.name for metric in EXACT_METRICS), *TIMED_METRICS)
 
 
 def parse_tolerances(
@@ -200,8 +192,10 @@ def parse_tolerances(
                     "for example latency=5% or swiglu:latency=8%",
                 )
         case, _, metric = name.rpartition(":")
-        if metric not in CHECKED:
-            hint = hint_for(metric, CHECKED, "metrics: " + ", ".join(CHECKED))
+        if metric not in CHECKED_METRICS:
+            hint = hint_for(
+                metric, CHECKED_METRICS, "metrics: " + ", ".join(CHECKED_METRICS)
+            )
             raise FfnbenchError(f"no metric is called {metric!r}, in {text!r}", hint)
         if not case or case in all_labels:
             of_labels.append((case, metric, _read_tolerance(size, text, metric)))
@@ -212,10 +206,8 @@ def parse_tolerances(
             raise FfnbenchError(f"the baseline has no case {case!r}, in {text!r}", hint)
         fraction = _read_tolerance(size, text, metric)
         of_groups += [(label, metric, fraction) for label in cases]
-    return (
-        *of_groups,
-        *of_labels,
-    )  # what is said of one row by its whole label comes last, and counts
+    # what is said of one row by its whole label comes last, and counts
+    return (*of_groups, *of_labels)
 
 
 def _read_tolerance(size: str, text: str, metric: str) -> float:
@@ -225,7 +217,7 @@ def _read_tolerance(size: str, text: str, metric: str) -> float:
         raise FfnbenchError(
             f"the tolerance {text!r}: {problem.message}", problem.hint
         ) from None
-    if not 0 <= fraction < 10 or (metric in TIMED and fraction == 0):
+    if not 0 <= fraction < 10 or (metric in TIMED_METRICS and fraction == 0):
         raise FfnbenchError(
             f"the tolerance {text!r} must be above zero", "for example latency=5%"
         )
@@ -290,7 +282,7 @@ def exact_findings(before: Report, now: Report, policy: Policy) -> list[Finding]
             )
         else:
             findings.append(_finding((label, "spec"), Status.OK, policy))
-        for metric in EXACT:
+        for metric in EXACT_METRICS:
             finding = _exact_finding(
                 before, now, label, metric, policy, alike=not fed_otherwise
             )
@@ -438,7 +430,7 @@ def _mean_with_interval(now: Report, row: RowKey, confidence: float) -> Mean | N
     """A row's log with what the interim analyses cost in its error; None without an
     interval.
     """
-    mean = row_of(now, *row)
+    mean = log_of_row(now, *row)
     if mean and mean.freedom > 0:
         return mean.inflated(confidence)
     return None
@@ -483,10 +475,8 @@ def _time_finding(
     half = change.difference.half_width(CONFIDENCE)
     if metric == LATENCY:
         half += slack  # which is of ratios
-    low, high = (
-        math.exp(change.difference.mean - half),
-        math.exp(change.difference.mean + half),
-    )
+    low = math.exp(change.difference.mean - half)
+    high = math.exp(change.difference.mean + half)
     status = status_of(low, high, policy.of(*row))
     reason = ""
     if status is Status.UNCLEAR and rounds.disturbed:

@@ -35,14 +35,13 @@ from ffnbench.stats.verdict import summarise
 # error (alpha spending, Lan and DeMets 1983): by the workers that a run will have, the
 # level after 6, 7, 8, 10, ... of them. benchmarks/spending.py computes the levels and
 # writes this file.
-LEVELS = Path(__file__).with_name("interim_levels.json")
+LEVELS_FILE = Path(__file__).with_name("interim_levels.json")
 # A row that an analysis has decided needs no interval as wide as that which decided it:
 # over changes from 0 to three times the tolerance one of this level covers the truth in
 # 93.5-98 %, one of the analysis' own in 99.7 % (tests/gate/test_interim_analyses.py).
 REPORTED = 0.975
-FINEST_PART = (
-    3  # rounds are chosen for a precision of this part of the smallest tolerance
-)
+# rounds are chosen for a precision of this part of the smallest tolerance
+FINEST_PART = 3
 DECIDED = "decided"
 
 
@@ -63,7 +62,7 @@ class UntilDecided(UntilAnswered):
         self.level = level_of_analysis(table.complete_workers, expected)
         run = Run(plan=table.plan, samples=tuple(table.samples))
         statuses = {
-            finding.status for finding in self.findings(report_of(run), self.level)
+            finding.status for finding in self.findings(latency_report(run), self.level)
         }
         return "" if Status.UNCLEAR in statuses else DECIDED
 
@@ -88,7 +87,7 @@ def interim_levels() -> dict[int, list[float]]:
     """The levels of the interim analyses of a run, by the number of workers that it
     will have.
     """
-    rows = json.loads(LEVELS.read_text(encoding="utf-8"))
+    rows = json.loads(LEVELS_FILE.read_text(encoding="utf-8"))
     return {int(workers): levels for workers, levels in rows.items()}
 
 
@@ -142,7 +141,7 @@ def plan_of_check(plan: Plan, policy: Policy, budget_s: float) -> Plan:
     )
 
 
-def report_of(run: Run) -> Report:
+def latency_report(run: Run) -> Report:
     """A run with its comparisons, and without costs: all that latency is decided by."""
     return Report(
         costs=(), created="", version="", comparisons=summarise(run)[1], **raw_of(run)

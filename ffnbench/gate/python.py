@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ffnbench.gate import checking
-from ffnbench.gate.shown import ShownCheck as Check
-from ffnbench.gate.shown import as_shown_check
+from ffnbench.gate.shown_check import ShownCheck as Check
+from ffnbench.gate.shown_check import as_shown_check
 from ffnbench.python.arguments import (
     Device,
     DType,
@@ -15,7 +15,7 @@ from ffnbench.python.arguments import (
     StrPath,
     Texts,
     Variant,
-    asked,
+    request_from_arguments,
 )
 from ffnbench.python.public import called_here, public
 from ffnbench.request import CheckRequest, SidesRequest
@@ -43,7 +43,7 @@ def check(
     >>> found = ffnbench.check("baseline.json", tolerance={"latency": "5%"})
     >>> assert found.ok, str(found)
     """
-    request = asked(CheckRequest, locals())
+    request = request_from_arguments(CheckRequest, locals())
     with called_here(quiet=quiet, wait=wait) as here:
         return as_shown_check(checking.check(request, here.world, here.following))
 
@@ -82,6 +82,6 @@ def ab(
 
     >>> found = ffnbench.ab("mypkg.mlp:SwiGLU", base_rev="origin/main", d_model=1024)
     """
-    request = asked(SidesRequest, locals())
+    request = request_from_arguments(SidesRequest, locals())
     with called_here(quiet=quiet, wait=wait) as here:
         return as_shown_check(checking.ab(request, here.world, here.following))

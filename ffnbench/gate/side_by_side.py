@@ -12,16 +12,17 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from statistics import fmean
+from typing import Any
 
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.plan import Case, needed_by
 from ffnbench.result import Estimate, Report, Verdict
-from ffnbench.stats.history import change_between, history_of, row_of
+from ffnbench.stats.history import change_between, history_of, log_of_row
 from ffnbench.stats.interval import Mean
 from ffnbench.stats.rounds import table_of
 
 RATIO, PARAMS, FLOPS = "ratio", "params", "flops_timed"
-TIMED = (LATENCY, RATIO)
+COMPARED_METRICS = (LATENCY, RATIO)
 COMPARED = (LATENCY, RATIO, PARAMS, FLOPS, PEAK)
 
 
@@ -49,7 +50,7 @@ class RunChange:
         if self.change is None:
             return False
         if self.change.low is None or self.change.high is None:
-            return self.metric not in TIMED and self.change.value != 1
+            return self.metric not in COMPARED_METRICS and self.change.value != 1
         return not self.change.low <= 1 <= self.change.high
 
 
@@ -121,12 +122,16 @@ def common_rows(runs: Sequence[Report]) -> list[str]:
 
 def changes_between(old: Report, new: Report, labels: Sequence[str]) -> list[RunChange]:
     """Every metric of every row, metric by metric."""
-    return [_change(old, new, label, metric) for metric in COMPARED for label in labels]
+    return [
+        _change_of_row(old, new, label, metric)
+        for metric in COMPARED
+        for label in labels
+    ]
 
 
-def _change(old: Report, new: Report, label: str, metric: str) -> RunChange:
+def _change_of_row(old: Report, new: Report, label: str, metric: str) -> RunChange:
     before, after = value_in(old, label, metric), value_in(new, label, metric)
-    if metric not in TIMED:
+    if metric not in COMPARED_METRICS:
         change = None
         if before is not None and after is not None and before.value:
             change = Estimate(value=after.value / before.value)
@@ -135,14 +140,12 @@ def _change(old: Report, new: Report, label: str, metric: str) -> RunChange:
         )
     is_busy_in_one = is_busy(old, label) or is_busy(new, label)
     change = None
-    to_another = metric == RATIO and old.plan.reference_of(
-        label
-    ) != new.plan.reference_of(label)
-    if not is_busy_in_one and not to_another:
-        mean_before, mean_after = (
-            mean_in(old, label, metric),
-            mean_in(new, label, metric),
-        )
+    is_to_another = False
+    if metric == RATIO:
+        is_to_another = old.plan.reference_of(label) != new.plan.reference_of(label)
+    if not is_busy_in_one and not is_to_another:
+        mean_before = mean_in(old, label, metric)
+        mean_after = mean_in(new, label, metric)
         if mean_before and mean_after:
             change = change_between(mean_before, mean_after).estimate()
     return RunChange(
@@ -203,7 +206,7 @@ def mean_in(report: Report, label: str, metric: str) -> Mean | None:
         if metric == LATENCY:
             mean = table_of(run).seconds(label).mean()
         else:
-            mean = row_of(run, label, LATENCY)
+            mean = log_of_row(run, label, LATENCY)
         if mean:
             means.append(mean)
     if not means:
@@ -219,23 +222,23 @@ def mean_changes(changes: Sequence[Sequence[RunChange]]) -> list[RunChange]:
 
     `changes` are those of one metric, a list of the same rows for each later run.
     """
-    known_everywhere = [
-        rows
-        for rows in zip(*changes, strict=True)
-        if all(c.change and c.old and c.new for c in rows)
-    ]
+    known_everywhere = []
+    for of_label in zip(*changes, strict=True):
+        if all(row.change and row.old and row.new for row in of_label):
+            known_everywhere.append(of_label)
     if len(known_everywhere) < 2:
         return []
-    return [
-        RunChange(
+    means = []
+    for of_run in zip(*known_everywhere, strict=True):
+        mean = RunChange(
             label="geometric mean",
-            metric=rows[0].metric,
-            old=_geometric_mean(row.old for row in rows),
-            new=_geometric_mean(row.new for row in rows),
-            change=_geometric_mean(row.change for row in rows),
+            metric=of_run[0].metric,
+            old=_geometric_mean(row.old for row in of_run),
+            new=_geometric_mean(row.new for row in of_run),
+            change=_geometric_mean(row.change for row in of_run),
         )
-        for rows in zip(*known_everywhere, strict=True)
-    ]
+        means.append(mean)
+    return means
 
 
 def _geometric_mean(estimates: Iterable[Estimate | None]) -> Estimate | None:
@@ -251,19 +254,13 @@ def case_differences(old: Case, new: Case) -> list[tuple[str, str, str]]:
     workload: its name, then, now.
     """
     values: list[tuple[str, object, object]] = []
+    pairs: list[tuple[Any, Any]] = [(old.workload, new.workload)]
     if type(old.ffn) is type(new.ffn):
-        values += [
-            (field.name, getattr(old.ffn, field.name), getattr(new.ffn, field.name))
-            for field in fields(old.ffn)
-        ]
+        pairs.insert(0, (old.ffn, new.ffn))
     else:
         values.append(("network", old.variant, new.variant))
-    for field in fields(old.workload):
-        values.append(
-            (
-                field.name,
-                getattr(old.workload, field.name),
-                getattr(new.workload, field.name),
-            )
-        )
+    for then, now in pairs:
+        for field in fields(then):
+            name = field.name
+            values.append((name, getattr(then, name), getattr(now, name)))
     return [(name, str(then), str(now)) for name, then, now in values if then != now]

@@ -14,6 +14,7 @@ from functools import partial
 from ffnbench.common.units import counted
 from ffnbench.gate.side_by_side import (
     COMPARED,
+    COMPARED_METRICS,
     FLOPS,
     PARAMS,
     RATIO,
@@ -22,19 +23,19 @@ from ffnbench.gate.side_by_side import (
 )
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.report.columns import column
-from ffnbench.report.frame import UNKNOWN, Column, Frame, Row, in_row
+from ffnbench.report.frame import UNKNOWN_CELL, Column, Frame, Row, in_row
 from ffnbench.report.words import (
-    BUSY,
+    BUSY_WORD,
     CERTAIN,
     change_text,
     interval_text,
+    join_words,
     labelled,
-    listed,
     side_lines,
 )
 from ffnbench.result import Estimate, Report, Side
 
-NAMES = {
+METRIC_TITLES = {
     LATENCY: "latency",
     RATIO: "ratio",
     PARAMS: "params",
@@ -48,7 +49,6 @@ COLUMN_OF = {
     FLOPS: "flops_forward",
     PEAK: PEAK,
 }
-TIMED = (LATENCY, RATIO)
 MOST_APART = 3  # differences of a row that are told
 LONGEST_NAME = 24
 
@@ -84,14 +84,14 @@ class SideBySide:
         )
         for name, changes, differing in later:
             for change in changes:
-                record: Row = {"label": change.label, "metric": change.metric}
-                record |= {"old_run": self.names[0], "new_run": name}
-                record |= (
-                    in_row("old", change.old)
-                    | in_row("new", change.new)
-                    | in_row("change", change.change)
-                )
-                record |= {
+                record: Row = {
+                    "label": change.label,
+                    "metric": change.metric,
+                    "old_run": self.names[0],
+                    "new_run": name,
+                    **in_row("old", change.old),
+                    **in_row("new", change.new),
+                    **in_row("change", change.change),
                     "clear": change.clear,
                     "differs": _differences(differing[change.label]) or None,
                 }
@@ -124,9 +124,9 @@ class SideBySide:
         rows = []
         for changes in zip(*self.compared.of(metric), strict=True):
             if any(change.old or change.new for change in changes):
-                rows.append(_row(changes))
+                rows.append(_row_of_label(changes))
         means = self.compared.means[metric]
-        shown = [*rows, _row(means)] if means else rows
+        shown = [*rows, _row_of_label(means)] if means else rows
         return Frame(columns=tuple(self._columns(metric)), rows=shown, scaled_as=rows)
 
     def _columns(self, metric: str) -> list[Column]:
@@ -137,23 +137,21 @@ class SideBySide:
         of_run = column(
             COLUMN_OF[metric], 2, scaled_with=keys, text=None, style=None, takes=0
         )
-        title = NAMES[metric]
+        title = METRIC_TITLES[metric]
         if metric == RATIO:
             of_run = replace(of_run, unit="", interval=_ratio_text)
             title = self._title_of_ratios()
         elif metric == PARAMS:
             of_run = replace(of_run, write="{:,.0f}".format)
         of_change = column(
-            "change", 1, unit=CERTAIN if metric in TIMED else "", takes=0
+            "change", 1, unit=CERTAIN if metric in COMPARED_METRICS else "", takes=0
         )
         columns = [column("label", title=title)]
         for number, name in enumerate(self.names):
             columns.append(replace(of_run, key=keys[number], title=name))
             if number:
-                text, style = (
-                    partial(_change_text, number),
-                    partial(_change_style, number),
-                )
+                text = partial(_change_text, number)
+                style = partial(_change_style, number)
                 columns.append(
                     replace(of_change, key=f"change{number}", text=text, style=style)
                 )
@@ -190,20 +188,7 @@ class SideBySide:
             for of_run in self.compared.differing
         ]
         lines = labelled((label, text) for label, text in differences if text)
-        in_some: dict[str, list[str]] = {}
-        for label in dict.fromkeys(
-            case.label for run in self.runs for case in run.plan.shown
-        ):
-            names = [
-                name
-                for name, run in zip(self.names, self.runs, strict=True)
-                if _has(run, label)
-            ]
-            if len(names) < len(self.runs):
-                in_some.setdefault(listed(names), []).append(label)
-        lines += [
-            f"only in {names}: {', '.join(labels)}" for names, labels in in_some.items()
-        ]
+        lines += self._rows_of_some()
         for name, run in zip(self.names, self.runs, strict=True):
             failures = {case.label: run.failure(case.label) for case in run.plan.shown}
             failed = [
@@ -222,12 +207,27 @@ class SideBySide:
             )
         return lines
 
+    def _rows_of_some(self) -> list[str]:
+        """`only in a and b: relu, gelu` for rows that not all runs have."""
+        runs_of: dict[str, list[str]] = {}  # by the label of a row
+        for name, run in zip(self.names, self.runs, strict=True):
+            for case in run.plan.shown:
+                runs_of.setdefault(case.label, []).append(name)
+        labels_of: dict[str, list[str]] = {}  # by the names of runs
+        for label, names in runs_of.items():
+            if len(names) < len(self.runs):
+                labels_of.setdefault(join_words(names), []).append(label)
+        return [
+            f"only in {names}: {', '.join(labels)}"
+            for names, labels in labels_of.items()
+        ]
+
     def _sides(self) -> list[str]:
         """What is not the same about machine, software, method and plan of those that
         measured.
         """
         facts = {
-            name: _facts(run)
+            name: _facts_of_run(run)
             for name, run in zip(self.names, self.runs, strict=True)
             if run.environment
         }
@@ -237,27 +237,18 @@ class SideBySide:
         ]
         sides = []
         for name, of_run in facts.items():
-            sides.append(
-                Side(
-                    name=name,
-                    cases=(),
-                    differing=tuple((key, of_run[key]) for key in differing),
-                )
-            )
+            values = tuple((key, of_run[key]) for key in differing)
+            sides.append(Side(name=name, cases=(), differing=values))
         return side_lines(sides)
 
 
 def _is_shown(change: RunChange) -> bool:
-    if change.metric in TIMED:
+    if change.metric in COMPARED_METRICS:
         return bool(change.old or change.new)
     return change.clear
 
 
-def _has(run: Report, label: str) -> bool:
-    return any(case.label == label for case in run.plan.shown)
-
-
-def _row(changes: Sequence[RunChange]) -> Row:
+def _row_of_label(changes: Sequence[RunChange]) -> Row:
     """A label in all runs."""
     row: Row = {"label": changes[0].label, **in_row("run0", changes[0].old)}
     for number, change in enumerate(changes, start=1):
@@ -280,9 +271,9 @@ def _change_text(number: int, row: Row) -> str:
     """
     change: RunChange = row[number]
     if change.busy:
-        return BUSY
+        return BUSY_WORD
     if change.change is None:
-        return UNKNOWN
+        return UNKNOWN_CELL
     text = change_text(change.change)
     if _is_timed(change) and not change.clear:
         return f"{text} ~"
@@ -303,13 +294,13 @@ def _change_style(number: int, row: Row) -> str:
 def _is_timed(change: RunChange) -> bool:
     """Whether a change has an interval."""
     return (
-        change.metric in TIMED
+        change.metric in COMPARED_METRICS
         and change.change is not None
         and change.change.low is not None
     )
 
 
-def _facts(run: Report) -> dict[str, str]:
+def _facts_of_run(run: Report) -> dict[str, str]:
     here, protocol = run.environment, run.plan.protocol
     effort = f"{protocol.workers} x {protocol.rounds} rounds"
     if protocol.precision is not None and protocol.budget_s is not None:

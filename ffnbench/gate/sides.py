@@ -19,7 +19,7 @@ from pathlib import Path
 from ffnbench.choices import Match
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.git import git, head
-from ffnbench.plan import CONTROL, OWN, Arm, Kind, Plan, Probe, Protocol
+from ffnbench.plan import CONTROL, THIS_INTERPRETER, Arm, Kind, Plan, Probe, Protocol
 from ffnbench.planning.compare import as_compare, plan_compare
 from ffnbench.planning.effort import check_seed, check_timeout
 from ffnbench.planning.keys import parse_env
@@ -88,7 +88,7 @@ def variant_of_sides(request: SidesRequest) -> Variant:
             "`ffnbench compare` measures several",
         )
     variant = variants[0]
-    if variant.arm != OWN:
+    if variant.arm != THIS_INTERPRETER:
         raise FfnbenchError(
             f"the two sides are not told by {variant.arm}",
             "use --base-python, --base-env, ...",
@@ -100,9 +100,8 @@ def variant_of_sides(request: SidesRequest) -> Variant:
         )
     check_timeout(request.timeout)
     check_seed(request.seed)
-    plan_compare(
-        as_compare(request, variants="swiglu", metrics="latency", budget=None)
-    )  # mistakes in flags, first
+    # mistakes in flags, first
+    plan_compare(as_compare(request, variants="swiglu", metrics="latency", budget=None))
     return variant
 
 
@@ -220,7 +219,7 @@ class Repository(ExitStack):
 
 
 @contextmanager
-def placed(asked: dict[str, SideFlags]) -> Iterator[list[tuple[Arm, str]]]:
+def checked_out_sides(asked: dict[str, SideFlags]) -> Iterator[list[tuple[Arm, str]]]:
     """Base and head, each with where it runs in words, and the checkouts that they
     need; those end with the context.
     """
@@ -229,10 +228,13 @@ def placed(asked: dict[str, SideFlags]) -> Iterator[list[tuple[Arm, str]]]:
         if any(side.rev is not None for side in asked.values()):
             repository = stack.enter_context(Repository(Path.cwd()))
         of_code = any(side.of_code for side in asked.values())
-        yield [_placed(name, side, of_code, repository) for name, side in asked.items()]
+        yield [
+            _checked_out(name, side, of_code, repository)
+            for name, side in asked.items()
+        ]
 
 
-def _placed(
+def _checked_out(
     name: str, side: SideFlags, of_code: bool, repository: Repository | None
 ) -> tuple[Arm, str]:
     """One side. Where either says where its code is, both do: they must be found in the

@@ -11,16 +11,16 @@ from dataclasses import replace
 
 from ffnbench.common.streams import visible
 from ffnbench.common.units import counted, percent, signed_percent
-from ffnbench.gate.decision import OUTPUT, TIMED, Checked, Finding, Status
+from ffnbench.gate.decision import OUTPUT, TIMED_METRICS, Checked, Finding, Status
 from ffnbench.gate.trust import code_of, trust_flags
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import METHOD, NoteKind
 from ffnbench.report.columns import column
 from ffnbench.report.files.store import command_of
-from ffnbench.report.frame import UNKNOWN, Column, Frame, Row
+from ffnbench.report.frame import UNKNOWN_CELL, Column, Frame, Row
 from ffnbench.report.notes import effort, notes_of_run
 from ffnbench.report.sentences import general_line, machine_line
-from ffnbench.report.words import CERTAIN, listed, side_lines
+from ffnbench.report.words import CERTAIN, join_words, side_lines
 
 FAILS = (Status.REGRESSED, Status.MISSING)
 WARNS = (Status.UNCLEAR, Status.INCOMPARABLE)
@@ -93,8 +93,8 @@ def junit(findings: Sequence[Finding]) -> str:
     )
 
 
-STYLES = {Status.IMPROVED: "green", Status.OK: "green"}
-LOUD = {
+STATUS_STYLES = {Status.IMPROVED: "green", Status.OK: "green"}
+UNDECIDED_WORDS = {
     Status.UNCLEAR: "can't tell for",
     Status.INCOMPARABLE: "could not compare",
     Status.MISSING: "could not measure",
@@ -104,21 +104,23 @@ PASSED = (Status.OK, Status.IMPROVED)
 
 def finding_records(findings: tuple[Finding, ...]) -> list[Row]:
     """One flat record a row, numbers in full precision."""
-    return [
-        {
-            "case": f.case,
-            "metric": f.metric,
-            "status": f.status,
-            "tolerance": f.tolerance,
-            "before": f.before,
-            "now": f.now,
-            "change": f.ratio,
-            "change_low": f.change and f.change.low,
-            "change_high": f.change and f.change.high,
-            "reason": f.reason,
+    records = []
+    for finding in findings:
+        change = finding.change
+        record = {
+            "case": finding.case,
+            "metric": finding.metric,
+            "status": finding.status,
+            "tolerance": finding.tolerance,
+            "before": finding.before,
+            "now": finding.now,
+            "change": finding.ratio,
+            "change_low": change and change.low,
+            "change_high": change and change.high,
+            "reason": finding.reason,
         }
-        for f in findings
-    ]
+        records.append(record)
+    return records
 
 
 def findings_frame(checked: Checked) -> Frame:
@@ -129,7 +131,7 @@ def findings_frame(checked: Checked) -> Frame:
     order = [*Status]
     shown.sort(key=lambda row: order.index(row["status"]))
     reasons = {row["reason"] for row in rows}
-    columns: tuple[Column, ...] = SHOWN
+    columns: tuple[Column, ...] = CHECK_COLUMNS
     if any(row["change_low"] is not None for row in rows):
         columns = tuple(
             replace(each, unit=CERTAIN) if each.key == "change" else each
@@ -140,7 +142,7 @@ def findings_frame(checked: Checked) -> Frame:
         rows=shown,
         saved=rows,
         header=[_title(checked)],
-        summary=_summary(checked, equal),
+        summary=_summary_lines(checked, equal),
         details=[
             *([effort(now)] if now.samples else []),
             *side_lines(now.sides),
@@ -153,49 +155,48 @@ def is_quiet(row: Row) -> bool:
     """Whether it is an exact metric that is equal."""
     return (
         row["status"] == Status.OK
-        and row["metric"] not in (*TIMED, OUTPUT)
+        and row["metric"] not in (*TIMED_METRICS, OUTPUT)
         and row["change_low"] is None
     )
 
 
-def _limit(row: Row) -> str:
+def _limit_text(row: Row) -> str:
     if row["metric"] == OUTPUT:
-        return _value(row["metric"], row["tolerance"])
-    if row["metric"] not in TIMED and not row["tolerance"]:
+        return _value_text(row["metric"], row["tolerance"])
+    if row["metric"] not in TIMED_METRICS and not row["tolerance"]:
         return "equal"
     return f"+{percent(row['tolerance'])}"
 
 
-def _value(metric: str, value: float | None) -> str:
-    if (
-        value is None or metric in TIMED
-    ):  # a time's change says it, in the unit of its limit
-        return UNKNOWN
+def _value_text(metric: str, value: float | None) -> str:
+    # a time's change says it, in the unit of its limit
+    if value is None or metric in TIMED_METRICS:
+        return UNKNOWN_CELL
     if metric == OUTPUT:
         return f"{value:.1e}" if value else "0"
     return f"{value:,.0f}"
 
 
-def _before(row: Row) -> str:
-    return _value(row["metric"], row["before"])
+def _before_text(row: Row) -> str:
+    return _value_text(row["metric"], row["before"])
 
 
-def _now(row: Row) -> str:
-    return _value(row["metric"], row["now"])
+def _now_text(row: Row) -> str:
+    return _value_text(row["metric"], row["now"])
 
 
 def _style(row: Row) -> str:
-    return STYLES.get(row["status"], "")
+    return STATUS_STYLES.get(row["status"], "")
 
 
-SHOWN = (
+CHECK_COLUMNS = (
     column("case"),
     column("metric"),
     column("status", write=lambda status: status.word, style=_style),
     column("change"),
-    column("tolerance", text=_limit),
-    column("before", text=_before),
-    column("now", text=_now),
+    column("tolerance", text=_limit_text),
+    column("before", text=_before_text),
+    column("now", text=_now_text),
 )
 
 
@@ -221,7 +222,7 @@ def check_command(checked: Checked, *words: str) -> str:
     return " ".join(word for word in command if word)
 
 
-def _summary(checked: Checked, equal: int) -> list[str]:
+def _summary_lines(checked: Checked, equal: int) -> list[str]:
     """What regressed, what could not be told and why, what this run could have caught,
     what else there is to say.
     """
@@ -246,13 +247,12 @@ def _summary(checked: Checked, equal: int) -> list[str]:
         finding.status is Status.REGRESSED for finding in findings
     ):
         command = check_command(checked, "--update")
-        if (
-            checked.before.plan.protocol.method != METHOD
-        ):  # its latencies can't be compared: all is measured anew
+        # its latencies can't be compared: all is measured anew
+        if checked.before.plan.protocol.method != METHOD:
             command = f"{command_of(checked.before)} -o {shlex.quote(checked.against)}"
         remarks.append(f"a change that is meant becomes the baseline: {command}")
     if len(timed) > 1 and all(finding.status is Status.IMPROVED for finding in timed):
-        references = listed(group.reference for group in now.plan.groups)
+        references = join_words(group.reference for group in now.plan.groups)
         remarks.append(
             f"every row improved: has {references}, the reference, become slower?"
         )
@@ -266,14 +266,14 @@ def _summary(checked: Checked, equal: int) -> list[str]:
     if not any(note.kind is NoteKind.BUSY for note in now.notes("")):
         remarks += machine_line(now)
     lines = [
-        _regressed(findings),
+        _regressed_lines(findings),
         _not_told(checked),
         *map("; ".join, (reach, remarks)),
     ]
     return [line for line in lines if line]
 
 
-def _regressed(findings: Sequence[Finding]) -> str:
+def _regressed_lines(findings: Sequence[Finding]) -> str:
     """What became worse; of rows that are alike once."""
     cases: dict[str, list[str]] = {}
     for finding in findings:
@@ -287,7 +287,7 @@ def _regressed(findings: Sequence[Finding]) -> str:
 def _not_told(checked: Checked) -> str:
     """Which rows have no answer, and why."""
     texts = []
-    for status, words in LOUD.items():
+    for status, words in UNDECIDED_WORDS.items():
         rows = [finding for finding in checked.findings if finding.status is status]
         if not rows:
             continue

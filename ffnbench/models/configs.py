@@ -127,10 +127,8 @@ def readers(config: Config, model_type: str) -> list[Reader]:
             f"the {model_type} config changes keys for single layers, by per_layer_config",
             ASK,
         )
-    own, other_names = (
-        families().defaults[model_type],
-        families().other_names.get(model_type, {}),
-    )
+    own = families().defaults[model_type]
+    other_names = families().other_names.get(model_type, {})
     sizes = {key: config.get(key, default) for key, default in own.items()}
     refuse_other_names(config, model_type, own, other_names, [sizes])
     config = by_own_names(config, other_names)
@@ -169,10 +167,10 @@ def times_of(config: Config, model_type: str) -> tuple[int, ...] | None:
 
 
 def refuse_other_classes(
-    config: Config, model_type: str, known: object = None
+    config: Config, model_type: str, known_classes: object = None
 ) -> list[str]:
     """The classes that a file names; raises Unanswered where one has other layers than
-    its model type's, and is none of the `known` module of classes.
+    its model type's, and is none of the module of `known_classes`.
     """
     names = config.get("architectures") or []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -181,7 +179,7 @@ def refuse_other_classes(
             "a list with the name of a class",
         )
     for name in (*of_its_own(config), *names):
-        if name in families().classes["other"] and not hasattr(known, name):
+        if name in families().classes["other"] and not hasattr(known_classes, name):
             raise Unanswered(
                 f"the {model_type} config is of the class {name}, whose layers are others than {model_type}'s",
                 f"compare its class as a variant, FILE.py:CLASS; {ASK}",
@@ -195,9 +193,8 @@ def nested_of(config: Config, model_type: str) -> dict[str, Config]:
     """
     parts = {}
     for key, default in zip(PARTS, families().composites[model_type], strict=True):
-        nested = config.get(f"{key}_dict") or config.get(
-            key
-        )  # older files say it twice, and the first is meant
+        # older files say it twice, and the first is meant
+        nested = config.get(f"{key}_dict") or config.get(key)
         if (
             nested is None
             and key == "text_config"

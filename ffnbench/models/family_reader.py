@@ -23,7 +23,7 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import did_you_mean
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import (
-    LARGEST,
+    LARGEST_SIZE,
     AttentionSpec,
     FFNSpec,
     Gate,
@@ -34,27 +34,24 @@ from ffnbench.ffn.spec import (
 from ffnbench.models.model import LayerGroup
 from ffnbench.models.windows import ALL_TOKENS, LayerWindow, grouped, layer_windows
 
-FILE = Path(__file__).with_name("families.toml")
+FAMILIES_FILE = Path(__file__).with_name("families.toml")
 DEFAULTS = Path(__file__).with_name("defaults.json")
 PARTS = ("text_config", "vision_config")  # of a composite model
-Row = Mapping[str, Any]
+FamilyRow = Mapping[str, Any]
 T = TypeVar("T")
 Config = dict[str, Any]
-NOT_INSTALLED = "transformers is not installed"
+TRANSFORMERS_NOT_INSTALLED = "transformers is not installed"
 INSTALL = "pip install 'ffnbench[hf]'"
 ASK = "inspect counts it by transformers" + (
     "" if find_spec("transformers") else f": {INSTALL}"
 )
-MOST = 10_000_000  # of a width, of experts, of layers; no model is near it
+LARGEST_NUMBER = 10_000_000  # of a width, of experts, of layers; no model is near it
 HF_ACTIVATIONS = {
     name: row.name for row in ACTIVATIONS for name in row.names.hf.split(", ") if name
 }
 AS_PUBLISHED = "give the config.json as it was published"
-NO_SIZE = (
-    None,
-    0,
-    1,
-)  # of a key that switches something off, such as experts of a dense model
+# of a key that switches something off, such as experts of a dense model
+NO_SIZE = (None, 0, 1)
 
 
 class Unanswered(FfnbenchError):
@@ -88,12 +85,12 @@ class Families:
     sizes        kind of size -> the names that classes have for it
     """
 
-    stacks: Mapping[str, tuple[Row, ...]]
+    stacks: Mapping[str, tuple[FamilyRow, ...]]
     composites: Mapping[str, tuple[str, str]]
     alias: Mapping[str, str]
     stacks_of: Mapping[str, list[int]]
     classes: Mapping[str, list[str]]
-    defaults: Mapping[str, Row]
+    defaults: Mapping[str, FamilyRow]
     other_names: Mapping[str, Mapping[str, str]]
     sizes: Mapping[str, list[str]]
 
@@ -108,7 +105,7 @@ def families() -> Families:
     """The table, read at the first call."""
     import tomllib  # not before it is needed
 
-    data = tomllib.loads(FILE.read_text(encoding="utf-8"))
+    data = tomllib.loads(FAMILIES_FILE.read_text(encoding="utf-8"))
     defaults = json.loads(DEFAULTS.read_text(encoding="utf-8"))
     return Families(
         stacks=by_type("stack", data["family"], data),
@@ -124,16 +121,18 @@ def families() -> Families:
     )
 
 
-def by_type(kind: str, rows: Row, data: Row) -> dict[str, tuple[Row, ...]]:
+def by_type(
+    kind: str, rows: FamilyRow, data: FamilyRow
+) -> dict[str, tuple[FamilyRow, ...]]:
     """Model type -> its rows in full, one a stack."""
-    table: dict[str, tuple[Row, ...]] = {}
+    table: dict[str, tuple[FamilyRow, ...]] = {}
     for row in rows.values():
         for model_type in row.get("types", ()):
             table[model_type] = by_stack(kind, row, data)
     return table
 
 
-def by_stack(kind: str, row: Row, data: Row) -> tuple[Row, ...]:
+def by_stack(kind: str, row: FamilyRow, data: FamilyRow) -> tuple[FamilyRow, ...]:
     """A row in full, one a stack."""
     shared = {
         key: value for key, value in row.items() if key not in ("types", "stacks")
@@ -141,7 +140,7 @@ def by_stack(kind: str, row: Row, data: Row) -> tuple[Row, ...]:
     return tuple(_full(kind, shared | stack, data) for stack in row.get("stacks", [{}]))
 
 
-def _full(kind: str, row: Row, data: Row) -> Row:
+def _full(kind: str, row: FamilyRow, data: FamilyRow) -> FamilyRow:
     """A row on top of the one that it is like; its experts and its attention too."""
     full: dict[str, Any] = {}
     if row is not data[kind]["default"]:
@@ -157,9 +156,9 @@ def _full(kind: str, row: Row, data: Row) -> Row:
 def refuse_other_names(
     config: Config,
     model_type: str,
-    own: Row,
+    own: FamilyRow,
     other_names: Mapping[str, str],
-    parts: Sequence[Row],
+    parts: Sequence[FamilyRow],
 ) -> None:
     """Raise FfnbenchError for a size under a name that the class does not read, or
     beside the one that it reads, unless it repeats a size of its kind that `parts`
@@ -196,7 +195,7 @@ def by_own_names(config: Config, other_names: Mapping[str, str]) -> Config:
     return {**config, **renamed}
 
 
-def defaults_in_words(config: Config, model_type: str, own: Row) -> str:
+def defaults_in_words(config: Config, model_type: str, own: FamilyRow) -> str:
     """The numbers that a config by its class's own names leaves to its class, whose
     defaults are `own`; "" for none.
     """
@@ -218,7 +217,7 @@ class Reader:
 
     config: Config
     model_type: str
-    stack: Row
+    stack: FamilyRow
 
     def groups(self) -> list[LayerGroup]:
         """The layers of the stack: all alike, or dense ones and those with experts."""
@@ -272,7 +271,7 @@ class Reader:
             )
         return groups
 
-    def layers_with_experts(self, experts: Row, layers: int) -> list[bool]:
+    def layers_with_experts(self, experts: FamilyRow, layers: int) -> list[bool]:
         """Whether each layer has experts, by the layout that the table names."""
         match experts["layout"]:
             case "first_k_dense_replace":
@@ -299,11 +298,11 @@ class Reader:
             case _:
                 return [True] * layers
 
-    def _all_but_first(self, experts: Row, layers: int) -> list[bool]:
+    def _all_but_first(self, experts: FamilyRow, layers: int) -> list[bool]:
         dense = self.count(experts["first_dense"], least=0)
         return [layer >= dense for layer in range(layers)]
 
-    def _by_words(self, experts: Row, layers: int) -> list[bool]:
+    def _by_words(self, experts: FamilyRow, layers: int) -> list[bool]:
         """By a list with one word a layer, sparse or dense; without it the first ones
         are dense.
         """
@@ -319,7 +318,9 @@ class Reader:
             )
         return [word == "sparse" for word in words]
 
-    def read_or_none(self, keys: Row | None, read: Callable[[Row], T]) -> T | None:
+    def read_or_none(
+        self, keys: FamilyRow | None, read: Callable[[FamilyRow], T]
+    ) -> T | None:
         """What is read by the keys of a row; None where there is no row, or the config
         does not tell it.
         """
@@ -330,7 +331,7 @@ class Reader:
         except (FfnbenchError, TypeError, LookupError, ZeroDivisionError):
             return None
 
-    def other_setting(self, row: Row) -> tuple[str, Any] | None:
+    def other_setting(self, row: FamilyRow) -> tuple[str, Any] | None:
         """The first key that is not as a row assumes it, with what is assumed; None
         where all are.
         """
@@ -341,18 +342,18 @@ class Reader:
         return None
 
     @property
-    def defaults(self) -> Row:
+    def defaults(self) -> FamilyRow:
         """What the class has where a file leaves a key out, as far as that is known."""
         return families().defaults.get(self.model_type, {})
 
     def _windows(
-        self, layers: int, attention_known: bool, keys: Row
+        self, layers: int, attention_known: bool, keys: FamilyRow
     ) -> list[LayerWindow]:
         return layer_windows(
-            self.config, self.model_type, layers, known=attention_known
+            self.config, self.model_type, layers, attention_known=attention_known
         )
 
-    def _attention(self, keys: Row) -> AttentionSpec:
+    def _attention(self, keys: FamilyRow) -> AttentionSpec:
         """The attention of the stack's layers; raises FfnbenchError where a key is
         missing or the numbers are those of no attention.
         """
@@ -395,7 +396,7 @@ class Reader:
             bias=self.switch(self.stack["bias"]),
         )
 
-    def expert_ffn(self, experts: Row) -> FFNSpec:
+    def expert_ffn(self, experts: FamilyRow) -> FFNSpec:
         """The FFN of the stack's layers with experts."""
         gate, activation = self.form()
         limit = None
@@ -439,9 +440,8 @@ class Reader:
             # them
             gated = self.config.get("is_gated_act", gated)
             name = self.config.get("dense_act_fn", name)
-        if (
-            not isinstance(name, str) or name not in HF_ACTIVATIONS
-        ):  # as strict as transformers: ReLU is no name
+        # as strict as transformers: ReLU is no name
+        if not isinstance(name, str) or name not in HF_ACTIVATIONS:
             raise FfnbenchError(
                 f"the {self.model_type} config has the activation {name!r}, no name of transformers for one of ours",
                 did_you_mean(str(name), HF_ACTIVATIONS)
@@ -454,7 +454,7 @@ class Reader:
             return Gate.INNER
         return Gate.NONE
 
-    def moe(self, experts: Row) -> MoESpec:
+    def moe(self, experts: FamilyRow) -> MoESpec:
         """The experts of a layer."""
         if "shared_d_ff" in experts:
             shared_d_ff = self.count(experts["shared_d_ff"], least=0)
@@ -528,11 +528,11 @@ class Reader:
         if (
             isinstance(value, bool)
             or not isinstance(value, int)
-            or not least <= value <= MOST
+            or not least <= value <= LARGEST_NUMBER
         ):
             raise FfnbenchError(
                 f"the {self.model_type} config has {key_name(entry)} {value!r:.60}",
-                f"it must be a whole number of at least {least}, and at most {MOST:,}",
+                f"it must be a whole number of at least {least}, and at most {LARGEST_NUMBER:,}",
             )
         return value
 
@@ -542,7 +542,7 @@ class Reader:
         if (
             isinstance(value, bool)
             or not isinstance(value, int | float)
-            or not 0 < value <= LARGEST
+            or not 0 < value <= LARGEST_SIZE
         ):
             raise FfnbenchError(
                 f"{key_name(entry)} must be a positive number, not {value!r:.60}",

@@ -353,8 +353,8 @@ def as_text(spec: FFNSpec, keys: dict[str, Scalar]) -> str:
     return text
 
 
-PART = r"[A-Za-z0-9_](?:[\w.-]{0,94}[\w-])?"
-NAME = re.compile(rf"(?:{PART}/)?{PART}", re.ASCII)
+NAME_PART = r"[A-Za-z0-9_](?:[\w.-]{0,94}[\w-])?"
+NAME = re.compile(rf"(?:{NAME_PART}/)?{NAME_PART}", re.ASCII)
 
 
 def is_name(text: str) -> bool:

@@ -17,16 +17,13 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.models.model import AttentionWindow
 
 Config = Mapping[str, Any]
-LayerWindow = tuple[
-    int | None, str
-]  # of one layer: its window, None for all tokens; what it is where that is not counted
+# of one layer: its window, None for all tokens; what it is where that is not counted
+LayerWindow = tuple[int | None, str]
 ALL_TOKENS: LayerWindow = (None, "")
-FULL, SLIDING, CHUNKED, LINEAR = (
-    "full_attention",
-    "sliding_attention",
-    "chunked_attention",
-    "linear_attention",
-)
+FULL = "full_attention"
+SLIDING = "sliding_attention"
+CHUNKED = "chunked_attention"
+LINEAR = "linear_attention"
 OLD_WORDS = {"attention": FULL, "mamba": LINEAR}
 
 
@@ -70,7 +67,7 @@ def _never(config: Config, layer: int) -> bool:
     return False
 
 
-def _late(config: Config, layer: int) -> bool:
+def _from_layer_on(config: Config, layer: int) -> bool:
     return layer >= _number(config, "max_window_layers", 28)
 
 
@@ -78,7 +75,7 @@ def _early_odd(config: Config, layer: int) -> bool:
     return layer % 2 == 0 and layer < _number(config, "max_window_layers", 28)
 
 
-def _turned(config: Config, layer: int) -> bool:
+def _has_rotary(config: Config, layer: int) -> bool:
     """Whether a layer has rotary positions: all but each n-th, or as listed."""
     by_layer = config.get("no_rope_layers")
     if by_layer:
@@ -91,13 +88,13 @@ def _switched_on(config: Config, layer: int) -> bool:
         config.get("use_sliding_window", False)
         and config.get("sliding_window") is not None
     )
-    return switched and not _turned(config, layer)
+    return switched and not _has_rotary(config, layer)
 
 
 _ALL = WindowRule(has=_always, typed=False)
-_QWEN = WindowRule(has=_late, window=4096, switched=True)
+_QWEN = WindowRule(has=_from_layer_on, window=4096, switched=True)
 _INTERVAL = WindowRule(has=_but_every(4, "full_attention_interval"), word=LINEAR)
-RULES = {
+WINDOW_RULES = {
     "mistral": WindowRule(has=_always, typed=False, window=4096),
     **dict.fromkeys(("ministral3", "mixtral", "phi3", "starcoder2"), _ALL),
     "qwen2": _QWEN,
@@ -109,26 +106,25 @@ RULES = {
     "gpt_oss": WindowRule(has=_but_every(2), window=128),
     "olmo3": WindowRule(has=_but_every(4), window=4096),
     "smollm3": WindowRule(has=_switched_on),
-    "llama4_text": WindowRule(has=_turned, word=CHUNKED),
+    "llama4_text": WindowRule(has=_has_rotary, word=CHUNKED),
     **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"), _INTERVAL),
 }
-FULL_ALONE = WindowRule(
-    has=_never, typed=False
-)  # its attention is known to have no window
+# its attention is known to have no window
+FULL_ALONE = WindowRule(has=_never, typed=False)
 BY_WORDS = WindowRule(has=_never)
 
 
 def layer_windows(
-    config: Config, model_type: str, layers: int, *, known: bool
+    config: Config, model_type: str, layers: int, *, attention_known: bool
 ) -> list[LayerWindow]:
     """How far each layer sees; raises FfnbenchError where the keys don't say it.
-    `known`: its attention is.
+    `attention_known`: whether that of its model type is.
     """
     if config.get("use_bidirectional_attention"):
         raise FfnbenchError(
             "its attention goes in both directions", "that is not known"
         )
-    rule = RULES.get(model_type, FULL_ALONE if known else BY_WORDS)
+    rule = WINDOW_RULES.get(model_type, FULL_ALONE if attention_known else BY_WORDS)
     window = config.get("sliding_window", rule.window)
     if rule.switched and not config.get("use_sliding_window", False):
         window = None

@@ -17,7 +17,7 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import choose
 from ffnbench.common.units import read_number
 from ffnbench.ffn.spec import DTYPES, Dispatch, Gate, Scores, read_positive
-from ffnbench.ffn.width_rules import RULES
+from ffnbench.ffn.width_rules import WIDTH_RULES
 from ffnbench.plan import SWEPT, Point, Value
 from ffnbench.planning.fields import (
     MOST_CELLS,
@@ -28,7 +28,7 @@ from ffnbench.planning.fields import (
     too_many,
     written_out,
 )
-from ffnbench.planning.keys import KEYS, Of, keys_of, parse_scalar
+from ffnbench.planning.keys import KEYS, Of, names_of_keys, parse_scalar
 from ffnbench.planning.variant_text import Variant, is_variant, parse_variant
 from ffnbench.planning.workload import device_of
 from ffnbench.request import DEFAULT_VARIANTS, EXAMPLES, AnyRequest, spelling
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=AnyRequest)
 
-COUNTS = ("d_model", "d_ff", "threads", "batch", "seq_len", "elements")
-NUMBERS = ("ratio", "dropout")
+WHOLE_NUMBER_AXES = ("d_model", "d_ff", "threads", "batch", "seq_len", "elements")
+DECIMAL_AXES = ("ratio", "dropout")
 CHOICES: Mapping[str, type[StrEnum]] = {
     "time": Time,
     "cache": Cache,
@@ -51,26 +51,23 @@ CHOICES: Mapping[str, type[StrEnum]] = {
     "scores": Scores,
     "experts": Dispatch,
 }
-NAMES = {*CHOICES, "dtype", "mode", "device", "rule"}  # what has one of some words
+# what has one of some words
+AXES_OF_WORDS = {*CHOICES, "dtype", "mode", "device", "rule"}
 OF_FLAGS = (*SWEPT, *(key for key in EXAMPLES if key not in (*SWEPT, "elements")))
-SINGLE = {
-    *keys_of(Of.PROCESS, Of.OWN_CODE),
-    "backend",
-    "weights",
-}  # no axes: these are rows of one cell, by --backend and --weights
-OF_KEYS = {
-    key.name: key.pair.partition("=")[2] for key in KEYS
-} | EXAMPLES  # an example of their values
-WORDS = ("true", "false", "yes", "no", "none")
+# no axes: these are rows of one cell, by --backend and --weights
+SINGLE = {*names_of_keys(Of.PROCESS, Of.OWN_CODE), "backend", "weights"}
+# an example of their values
+OF_KEYS = {key.name: key.pair.partition("=")[2] for key in KEYS} | EXAMPLES
+BOOLEAN_WORDS = ("true", "false", "yes", "no", "none")
 
 
 def read_value(name: str, value: Any) -> Value:
     """A value of a flag or a key as it stands in a point; raises FfnbenchError for what
     it can't have.
     """
-    if name in COUNTS:
+    if name in WHOLE_NUMBER_AXES:
         return read_positive(name, value)
-    if name in NUMBERS:
+    if name in DECIMAL_AXES:
         return read_number(value)
     if name in CHOICES:
         return str(choose(CHOICES[name], name, value))
@@ -81,15 +78,15 @@ def read_value(name: str, value: Any) -> Value:
     if name == "device":
         return device_of(str(value))
     if name == "rule":
-        return RULES.get(str(value)).name
+        return WIDTH_RULES.get(str(value)).name
     scalar = parse_scalar(str(value))
     return "none" if scalar is None else scalar
 
 
 @dataclass(frozen=True, slots=True)
-class Cell(Generic[R]):
-    """One point of a sweep: the request with one value of each flag, and the text of
-    the value of each key.
+class CellRequest(Generic[R]):
+    """What one cell of a sweep is asked for with: its point, the request with one value
+    of each flag, and the text of the value of each key.
     """
 
     point: Point
@@ -97,11 +94,11 @@ class Cell(Generic[R]):
     keys: Mapping[str, str]
 
 
-def cells_of(
+def requests_of_cells(
     request: R,
     flags: Iterable[str] = OF_FLAGS,
     keys: Mapping[str, tuple[str, ...]] | None = None,
-) -> list[Cell[R]]:
+) -> list[CellRequest[R]]:
     """The cells of a request and of the lists of `keys`, flags before keys, the last
     axis changing first; one where there is no axis.
 
@@ -142,11 +139,11 @@ def cells_of(
                 of_keys[name] = texts[name][value]
             else:
                 of_flags[name] = value
-        cells.append(Cell(point, replace(request, **of_flags), of_keys))
+        cells.append(CellRequest(point, replace(request, **of_flags), of_keys))
     return cells
 
 
-def swept_flags(cells: list[Cell[R]]) -> set[str]:
+def swept_flags(cells: list[CellRequest[R]]) -> set[str]:
     """The axes that are flags."""
     return {name for name, _ in cells[0].point} - cells[0].keys.keys()
 
@@ -259,9 +256,9 @@ def _is_value_of(key: str, text: str) -> bool:
         return ":" not in text and "=" not in text
     if is_variant(text):
         return False
-    if text.lower() in WORDS:
+    if text.lower() in BOOLEAN_WORDS:
         return True
-    if key not in NAMES:
+    if key not in AXES_OF_WORDS:
         return False
     try:
         read_value(key, text)

@@ -47,11 +47,8 @@ if TYPE_CHECKING:
 # above it a call of 512 tokens takes a second of a few cores, and a first run minutes
 WIDE = 2048
 TOKENS, TOKENS_OF_WIDE = 512, 64  # of a sequence, where none is given
-STANDS_FOR_IT = (
-    "preset",
-    "config",
-    "model",
-)  # what the model that is named is called among the variants
+# what the model that is named is called among the variants
+STANDS_FOR_IT = ("preset", "config", "model")
 
 
 def plan_compare(
@@ -81,7 +78,9 @@ def plan_compare(
     ways = parse_backends(request.backend), parse_weights(request.weights)
     backend, held = ways[0][0], ways[1][0]
     request = replace(
-        _completed(request, models, variants, d_model), backend=backend, weights=held
+        _with_defaults(request, models, variants, d_model),
+        backend=backend,
+        weights=held,
     )
     rows = _rows(variants, *ways)
     references = [row.label for row in rows if row.variant is rows[0].variant]
@@ -89,10 +88,10 @@ def plan_compare(
     if (listed and listed.axes) or any(
         has_list(getattr(request, name, None)) for name in EXAMPLES
     ):
-        from ffnbench.planning.axes import cells_of, swept_flags
+        from ffnbench.planning.axes import requests_of_cells, swept_flags
 
         keys = listed.axes if listed else {}
-        cells = cells_of(request, keys=keys)
+        cells = requests_of_cells(request, keys=keys)
         refuse_own_values(swept_flags(cells), variants)
         groups = []
         for cell in cells:
@@ -101,9 +100,11 @@ def plan_compare(
                     [identify(variant, probe) for variant in listed.at(cell.keys)],
                     *ways,
                 )
-            groups.append(_group(cell.request, cell.point, rows, references, probe))
+            groups.append(
+                _sized_group(cell.request, cell.point, rows, references, probe)
+            )
     else:
-        groups = [_group(request, (), rows, references, probe)]
+        groups = [_sized_group(request, (), rows, references, probe)]
 
     cases = tuple(case for group in groups for case in group.cases)
     refused = [note for group in groups for note in group.refused]
@@ -122,7 +123,7 @@ def plan_compare(
     )
 
 
-def _completed(
+def _with_defaults(
     request: CompareRequest,
     models: Mapping[str, ModelSpec],
     variants: list[Variant],
@@ -184,7 +185,7 @@ class _Group:
     sizer: Sizer
 
 
-def _group(
+def _sized_group(
     request: CompareRequest,
     point: Point,
     rows: list[_Row],
@@ -198,9 +199,8 @@ def _group(
     """
     by_label = {row.label: row.variant for row in rows}
     sizer = Sizer(request, by_label[references[0]], probe)
-    sized: dict[
-        str, Case
-    ] = {}  # by the labels of variants, which are as wide however they are run
+    # by the labels of variants, which are as wide however they are run
+    sized: dict[str, Case] = {}
     cases: list[Case] = []
     why_not: dict[str, str] = {}
     for row in rows:
@@ -385,11 +385,10 @@ def shared_widths(
     if request.d_model is None:
         return widths or (default,)
     given = several("d_model", request.d_model, partial(read_positive, "d_model"))
-    typed = (
-        request.d_model
-        if isinstance(request.d_model, str)
-        else ",".join(map(str, given))
-    )
+    if isinstance(request.d_model, str):
+        typed = request.d_model
+    else:
+        typed = ",".join(map(str, given))
     if widths and given != widths:
         raise FfnbenchError(
             f"--d-model {typed} is not the width of {next(iter(named))}, {widths[0]:,}",

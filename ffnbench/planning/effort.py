@@ -39,15 +39,15 @@ def protocol_of(cases: int, effort: MeasuredRequest) -> Protocol:
             "give --workers and --rounds, or --precision and --budget",
         )
     if fixed:
-        protocol = _fixed(effort)
+        protocol = _fixed_effort(effort)
     else:
-        protocol = _adaptive(effort.precision, effort.budget, cases)
+        protocol = _adaptive_effort(effort.precision, effort.budget, cases)
     return replace(
         protocol, seed=check_seed(effort.seed), timeout_s=check_timeout(effort.timeout)
     )
 
 
-def _fixed(effort: MeasuredRequest) -> Protocol:
+def _fixed_effort(effort: MeasuredRequest) -> Protocol:
     """Workers and rounds as they are given."""
     workers, rounds = DEFAULT_WORKERS, DEFAULT_ROUNDS
     if effort.quick:
@@ -64,18 +64,21 @@ def _fixed(effort: MeasuredRequest) -> Protocol:
     return Protocol(workers=workers, rounds=rounds)
 
 
-def _adaptive(precision: float | None, budget: float | None, cases: int) -> Protocol:
+def _adaptive_effort(
+    precision: float | None, budget: float | None, cases: int
+) -> Protocol:
     """The fewest workers and rounds, with limits that say how many more: percent, and
     seconds.
     """
     if budget is None:
-        budget = (
-            BUDGET_A_CASE_S * max(cases, 3) if precision is None else DEFAULT_BUDGET_S
-        )
+        if precision is None:
+            budget = BUDGET_A_CASE_S * max(cases, 3)
+        else:
+            budget = DEFAULT_BUDGET_S
     if precision is None:
         precision = DEFAULT_PRECISION
     hint = f"give {FINEST:g} to {COARSEST:g} percent, the half-width of a ratio's interval: --precision 0.5 is +-0.5%"
-    _within("precision", precision, FINEST, COARSEST, hint)
+    _in_range("precision", precision, FINEST, COARSEST, hint)
     check_budget(budget)
     return Protocol(
         workers=MIN_WORKERS,
@@ -85,7 +88,7 @@ def _adaptive(precision: float | None, budget: float | None, cases: int) -> Prot
     )
 
 
-def _within(name: str, value: float, least: float, most: float, hint: str) -> float:
+def _in_range(name: str, value: float, least: float, most: float, hint: str) -> float:
     """The value of a flag; raises FfnbenchError where it is out of its range."""
     if not least <= value <= most:
         shown = f"{value:g}" if isinstance(value, float) else value
@@ -95,19 +98,19 @@ def _within(name: str, value: float, least: float, most: float, hint: str) -> fl
 
 def check_seed(seed: int) -> int:
     """A seed that every generator takes."""
-    _within("seed", seed, 0, 2**63 - 1, "a seed is between 0 and 2^63 - 1")
+    _in_range("seed", seed, 0, 2**63 - 1, "a seed is between 0 and 2^63 - 1")
     return seed
 
 
 def check_budget(seconds: float) -> None:
     """Raise FfnbenchError for a budget that the fewest workers can't keep to."""
     hint = f"give at least {LEAST_BUDGET_S:g} seconds: {MIN_WORKERS} workers take that long to start"
-    _within("budget", seconds, LEAST_BUDGET_S, MOST_S, hint)
+    _in_range("budget", seconds, LEAST_BUDGET_S, MOST_S, hint)
 
 
 def check_timeout(seconds: float) -> float:
     """A timeout is positive and finite."""
-    return _within(
+    return _in_range(
         "timeout", seconds, 1e-9, MOST_S, "give positive seconds; the default is 300"
     )
 
@@ -116,10 +119,10 @@ def pause_of(runs: int, pause: float | None) -> float:
     """Seconds between two runs; raises FfnbenchError for what is no number of runs, or
     of seconds.
     """
-    _within("runs", runs, 1, MOST_RUNS, f"a file holds 1 to {MOST_RUNS} runs")
+    _in_range("runs", runs, 1, MOST_RUNS, f"a file holds 1 to {MOST_RUNS} runs")
     if pause is None:
         return PAUSE_S
-    return _within(
+    return _in_range(
         "pause", pause, 0, DAY_S, f"give 0 to {DAY_S} seconds, which is a day"
     )
 

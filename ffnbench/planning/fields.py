@@ -16,7 +16,7 @@ from ffnbench.choices import MODE_ALIASES, Mode
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import choose, hint_for, normalise
 from ffnbench.common.units import (
-    COUNTS,
+    COUNT_SUFFIXES,
     read_count,
     read_number,
     read_percent,
@@ -24,7 +24,7 @@ from ffnbench.common.units import (
 )
 from ffnbench.request import EXAMPLES, TAKE_LISTS, Percent, Seconds, Texts, spelling
 
-NUMBERS: Mapping[Any, Callable[[str], Any]] = {
+NUMBER_READERS: Mapping[Any, Callable[[str], Any]] = {
     int: read_count,
     float: read_number,
     Seconds: read_seconds,
@@ -41,7 +41,7 @@ def types_of(request: Any, name: str) -> tuple[Any, ...]:
     tuple[int, ...])`.
     """
     hint = _hints(request, include_extras=True)[name]
-    if hint in NUMBERS or hint == Texts or get_origin(hint) is tuple:
+    if hint in NUMBER_READERS or hint == Texts or get_origin(hint) is tuple:
         return (hint,)
     return tuple(member for member in get_args(hint) if member is not NoneType) or (
         hint,
@@ -78,16 +78,16 @@ def read(request: type[Any], name: str, typed: bool | Sequence[str]) -> Any:
     # `relu,,gelu` a name is empty
     text = re.sub(",*\n[\n,]*", ",", "\n".join(typed))
     if takes_several(types):
-        if kind in NUMBERS:
-            return _numbers(name, text, NUMBERS[kind])
+        if kind in NUMBER_READERS:
+            return _numbers(name, text, NUMBER_READERS[kind])
         return text
     if "," in text and (kind is not str or name in EXAMPLES):
         hint = TAKE_LISTS if name in EXAMPLES else "give one"
         raise FfnbenchError(f"{flag} takes one value here, not {text!r}", hint)
-    if kind not in NUMBERS:
+    if kind not in NUMBER_READERS:
         return reader_of(kind, name)(text)
     try:
-        return NUMBERS[kind](text)
+        return NUMBER_READERS[kind](text)
     except FfnbenchError as problem:
         raise FfnbenchError(f"{flag}: {problem.message}", problem.hint) from None
 
@@ -155,8 +155,8 @@ def _numbers(
 
 T = TypeVar("T")
 MOST_CELLS = 100_000
-_SIZES = COUNTS | {"": 1}
-_END = rf"\s*(\d{{1,15}}(?:\.\d{{1,15}})?)({'|'.join(COUNTS)})?\s*"
+_SIZES = COUNT_SUFFIXES | {"": 1}
+_END = rf"\s*(\d{{1,15}}(?:\.\d{{1,15}})?)({'|'.join(COUNT_SUFFIXES)})?\s*"
 _RANGE = re.compile(rf"(?:{_END})?\.\.(?:{_END})?(?:/{_END})?", re.ASCII)
 
 

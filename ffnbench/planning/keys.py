@@ -122,13 +122,13 @@ KEYS = (
 # fmt: on
 
 
-def keys_of(*about: Of) -> tuple[str, ...]:
+def names_of_keys(*about: Of) -> tuple[str, ...]:
     """The names of the keys that are about these, in the order of the table."""
     return tuple(key.name for key in KEYS if key.of in about)
 
 
-MOE_KEYS, SPEC_KEYS = keys_of(Of.EXPERTS), keys_of(Of.FORM, Of.EXPERTS)
-WORKLOAD_KEYS, ARM_KEYS = keys_of(Of.WORKLOAD), keys_of(Of.PROCESS)
+MOE_KEYS, SPEC_KEYS = names_of_keys(Of.EXPERTS), names_of_keys(Of.FORM, Of.EXPERTS)
+WORKLOAD_KEYS, ARM_KEYS = names_of_keys(Of.WORKLOAD), names_of_keys(Of.PROCESS)
 ELSEWHERE = {
     LIKE: "it says what code of yours computes, as in mlp.py:MLP@like=swiglu; forms stand in a list: relu,swiglu",
     "d_model": "it is not of one variant but of all: --d-model 512,1024 makes a group of each",
@@ -171,7 +171,7 @@ def check_keys(text: str, keys: Iterable[str]) -> None:
             raise FfnbenchError(f"unknown key {key!r} in {text!r}", hint)
 
 
-def among(names: tuple[str, ...], keys: dict[str, Scalar]) -> dict[str, Scalar]:
+def keys_named(names: tuple[str, ...], keys: dict[str, Scalar]) -> dict[str, Scalar]:
     """Those of the keys that have these names."""
     return {key: value for key, value in keys.items() if key in names}
 
@@ -183,9 +183,8 @@ def parse_scalar(text: str) -> Scalar:
     for kind in (int, float):
         try:
             value = kind(text)
-            float(
-                value
-            )  # a whole number beyond all floats is infinite, and is refused as such
+            # a whole number beyond all floats is infinite, and is refused as such
+            float(value)
         except (ValueError, OverflowError):
             continue
         return value

@@ -18,7 +18,7 @@ from ffnbench.common.names import choose, hint_for, near, normalise
 from ffnbench.ffn.activations import ACTIVATIONS, OwnActivation
 from ffnbench.ffn.spec import (
     GATED,
-    LARGEST,
+    LARGEST_SIZE,
     LIKE,
     Dispatch,
     FFNSpec,
@@ -28,17 +28,15 @@ from ffnbench.ffn.spec import (
     Scalar,
     Scores,
 )
-from ffnbench.plan import OWN, Arm, Note, NoteKind
+from ffnbench.plan import THIS_INTERPRETER, Arm, Note, NoteKind
 from ffnbench.planning.fields import cut
 from ffnbench.request import DEFAULT_VARIANTS
 
 if TYPE_CHECKING:
     from ffnbench.models.model import ModelSpec
 
-COMPILE_KEYS = (
-    "compile",
-    "freeze",
-)  # how it is compiled: where no backend is named, that is what they mean
+# how it is compiled: where no backend is named, that is what they mean
+COMPILE_KEYS = ("compile", "freeze")
 BACKEND_KEYS = {"backend", *COMPILE_KEYS}
 _TARGET = re.compile(r"^(?P<module>[^:]+):(?P<attr>[A-Za-z_][\w.]*)$")
 _EXPERTS = re.compile(r"^(?P<experts>\d{1,9})[xX](?P<top_k>\d{1,9})$")
@@ -69,7 +67,7 @@ class Variant:
     notes: tuple[Note, ...] = ()  # their label is not known yet
     d_model: int | None = None
     like: Variant | None = None
-    arm: Arm = OWN
+    arm: Arm = THIS_INTERPRETER
     also: tuple[str, ...] = ()
 
 
@@ -84,23 +82,23 @@ def parse_variant(text: str, models: Mapping[str, ModelSpec] | None = None) -> V
     """
     label, _, name = text.partition("@")[0].rpartition("=")
     keys: Keys = {}
-    arm = OWN
+    arm = THIS_INTERPRETER
     if "@" in text:
         from ffnbench.planning.keys import parse_keys
 
         keys, arm = parse_keys(text)
     if models and name in models:
-        variant = _published(text, label, models[name], keys)
+        variant = _variant_of_model(text, label, models[name], keys)
     elif _TARGET.match(name):
-        variant = _imported(text, label, name, keys)
+        variant = _variant_of_target(text, label, name, keys)
     elif _is_form(name):
-        variant = _form(text, label, name, keys)
+        variant = _variant_of_form(text, label, name, keys)
     else:
         from ffnbench.models.presets import PRESETS
 
         if name not in PRESETS:
-            raise _unknown(name)
-        variant = _published(text, label, PRESETS.get(name), keys)
+            raise _unknown_name(name)
+        variant = _variant_of_model(text, label, PRESETS.get(name), keys)
     return replace(variant, arm=arm)
 
 
@@ -125,15 +123,15 @@ def _with_keys(variant: Variant, keys: Keys) -> Variant:
     """
     if not keys:
         return variant
-    from ffnbench.planning.keys import SPEC_KEYS, WORKLOAD_KEYS, among, check_keys
+    from ffnbench.planning.keys import SPEC_KEYS, WORKLOAD_KEYS, check_keys, keys_named
 
     check_keys(variant.text, keys)
     if "gate" in keys:
         variant = replace(variant, gate=choose(Gate, "gate", keys["gate"]))
     return replace(
         variant,
-        spec_keys=among(SPEC_KEYS, keys),
-        workload_keys=among(WORKLOAD_KEYS, keys),
+        spec_keys=keys_named(SPEC_KEYS, keys),
+        workload_keys=keys_named(WORKLOAD_KEYS, keys),
     )
 
 
@@ -146,7 +144,7 @@ def _is_form(name: str) -> bool:
     )
 
 
-def _form(text: str, label: str, name: str, keys: Keys) -> Variant:
+def _variant_of_form(text: str, label: str, name: str, keys: Keys) -> Variant:
     """One of ffnbench's own forms."""
     limits: Keys = {}
     if name in GATED:
@@ -175,7 +173,7 @@ def _form(text: str, label: str, name: str, keys: Keys) -> Variant:
     return _with_keys(variant, keys)
 
 
-def _published(text: str, label: str, model: ModelSpec, keys: Keys) -> Variant:
+def _variant_of_model(text: str, label: str, model: ModelSpec, keys: Keys) -> Variant:
     """The main FFN of a model; keys of the user's own win over the model's."""
     from ffnbench.models.presets import PRESETS, as_text, variant_keys
 
@@ -230,7 +228,7 @@ def _with_beta(activation: str, keys: Keys, text: str) -> tuple[str, Keys]:
     return row.with_beta or activation, keys
 
 
-def _imported(text: str, label: str, target: str, keys: Keys) -> Variant:
+def _variant_of_target(text: str, label: str, target: str, keys: Keys) -> Variant:
     """User code: keys of the workload and the width are ours, all others go to its
     constructor.
     """
@@ -242,7 +240,7 @@ def _imported(text: str, label: str, target: str, keys: Keys) -> Variant:
     )
     if not keys:
         return variant
-    from ffnbench.planning.keys import WORKLOAD_KEYS, among
+    from ffnbench.planning.keys import WORKLOAD_KEYS, keys_named
 
     like = None
     if LIKE in keys:
@@ -255,8 +253,8 @@ def _imported(text: str, label: str, target: str, keys: Keys) -> Variant:
     ours = {"d_ff", "ratio", LIKE, *WORKLOAD_KEYS}
     return replace(
         variant,
-        spec_keys=among(("d_ff", "ratio"), keys),
-        workload_keys=among(WORKLOAD_KEYS, keys),
+        spec_keys=keys_named(("d_ff", "ratio"), keys),
+        workload_keys=keys_named(WORKLOAD_KEYS, keys),
         arguments=tuple((key, value) for key, value in keys.items() if key not in ours),
         like=like,
     )
@@ -268,9 +266,8 @@ def as_activation_variant(variant: Variant, own: OwnActivation) -> Variant:
     """
     keys = variant.spec_keys | variant.workload_keys | dict(variant.arguments)
     if variant.like is not None:
-        keys[LIKE] = (
-            variant.like.text
-        )  # which is no key of a form, and is refused as such
+        # which is no key of a form, and is refused as such
+        keys[LIKE] = variant.like.text
     notes: tuple[Note, ...] = ()
     if own.flops is None:
         notes = (
@@ -313,7 +310,7 @@ def module_spec(variant: Variant, d_model: int, d_ff: int) -> ImportedSpec:
     )
 
 
-def _unknown(name: str) -> FfnbenchError:
+def _unknown_name(name: str) -> FfnbenchError:
     """What to say of a name that is no variant."""
     from ffnbench.models.presets import PRESETS
     from ffnbench.planning.keys import KEY_HINT, KEYS
@@ -424,7 +421,7 @@ def moe_of(keys: Keys, text: str) -> MoESpec | None:
             "groups=8x4 is 4 of 8 groups a token",
         )
     shared = keys.get("shared") or 0
-    if not isinstance(shared, int) or not 0 <= shared <= LARGEST:
+    if not isinstance(shared, int) or not 0 <= shared <= LARGEST_SIZE:
         raise FfnbenchError(
             f"shared must be the width of the shared experts, not {shared!r}",
             "e.g. @shared=2048",

@@ -59,10 +59,8 @@ def workload_of(request: CompareRequest, variant: Variant) -> Workload:
             "e.g. 0.05 is 5%",
         )
     dtype = DTYPES.canonical(str(given["dtype"]))
-    device, cache = (
-        device_of(str(given["device"])),
-        choose(Cache, "cache", given.get("cache", Cache.HOT)),
-    )
+    device = device_of(str(given["device"]))
+    cache = choose(Cache, "cache", given.get("cache", Cache.HOT))
     precision = choose(
         MatmulPrecision,
         "matmul_precision",
@@ -158,7 +156,7 @@ def device_of(text: str) -> str:
 # Backends: which were asked for, and why one can't run a case, as far as that is known
 # without a machine
 
-ALL = "all"  # in place of a list of backends: every one
+ALL_BACKENDS = "all"  # in place of a list of backends: every one
 
 
 def lack_of(ffn: AnySpec, work: Workload) -> tuple[str, str]:
@@ -191,7 +189,7 @@ def parse_backends(text: str) -> tuple[Backend, ...]:
     empty name, and an unknown one.
     """
     parts = cut("--backend ", text, "eager,packed")
-    if ALL in parts:
+    if ALL_BACKENDS in parts:
         return tuple(Backend)
     backends = [choose(Backend, "backend", part) for part in parts]
     return tuple(dict.fromkeys(backends))

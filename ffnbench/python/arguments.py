@@ -60,18 +60,16 @@ Backend = Literal[
     "eager", "packed", "packed-up-gate", "compile", "onednn", "ort", "openvino", "all"
 ]
 Backends = Backend | Sequence[Backend]
-WeightFormat = Literal["none", "int8-dynamic", "int8", "int4"]
-WeightFormats = WeightFormat | Sequence[WeightFormat]
+WeightFormatName = Literal["none", "int8-dynamic", "int8", "int4"]
+WeightFormats = WeightFormatName | Sequence[WeightFormatName]
 
 R = TypeVar("R", bound=Request)
 NAMED = "help() of the function shows its arguments"
-BETWEEN = {
-    "tolerance": "=",
-    "base_env": ":",
-}  # name and value, where a mapping may be given
+# name and value, where a mapping may be given
+PAIR_SEPARATORS = {"tolerance": "=", "base_env": ":"}
 
 
-def asked(kind: type[R], given: Mapping[str, Any]) -> R:
+def request_from_arguments(kind: type[R], given: Mapping[str, Any]) -> R:
     """A request of the arguments of a call; those that are no fields of it are left
     out. Raises FfnbenchError.
     """
@@ -81,11 +79,8 @@ def asked(kind: type[R], given: Mapping[str, Any]) -> R:
         if name not in given or (given[name] is None and field.default in (None, ())):
             continue
         value = given[name]
-        if (
-            isinstance(value, int | float)
-            and not isinstance(value, bool)
-            and types_of(kind, field.name) == (str,)
-        ):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and types_of(kind, field.name) == (str,):
             raise WrongArgument(f"{name} can't be {value!r}", "give a text")
         typed = value if isinstance(value, bool) else texts_of(kind, field.name, value)
         values[field.name] = read(kind, field.name, typed)
@@ -98,15 +93,14 @@ def texts_of(kind: type[Request], name: str, value: Any) -> list[str]:
         return [variants_text(value)]
     if name == "variant":
         return [variant_text(value)]
-    if isinstance(value, Mapping) and name in BETWEEN:
-        return [f"{key}{BETWEEN[name]}{item}" for key, item in value.items()]
+    if isinstance(value, Mapping) and name in PAIR_SEPARATORS:
+        return [f"{key}{PAIR_SEPARATORS[name]}{item}" for key, item in value.items()]
     if isinstance(value, str | os.PathLike) or not hasattr(value, "__iter__"):
-        return [text_of(name, value)]
-    if (
-        isinstance(value, range) and len(value) > 1
-    ):  # as it would be typed, so that none is too long to be read
+        return [argument_text(name, value)]
+    # as it would be typed, so that none is too long to be read
+    if isinstance(value, range) and len(value) > 1:
         value = [f"{min(value)}..{max(value)}/{abs(value.step)}"]
-    texts = [text_of(name, item) for item in value]
+    texts = [argument_text(name, item) for item in value]
     if name == "range_" and len(texts) == 2:
         return [":".join(texts)]
     if not takes_several(types_of(kind, name)):
@@ -116,7 +110,7 @@ def texts_of(kind: type[Request], name: str, value: Any) -> list[str]:
     return texts or [""]
 
 
-def text_of(name: str, value: Any) -> str:
+def argument_text(name: str, value: Any) -> str:
     """A text; torch's dtypes and devices, paths and numbers as they are typed."""
     if isinstance(value, str | os.PathLike):
         return os.fspath(value)
@@ -128,17 +122,16 @@ def text_of(name: str, value: Any) -> str:
             return str(operator.index(value))
         return f"{float(value)!r}"
     except (TypeError, ValueError):
-        hint = (
-            f"save it first: {name}=report.save('{name}.json')"
-            if hasattr(value, "save")
-            else NAMED
-        )
+        if hasattr(value, "save"):
+            hint = f"save it first: {name}=report.save('{name}.json')"
+        else:
+            hint = NAMED
         raise WrongArgument(
-            f"{name.rstrip('_')} can't be {_shown(value)}", hint
+            f"{name.rstrip('_')} can't be {_value_in_message(value)}", hint
         ) from None
 
 
-def _shown(value: Any) -> str:
+def _value_in_message(value: Any) -> str:
     """A value in a message: as it is written where that is short, else what it is."""
     text = repr(value)
     if len(text) <= 60 and "\n" not in text:
@@ -147,13 +140,15 @@ def _shown(value: Any) -> str:
 
 
 CELL = "write the cell to a file: begin it with `%%writefile mine.py`, run it, then name it as 'mine.py:{name}'"
-FILE = "save it to a file, for example mine.py, and name it as 'mine.py:{name}'"
+SAVE_TO_FILE = "save it to a file, for example mine.py, and name it as 'mine.py:{name}'"
 
 
 def variants_text(given: Any) -> str:
     """A comma separated list of one variant, several, or {label: variant}."""
     if isinstance(given, Mapping):
-        return ",".join(f"{label}={variant_text(one)}" for label, one in given.items())
+        return ",".join(
+            f"{label}={variant_text(variant)}" for label, variant in given.items()
+        )
     if isinstance(given, str) or callable(given) or not hasattr(given, "__iter__"):
         return variant_text(given)
     return ",".join(map(variant_text, given))
@@ -172,11 +167,10 @@ def variant_text(given: Any) -> str:
             f"give the class, {kind}, or a function that makes one",
         )
     if not callable(given):
-        what = (
-            f"the module {given.__name__!r}"
-            if isinstance(given, ModuleType)
-            else repr(given)
-        )
+        if isinstance(given, ModuleType):
+            what = f"the module {given.__name__!r}"
+        else:
+            what = repr(given)
         raise WrongArgument(
             f"{what} is no variant",
             "give a name, a class of torch.nn.Module, or a function",
@@ -188,10 +182,8 @@ def _target_of(given: Any) -> str:
     """`package.module:Class` or `path/file.py:Class` of a class or a function; raises
     FfnbenchError where none is.
     """
-    name, module = (
-        getattr(given, "__qualname__", None),
-        getattr(given, "__module__", None),
-    )
+    name = getattr(given, "__qualname__", None)
+    module = getattr(given, "__module__", None)
     if not isinstance(name, str) or not isinstance(module, str):
         raise FfnbenchError(
             f"a worker can't find {given!r}: it has no name of its own",
@@ -199,28 +191,25 @@ def _target_of(given: Any) -> str:
         )
     if "<" in name:
         inner = name.rpartition(".")[2]
-        what = (
-            "a lambda"
-            if inner == "<lambda>"
-            else f"{inner!r}, which is defined within a function,"
-        )
+        if inner == "<lambda>":
+            what = "a lambda"
+        else:
+            what = f"{inner!r}, which is defined within a function,"
         raise FfnbenchError(
             f"a worker can't find {what} by its name",
             "define it with a name at the top of a file",
         )
     loaded = sys.modules.get(module)
     try:
-        same = (
-            attrgetter(name)(loaded) == given
-        )  # a bound method is a new object each time, and equal
+        # a bound method is a new object each time, and equal
+        same = attrgetter(name)(loaded) == given
     except AttributeError:
         same = False
     if loaded is None or not same:
-        hint = (
-            FILE.format(name=name)
-            if module == "__main__"
-            else f"import it again: from {module} import {name}"
-        )
+        if module == "__main__":
+            hint = SAVE_TO_FILE.format(name=name)
+        else:
+            hint = f"import it again: from {module} import {name}"
         raise FfnbenchError(
             f"a worker can't find {name!r}: that name in {module!r} is something else now",
             hint,
@@ -236,19 +225,18 @@ def _source(loaded: ModuleType, module: str, name: str) -> str:
             _let_workers_find(Path(file), module)
         return module
     spec = getattr(loaded, "__spec__", None)
-    if (
-        spec is not None and spec.name and spec.name != "__main__"
-    ):  # python -m package.module
+    # python -m package.module
+    if spec is not None and spec.name and spec.name != "__main__":
         return str(spec.name)
     if not file or not Path(file).is_file():
-        hint = CELL if "IPython" in sys.modules else FILE
+        hint = CELL if "IPython" in sys.modules else SAVE_TO_FILE
         raise FfnbenchError(
             f"a worker can't import {name!r}: it is in no file", hint.format(name=name)
         )
-    whole = Path(file).resolve()
-    if whole.is_relative_to(Path.cwd()):
-        return str(whole.relative_to(Path.cwd()))
-    return str(whole)
+    path = Path(file).resolve()
+    if path.is_relative_to(Path.cwd()):
+        return str(path.relative_to(Path.cwd()))
+    return str(path)
 
 
 def _let_workers_find(file: Path, module: str) -> None:
@@ -256,15 +244,16 @@ def _let_workers_find(file: Path, module: str) -> None:
     folder put on sys.path: workers inherit the folder by PYTHONPATH, which changes
     nothing in this process.
     """
-    root = file.resolve().parents[module.count(".") + (file.name == "__init__.py")]
+    depth = module.count(".")
+    if file.name == "__init__.py":
+        depth += 1
+    root = file.resolve().parents[depth]
     inherited = [
         path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path
     ]
-    known = [Path.cwd(), *(Path(path).resolve() for path in inherited)]
-    if root in known or any(
-        root.is_relative_to(Path(prefix).resolve())
-        for prefix in {sys.prefix, sys.base_prefix}
-    ):
+    importable = [Path.cwd(), *(Path(path).resolve() for path in inherited)]
+    prefixes = [Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix)]
+    if root in importable or any(map(root.is_relative_to, prefixes)):
         return
     if root in [Path(path).resolve() for path in sys.path]:
         os.environ["PYTHONPATH"] = os.pathsep.join([str(root), *inherited])

@@ -18,7 +18,7 @@ from ffnbench.common.errors import FfnbenchError, WrongArgument, interruption
 from ffnbench.common.names import hint_for
 from ffnbench.common.units import counted
 from ffnbench.following import Following
-from ffnbench.messages import MARK
+from ffnbench.messages import WORKER_VARIABLE
 from ffnbench.planning.keys import KEYS
 from ffnbench.python.arguments import NAMED
 from ffnbench.report.progress import NotebookProgress, TerminalProgress
@@ -71,7 +71,9 @@ def _refuse_unknown(
                 hint = hint_for(name, parameters, NAMED)
             raise WrongArgument(f"{function} has no argument {name!r}", hint)
     by_place = [
-        one for one in parameters.values() if one.kind is one.POSITIONAL_OR_KEYWORD
+        parameter
+        for parameter in parameters.values()
+        if parameter.kind is parameter.POSITIONAL_OR_KEYWORD
     ]
     if placed > len(by_place):
         hint = "name the others"
@@ -101,7 +103,7 @@ def called_here(*, quiet: bool = False, wait: bool = False) -> Iterator[CalledHe
     """A call that begins now. A worker runs the file of a class once more: what
     measures there would start workers of its own, and so on; that is refused.
     """
-    if os.environ.get(MARK):
+    if os.environ.get(WORKER_VARIABLE):
         raise FfnbenchError(
             "it calls ffnbench while a worker loads it",
             'put what calls ffnbench under `if __name__ == "__main__":`',

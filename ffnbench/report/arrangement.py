@@ -15,7 +15,6 @@ from ffnbench.common.names import hint_for
 from ffnbench.report.columns import COLUMNS
 from ffnbench.report.frame import EXTRA, Column, Frame, Row
 
-MIXED = object()  # in place of the value that all rows of a group have
 FIRST_SHOWN = 12  # names in a hint
 
 
@@ -107,17 +106,13 @@ def sorted_by(frame: Frame, key: str, *, down: bool) -> Frame:
     if not any(key in row for row in frame.rows):
         return frame
     blocks: list[Row] = []
+    each_has_one_value = True
     for heading, places in frame.blocks:
         rows = frame.rows[places.start : places.stop]
-        values = {row[key] for row in rows}
-        blocks.append(
-            {
-                "heading": heading,
-                "rows": rows,
-                "value": values.pop() if len(values) == 1 else MIXED,
-            }
-        )
-    if all(block["value"] is not MIXED for block in blocks):
+        if len({row[key] for row in rows}) > 1:
+            each_has_one_value = False
+        blocks.append({"heading": heading, "rows": rows, "value": rows[0][key]})
+    if each_has_one_value:
         blocks = in_order(blocks, "value", down=down)
     sorted_rows: list[Row] = []
     groups = []
@@ -149,13 +144,9 @@ def with_columns(frame: Frame, wanted: dict[str, bool]) -> Frame:
         own_or_chosen = [chosen.pop(column.key, column) for column in own]
         return replace(frame, columns=(first, *own_or_chosen, *chosen.values()))
     keys = list(frame.records()[0])
-    if any(key in keys for key in wanted):
-        frame = replace(
-            frame,
-            exported=list(
-                dict.fromkeys([keys[0], *(key for key in wanted if key in keys)])
-            ),
-        )
+    exported = [key for key in wanted if key in keys]
+    if exported:
+        frame = replace(frame, exported=list(dict.fromkeys([keys[0], *exported])))
     if chosen:
         return replace(frame, columns=(first, *chosen.values()))
     return frame

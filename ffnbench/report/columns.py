@@ -14,7 +14,7 @@ from enum import Enum
 from operator import attrgetter
 from typing import Any
 
-from ffnbench.common.units import IEC, SI, TIME, digits, percent
+from ffnbench.common.units import GIGA, IEC, SI, TIME, digits, percent
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.metrics import (
     COMPILE,
@@ -39,11 +39,11 @@ from ffnbench.report.frame import (
     Row,
     estimate_in,
     in_row,
-    keys_of,
+    interval_keys,
 )
 from ffnbench.report.header import CONDITIONS, Condition
 from ffnbench.report.words import (
-    BUSY,
+    BUSY_WORD,
     CERTAIN,
     change_text,
     error_text,
@@ -56,7 +56,6 @@ from ffnbench.report.words import (
 )
 from ffnbench.result import Bound, Estimate, Report, Roof, Share, Verdict
 
-GIGA = 1e9
 TOKEN = "/tok"
 OF_SHARE = 18
 FRONT = "*"  # the mark of what is on the Pareto front
@@ -74,7 +73,7 @@ class Unknown:
         return None
 
 
-UNKNOWN: Any = Unknown()
+NOTHING_KNOWN: Any = Unknown()
 
 
 class CaseFacts:
@@ -86,23 +85,24 @@ class CaseFacts:
         label = case.label
         self.report, self.case, self.label, self.waited = report, case, label, waited
         self.work, self.ffn, self.cost = case.workload, case.ffn, report.cost(label)
-        self.form = case.ffn if isinstance(case.ffn, FFNSpec) else UNKNOWN
-        self.experts = self.form.moe or UNKNOWN
-        self.counts = UNKNOWN if self.cost.failed else self.cost
+        self.form = case.ffn if isinstance(case.ffn, FFNSpec) else NOTHING_KNOWN
+        self.experts = self.form.moe or NOTHING_KNOWN
+        self.counts = NOTHING_KNOWN if self.cost.failed else self.cost
         self.needed = needed_by(case, self.cost)
-        self.latency = report.estimate(label, LATENCY) or UNKNOWN
-        self.comparison = report.comparison(label) or UNKNOWN
-        self.share = report.share(label) or UNKNOWN
-        self.roof = roof_of(report, report.share(label)) or UNKNOWN
-        self.inputs = report.inputs_of(label) or UNKNOWN
+        self.latency = report.estimate(label, LATENCY) or NOTHING_KNOWN
+        self.comparison = report.comparison(label) or NOTHING_KNOWN
+        self.share = report.share(label) or NOTHING_KNOWN
+        self.roof = roof_of(report, report.share(label)) or NOTHING_KNOWN
+        self.inputs = report.inputs_of(label) or NOTHING_KNOWN
         self.rounds: Any = report.figures.rounds.get(label, (None, None))
 
 
 def roof_of(report: Report, share: Share | None) -> Roof | None:
     """The roof that a share is of."""
-    return next(
-        (roof for roof in report.roofs if share and roof.name == share.roof), None
-    )
+    for roof in report.roofs:
+        if share and roof.name == share.roof:
+            return roof
+    return None
 
 
 def _value(metric: str) -> Callable[[CaseFacts], float | None]:
@@ -129,7 +129,7 @@ def _d_ff(case: CaseFacts) -> int | None:
 
 
 def _gated(case: CaseFacts) -> bool | None:
-    if case.form is UNKNOWN:
+    if case.form is NOTHING_KNOWN:
         return None
     return case.form.gate is not Gate.NONE
 
@@ -190,7 +190,7 @@ def _bound_by(case: CaseFacts) -> str | None:
 
 def latency_text(row: Row) -> str | None:
     """What stands in the place of a latency: of a busy row the word."""
-    return BUSY if verdict_word(row) == BUSY else None
+    return BUSY_WORD if verdict_word(row) == BUSY_WORD else None
 
 
 def ratio_text(row: Row) -> str | None:
@@ -200,7 +200,7 @@ def ratio_text(row: Row) -> str | None:
     return None
 
 
-def _spread(row: Row) -> str | None:
+def _spread_text(row: Row) -> str | None:
     latency = estimate_in(row, "latency_s")
     half = latency.half_width if latency else None
     return None if half is None else percent(half)
@@ -375,7 +375,7 @@ def _of_part(part: str, title: str, priority: int) -> tuple[Column, ...]:
             priority=priority,
             style=lambda row: "yellow" if text(row) else "",
             takes=OF_NUMBER,
-            scaled_with=tuple(f"{one}_latency_s" for one in parts),
+            scaled_with=tuple(f"{name}_latency_s" for name in parts),
         ),
         Column(
             key=f"{part}_ratio",
@@ -455,17 +455,17 @@ OF_CHECKS = (
     Column(key="now", priority=2, takes=OF_NUMBER),
 )
 # fmt: on
-OTHERS = (Column(key="spread", title="±", text=_spread, priority=EXTRA),)
+OF_SPREAD = (Column(key="spread", title="±", text=_spread_text, priority=EXTRA),)
 COLUMNS = {
     column.key: column
-    for column in (*OTHERS, *OF_FACTS, *OF_CHECKS, *OF_BLOCKS, *OF_CASES)
+    for column in (*OF_SPREAD, *OF_FACTS, *OF_CHECKS, *OF_BLOCKS, *OF_CASES)
 }
-UNSAVED = keys_of(PACK)[1:]
+PACK_INTERVAL_KEYS = interval_keys(PACK)[1:]
 CASE_KEYS = tuple(
     key
     for column in OF_CASES
-    for key in (keys_of(column.key) if column.interval else (column.key,))
-    if key not in UNSAVED
+    for key in (interval_keys(column.key) if column.interval else (column.key,))
+    if key not in PACK_INTERVAL_KEYS
 )
 VALUES: list[tuple[str, Callable[[CaseFacts], Any]]] = [
     (column.key, column.of) for column in OF_CASES if column.of and not column.interval
@@ -473,9 +473,9 @@ VALUES: list[tuple[str, Callable[[CaseFacts], Any]]] = [
 ESTIMATES = [
     (column.key, column.of) for column in OF_CASES if column.of and column.interval
 ]
-LATENCY_KEYS, RATIO_KEYS = keys_of("latency_s"), keys_of("ratio")
+LATENCY_KEYS, RATIO_KEYS = interval_keys("latency_s"), interval_keys("ratio")
 CONDITION_KEYS = tuple(one.key for one in CONDITIONS)
-DEVICE_KEYS = (*keys_of(DEVICE_TIME), *keys_of(HOST_TIME), "launch_bound")
+DEVICE_KEYS = (*interval_keys(DEVICE_TIME), *interval_keys(HOST_TIME), "launch_bound")
 
 
 def column(key: str, priority: int | None = None, /, **how: Any) -> Column:
@@ -491,9 +491,8 @@ def timed_columns(report: Report, reference: str) -> list[Column]:
     """Latency, the ratio to the reference, and the verdict in a word."""
     shown = [column("latency_s"), column("spread")]
     references = {group.reference for group in report.plan.groups}
-    if (
-        len(references) == len(report.plan.shown) and not report.failures
-    ):  # nothing is compared with another
+    # nothing is compared with another
+    if len(references) == len(report.plan.shown) and not report.failures:
         return shown
     return [*shown, column("ratio", title=f"time vs {reference}"), column("verdict")]
 

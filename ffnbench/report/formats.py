@@ -18,12 +18,14 @@ from ffnbench.result import Report
 if TYPE_CHECKING:
     from ffnbench.report.arrangement import Arrangement
 
-FORMATS = ("table", "markdown", "latex", "csv", "json")  # for stdout
+STDOUT_FORMATS = ("table", "markdown", "latex", "csv", "json")  # for stdout
 SUFFIX_OF = {"csv": ".csv", "json": ".json", "markdown": ".md", "latex": ".tex"}
 SUFFIXES = tuple(SUFFIX_OF.values())
-CHECK_FORMATS, CHECK_SUFFIXES = (*FORMATS, "github"), (".xml", *SUFFIXES)
-PICTURES = (".png", ".svg", ".pdf")
-PICTURE_SUFFIXES = (*PICTURES, ".csv")  # of plot-activations: the csv holds the points
+CHECK_FORMATS = (*STDOUT_FORMATS, "github")
+CHECK_SUFFIXES = (".xml", *SUFFIXES)
+FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
+# of plot-activations: the csv holds the points
+PICTURE_SUFFIXES = (*FIGURE_SUFFIXES, ".csv")
 NOT_ALL = "the table holds what was measured by then"
 ROOFLINE = "roofline"  # a picture with that in its file's name is another one
 Write = Callable[[], str | bytes]
@@ -45,7 +47,7 @@ def bytes_of(files: Mapping[str, Write], path: Path) -> bytes:
 
 def is_roofline(path: Path) -> bool:
     """Whether a file is to hold a roofline."""
-    return path.suffix.lower() in PICTURES and ROOFLINE in path.stem.lower()
+    return path.suffix.lower() in FIGURE_SUFFIXES and ROOFLINE in path.stem.lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +98,11 @@ class View:
     @property
     def stdout(self) -> dict[str, Callable[[], str]]:
         """A writer for each format but the table."""
-        from ffnbench.report.writers import csv_text, json_text, latex, markdown
+        from ffnbench.report.writers import csv_text, json_of_records, latex, markdown
 
         return {
             "csv": lambda: csv_text(self.table.records()),
-            "json": self.json or (lambda: json_text(self.table.records())),
+            "json": self.json or (lambda: json_of_records(self.table.records())),
             "markdown": lambda: markdown(self.table),
             "latex": lambda: latex(self.table),
             **self.more_formats,
@@ -116,7 +118,9 @@ class View:
             suffix: texts[name] for name, suffix in SUFFIX_OF.items()
         }
         for name, draw in self.pictures.items():
-            writers |= {name + suffix: partial(draw, suffix) for suffix in PICTURES}
+            writers |= {
+                name + suffix: partial(draw, suffix) for suffix in FIGURE_SUFFIXES
+            }
         for suffix, feature in of_features("suffixes").items():
             writers[suffix] = partial(_by_feature, feature, suffix, self)
         return {**writers, **self.more_files}

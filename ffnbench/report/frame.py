@@ -17,10 +17,9 @@ from ffnbench.common.units import Units, digits, scale
 from ffnbench.result import Estimate
 
 Row = dict[Any, Any]
-Groups = tuple[
-    tuple[int, str], ...
-]  # of rows: the place of the first row of each group, and what the group is
-UNKNOWN = "-"
+# of rows: the place of the first row of each group, and what the group is
+Groups = tuple[tuple[int, str], ...]
+UNKNOWN_CELL = "-"
 EXTRA = 9  # the priority of a column that -v alone shows
 # what a measured column takes whatever was measured, so that which columns fit depends
 # on the question alone
@@ -28,7 +27,7 @@ OF_NUMBER, OF_RATIO, OF_VERDICT = 7, 20, 11
 
 
 @cache
-def keys_of(key: str) -> tuple[str, str, str]:
+def interval_keys(key: str) -> tuple[str, str, str]:
     """The keys of a value and of the ends of its interval: `latency_s`,
     `latency_low_s`, `latency_high_s`.
     """
@@ -40,15 +39,19 @@ def keys_of(key: str) -> tuple[str, str, str]:
 def in_row(key: str, estimate: Estimate | None) -> Row:
     """An estimate as the three values of a row."""
     if not estimate:
-        return dict.fromkeys(keys_of(key))
+        return dict.fromkeys(interval_keys(key))
     return dict(
-        zip(keys_of(key), (estimate.value, estimate.low, estimate.high), strict=True)
+        zip(
+            interval_keys(key),
+            (estimate.value, estimate.low, estimate.high),
+            strict=True,
+        )
     )
 
 
 def estimate_in(row: Row, key: str) -> Estimate | None:
     """The value of a row with its interval, None where it is not known."""
-    value, low, high = (row.get(name) for name in keys_of(key))
+    value, low, high = (row.get(name) for name in interval_keys(key))
     if value is None:
         return None
     return Estimate(value=value, low=low, high=high)
@@ -138,14 +141,12 @@ class Frame:
     details: Sequence[str] = ()
     groups: Groups = ()
     above: tuple[Frame, ...] = ()
-    short: tuple[
-        Frame, ...
-    ] = ()  # what is shown in its place where that fits, the fullest first; not by -v
+    # what is shown in its place where that fits, the fullest first; not by -v
+    short: tuple[Frame, ...] = ()
     exported: Sequence[str] = ()
     saved: Sequence[Row] | None = None  # what programs read, where that is not its rows
-    scaled_as: Sequence[
-        Row
-    ] = ()  # the rows that the scales of columns are of, where these are not its own
+    # the rows that the scales of columns are of, where these are not its own
+    scaled_as: Sequence[Row] = ()
 
     @property
     def parts(self) -> tuple[Frame, ...]:
@@ -202,22 +203,19 @@ class Frame:
         return [{key: row[key] for key in self.exported} for row in rows]
 
 
-def frame_of(
+def frame_of_records(
     records: Sequence[Row], below: Iterable[str] = (), prose: Iterable[str] = ()
 ) -> Frame:
     """Records as a frame: the first column stays longest, then in their order; columns
     of `prose` may be wrapped.
     """
-    columns = tuple(
-        Column(
-            key=key,
-            left=not isinstance(value, int),
-            priority=place,
-            flexible=key in prose,
+    columns = []
+    for place, (key, value) in enumerate(records[0].items()):
+        is_text = not isinstance(value, int)
+        columns.append(
+            Column(key=key, left=is_text, priority=place, flexible=key in prose)
         )
-        for place, (key, value) in enumerate(records[0].items())
-    )
-    return Frame(columns=columns, rows=records, summary=tuple(below))
+    return Frame(columns=tuple(columns), rows=records, summary=tuple(below))
 
 
 def _text(column: Column, row: Row, size: float) -> str:
@@ -225,9 +223,9 @@ def _text(column: Column, row: Row, size: float) -> str:
         return text
     value = row.get(column.key)
     if value is None:
-        return UNKNOWN
+        return UNKNOWN_CELL
     if column.interval:
-        ends = (row.get(key) for key in keys_of(column.key))
+        ends = (row.get(key) for key in interval_keys(column.key))
         value, low, high = (None if end is None else end / size for end in ends)
         return column.interval(Estimate(value=value, low=low, high=high))  # type: ignore[arg-type]
     if column.write:

@@ -25,13 +25,13 @@ from ffnbench.plan import (
     value_of,
 )
 from ffnbench.report.frame import Column, Groups, Row
-from ffnbench.report.words import backend_text, device_text, listed
+from ffnbench.report.words import backend_text, device_text, join_words
 
 # a matched width that is off by more is told where the table says that it is matched
 MISSES = 0.02
 MOST_VALUES = 6  # of an axis that are named each
 MATCHED = {"params": "parameters", "flops": "FLOPs", ACTIVE_PARAMS: "active parameters"}
-PLAIN = ("dtype", "mode", "device")  # what is told by its value alone
+TOLD_BY_VALUE = ("dtype", "mode", "device")  # what is told by its value alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def _reductions(work: Workload) -> bool | None:
     return None
 
 
-def _group(work: Workload) -> int | None:
+def _quantisation_group(work: Workload) -> int | None:
     held = format_of(work.weights, work.backend)
     return work.group if held is not None and held.grouped else None
 
@@ -82,12 +82,12 @@ CONDITIONS = (
     Condition(
         "weight_format", "format", Weights.NONE, lambda work: work.weights, "{} weights"
     ),
-    Condition("weight_group", "group", GROUP, _group, "groups of {}"),
+    Condition("weight_group", "group", GROUP, _quantisation_group, "groups of {}"),
     Condition("spin", "spin", False, _spin, "spinning threads"),
 )
 
 
-def _values(condition: Condition, cases: Iterable[Case]) -> list[str | int | bool]:
+def _values_of(condition: Condition, cases: Iterable[Case]) -> list[str | int | bool]:
     values = dict.fromkeys(condition.of(case.workload) for case in cases)
     return [value for value in values if value is not None]
 
@@ -96,7 +96,7 @@ def in_title(plan: Plan) -> list[str]:
     """What all rows have of the conditions, where that is not the default."""
     texts = []
     for condition in CONDITIONS:
-        values = _values(condition, plan.shown)
+        values = _values_of(condition, plan.shown)
         if len(values) == 1 and values[0] != condition.default:
             texts.append(condition.title.format(values[0]))
     return texts
@@ -107,7 +107,7 @@ def differing(plan: Plan) -> list[str]:
     return [
         condition.key
         for condition in CONDITIONS
-        if len(_values(condition, plan.shown)) > 1
+        if len(_values_of(condition, plan.shown)) > 1
     ]
 
 
@@ -121,12 +121,11 @@ def heading(group: Group) -> str:
 
 def _with_values(key: str, values: Sequence[Value]) -> str:
     texts = list(map(axis_text, values))
-    text = (
-        listed(texts)
-        if len(texts) <= MOST_VALUES
-        else f"{texts[0]} to {texts[-1]} ({len(texts):,} values)"
-    )
-    return text if key in PLAIN else f"{key} {text}"
+    if len(texts) <= MOST_VALUES:
+        text = join_words(texts)
+    else:
+        text = f"{texts[0]} to {texts[-1]} ({len(texts):,} values)"
+    return text if key in TOLD_BY_VALUE else f"{key} {text}"
 
 
 def headings(plan: Plan) -> Groups:
@@ -135,10 +134,10 @@ def headings(plan: Plan) -> Groups:
     """
     if not _has_headings(plan):
         return ()
-    return placed((heading(group), len(group.cases)) for group in plan.groups)
+    return headings_at_rows((heading(group), len(group.cases)) for group in plan.groups)
 
 
-def placed(blocks: Iterable[tuple[str, int]]) -> Groups:
+def headings_at_rows(blocks: Iterable[tuple[str, int]]) -> Groups:
     """Headings of blocks of so many rows, each with the place of its first row."""
     groups, start = [], 0
     for text, size in blocks:
@@ -151,7 +150,7 @@ def _has_headings(plan: Plan) -> bool:
     return len(plan.groups) > 1 and any(len(group.cases) > 1 for group in plan.groups)
 
 
-def in_groups(plan: Plan, rows: Iterable[Row]) -> list[Row]:
+def ordered_by_group(plan: Plan, rows: Iterable[Row]) -> list[Row]:
     """The rows, those of a group together, in the order that they have."""
     places = {
         case.label: place
@@ -168,7 +167,7 @@ def swept_columns(plan: Plan) -> Sequence[str]:
 
 def axis_column(key: str) -> Column:
     """Where the rows are on an axis."""
-    return Column(key=key, priority=2, left=key in PLAIN, write=axis_text)
+    return Column(key=key, priority=2, left=key in TOLD_BY_VALUE, write=axis_text)
 
 
 def axis_text(value: Value) -> str:
@@ -193,9 +192,8 @@ def conditions_line(plan: Plan, *, measured: bool = True) -> str:
     if not others or any(case.sizing.how != "matched" for case in others):
         return line
     matched = {MATCHED.get(case.sizing.what, case.sizing.what) for case in others}
-    equal = max(
-        matched, key=len
-    )  # of experts the active parameters, as in a dense form all are
+    # of experts the active parameters, as in a dense form all are
+    equal = max(matched, key=len)
     return f"{line}; equal {equal}{misses(plan)}"
 
 

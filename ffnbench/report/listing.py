@@ -11,7 +11,7 @@ from ffnbench.choices import CompileMode
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.jsonable import encode
 from ffnbench.common.names import hint_for
-from ffnbench.common.units import IEC, TIME, counted, digits, quantity
+from ffnbench.common.units import GIGA, IEC, TIME, counted, digits, quantity
 from ffnbench.features import of_features
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.cost import FORMULA, params
@@ -23,24 +23,20 @@ from ffnbench.ffn.spec import (
     Gate,
     GatedName,
 )
-from ffnbench.ffn.width_rules import RULES
+from ffnbench.ffn.width_rules import WIDTH_RULES
 from ffnbench.messages import DeviceFacts
 from ffnbench.models.presets import PRESETS
 from ffnbench.planning.keys import KEYS
 from ffnbench.report.formats import View
-from ffnbench.report.frame import Row, frame_of
+from ffnbench.report.frame import Row, frame_of_records
 from ffnbench.report.words import FLOPS_OF_ONE
 from ffnbench.result import Bound, Ceiling, Environment
 
-GIGA = 1e9
 DISTURBED = "disturbed"
-UNITS = {
-    "_bytes": "",
-    "_w": "W",
-    "_mhz": "MHz",
-}  # at the ends of an environment's fields; bytes have several
+# at the ends of an environment's fields; bytes have several
+UNIT_OF_SUFFIX = {"_bytes": "", "_w": "W", "_mhz": "MHz"}
 # columns of words, which may be wrapped
-PROSE = (
+WRAPPED_COLUMNS = (
     "aliases",
     "formula",
     "d_ff",
@@ -133,19 +129,21 @@ def _gated_form(row: GatedName) -> str:
 
 def activations() -> list[Row]:
     """Every activation with its formula and its declared element-wise cost."""
-    return [
-        {
-            "name": a.name,
-            "formula": a.formula,
-            "FLOPs": a.flops,
-            "FLOPs bwd": a.flops_backward,
-            "parameter": "beta"
-            if a.beta is not None
-            else ", ".join(name for name, _ in a.learned),
-            "aliases": ", ".join(a.aliases),
+    records = []
+    for activation in ACTIVATIONS:
+        parameters = [name for name, _ in activation.learned]
+        if activation.beta is not None:
+            parameters = ["beta"]
+        record = {
+            "name": activation.name,
+            "formula": activation.formula,
+            "FLOPs": activation.flops,
+            "FLOPs bwd": activation.flops_backward,
+            "parameter": ", ".join(parameters),
+            "aliases": ", ".join(activation.aliases),
         }
-        for a in ACTIVATIONS
-    ]
+        records.append(record)
+    return records
 
 
 def rules() -> list[Row]:
@@ -158,7 +156,7 @@ def rules() -> list[Row]:
             "multiple_of": r.multiple_of,
             "source": r.source,
         }
-        for r in RULES
+        for r in WIDTH_RULES
     ]
 
 
@@ -220,31 +218,31 @@ LISTINGS: dict[str, Callable[[], list[Row]]] = {
 }
 
 
-LIST_OF_BACKENDS = (
-    "backends"  # of which torch alone knows what can run here: a worker is asked
-)
+# of which torch alone knows what can run here: a worker is asked
+LIST_OF_BACKENDS = "backends"
 
 
 def backends_view(
     reasons: Mapping[str, str], device: str, half: Mapping[str, str]
 ) -> View:
-    """Every backend; `found` says why one can't run here, on that device, "" where it
-    can; `half` that of bfloat16.
+    """Every backend; `reasons` say why one can't run here, on that device, "" where it
+    can; `half` why one can't in bfloat16.
     """
-    records = [
-        {
+    records = []
+    for backend, row in BACKENDS.items():
+        runs = "yes"
+        if reasons[backend]:
+            runs = "no"
+        elif half.get(backend):
+            runs = "partly"
+        record = {
             "name": backend,
             "what it does": row.says,
-            "runs": "no"
-            if reasons[backend]
-            else "partly"
-            if half.get(backend)
-            else "yes",
+            "runs": runs,
             "why not": reasons[backend] or half.get(backend, ""),
             "keys": row.keys,
         }
-        for backend, row in BACKENDS.items()
-    ]
+        records.append(record)
     return records_view(
         records,
         (
@@ -266,7 +264,7 @@ def environment_records(environment: Environment) -> list[Row]:
 
 def _fact(name: str, value: object) -> Row:
     """`cpu_clock_mhz` as `cpu clock`, 3,000 MHz."""
-    for end, unit in UNITS.items():
+    for end, unit in UNIT_OF_SUFFIX.items():
         if name.endswith(end) and isinstance(value, int | float):
             text = f"{value:,.0f} {unit}" if unit else quantity(value, IEC)
             return {"fact": name.removesuffix(end).replace("_", " "), "value": text}
@@ -293,12 +291,10 @@ def device_records(devices: str, gpu: DeviceFacts) -> list[Row]:
 
 def workers_record(forks: bool) -> Row:
     """How workers are made here."""
-    return {
-        "fact": "workers",
-        "value": "forked"
-        if forks
-        else "one interpreter each: torch can't be forked here",
-    }
+    value = "one interpreter each: torch can't be forked here"
+    if forks:
+        value = "forked"
+    return {"fact": "workers", "value": value}
 
 
 def topics() -> list[str]:
@@ -319,7 +315,7 @@ def listing_view(what: str) -> View:
 
 def records_view(records: Sequence[Row], below: Sequence[str] = ()) -> View:
     """Records as they are, and as a plain table."""
-    return View(frame=lambda: frame_of(records, below, prose=PROSE))
+    return View(frame=lambda: frame_of_records(records, below, prose=WRAPPED_COLUMNS))
 
 
 def machine_records(
@@ -339,10 +335,8 @@ def machine_records(
     for ceiling in best:
         roof, rate = ceiling.roof, digits(ceiling.rate / GIGA)
         if roof.bound is Bound.PRODUCTS:
-            name, value = (
-                f"{roof.dtype} GFLOP/s",
-                f"{rate} {roof.path} ({' x '.join(map(str, roof.shape))})",
-            )
+            name = f"{roof.dtype} GFLOP/s"
+            value = f"{rate} {roof.path} ({' x '.join(map(str, roof.shape))})"
         elif roof.bound is Bound.BYTES:
             name = (
                 f"GB/s from {roof.level or 'bytes'}, {quantity(roof.read_bytes, IEC)}"

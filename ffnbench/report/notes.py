@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ffnbench.choices import MatmulPrecision, Mode
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.common.units import IEC, TIME, counted, digits, percent, quantity
+from ffnbench.common.units import GIGA, IEC, TIME, counted, digits, percent, quantity
 from ffnbench.ffn.spec import FFNSpec, ImportedSpec
 from ffnbench.metrics import ERROR, HIT, LATENCY, LOAD
 from ffnbench.plan import NOISES, NoteKind
@@ -20,7 +20,6 @@ UNCHECKED = "function not checked: @like=NAME (such as @like=swiglu) compares it
 UNTESTED = (
     "untested: nobody has run ffnbench on AMD's GPUs (ROCm) yet; tell us what you see"
 )
-GIGA = 1e9
 MOST_CEILINGS = 3  # ceilings of one bound that are told
 
 
@@ -38,8 +37,8 @@ def details(report: Report) -> list[str]:
         lines.append(f"d_ff in multiples of {report.plan.multiple_of}; 1 MAC = 2 FLOPs")
     return [
         *lines,
-        *_limit(report),
-        *_ceilings(report),
+        *_limit_note(report),
+        *_ceilings_note(report),
         *side_lines(report.sides),
         *notes_of_run(report),
         *row_notes(report),
@@ -56,10 +55,8 @@ def effort(report: Report | Run) -> str:
     }
     rounds = Counter(worker for worker, _ in timed)
     workers = len(rounds) or protocol.workers
-    fewest, most = (
-        min(rounds.values(), default=protocol.rounds),
-        max(rounds.values(), default=protocol.rounds),
-    )
+    fewest = min(rounds.values(), default=protocol.rounds)
+    most = max(rounds.values(), default=protocol.rounds)
     each = " of each side" if len(report.plan.arms) > 1 else ""
     how_many = counted(most, "shuffled round")
     if fewest < most:
@@ -67,7 +64,7 @@ def effort(report: Report | Run) -> str:
     return f"{counted(workers, 'fresh process')}{each} x {how_many}"
 
 
-def _limit(report: Report) -> list[str]:
+def _limit_note(report: Report) -> list[str]:
     """What ended the run, and how small a difference it could have shown."""
     protocol = report.plan.protocol
     reasons = {
@@ -112,7 +109,7 @@ def no_ceilings() -> FfnbenchError:
     )
 
 
-def _ceilings(report: Report) -> list[str]:
+def _ceilings_note(report: Report) -> list[str]:
     """What the ceilings of this run are: of each bound the fastest, those first that
     hold a row back.
     """
@@ -180,10 +177,10 @@ def case_notes(report: Report, label: str) -> list[str]:
     ]
     if case.workload.slowdown:
         notes.append(f"slowed down on purpose by {percent(case.workload.slowdown)}")
-    notes += _counting(report, label)
+    notes += _counting_note(report, label)
     if case.workload.mode == Mode.BACKWARD and "memory" in report.plan.metrics:
         notes.append("the peak is that of forward and backward together")
-    notes += _routing(report, label)
+    notes += _routing_note(report, label)
     has_run = report.estimate(label, LATENCY) or report.estimate(label, ERROR)
     if has_run and isinstance(case.ffn, ImportedSpec) and case.ffn.like is None:
         notes.append(UNCHECKED)
@@ -193,7 +190,7 @@ def case_notes(report: Report, label: str) -> list[str]:
     return notes
 
 
-def _counting(report: Report, label: str) -> Sequence[str]:
+def _counting_note(report: Report, label: str) -> Sequence[str]:
     """What is not counted by a closed form, or not at all."""
     cost, notes = report.cost(label), []
     if cost.failed:
@@ -214,7 +211,7 @@ def _counting(report: Report, label: str) -> Sequence[str]:
     return notes
 
 
-def _routing(report: Report, label: str) -> list[str]:
+def _routing_note(report: Report, label: str) -> list[str]:
     """How many experts a call is expected to read, and how tokens were really spread
     over them.
     """

@@ -151,11 +151,10 @@ def wait_text(
     text = "" if seconds is None else f"{what} takes at most {duration(seconds)}"
     if others is None:
         return text
-    busy = (
-        f"others use {others:.1f} of its {cpus} CPUs"
-        if cpus > 1
-        else f"others use {others:.0%} of its CPU"
-    )
+    if cpus > 1:
+        busy = f"others use {others:.1f} of its {cpus} CPUs"
+    else:
+        busy = f"others use {others:.0%} of its CPU"
     if text:
         return f"{text} on a quiet machine; this one is busy now: {busy}"
     return f"this machine is busy now: {busy}"

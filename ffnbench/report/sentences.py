@@ -19,22 +19,21 @@ from ffnbench.report.words import (
     backend_text,
     change_text,
     interval_text,
+    join_words,
     labelled,
-    listed,
 )
 from ffnbench.result import LONGEST_S, Comparison, Fastest, Report, Verdict
 
-MOST = 4  # lines
+MOST_SENTENCES = 4  # lines
 MOST_MEANS = 8  # rows whose mean over several runs is told
 MOST_NAMED = 3  # rows whose own figures are told
-SHORT_STEP_S, LONG_STEP_S, LONG_S = (
-    5,
-    60,
-    120,
-)  # what a hint is rounded up to, below two minutes and above
+# what a hint is rounded up to, below two minutes and above
+SHORT_STEP_S, LONG_STEP_S, LONG_S = 5, 60, 120
 
 
-def answer(report: Report, groups: Iterable[Group] | None = None) -> list[str]:
+def answer_sentences(
+    report: Report, groups: Iterable[Group] | None = None
+) -> list[str]:
     """The lines, the most important first; what rows say of these groups alone where
     some are given.
     """
@@ -42,9 +41,9 @@ def answer(report: Report, groups: Iterable[Group] | None = None) -> list[str]:
         *_of_several_groups(report),
         *([] if report.figures.trade_offs else verdict_lines(report, groups)),
         *over_runs(report),
-        *_control(report),
+        *_control_line(report),
         *_fastest_backends(report),
-        *_undecided(report),
+        *_undecided_lines(report),
     ]
     after = [
         *failure_line(report),
@@ -53,8 +52,8 @@ def answer(report: Report, groups: Iterable[Group] | None = None) -> list[str]:
         *general_line(report),
         *machine_line(report),
     ]
-    lines = [*said[: max(1, MOST - len(after))], *after]
-    return lines[:MOST]
+    lines = [*said[: max(1, MOST_SENTENCES - len(after))], *after]
+    return lines[:MOST_SENTENCES]
 
 
 def _of_several_groups(report: Report) -> list[str]:
@@ -98,15 +97,15 @@ def _nothing_to_compare(report: Report, failed: Sequence[Group]) -> list[str]:
     ]
     if not others:
         return []
-    where = f" at {listed(map(heading, failed))}" if report.plan.is_sweep else ""
-    reference = _name(report, report.plan.case(failed[0].reference))
-    another = _name(report, others[0])
+    where = f" at {join_words(map(heading, failed))}" if report.plan.is_sweep else ""
+    reference = _name_in_group(report, report.plan.case(failed[0].reference))
+    another = _name_in_group(report, others[0])
     return [
         f"nothing to compare with{where}: the reference {reference} failed; put {another} first"
     ]
 
 
-def _name(report: Report, case: Case) -> str:
+def _name_in_group(report: Report, case: Case) -> str:
     """What a row is called beside those of its group."""
     if isinstance(case.ffn, ActivationSpec):
         return case.variant
@@ -122,16 +121,16 @@ def _in_one_group(report: Report, group: Group) -> str:
         comparison = report.comparison(case.label)
         if comparison and case.label != group.reference:
             rows.setdefault(comparison.verdict, []).append(comparison)
-    words = _words(_name(report, report.plan.case(group.reference)))
+    words = _verdict_clauses(_name_in_group(report, report.plan.case(group.reference)))
     words[Verdict.SAME] += f" (within {WITHIN})"
-    return "; ".join(
-        f"{word}: {_rows_text(report, rows[verdict])}"
-        for verdict, word in words.items()
-        if verdict in rows
-    )
+    clauses = []
+    for verdict, word in words.items():
+        if verdict in rows:
+            clauses.append(f"{word}: {_rows_text(report, rows[verdict])}")
+    return "; ".join(clauses)
 
 
-def _words(reference: str) -> dict[Verdict, str]:
+def _verdict_clauses(reference: str) -> dict[Verdict, str]:
     """What is said of rows with a verdict, in the order in which it is said."""
     return {
         Verdict.SAME: f"as fast as {reference}",
@@ -146,9 +145,9 @@ def _rows_text(report: Report, rows: Sequence[Comparison]) -> str:
     """Rows of one verdict with their changes; of many their number, the fastest and the
     slowest of them.
     """
-    names = [_name(report, report.plan.case(row.case)) for row in rows]
+    names = [_name_in_group(report, report.plan.case(row.case)) for row in rows]
     if rows[0].verdict in (Verdict.SAME, Verdict.BUSY):
-        return listed(names)
+        return join_words(names)
     texts, ratios = {}, {}
     for name, row in zip(names, rows, strict=True):
         texts[name] = name
@@ -156,7 +155,7 @@ def _rows_text(report: Report, rows: Sequence[Comparison]) -> str:
             texts[name] = f"{name} {change_text(row.ratio)}"
             ratios[name] = row.ratio.value
     if len(rows) <= MOST_NAMED:
-        return listed(texts.values())
+        return join_words(texts.values())
     by_ratio = sorted(ratios, key=ratios.__getitem__)
     return f"{len(rows)} rows, from {texts[by_ratio[0]]} to {texts[by_ratio[-1]]}"
 
@@ -172,23 +171,25 @@ def _in_several_groups(report: Report, groups: Sequence[Group]) -> str:
         for case in group.cases:
             comparison = report.comparison(case.label)
             if comparison and case.label != group.reference:
-                rows.setdefault(_name(report, case), []).append(comparison.verdict)
-    reference = _name(report, report.plan.case(groups[0].reference))
+                rows.setdefault(_name_in_group(report, case), []).append(
+                    comparison.verdict
+                )
+    reference = _name_in_group(report, report.plan.case(groups[0].reference))
     names: dict[str, list[str]] = {}
     for name, verdicts in rows.items():
         names.setdefault(_how_often(verdicts, reference, len(groups)), []).append(name)
-    return "; ".join(f"{listed(alike)}: {what}" for what, alike in names.items())
+    return "; ".join(f"{join_words(alike)}: {what}" for what, alike in names.items())
 
 
 def _how_often(verdicts: Sequence[Verdict], reference: str, groups: int) -> str:
-    words = _words(reference)
+    words = _verdict_clauses(reference)
     counts = Counter(words[verdict] for verdict in verdicts).most_common()
     if counts[0][1] == groups:
         return f"{counts[0][0]} everywhere"
     return ", ".join(f"{word} at {times}" for word, times in counts) + f" of {groups}"
 
 
-def _undecided(report: Report) -> list[str]:
+def _undecided_lines(report: Report) -> list[str]:
     """Why rows are not decided whose intervals would do: the machine is noisy, or there
     are many rows.
     """
@@ -197,7 +198,7 @@ def _undecided(report: Report) -> list[str]:
         for row in report.comparisons
         if row.verdict is Verdict.UNCLEAR and row.ratio
     } - {""}
-    return [f"can't tell: {listed(sorted(reasons))}"] if reasons else []
+    return [f"can't tell: {join_words(sorted(reasons))}"] if reasons else []
 
 
 # What else was found
@@ -219,7 +220,7 @@ def over_runs(report: Report) -> list[str]:
     return [line]
 
 
-def _control(report: Report) -> list[str]:
+def _control_line(report: Report) -> list[str]:
     """What the reference differs from itself by."""
     control = report.comparison(CONTROL)
     if control is None:
@@ -251,7 +252,7 @@ def _fastest_text(fastest: Fastest) -> str:
     backends = {case.label: backend_text(case.workload) for case in fastest.cases}
     eager = [case.label for case in fastest.cases if case.workload.eager]
     network = (eager or [fastest.cases[0].label])[0]
-    first = listed(backends[label] for label in fastest.first)
+    first = join_words(backends[label] for label in fastest.first)
     times = ""
     if fastest.against not in fastest.first:
         ratios = ", ".join(map(interval_text, fastest.ratios))
@@ -315,7 +316,7 @@ def _launch_bound(report: Report) -> list[str]:
     if not rows:
         return []
     why = "launching a call takes longer than running it; @time=device leaves that out"
-    return [f"{listed(rows)}: launch-bound, {why}"]
+    return [f"{join_words(rows)}: launch-bound, {why}"]
 
 
 def general_line(report: Report) -> list[str]:

@@ -3,7 +3,8 @@ writes it; and answers that show themselves, in a notebook, in a terminal, as a 
 as files: what Python gets of every command.
 
 `Shows` is what all of these can do, `Answer` is one that is nothing but its view,
-`ShownReport` is a report that shows itself. A new kind of the core is one row of VIEWS.
+`ShownReport` is a report that shows itself. A new kind of the core is one row of
+FRAMES.
 """
 
 from __future__ import annotations
@@ -24,9 +25,16 @@ from ffnbench.common.errors import (
     Unfinished,
     WrongArgument,
 )
-from ffnbench.features import function_of
+from ffnbench.features import imported_function
 from ffnbench.plan import Kind, added_kind
-from ffnbench.report.formats import NOT_ALL, PICTURES, ROOFLINE, View, Write, bytes_of
+from ffnbench.report.formats import (
+    FIGURE_SUFFIXES,
+    NOT_ALL,
+    ROOFLINE,
+    View,
+    Write,
+    bytes_of,
+)
 from ffnbench.report.frame import Frame, Row
 from ffnbench.report.terminal import Terminal, plain, renderable, show
 from ffnbench.result import Environment, Report
@@ -49,6 +57,9 @@ def origin_record(report: Report) -> Row:
     `version` is ffnbench's.
     """
     here = report.environment
+    commit = here and here.git_commit
+    if commit and here and here.git_dirty:
+        commit += "-dirty"
     made = [
         report.created,
         *(f"{s.case} {s.metric} {s.value:.9g}" for s in report.samples),
@@ -58,9 +69,7 @@ def origin_record(report: Report) -> Row:
         "machine": here and here.fingerprint,
         "cpu": here and here.cpu,
         "torch": here and here.torch,
-        "git": here
-        and here.git_commit
-        and here.git_commit + "-dirty" * bool(here.git_dirty),
+        "git": commit,
         "run": hashlib.sha256("\n".join(made).encode()).hexdigest()[:12],
         "version": report.version,
     }
@@ -180,11 +189,9 @@ def notebook_shell() -> Any:
     made to import IPython.
     """
     module = sys.modules.get("IPython")
-    shell = (
-        module.get_ipython()
-        if module is not None and hasattr(module, "get_ipython")
-        else None
-    )
+    shell = None
+    if module is not None and hasattr(module, "get_ipython"):
+        shell = module.get_ipython()
     if shell is not None and hasattr(shell, "kernel"):
         return shell
     return None
@@ -225,32 +232,21 @@ def as_displayed(figure: Any) -> None:
 
 
 SOMEWHERE = Environment(fingerprint="", cpu="", usable_cpus=1)
-RATIOS = "report.pictures.ratios:ratio_figure"
-TRADE_OFF = "report.pictures.trade_off:trade_off_figure"
-ROOFS, SWEEP = (
-    "report.pictures.roofline:roofline_figure",
-    "report.pictures.sweeps:sweep_figure",
-)
-# the frame and the picture of a report, each as `file:name`, loaded where it is called:
-# questions stand above this room
-VIEWS = {
-    Kind.COMPARE: ("compare.table:compare_frame", RATIOS),
-    Kind.SIDES: ("compare.table:compare_frame", RATIOS),
-    Kind.BLOCK: ("block.table:block_frame", "block.picture:block_figure"),
-    Kind.ACTIVATIONS: ("activations.table:timing_frame", RATIOS),
+# the function that makes the frame of a report, by the kind of its plan. It is named by
+# text, for an import would lead to a room above this one, which imports from here
+FRAMES = {
+    Kind.COMPARE: "compare.table:compare_frame",
+    Kind.SIDES: "compare.table:compare_frame",
+    Kind.BLOCK: "block.table:block_frame",
+    Kind.ACTIVATIONS: "activations.table:timing_frame",
 }
 
 
-def _functions_of(report: Report) -> tuple[str, str]:
-    """What makes the frame and the picture of this report, by the kind of its plan."""
-    if added := added_kind(report.plan.kind):
-        return added.frame, added.picture
-    return VIEWS[Kind(report.plan.kind)]
-
-
-def frame_of(report: Report) -> Frame:
+def frame_of_report(report: Report) -> Frame:
     """The frame of this report."""
-    frame: Frame = function_of(_functions_of(report)[0])(report)
+    added = added_kind(report.plan.kind)
+    name = added.frame if added else FRAMES[Kind(report.plan.kind)]
+    frame: Frame = imported_function(name)(report)
     return frame
 
 
@@ -258,13 +254,29 @@ def figure_of(report: Report, *, roofline: bool = False) -> Figure:
     """The picture of this report; raises FfnbenchError where there is nothing to draw.
     matplotlib is loaded for it.
     """
-    picture = ROOFS if roofline else _functions_of(report)[1]
-    if picture == RATIOS and report.figures.trade_offs:
-        picture = TRADE_OFF
-    elif picture == RATIOS and report.comparisons and report.plan.axes:
-        picture = SWEEP
-    figure: Figure = function_of(picture)(report)
-    return figure
+    added = added_kind(report.plan.kind)
+    figure: Figure
+    if roofline:
+        from ffnbench.report.pictures.roofline import roofline_figure
+
+        return roofline_figure(report)
+    if added:
+        figure = imported_function(added.picture)(report)
+        return figure
+    if report.plan.kind == Kind.BLOCK:
+        figure = imported_function("block.picture:block_figure")(report)
+        return figure
+    if report.figures.trade_offs:
+        from ffnbench.report.pictures.trade_off import trade_off_figure
+
+        return trade_off_figure(report)
+    if report.comparisons and report.plan.axes:
+        from ffnbench.report.pictures.sweeps import sweep_figure
+
+        return sweep_figure(report)
+    from ffnbench.report.pictures.ratios import ratio_figure
+
+    return ratio_figure(report)
 
 
 def picture_of(report: Report, suffix: str, *, roofline: bool = False) -> bytes:
@@ -281,16 +293,15 @@ def refuse_unknown_columns(report: Report, how: Arrangement) -> None:
     """
     from ffnbench.report.arrangement import key_of
 
-    as_measured = replace(
-        report, environment=report.environment or SOMEWHERE
-    )  # with the headings that it will have
-    frame = frame_of(as_measured)
+    # with the headings that it will have
+    as_measured = replace(report, environment=report.environment or SOMEWHERE)
+    frame = frame_of_report(as_measured)
     for name in filter(None, (how.sorted_by, *how.chosen)):
         key_of(name, frame)
 
 
 def _saved_text(report: Report) -> str:
-    """The text of a file that `load` reads again."""
+    """The text of a file that `read_report` reads again."""
     from ffnbench.report.files.store import report_text
 
     return report_text(report)
@@ -303,7 +314,7 @@ def report_view(report: Report) -> View:
     if report.interrupted and not report.samples:
         raise Interrupted("interrupted before anything was measured")
     view = View(
-        frame=cache(lambda: frame_of(report)),
+        frame=cache(lambda: frame_of_report(report)),
         json=lambda: _saved_text(report),
         pictures={
             "": partial(picture_of, report),
@@ -366,7 +377,7 @@ class ShownReport(Shows, Report):
     @property
     def table(self) -> Frame:
         """The table that belongs to this report, by the kind of its plan."""
-        return frame_of(self)
+        return frame_of_report(self)
 
     def view(self) -> View:
         """The report with all that writes it; raises Interrupted where nothing was
@@ -378,7 +389,7 @@ class ShownReport(Shows, Report):
         """One flat record a row, in the order and with the names of the CSV
         contract.
         """
-        return frame_of(self).records()
+        return frame_of_report(self).records()
 
     @overload
     def plot(self, path: None = None, *, roofline: bool = False) -> Figure: ...
@@ -402,6 +413,6 @@ class ShownReport(Shows, Report):
             return figure
         picture = {
             end: lambda end=end: picture_of(self, end, roofline=roofline)
-            for end in PICTURES
+            for end in FIGURE_SUFFIXES
         }  # type: ignore[misc]
         return written_to(path, picture, self._stem)

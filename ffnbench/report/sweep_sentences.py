@@ -10,7 +10,7 @@ from ffnbench.choices import Weights
 from ffnbench.metrics import ERROR
 from ffnbench.plan import Group
 from ffnbench.report.header import heading
-from ffnbench.report.words import backend_text, error_text, interval_text, listed
+from ffnbench.report.words import backend_text, error_text, interval_text, join_words
 from ffnbench.result import Crossing, Crossings, Report, TradeOff
 
 TEN = 10.0  # from here on places have no decimals
@@ -32,27 +32,28 @@ def sweep_line(report: Report) -> list[str]:
             f"{crossing.variant} becomes {change} than {crossing.than}", []
         ).append(crossing)
     parts = [
-        f"{change} at {_where(crossings, places)}" for change, places in changes.items()
+        f"{change} at {_place_text(crossings, places)}"
+        for change, places in changes.items()
     ]
     if len(parts) > MOST_CROSSINGS:
         parts[MOST_CROSSINGS:] = [f"{len(parts) - MOST_CROSSINGS} more in the picture"]
     return ["; ".join(parts)]
 
 
-def _where(crossings: Crossings, places: Sequence[Crossing]) -> str:
+def _place_text(crossings: Crossings, places: Sequence[Crossing]) -> str:
     """`seq_len 37 [30, 45]`; of many the span, and for how many values of the other
     axes.
     """
     axis = crossings.axis.name
     if len(places) <= EXACTLY:
-        return f"{axis} " + listed(
+        return f"{axis} " + join_words(
             interval_text(place.at) + _at_others(place) for place in places
         )
     ends = [end for place in places for end in (place.at.low, place.at.high) if end]
     low, high = (
         f"{end:,.0f}" if end >= TEN else f"{end:.1f}" for end in (min(ends), max(ends))
     )
-    return f"{axis} {low} to {high}, for {len(places)} of {crossings.lines} values of {listed(places[0].within)}"
+    return f"{axis} {low} to {high}, for {len(places)} of {crossings.lines} values of {join_words(places[0].within)}"
 
 
 def _at_others(place: Crossing) -> str:

@@ -19,8 +19,8 @@ from rich.text import Text
 from ffnbench.common.streams import visible
 from ffnbench.report.frame import Frame, ShownColumn
 
-GAP = 2
-PROSE = 16  # the narrowest that wrapped text stays readable
+COLUMN_GAP = 2
+NARROWEST_WRAPPED = 16  # the narrowest that wrapped text stays readable
 LABEL = 12  # the narrowest that a folded label stays readable
 MOST_ROWS = 200  # that are shown at once
 # streams.py has another sign where need be
@@ -64,20 +64,33 @@ def renderable(frame: Frame, width: int, *, verbose: bool = False) -> Renderable
     """
     lines: list[RenderableType] = []
     for part in frame.parts:
-        lines += _lines(part, width, verbose=verbose)
+        lines += _lines_of_frame(part, width, verbose=verbose)
         lines.append(Text())
     return Group(*lines[:-1])
 
 
-def _lines(frame: Frame, width: int, *, verbose: bool) -> list[RenderableType]:
-    frame = beginning_of(frame)
-    if not verbose:
-        shorter = map(beginning_of, frame.short)
-        frame = next((short for short in shorter if _fits(short, width)), frame)
+def _fullest_that_fits(frame: Frame, width: int) -> Frame:
+    """The first of the short frames that fits into this width; the frame itself where
+    none does.
+    """
+    for short in map(beginning_of, frame.short):
+        if _fits(short, width):
+            return short
+    return frame
+
+
+def _lines_of_frame(frame: Frame, width: int, *, verbose: bool) -> list[RenderableType]:
+    if verbose:
+        frame = beginning_of(frame)
+    else:
+        frame = _fullest_that_fits(beginning_of(frame), width)
     lines: list[RenderableType] = [_paragraph(line, width) for line in frame.header]
     if frame.rows:
         columns = frame.shown(every=verbose)
-        for block in _blocks(columns, width) if verbose else [_fitting(columns, width)]:
+        blocks = [_columns_that_fit(columns, width)]
+        if verbose:
+            blocks = _blocks_of_columns(columns, width)
+        for block in blocks:
             if verbose and lines:
                 lines.append(Text())
             lines += _in_groups(block, frame, width)
@@ -107,7 +120,10 @@ def beginning_of(frame: Frame) -> Frame:
 
 
 def _fits(frame: Frame, width: int) -> bool:
-    return sum(_natural(column) + GAP for column in frame.shown()) - GAP <= width
+    return (
+        sum(_widest_cell(column) + COLUMN_GAP for column in frame.shown()) - COLUMN_GAP
+        <= width
+    )
 
 
 def _paragraph(line: str, width: int, indent: str = "") -> Text:
@@ -117,46 +133,48 @@ def _paragraph(line: str, width: int, indent: str = "") -> Text:
     return Text("\n".join(wrapped), no_wrap=True)
 
 
-def _natural(shown: ShownColumn) -> int:
+def _widest_cell(shown: ShownColumn) -> int:
     """Cells of the widest entry of a column, heading included."""
     return max(cell_len(text) for text in (shown.title, shown.unit, *shown.texts))
 
 
-def _least(shown: ShownColumn) -> int:
+def _narrowest(shown: ShownColumn) -> int:
     """The narrowest that a column may become: prose to its longest word, a number
     never.
     """
-    natural = _natural(shown)
+    natural = _widest_cell(shown)
     if not shown.column.flexible:
         return natural
     longest_word = max(
         (cell_len(word) for text in shown.texts for word in text.split()), default=0
     )
-    return min(natural, max(PROSE, longest_word))
+    return min(natural, max(NARROWEST_WRAPPED, longest_word))
 
 
 def _label_width(label: ShownColumn, width: int) -> int:
     """A label that would take more than a third of the width is folded, so that the
     numbers keep their place.
     """
-    return min(_natural(label), max(LABEL, width // 3))
+    return min(_widest_cell(label), max(LABEL, width // 3))
 
 
-def _fitting(columns: Sequence[ShownColumn], width: int) -> list[ShownColumn]:
+def _columns_that_fit(columns: Sequence[ShownColumn], width: int) -> list[ShownColumn]:
     """Those of the highest priority that fit together, in their order; the first one
     always.
     """
     label, *others = columns
     fitting, used = [label], _label_width(label, width)
     for shown in sorted(others, key=lambda shown: shown.column.priority):
-        need = max(_least(shown), shown.column.takes) + GAP
+        need = max(_narrowest(shown), shown.column.takes) + COLUMN_GAP
         if used + need <= width or len(fitting) == 1:
             fitting.append(shown)
             used += need
     return [shown for shown in columns if shown in fitting]
 
 
-def _blocks(columns: Sequence[ShownColumn], width: int) -> list[list[ShownColumn]]:
+def _blocks_of_columns(
+    columns: Sequence[ShownColumn], width: int
+) -> list[list[ShownColumn]]:
     """All columns, in blocks that fit, the first column repeated in each; the last
     ones, which answer, fill a block.
     """
@@ -164,7 +182,7 @@ def _blocks(columns: Sequence[ShownColumn], width: int) -> list[list[ShownColumn
     blocks: list[list[ShownColumn]] = [[]]
     used = first = _label_width(label, width)
     for shown in reversed(others):
-        need = _natural(shown) + GAP
+        need = _widest_cell(shown) + COLUMN_GAP
         if used + need > width and blocks[0]:
             blocks.insert(0, [])
             used = first
@@ -181,7 +199,7 @@ def _in_groups(
     """
     if not frame.groups:
         return [_table(columns, width, range(len(frame.rows)), titles=True)]
-    label = _natural(columns[0])
+    label = _widest_cell(columns[0])
     lines: list[RenderableType] = [_table(columns, width, [], titles=True, label=label)]
     for heading, places in frame.blocks:
         of_group = _table(columns, width, places, titles=False, label=label)
@@ -204,15 +222,15 @@ def _table(
     table = Table(
         box=LINE,
         pad_edge=False,
-        padding=(0, GAP - 1, 0, 0),
+        padding=(0, COLUMN_GAP - 1, 0, 0),
         show_edge=False,
         header_style="bold",
         show_header=titles,
     )
-    least = [label, *map(_least, columns[1:])]
+    least = [label, *map(_narrowest, columns[1:])]
     # only a label can be longer than the terminal: it is folded over lines, a number
     # never
-    room = width - sum(need + GAP for need in least[1:])
+    room = width - sum(need + COLUMN_GAP for need in least[1:])
     has_units = any(shown.unit for shown in columns)
     for place, shown in enumerate(columns):
         title = shown.title

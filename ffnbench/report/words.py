@@ -28,11 +28,17 @@ VERDICTS = {verdict: str(verdict) for verdict in Verdict} | {
     Verdict.UNCLEAR: "can't tell"
 }
 FAILED = {FailureKind.OOM: "out of memory", FailureKind.TIMEOUT: "timed out"}
-BUSY = VERDICTS[Verdict.BUSY]
-STYLES = {"slower": "red", "faster": "green", "unclear": "yellow", "busy": "yellow"}
-WIDEST = 1.0  # half an interval, relative: beyond, only the size of its ends is told
+BUSY_WORD = VERDICTS[Verdict.BUSY]
+VERDICT_STYLES = {
+    "slower": "red",
+    "faster": "green",
+    "unclear": "yellow",
+    "busy": "yellow",
+}
+# half an interval, relative: beyond, only the size of its ends is told
+WIDEST_INTERVAL = 1.0
 TENFOLD = 10.0
-LONGEST = 44
+LONGEST_DEVICE = 44
 FLOPS_OF_ONE = (
     "FLOPs per element: each + - * / comparison, and each exp log tanh erf, is 1"
 )
@@ -53,7 +59,7 @@ def verdict_style(row: Mapping[str, Any]) -> str:
     """The colour of a verdict; a failure is red."""
     if row["failure"]:
         return "red"
-    return STYLES.get(row["verdict"] or "", "")
+    return VERDICT_STYLES.get(row["verdict"] or "", "")
 
 
 def seconds_text(estimate: Estimate, size: float = 1.0) -> str:
@@ -70,7 +76,7 @@ def interval_text(ratio: Estimate) -> str:
     """`1.12 [1.10, 1.14]`; the ratio alone where it has no interval."""
     if ratio.low is None or ratio.high is None:
         return digits(ratio.value)
-    if (ratio.half_width or 0.0) > WIDEST:
+    if (ratio.half_width or 0.0) > WIDEST_INTERVAL:
         return _wide_text(ratio.value, ratio.low, ratio.high)
     half = (ratio.high - ratio.low) / 2
     value, low, high = (
@@ -96,7 +102,7 @@ def change_text(change: Estimate) -> str:
     """A change in percent; as a factor where that is large, or its interval wide."""
     if change.low is None or change.high is None:
         return signed_percent(change.value - 1)
-    if change.high > TENFOLD or (change.half_width or 0) > WIDEST:
+    if change.high > TENFOLD or (change.half_width or 0) > WIDEST_INTERVAL:
         return f"x {interval_text(change)}"
     value, low, high = (
         signed_percent(end - 1) for end in (change.value, change.low, change.high)
@@ -108,12 +114,14 @@ def _wide_text(value: float, low: float, high: float) -> str:
     """`1.1 [0.4, 3.0]` in two digits; ends that are more than tenfold away are only
     said to be beyond that.
     """
-    below = (
-        f"<{digits(value / TENFOLD, 1)}" if low < value / TENFOLD else digits(low, 2)
-    )
-    above = (
-        f">{digits(value * TENFOLD, 1)}" if high > value * TENFOLD else digits(high, 2)
-    )
+    if low < value / TENFOLD:
+        below = f"<{digits(value / TENFOLD, 1)}"
+    else:
+        below = digits(low, 2)
+    if high > value * TENFOLD:
+        above = f">{digits(value * TENFOLD, 1)}"
+    else:
+        above = digits(high, 2)
     return f"{digits(value, 2)} [{below}, {above}]"
 
 
@@ -136,11 +144,9 @@ def sizing_text(sizing: Sizing) -> str:
         case "rule":
             return f"rule {sizing.what}"
         case "ratio":
-            rounded = (
-                f", up to a multiple of {sizing.multiple_of}"
-                if sizing.multiple_of
-                else ""
-            )
+            rounded = ""
+            if sizing.multiple_of:
+                rounded = f", up to a multiple of {sizing.multiple_of}"
             return f"{sizing.ratio:g} * d_model{rounded}"
         case "model":
             return sizing.what
@@ -184,7 +190,7 @@ def error_text(error: float) -> str:
     return f"{mantissa}e{int(exponent)}"
 
 
-def listed(names: Iterable[str]) -> str:
+def join_words(names: Iterable[str]) -> str:
     """`a, b and c`, each once."""
     unique = list(dict.fromkeys(names))
     if len(unique) < 2:
@@ -212,11 +218,9 @@ def side_lines(sides: Sequence[Side]) -> list[str]:
         names: dict[str, list[str]] = {}
         for side, values in zip(sides, facts, strict=True):
             names.setdefault(values[fact], []).append(side.name)
-        if max(map(len, names)) > LONGEST:
+        if max(map(len, names)) > LONGEST_DEVICE:
             lines.append(f"{fact}: not the same")
         else:
-            lines.append(
-                f"{fact}: "
-                + ", ".join(f"{value} ({', '.join(of)})" for value, of in names.items())
-            )
+            texts = [f"{value} ({', '.join(of)})" for value, of in names.items()]
+            lines.append(f"{fact}: {', '.join(texts)}")
     return lines

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from ffnbench.common.jsonable import text_of
+from ffnbench.common.jsonable import json_text
 from ffnbench.common.streams import visible
 from ffnbench.report.frame import Frame, Row, ShownColumn
 
-PLAIN = {int, float, type(None)}  # what stands in a CSV as it is
+CSV_TYPES = {int, float, type(None)}  # what stands in a CSV as it is
 
 
 def csv_text(records: Iterable[Row]) -> str:
@@ -33,7 +33,7 @@ def _csv_cells(values: list[Any]) -> Iterable[Any]:
     very many.
     """
     kinds = {*map(type, values)}
-    if kinds <= PLAIN:
+    if kinds <= CSV_TYPES:
         return values
     if kinds == {str}:
         joined = "".join(values)
@@ -50,9 +50,9 @@ def _csv_cell(value: Any) -> Any:
     return visible(value) if isinstance(value, str) else value
 
 
-def json_text(records: Iterable[Row]) -> str:
+def json_of_records(records: Iterable[Row]) -> str:
     """A list of objects."""
-    return text_of(list(records), 1) + "\n"
+    return json_text(list(records), 1) + "\n"
 
 
 def brief(frame: Frame) -> Frame:

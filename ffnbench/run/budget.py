@@ -16,11 +16,10 @@ from statistics import median
 from ffnbench.plan import Plan, Protocol
 from ffnbench.result import Progress
 from ffnbench.stats.rounds import RoundTable
-from ffnbench.stats.stopping import Pace, StopRule, rounds_wanted, scatter
+from ffnbench.stats.stopping import Pace, StopRule, rounds_wanted, scatter_of_rounds
 
-MOST_TIMES_ROUNDS = (
-    4  # the rounds that a worker should make: then it waits for quiet no longer
-)
+# the rounds that a worker should make: then it waits for quiet no longer
+MOST_TIMES_ROUNDS = 4
 FEWEST = 2  # rounds of a worker, where the budget has no time for more
 # of what the first worker took beside its rounds, a later one takes: it checks and
 # finds out nothing
@@ -43,20 +42,17 @@ class Budget:
     bound_s: float = math.inf  # since the budget began
     rounds: int = 0  # of the next worker
     workers_done: int = 0
-    out_of_time: bool = (
-        False  # a sample was not begun, since it would have lasted for too long
-    )
+    # a sample was not begun, since it would have lasted for too long
+    out_of_time: bool = False
     _began: float = 0.0
     _worker_began: float = 0.0
     _last_round_ended: float = 0.0
     _round_s: list[float] = field(default_factory=list)
-    _beside_rounds_s: list[float] = field(
-        default_factory=list
-    )  # of each worker that is done
+    # of each worker that is done
+    _beside_rounds_s: list[float] = field(default_factory=list)
     _first_worker_s: float = 0.0  # of the first worker, until its rounds began
-    _worker_in_rounds_s: float = (
-        0.0  # of this worker, with what says nothing of further ones
-    )
+    # of this worker, with what says nothing of further ones
+    _worker_in_rounds_s: float = 0.0
     _shown: float = 0.0
 
     def __post_init__(self) -> None:
@@ -144,7 +140,9 @@ class Budget:
         protocol, pace = self.protocol, self.pace()
         if protocol.precision is None or protocol.budget_s is None or not pace.round_s:
             return
-        wanted = rounds_wanted(protocol, scatter(table), pace, protocol.budget_s)
+        wanted = rounds_wanted(
+            protocol, scatter_of_rounds(table), pace, protocol.budget_s
+        )
         most = int((self.left_s - pace.worker_s) / pace.round_s)
         self.rounds = max(protocol.rounds, min(wanted, most))
 
@@ -220,6 +218,5 @@ class Tally:
         for label, is_clean in clean.items():
             if is_clean and clean.get(self.plan.reference_of(label), True):
                 self._clean_by_row[label] += 1
-        self.clean = min(
-            (self._clean_by_row[label] for label in clean), default=0
-        )  # one that has failed counts no more
+        # one that has failed counts no more
+        self.clean = min((self._clean_by_row[label] for label in clean), default=0)

@@ -30,11 +30,11 @@ from ffnbench.messages import (
     Trace,
     WorkerRequest,
 )
-from ffnbench.plan import OWN, Arm, Case, Probe, Workload
-from ffnbench.result import Agreement, Curve, FailureKind
+from ffnbench.plan import THIS_INTERPRETER, Arm, Case, Probe, Workload
+from ffnbench.result import ActivationCurve, Agreement, FailureKind
 
 if TYPE_CHECKING:
-    from ffnbench.run.session import Session
+    from ffnbench.run.worker_process import WorkerProcess
 
 EAGERLY: dict[str, Any] = {
     "backend": Backend.EAGER,
@@ -56,13 +56,13 @@ class Prober(Probe):
     def __init__(
         self,
         timeout_s: float = 300.0,
-        arm: Arm = OWN,
-        launch: Callable[[Arm], Session] | None = None,
+        arm: Arm = THIS_INTERPRETER,
+        launch: Callable[[Arm], WorkerProcess] | None = None,
     ) -> None:
         self._timeout_s, self._launch = timeout_s, launch
         self._arm = arm
         self._others: dict[Arm, Prober] = {}
-        self._session: Session | None = None
+        self._worker: WorkerProcess | None = None
         self._answers: dict[WorkerRequest[Any], Any] = {}
 
     def __enter__(self) -> Prober:
@@ -71,14 +71,14 @@ class Prober(Probe):
     def __exit__(self, *raised: object) -> None:
         for prober in self._others.values():
             prober.__exit__(*raised)
-        if self._session is not None:
-            self._session.close()
+        if self._worker is not None:
+            self._worker.close()
 
     def within(self, arm: Arm) -> Prober:
         """The prober of another arm, which ends with this one; one with nothing of its
         own is where this one is.
         """
-        if arm in (OWN, self._arm):
+        if arm in (THIS_INTERPRETER, self._arm):
             return self
         return self._others.setdefault(arm, Prober(self._timeout_s, arm, self._launch))
 
@@ -87,7 +87,7 @@ class Prober(Probe):
         try:
             self.start().greeting()
         except Unfinished as problem:
-            if self._arm == OWN:
+            if self._arm == THIS_INTERPRETER:
                 raise
             hint = f"does `{self._arm.python or 'python'} -c 'import torch'` work?"
             raise FfnbenchError(self._said(problem.message), hint) from problem
@@ -109,7 +109,7 @@ class Prober(Probe):
 
     def curve(
         self, spec: ActivationSpec, low: float, high: float, points: int
-    ) -> Curve:
+    ) -> ActivationCurve:
         """f and f' at `points` equidistant x of [low, high]; raises FfnbenchError where
         f is not finite.
         """
@@ -122,7 +122,7 @@ class Prober(Probe):
                 "choose a smaller --range",
             )
         slope = tuple(math.nan if value is None else value for value in traced.slope)
-        return Curve(x=traced.x, y=traced.y, slope=slope)
+        return ActivationCurve(x=traced.x, y=traced.y, slope=slope)
 
     def origin(self, target: str) -> Path:
         """The file that a target's module is read from there."""
@@ -140,14 +140,14 @@ class Prober(Probe):
         if request in self._answers:
             earlier: A = self._answers[request]
             return earlier
-        from ffnbench.run.session import WorkerLost
+        from ffnbench.run.worker_process import WorkerLost
 
         self.refuse_without_torch()
         try:
             answer = self.start().ask(request, self._timeout_s)
         except WorkerLost as lost:
             self.start().close()
-            self._session = None  # another one answers what is asked next
+            self._worker = None  # another one answers what is asked next
             hint = BY_ITSELF
             if lost.kind is FailureKind.TIMEOUT:
                 hint = "give it longer with --timeout"
@@ -172,15 +172,15 @@ class Prober(Probe):
             return Unsupported(message, hint)
         return FfnbenchError(message, hint)
 
-    def start(self) -> Session:
+    def start(self) -> WorkerProcess:
         """The worker, started if it is not there yet; it is not waited for."""
-        if self._session is None:
-            from ffnbench.run.session import Session
+        if self._worker is None:
+            from ffnbench.run.worker_process import WorkerProcess
 
-            launch = self._launch or Session
-            self._session = launch(self._arm)
-        return self._session
+            launch = self._launch or WorkerProcess
+            self._worker = launch(self._arm)
+        return self._worker
 
     def _said(self, message: str) -> str:
         """The message, with the arm that it is about where there are several."""
-        return message if self._arm == OWN else f"{self._arm}: {message}"
+        return message if self._arm == THIS_INTERPRETER else f"{self._arm}: {message}"

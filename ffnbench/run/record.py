@@ -137,9 +137,8 @@ EXPLORING_S, EXPLORING_A_WORKER_S = 1.5, 0.05  # the second where there is no bu
 # of the least time that a row's ceilings allow: what is farther away is looked at once
 MAY_BIND = 0.5
 KEPT_ROOFS = 3  # of each ceiling: which is the fastest is known at the end
-FEWEST_WORKERS = (
-    3  # that sample those that may bind, whatever the time: one gives no interval
-)
+# that sample those that may bind, whatever the time: one gives no interval
+FEWEST_ROOF_WORKERS = 3
 
 
 class Ask(Protocol):
@@ -157,13 +156,12 @@ class RoofSamples:
     now: Callable[[], float]
     seconds: float = 0.0  # spent on ceilings
     reached: list[Ceiling] = field(default_factory=list)
-    _calls: dict[str, int] = field(
-        default_factory=dict
-    )  # of a sample of those that are still sampled
+    # of a sample of those that are still sampled
+    _calls: dict[str, int] = field(default_factory=dict)
     _may_bind: frozenset[str] = frozenset()
     _set_s: float = 0.0  # what one sample of each that may bind takes
 
-    def begin(self, ask: Ask, room: int | None) -> None:
+    def explore(self, ask: Ask, room: int | None) -> None:
         """Find the fastest roofs, once in a run."""
         start = self.now()
         if CEILINGS in self.record.plan.metrics and self.costs:
@@ -192,12 +190,12 @@ class RoofSamples:
             return []
         if workers == 0 and round_ == 0:
             return list(self._calls)
-        must_be_sampled = round_ == 0 and workers < FEWEST_WORKERS
+        must_be_sampled = round_ == 0 and workers < FEWEST_ROOF_WORKERS
         if must_be_sampled or self.seconds + self._set_s <= SHARE * elapsed_s:
             return [name for name in self._calls if name in self._may_bind]
         return []
 
-    def sample(self, ask: Ask, name: str, place: dict[str, Any]) -> None:
+    def take_sample(self, ask: Ask, name: str, place: dict[str, Any]) -> None:
         """One sample of a roof; one that can't be had is dropped, and fails no case."""
         start = self.now()
         roofs = {roof.name: roof for roof in self.record.roofs}

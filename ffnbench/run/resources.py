@@ -31,26 +31,25 @@ from ffnbench.plan import (
     cost_of,
 )
 from ffnbench.result import DeviceReadings, Failure, FailureKind
-from ffnbench.run.session import COUNT_TIMEOUT_S, WorkerLost, lost_over_device
 from ffnbench.run.worker_pool import Worker
+from ffnbench.run.worker_process import COUNT_TIMEOUT_S, WorkerLost, lost_over_device
 
 MODEST = 8  # the share of what is free that ceilings may take is one part of so many
-AT_ONCE = 3  # of the largest call: what several of them hold together
+CALLS_HELD_AT_ONCE = 3  # of the largest call: what several of them hold together
 UNKNOWN_MEMORY = 1 << 31
 FLOAT64_BYTES = 8
 TRY_CUDA = "does `nvidia-smi` work? `python -c 'import torch; torch.zeros(1, device=\"cuda\")'` says more"
 
 
-class Devices:
+class RunDevices:
     """The devices of a run: found by its first worker, and what workers read of them
     with their samples.
     """
 
     def __init__(self) -> None:
         self._usable: int | None = None  # bytes of the machine
-        self._free: dict[
-            str, int
-        ] = {}  # usable bytes of each GPU, where they are known
+        # usable bytes of each GPU, where they are known
+        self._free: dict[str, int] = {}
         self._readings: dict[tuple[int, str], DeviceReadings] = {}
 
     def find(
@@ -102,10 +101,8 @@ class Devices:
         readings = self._readings.get(key, DeviceReadings(worker=worker, device=device))
         clock = sampled.clock_mhz
         if clock is not None:
-            least, most = (
-                readings.least_clock_mhz or clock,
-                readings.most_clock_mhz or clock,
-            )
+            least = readings.least_clock_mhz or clock
+            most = readings.most_clock_mhz or clock
             readings = replace(
                 readings,
                 least_clock_mhz=min(least, clock),
@@ -140,13 +137,13 @@ def check_devices(plan: Plan, greeting: Greeting) -> None:
         if greeting.gpus:
             raise FfnbenchError(
                 f"{asked} has {counted(greeting.gpus, 'CUDA device')}",
-                f"there is {listed(greeting)}",
+                f"there is {gpu_names(greeting)}",
             )
         hint = "use --device cpu, or install a build of torch with CUDA on a machine with such a GPU"
         raise FfnbenchError(f"{asked} sees no CUDA device", hint)
 
 
-def listed(greeting: Greeting) -> str:
+def gpu_names(greeting: Greeting) -> str:
     """The GPUs that a worker sees, by name."""
     return ", ".join(
         f"cuda:{index} ({name})" for index, name in enumerate(greeting.gpu_names)
@@ -206,7 +203,7 @@ def fit_into(plan: Plan, available: int | None) -> Plan:
         case = textbook.pop()
         cases.remove(case)
         text = f"textbook attention at {case.workload.seq_len:,} tokens is left out: its scores need about "
-        text += f"{quantity(_working(case), IEC)}, and {quantity(available, IEC)} are available"
+        text += f"{quantity(_working_bytes(case), IEC)}, and {quantity(available, IEC)} are available"
         notes.insert(0, Note(text=text, kind=NoteKind.GENERAL))
     return replace(plan, cases=tuple(cases), notes=(*plan.notes, *notes))
 
@@ -274,7 +271,10 @@ def room_for_ceilings(cases: Sequence[Case], available: int | None) -> int:
     """
     if available is None:
         available = UNKNOWN_MEMORY
-    return max(0, min(available // MODEST, available - memory_needed(cases))) // AT_ONCE
+    return (
+        max(0, min(available // MODEST, available - memory_needed(cases)))
+        // CALLS_HELD_AT_ONCE
+    )
 
 
 def memory_needed(cases: Sequence[Case]) -> int:
@@ -290,7 +290,7 @@ def memory_needed(cases: Sequence[Case]) -> int:
             total += ffn.bytes_held(case)
         if not has_known_sizes(ffn):
             continue
-        weights = _copies(work) * cost_of(case, Probe()).weight_bytes
+        weights = _copies_of_weights(work) * cost_of(case, Probe()).weight_bytes
         inputs = 2 * work.tokens * ffn.d_model * item_bytes(work.dtype)
         total += weights + inputs
         trains = trains or work.train
@@ -298,13 +298,13 @@ def memory_needed(cases: Sequence[Case]) -> int:
         largest_matrix = max(
             largest_matrix, *(rows * columns for rows, columns in ffn.matrices.values())
         )
-        largest_call = max(largest_call, _working(case))
+        largest_call = max(largest_call, _working_bytes(case))
     if trains:
         total += most_weights  # as many gradients
     return total + FLOAT64_BYTES * largest_matrix + largest_call
 
 
-def _copies(work: Workload) -> int:
+def _copies_of_weights(work: Workload) -> int:
     """How often the weights are there; where they are frozen, MKL's packed ones may be
     larger than they are.
     """
@@ -318,7 +318,7 @@ def has_known_sizes(ffn: AnySpec) -> TypeGuard[FFNSpec | AttentionSpec]:
     return isinstance(ffn, FFNSpec | AttentionSpec)
 
 
-def _working(case: Case) -> int:
+def _working_bytes(case: Case) -> int:
     """Beside weights and input, in one call."""
     work, item = case.workload, item_bytes(case.workload.dtype)
     if isinstance(case.ffn, AttentionSpec):

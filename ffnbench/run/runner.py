@@ -49,20 +49,18 @@ from ffnbench.result import (
 )
 from ffnbench.run.budget import Budget, Tally
 from ffnbench.run.record import RoofSamples, RunRecord
-from ffnbench.run.resources import Devices
-from ffnbench.run.session import WorkerLost
+from ffnbench.run.resources import RunDevices
 from ffnbench.run.worker_pool import RESTARTS, Worker, WorkerPool
+from ffnbench.run.worker_process import WorkerLost
 from ffnbench.run.world import Watch, World
 from ffnbench.stats.rounds import RoundTable, is_clean
 from ffnbench.stats.stopping import StopRule, stop_rule
 
 ATTEMPTS = 4  # of a sample in one round, while others leave the CPUs alone now and then
-OPENED = [
-    metric for metric in METRICS if metric.job == "open"
-]  # what opening a case tells
-CHECKED = [
-    metric for metric in METRICS if metric.job == "check"
-]  # what checking it tells
+# what opening a case tells
+OPENED = [metric for metric in METRICS if metric.job == "open"]
+# what checking it tells
+CORRECTNESS_METRICS = [metric for metric in METRICS if metric.job == "check"]
 # what a worker is asked for exact metrics, by their job
 EXACT_JOBS: dict[str, type[OfCase[Values]]] = {
     "memory": MeasureMemory,
@@ -71,7 +69,7 @@ EXACT_JOBS: dict[str, type[OfCase[Values]]] = {
 }
 
 
-def run(
+def run_workers(
     plan: Plan,
     world: World,
     *,
@@ -115,7 +113,7 @@ def run(
     interrupted, stopped = False, ""
     try:
         with termination_as_interruption():
-            runner.measure()
+            runner.run_until_limit()
     except KeyboardInterrupt:
         interrupted = True
     except Unfinished as problem:
@@ -124,9 +122,8 @@ def run(
         elif not record.samples:
             raise
         else:
-            stopped = (
-                problem.message
-            )  # what was measured by then is an answer of its own
+            # what was measured by then is an answer of its own
+            stopped = problem.message
     finally:
         if pool is None:
             workers.close()
@@ -211,13 +208,12 @@ class _Runner:
     timer: Timer | None = None
     sides: tuple[Side, ...] = ()
     limit: str = ""
-    devices: Devices = field(default_factory=Devices)
+    devices: RunDevices = field(default_factory=RunDevices)
     _calibrations: dict[str, _Calibration] = field(
         default_factory=lambda: defaultdict(_Calibration)
     )
-    _measured: set[tuple[str, str]] = field(
-        default_factory=set
-    )  # of a case: an exact metric, or the job for some
+    # of a case: an exact metric, or the job for some
+    _measured: set[tuple[str, str]] = field(default_factory=set)
     _losses: Counter[str] = field(default_factory=Counter)
     _explored_roofs: bool = False
     _is_quiet: bool = True  # whether a sample of the last round was clean
@@ -235,7 +231,7 @@ class _Runner:
     def _is_timed(self) -> bool:
         return "latency" in self.plan.metrics
 
-    def measure(self) -> None:
+    def run_until_limit(self) -> None:
         """One worker after another, until a limit is met. Each has a number of its own,
         those that are lost too.
         """
@@ -251,7 +247,7 @@ class _Runner:
             try:
                 if self.environment is None:
                     self._find_devices(worker, greeting)
-                self._measure_in(worker, _Place(number, starter))
+                self._run_worker(worker, _Place(number, starter))
             except WorkerLost as lost:
                 if not self.budget.is_past_bound:
                     self._handle_loss(number, lost)
@@ -304,7 +300,7 @@ class _Runner:
         for text in notes:
             self.record.note("", text)
 
-    def _measure_in(self, worker: Worker, place: _Place) -> None:
+    def _run_worker(self, worker: Worker, place: _Place) -> None:
         """Open every case, one round unrecorded, the recorded rounds, and what is exact
         once in a run.
         """
@@ -315,12 +311,12 @@ class _Runner:
         if self._is_timed and self.timer is None:
             self.timer = self._ask_beside_cases(worker, MeasureTimer())
         for label in self.record.alive:
-            self._open(worker, label, place.worker)
+            self._open_case(worker, label, place.worker)
         if self._is_timed:
             self._explore_roofs(worker)
-            self._rounds(worker, place)
+            self._take_rounds(worker, place)
         for label in self.record.alive:
-            self._check(worker, label, place.worker)
+            self._check_case(worker, label, place.worker)
         for job in EXACT_JOBS:
             for label in self.record.alive:
                 self._measure_exact(worker, label, job, place.worker)
@@ -331,12 +327,12 @@ class _Runner:
             return
         self._explored_roofs = True
         start = self.budget.now()
-        self.roofs.begin(
+        self.roofs.explore(
             partial(self._ask_beside_cases, worker), self.devices.room(self.plan)
         )
         self.budget.spent_once(self.budget.now() - start)
 
-    def _open(self, worker: Worker, label: str, number: int) -> None:
+    def _open_case(self, worker: Worker, label: str, number: int) -> None:
         """Build and warm up a case in this worker; what compiling and packing took are
         samples of their own.
         """
@@ -369,16 +365,16 @@ class _Runner:
         if opened.graphs > 1:
             self.record.note(label, f"compiled with {opened.graphs - 1} graph breaks")
 
-    def _rounds(self, worker: Worker, place: _Place) -> None:
+    def _take_rounds(self, worker: Worker, place: _Place) -> None:
         """One round of practice, then as many clean ones as are wanted."""
-        self._round(worker, place)
+        self._take_round(worker, place)
         self.budget.rounds_begin()
         tally = Tally(self.plan)
         while self.record.alive and not self.budget.is_enough(
             tally.rounds, tally.clean
         ):
             place = replace(place, round=place.round + 1)
-            clean = self._round(worker, place)
+            clean = self._take_round(worker, place)
             tally.add(clean)
             self._is_quiet = any(clean.values())
             self.budget.round_done()
@@ -387,7 +383,7 @@ class _Runner:
                     RoundTable(self.record.left, self.record.samples)
                 )
 
-    def _round(self, worker: Worker, place: _Place) -> dict[str, bool]:
+    def _take_round(self, worker: Worker, place: _Place) -> dict[str, bool]:
         """One sample of every case, in an order that depends on nothing but seed,
         worker and round.
 
@@ -406,11 +402,11 @@ class _Runner:
                 self.budget.out_of_time = True
                 break
             if label in roofs:
-                self.roofs.sample(
+                self.roofs.take_sample(
                     partial(self._ask_beside_cases, worker), label, place.at(number)
                 )
                 continue
-            is_sample_clean = self._sample(worker, place, label, number)
+            is_sample_clean = self._take_sample(worker, place, label, number)
             if is_sample_clean is not None:
                 clean[label] = is_sample_clean
         self._tell(
@@ -419,7 +415,7 @@ class _Runner:
         )
         return clean
 
-    def _sample(
+    def _take_sample(
         self, worker: Worker, place: _Place, label: str, order: int
     ) -> bool | None:
         """One sample of a case, taken again where it was disturbed and there is a
@@ -471,7 +467,7 @@ class _Runner:
                 break
         return was_clean
 
-    def _check(self, worker: Worker, label: str, number: int) -> None:
+    def _check_case(self, worker: Worker, label: str, number: int) -> None:
         """Hold a case against float64 after its rounds, once in a run: one that is off
         fails.
         """
@@ -480,7 +476,7 @@ class _Runner:
         self._tell(f"{self._which_process}  checking {label}")
         errors = self._try(worker, Check(label=label))
         if errors is not None:
-            self._record_values(label, CHECKED, errors, number)
+            self._record_values(label, CORRECTNESS_METRICS, errors, number)
         self._measured.add((label, "check"))
 
     def _measure_exact(self, worker: Worker, label: str, job: str, number: int) -> None:

@@ -20,9 +20,9 @@ from ffnbench.choices import Backend
 from ffnbench.common.errors import Unfinished
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.messages import A, Begin, Failed, Greeting, OfCase, Preload, WorkerRequest
-from ffnbench.plan import CONTROL, OWN, AddedSpec, Arm, Plan
+from ffnbench.plan import CONTROL, THIS_INTERPRETER, AddedSpec, Arm, Plan
 from ffnbench.result import Side
-from ffnbench.run.session import START_TIMEOUT_S, WorkerLost
+from ffnbench.run.worker_process import START_TIMEOUT_S, WorkerLost
 from ffnbench.stats.stopping import SERVES_S, STARTERS
 
 RESTARTS = 3
@@ -53,11 +53,11 @@ class Starter(Worker, Protocol):
 Launch = Callable[..., Starter]  # of an arm; without one of this process's own
 
 
-def start_for(plan: Plan, launch: Launch) -> Starter:
+def start_processes(plan: Plan, launch: Launch) -> Starter:
     """What measures a plan: a plain process where nothing has an arm of its own, else a
     group of them.
     """
-    if plan.arms == (OWN,):
+    if plan.arms == (THIS_INTERPRETER,):
         return launch()
     members: dict[Arm, Starter] = {}
     try:
@@ -245,7 +245,7 @@ class WorkerPool:
         if "latency" not in self.plan.metrics:
             count = 1
         for _ in range(count):
-            self._ready.append((self.started, start_for(self.plan, self.launch)))
+            self._ready.append((self.started, start_processes(self.plan, self.launch)))
             self.started += 1
         self._since = self.now()
 

@@ -21,26 +21,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from ffnbench.common.files import locked, own_folder
-from ffnbench.device.environment import describe, usable_memory, why_no_gpu
+from ffnbench.device.environment import environment_of_run, usable_memory, why_no_gpu
 from ffnbench.messages import DeviceFacts, Greeting
-from ffnbench.plan import OWN, Arm
+from ffnbench.plan import THIS_INTERPRETER, Arm
 from ffnbench.result import BackgroundLoad, Environment
 from ffnbench.run.prober import Prober
 
 if TYPE_CHECKING:
     from ffnbench.run.worker_pool import Launch, Starter
 
-POLL_S = 0.5
-BESIDE = "another run of ffnbench{who} measured on this machine when this one began: they disturb each other"
+LOCK_POLL_S = 0.5
+OTHER_RUN_MEASURED = "another run of ffnbench{who} measured on this machine when this one began: they disturb each other"
 SHORTEST_S = 2.0  # the kernel counts in hundredths
-LOOK_S, BUSY_CPUS = (
-    0.3,
-    0.25,
-)  # for a look before a run; more than a quiet machine's own services use
-GLANCES, GLANCE_S = (
-    4,
-    0.01,
-)  # without anybody else at work in them there is nothing to look at
+# for a look before a run; more than a quiet machine's own services use
+LOOK_S, BUSY_CPUS = 0.3, 0.25
+# without anybody else at work in them there is nothing to look at
+GLANCES, GLANCE_S = 4, 0.01
 
 
 @contextmanager
@@ -52,15 +48,14 @@ def machine_lock(tell: Callable[[str], None], wait: bool = False) -> Iterator[st
     run is made without.
     """
     try:
-        place = (
-            own_folder() / f"measuring-{os.uname().nodename}"
-        )  # nodes may share a home
-        mine, who = _take(place)
+        # nodes may share a home
+        place = own_folder() / f"measuring-{os.uname().nodename}"
+        mine, who = _lock_or_owner(place)
         if who is not None and wait:
             tell(f"waiting: another run of ffnbench{who} measures on this machine")
             while who is not None:
-                time.sleep(POLL_S)
-                mine, who = _take(place)
+                time.sleep(LOCK_POLL_S)
+                mine, who = _lock_or_owner(place)
         elif who is not None:
             tell(
                 f"note: another run of ffnbench{who} measures on this machine now; --wait waits for it"
@@ -68,7 +63,7 @@ def machine_lock(tell: Callable[[str], None], wait: bool = False) -> Iterator[st
     except (OSError, RuntimeError):  # no such folder, or no home
         mine, who = None, None
     try:
-        yield "" if who is None else BESIDE.format(who=who)
+        yield "" if who is None else OTHER_RUN_MEASURED.format(who=who)
     finally:
         if mine is not None:
             with suppress(OSError):  # nothing about a lock costs an answer
@@ -76,7 +71,7 @@ def machine_lock(tell: Callable[[str], None], wait: bool = False) -> Iterator[st
             mine.close()
 
 
-def _take(place: Path) -> tuple[BinaryIO | None, str | None]:
+def _lock_or_owner(place: Path) -> tuple[BinaryIO | None, str | None]:
     """The file, locked for this process; else what is known of the process that has
     it.
     """
@@ -169,11 +164,11 @@ class Watch:
 Tell = Callable[[str], None]
 
 
-def start_worker(arm: Arm = OWN) -> Starter:
+def start_worker(arm: Arm = THIS_INTERPRETER) -> Starter:
     """A process of an arm."""
-    from ffnbench.run.session import Session
+    from ffnbench.run.worker_process import WorkerProcess
 
-    return Session(arm)
+    return WorkerProcess(arm)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,14 +187,12 @@ class World:
     now: Callable[[], float] = time.monotonic
     began: float | None = None
     lock: Callable[[Tell], AbstractContextManager[str]] = machine_lock
-    describe: Callable[[Greeting, DeviceFacts | None], Environment] = describe
+    describe: Callable[[Greeting, DeviceFacts | None], Environment] = environment_of_run
     watch: Callable[[], Watch] = Watch
-    no_gpu: Callable[[], str] = lambda: (
-        ""
-    )  # why there is none, where that is known without torch
-    others: Callable[[int], float | None] = lambda threads: (
-        None
-    )  # CPUs that others use now, where that disturbs
+    # why there is none, where that is known without torch
+    no_gpu: Callable[[], str] = lambda: ""
+    # CPUs that others use now, where that disturbs
+    others: Callable[[int], float | None] = lambda threads: None
     memory: Callable[[], int | None] = usable_memory
 
     @property

@@ -22,8 +22,8 @@ from ffnbench.ffn.spec import item_bytes
 from ffnbench.metrics import ROOF
 from ffnbench.plan import Case, Needed, needed_by
 from ffnbench.result import (
-    ALIKE,
     MEMORY,
+    SIZES_ALIKE,
     Bound,
     CaseCost,
     Ceiling,
@@ -32,7 +32,7 @@ from ffnbench.result import (
     Run,
     Share,
 )
-from ffnbench.stats.rounds import paired, table_of
+from ffnbench.stats.rounds import paired_logs, table_of
 
 COARSEST_FIRST = [
     p.value
@@ -40,9 +40,8 @@ COARSEST_FIRST = [
 ]
 AS_FAST = 0.1  # ceilings of one kind that differ by no more are one line of a roofline
 
-Ceilings = Mapping[
-    str, Mapping[Bound, Ceiling]
-]  # of each case, by its label, the fastest of each bound
+# of each case, by its label, the fastest of each bound
+CeilingsByCase = Mapping[str, Mapping[Bound, Ceiling]]
 
 
 def fits(roof: Roof, case: Case, needed: Needed) -> bool:
@@ -63,11 +62,10 @@ def fits(roof: Roof, case: Case, needed: Needed) -> bool:
         both_of_memory = roof.level == MEMORY and roof.read_bytes <= needed.bytes
         return (
             both_of_memory
-            or abs(roof.read_bytes - needed.bytes) <= 2 * ALIKE * needed.bytes
+            or abs(roof.read_bytes - needed.bytes) <= 2 * SIZES_ALIKE * needed.bytes
         )
-    if (
-        work.weights != Weights.NONE
-    ):  # runtimes compute these products in 8 bits, which no roof is of
+    # runtimes compute these products in 8 bits, which no roof is of
+    if work.weights != Weights.NONE:
         return False
     if work.dtype == "float32":
         is_as_exact = COARSEST_FIRST.index(
@@ -117,7 +115,7 @@ def may_bind(
     return frozenset(names)
 
 
-def ceilings_of(run: Run, costs: Iterable[CaseCost]) -> Ceilings:
+def ceilings_of(run: Run, costs: Iterable[CaseCost]) -> CeilingsByCase:
     """For each case the fastest roof of each bound, by the run's estimate over clean
     rounds; those that are known.
 
@@ -128,7 +126,7 @@ def ceilings_of(run: Run, costs: Iterable[CaseCost]) -> Ceilings:
     roof_rounds = table_of(run, ROOF).rounds
     measured = []
     for roof in run.roofs:
-        mean = paired(
+        mean = paired_logs(
             roof_rounds.get(roof.name, {}), table.round_effects, table.starters
         ).mean()
         if mean:
@@ -136,14 +134,14 @@ def ceilings_of(run: Run, costs: Iterable[CaseCost]) -> Ceilings:
     fastest: dict[str, dict[Bound, Ceiling]] = defaultdict(dict)
     for case, needed in needed_by_cases(run.plan.shown, costs):
         fitting = [ceiling for ceiling in measured if fits(ceiling.roof, case, needed)]
-        for ceiling in _nearest(fitting, needed):
+        for ceiling in _of_nearest_size(fitting, needed):
             of_case, bound = fastest[case.label], ceiling.roof.bound
             if bound not in of_case or ceiling.rate > of_case[bound].rate:
                 of_case[bound] = ceiling
     return dict(fastest)
 
 
-def _nearest(ceilings: Sequence[Ceiling], needed: Needed) -> list[Ceiling]:
+def _of_nearest_size(ceilings: Sequence[Ceiling], needed: Needed) -> list[Ceiling]:
     """Without the ceilings of bytes whose size is not nearest to the case's own."""
     distances: dict[str, float] = {}
     for ceiling in ceilings:
@@ -155,12 +153,12 @@ def _nearest(ceilings: Sequence[Ceiling], needed: Needed) -> list[Ceiling]:
     return [
         ceiling
         for ceiling in ceilings
-        if distances.get(ceiling.roof.name, 0.0) <= nearest + ALIKE
+        if distances.get(ceiling.roof.name, 0.0) <= nearest + SIZES_ALIKE
     ]
 
 
 def shares_of(
-    run: Run, costs: Iterable[CaseCost], ceilings: Ceilings
+    run: Run, costs: Iterable[CaseCost], ceilings: CeilingsByCase
 ) -> tuple[Share, ...]:
     """The share of every case that was timed beside the ceiling that binds it, in the
     plan's order.
@@ -181,7 +179,7 @@ def shares_of(
         if not mean or not least_s[bound]:
             continue
         roof = ceilings[label][bound].roof.name
-        row = paired(roof_rounds[roof], table.rounds[label], table.starters)
+        row = paired_logs(roof_rounds[roof], table.rounds[label], table.starters)
         share = row.centred_at(least_s[bound] / math.exp(mean.mean))
         if share and not row.disturbed:
             shares.append(Share(case=label, bound=bound, roof=roof, share=share))

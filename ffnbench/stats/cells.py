@@ -18,13 +18,12 @@ from ffnbench.stats.rounds import table_of
 # after which a cell may be decided: the cells that the first visit leaves undecided
 # have another
 ANALYSES = 2
-FIRST_VISITS = (
-    0.6  # of the budget; what they leave goes to the cells that are not decided
-)
+# of the budget; what they leave goes to the cells that are not decided
+FIRST_VISITS = 0.6
 R = TypeVar("R", bound=Report)
 
 
-def cells_of(plan: Plan) -> tuple[Plan, ...]:
+def cells_of_plan(plan: Plan) -> tuple[Plan, ...]:
     """A plan of each group, the control in that of its reference; one that has a single
     group stands for itself.
     """
@@ -118,7 +117,7 @@ def undecided(report: Report, cells: Sequence[Plan]) -> list[Plan]:
     return [cells[number] for _, number in sorted(worst, reverse=True)]
 
 
-def joined(reports: Sequence[R], plan: Plan | None = None) -> R:
+def join_runs(reports: Sequence[R], plan: Plan | None = None) -> R:
     """One report of the runs of a plan's cells, of one kind of machine; of two runs of
     one cell, with all workers.
 
@@ -130,25 +129,25 @@ def joined(reports: Sequence[R], plan: Plan | None = None) -> R:
     parts = _renumbered(reports)
     first = parts[0]
     plan = _joined_plan(parts, plan)
-    costs = {cost.case: cost for cost in _all(parts, "costs")}
+    costs = {cost.case: cost for cost in _entries_of_all(parts, "costs")}
     surroundings = [part.around for part in parts if part.around]
     return replace(
         first,
         plan=plan,
         costs=tuple(costs[case.label] for case in plan.cases if case.label in costs),
-        samples=_all(parts, "samples"),
-        failures=_last_by("case", _all(parts, "failures")),
-        warnings=tuple(dict.fromkeys(_all(parts, "warnings"))),
-        roofs=_last_by("name", _all(parts, "roofs")),
-        inputs=_last_by("case", _all(parts, "inputs")),
-        devices=_all(parts, "devices"),
-        environment=_first_of(parts, "environment"),
-        timer=_first_of(parts, "timer"),
+        samples=_entries_of_all(parts, "samples"),
+        failures=_last_by("case", _entries_of_all(parts, "failures")),
+        warnings=tuple(dict.fromkeys(_entries_of_all(parts, "warnings"))),
+        roofs=_last_by("name", _entries_of_all(parts, "roofs")),
+        inputs=_last_by("case", _entries_of_all(parts, "inputs")),
+        devices=_entries_of_all(parts, "devices"),
+        environment=_first_known(parts, "environment"),
+        timer=_first_known(parts, "timer"),
         around=max(
             surroundings, key=lambda around: around.others_cpus or 0.0, default=None
         ),
         interrupted=any(part.interrupted for part in parts),
-        stopped=_first_of(parts, "stopped") or "",
+        stopped=_first_known(parts, "stopped") or "",
         limit=parts[-1].limit if len({part.limit for part in parts}) == 1 else "budget",
         wall_s=sum(part.wall_s or 0.0 for part in parts),
         created=min(part.created for part in parts),
@@ -173,7 +172,7 @@ def _joined_plan(parts: Sequence[Report], plan: Plan | None) -> Plan:
     )
 
 
-def _all(parts: Iterable[Report], name: str) -> tuple[Any, ...]:
+def _entries_of_all(parts: Iterable[Report], name: str) -> tuple[Any, ...]:
     return tuple(entry for part in parts for entry in getattr(part, name))
 
 
@@ -182,7 +181,7 @@ def _last_by(key: str, entries: Iterable[Any]) -> tuple[Any, ...]:
     return tuple({getattr(entry, key): entry for entry in entries}.values())
 
 
-def _first_of(parts: Iterable[Report], name: str) -> Any:
+def _first_known(parts: Iterable[Report], name: str) -> Any:
     """The first that is known, or None."""
     for part in parts:
         if getattr(part, name):
@@ -218,7 +217,7 @@ def is_part(report: Report, plan: Plan) -> bool:
     way.
     """
     saved = {case.label for case in report.plan.cases}
-    for cell in cells_of(plan):
+    for cell in cells_of_plan(plan):
         labels = {case.label for case in cell.cases}
         # a block's textbook forms may be left out
         if plan.kind != Kind.BLOCK and labels & saved and not labels <= saved:

@@ -26,7 +26,7 @@ from ffnbench.stats.verdict import control_slack, verdicts
 WIDTH = "d_ff"  # an axis along which times go up and down with what divides the width
 FINE = 100  # steps of the search between two points of the axis
 
-Line = list[Group]  # cells of a sweep along its axis, all else held
+SweepLine = list[Group]  # cells of a sweep along its axis, all else held
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ def crossings_of(report: Report) -> Crossings | None:
     return Crossings(axis=axis, lines=len(lines), places=tuple(crossings))
 
 
-def _lines(report: Report, axis: Axis) -> list[Line]:
+def _lines(report: Report, axis: Axis) -> list[SweepLine]:
     """The cells along the axis, for each combination of the values of all others."""
-    lines: dict[tuple[object, ...], Line] = defaultdict(list)
+    lines: dict[tuple[object, ...], SweepLine] = defaultdict(list)
     for group in report.plan.groups:
         held = tuple(value for key, value in group.values.items() if key != axis.name)
         lines[held].append(group)
@@ -72,16 +72,15 @@ def _lines(report: Report, axis: Axis) -> list[Line]:
 
 
 def _crossings_on(
-    line: Line, axis: Axis, report: Report, pairs: Pairs, slack: float
+    line: SweepLine, axis: Axis, report: Report, pairs: PairsByLabels, slack: float
 ) -> Iterator[Crossing]:
     """The crossings of every two variants.
 
     Along widths only where two variants change sides once: else their ratio is a saw,
     of what divides the width.
     """
-    labels: dict[
-        str, dict[float, str]
-    ] = {}  # by variant: where its time is known, the label of its case
+    # by variant: where its time is known, the label of its case
+    labels: dict[str, dict[float, str]] = {}
     for group in line:
         x = float(group.values[axis.name])
         for case in group.cases:
@@ -225,13 +224,13 @@ class Pair:
 
 
 K = TypeVar("K")
-Pairs = dict[tuple[str, str], Pair]
+PairsByLabels = dict[tuple[str, str], Pair]
 
 
-def pairs_of(report: Report) -> Pairs:
+def pairs_of(report: Report) -> PairsByLabels:
     """Both orders of every two cases of a cell whose times are known."""
     table = table_of(report)
-    pairs: Pairs = {}
+    pairs: PairsByLabels = {}
     without_reference: dict[tuple[str, str], Mean] = {}
     for group in report.plan.groups:
         labels = [case.label for case in group.cases if report.has_time(case.label)]

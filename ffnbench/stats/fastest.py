@@ -26,9 +26,8 @@ def fastest(report: Report) -> list[Fastest]:
     """One answer for each network that was measured by several backends; none where
     fewer than two have rounds.
     """
-    networks: dict[object, list[Case]] = defaultdict(
-        list
-    )  # the cases that differ in nothing but the backend
+    # the cases that differ in nothing but the backend
+    networks: dict[object, list[Case]] = defaultdict(list)
     for case in report.plan.shown:
         without_backend = replace(
             case.workload,
@@ -43,11 +42,13 @@ def fastest(report: Report) -> list[Fastest]:
     for cases in networks.values():
         timed = [case for case in cases if report.has_time(case.label)]
         if len({case.workload for case in cases}) > 1 and len(timed) > 1:
-            answers.append(_fastest(timed, table, slack))
+            answers.append(_fastest_of_cases(timed, table, slack))
     return answers
 
 
-def _fastest(cases: Sequence[Case], table: RoundTable, slack: float) -> Fastest:
+def _fastest_of_cases(
+    cases: Sequence[Case], table: RoundTable, slack: float
+) -> Fastest:
     logs: dict[str, float] = {}
     for case in cases:
         mean = table.seconds(case.label).mean()

@@ -71,7 +71,7 @@ def figures_of(report: Report) -> Figures:
             )
             for label in labels
         },
-        narrowing=_narrowing(report),
+        narrowing=_narrowing_of(report),
     )
     if report.roofs:
         from ffnbench.stats.ceilings import ceilings_of, roofline_of
@@ -83,9 +83,9 @@ def figures_of(report: Report) -> Figures:
     if report.repeats:
         figures = replace(figures, over_runs=_over_runs(report))
     if plan.is_sweep:
-        from ffnbench.stats.cells import cells_of, complete_cells
+        from ffnbench.stats.cells import cells_of_plan, complete_cells
 
-        cells = cells_of(plan)
+        cells = cells_of_plan(plan)
         complete = {case.label for case in complete_cells(report, cells).plan.cases}
         figures = replace(
             figures,
@@ -119,18 +119,15 @@ def _over_runs(report: Report) -> dict[str, Estimate]:
     return means
 
 
-def _narrowing(report: Report) -> Narrowing | None:
+def _narrowing_of(report: Report) -> Narrowing | None:
     """What would decide the rows that could not be; None where none is, or where that
     takes a quiet machine.
     """
-    half_widths = {
-        row.case: row.ratio.half_width
-        for row in report.comparisons
-        if row.verdict is Verdict.UNCLEAR
-        and row.case != CONTROL
-        and row.ratio
-        and row.ratio.half_width
-    }
+    half_widths = {}
+    for row in report.comparisons:
+        is_unclear = row.verdict is Verdict.UNCLEAR and row.case != CONTROL
+        if is_unclear and row.ratio and row.ratio.half_width:
+            half_widths[row.case] = row.ratio.half_width
     is_busy = any(row.verdict is Verdict.BUSY for row in report.comparisons)
     if is_busy or not half_widths or report.interrupted or not report.wall_s:
         return None
@@ -149,6 +146,5 @@ def _narrowing(report: Report) -> Narrowing | None:
         return narrowing
     if workers >= SEVERAL:
         return replace(narrowing, seconds=None)
-    return replace(
-        narrowing, seconds=LONGEST_S, is_likely=False
-    )  # the scatter of few workers may be luck
+    # the scatter of few workers may be luck
+    return replace(narrowing, seconds=LONGEST_S, is_likely=False)

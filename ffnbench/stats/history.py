@@ -29,9 +29,8 @@ from ffnbench.stats.rounds import RowLogs, table_of
 # relu moved by 0.47 % (60 checks), by 0.53 % (9 saved runs), gelu / relu by 0.1 %;
 # three degrees of freedom make the interval 1.6 times as wide.
 PRIOR, PRIOR_FREEDOM = 0.004, 3
-SECONDS = (
-    "seconds"  # the metric of a row whose own time is followed, in place of its ratio
-)
+# the metric of a row whose own time is followed, in place of its ratio
+SECONDS = "seconds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +45,8 @@ class Change:
         """now over before, with the stated Student interval; without one where either
         is of a single process.
         """
-        value, interval = (
-            math.exp(self.difference.mean),
-            self.difference.interval(CONFIDENCE),
-        )
+        value = math.exp(self.difference.mean)
+        interval = self.difference.interval(CONFIDENCE)
         if interval is None:
             return Estimate(value=value)
         return Estimate(
@@ -82,11 +79,9 @@ class History:
 
     def change(self, now: Mean) -> Change:
         """From the mean of the runs to a run of today."""
-        return Change(
-            self.mean,
-            now.mean,
-            now.minus(self._with_variance_between(1 + 1 / self.effective)),
-        )
+        # the variance of a run about the others, and that of the mean of these
+        before = self._with_variance_between(1 + 1 / self.effective)
+        return Change(self.mean, now.mean, now.minus(before))
 
     @property
     def over_runs(self) -> Mean:
@@ -137,16 +132,15 @@ def _variance_between(runs: Sequence[Mean]) -> VarianceEstimate:
         (later.mean - earlier.mean) ** 2 / 2 for earlier, later in pairwise(runs)
     ]
     between = max(0.0, fmean(squares) - fmean(run.error**2 for run in runs))
-    freedom = (
-        2 * (len(runs) - 1) ** 2 / (3 * len(runs) - 4)
-    )  # of the mean of successive differences
+    # of the mean of successive differences
+    freedom = 2 * (len(runs) - 1) ** 2 / (3 * len(runs) - 4)
     total = PRIOR_FREEDOM + freedom
     return VarianceEstimate(
         (PRIOR_FREEDOM * PRIOR**2 + freedom * between) / total, total
     )
 
 
-def row_of(report: Report, label: str, metric: str = LATENCY) -> Mean | None:
+def log_of_row(report: Report, label: str, metric: str = LATENCY) -> Mean | None:
     """The log of a row's ratio to the reference, or of its seconds, over clean rounds.
 
     None where there are none, and where one of the two computes something else.
@@ -191,6 +185,6 @@ def history_of_row(report: Report, label: str, metric: str) -> History | None:
     """The history of a row over the runs of a file that have an interval of it; None
     where none has.
     """
-    means = [row_of(run, label, metric) for run in report.runs]
+    means = [log_of_row(run, label, metric) for run in report.runs]
     with_interval = [mean for mean in means if mean and mean.freedom > 0]
     return history_of(with_interval) if with_interval else None

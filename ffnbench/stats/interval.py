@@ -18,7 +18,7 @@ from statistics import median
 from ffnbench.result import CONFIDENCE
 
 MEDIAN_COST = math.pi / 2  # variance of a median over that of a mean, of normal values
-UNKNOWN = 50.0  # half-width of a log that says nothing: more than any ratio
+UNKNOWN_HALF_WIDTH = 50.0  # half-width of a log that says nothing: more than any ratio
 # the standard deviation between starters before it is known, as if so many degrees of
 # freedom had shown it
 STARTERS_SD, STARTERS_FREEDOM = 0.003, 3
@@ -67,7 +67,7 @@ class Mean:
         """Half of the two-sided Student interval; infinite for a single value."""
         if self.freedom <= 0:
             return math.inf
-        return min(UNKNOWN, student(self.freedom, confidence) * self.error)
+        return min(UNKNOWN_HALF_WIDTH, student(self.freedom, confidence) * self.error)
 
     def interval(self, confidence: float) -> tuple[float, float] | None:
         """Both ends, or None for a single value."""
@@ -200,9 +200,8 @@ def midmean(values: Sequence[float]) -> float:
     left_out = int(cut)
     part = cut - left_out
     middle = ranked[left_out : len(ranked) - left_out]
-    return (math.fsum(middle) - part * (middle[0] + middle[-1])) / (
-        len(ranked) - 2 * cut
-    )
+    total = math.fsum(middle) - part * (middle[0] + middle[-1])
+    return total / (len(ranked) - 2 * cut)
 
 
 def variance(values: Sequence[float]) -> float:

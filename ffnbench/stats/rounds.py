@@ -22,14 +22,11 @@ from ffnbench.plan import CONTROL, Plan
 from ffnbench.result import CONFIDENCE, POWER_CAP, WAITED, Estimate, Report, Run, Sample
 from ffnbench.stats.interval import Mean, WorkerValue, mean_of, midmean
 
-CPUS_TAKEN, CLOCKS_HELD = (
-    "threads waited for a CPU",
-    "the device's clocks were throttled",
-)
+CPUS_TAKEN = "threads waited for a CPU"
+CLOCKS_HELD = "the device's clocks were throttled"
 FEWEST_CLEAN = 4  # a worker with fewer clean rounds says nothing
-ENOUGH_CLEAN = (
-    0.5  # of a row's rounds: with fewer, what is not decided is not for want of rounds
-)
+# of a row's rounds: with fewer, what is not decided is not for want of rounds
+ENOUGH_CLEAN = 0.5
 # of the values of a worker's rounds the middle half is averaged where so few cases
 # share a round; with more of them two samples of a round lie further apart in time, the
 # tails are heavier, and the median scatters less
@@ -48,9 +45,8 @@ class Timed:
     held: bool = False
 
 
-Rounds = Mapping[
-    int, Mapping[int, Timed]
-]  # of a case: worker -> number of the round -> call
+# of a case: worker -> number of the round -> call
+Rounds = Mapping[int, Mapping[int, Timed]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +137,10 @@ class RoundTable:
         A disturbed sample may have been taken again: the last one of a round counts. A
         worker that was cut short is left out where enough complete ones remain.
         """
-        self.plan, self.samples, self.metric, self.failed = (
-            plan,
-            samples,
-            metric,
-            failed,
-        )
+        self.plan = plan
+        self.samples = samples
+        self.metric = metric
+        self.failed = failed
         self.starters: dict[int, int] = {}
         timed: dict[str, dict[int, dict[int, Timed]]] = defaultdict(
             lambda: defaultdict(dict)
@@ -202,12 +196,10 @@ class RoundTable:
         but for the control itself.
         """
         with_control = CONTROL not in (label, other)
-        rounds, others = (
-            self._rounds_of(label, with_control),
-            self._rounds_of(other, with_control),
-        )
+        rounds = self._rounds_of(label, with_control)
+        others = self._rounds_of(other, with_control)
         return replace(
-            paired(rounds, others, self.starters), centre=self._centre(label)
+            paired_logs(rounds, others, self.starters), centre=self._centre(label)
         )
 
     def _rounds_of(self, label: str, with_control: bool) -> Rounds:
@@ -231,7 +223,7 @@ class RoundTable:
         """log(seconds) of a case, the mean fitted: those of two rows differ by their
         ratio.
         """
-        row = _seconds(self.rounds.get(label, {}), self.starters)
+        row = _log_seconds(self.rounds.get(label, {}), self.starters)
         return replace(row, centre=self._centre(label), fitted=self._fitted.get(label))
 
     def _centre(self, label: str) -> Callable[[Sequence[float]], float]:
@@ -265,7 +257,7 @@ class RoundTable:
                 effects[reference][label] = mean.mean
         fitted: dict[str, float] = {}
         for rows in effects.values():
-            level = _seconds(self._residuals(rows), self.starters).mean()
+            level = _log_seconds(self._residuals(rows), self.starters).mean()
             if level:
                 fitted |= {label: level.mean + effect for label, effect in rows.items()}
         return fitted
@@ -308,8 +300,11 @@ class RoundTable:
             if self.plan.compared and self.plan.is_reference(label):
                 continue
             row = self.row(label)
-            if row.rounds and row.clean_rounds / row.rounds < smallest_share:
-                fewest, smallest_share = (label, row), row.clean_rounds / row.rounds
+            if not row.rounds:
+                continue
+            share = row.clean_rounds / row.rounds
+            if share < smallest_share:
+                fewest, smallest_share = (label, row), share
         return fewest
 
 
@@ -370,25 +365,24 @@ def _mean_of_two(first: Timed, second: Timed | None) -> Timed:
     return Timed(math.sqrt(first.seconds * second.seconds), first.clean, first.held)
 
 
-Point = tuple[bool, float]  # whether a round is clean, and its log
+RoundLog = tuple[bool, float]  # whether a round is clean, and its log
 
 
-def paired(rounds: Rounds, others: Rounds, starters: Mapping[int, int]) -> RowLogs:
+def paired_logs(rounds: Rounds, others: Rounds, starters: Mapping[int, int]) -> RowLogs:
     """log(one / other) of the same rounds of the same workers."""
-    points: dict[int, list[Point]] = {}
+    points: dict[int, list[RoundLog]] = {}
     for worker, made in rounds.items():
         made_by_other = others.get(worker, {})
         points[worker] = []
         for number, call in made.items():
             other = made_by_other.get(number)
             if other is not None:
-                points[worker].append(
-                    (call.clean and other.clean, math.log(call.seconds / other.seconds))
-                )
+                log = math.log(call.seconds / other.seconds)
+                points[worker].append((call.clean and other.clean, log))
     return _row_of(points, starters)
 
 
-def _seconds(rounds: Rounds, starters: Mapping[int, int]) -> RowLogs:
+def _log_seconds(rounds: Rounds, starters: Mapping[int, int]) -> RowLogs:
     """log(seconds)."""
     points = {}
     for worker, made in rounds.items():
@@ -399,7 +393,7 @@ def _seconds(rounds: Rounds, starters: Mapping[int, int]) -> RowLogs:
 
 
 def _row_of(
-    points: Mapping[int, Sequence[Point]], starters: Mapping[int, int]
+    points: Mapping[int, Sequence[RoundLog]], starters: Mapping[int, int]
 ) -> RowLogs:
     clean: dict[int, list[float]] = {}
     clean_rounds = 0

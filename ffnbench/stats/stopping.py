@@ -17,7 +17,7 @@ from statistics import fmean, median
 
 from ffnbench.plan import Protocol
 from ffnbench.result import CONFIDENCE
-from ffnbench.stats.interval import MEDIAN_COST, UNKNOWN, student, variance
+from ffnbench.stats.interval import MEDIAN_COST, UNKNOWN_HALF_WIDTH, student, variance
 from ffnbench.stats.rounds import RoundTable, RowLogs
 
 MOST_ROUNDS, MOST_WORKERS = 60, 400
@@ -27,9 +27,8 @@ SEVERAL = 8  # workers that a run should have: so long a worker may be, at most
 # the variance between workers before it is known: (2 %)^2, as if two workers had shown
 # it
 PRIOR_BETWEEN, PRIOR_WEIGHT = 0.02**2, 2
-NORMAL_MAD = (
-    1.4826  # standard deviation of normal values over their median absolute deviation
-)
+# standard deviation of normal values over their median absolute deviation
+NORMAL_MAD = 1.4826
 # starters at a time, and for how long: what they differ by is a part of the error, so a
 # longer run has more of them
 STARTERS, SERVES_S = 2, 20.0
@@ -63,11 +62,11 @@ class Scatter:
         return self.between + MEDIAN_COST * self.within / rounds
 
 
-def scatter(table: RoundTable) -> Scatter:
+def scatter_of_rounds(table: RoundTable) -> Scatter:
     """The variances of the row with the largest sum, the control left out; `within` is
     0 where nothing is compared.
     """
-    scatters = [_scatter_of(row) for row in _rows(table) if row.clean]
+    scatters = [_scatter_of(row) for row in _compared_rows(table) if row.clean]
     return max(
         scatters,
         key=lambda row: row.of_worker(MOST_ROUNDS),
@@ -97,7 +96,7 @@ def _scatter_of(row: RowLogs) -> Scatter:
     )
 
 
-def _rows(table: RoundTable) -> list[RowLogs]:
+def _compared_rows(table: RoundTable) -> list[RowLogs]:
     """Of each ratio; of the seconds where nothing is compared."""
     plan = table.plan
     return [
@@ -183,10 +182,10 @@ class UntilPrecise(UntilAnswered):
 
     def answer(self, table: RoundTable, expected: int) -> str:
         """`precision`, however many workers are expected."""
-        for row in _rows(table):
+        for row in _compared_rows(table):
             mean = row.mean()
             half = mean.half_width(CONFIDENCE) if mean else math.inf
-            if half >= UNKNOWN or math.expm1(half) > self.precision:
+            if half >= UNKNOWN_HALF_WIDTH or math.expm1(half) > self.precision:
                 return ""
         return "precision"
 

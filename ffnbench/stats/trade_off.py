@@ -13,10 +13,11 @@ from math import inf
 from ffnbench.metrics import ERROR, LATENCY
 from ffnbench.plan import Group
 from ffnbench.result import Report, TradeOff, Verdict
-from ffnbench.stats.curves import Pair, Pairs, pairs_of, pareto_front
+from ffnbench.stats.curves import Pair, PairsByLabels, pairs_of, pareto_front
 
 WORSE = 1.5  # the factor from one error to another that is worse
-EXACT = 1e-5  # below it an error is that of float32's rounding, in whatever order
+# below it an error is that of float32's rounding, in whatever order
+ROUNDING_ERROR = 1e-5
 SMALL_ERROR = 0.01  # what many take for no error at all
 
 
@@ -29,7 +30,7 @@ def trade_offs(report: Report) -> tuple[TradeOff, ...]:
     return tuple(answer for answer in answers if answer is not None)
 
 
-def _trade_off(report: Report, group: Group, pairs: Pairs) -> TradeOff | None:
+def _trade_off(report: Report, group: Group, pairs: PairsByLabels) -> TradeOff | None:
     if len({case.workload.weights for case in group.cases}) == 1:
         return None
     timed = {label for pair in pairs for label in pair}
@@ -70,7 +71,7 @@ def time_side(pair: Pair) -> int:
 
 def error_side(error: float, other: float) -> int:
     """1 where the first is worse, -1 where it is better, else 0."""
-    first, second = max(error, EXACT), max(other, EXACT)
+    first, second = max(error, ROUNDING_ERROR), max(other, ROUNDING_ERROR)
     if first > WORSE * second:
         return 1
     return -1 if second > WORSE * first else 0

@@ -50,14 +50,11 @@ from ffnbench.stats.rounds import (
 
 CONTROL_WITHIN = 0.05  # a control that is known no better says nothing
 CONTROL_CONFIDENCE = 0.99  # a quiet machine is accused once in a hundred runs
-SAME = 1 - SAME_WITHIN, 1 + SAME_WITHIN
+SAME_RATIO = 1 - SAME_WITHIN, 1 + SAME_WITHIN
 ONE_WORKER = "measured in one process, which gives no interval"
 
-PER_CALL = (
-    LATENCY,
-    DEVICE_TIME,
-    HOST_TIME,
-)  # the last two come with each latency of an accelerator
+# the last two come with each latency of an accelerator
+PER_CALL = (LATENCY, DEVICE_TIME, HOST_TIME)
 PER_WORKER = (COMPILE, PACK)  # timed once in every worker, before its rounds
 
 K = TypeVar("K")
@@ -73,7 +70,7 @@ def holm(p_values: Mapping[K, float], alpha: float) -> set[K]:
     return significant
 
 
-def decide(low: float, high: float, same: tuple[float, float] = SAME) -> Verdict:
+def decide(low: float, high: float, same: tuple[float, float] = SAME_RATIO) -> Verdict:
     """The verdict on the interval of a ratio: within `same` the same, else its side of
     1, else can't tell.
     """
@@ -90,7 +87,7 @@ def verdicts(
     means: Mapping[K, Mean],
     slack: float = 0.0,
     analyses: int = 1,
-    same: tuple[float, float] = SAME,
+    same: tuple[float, float] = SAME_RATIO,
 ) -> dict[K, tuple[Verdict, str]]:
     """The verdicts on rows by the means of their logs, with the reason where one is
     UNCLEAR.
@@ -138,23 +135,24 @@ def summarise(
     busy = {row.case for row in comparisons if row.verdict is Verdict.BUSY}
     quiet = [label for label in labels if label not in busy]
     timed = {metric.name for metric in metrics_of(run.plan.kind) if not metric.exact}
-    measured = (
-        *_times(run, PER_CALL, quiet),
-        *(
-            Measured(
-                case=sample.case,
-                metric=sample.metric,
-                estimate=Estimate(value=sample.value),
+    exact = []
+    for sample in run.samples:
+        if sample.metric not in timed and sample.case not in failed:
+            estimate = Estimate(value=sample.value)
+            exact.append(
+                Measured(case=sample.case, metric=sample.metric, estimate=estimate)
             )
-            for sample in run.samples
-            if sample.metric not in timed and sample.case not in failed
-        ),
-        *_times(run, PER_WORKER, quiet),
+    measured = (
+        *_mean_times(run, PER_CALL, quiet),
+        *exact,
+        *_mean_times(run, PER_WORKER, quiet),
     )
     return measured, comparisons, tuple(notes_of(run, measured, comparisons))
 
 
-def _times(run: Run, metrics: Iterable[str], labels: Iterable[str]) -> list[Measured]:
+def _mean_times(
+    run: Run, metrics: Iterable[str], labels: Iterable[str]
+) -> list[Measured]:
     """The mean seconds of each of these metrics, over workers."""
     times = []
     for metric in metrics:
@@ -198,10 +196,8 @@ def _comparisons(run: Run, labels: Iterable[str]) -> tuple[Comparison, ...]:
         if seconds.lacks_clean:
             verdict, reason = Verdict.BUSY, _why_busy(table, label, seconds)
         elif plan.is_reference(label):
-            ratio, verdict = (
-                Estimate(value=1.0, low=1.0, high=1.0, workers=seconds.workers),
-                Verdict.REFERENCE,
-            )
+            ratio = Estimate(value=1.0, low=1.0, high=1.0, workers=seconds.workers)
+            verdict = Verdict.REFERENCE
         elif reference in mismatched:
             reason = f"the reference {reference} computes something else than it should"
         elif not rows[label].rounds:
@@ -320,19 +316,15 @@ def is_launch_bound(device: Estimate | None, host: Estimate | None) -> bool | No
 MOVES = 0.05  # of a device's clock
 LEAST_OVERHEADS = 100  # a call shorter than so many empty calls is partly harness
 OTHERS_CPUS = 0.15  # of other processes, on average: less is what an idle machine does
-COMPUTED = {
-    NoteKind.BUSY,
-    NoteKind.MOVES,
-    NoteKind.NOISE,
-    NoteKind.SHORT,
-}  # what `notes_of` makes
+# what `notes_of` makes
+COMPUTED = {NoteKind.BUSY, NoteKind.MOVES, NoteKind.NOISE, NoteKind.SHORT}
 
 
 def notes_of(
     run: Run, measured: Iterable[Measured], comparisons: Iterable[Comparison]
 ) -> list[Note]:
     """Every warning that can be read off a run's samples and estimates."""
-    notes = _overhead(run, measured)
+    notes = _overhead_note(run, measured)
     is_busy = False
     for row in comparisons:
         if row.case != CONTROL:
@@ -355,20 +347,19 @@ def notes_of(
     return notes + [Note(text=text, kind=kind) for text, kind in texts if text]
 
 
-def _overhead(run: Run, measured: Iterable[Measured]) -> list[Note]:
+def _overhead_note(run: Run, measured: Iterable[Measured]) -> list[Note]:
     """Calls so short that the harness is a part of them."""
     if run.timer is None:
         return []
     least_s = LEAST_OVERHEADS * run.timer.empty_call_s
     text = f"calls below {least_s * 1e6:.0f} us are partly overhead: "
     text += "give them more work (--seq-len, --batch, --elements)"
-    return [
-        Note(label=row.case, text=text, kind=NoteKind.SHORT)
-        for row in measured
-        if row.metric == LATENCY
-        and row.case != CONTROL
-        and row.estimate.value < least_s
-    ]
+    notes = []
+    for row in measured:
+        is_latency = row.metric == LATENCY and row.case != CONTROL
+        if is_latency and row.estimate.value < least_s:
+            notes.append(Note(label=row.case, text=text, kind=NoteKind.SHORT))
+    return notes
 
 
 def busy_text(run: Run | Report) -> str:
@@ -383,10 +374,9 @@ def busy_text(run: Run | Report) -> str:
         for sample in run.samples
         if sample.metric == LATENCY and not is_clean(sample)
     ]
-    if unclean and 2 * sum(map(waited_for, unclean)) < len(
-        unclean
-    ):  # the device's clocks, and not the CPUs
-        causes = " and ".join(_causes(unclean))
+    # the device's clocks, and not the CPUs
+    if unclean and 2 * sum(map(waited_for, unclean)) < len(unclean):
+        causes = " and ".join(_throttling_causes(unclean))
         return f"busy: {CLOCKS_HELD} ({causes}){clean}; let it cool down, or see `ffnbench env`"
     threads_on_cpu = [
         case.workload.threads
@@ -413,7 +403,7 @@ def busy_text(run: Run | Report) -> str:
     return f"busy: {who}{clean}; {advice}"
 
 
-def _causes(samples: Iterable[Sample]) -> list[str]:
+def _throttling_causes(samples: Iterable[Sample]) -> list[str]:
     """What held the clocks of their device down."""
     return list(dict.fromkeys(name for sample in samples for name in held_down(sample)))
 
@@ -430,7 +420,7 @@ def left_out(run: Run | Report) -> str:
     reasons = []
     if any(map(waited_for, unclean)):
         reasons.append("they waited for a CPU")
-    causes = _causes(unclean)
+    causes = _throttling_causes(unclean)
     if causes:
         reasons.append(f"{CLOCKS_HELD} by {' and '.join(causes)}")
     text = f"{len(unclean):,} of {len(latencies):,} samples are left out: {' or '.join(reasons)}"

@@ -22,7 +22,7 @@ from ffnbench.plan import Case
 from ffnbench.result import Agreement
 from ffnbench.worker.backends.building import (
     WEIGHTS,
-    build,
+    build_module,
     carry,
     changed,
     in_float64,
@@ -40,10 +40,10 @@ def keep_output(request: KeepOutput) -> Done:
     """
     case = request.case
     module = _built(case, request.seed)
-    x = _placed(
+    x = _to_device(
         torch.randn(1, min(TOKENS, case.workload.seq_len), case.ffn.d_model), case
     )
-    y, exact = _answers(module, case, x, request.seed)
+    y, exact = _both_outputs(module, case, x, request.seed)
     if not bool(torch.isfinite(y).all()):
         raise FfnbenchError(
             "its output is not finite", "nothing can be compared with it"
@@ -64,11 +64,11 @@ def hold_output(request: HoldOutput) -> Agreement:
     saved = torch.load(Path(request.folder, WEIGHTS), weights_only=True)
     module = _built(case, request.seed)
     own_weights = carry(saved["state"], module)
-    y, exact = _answers(module, case, _placed(saved["x"], case), request.seed)
+    y, exact = _both_outputs(module, case, _to_device(saved["x"], case), request.seed)
     return Agreement(
-        error=_error(y, saved["y"]),
+        error=_error_of_output(y, saved["y"]),
         tolerance=case.workload.tolerance,
-        exact_error=_error(exact, saved["exact"]),
+        exact_error=_error_of_output(exact, saved["exact"]),
         own_weights=own_weights,
     )
 
@@ -77,20 +77,20 @@ def _built(case: Case, seed: int) -> nn.Module:
     set_precision_of(case.workload)
     seed_all(seed, case.ffn)
     place = place_of(known_device(case.workload.device))
-    module = build(
+    module = build_module(
         case.ffn, device=place, dtype=getattr(torch, case.workload.dtype)
     ).eval()
     return changed(module, case.ffn, case.workload.backend)
 
 
-def _placed(x: Tensor, case: Case) -> Tensor:
+def _to_device(x: Tensor, case: Case) -> Tensor:
     return x.to(
         place_of(known_device(case.workload.device)),
         getattr(torch, case.workload.dtype),
     )
 
 
-def _answers(
+def _both_outputs(
     module: nn.Module, case: Case, x: Tensor, seed: int
 ) -> tuple[Tensor, Tensor | None]:
     """The output by the case's backend, and that of the module as it is written in
@@ -110,7 +110,7 @@ def _answers(
     return y.cpu(), None if exact is None else exact.cpu()
 
 
-def _error(y: Tensor | None, expected: Tensor | None) -> float | None:
+def _error_of_output(y: Tensor | None, expected: Tensor | None) -> float | None:
     """The relative error; None where there is nothing to compare, or something that is
     not finite.
     """

@@ -32,37 +32,30 @@ from ffnbench.device.environment import accelerator_of, place_of, usable_cpus
 from ffnbench.device.waiting import WaitMeter
 from ffnbench.messages import MeasureCeilings, ReachedRoof, ReachedRoofs
 from ffnbench.result import MEMORY, WAITED, Bound, Roof
-from ffnbench.worker import meters
+from ffnbench.worker import timing
 from ffnbench.worker.backends.building import no_onednn
 from ffnbench.worker.subject import Subject, set_precision
 
-Call = Callable[[], Any]
-SAMPLE_S = (
-    0.003  # of one sample: a case's is 10 ms, but there are more roofs than cases
-)
+RoofCall = Callable[[], Any]
+# of one sample: a case's is 10 ms, but there are more roofs than cases
+SAMPLE_S = 0.003
 MOST_SAMPLES = 3  # of a roof of the machine, until nothing disturbs one
 TRIED = 3  # times that a candidate is timed, and then as many more of the best
 WEIGHT_OF_PRODUCTS = 4  # of a group's share of the time; others have 1
 KEPT_READS = 2
 NEAR = 0.03  # of the best rate: what a few calls can't tell apart
 BLOCK = 1 << 18  # elements that are drawn; the rest repeats them
-CANNOT = (
-    RuntimeError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    MemoryError,
-)  # what a missing path raises
+# what a missing path raises
+CANNOT = (RuntimeError, TypeError, ValueError, AttributeError, MemoryError)
 
 
 @dataclass(slots=True)
-class Ceilings:
+class RoofCalls:
     """The roofs of one worker: their calls are kept once they are made."""
 
-    _calls: dict[str, Call] = field(default_factory=dict)  # by the name of the roof
-    _buffers: dict[tuple[str, str], Tensor] = field(
-        default_factory=dict
-    )  # by dtype and device
+    _calls: dict[str, RoofCall] = field(default_factory=dict)  # by the name of the roof
+    # by dtype and device
+    _buffers: dict[tuple[str, str], Tensor] = field(default_factory=dict)
 
     def explore(
         self, roofs: Sequence[Roof], seconds: float, keep: int | None
@@ -91,13 +84,13 @@ class Ceilings:
             del self._calls[name]
         return reached
 
-    def sample(
+    def time_roof(
         self, roof: Roof, calls: int, waits: WaitMeter
     ) -> tuple[float, float | None]:
         """Mean seconds of a call, and the share of the time that threads waited, after
         a call that is not timed.
         """
-        _settle(roof)
+        _set_conditions_of(roof)
         with torch.inference_mode():
             call = self._call(roof)
             if calls > 1:  # the first is of cold caches
@@ -125,29 +118,29 @@ class Ceilings:
                 if tried.name in seconds
             )
             candidates = {
-                candidate.name for candidate in _fastest(group, seconds, keep, more=1)
+                candidate.name
+                for candidate in _best_of_paths(group, seconds, keep, more=1)
             }
             for name in seconds.keys() - candidates:
                 self._calls.pop(name, None)  # its operands are not needed any more
-        for roof in _fastest(
-            group, seconds, keep, more=1
-        ):  # once more: something may have disturbed the first calls
+        # once more: something may have disturbed the first calls
+        for roof in _best_of_paths(group, seconds, keep, more=1):
             if perf_counter() < end:
                 seconds[roof.name] = min(
                     seconds[roof.name], self._fastest_call(roof, end)
                 )
         reached = []
-        for roof in _fastest(group, seconds, keep):
+        for roof in _best_of_paths(group, seconds, keep):
             call_s = seconds[roof.name]
             calls = max(1, math.ceil(SAMPLE_S / call_s))
             reached.append(
-                ReachedRoof(roof=_levelled(roof), seconds=call_s, calls=calls)
+                ReachedRoof(roof=_with_cache_level(roof), seconds=call_s, calls=calls)
             )
         return reached
 
     def _fastest_call(self, roof: Roof, end: float) -> float:
         """Seconds of the fastest of a few calls, one at least."""
-        _settle(roof)
+        _set_conditions_of(roof)
         with torch.inference_mode():
             call = self._call(roof)
             best = _seconds(roof, call, 1)
@@ -158,13 +151,13 @@ class Ceilings:
                 best = min(best, _seconds(roof, call, calls))
         return best
 
-    def _call(self, roof: Roof) -> Call:
+    def _call(self, roof: Roof) -> RoofCall:
         """What to time; raises where this machine has no such path."""
         if roof.name not in self._calls:
             self._calls[roof.name] = self._make(roof)
         return self._calls[roof.name]
 
-    def _make(self, roof: Roof) -> Call:
+    def _make(self, roof: Roof) -> RoofCall:
         match roof.bound:
             case Bound.PRODUCTS:
                 return self._product(roof)
@@ -189,7 +182,7 @@ class Ceilings:
             buffer = self._buffers[dtype, device] = drawn.repeat(times)
         return buffer[after:end]
 
-    def _product(self, roof: Roof) -> Call:
+    def _product(self, roof: Roof) -> RoofCall:
         tokens, out, width = roof.shape
         x = self.operand(tokens * width, roof.dtype, roof.device).view(tokens, width)
         w = self.operand(
@@ -212,7 +205,7 @@ class Ceilings:
             torch.ops.mkldnn._linear_pointwise, x, packed, None, "none", [], ""
         )
 
-    def _read(self, roof: Roof) -> Call:
+    def _read(self, roof: Roof) -> RoofCall:
         rows, columns = matrix_of(roof.read_bytes)
         flat = self.operand(rows * columns, "float32", roof.device)
         if roof.path == SUM:
@@ -232,7 +225,7 @@ def _weight_of(group: Sequence[Roof]) -> int:
     return WEIGHT_OF_PRODUCTS if group[0].bound is Bound.PRODUCTS else 1
 
 
-def _levelled(roof: Roof) -> Roof:
+def _with_cache_level(roof: Roof) -> Roof:
     """On a GPU the worker knows what its cache holds."""
     accelerator = accelerator_of(roof.device)
     if roof.bound is not Bound.BYTES or accelerator is None:
@@ -242,7 +235,7 @@ def _levelled(roof: Roof) -> Roof:
     )
 
 
-def _fastest(
+def _best_of_paths(
     group: Sequence[Roof], seconds: dict[str, float], keep: int | None, more: int = 0
 ) -> list[Roof]:
     """The best of each path; of them two, and the fastest of the others, where only so
@@ -271,7 +264,7 @@ def _fastest(
     return chosen[: keep + more]
 
 
-def _empty_call(roof: Roof) -> Call:
+def _empty_call(roof: Roof) -> RoofCall:
     """A call of an empty module, measured as every other call is."""
     x = torch.randn(1, 1, 8, device=place_of(roof.device))
     accelerator = accelerator_of(roof.device)
@@ -280,7 +273,7 @@ def _empty_call(roof: Roof) -> Call:
     ).call
 
 
-def _settle(roof: Roof) -> None:
+def _set_conditions_of(roof: Roof) -> None:
     """Threads, current device and precision are the roof's."""
     set_precision(roof.matmul_precision)
     accelerator = accelerator_of(roof.device)
@@ -290,11 +283,11 @@ def _settle(roof: Roof) -> None:
         torch.set_num_threads(roof.threads)
 
 
-def _seconds(roof: Roof, call: Call, calls: int) -> float:
+def _seconds(roof: Roof, call: RoofCall, calls: int) -> float:
     """Mean seconds of a call; on an accelerator those of the device."""
     if roof.bound is Bound.CALL:
         empty = call.__self__  # type: ignore[attr-defined]
-        return float(meters.sample(empty, [empty.x] * calls, counts=False).wall)
+        return float(timing.time_calls(empty, [empty.x] * calls, counts=False).wall)
     accelerator = accelerator_of(roof.device)
     if accelerator is not None:
         from ffnbench.device.accelerator import device_seconds
@@ -308,12 +301,12 @@ def _seconds(roof: Roof, call: Call, calls: int) -> float:
 
 def measure_ceilings(request: MeasureCeilings) -> ReachedRoofs:
     """Of each path the fastest call, by the kind of ceiling."""
-    ceilings, waits = Ceilings(), WaitMeter(usable_cpus())
+    ceilings, waits = RoofCalls(), WaitMeter(usable_cpus())
     measured = []
     for reached in ceilings.explore(request.roofs, request.seconds, None):
         best, disturbed = reached.seconds, True
         for _ in range(MOST_SAMPLES):
-            value, waited = ceilings.sample(reached.roof, reached.calls, waits)
+            value, waited = ceilings.time_roof(reached.roof, reached.calls, waits)
             best = min(best, value)
             disturbed = waited is not None and waited > WAITED
             if not disturbed:

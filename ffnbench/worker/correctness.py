@@ -26,22 +26,21 @@ from ffnbench.device.environment import place_of
 from ffnbench.ffn.modules import OwnModule
 from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, ImportedSpec
 from ffnbench.plan import AnySpec, Case
-from ffnbench.worker.backends.building import build, carried, seed_all
+from ffnbench.worker.backends.building import build_module, carried, seed_all
 from ffnbench.worker.subject import Subject, gradient_salt
 
 if TYPE_CHECKING:
     from ffnbench.ffn.like import Layout
 
 ROWS = 16  # of an input, spread over it: those that are compared
-CANDIDATES = (
-    256  # of tokens with experts, of which those with the clearest choice are compared
-)
+# of tokens with experts, of which those with the clearest choice are compared
+CANDIDATES = 256
 # of the largest gradient of a weight: a smaller one may be what rounding leaves of a
 # zero
 LEAST_SCALE = 0.01
 OUTPUT, INPUT_GRADIENT = "output", "gradient of the input"
 # rows of the output and of the input's gradient, gradients of weights, by what they are
-Answer = dict[str, Tensor]
+OutputAndGradients = dict[str, Tensor]
 
 
 class Mismatch(Exception):
@@ -56,7 +55,7 @@ def is_ours(ffn: AnySpec) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CheckedCall:
     """What is called: an input, the gradient that flows back in training, and the
     tokens whose rows are compared.
     """
@@ -65,11 +64,11 @@ class Call:
     gradient: Tensor
     rows: Tensor
 
-    def shortened(self) -> Call:
+    def shortened(self) -> CheckedCall:
         """A call with these tokens alone, as one short sequence (1, rows, d_model)."""
         x, gradient = self.compared(self.x)[None], self.compared(self.gradient)[None]
         every = torch.arange(len(self.rows), device=x.device)
-        return Call(x.requires_grad_(self.x.requires_grad), gradient, every)
+        return CheckedCall(x.requires_grad_(self.x.requires_grad), gradient, every)
 
     def compared(self, values: Tensor) -> Tensor:
         """Their rows (rows, d_model), copied from what is of the input's shape."""
@@ -106,9 +105,8 @@ class Correctness:
         Raises Mismatch for an answer that is not finite, or whose error rounding does
         not explain.
         """
-        if (
-            self._form is None
-        ):  # once: to find it calls the module, which then may answer a later call anew
+        # once: to find it calls the module, which then may answer a later call anew
+        if self._form is None:
             self._form = self._form_of(subject)
         form, layout = self._form
         if form is not None:
@@ -179,7 +177,7 @@ class Correctness:
         work = self.case.workload
         try:
             seed_all(self.seed, self.case.ffn)
-            second = build(
+            second = build_module(
                 self.case.ffn,
                 device=place_of(work.device),
                 dtype=getattr(torch, work.dtype),
@@ -195,7 +193,10 @@ class Correctness:
         return second
 
     def _compare(
-        self, answer: Answer, references: Iterable[Answer], message: str
+        self,
+        answer: OutputAndGradients,
+        references: Iterable[OutputAndGradients],
+        message: str,
     ) -> None:
         """Hold an answer against one reference after the other, until one is as near as
         rounding explains.
@@ -205,7 +206,7 @@ class Correctness:
         tolerance = self.case.workload.tolerance
         differences = []
         for expected in references:
-            differences.append(difference(answer, expected))
+            differences.append(difference_from_expected(answer, expected))
             if differences[-1].over(tolerance) <= 1:
                 break
         if not differences:
@@ -221,14 +222,14 @@ class Correctness:
             self.gradient_error = max(nearest.gradient, self.gradient_error or 0.0)
 
 
-def _refuse_infinite(answer: Answer, when: str) -> None:
+def _refuse_infinite(answer: OutputAndGradients, when: str) -> None:
     """Raise Mismatch for an answer that is not finite."""
     for what, values in answer.items():
         if not bool(torch.isfinite(values).all()):
             raise Mismatch(f"{when}the {what} is not finite")
 
 
-def _call_of(subject: Subject, form: OwnModule | None, salt: int) -> Call:
+def _call_of(subject: Subject, form: OwnModule | None, salt: int) -> CheckedCall:
     """A call on the input of a salt, with the rows that are compared. In training a
     gradient flows back from these rows alone.
     """
@@ -243,7 +244,7 @@ def _call_of(subject: Subject, form: OwnModule | None, salt: int) -> Call:
         gradient = subject.grads.renew(gradient_salt(salt), 1)[0] * is_compared.view(
             *x.shape[:-1], 1
         )
-    return Call(x, gradient, rows)
+    return CheckedCall(x, gradient, rows)
 
 
 def _rows_of(x: Tensor, form: OwnModule | None) -> Tensor:
@@ -256,9 +257,9 @@ def _rows_of(x: Tensor, form: OwnModule | None) -> Tensor:
     tokens = x.shape[:-1].numel()
     if form is not None and isinstance(form.spec, AttentionSpec):
         return torch.arange(min(ROWS, x.shape[1]), device=x.device)
-    if form is None or not _chooses(form):
-        return _spread(tokens, ROWS, x)
-    candidates = _spread(tokens, CANDIDATES, x)
+    if form is None or not _routes_by_itself(form):
+        return _spread_tokens(tokens, ROWS, x)
+    candidates = _spread_tokens(tokens, CANDIDATES, x)
     inputs = x.detach().reshape(-1, x.shape[-1])[candidates].double()
     logits = inputs @ form.router.weight.detach().double().T
     best = logits.topk(form.moe.top_k + 1).values
@@ -266,20 +267,22 @@ def _rows_of(x: Tensor, form: OwnModule | None) -> Tensor:
     return candidates[clearest[:ROWS]]
 
 
-def _chooses(form: OwnModule) -> bool:
+def _routes_by_itself(form: OwnModule) -> bool:
     """Whether a token is at some of the form's experts alone, by its router."""
     moe = form.spec.moe
     return moe is not None and form.imposed is None and moe.top_k < moe.experts
 
 
-def _spread(tokens: int, count: int, x: Tensor) -> Tensor:
+def _spread_tokens(tokens: int, count: int, x: Tensor) -> Tensor:
     """The numbers of so many tokens at most, from the first to the last, on the device
     of x.
     """
     return torch.linspace(0, tokens - 1, min(tokens, count)).round().long().to(x.device)
 
 
-def _answer_of(subject: Subject, call: Call) -> tuple[Answer, bool | None]:
+def _answer_of(
+    subject: Subject, call: CheckedCall
+) -> tuple[OutputAndGradients, bool | None]:
     """What is timed gives for a call, and whether it was in train mode: what draws
     random numbers there, as dropout does, is called in eval mode. None where it draws
     numbers even so: then no second call is like it.
@@ -297,12 +300,12 @@ def _answer_of(subject: Subject, call: Call) -> tuple[Answer, bool | None]:
     return answer, None if drew else False
 
 
-def _called(subject: Subject, call: Call) -> tuple[Answer, bool]:
+def _called(subject: Subject, call: CheckedCall) -> tuple[OutputAndGradients, bool]:
     """The answer of what is timed, and whether it drew random numbers."""
     before = _random_state(subject)
     subject.clear(call.x)
     y = subject.call(call.x, call.gradient)
-    answer = _gathered(call, y, subject.module)
+    answer = _results_of_call(call, y, subject.module)
     subject.clear(call.x)
     return answer, not torch.equal(before, _random_state(subject))
 
@@ -314,7 +317,9 @@ def _random_state(subject: Subject) -> Tensor:
     return subject.accelerator.rng_state()
 
 
-def _gathered(call: Call, y: Tensor, module: nn.Module) -> Answer:
+def _results_of_call(
+    call: CheckedCall, y: Tensor, module: nn.Module
+) -> OutputAndGradients:
     """What a call of a module gave."""
     answer = {OUTPUT: call.compared(y)}
     if call.x.requires_grad:
@@ -337,7 +342,7 @@ def gradient_of(name: str) -> str:
     return f"gradient of {name}"
 
 
-def _as_laid_out(answer: Answer, layout: Layout) -> Answer:
+def _as_laid_out(answer: OutputAndGradients, layout: Layout) -> OutputAndGradients:
     """The answer with the gradients of the form's weights in place of those of the
     module's own.
     """
@@ -351,7 +356,7 @@ def _as_laid_out(answer: Answer, layout: Layout) -> Answer:
     return laid_out
 
 
-def _of_form(form: OwnModule, call: Call) -> Answer:
+def _of_form(form: OwnModule, call: CheckedCall) -> OutputAndGradients:
     """What a form should give for the rows of a call, written apart from the module
     that is timed.
     """
@@ -383,7 +388,7 @@ def _of_form(form: OwnModule, call: Call) -> Answer:
     return answer
 
 
-def _of_second(second: nn.Module, call: Call) -> Iterator[Answer]:
+def _of_second(second: nn.Module, call: CheckedCall) -> Iterator[OutputAndGradients]:
     """What a second instance gives: in float64 for the rows alone, in float64 for the
     whole input, where a token meets others, and in its own dtype. What can't be run is
     passed over.
@@ -401,15 +406,14 @@ def _of_second(second: nn.Module, call: Call) -> Iterator[Answer]:
                 .to(dtype, copy=True)
                 .requires_grad_(tried.x.requires_grad)
             )
-            anew = Call(x, tried.gradient.to(dtype), tried.rows)
+            anew = CheckedCall(x, tried.gradient.to(dtype), tried.rows)
             with torch.set_grad_enabled(x.requires_grad):
                 y = module(x)
             if x.requires_grad:
                 y.backward(anew.gradient)
-            answer = _gathered(anew, y, module)
-        except (
-            Exception
-        ):  # a kernel for some dtypes or shapes alone, a lock that can't be copied
+            answer = _results_of_call(anew, y, module)
+        except Exception:
+            # a kernel for some dtypes or shapes alone, a lock that can't be copied
             continue
         yield answer
 
@@ -437,7 +441,9 @@ class Difference:
         return max(self.output / tolerance, (self.gradient or 0.0) / sqrt(tolerance))
 
 
-def difference(answer: Answer, expected: Answer) -> Difference:
+def difference_from_expected(
+    answer: OutputAndGradients, expected: OutputAndGradients
+) -> Difference:
     """How far an answer is from what is expected, in what both have."""
     output = row_error(answer[OUTPUT], expected[OUTPUT])
     errors_of_elements = answer[OUTPUT].double() - expected[OUTPUT].double()

@@ -51,9 +51,9 @@ from ffnbench.metrics import (
 )
 from ffnbench.plan import Case, Plan, Workload
 from ffnbench.planning.workload import lacks
-from ffnbench.worker import meters, peak_memory, probe_jobs
+from ffnbench.worker import peak_memory, probe_jobs, timing
 from ffnbench.worker.backends.building import (
-    build,
+    build_module,
     carried,
     changed,
     impose_routing,
@@ -74,7 +74,7 @@ from ffnbench.worker.subject import (
 
 if TYPE_CHECKING:
     from ffnbench.device.nvml import DeviceWatch
-    from ffnbench.worker.ceiling_calls import Ceilings
+    from ffnbench.worker.ceiling_calls import RoofCalls
 
 COPIES = 4  # of a pool: as it is written and as it is read, inputs and gradients
 AFTER_ROUNDS = 2  # added to the seed, for the input that is checked after the rounds
@@ -92,11 +92,10 @@ class Jobs:
     subjects: dict[str, Subject] = field(default_factory=dict)
     checks: dict[str, Correctness] = field(default_factory=dict)
     waits: WaitMeter = field(default_factory=lambda: WaitMeter(usable_cpus()))
-    ceilings: Ceilings | None = None  # where they are asked for
+    ceilings: RoofCalls | None = None  # where they are asked for
     devices: DeviceWatch | None = None  # where a case runs on one
-    held: dict[str, Any] = field(
-        default_factory=dict
-    )  # what features keep from one request to the next
+    # what features keep from one request to the next
+    held: dict[str, Any] = field(default_factory=dict)
 
     def open(self, request: Open) -> Opened:
         """Build, check and warm up a case; finds how many calls make a sample unless
@@ -113,12 +112,11 @@ class Jobs:
         self.checks[label] = Correctness(case, protocol.seed, request.weights)
         if not request.checked:
             self.checks[label].check(subject, protocol.seed)
-        with _settled(case.workload):
-            if (
-                calls is None
-            ):  # where they are known, the round of practice does the rest
-                meters.warm_up(subject, protocol.warmup_s)
-                calls = meters.calls_for(subject, protocol.min_sample_s)
+        with _without_compiling(case.workload):
+            # where they are known, the round of practice does the rest
+            if calls is None:
+                timing.warm_up(subject, protocol.warmup_s)
+                calls = timing.calls_for(subject, protocol.min_sample_s)
         if self._is_alone(case):
             inputs = 1
         else:
@@ -141,10 +139,10 @@ class Jobs:
             raise Unsupported(reason)
         if work.slowdown and work.device != "cpu":
             raise Unsupported("@slowdown works on the CPU only: @device=cpu")
-        _settle(work)
+        _set_conditions(work)
         seed_all(seed, case.ffn)
         with padded(f"{self.block}/{case.label}", work.device) as pads:
-            module = build(
+            module = build_module(
                 case.ffn, device=place_of(work.device), dtype=getattr(torch, work.dtype)
             )
         if self.plan.state:
@@ -203,22 +201,22 @@ class Jobs:
             for other in self.plan.cases
         )
 
-    def sample(self, request: TakeSample) -> Sampled:
+    def take_sample(self, request: TakeSample) -> Sampled:
         """Time the calls of a sample."""
         subject, case = self.subjects[request.label], self.plan.case(request.label)
         work = case.workload
         different, turns = request.calls, 1
         if self._is_alone(case):
             different, turns = 1, request.calls
-        _settle(work)
+        _set_conditions(work)
         inputs = subject.pool.renew(request.salt, different) * turns
         grads: list[Tensor] = []
         if subject.train:
             grads = subject.grads.renew(gradient_salt(request.salt), different) * turns
-        with _settled(work):
+        with _without_compiling(work):
             before = getrusage(RUSAGE_SELF).ru_minflt
             times, waited = self.waits.with_share(
-                partial(meters.sample, subject, inputs, grads), work.threads
+                partial(timing.time_calls, subject, inputs, grads), work.threads
             )
             faults = getrusage(RUSAGE_SELF).ru_minflt - before
         sampled = Sampled(
@@ -235,7 +233,7 @@ class Jobs:
     def _on_device(self, sampled: Sampled, subject: Subject, device: str) -> Sampled:
         """A sample with what is to be said of the accelerator that it was taken on."""
         from ffnbench.device.nvml import DeviceWatch
-        from ffnbench.worker.accelerated import NO_DEVICE_TIME
+        from ffnbench.worker.device_timing import NO_DEVICE_TIME
 
         if self.devices is None:
             self.devices = DeviceWatch()
@@ -252,7 +250,7 @@ class Jobs:
         Raises Mismatch where it has come to give something else.
         """
         check = self.checks[request.label]
-        _settle(self.plan.case(request.label).workload)
+        _set_conditions(self.plan.case(request.label).workload)
         if check.again:
             check.check(
                 self.subjects[request.label],
@@ -276,42 +274,39 @@ class Jobs:
 
     def sample_roof(self, request: SampleRoof) -> Sampled:
         """Time the calls of a roof."""
-        value, waited = self._roofs().sample(request.roof, request.calls, self.waits)
+        value, waited = self._roofs().time_roof(request.roof, request.calls, self.waits)
         return Sampled(value=value, waited=waited)
 
-    def _roofs(self) -> Ceilings:
-        from ffnbench.worker.ceiling_calls import Ceilings
+    def _roofs(self) -> RoofCalls:
+        from ffnbench.worker.ceiling_calls import RoofCalls
 
         if self.ceilings is None:
-            self.ceilings = Ceilings()
+            self.ceilings = RoofCalls()
         return self.ceilings
 
     def settle(self, label: str) -> Case:
         """A case, with threads, device and precision as it has them."""
         case = self.plan.case(label)
-        _settle(case.workload)
+        _set_conditions(case.workload)
         return case
 
     def measure_memory(self, request: MeasureMemory) -> Values:
         """Exact bytes: peak of one call, and in train mode what is kept for
         backward.
         """
-        subject, work = (
-            self.subjects[request.label],
-            self.plan.case(request.label).workload,
-        )
-        if BACKENDS[
-            work.backend
-        ].is_runtime:  # what a runtime takes is hidden from torch
+        subject = self.subjects[request.label]
+        work = self.plan.case(request.label).workload
+        # what a runtime takes is hidden from torch
+        if BACKENDS[work.backend].is_runtime:
             return Values(values={})
-        _settle(work)
+        _set_conditions(work)
         peak = peak_memory.peak_bytes(subject)
         saved = peak_memory.saved_bytes(subject) if subject.train else None
         return Values(values={PEAK: peak, SAVED: saved})
 
     def measure_sparsity(self, request: MeasureSparsity) -> Values:
         """How sparse the hidden layer is at the declared init and the seeded input."""
-        _settle(self.plan.case(request.label).workload)
+        _set_conditions(self.plan.case(request.label).workload)
         zero, dead = peak_memory.sparsity(self.subjects[request.label])
         return Values(values={"zero_share": zero, "dead_share": dead})
 
@@ -322,7 +317,7 @@ class Jobs:
         subject = self.subjects[request.label]
         if not isinstance(subject.module, MixtureOfExperts):
             return Values(values={})
-        _settle(self.plan.case(request.label).workload)
+        _set_conditions(self.plan.case(request.label).workload)
         busiest, hit = expert_load(subject.module, subject.x)
         return Values(values={LOAD: busiest, HIT: hit})
 
@@ -343,7 +338,7 @@ def _first_call(subject: Subject, case: Case) -> None:
         )
 
 
-def _settled(work: Workload) -> AbstractContextManager[None]:
+def _without_compiling(work: Workload) -> AbstractContextManager[None]:
     """Where it is compiled, nothing compiles in here."""
     if not work.compiled:
         return nullcontext()
@@ -352,7 +347,7 @@ def _settled(work: Workload) -> AbstractContextManager[None]:
     return settled()
 
 
-def _settle(work: Workload) -> None:
+def _set_conditions(work: Workload) -> None:
     """Threads, device and precision are properties of the case: user code and other
     cases may have changed them.
     """
@@ -371,28 +366,27 @@ def answer_to(request: WorkerRequest[Any], jobs: Jobs | None = None) -> Any:
     """Do what is asked; any exception becomes a Failed (failures.py)."""
     label = request.label if isinstance(request, OfCase) else ""
     try:
-        answer = _done(request, jobs)
+        answer = _dispatch(request, jobs)
         if jobs is not None and label:
             # what the device finds wrong later is this case's, and not the next one's
             jobs.drain(label)
         return answer
-    except (
-        BaseException
-    ) as problem:  # user code may raise anything, SystemExit included
+    except BaseException as problem:
+        # user code may raise anything, SystemExit included
         from ffnbench.worker.failures import failed
 
         compiled = jobs is not None and jobs.has_compiled(label)
         return failed(problem, compiled=compiled, measures=jobs is not None)
 
 
-def _done(request: WorkerRequest[Any], jobs: Jobs | None) -> Any:
+def _dispatch(request: WorkerRequest[Any], jobs: Jobs | None) -> Any:
     """The answer of whoever does what is asked."""
     if jobs is not None:
         match request:
             case messages.Open():
                 return jobs.open(request)
             case messages.TakeSample():
-                return jobs.sample(request)
+                return jobs.take_sample(request)
             case messages.Check():
                 return jobs.check(request)
             case messages.MeasureMemory():
@@ -409,7 +403,7 @@ def _done(request: WorkerRequest[Any], jobs: Jobs | None) -> Any:
         case messages.Preload():
             return probe_jobs.preload(request)
         case messages.Describe():
-            return probe_jobs.describe(request)
+            return probe_jobs.describe_activation(request)
         case messages.Locate():
             return probe_jobs.locate(request)
         case messages.Count():
@@ -421,7 +415,7 @@ def _done(request: WorkerRequest[Any], jobs: Jobs | None) -> Any:
         case messages.DescribeDevice():
             return probe_jobs.describe_device(request)
         case messages.Trace():
-            from ffnbench.worker.functions import trace
+            from ffnbench.worker.activation_jobs import trace
 
             return trace(request)
         case messages.MeasureCeilings():

@@ -35,14 +35,14 @@ from ffnbench.messages import (
     Failed,
     Forked,
     Leave,
-    Line,
+    MessageLine,
     Open,
     Split,
     TakeSample,
     WorkerRequest,
     answer_line,
+    decode_request,
     end_group,
-    request_of,
 )
 from ffnbench.result import FailureKind
 
@@ -113,22 +113,22 @@ def main() -> None:
     torch.set_num_threads(1)
     jobs: Jobs | None = None
     while (line := channel.receive()) is not None:
-        request, number = request_of(line), line["number"]
+        request, number = decode_request(line), line["number"]
         if isinstance(request, Leave):
             os._exit(0)
         if isinstance(request, Split):
-            channel.send(_split() | {"number": number})
+            channel.send(_fork_worker() | {"number": number})
         elif isinstance(request, Begin):
-            jobs = _begin(request)
+            jobs = _jobs_of(request)
             channel.send(answer_line(Done()) | {"number": number})
         else:
             answer = answer_to(request, jobs)
-            _send(channel, answer, number)
+            _send_answer(channel, answer, number)
             if isinstance(answer, Failed):
                 _clean_up(answer, request, jobs)
 
 
-def _in_a_child(ask: Callable[[], Line]) -> Line:
+def _in_a_child(ask: Callable[[], MessageLine]) -> MessageLine:
     """What a function says in a child: an accelerator once looked for can't be used by
     a process forked later.
     """
@@ -146,7 +146,7 @@ def _in_a_child(ask: Callable[[], Line]) -> Line:
     os.waitpid(child, 0)
     if not text:
         return ask()
-    facts: Line = json.loads(text)
+    facts: MessageLine = json.loads(text)
     return facts
 
 
@@ -160,7 +160,7 @@ def can_fork() -> bool:
         return False
 
 
-def _split() -> Line:
+def _fork_worker() -> MessageLine:
     """Fork. In the child it comes back at once; in the starter when the child has
     ended, saying how.
     """
@@ -176,7 +176,7 @@ def _split() -> Line:
     return {"ended": os.waitstatus_to_exitcode(status)}
 
 
-def _begin(request: Begin) -> Jobs:
+def _jobs_of(request: Begin) -> Jobs:
     """The jobs of a plan. On a CPU no allocation may go beyond the memory that there
     is.
     """
@@ -189,7 +189,7 @@ def _begin(request: Begin) -> Jobs:
     return Jobs(request.plan, memory, request.block)
 
 
-def _send(channel: Channel, answer: object, number: int) -> None:
+def _send_answer(channel: Channel, answer: object, number: int) -> None:
     """Send it; an answer that JSON can't hold is a failure of the job, not the end of
     the worker.
     """
@@ -229,9 +229,8 @@ def _die_with_parent() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         try:
             with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
-                file.write(
-                    "1000"
-                )  # if the kernel must kill somebody, this process and not the parent
+                # if the kernel must kill somebody, this process and not the parent
+                file.write("1000")
         except OSError:
             pass
 

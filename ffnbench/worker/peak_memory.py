@@ -47,9 +47,8 @@ def _cpu_peak(subject: Subject) -> int:
     """Play the allocator's events, as torch's profiler records them, in the order of
     time.
     """
-    from torch.autograd.profiler import (
-        profile,
-    )  # torch.profiler's own would load the compiler first: 1.5 s
+    # torch.profiler's own would load the compiler first: 1.5 s
+    from torch.autograd.profiler import profile
 
     with profile(use_cpu=True, profile_memory=True) as recorded:
         subject.call()
@@ -146,9 +145,8 @@ def sparsity(subject: Subject) -> tuple[float, float]:
         _: nn.Module, args: tuple[Tensor, ...], named: dict[str, Tensor]
     ) -> None:
         hidden = args[0] if args else named["input"]
-        zero = (hidden == 0).reshape(
-            -1, hidden.shape[-1]
-        )  # counted at once: the tensor may be overwritten
+        # counted at once: the tensor may be overwritten
+        zero = (hidden == 0).reshape(-1, hidden.shape[-1])
         zeros.append((int(zero.sum()), zero.numel()))
         dead.append(zero.all(dim=0))
 

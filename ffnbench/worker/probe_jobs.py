@@ -32,7 +32,7 @@ from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.imported import D_FF_NAMES, as_activation
 from ffnbench.ffn.spec import ImportedSpec, item_bytes
 from ffnbench.messages import (
-    Backends,
+    BackendProblems,
     Describe,
     Described,
     DescribeDevice,
@@ -47,7 +47,7 @@ from ffnbench.plan import Arm, Probe, Workload
 from ffnbench.result import Timer
 from ffnbench.worker.backends.building import build_foreign
 from ffnbench.worker.backends.running import implementation_of
-from ffnbench.worker.meters import empty_call
+from ffnbench.worker.timing import empty_call
 
 if TYPE_CHECKING:
     from ffnbench.device.accelerator import Accelerator
@@ -140,9 +140,8 @@ class _Census(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        if not isinstance(
-            func, torch._ops.OpOverload
-        ):  # of higher order: a kernel of Triton, an attention
+        # of higher order: a kernel of Triton, an attention
+        if not isinstance(func, torch._ops.OpOverload):
             if func not in flop_registry:
                 self.unknown[str(func)] = None
             return func(*args, **(kwargs or {}))
@@ -162,7 +161,7 @@ def count(spec: ImportedSpec, workload: Workload) -> Cost:
     """Count a user's module; raises FfnbenchError where it can't be built or gives
     another shape than it got.
     """
-    module, flops = _counted(spec, workload)
+    module, flops = _counted_by_running(spec, workload)
     parameters = list(module.parameters())
     total = weight_bytes = 0
     for parameter in parameters:
@@ -200,10 +199,12 @@ class Flops:
     how: str
 
 
-def _counted(spec: ImportedSpec, workload: Workload) -> tuple[nn.Module, Flops]:
+def _counted_by_running(
+    spec: ImportedSpec, workload: Workload
+) -> tuple[nn.Module, Flops]:
     """The module where it could be run, and what that showed for each token."""
     why = ""
-    for device, shape, accelerator in _places(workload):
+    for device, shape, accelerator in _devices_to_try(workload):
         try:
             if accelerator is not None:
                 accelerator.settle()
@@ -227,15 +228,14 @@ def _counted(spec: ImportedSpec, workload: Workload) -> tuple[nn.Module, Flops]:
             continue
         if flops.forward or not any(weight.dim() > 1 for weight in module.parameters()):
             return module, flops
-        if (
-            device.type != "meta"
-        ):  # what stands in for its kernels there says nothing of them
+        # what stands in for its kernels there says nothing of them
+        if device.type != "meta":
             none = "not counted: torch saw no matrix product"
             return module, Flops(uncounted=(*flops.uncounted, UNNAMED), how=none)
     return module, Flops(how=f"not counted: it raised {why[:120]}")
 
 
-def _places(
+def _devices_to_try(
     workload: Workload,
 ) -> Iterator[tuple[torch.device, tuple[int, int], Accelerator | None]]:
     """Where it is tried, with the (batch, seq_len) of the input: some kernels want more
@@ -336,7 +336,7 @@ class InProcess(Probe):
         function = resolve(target)
         activation = as_activation(function, target)
         if activation is not None:
-            from ffnbench.worker.functions import check_function
+            from ffnbench.worker.activation_jobs import check_function
 
             check_function(function, target)
         return activation
@@ -350,7 +350,7 @@ class InProcess(Probe):
         return count(spec, workload)
 
 
-def describe(request: Describe) -> Described:
+def describe_activation(request: Describe) -> Described:
     """Is this an activation, and what does it declare?"""
     return Described(activation=InProcess().describe(request.target))
 
@@ -373,11 +373,11 @@ def describe_device(request: DescribeDevice) -> DeviceFacts:
     return about_device(request.device)
 
 
-def list_backends(request: ListBackends) -> Backends:
+def list_backends(request: ListBackends) -> BackendProblems:
     """Why each backend can't run on a device here."""
     device = torch.device(request.device)
     files = {backend.value: implementation_of(backend) for backend in Backend}
-    return Backends(
+    return BackendProblems(
         reasons={name: file.unavailable(device) for name, file in files.items()},
         bfloat16={
             name: file.unavailable(device, torch.bfloat16)

@@ -34,9 +34,8 @@ from ffnbench.plan import Workload
 if TYPE_CHECKING:
     from ffnbench.device.accelerator import Accelerator, DeviceTimer
 
-INHERITED = (
-    "none"  # torch's word: a more particular setting, or torch's own default, says it
-)
+# torch's word: a more particular setting, or torch's own default, says it
+INHERITED = "none"
 
 
 def set_precision_of(work: Workload) -> None:
@@ -62,17 +61,14 @@ def set_precision(matmul_precision: str, *, reduced_reductions: bool = True) -> 
     cublas = backends.cuda.matmul
     cublas.allow_fp16_reduced_precision_reduction = reduced_reductions
     cublas.allow_bf16_reduced_precision_reduction = reduced_reductions
-    cublas.allow_fp16_accumulation = (
-        False  # torch's default, and no workload asks for another
-    )
+    # torch's default, and no workload asks for another
+    cublas.allow_fp16_accumulation = False
 
 
 PAD_BYTES = 1 << 18
 
-HOLES, LARGEST_HOLE = (
-    128,
-    1 << 20,
-)  # filled before anything is built, half of them for good; a pad fits into none
+# filled before anything is built, half of them for good; a pad fits into none
+HOLES, LARGEST_HOLE = 128, 1 << 20
 
 
 @contextmanager
@@ -108,24 +104,22 @@ def padded(seed: str, device: str) -> Iterator[list[Tensor]]:
         handle.remove()
 
 
-MOST_BYTES = 1 << 28  # of a pool
+MOST_POOL_BYTES = 1 << 28  # of a pool
 # elements of a token; a wider one is no token but a list of numbers, and is cut into
 # parts
-WIDEST = 1 << 16
-LEAST, MOST = (
-    0.5,
-    1.42705098,
-)  # a factor without its sign: the mean square of what lies evenly between is 1
-PART = 4096  # at most, of such a list
+WIDEST_TOKEN = 1 << 16
+# a factor without its sign: the mean square of what lies evenly between is 1
+LEAST, MOST = 0.5, 1.42705098
+WIDEST_PART = 4096  # at most, of such a list
 
 
 def most_inputs(x: Tensor, memory_bytes: int | None) -> int:
     """How many inputs like x a pool may have: a sixteenth of the memory at most; one at
     least.
     """
-    most_bytes = MOST_BYTES
+    most_bytes = MOST_POOL_BYTES
     if memory_bytes is not None:
-        most_bytes = min(MOST_BYTES, memory_bytes // 16)
+        most_bytes = min(MOST_POOL_BYTES, memory_bytes // 16)
     return max(1, most_bytes // max(1, int(x.nbytes)))
 
 
@@ -138,9 +132,9 @@ def width_of(d_model: int) -> int:
     """Elements of a row: of a token, or the largest divisor that cuts a long list into
     parts.
     """
-    if d_model <= WIDEST:
+    if d_model <= WIDEST_TOKEN:
         return d_model
-    return max(width for width in range(1, PART + 1) if d_model % width == 0)
+    return max(width for width in range(1, WIDEST_PART + 1) if d_model % width == 0)
 
 
 def factors_of(salt: int, calls: int, width: int) -> Tensor:
@@ -212,17 +206,14 @@ class Subject:
     accelerator: Accelerator | None = None
     by_device: bool = False
     cold: bool = False
-    pads: list[Tensor] = field(
-        default_factory=list, init=False
-    )  # between its weights, alive as long as these
+    # between its weights, alive as long as these
+    pads: list[Tensor] = field(default_factory=list, init=False)
     pool: Pool = field(init=False)
-    grads: Pool = field(
-        init=False
-    )  # fresh ones too: what flows back in one call is in no other
+    # fresh ones too: what flows back in one call is in no other
+    grads: Pool = field(init=False)
     timer: DeviceTimer | None = field(default=None, init=False)
-    last: Tensor | None = field(
-        default=None, init=False
-    )  # the input of the last call, whose gradient is still there
+    # the input of the last call, whose gradient is still there
+    last: Tensor | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.pool = Pool(self.x, train=self.train)

@@ -18,7 +18,7 @@ from ffnbench.activations.facts import Facts, facts_of
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.worker.functions import check_function, function_of
+from ffnbench.worker.activation_jobs import check_function, torch_function
 
 SELU, ALPHA = 1.0507009873554805, 1.6732632423543772
 
@@ -132,7 +132,7 @@ def test_every_activation_has_facts_and_swish_has_those_of_silu(
 def test_the_script_finds_what_stands_in_the_file(
     name: str, found: dict[str, Facts]
 ) -> None:
-    facts = find_facts(function_of(ActivationSpec(activation=name)))
+    facts = find_facts(torch_function(ActivationSpec(activation=name)))
     assert (facts.minimum, facts.minimum_at) == (
         found[name].minimum,
         found[name].minimum_at,

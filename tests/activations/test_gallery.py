@@ -11,15 +11,14 @@ import pytest
 from fake_machine import ProberHere
 from shell import ffnbench
 
-from ffnbench import cli
 from ffnbench.activations.describing import draw_activations
 from ffnbench.activations.facts import facts_of
 from ffnbench.activations.picture import titles
 from ffnbench.activations.plan import select
 from ffnbench.activations.table import facts_frame, facts_records
 from ffnbench.plan import Probe
+from ffnbench.report.destination import Destination
 from ffnbench.report.formats import PICTURE_SUFFIXES
-from ffnbench.report.output import Destination
 from ffnbench.report.terminal import plain
 from ffnbench.request import Output, PictureRequest
 from ffnbench.run.world import World
@@ -96,52 +95,21 @@ def test_gated_surfaces(folder: Path) -> None:
 
 
 MISTAKES = [
-    (["--activations", "gleu"], "unknown activation 'gleu'", "did you mean"),
-    (["--activations", ","], "has an empty value", "relu"),
-    (["--activations", "relu,relu"], "stands twice", "other="),
-    (
-        ["--activations", "swiglu"],
-        "is a gated form",
-        "`ffnbench plot-activations --gated`",
-    ),
-    (["--activations", "relu@d_ff=8"], "has no 'd_ff'", "beta"),
-    (["--gated", "--activations", "relu@gate=output"], "has no 'gate'", "beta"),
-    (["--gated", "--activations", "swiglu_oai"], "has no 'limit'", "beta"),
-    *(
-        (["--range=" + text], "is empty, or beyond", "--range=-4:4")
-        for text in ("1:1", "4:-4", "-inf:4", "0:1e300")
-    ),
-    (["--range", "3"], "cannot read the range '3'", "LO:HI"),
-    (["-o", "x.jpg"], "unknown suffix '.jpg'", ".png"),
-    (["--activations", "gone.py:f"], "there is no file 'gone.py'", "current folder"),
-    (
-        ["--activations", "mine.py:shape", "-o", "mine.py.png"],
-        "changes the shape (9,) to ()",
-        "element by element",
-    ),
-    (["--activations", "mine.py:hot"], "is not finite on [-4, 4]", "--range"),
+    ("gone.py:f", "there is no file 'gone.py'", "current folder"),
+    ("mine.py:shape", "changes the shape (9,) to ()", "element by element"),
+    ("mine.py:hot", "is not finite on [-4, 4]", "--range"),
 ]
 
 
-def test_mistakes_are_exit_2_and_leave_no_file(
-    folder: Path, monkeypatch, capsys
-) -> None:
+def test_code_that_is_no_activation_leaves_no_file(folder: Path, in_process) -> None:
     (folder / "mine.py.png").write_text("precious")
-    for arguments, error, hint in MISTAKES:
-        monkeypatch.setattr(sys, "argv", ["ffnbench", "plot-activations", *arguments])
-        with pytest.raises(SystemExit) as caught:
-            cli.main()
-        lines = capsys.readouterr().err.splitlines()
-        assert (caught.value.code, [line.partition(":")[0] for line in lines]) == (
-            2,
-            ["error", "hint"],
-        ), arguments
+    for name, error, hint in MISTAKES:
+        words = ("plot-activations", name, "-o", "mine.py.png")
+        code, out, err = in_process(*words)
+        lines = err.splitlines()
+        assert (code, out, len(lines)) == (2, "", 2), name
         assert error in lines[0]
         assert hint in lines[1]
-    assert sorted(p.name for p in folder.iterdir() if p.is_file()) == [
-        "mine.py",
-        "mine.py.png",
-    ]
     assert (folder / "mine.py.png").read_text() == "precious"
 
 

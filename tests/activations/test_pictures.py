@@ -18,7 +18,7 @@ from ffnbench.activations.picture import curves_figure, gated_figure
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.report.pictures.canvas import pens
-from ffnbench.result import Curve
+from ffnbench.result import ActivationCurve
 
 FACTS = Facts(
     low=None, low_reached=False, high=None, high_reached=False, minimum=None, minimum_at=None, minimum_until=None,
@@ -33,10 +33,10 @@ def curve(
     low: float = -4,
     high: float = 4,
     points: int = 401,
-) -> Curve:
+) -> ActivationCurve:
     x = np.linspace(low, high, points)
     slope = (f(x + 1e-6) - f(x - 1e-6)) / 2e-6
-    return Curve(x=tuple(x), y=tuple(f(x)), slope=tuple(slope))
+    return ActivationCurve(x=tuple(x), y=tuple(f(x)), slope=tuple(slope))
 
 
 def relu(x: np.ndarray) -> np.ndarray:
@@ -48,12 +48,12 @@ COLOURS = [pen["color"] for pen in pens(["relu", "relu2"])]
 RELU2 = curve(lambda x: relu(x) ** 2)
 
 
-def side(f: Callable[[np.ndarray], np.ndarray], *, reach: float = 4) -> Curve:
+def side(f: Callable[[np.ndarray], np.ndarray], *, reach: float = 4) -> ActivationCurve:
     """One side of a surface, of so few points that drawing it takes no time."""
     return curve(f, low=-reach, high=reach, points=41)
 
 
-def figure_of(curves: dict[str, Curve]) -> Figure:
+def figure_of(curves: dict[str, ActivationCurve]) -> Figure:
     facts = {
         name: replace(FACTS, dead=((None, 0.0),)) if name.startswith("relu") else FACTS
         for name in curves
@@ -137,10 +137,12 @@ def test_two_curves_that_look_like_one_have_their_difference_beside_them(
 
 def test_a_slope_that_does_not_exist_is_a_gap() -> None:
     slope = [*RELU.slope[:200], None, *RELU.slope[201:]]
-    figure = figure_of({"relu": Curve(x=RELU.x, y=RELU.y, slope=tuple(slope))})
+    figure = figure_of(
+        {"relu": ActivationCurve(x=RELU.x, y=RELU.y, slope=tuple(slope))}
+    )
     drawn = np.concatenate([line.get_ydata() for line in pieces(figure, COLOURS[0], 1)])
     assert np.isnan(drawn).any()
-    nowhere = Curve(x=RELU.x, y=RELU.y, slope=(None,) * len(RELU.x))
+    nowhere = ActivationCurve(x=RELU.x, y=RELU.y, slope=(None,) * len(RELU.x))
     assert all(map(math.isfinite, figure_of({"f": nowhere}).axes[1].get_ylim()))
 
 

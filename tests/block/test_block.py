@@ -53,7 +53,7 @@ def measured(request: BlockRequest, **launch) -> ShownReport:
 
 
 def run(capsys, *arguments: str) -> str:
-    assert cli.run(["block", *arguments]) == 0
+    assert cli.run_command_line(["block", *arguments]) == 0
     return capsys.readouterr().out
 
 
@@ -197,7 +197,7 @@ def test_other_attention_is_said_not_to_be_counted(capsys, tmp_path) -> None:
         "shared_expert_intermediate_size": 64,
     }))  # fmt: skip
     with pytest.raises(FfnbenchError, match=said):
-        cli.run(["block", "--config", str(path), "--cost-only"])
+        cli.run_command_line(["block", "--config", str(path), "--cost-only"])
     heads = ("--heads", "4")
     assert said in " ".join(
         run(capsys, "--config", str(path), "--cost-only", *heads).split()
@@ -259,30 +259,6 @@ def test_the_memory_told_is_no_less_than_the_memory_used(mode: str) -> None:
         inputs = 2 * 4 * 384 * 128
         used = weights + inputs + peak_memory.peak_bytes(subject)
         assert used <= memory_needed([case]) <= 4 * used
-
-
-MISTAKES = [
-    (["--heads", "5"], "does not divide into 5 heads"),
-    (["--preset", "llama3-8b", "--kv-heads", "5"], "32 heads can't share 5"),
-    (["--preset", "bert-base", "--d-ff", "12"], "--d-ff and a model both say"),
-    (["gpt2", "--d-model", "64"], "--d-model and a model both say"),
-    (["--variant", "relu,gelu"], "a block has one FFN"),
-    (["--seq-len", "12,x"], "seq_len must be a positive integer, not 'x'"),
-    (
-        ["--preset", "deepseek-v3", "--heads", "4"],
-        "latent attention has no heads to choose",
-    ),
-    (["--d-model", "100"], "no multiple of 64"),
-    (["--workers", "1"], "too few"),
-]
-
-
-def test_mistakes_are_told_before_anything_runs() -> None:
-    for arguments, said in MISTAKES:
-        with pytest.raises(FfnbenchError) as caught:
-            cli.run(["block", *arguments])
-        assert said in f"{caught.value.message} {caught.value.hint}"
-        assert caught.value.hint
 
 
 def test_attention_that_a_config_does_not_tell_is_by_hand() -> None:

@@ -109,8 +109,8 @@ def test_a_wheel_brings_the_pages_that_its_help_names(tmp_path: Path) -> None:
     home = tmp_path / "an empty folder"
     zipfile.ZipFile(wheel).extractall(home)
     code = (
-        "from ffnbench.cli.app import command_names, run\n"
-        "for words in [], *([name] for name in command_names()): run([*words, '--help'])"
+        "from ffnbench.cli.app import command_names, run_command_line\n"
+        "for words in [], *([name] for name in command_names()): run_command_line([*words, '--help'])"
     )
     done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(home)},
                           capture_output=True, text=True, cwd=home)  # fmt: skip

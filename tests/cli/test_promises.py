@@ -47,7 +47,7 @@ from ffnbench.messages import (
     Open,
     TakeSample,
 )
-from ffnbench.report.files.store import load
+from ffnbench.report.files.store import read_report
 from ffnbench.run import world
 
 LONGEST_LINE = 520
@@ -440,7 +440,7 @@ def in_files(done: Driven) -> None:
             assert {path, path.parent} & named, path
             in_content(path.suffix.lower(), content)
             if content.startswith(b'{\n "plan"'):
-                load(path)
+                read_report(path)
 
 
 def holds(line: Typed) -> None:

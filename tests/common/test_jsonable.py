@@ -12,7 +12,7 @@ from paths import ROOT
 
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.report.files.store import load
+from ffnbench.report.files.store import read_report
 from ffnbench.result import Estimate, Failure, FailureKind
 
 
@@ -72,7 +72,7 @@ OURS = (
 @given(JSON)
 def test_what_is_written_is_read_as_it_was(value: object) -> None:
     assert (
-        jsonable.parse(jsonable.text_of(value))
+        jsonable.parse(jsonable.json_text(value))
         == json.loads(json.dumps(value))
         == value
     )
@@ -84,7 +84,7 @@ def test_what_is_encoded_is_decoded_as_it_was(
 ) -> None:
     assert (
         jsonable.decode(
-            type(value), jsonable.parse(jsonable.text_of(jsonable.encode(value)))
+            type(value), jsonable.parse(jsonable.json_text(jsonable.encode(value)))
         )
         == value
     )
@@ -177,4 +177,4 @@ def test_what_a_file_may_hold_is_declared_where_the_field_is(
     path = tmp_path / "run.json"
     path.write_text(json.dumps(data))
     with pytest.raises(FfnbenchError, match=says):
-        load(path)
+        read_report(path)

@@ -16,15 +16,15 @@ from exam.machine import WORLDS, Machine
 from fake_machine import FakeLaunch, measure, prepare
 from paths import ROOT
 
-from ffnbench.gate.interim import report_of
+from ffnbench.gate.interim import latency_report
 from ffnbench.messages import Open
 from ffnbench.plan import Axis, Plan
-from ffnbench.report.files.store import load
+from ffnbench.report.files.store import read_report
 from ffnbench.report.shown_report import figure_of
 from ffnbench.report.sweep_sentences import sweep_line
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report
-from ffnbench.run.runner import run as run_plan
+from ffnbench.run.runner import run_workers as run_plan
 from ffnbench.stats.curves import Place, crossings_of, turns, where
 from ffnbench.stats.figures import with_figures
 from ffnbench.stats.interval import Mean
@@ -194,7 +194,9 @@ def test_crossings_on_simulated_machines() -> None:
     for seed in range(40):
         for at in (3.0, 3.5):  # in points of the axis
             made = with_figures(
-                report_of(Machine(WORLDS[seed % 3], swept_plan(at), seed).run(run_plan))
+                latency_report(
+                    Machine(WORLDS[seed % 3], swept_plan(at), seed).run(run_plan)
+                )
             )
             crossings = crossings_of(made).places
             told += len(crossings)
@@ -240,7 +242,7 @@ def test_a_saw_of_widths_is_no_crossing() -> None:
     """Decided slower than one relu between the multiples of 8 and decided faster at
     them, on this machine.
     """
-    report = load(ROOT / "results" / "amd-epyc-2cpu" / "sweeps" / "d_ff.json")
+    report = read_report(ROOT / "results" / "amd-epyc-2cpu" / "sweeps" / "d_ff.json")
     assert crossings_of(report).places == ()
     assert sweep_line(report) == []
 

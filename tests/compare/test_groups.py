@@ -18,8 +18,6 @@ import pytest
 from fake_machine import FakeLaunch, KnownProber, measure, prepare
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.compare.table import compare_frame
-from ffnbench.messages import Open
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Plan
 from ffnbench.planning.compare import plan_compare
@@ -27,7 +25,6 @@ from ffnbench.planning.keys import KEYS
 from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.files.store import report_text
 from ffnbench.report.shown_report import report_view
-from ffnbench.report.terminal import plain
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report, Verdict
 from ffnbench.run.resources import check_fits, memory_needed
@@ -84,37 +81,6 @@ def test_memory_is_that_of_all_groups_together() -> None:
     check_fits(many, needed)
     with pytest.raises(FfnbenchError, match="of memory, and"):
         check_fits(many, needed - 1)
-
-
-@pytest.mark.parametrize(
-    ("options", "message", "hint"),
-    [
-        ({"seq_len": ()}, "--seq-len '' has an empty value", "--seq-len 1,128"),
-        ({"dtype": "float32,"}, "--dtype 'float32,' has an empty value", "--dtype float32,bfloat16"),
-        ({"dtype": "float32,bflot16"}, "unknown dtype 'bflot16'", "did you mean 'bfloat16'"),
-        ({"mode": "forward,trian"}, "unknown mode 'trian'", "did you mean 'train'"),
-        ({"batch": (1, 0)}, "batch must be a positive integer, not 0", "--batch 64"),
-        ({"d_model": (64, 128), "d_ff": 100}, "--d-ff 100 is one width, and --d-model 64,128 are several", "@ratio"),
-        ({"d_model": (64, 128), "preset": "gpt2"}, "--d-model 64,128 is not the width of gpt2, 768", "sets it"),
-        ({"d_model": 64, "variants": "gpt2"}, "--d-model 64 is not the width of gpt2, 768", "sets it"),
-        ({"seq_len": (1, 2), "variants": "relu@seq_len=4"}, "'relu@seq_len=4' has a seq_len of its own", "or the list"),
-        ({"d_model": (64, 8), "variants": "r=relu@ratio=0.25,silu@gate=output"}, "larger than r ", "--match none"),
-        ({"variants": "relu@d_model=64"}, "unknown key 'd_model'", "--d-model 512,1024"),
-        ({"variants": "relu gelu"}, "unknown variant 'relu gelu'", "a list has commas: relu,gelu"),
-        ({"variants": "relu,@d_ff=3"}, "unknown variant ''", "list variants"),
-        ({"variants": "relu,relu"}, "two variants have the label 'relu'", "other=relu"),
-        ({"variants": "a=relu,a=gelu"}, "two variants have the label 'a'", "other=gelu"),
-        ({"variants": "relu,relu@backend=onednn", "backend": "all"}, "two variants have the label", "other=relu"),
-    ],
-)  # fmt: skip
-def test_mistakes_in_lists(options: dict, message: str, hint: str) -> None:
-    with pytest.raises(FfnbenchError, match=message) as caught:
-        planned(**options)
-    assert hint in caught.value.hint
-    assert caught.value.exit_code == 2
-
-
-# How they are typed
 
 
 @pytest.fixture
@@ -190,47 +156,9 @@ def test_ratios_are_to_the_reference_of_the_group() -> None:
     )
 
 
-def test_a_sweep_is_a_row_a_point_where_that_fits() -> None:
-    """Along the axis with most points, the other one above; what failed in its place;
-    numbers never cut.
-    """
-    launch = machine()
-    launch.trouble = {(Open, "swiglu@dtype=bfloat16@seq_len=8"): "oom"}
-    report = measured(launch, dtype=("float32", "bfloat16"), seq_len=(8, 16, 32))
-    table = compare_frame(report)
-    wide, narrow, none = (
-        plain(table, columns).splitlines() for columns in (80, 40, 28)
-    )
-    start = wide.index("float32")
-    body = [line.split() for line in wide[start : wide.index("", start + 5)]]
-    assert [line[0] for line in body if line] == [
-        "float32",
-        "8",
-        "16",
-        "32",
-        "bfloat16",
-        "8",
-        "16",
-        "32",
-    ]
-    assert all(
-        re.search(r" 1\.\d+ \[1\.\d+, 1\.\d+\] slower$", line)
-        for line in wide[start + 1 : start + 4]
-    )
-    assert body[6][2:] == ["out", "of", "memory"]
-    assert wide[start - 3].split() == ["relu", "swiglu"]
-    assert (
-        "d_ff 256 (relu), 168 (swiglu); params 32,768 (relu), 32,256 (swiglu)"
-        in " ".join(wide)
-    )
-    assert re.search(
-        r" 1\.[45]\d* slower$", narrow[narrow.index("float32") + 1]
-    )  # the intervals go first
-    assert "[" not in narrow[narrow.index("float32") + 1]
-    assert any(
-        line.startswith("variant") for line in none
-    )  # and then all is as -v has it
-    assert "| 8 |" in report_view(report).stdout["markdown"]()
+def test_points_of_a_sweep_are_sorted_by_their_axis() -> None:
+    """Beyond the groups of the other axis."""
+    report = measured(dtype=("float32", "bfloat16"), seq_len=(8, 16, 32))
     by_axis = report_view(report).arranged(Arrangement(sort="-seq_len")).table
     assert [text for _, text in by_axis.groups][:2] == [
         "float32, seq_len 32",
@@ -258,9 +186,6 @@ def test_a_check_finds_the_group_that_became_slower(
     )
     assert (code, found["swiglu@seq_len=32"]) == (int(worse == "REGRESSED"), worse)
     assert found["swiglu@seq_len=8"] == other
-
-
-# Widths that miss, and models by their names
 
 
 # Every key

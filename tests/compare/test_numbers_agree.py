@@ -32,8 +32,8 @@ from made_up_runs import (
 )
 from paths import committed_runs
 
-from ffnbench.api.saved import as_shown
-from ffnbench.gate.interim import report_of
+from ffnbench.api.saved_runs import as_shown
+from ffnbench.gate.interim import latency_report
 from ffnbench.report.pictures.sweeps import swept
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.report.terminal import plain
@@ -250,7 +250,7 @@ def busy(*, alone: bool = False) -> ShownReport:
         }
         done = with_waits(run_of(plan, {"a": [[18.0] * 10] * 4}), waits)
     return as_shown(
-        with_figures(replace(with_costs(report_of(done)), environment=ENVIRONMENT))
+        with_figures(replace(with_costs(latency_report(done)), environment=ENVIRONMENT))
     )
 
 

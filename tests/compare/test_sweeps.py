@@ -29,14 +29,14 @@ from ffnbench.following import UNFOLLOWED, Following
 from ffnbench.messages import TakeSample
 from ffnbench.plan import Plan
 from ffnbench.report.files.journal import Journal
-from ffnbench.report.files.store import load
+from ffnbench.report.files.store import read_report
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report, Verdict, raw_of
 from ffnbench.run import runner
 from ffnbench.run.resources import too_large
 from ffnbench.run.world import World
-from ffnbench.stats.cells import cells_of, joined, undecided
+from ffnbench.stats.cells import cells_of_plan, join_runs, undecided
 from ffnbench.stats.figures import with_figures
 
 FORMS, WIDTHS, TOKENS = ("relu", "gelu", "swiglu", "geglu"), (32, 64, 96), (1, 2, 4, 8)
@@ -85,7 +85,7 @@ def seconds(label, worker, number):
     return 0.01
 world.this_machine = lambda wait=False: world.World(launch=FakeLaunch(seconds))
 sys.argv = ["ffnbench", *{list(arguments)!r}]
-code = cli.run(sys.argv[1:])
+code = cli.run_command_line(sys.argv[1:])
 print(len(asked), file=sys.stderr)
 sys.exit(code)
 """
@@ -117,7 +117,7 @@ def killed_and_resumed(folder: Path, kills: int, seed: int) -> None:
         )
         assert not (folder / "a.json").exists()
     rest = process(*SWEEP, *HOW, "-o", "a.json", "--resume", folder=folder)
-    found = load(folder / "a.json")
+    found = read_report(folder / "a.json")
     assert latencies(found) == dict.fromkeys(ROWS, 3 * 2)
     assert [case.label for case in found.plan.cases] == [
         f"{form}@d_model={width}@seq_len={tokens}"
@@ -204,7 +204,7 @@ def test_another_machine_is_refused_before_anything_is_measured(
     assert code == 2
     assert "another machine" in err
     assert not [one for one in launch.log if one[1] is TakeSample]
-    assert latencies(load(journal)).total() >= 4 * 4 * 6  # nothing is lost by it
+    assert latencies(read_report(journal)).total() >= 4 * 4 * 6  # nothing is lost by it
 
 
 FEW = [
@@ -242,10 +242,10 @@ def test_several_runs_of_a_sweep_are_several_again(call) -> None:
     assert (
         call(*FEW, "--runs", "3", "--pause", "0", "-o", "a.json", launch=launch)[0] == 0
     )
-    runs = load("b.json.journal").runs
+    runs = read_report("b.json.journal").runs
     assert [len({one.worker for one in run.samples}) for run in runs[:2]] == [2 * 3] * 2
     assert [latencies(run) for run in runs[:2]] == [
-        dict.fromkeys(latencies(load("a.json")), 6)
+        dict.fromkeys(latencies(read_report("a.json")), 6)
     ] * 2
     assert set(latencies(runs[2]).values()) <= {6, 1, 2}
     code, _, err = call(*FEW, "--runs", "3", "--pause", "0", "-o", "a.json", "--resume")
@@ -267,7 +267,7 @@ def test_nobody_else_goes_on_with_a_file_meanwhile(call) -> None:
     assert not [one for one in launch.log if one[1] is TakeSample]
     assert Path("b.json.journal").read_bytes() == left
     assert call(*FEW, "-o", "b.json", "--resume")[0] == 0
-    assert latencies(load("b.json")) == latencies(load("a.json"))
+    assert latencies(read_report("b.json")) == latencies(read_report("a.json"))
 
 
 def test_a_full_disk_costs_no_journal_that_is_there(
@@ -281,8 +281,8 @@ def test_a_full_disk_costs_no_journal_that_is_there(
         resource.RLIMIT_FSIZE, (1000, hard)
     )  # bytes: the first line is torn there
     try:
-        journal.add(load("a.json"))
-        journal.add(load("a.json"))
+        journal.add(read_report("a.json"))
+        journal.add(read_report("a.json"))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert capsys.readouterr().err.count("ends here") == 1
@@ -299,7 +299,7 @@ def test_a_row_that_does_not_fit_is_of_a_whole_cell(
         "ffnbench.api.sweeping.too_large", lambda cell, _: too_large(cell, 2**20)
     )
     assert call(*large, "-o", "a.json", launch=copied(3 * 3 + 5, "b.json"))[0] == 0
-    assert [one.kind.value for one in load("a.json").failures] == ["oom"] * 2
+    assert [one.kind.value for one in read_report("a.json").failures] == ["oom"] * 2
     launch = FakeLaunch()
     assert call(*large, "-o", "b.json", "--resume", launch=launch)[0] == 0
     assert {one[2] for one in launch.log if one[1] is TakeSample} == {"relu@seq_len=2"}
@@ -312,7 +312,7 @@ def test_a_budget_that_is_spent_is_not_spent_again() -> None:
     found = simulated("usual", 5, "a=relu,b=relu")
     again = Sweep(
         prepared("a=relu,b=relu"), World(), UNFOLLOWED, never, found
-    ).measure()
+    ).measure_cells()
     assert with_figures(again).comparisons == found.comparisons
 
 
@@ -332,9 +332,9 @@ def test_ctrl_c_keeps_what_is_whole(call) -> None:
 
     code, _, err = call(*SWEEP, *HOW, "-o", "a.json", launch=FakeLaunch(seconds))
     assert code == 130, err
-    assert load("a.json").interrupted
+    assert read_report("a.json").interrupted
     assert call(*SWEEP, *HOW, "-o", "a.json", "--resume")[0] == 0
-    found = load("a.json")
+    found = read_report("a.json")
     assert not found.interrupted
     assert latencies(found) == dict.fromkeys(ROWS, 6)
 
@@ -355,14 +355,16 @@ def simulated(world: str, seed: int, variants: str) -> Report:
     )
 
     def measure_cell(plan: Plan, following: Following) -> ShownReport:
-        done = machine.measure(plan, runner.run)
+        done = machine.measure(plan, runner.run_workers)
         return replace(
             new_report(done.plan, prepared(variants).costs_of(done.plan)),
             **raw_of(done),
         )
 
     return with_figures(
-        Sweep(prepared(variants), World(), UNFOLLOWED, measure_cell, None).measure()
+        Sweep(
+            prepared(variants), World(), UNFOLLOWED, measure_cell, None
+        ).measure_cells()
     )
 
 
@@ -404,7 +406,7 @@ def test_the_widest_cell_that_is_not_decided_is_the_first() -> None:
     a part of the error.
     """
     found = simulated("usual", 5, "a=relu,b=relu")
-    cells = cells_of(found.plan)
+    cells = cells_of_plan(found.plan)
     widths = (0.03, 0.01, 0.05, 0.02, 0.04, 0.06)
     resolutions = {
         case.label: width
@@ -423,7 +425,7 @@ def test_the_widest_cell_that_is_not_decided_is_the_first() -> None:
             replace(sample, starter=sample.worker % 2) for sample in found.samples
         ),
     )
-    twice = joined((started, started), found.plan)
+    twice = join_runs((started, started), found.plan)
     assert len({sample.starter for sample in twice.samples}) == 4
 
 

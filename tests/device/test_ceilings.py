@@ -303,7 +303,7 @@ def test_every_path_computes_what_it_says() -> None:
     that are not zero.
     """
     torch = pytest.importorskip("torch")
-    from ffnbench.worker.ceiling_calls import CANNOT, Ceilings
+    from ffnbench.worker.ceiling_calls import CANNOT, RoofCalls
 
     plan = plan_of(variants="swiglu", d_model=32, d_ff=96, seq_len=24, threads=1)
     roofs = [
@@ -311,7 +311,7 @@ def test_every_path_computes_what_it_says() -> None:
         for r in roofs_for(plan.cases, costs_of(plan), CACHES, 1 << 40)
         if max(r.shape[1:], default=0) < 512
     ]
-    ceilings, made = Ceilings(), set()
+    ceilings, made = RoofCalls(), set()
     for roof in (roof for roof in roofs if roof.bound is not Bound.CALL):
         with suppress(CANNOT):
             found = torch.as_tensor(ceilings._call(roof)()).double()
@@ -345,7 +345,7 @@ def test_every_path_computes_what_it_says() -> None:
             assert torch.allclose(
                 found.reshape(-1), expected.reshape(-1), rtol=1e-3, atol=1e-3
             ), roof.name
-            seconds, _ = ceilings.sample(roof, 2, WaitMeter(1))
+            seconds, _ = ceilings.time_roof(roof, 2, WaitMeter(1))
             assert seconds > 0
     assert {"torch.mm", "torch.sum", "torch.sum of int64", "repeated torch.sum"} <= made
 
@@ -404,12 +404,12 @@ def test_a_ceiling_is_disturbed_where_every_look_at_it_was(
         def explore(self, roofs: list, seconds: float, keep: None) -> list:
             return [ReachedRoof(roof=roof, seconds=1.0, calls=3) for roof in roofs]
 
-        def sample(
+        def time_roof(
             self, roof: object, calls: int, waits: object
         ) -> tuple[float, float | None]:
             return left.pop(0)
 
-    monkeypatch.setattr(ceiling_calls, "Ceilings", Scripted)
+    monkeypatch.setattr(ceiling_calls, "RoofCalls", Scripted)
     [roof] = [
         roof
         for roof in roofs_of_machine(2, ["float32"], (), 1 << 30)

@@ -19,9 +19,9 @@ from ffnbench.ffn.cost import cost
 from ffnbench.ffn.modules import reference_output
 from ffnbench.ffn.spec import Dispatch, FFNSpec, Gate, MoESpec
 from ffnbench.plan import Workload
-from ffnbench.worker import meters, peak_memory
+from ffnbench.worker import peak_memory, timing
 from ffnbench.worker import subject as subjects
-from ffnbench.worker.backends.building import build
+from ffnbench.worker.backends.building import build_module
 
 pytestmark = [
     pytest.mark.cuda,
@@ -33,7 +33,7 @@ def subject_of(spec: FFNSpec, dtype: str, mode: str) -> subjects.Subject:
     work = Workload(
         batch=4, seq_len=256, dtype=dtype, device="cuda", mode=mode, threads=1
     )
-    module = build(spec, device="cuda", dtype=getattr(torch, dtype))
+    module = build_module(spec, device="cuda", dtype=getattr(torch, dtype))
     subject = subjects.subject_of(module, work, spec.d_model, seed=0)
     for _ in range(
         3
@@ -88,11 +88,11 @@ LARGE = FFNSpec(d_model=4096, d_ff=11008, activation="silu", gate=Gate.INNER)
 SMALL = FFNSpec(d_model=64, d_ff=128, activation="silu", gate=Gate.INNER)
 
 
-def times_of(subject: subjects.Subject, calls: int) -> meters.Times:
+def times_of(subject: subjects.Subject, calls: int) -> timing.Times:
     """The second of two samples: in the first kernels are loaded."""
     inputs = subject.pool.renew(7, calls)
-    meters.sample(subject, inputs)
-    return meters.sample(subject, subject.pool.renew(8, calls))
+    timing.time_calls(subject, inputs)
+    return timing.time_calls(subject, subject.pool.renew(8, calls))
 
 
 def events_around(call: Callable[[], object], calls: int) -> float:
@@ -140,7 +140,7 @@ def test_a_cold_call_takes_what_triton_says() -> None:
         threads=1,
         cache="cold",
     )
-    module = build(LARGE, device="cuda", dtype=torch.bfloat16)
+    module = build_module(LARGE, device="cuda", dtype=torch.bfloat16)
     subject = subjects.subject_of(module, work, LARGE.d_model, seed=0)
     with torch.inference_mode():
         by_triton = (
@@ -278,7 +278,7 @@ def test_cold_calls_read_their_weights_from_memory() -> None:
     spec = FFNSpec(d_model=1024, d_ff=1024, activation="silu", gate=Gate.INNER)
     found = {}
     for cache in ("hot", "cold"):
-        module = build(spec, device="cuda", dtype=torch.bfloat16)
+        module = build_module(spec, device="cuda", dtype=torch.bfloat16)
         subject = subjects.subject_of(
             module, replace(work, cache=cache), spec.d_model, seed=0
         )

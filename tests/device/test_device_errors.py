@@ -42,7 +42,7 @@ class Jobs:
     ) -> None:
         self.problem, self.at_once, self.drained = problem, at_once, []
 
-    def sample(self, request: TakeSample) -> Sampled:
+    def take_sample(self, request: TakeSample) -> Sampled:
         if self.at_once:
             raise self.at_once
         return Sampled(value=1.0)

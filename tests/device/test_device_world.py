@@ -30,12 +30,13 @@ from ffnbench.api import measuring, preparing
 from ffnbench.device import accelerator
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
 from ffnbench.plan import NoteKind, Workload
+from ffnbench.planning.compare import plan_compare
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import CompareRequest
 from ffnbench.result import Estimate, FailureKind
 from ffnbench.run.world import World as Outside
 from ffnbench.stats.rounds import is_clean
-from ffnbench.worker import meters, peak_memory
+from ffnbench.worker import peak_memory, timing
 from ffnbench.worker import subject as subjects
 
 
@@ -99,8 +100,8 @@ def test_device_time_is_that_of_the_kernels(
     install(monkeypatch, world)
     with used(Context(world)):
         one = subject(work_of(), kernels=1, us=us)
-        calls = meters.calls_for(one, 0.01)
-        found = meters.sample(one, one.pool.renew(1, min(calls, 200)))
+        calls = timing.calls_for(one, 0.01)
+        found = timing.time_calls(one, one.pool.renew(1, min(calls, 200)))
     assert found.device == pytest.approx(us * US + world.gap_s, rel=0.01)
     assert found.host == pytest.approx(14 * US, rel=0.05)
 
@@ -126,7 +127,8 @@ def measure(monkeypatch: pytest.MonkeyPatch) -> Measure:
             CompareRequest(variants=variants, **{**settings, **asked}),
             Outside(launch=launch, prober=KnownProber),
         )
-        return measuring.measure(preparing.prepare(request, outside), outside)
+        prepared = preparing.prepare_plan(request, outside, plan_compare)
+        return measuring.measure_plan(prepared, outside)
 
     return run
 

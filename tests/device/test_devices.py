@@ -22,11 +22,11 @@ from ffnbench.device import accelerator, nvml
 from ffnbench.device.environment import (
     about_device,
     about_gpus,
-    describe,
+    environment_of_run,
     usable_cpus,
     usable_memory,
 )
-from ffnbench.device.nvml import DeviceWatch, advice, reasons
+from ffnbench.device.nvml import DeviceWatch, clock_advice, reasons
 from ffnbench.messages import Begin, DeviceFacts, Greeting, Open, Sampled
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
@@ -118,9 +118,10 @@ def test_a_device_is_the_one_that_torch_means_and_not_that_of_the_same_index(
 ) -> None:
     found = driver(FakeNVML())
     assert found is not None
-    assert (nvml.facts("cuda")["gpu_uuid"], nvml.facts("cuda:1")["gpu_uuid"]) == tuple(
-        f"GPU-{u}" for u in UUIDS
-    )
+    assert (
+        nvml.nvml_facts("cuda")["gpu_uuid"],
+        nvml.nvml_facts("cuda:1")["gpu_uuid"],
+    ) == tuple(f"GPU-{u}" for u in UUIDS)
     assert nvml.card_of("cpu") is None
 
 
@@ -133,7 +134,7 @@ def test_what_a_card_is_and_what_can_not_be_had_is_none(driver: Any) -> None:
         "gpu_max_clock_mhz": 1980, "gpu_ecc": True, "gpu_others": None, "nvml_missing": "",
     }  # fmt: skip
     greeting = Greeting(**FACTS)
-    here = describe(greeting, told)
+    here = environment_of_run(greeting, told)
     facts = {
         "driver": "550.54.15",
         "gpu_power_limit_w": 300,
@@ -152,7 +153,7 @@ def test_what_a_card_is_and_what_can_not_be_had_is_none(driver: Any) -> None:
             {
                 here.fingerprint,
                 *(
-                    describe(greeting, replace(told, **change)).fingerprint
+                    environment_of_run(greeting, replace(told, **change)).fingerprint
                     for change in others
                 ),
             }
@@ -161,7 +162,8 @@ def test_what_a_card_is_and_what_can_not_be_had_is_none(driver: Any) -> None:
     )
     same = ({"gpu_uuid": "another"}, {"gpu_free_bytes": 1}, {"gpu_others": 3})
     assert {
-        describe(greeting, replace(told, **change)).fingerprint for change in same
+        environment_of_run(greeting, replace(told, **change)).fingerprint
+        for change in same
     } == {here.fingerprint}
 
 
@@ -187,7 +189,7 @@ def test_whatever_is_missing_of_nvml_nothing_fails(driver: Any, how: str) -> Non
         driver(
             FakeNVML(**dict.fromkeys(refused, NVMLError("Insufficient Permissions")))
         )
-    told, sample = nvml.facts("cuda"), DeviceWatch().after(SAMPLED, "cuda")
+    told, sample = nvml.nvml_facts("cuda"), DeviceWatch().after(SAMPLED, "cuda")
     if how == "no permission":
         assert {name: value for name, value in told.items() if value is not None} == {
             "driver": "550.54.15"
@@ -199,7 +201,7 @@ def test_whatever_is_missing_of_nvml_nothing_fails(driver: Any, how: str) -> Non
         assert ("pip install 'ffnbench[cuda]'" in told["nvml_missing"]) == (
             how == "not installed"
         )
-        assert told["nvml_missing"] in advice(DeviceFacts(**told))[0]
+        assert told["nvml_missing"] in clock_advice(DeviceFacts(**told))[0]
 
 
 def test_only_what_holds_clocks_down_is_named() -> None:
@@ -325,7 +327,7 @@ def test_env_shows_the_device_and_says_what_to_do(
     monkeypatch.setenv("COLUMNS", "160")
     driver(FakeNVML())
     launch = launched()
-    launch.device = lambda name: A100 | nvml.facts(name)
+    launch.device = lambda name: A100 | nvml.nvml_facts(name)
     on_machine(launch)
     code, out, _ = in_process("env", "--json")
     facts = {row["fact"]: row["value"] for row in json.loads(out)}
@@ -339,7 +341,7 @@ def test_env_shows_the_device_and_says_what_to_do(
     assert f"nvidia-smi -i GPU-{UUIDS[0]} -lgc 1485" in " ".join(
         in_process("env")[1].split()
     )
-    launch.device = lambda name: A100 | {"nvml_missing": nvml.NOT_INSTALLED}
+    launch.device = lambda name: A100 | {"nvml_missing": nvml.NVML_NOT_INSTALLED}
     out = " ".join(in_process("env")[1].split())
     assert (
         out.count("pip install 'ffnbench[cuda]'") == 2

@@ -18,12 +18,11 @@ from torch import Tensor, nn
 
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError, Unsupported
-from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.like import as_form, relative_error, tolerance_of
 from ffnbench.ffn.modules import reference_output
 from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec, NetworkSpec
 from ffnbench.messages import Check, Open
-from ffnbench.plan import Arm, Plan
+from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.workload import lacks
 from ffnbench.request import CompareRequest
@@ -398,14 +397,6 @@ def brief(plan: Plan) -> Plan:
     return replace(plan, protocol=replace(plan.protocol, warmup_s=0.0))
 
 
-class HereProber(KnownProber):
-    def describe(self, target: str) -> OwnActivation | None:
-        return OwnActivation(target=target) if target.endswith(":act") else None
-
-    def within(self, arm: Arm) -> KnownProber:
-        return self
-
-
 def test_limits_and_a_gate_at_the_output() -> None:
     def clamped(of: Weights, x: Tensor) -> Tensor:
         g, u = (8 * x @ of["gate_up_proj"]).unflatten(-1, (-1, 2)).unbind(-1)
@@ -426,33 +417,6 @@ def test_limits_and_a_gate_at_the_output() -> None:
         return y * (x @ of["receptance.weight"].T)
 
     assert holds(Written(weights, mixed), spec("relu2", Gate.OUTPUT)) < 1e-6
-
-
-MISTAKES = [
-    ("mine.py:Gated@like=swigul", "unknown variant 'swigul'", "did you mean 'swiglu'"),
-    (
-        "mine.py:Gated@like=mine.py:act",
-        "'like' takes the name of a form without experts",
-        "@like=swiglu",
-    ),
-    (
-        "mine.py:Gated@like=mixtral-8x7b",
-        "'like' takes the name of a form without experts",
-        "@like=swiglu",
-    ),
-    ("mine.py:act@like=relu", "unknown key 'like'", "what code of yours computes"),
-    (
-        "swiglu@like=relu",
-        "unknown key 'like' in 'swiglu@like=relu'",
-        "what code of yours computes",
-    ),
-    (
-        "mine.py:Gated@like=relu@backend=packed",
-        "only an inner gate can be packed with up",
-        "swiglu has one",
-    ),
-    ("mine.py:Gated@backend=packed", "can't tell its gate from its up", "@like=swiglu"),
-]
 
 
 def test_the_grammar_of_like() -> None:
@@ -478,11 +442,6 @@ def test_the_grammar_of_like() -> None:
     for one in (plain, like_of("swiglu_oai")):
         assert jsonable.decode(type(one), jsonable.encode(one)) == one
         assert type(jsonable.decode(Plan, plan_with(one)).cases[0].ffn) is type(one)
-    for text, error, hint in MISTAKES:
-        with pytest.raises(FfnbenchError) as caught:
-            plan_compare(CompareRequest(variants=text, d_model=16), HereProber(1.0))
-        assert error in caught.value.message
-        assert hint in caught.value.hint
 
 
 def plan_with(ffn: NetworkSpec) -> dict:

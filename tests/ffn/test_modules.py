@@ -6,19 +6,19 @@ import torch
 from ffnbench.choices import Init
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import FFNSpec
-from ffnbench.worker.backends.building import build
+from ffnbench.worker.backends.building import build_module
 
 
 def test_dropout_is_nothing_at_zero_and_in_eval() -> None:
     x = torch.randn(8, 16)
-    assert build(FFNSpec(d_model=16, d_ff=64, activation="relu")).drop is None
-    module = build(FFNSpec(d_model=16, d_ff=64, activation="relu", dropout=0.5))
+    assert build_module(FFNSpec(d_model=16, d_ff=64, activation="relu")).drop is None
+    module = build_module(FFNSpec(d_model=16, d_ff=64, activation="relu", dropout=0.5))
     assert torch.equal(module.eval()(x), module(x))
     assert not torch.equal(module.train()(x), module.eval()(x))
 
 
 def test_dropout_stands_after_the_activation() -> None:
-    module = build(
+    module = build_module(
         FFNSpec(d_model=16, d_ff=4096, activation="sigmoid", dropout=0.25)
     ).train()
     seen: list[torch.Tensor] = []
@@ -39,7 +39,7 @@ def test_initial_weights_have_the_declared_spread(
     init: Init, up_std: float, down_std: float
 ) -> None:
     torch.manual_seed(0)
-    module = build(
+    module = build_module(
         FFNSpec(d_model=512, d_ff=2048, activation="relu", bias=True, init=init)
     )
     assert float(module.up.weight.detach().std()) == pytest.approx(up_std, rel=0.01)
@@ -52,7 +52,9 @@ def test_a_large_weight_repeats_its_draws_and_no_row() -> None:
     them, no two rows alike.
     """
     torch.manual_seed(0)
-    layer = build(FFNSpec(d_model=4096, d_ff=4096, activation="relu", bias=True)).up
+    layer = build_module(
+        FFNSpec(d_model=4096, d_ff=4096, activation="relu", bias=True)
+    ).up
     weight = layer.weight.detach()
     assert type(layer) is torch.nn.Linear
     assert layer.weight.requires_grad

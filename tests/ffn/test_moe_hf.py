@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ffnbench.ffn.spec import Dispatch, FFNSpec, Gate, MoESpec, Scores
-from ffnbench.worker.backends.building import build
+from ffnbench.worker.backends.building import build_module
 
 transformers = pytest.importorskip("transformers")
 D, H, E, K = 32, 48, 8, 2
@@ -42,7 +42,7 @@ def theirs_of(kind: str, name: str, **config: object) -> torch.nn.Module:
 
 
 def filled(spec: FFNSpec, state: dict[str, torch.Tensor]) -> torch.nn.Module:
-    module = build(spec)
+    module = build_module(spec)
     module.load_state_dict(state)
     return module
 

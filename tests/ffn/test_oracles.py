@@ -18,7 +18,7 @@ from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Workload
 from ffnbench.worker import peak_memory
 from ffnbench.worker import subject as subjects
-from ffnbench.worker.backends.building import build
+from ffnbench.worker.backends.building import build_module
 
 ACTIVATION_NAMES = [row.name for row in ACTIVATIONS]
 D, H, TOKENS = 64, 176, 80
@@ -53,7 +53,7 @@ def subject_of(
     work = Workload(
         batch=2, seq_len=TOKENS // 2, dtype=dtype, device="cpu", mode=mode, threads=1
     )
-    module = build(spec, dtype=getattr(torch, dtype))
+    module = build_module(spec, dtype=getattr(torch, dtype))
     return subjects.subject_of(module, work, spec.d_model, seed=0)
 
 
@@ -63,7 +63,7 @@ def test_parameters_and_flops_are_the_modules_and_the_tracers(activation: str) -
         spec = spec_of(activation, gate, bias)
         found, usual = cost_of(spec), cost_of(spec_of(activation, gate, bias, D, 4 * D))
         with torch.device("meta"):
-            module, x = build(spec), torch.randn(2, 40, D, requires_grad=True)
+            module, x = build_module(spec), torch.randn(2, 40, D, requires_grad=True)
             with FlopCounterMode(display=False) as counter:
                 y = module(x)
                 forward = counter.get_total_flops()
@@ -144,7 +144,7 @@ def test_the_clamped_gate_of_gpt_oss_has_its_published_values() -> None:
         limit=7,
         up_offset=1,
     )
-    module = build(spec, dtype=torch.float64)
+    module = build_module(spec, dtype=torch.float64)
     x = torch.ones(1, dtype=torch.float64)
     found = []
     for g, u in ((0, 0), (1, 0), (1, 1), (100, 100), (-100, -100), (7, -100)):
@@ -190,7 +190,7 @@ def test_the_module_computes_the_float64_reference(activation: str, dtype: str) 
 @pytest.mark.parametrize("gate", list(Gate), ids=lambda g: g.value)
 def test_gradients_are_right(gate: Gate) -> None:
     torch.manual_seed(0)
-    module = build(spec_of("silu", gate, True, 6, 10), dtype=torch.float64)
+    module = build_module(spec_of("silu", gate, True, 6, 10), dtype=torch.float64)
     x = torch.randn(3, 6, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(module, (x,))
 

@@ -24,7 +24,7 @@ from ffnbench.common.targets import NOT_THERE
 from ffnbench.gate.decision import Status, output_finding
 from ffnbench.gate.sides import PREFIX, Repository
 from ffnbench.messages import HoldOutput, KeepOutput, Open
-from ffnbench.plan import CONTROL, OWN, Arm, Case
+from ffnbench.plan import CONTROL, THIS_INTERPRETER, Arm, Case
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import Agreement
@@ -137,7 +137,7 @@ class Differs(KnownProber):
     """Head computes something else."""
 
     def within(self, arm: Arm) -> KnownProber:
-        return self if arm == OWN else Differs(1.0, arm)
+        return self if arm == THIS_INTERPRETER else Differs(1.0, arm)
 
     def hold(self, case: Case, seed: int, folder: str) -> Agreement:
         return agreement(error=0.4)
@@ -190,52 +190,6 @@ def test_outputs_are_held_against_each_other_and_against_float64(
     assert renamed.error > 0.1
     half = held(made, tmp_path, "old", "changed", dtype="bfloat16")
     assert half.tolerance == 0.05
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "hint"),
-    [
-        (f"{TARGET} --base-rev nope", "no revision is called 'nope'", "git tag"),
-        ("torch.nn:Linear --base-rev same", "not from this side", "--base-source"),
-        (TARGET, "base and head are the same", "--base-rev"),
-        ("swiglu --base-rev same", "'swiglu' is ffnbench's own", "package.module:Attr"),
-        (f"{TARGET},relu --base-rev same", "ab measures one variant, not 2", "compare"),
-        (
-            f"{TARGET}@python=x --base-rev same",
-            "not told by @python=x",
-            "--base-python",
-        ),
-        (
-            f"{TARGET} --base-python nowhere/python",
-            "there is no interpreter 'nowhere/python'",
-            "",
-        ),
-        (f"{TARGET} --base-rev old --base-source .", "both say where the code is", ""),
-        (
-            f"{TARGET} --base-rev old --fail-above 5",
-            "the tolerance '5': '5' could mean 5% or 500%",
-            "'5%' or '500%'",
-        ),
-        (f"{TARGET} --base-rev old --tolerance seconds=3%", "not seconds", ""),
-        (
-            f"base={TARGET} --base-rev old",
-            "'base' is what the other side is called",
-            "",
-        ),
-    ],
-)
-def test_mistakes_are_found_before_measuring(
-    call, repository: Path, arguments: str, error: str, hint: str
-) -> None:
-    launch = machine()
-    code, out, err = call(
-        arguments,
-        launch=launch,
-        prober=Prober if "nowhere" in arguments else KnownProber,
-    )
-    assert (code, out, launch.log) == (2, "", [])
-    assert error in err.splitlines()[0]
-    assert hint in err.splitlines()[1]
 
 
 class HasNone(KnownProber):

@@ -17,10 +17,10 @@ from ffnbench.gate.decision import Finding, Policy, Status, baseline_times
 from ffnbench.gate.interim import (
     REPORTED,
     UntilDecided,
+    latency_report,
     level_at_end,
     level_of_analysis,
     plan_of_check,
-    report_of,
 )
 from ffnbench.request import CompareRequest
 from ffnbench.stats.rounds import RoundTable
@@ -179,7 +179,7 @@ def test_every_look_of_a_check_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> N
             return UntilDecided.answer(self, table, workers)
 
     stop = Watching(Policy(), baseline_times(before, Policy()))
-    now = report_of(
+    now = latency_report(
         run(plan_of_check(before.plan, Policy(), 120.0), launch=FakeLaunch(), stop=stop)
     )
     assert [f.status for f in stop.conclusion(now)] == [Status.OK]

@@ -16,7 +16,7 @@ from gate_world import edited, machine
 
 from ffnbench.api import measuring
 from ffnbench.gate import checking
-from ffnbench.report.files.store import load
+from ffnbench.report.files.store import read_report
 
 COMPARE = "--variants relu,gelu,swiglu --d-model 64 --threads 1 --metrics latency --precision 0.5"
 
@@ -93,7 +93,7 @@ def test_several_runs_stand_in_one_file_in_the_order_of_their_time(
     assert code == 0
     assert "the table shows run 1 of 4" in out
     assert re.findall(r"run \d/4", err)[-1] == "run 4/4"
-    report = load(path)
+    report = read_report(path)
     assert len(report.runs) == 4
     for run, factor in zip(report.runs, factors, strict=True):
         by_hand = {
@@ -124,7 +124,7 @@ def test_ctrl_c_keeps_the_runs_that_are_whole(tmp_path: Path, call) -> None:
     )
     assert code == 130
     assert "interrupted: 2 of 5 runs are complete, and kept" in out
-    report = load(path)
+    report = read_report(path)
     assert (len(report.runs), report.cut_short, report.interrupted) == (2, True, False)
     assert call("report", path)[0] == 0
     assert call("check", path, "-q")[0] == 0
@@ -160,7 +160,7 @@ def test_a_run_beside_other_work_is_made_up_for(
     found = [
         sum(s.value for s in run.samples if s.case == "swiglu")
         / sum(s.value for s in run.samples if s.case == "relu")
-        for run in load(path).runs
+        for run in read_report(path).runs
     ]
     assert found == pytest.approx([1 + k / 10 for k in kept], rel=0.01)
     assert call("report", path, "--sort label")[0] == 0
@@ -277,12 +277,3 @@ def test_a_broken_run_among_several_is_named_and_nothing_is_lost(
     }
     assert err.startswith(error.format(**known)), err
     assert err.count("\n") == 2
-
-
-def test_update_and_append_exclude_each_other(baseline: Path, call) -> None:
-    assert call("check", baseline, "--append --update")[2].startswith(
-        "error: --update replaces the baseline, --append adds"
-    )
-    assert call("check", baseline, "--append --exact-only")[2].startswith(
-        "error: --append adds latencies, and --exact-only"
-    )

@@ -12,9 +12,9 @@ from fake_machine import FakeLaunch, measure, prepare
 from frames import cells
 from paths import ROOT
 
-from ffnbench.api.saved import load
+from ffnbench.api.saved_runs import load_shown
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.gate.shown import side_by_side_view
+from ffnbench.gate.shown_check import side_by_side_view
 from ffnbench.gate.side_by_side import changes_between
 from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.terminal import plain
@@ -125,7 +125,7 @@ def test_a_change_is_that_of_the_shown_figures() -> None:
     with a pocket calculator.
     """
     runs = [
-        load(ROOT / "results" / "amd-epyc-2cpu" / f"{name}.json")
+        load_shown(ROOT / "results" / "amd-epyc-2cpu" / f"{name}.json")
         for name in ("compare", "compare-again")
     ]
     for change in changes_between(*runs, ["relu", "gelu", "swiglu"]):

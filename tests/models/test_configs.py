@@ -14,7 +14,7 @@ from hf import written
 from model_configs import BERT, DEEPSEEK, LLAMA
 from paths import ROOT
 
-from ffnbench.cli import run
+from ffnbench.cli import run_command_line
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn import cost
 from ffnbench.ffn.spec import Gate
@@ -248,7 +248,7 @@ def test_of_several_towers_the_language_model_is_taken(
     path = written(tmp_path, PUBLISHED[name][0])
     assert cost.params(model_of(path).main.ffn) == params
     for words in (["cost"], ["estimate", "--hardware", "h100"]):
-        assert run([*words, "--preset", path, "--variants", "preset"]) == 0
+        assert run_command_line([*words, "--preset", path, "--variants", "preset"]) == 0
         shown = capsys.readouterr().out
         assert f"d_model {d_model:,}" in shown
         assert words != ["cost"] or f"{params:,}" in shown
@@ -331,8 +331,8 @@ def test_what_measures_has_the_pip_line_only_without_transformers(
 import importlib.util
 find = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *more: {found} if name == "transformers" else find(name, *more)
-from ffnbench.cli import run
-run(["block", "--preset", {path!r}])
+from ffnbench.cli import run_command_line
+run_command_line(["block", "--preset", {path!r}])
 """
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ffnbench.cli import run
+from ffnbench.cli import run_command_line
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.models.presets import cached_config, config_path, is_name, model_of
 from ffnbench.planning.compare import plan_compare
@@ -79,7 +79,7 @@ def test_wherever_a_config_can_be_named(cache: Path) -> None:
         ["block", "--config", NAME, "--cost-only"],
         ["cost", "--config", NAME],
     ):
-        assert run(arguments) == 0
+        assert run_command_line(arguments) == 0
 
 
 def test_what_exists_wins_over_a_name(cache: Path) -> None:

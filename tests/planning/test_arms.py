@@ -31,15 +31,15 @@ from ffnbench.messages import (
     WorkerRequest,
     line_of,
 )
-from ffnbench.plan import CONTROL, OWN, Arm, Plan
+from ffnbench.plan import CONTROL, THIS_INTERPRETER, Arm, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.variant_text import parse_variant
 from ffnbench.report.words import side_lines
 from ffnbench.request import CompareRequest
 from ffnbench.result import Side
 from ffnbench.run.prober import Prober
-from ffnbench.run.session import BOOT, interpreter_of, variables_of
-from ffnbench.run.worker_pool import start_for
+from ffnbench.run.worker_pool import start_processes
+from ffnbench.run.worker_process import BOOT, interpreter_of, variables_of
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_arms_that_are_none(text: str, says: str) -> None:
 
 
 def test_where_an_arm_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert interpreter_of(OWN) == sys.executable
+    assert interpreter_of(THIS_INTERPRETER) == sys.executable
     link = tmp_path / "python"
     link.symlink_to(sys.executable)
     assert interpreter_of(Arm(python=str(link))) == str(
@@ -103,7 +103,7 @@ def test_an_arms_own_code_comes_before_the_users_path(
     assert said == ["mine", "mine/src", "theirs"]
     (mine / "src" / "__init__.py").touch()
     assert variables_of(arm)["PYTHONPATH"] == f"{mine}:{tmp_path}/theirs"
-    assert variables_of(OWN)["PYTHONPATH"] == f"{tmp_path}/theirs"
+    assert variables_of(THIS_INTERPRETER)["PYTHONPATH"] == f"{tmp_path}/theirs"
 
 
 def plan_of(variants: str, **options: object) -> Plan:
@@ -120,7 +120,7 @@ class Launched(FakeLaunch):
         self.arms: list[Arm] = []
         self.plans: list[tuple[Arm, list[str]]] = []
 
-    def __call__(self, arm: Arm = OWN):
+    def __call__(self, arm: Arm = THIS_INTERPRETER):
         worker = super().__call__(arm)
         self.arms.append(arm)
         real = worker.ask
@@ -142,9 +142,9 @@ def test_a_group_is_one_worker_to_the_runner() -> None:
     launch = Launched()
     done = run(plan, launch=launch)
     away = Arm(env=(("A", "1"),))
-    assert launch.arms[:3] == [OWN, away, Arm(name=CONTROL)]
+    assert launch.arms[:3] == [THIS_INTERPRETER, away, Arm(name=CONTROL)]
     assert launch.plans[:3] == [
-        (OWN, ["relu"]),
+        (THIS_INTERPRETER, ["relu"]),
         (away, ["gelu", "silu"]),
         (Arm(name=CONTROL), [CONTROL]),
     ]
@@ -154,7 +154,7 @@ def test_a_group_is_one_worker_to_the_runner() -> None:
         if do is TakeSample
     }
     assert asked == {
-        (OWN, "relu"),
+        (THIS_INTERPRETER, "relu"),
         (away, "gelu"),
         (away, "silu"),
         (Arm(name=CONTROL), CONTROL),
@@ -189,7 +189,7 @@ def test_a_group_that_can_not_be_complete_leaves_nobody_behind() -> None:
         return launch(arm)
 
     with pytest.raises(FfnbenchError, match="no"):
-        start_for(plan_of("relu,gelu@env=A:1"), start)
+        start_processes(plan_of("relu,gelu@env=A:1"), start)
     assert [worker.closed for worker in launch.workers] == [True]
 
 

@@ -127,29 +127,6 @@ def test_any_other_text_is_a_mistake_with_a_way_out(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "error", "hint"),
-    [
-        ("swigul", "unknown variant 'swigul'", "did you mean 'swiglu'"),
-        ("gleu", "unknown variant 'gleu'", "did you mean"),
-        ("foo_glu", "unknown variant 'foo_glu'", "list variants"),
-        ("swiglu@dff=1024", "unknown key 'dff'", "did you mean 'd_ff'"),
-        ("swiglu@d_ff", "cannot read '@d_ff'", "@KEY=VALUE"),
-        ("swiglu@", "cannot read '@'", "@KEY=VALUE"),
-        ("swiglu@d_ff=1@d_ff=2", "stands twice", "once"),
-        ("relu@beta=2", "relu has no beta", "swish@beta"),
-        ("swish@beta=x", "beta must be a number", "swish@beta"),
-        ("silu@gate=ouput", "unknown gate 'ouput'", "did you mean 'output'"),
-        ("", "has an empty value", "for example"),
-        (" , ", "has an empty value", "for example"),
-    ],
-)
-def test_mistakes_are_named_with_a_way_out(text: str, error: str, hint: str) -> None:
-    with pytest.raises(FfnbenchError, match=error) as caught:
-        parse_variants(text)
-    assert hint in caught.value.hint
-
-
-@pytest.mark.parametrize(
     ("text", "value"),
     [
         ("true", True),

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import math
-
 import pytest
 
 import ffnbench
@@ -184,33 +182,6 @@ def test_an_own_activation_takes_the_forms_of_a_built_in_one() -> None:
         plan_compare(CompareRequest(variants="f.py:act@gat=inner"), Counting(1))
 
 
-MISTAKES = [
-    *(({name: 0}, f"{name} must be a positive integer")
-      for name in ("d_model", "d_ff", "batch", "seq_len", "threads", "rounds")),
-    ({"dtype": "float23"}, "unknown dtype 'float23'"),
-    *(({"device": name}, f"unknown device '{name}'") for name in ("tpu", "cpu:1")),
-    ({"mode": "forwards"}, "unknown mode 'forwards'"),
-    ({"variants": "relu@init=forwards"}, "unknown init 'forwards'"),
-    ({"variants": "relu,swiglu@rule=lama"}, "unknown width rule 'lama'"),
-    ({"variants": "relu@multiple_of=0"}, "multiple_of must be a positive integer"),
-    ({"variants": "swiglu@rule=dinov2@multiple_of=256"}, "dinov2 does not read multiple_of"),
-    ({"variants": "relu@d_ff=100,swiglu", "d_ff": 2048}, "has its own"),
-    ({"variants": "relu,swiglu@d_ff=8@multiple_of=4"}, "gives d_ff and also multiple_of"),
-    ({"variants": "relu,swiglu@ffn_dim_multiplier=1.3"}, "needs a rule"),
-    ({"variants": "relu@bias=3"}, "bias must be true or false"),
-    ({"variants": "relu@dropout=2"}, "dropout 2 is not in"),
-    ({"variants": "relu@ratio=x"}, "ratio must be a number"),
-    ({"variants": "relu@ratio=-1"}, "ratio must be a positive number"),
-    ({"variants": "r=relu@ratio=0.25,silu@gate=output"}, "larger than r at any d_ff"),
-    ({"seed": 2**64}, "out of range"),
-    ({"workers": 2}, "--workers 2 is too few"),
-    ({"timeout": math.nan}, "--timeout nan is out of range"),
-    ({"metrics": "latncy"}, "unknown metric 'latncy'"),
-    ({"metrics": ""}, "--metrics '' has an empty value"),
-    ({"variants": "a.b:C"}, "can only be known by running it"),
-]  # fmt: skip
-
-
 def test_a_few_cases_have_the_time_of_three() -> None:
     budgets = [protocol_of(cases, CompareRequest()).budget_s for cases in (1, 2, 3, 6)]
     assert budgets == [budgets[2], budgets[2], budgets[2], 2 * budgets[2]]
@@ -243,12 +214,3 @@ def test_a_word_becomes_a_member_of_its_enum_where_it_is_read() -> None:
         with pytest.raises(FfnbenchError) as caught:
             read(kind, name, [text])
         assert (caught.value.message, bool(caught.value.hint)) == (says, True)
-
-
-def test_every_mistake_is_found_before_anything_starts() -> None:
-    for options, says in MISTAKES:
-        with pytest.raises(FfnbenchError) as caught:
-            plan_compare(CompareRequest(**options))
-        assert says in caught.value.message
-        assert caught.value.hint
-        assert caught.value.exit_code == 2

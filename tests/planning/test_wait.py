@@ -9,7 +9,7 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.targets import resolve
 from ffnbench.report.progress import duration, wait_text
 from ffnbench.request import BlockRequest
-from ffnbench.run import session, world
+from ffnbench.run import worker_process, world
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.2, "1 s"), (14.2, "15 s"), (90, "90 s"), (91, "2 min"),
@@ -45,7 +45,7 @@ def test_no_gpu_is_told_before_any_process(call, monkeypatch) -> None:
     monkeypatch.setattr(
         world, "World", lambda **given: made(**given, no_gpu=lambda: "there is none")
     )
-    monkeypatch.setattr(session, "Session", gone)
+    monkeypatch.setattr(worker_process, "WorkerProcess", gone)
     for arguments, said in (
         (["--device", "cuda"], "device 'cuda' was asked for, but there is none"),
         (

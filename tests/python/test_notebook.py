@@ -14,7 +14,7 @@ from fake_machine import KnownProber
 from paths import ROOT
 
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.result import Curve
+from ffnbench.result import ActivationCurve
 
 nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")
@@ -40,9 +40,9 @@ class Known(KnownProber):
 
     def curve(
         self, spec: ActivationSpec, low: float, high: float, points: int
-    ) -> Curve:
+    ) -> ActivationCurve:
         x = tuple(low + (high - low) * i / (points - 1) for i in range(points))
-        return Curve(
+        return ActivationCurve(
             x=x, y=tuple(max(0.0, v) for v in x), slope=tuple(float(v > 0) for v in x)
         )
 

@@ -30,11 +30,11 @@ from ffnbench.compare import python as compare_python
 from ffnbench.features import of_features
 from ffnbench.ffn.spec import DTYPES
 from ffnbench.gate.decision import Finding, Status
-from ffnbench.gate.shown import ShownCheck
-from ffnbench.messages import MARK, Open
-from ffnbench.planning.workload import ALL
+from ffnbench.gate.shown_check import ShownCheck
+from ffnbench.messages import WORKER_VARIABLE, Open
+from ffnbench.planning.workload import ALL_BACKENDS
 from ffnbench.python import arguments
-from ffnbench.python.arguments import asked, variants_text
+from ffnbench.python.arguments import request_from_arguments, variants_text
 from ffnbench.request import (
     BlockRequest,
     CompareRequest,
@@ -130,7 +130,7 @@ def test_what_may_be_given_by_place_is_the_first() -> None:
 def test_the_words_of_a_type_are_those_that_there_are() -> None:
     for name, known in (
         ("Match", Match), ("Mode", (*Mode, *MODE_ALIASES)), ("DTypeName", DTYPES.spellings()),
-        ("Backend", (*Backend, ALL)),
+        ("Backend", (*Backend, ALL_BACKENDS)),
     ):  # fmt: skip
         assert set(get_args(getattr(arguments, name))) == {*known}, name
 
@@ -238,7 +238,10 @@ def test_values_as_python_has_them_become_what_is_typed() -> None:
         (SidesRequest, "tolerance", None, ()),
         (SidesRequest, "base_env", {"OMP_NUM_THREADS": 1}, ("OMP_NUM_THREADS:1",)),
     ):
-        assert getattr(asked(kind, {name.rstrip("_"): given}), name) == value
+        assert (
+            getattr(request_from_arguments(kind, {name.rstrip("_"): given}), name)
+            == value
+        )
 
 
 def test_a_mistake_in_python_is_told_with_a_hint() -> None:
@@ -368,7 +371,7 @@ def test_a_class_of_the_script_that_runs_or_of_a_package_beside_it_is_a_variant(
 def test_a_script_without_a_guard_is_told_what_to_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv(MARK, "x")
+    monkeypatch.setenv(WORKER_VARIABLE, "x")
     with pytest.raises(ffnbench.Error, match="__main__"):
         ffnbench.cost("relu")
     assert isinstance(
@@ -549,7 +552,7 @@ def test_an_interruption_before_there_is_anything_has_no_report(
     def interrupted(*_: object, **how: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(compare_python, "prepare", interrupted)
+    monkeypatch.setattr(compare_python, "prepare_plan", interrupted)
     with pytest.raises(KeyboardInterrupt) as caught:
         ffnbench.compare("relu", **SMALL)
     assert caught.value.report is None

@@ -13,7 +13,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from ffnbench.common import jsonable
 from ffnbench.plan import AddedSpec, kind_names
-from ffnbench.report.files.store import OLDER, OLDER_FAILURES
+from ffnbench.report.files.store import OLDER
 from ffnbench.result import SCHEMA, Report
 
 WRITTEN = Path(__file__).parents[2] / "docs" / "result.schema.json"
@@ -28,8 +28,8 @@ SCALARS: dict[Any, str] = {
 
 
 def schema_text() -> str:
-    """The JSON Schema of what `report_text` gives and `load` reads, older files too:
-    what fits into a line is one.
+    """The JSON Schema of what `report_text` gives and `read_report` reads, older files
+    too: what fits into a line is one.
     """
     found = schema_of(Report)
     found["description"] += (
@@ -43,7 +43,6 @@ def schema_text() -> str:
     found["$defs"]["Plan"]["properties"]["request"] = {
         "deprecated": True
     }  # its flags, which its command has today
-    found["$defs"]["FailureKind"]["enum"] += OLDER_FAILURES
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:ffnbench:result:{SCHEMA}",
@@ -53,7 +52,7 @@ def schema_text() -> str:
 
 
 def _indented(value: Any, by: str = "") -> str:
-    text = jsonable.text_of(value)
+    text = jsonable.json_text(value)
     if not isinstance(value, dict) or len(by + text) < LINE:
         return text
     inner = by + "  "

@@ -12,7 +12,7 @@ import pytest
 from fake_machine import FakeLaunch, measure, prepare
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.report.files.store import load, report_text
+from ffnbench.report.files.store import read_report, report_text
 from ffnbench.request import BlockRequest, CompareRequest
 
 Change = Callable[[dict], object]
@@ -58,6 +58,7 @@ OF_COMPARE: list[tuple[Change, str]] = [
         "the metric of a sample 'x' is unknown",
     ),
     (lambda d: d["samples"][3].update(value=1e300), "a latency of 1e.300 is none"),
+    (lambda d: d["samples"][3].update(value=-1.0), "a latency of -1 is none"),
     (lambda d: d.update(environment=None), "it has samples, and no environment"),
     (
         lambda d: d.update(environment=None, samples=[]),
@@ -85,4 +86,4 @@ def test_what_belongs_to_nothing_is_refused(
     change(data)
     (tmp_path / "run.json").write_text(json.dumps(data))
     with pytest.raises(FfnbenchError, match=says):
-        load(tmp_path / "run.json")
+        read_report(tmp_path / "run.json")

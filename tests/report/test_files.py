@@ -134,7 +134,7 @@ def test_a_regression_stays_one_whatever_becomes_of_the_rest(
         def isatty(self) -> bool:
             return False
 
-    monkeypatch.setattr("ffnbench.report.output.hush", lambda: None)
+    monkeypatch.setattr("ffnbench.report.destination.hush", lambda: None)
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path))
 
     def failing(path: Path, content: bytes) -> None:
@@ -169,7 +169,7 @@ def test_what_is_named_is_read_to_a_size_that_is_said(
 ) -> None:
     """By every command that reads a file of the user's."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("ffnbench.common.files.MOST_BYTES", 1024)
+    monkeypatch.setattr("ffnbench.common.files.MOST_FILE_BYTES", 1024)
     Path("folder").mkdir()
     for command in ("report", "check", "block --config", "cost relu --config"):
         code, out, err = call(*command.split(), what)

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.report.pictures.canvas import COLUMN
-from ffnbench.report.pictures.ratios import MARKS, ratio_figure
+from ffnbench.report.pictures.ratios import VERDICT_MARKERS, ratio_figure
 from ffnbench.request import CompareRequest
 from ffnbench.result import Estimate, Failure, FailureKind, Measured, Report
 
@@ -65,7 +65,7 @@ def marks(figure: Figure) -> list[tuple[str, bool, float]]:
     lines = [
         line
         for line in figure.axes[0].lines
-        if line.get_marker() in {marker for marker, _, _ in MARKS.values()}
+        if line.get_marker() in {marker for marker, _, _ in VERDICT_MARKERS.values()}
     ]
     lines.sort(key=lambda line: line.get_ydata()[0])
     return [
@@ -100,8 +100,8 @@ def test_each_row_has_its_ratio_and_a_marker_that_tells_its_verdict_without_colo
         ("s", False), ("o", False), (">", False), ("<", False), ("o", True),
     ]  # fmt: skip
     assert len(
-        {(marker, face == "white") for marker, _, face in MARKS.values()}
-    ) == len(MARKS)
+        {(marker, face == "white") for marker, _, face in VERDICT_MARKERS.values()}
+    ) == len(VERDICT_MARKERS)
     assert said(figure)[0] == "reference, 1.00 ms"
     assert [
         float(text.partition(" ")[0]) for text in said(figure)[1:]

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from paths import ROOT
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.report.files.store import load
+from ffnbench.report.files.store import read_report
 
 COMPARE = [
     "compare",
@@ -170,10 +170,10 @@ def test_a_killed_run_is_shown_by_report(call, killed: bytes, tmp_path: Path) ->
     assert code == 0
     assert "killed" in " ".join(out.split())
     assert "1.3" in out
-    assert len(load("b.json").samples) >= 140
+    assert len(read_report("b.json").samples) >= 140
     old = killed.replace(b'"command": ', b'"request": {"launch": null}, "command": ')
     (tmp_path / "old.json.journal").write_bytes(old)  # a flag that there was
-    assert load("old.json.journal") == load("a.json.journal")
+    assert read_report("old.json.journal") == read_report("a.json.journal")
 
 
 @given(share=st.floats(0, 1))
@@ -186,10 +186,10 @@ def test_a_journal_that_is_cut_anywhere_has_the_samples_that_are_whole(
     with tempfile.NamedTemporaryFile(suffix=".journal") as file:
         Path(file.name).write_bytes(cut)
         if samples:
-            assert len(load(file.name).samples) == samples
+            assert len(read_report(file.name).samples) == samples
         else:
             with pytest.raises(FfnbenchError):
-                load(file.name)
+                read_report(file.name)
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_several_runs_are_several_again(call, tmp_path: Path) -> None:
         "0",
         folder=tmp_path,
     )
-    report = load(tmp_path / "a.json.journal")
+    report = read_report(tmp_path / "a.json.journal")
     assert 5 <= len(report.runs) <= 9  # of some 66 samples each
     assert sum(len(run.samples) for run in report.runs) > 400
 
@@ -253,4 +253,4 @@ def test_what_could_not_be_written_stays_in_the_journal(
     code, _, err = call(*COMPARE, "--quick", "-o", "a.json")
     assert code == 3
     assert "what was measured is in a.json.journal" in err
-    assert len(load("a.json.journal").samples) == 2 * 5 * 4
+    assert len(read_report("a.json.journal").samples) == 2 * 5 * 4

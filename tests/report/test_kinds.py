@@ -14,8 +14,8 @@ import pytest
 from fake_machine import FakeLaunch
 from paths import ROOT
 
-from ffnbench.api.saved import report_of
-from ffnbench.cli import run
+from ffnbench.api.saved_runs import load_and_compare
+from ffnbench.cli import run_command_line
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.plan import METHOD, Kind
 from ffnbench.request import (
@@ -117,11 +117,11 @@ def test_the_command_line_of_a_request_makes_that_request(
         heard.append(request)
         raise FfnbenchError("heard")
 
-    monkeypatch.setattr("ffnbench.api.preparing.prepare", hear)
+    monkeypatch.setattr("ffnbench.api.preparing.prepare_plan", hear)
     monkeypatch.setattr("ffnbench.gate.checking.ab", hear)
     _, *words = shlex.split(command_line(ASKED[command]))
     with pytest.raises(FfnbenchError, match="heard"):
-        run(words)
+        run_command_line(words)
     assert heard == [ASKED[command]]
 
 
@@ -137,7 +137,7 @@ def test_figures_that_were_edited_are_said_to_be(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text(json.dumps(data))
     assert (
         "are computed again from the samples"
-        in report_of(str(tmp_path / "run.json"))[1]
+        in load_and_compare(str(tmp_path / "run.json"))[1]
     )
     data["plan"]["protocol"]["method"] = (
         METHOD - 1
@@ -145,7 +145,7 @@ def test_figures_that_were_edited_are_said_to_be(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text(json.dumps(data))
     assert (
         f"with method {METHOD - 1}, now it is {METHOD}"
-        in report_of(str(tmp_path / "run.json"))[1]
+        in load_and_compare(str(tmp_path / "run.json"))[1]
     )
 
 

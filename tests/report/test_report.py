@@ -5,14 +5,12 @@ files.
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from fake_machine import FakeLaunch, lost, measure, prepare
 from made_up_runs import with_control
-from rich.cells import cell_len
 
 from ffnbench import cost
 from ffnbench.compare.table import compare_frame
@@ -21,7 +19,6 @@ from ffnbench.plan import Note, NoteKind
 from ffnbench.report.columns import case_records
 from ffnbench.report.sentences import verdict_lines
 from ffnbench.report.terminal import plain
-from ffnbench.report.writers import latex
 from ffnbench.request import CompareRequest
 from ffnbench.result import Comparison, Estimate, Report, Verdict
 from ffnbench.stats.figures import figures_of, with_figures
@@ -64,53 +61,6 @@ def asked(**options: object) -> CompareRequest:
             **options,
         }
     )
-
-
-@pytest.mark.parametrize("width", [60, 80, 120])
-@pytest.mark.parametrize(
-    "name", ["compare", "train", "backward", "cost", "experts", "failures"]
-)
-def test_golden_tables(name: str, width: int, request: pytest.FixtureRequest) -> None:
-    """Delete a golden file and run the tests to write it anew, then read it."""
-    if name == "failures":
-        trouble = {
-            (Open, "gelu"): "oom",
-            (TakeSample, "swiglu"): lost("timeout", "no answer within 300 s"),
-        }
-        wanted = CompareRequest(
-            variants="relu,gelu,swiglu,glu@dtype=bf16",
-            d_model=768,
-            threads=2,
-            workers=5,
-        )
-        report = with_figures(
-            replace(
-                measure(prepare(wanted), launch=FakeLaunch(seconds, trouble)),
-                wall_s=20.0,
-            )
-        )
-        table = compare_frame(report)
-    elif name == "cost":
-        table = compare_frame(
-            cost("relu,gelu,swiglu,silu@gate=output", d_model=512, mode="train")
-        )
-    elif name == "experts":
-        moe = "swiglu@moe=8x2"
-        table = compare_frame(
-            report_of(variants=f"swiglu,{moe},grouped={moe}@experts=grouped")
-        )
-    else:
-        table = compare_frame(report_of(mode="forward" if name == "compare" else name))
-    text = plain(table, width)
-    lines = [line.rstrip() for line in text.splitlines()]
-    assert max(cell_len(line) for line in lines) <= width
-    golden = GOLDEN / f"{name}-{width}.txt"
-    if not golden.exists():
-        golden.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        pytest.fail(
-            f"{golden.name} was missing and is written anew: read it, then run again"
-        )
-    assert lines == golden.read_text(encoding="utf-8").splitlines()
 
 
 def test_the_columns_do_not_depend_on_what_was_measured() -> None:
@@ -238,25 +188,3 @@ def test_at_most_four_lines_stand_below_however_much_there_is_to_say() -> None:
     assert len(full.summary) == 4  # of five: what the control says is left out
     assert any("no answer within 300 s" in line for line in full.summary)
     assert any(line.startswith("interrupted in process") for line in full.summary)
-
-
-def test_latex_is_a_table_of_booktabs_that_tex_sets_as_it_is() -> None:
-    text = latex(compare_frame(report_of(variants="relu,swiglu@bias=true")))
-    lines = text.splitlines()
-    assert lines[0].startswith("% d_model 768, seq_len 512")
-    begin, end = (
-        lines.index(next(x for x in lines if x.startswith("\\begin{tabular}{l"))),
-        lines.index("\\end{tabular}"),
-    )
-    assert [line for line in lines[begin:end] if line.startswith("\\") and "rule" in line] == [
-        "\\toprule", "\\midrule", "\\bottomrule",
-    ]  # fmt: skip
-    rows = [line for line in lines[begin:end] if line.endswith(" \\\\")]
-    assert len(rows) == 4  # titles, units, two variants
-    assert {row.count(" & ") for row in rows} == {
-        lines[begin].count("l") + lines[begin].count("r") - 3
-    }
-    assert rows[3].startswith("swiglu@bias=true & ")
-    assert "d\\_ff" in rows[0]
-    assert "{[95\\%]}" in rows[1]
-    assert not re.search(r"(?<!\\)[%_#]", "".join(lines[begin:end]))

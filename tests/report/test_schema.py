@@ -21,11 +21,11 @@ from result_schema import schema_text
 from ffnbench.api import measuring
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.messages import Open, ReachedRoof
-from ffnbench.report.files.store import load, report_text
+from ffnbench.report.files.store import read_report, report_text
 
 SCHEMA = ROOT / "docs" / "result.schema.json"
 VALID = Draft202012Validator(json.loads(SCHEMA.read_text()))
-FILES = [*committed_runs(), ROOT / "tests" / "golden" / "cuda.json"]
+FILES = [*committed_runs(), ROOT / "tests" / "golden" / "runs" / "cuda.json"]
 SMALL = "--d-model 16 --threads 1 --workers 3 --rounds 2"
 FRESH = {  # a file of every kind of plan, and of what is special in one
     "compare": f"compare relu,swiglu,swiglu@moe=4x2@routing=skewed --metrics latency,routing {SMALL}",
@@ -100,7 +100,7 @@ def test_every_committed_run_is_of_the_schema_and_is_written_again_as_it_was(
         text,
         object_hook=lambda found: {name: found[name] for name in found.keys() - gone},
     )
-    again = json.loads(report_text(load(path)))
+    again = json.loads(report_text(read_report(path)))
     assert again == kept
 
 
@@ -138,7 +138,7 @@ def test_what_older_files_say_of_the_mlp_of_a_model_is_passed_over(
     data["plan"]["cases"][0]["ffn"] = own | {"form": data["plan"]["cases"][1]["ffn"]}
     VALID.validate(data)
     (tmp_path / "old.json").write_text(json.dumps(data))
-    again = json.loads(report_text(load(tmp_path / "old.json")))
+    again = json.loads(report_text(read_report(tmp_path / "old.json")))
     assert again["plan"]["cases"][0]["ffn"] == own
 
 
@@ -186,7 +186,7 @@ def refusal(data: Any, path: Path) -> str:
     """What our reader says against a file; nothing where it takes it."""
     path.write_text(json.dumps(data))
     try:
-        load(path)
+        read_report(path)
     except FfnbenchError as problem:
         return problem.message
     return ""
@@ -252,7 +252,7 @@ def test_report_and_schema_refuse_the_same_and_take_the_same(
     }  # as 0.2.0 had it
     VALID.validate(run)
     (tmp_path / "old.json").write_text(json.dumps(run))
-    assert load("old.json").plan.protocol.runs == 3
+    assert read_report("old.json").plan.protocol.runs == 3
 
 
 def test_the_docs_have_the_schema_of_the_code() -> None:

@@ -24,8 +24,8 @@ from ffnbench.planning.compare import plan_compare
 from ffnbench.report.progress import TerminalProgress
 from ffnbench.request import CompareRequest
 from ffnbench.result import FailureKind, Progress, Run, Verdict
-from ffnbench.run import session
-from ffnbench.run.session import WorkerLost
+from ffnbench.run import worker_process
+from ffnbench.run.worker_process import WorkerLost
 from ffnbench.run.world import World
 from ffnbench.stats.verdict import summarise
 
@@ -267,7 +267,7 @@ def test_a_command_began_before_it_measures(monkeypatch: pytest.MonkeyPatch) -> 
         told.append(how)
         return Run(plan=plan)
 
-    monkeypatch.setattr(measuring, "run", asked)
+    monkeypatch.setattr(measuring, "run_workers", asked)
     plan, world = prepared(15.0), World(launch=FakeLaunch())
     measuring.measure_run(plan, world)
     earlier = replace(world, began=time.monotonic() - 7.0)
@@ -328,7 +328,7 @@ def test_a_mistake_in_flags_is_told_before_code_is_loaded(
     def gone(*_: object) -> None:
         raise AssertionError("a process was started")
 
-    monkeypatch.setattr(session, "Session", gone)
+    monkeypatch.setattr(worker_process, "WorkerProcess", gone)
 
     class Loads(KnownProber):
         def describe(self, target: str) -> None:

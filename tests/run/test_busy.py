@@ -25,7 +25,7 @@ from made_up_runs import (
 
 from ffnbench.compare.table import compare_frame
 from ffnbench.gate.decision import Policy, Status, baseline_times, latency_findings
-from ffnbench.gate.interim import report_of
+from ffnbench.gate.interim import latency_report
 from ffnbench.plan import CONTROL, Plan, control_of
 from ffnbench.report.columns import case_records
 from ffnbench.report.pictures.ratios import ratio_figure
@@ -45,8 +45,9 @@ def test_rounds_in_which_the_threads_waited_do_not_count() -> None:
     assert row.ratio is not None
     assert row.ratio.value == pytest.approx(1.05, rel=0.005)
     assert (row.verdict, row.ratio.samples) == (Verdict.SLOWER, 24)
-    assert not row.ratio.disturbed
-    report = with_figures(with_costs(replace(report_of(done), environment=ENVIRONMENT)))
+    report = with_figures(
+        with_costs(replace(latency_report(done), environment=ENVIRONMENT))
+    )
     assert case_records(report)[1]["waited_share"] == pytest.approx(
         (6 * QUIET + 4 * WAITS) / 10
     )
@@ -102,7 +103,7 @@ def test_a_row_that_quiet_rounds_do_not_decide_is_busy() -> None:
     done = replace(done, around=BackgroundLoad(others_cpus=1.04))
     row = compared(done)["b"]
     assert (row.verdict, row.ratio) == (Verdict.BUSY, None)
-    report = replace(report_of(done), environment=ENVIRONMENT)
+    report = replace(latency_report(done), environment=ENVIRONMENT)
     measured, _, notes = summarise(done)
     assert measured == ()
     (said,) = [note.text for note in notes]
@@ -133,7 +134,9 @@ def reference_with_half_of_its_rounds(c: float = 1.0, c_waits: bool = True) -> R
     }
     values = {"a": [[1.72e-3] * 6], "b": [[1.9e-3] * 6], "c": [[1.72e-3 * c] * 6]}
     done = with_waits(run_of(plan, values), waits)
-    return with_figures(with_costs(replace(report_of(done), environment=ENVIRONMENT)))
+    return with_figures(
+        with_costs(replace(latency_report(done), environment=ENVIRONMENT))
+    )
 
 
 def test_one_row_that_can_be_compared_keeps_the_reference() -> None:
@@ -276,8 +279,8 @@ def test_one_worker_that_had_quiet_is_no_answer_and_not_missing() -> None:
         run_of(plan, {"a": [[1.0] * 10] * 3, "b": [[1.2] * 10] * 3}), waits
     )
     assert compared(done)["b"].verdict is Verdict.BUSY
-    before = replace(report_of(ten_rounds(workers=3)), environment=ENVIRONMENT)
-    now = replace(report_of(done), environment=ENVIRONMENT)
+    before = replace(latency_report(ten_rounds(workers=3)), environment=ENVIRONMENT)
+    now = replace(latency_report(done), environment=ENVIRONMENT)
     (finding,) = latency_findings(baseline_times(before, Policy()), now, Policy())
     assert finding.status is Status.UNCLEAR
     assert finding.reason.startswith("busy: ")

@@ -15,7 +15,7 @@ from exam import machine
 from exam.machine import WORLDS, Machine, World
 from made_up_runs import run_of
 
-from ffnbench.gate.interim import report_of
+from ffnbench.gate.interim import latency_report
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.effort import MIN_WORKERS, protocol_of
@@ -31,7 +31,7 @@ from ffnbench.stats.stopping import (
     Pace,
     Scatter,
     rounds_wanted,
-    scatter,
+    scatter_of_rounds,
     stop_rule,
 )
 from ffnbench.stats.verdict import summarise
@@ -68,8 +68,8 @@ def test_the_two_scatters_are_told_apart() -> None:
         for mean in [dice.gauss(0, 0.03) for _ in range(12)]
     ]
     noisy, layouts = (
-        scatter(RoundTable(plan_of(), samples_of(wide))),
-        scatter(RoundTable(plan_of(), samples_of(apart))),
+        scatter_of_rounds(RoundTable(plan_of(), samples_of(wide))),
+        scatter_of_rounds(RoundTable(plan_of(), samples_of(apart))),
     )
     assert math.sqrt(noisy.within) == pytest.approx(0.03, rel=0.15)
     assert (
@@ -77,7 +77,9 @@ def test_the_two_scatters_are_told_apart() -> None:
     )  # a third of what the others show: it is drawn towards 2 %
     assert math.sqrt(layouts.within) == pytest.approx(0.003, rel=0.15)
     assert 0.015 < math.sqrt(layouts.between) < 0.045
-    few = scatter(RoundTable(plan_of(), samples_of([rounds[:5] for rounds in wide])))
+    few = scatter_of_rounds(
+        RoundTable(plan_of(), samples_of([rounds[:5] for rounds in wide]))
+    )
     assert (
         math.sqrt(few.between) < 0.013
     )  # medians of few rounds differ by chance, and say nothing of workers
@@ -90,7 +92,7 @@ def test_a_case_alone_is_judged_by_its_seconds() -> None:
         for s in samples_of([[0.0, 0.1, 0.2, 0.1, 0.15, 0.05]] * 6)
         if s.case == "b"
     ]
-    assert scatter(RoundTable(alone, samples)).within > 0
+    assert scatter_of_rounds(RoundTable(alone, samples)).within > 0
     assert limit_met(RoundTable(alone, samples), True) == "precision"
 
 
@@ -181,7 +183,7 @@ def test_a_run_ends_at_the_limit_that_it_says(
     world: World, options: dict, limit: str
 ) -> None:
     plan = plan_of(**options)
-    done = Machine(world, plan, seed=3).run(runner.run)
+    done = Machine(world, plan, seed=3).run(runner.run_workers)
     assert done.limit == limit
     workers = len({s.worker for s in done.samples})
     ratio = summarise(done)[1][1].ratio
@@ -203,8 +205,8 @@ def on(world: World, seed: int, *flags: str) -> Report:
     rows = "a=relu,b=relu@slowdown=0.01,c=relu@slowdown=0.03"
     done = Machine(
         world, plan_of(variants=rows, match="none", **planning_of(given)), seed
-    ).run(runner.run)
-    return with_figures(report_of(done))
+    ).run(runner.run_workers)
+    return with_figures(latency_report(done))
 
 
 def planning_of(given: dict[str, str]) -> dict[str, float]:

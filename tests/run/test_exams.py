@@ -10,8 +10,8 @@ from exam.machine import Machine, World
 from worlds import Said, is_wrong
 
 from ffnbench.gate.decision import Status, baseline_times
-from ffnbench.gate.interim import UntilDecided, plan_of_check, report_of
-from ffnbench.run.runner import run
+from ffnbench.gate.interim import UntilDecided, latency_report, plan_of_check
+from ffnbench.run.runner import run_workers
 
 CALM = World(name="calm", layout=0.001, starter=0.0, sample=0.01)
 
@@ -78,10 +78,12 @@ def test_counting_checks() -> None:
 
 def test_a_check_that_stays_unclear_has_used_its_budget() -> None:
     plan = check_plan(variants="relu,swiglu")
-    before = report_of(Machine(CALM, plan, 0).run(run))
+    before = latency_report(Machine(CALM, plan, 0).run(run_workers))
     loud = Machine(World(name="loud", sample=0.5, layout=0.5), plan, 1)
     policy = check_policy(0.05)
     stop = UntilDecided(policy, baseline_times(before, policy))
-    now = report_of(loud.measure(plan_of_check(before.plan, policy, 60.0), run, stop))
+    now = latency_report(
+        loud.measure(plan_of_check(before.plan, policy, 60.0), run_workers, stop)
+    )
     assert [finding.status for finding in stop.conclusion(now)] == [Status.UNCLEAR]
     assert 50.0 < loud.clock_s <= 62.0

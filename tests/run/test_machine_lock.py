@@ -6,13 +6,13 @@ import fcntl
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
 from paths import ROOT
 
-from ffnbench.report.files.store import load
+from ffnbench.report.files.store import read_report
+from ffnbench.run import world
 from ffnbench.run.world import machine_lock
 
 HOLD = """
@@ -63,7 +63,7 @@ def test_the_second_of_two_says_so_in_the_log_the_table_and_the_file(
     )
     assert any(
         "another run of ffnbench" in note.text
-        for note in load(tmp_path / "a.json").warnings
+        for note in read_report(tmp_path / "a.json").warnings
     )
 
 
@@ -82,12 +82,11 @@ def test_ceilings_of_the_machine_say_so_too(holder, on_fakes) -> None:
 
 
 def test_with_wait_it_begins_when_the_other_has_ended_however_that_was(
-    holder, on_fakes
+    holder, on_fakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    timer = threading.Timer(0.3, holder.kill)
-    timer.start()
+    """The other one is killed when this one has begun to wait for it."""
+    monkeypatch.setattr(world.time, "sleep", lambda seconds: holder.kill())
     code, out, err = on_fakes(COMPARE, "--wait")
-    timer.join()
     assert code == 0
     assert f"waiting: another run of ffnbench (process {holder.pid})" in err
     assert "another run" not in out

@@ -32,8 +32,8 @@ from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import FailureKind
 from ffnbench.run import runner
-from ffnbench.run.session import Fork, Session, WorkerLost
 from ffnbench.run.worker_pool import WorkerGroup, WorkerPool
+from ffnbench.run.worker_process import ForkedWorker, WorkerLost, WorkerProcess
 from ffnbench.stats.stopping import STARTERS
 from ffnbench.worker.loop import ALLOCATOR, KEEPS, SYSTEM
 
@@ -93,8 +93,8 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def starter() -> Iterator[Session]:
-    with closing(Session()) as session:
+def starter() -> Iterator[WorkerProcess]:
+    with closing(WorkerProcess()) as session:
         yield session
 
 
@@ -108,7 +108,7 @@ def plan_of(path: Path, names: tuple[str, ...] = NAMES) -> Plan:
 
 
 def opened(
-    worker: Session | Fork,
+    worker: WorkerProcess | ForkedWorker,
     path: Path,
     label: str = "Plain",
     block: str = "",
@@ -150,7 +150,7 @@ def gone(*processes: int) -> bool:
 
 
 def test_a_fork_answers_leaves_and_its_starter_forks_again(
-    starter: Session, modules: Path
+    starter: WorkerProcess, modules: Path
 ) -> None:
     starter.greeting()
     seen = []
@@ -179,7 +179,7 @@ def test_a_fork_answers_leaves_and_its_starter_forks_again(
     ("label", "cause"), [("Exits", "exit code 7"), ("Segfaults", "SIGSEGV")]
 )
 def test_a_child_that_dies_is_a_lost_worker_and_its_starter_goes_on(
-    starter: Session, modules: Path, label: str, cause: str
+    starter: WorkerProcess, modules: Path, label: str, cause: str
 ) -> None:
     fork = starter.fork(60.0)
     with pytest.raises(WorkerLost, match=cause) as caught:
@@ -192,7 +192,7 @@ def test_a_child_that_dies_is_a_lost_worker_and_its_starter_goes_on(
 
 
 def test_a_child_that_hangs_is_ended_with_its_starter(modules: Path) -> None:
-    starter = Session()
+    starter = WorkerProcess()
     fork = starter.fork(60.0)
     pids = [starter._process.pid, *children(starter._process.pid)]
     assert len(pids) == 2
@@ -211,7 +211,7 @@ needs_glibc = pytest.mark.skipif(
 )
 
 
-def faults_of(fork: Fork, modules: Path) -> int:
+def faults_of(fork: ForkedWorker, modules: Path) -> int:
     """Page faults of two calls, once the heap has grown to what they take: the fewest
     of several turns.
     """
@@ -222,12 +222,12 @@ def faults_of(fork: Fork, modules: Path) -> int:
 
 @needs_glibc
 def test_with_the_heap_kept_a_warm_call_has_no_page_faults(
-    starter: Session, modules: Path
+    starter: WorkerProcess, modules: Path
 ) -> None:
     assert starter.greeting().allocator == KEEPS
     with closing(starter.fork(60.0)) as fork:
         assert faults_of(fork, modules) < 50
-    with closing(Session(Arm(env=((ALLOCATOR, SYSTEM),)))) as other:
+    with closing(WorkerProcess(Arm(env=((ALLOCATOR, SYSTEM),)))) as other:
         assert other.greeting().allocator == SYSTEM
         fork = other.fork(60.0)
         assert faults_of(fork, modules) > 1000  # 64 MiB are 16,384 pages
@@ -334,7 +334,7 @@ def test_sides_that_wait_for_their_turn_are_stopped_and_end_with_the_rest(
     asks it.
     """
     sides = [Arm(env=(("A", "1"),)), Arm(env=(("A", "2"),))]
-    starters = {arm: Session(arm) for arm in sides}
+    starters = {arm: WorkerProcess(arm) for arm in sides}
     one, other = plan_of(modules, ("Plain", "Exits")).cases[:2]
     plan = replace(
         plan_of(modules),

@@ -4,19 +4,17 @@ error rates rest on.
 
 from __future__ import annotations
 
-from statistics import median
-from time import process_time
-
 import pytest
+import torch
 from exam.alarms import check_plan, counts
 from exam.machine import WORLDS
 from exam.simulated import simulate_checks
+from torch import Tensor, nn
 
 from ffnbench.messages import Open, TakeSample
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.worker import meters, subject
-from ffnbench.worker.jobs import Jobs
+from ffnbench.worker import jobs, subject, timing
 
 
 def test_checks_go_through_the_real_loop() -> None:
@@ -30,44 +28,55 @@ def test_checks_go_through_the_real_loop() -> None:
     assert (slowed.found, slowed.false_alarms) == (2, 0)
 
 
-SLOW = pytest.mark.slow
+class Clock:
+    """Is moved by what is timed; a look at it takes a millionth of a second."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        self.now += 1e-6
+        return self.now
+
+
+class Takes(torch.autograd.Function):
+    """One second forward, and two backward."""
+
+    @staticmethod
+    def forward(ctx, x, clock):
+        ctx.clock = clock
+        clock.now += 1.0
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        ctx.clock.now += 2.0
+        return grad, None
+
+
+class Timed(nn.Module):
+    def __init__(self, clock: Clock) -> None:
+        super().__init__()
+        self.clock = clock
+
+    def forward(self, x: Tensor) -> Tensor:
+        return Takes.apply(x, self.clock)
 
 
 @pytest.mark.parametrize(
-    "mode",
-    [
-        "forward",
-        pytest.param("train", marks=SLOW),
-        pytest.param("backward", marks=SLOW),
-    ],
+    ("mode", "seconds"), [("forward", 1.0), ("train", 3.0), ("backward", 2.0)]
 )
 def test_a_slow_down_is_exactly_what_was_asked_for(
-    mode: str, monkeypatch: pytest.MonkeyPatch
+    mode: str, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Real modules, one process: the spin is a share of the call's own time, forward,
-    backward and both.
-
-    By the time that the process works, for another one may take the CPU meanwhile.
-    """
-    for module in (meters, subject):
-        monkeypatch.setattr(module, "perf_counter", process_time)
-    text = f"a=relu@mode={mode},b=relu@mode={mode}@slowdown=1.0"
-    asked = {
-        "variants": text,
-        "d_model": 128,
-        "seq_len": 64,
-        "workers": 3,
-        "rounds": 9,
-        "metrics": "latency",
-    }
-    jobs = Jobs(plan_compare(CompareRequest(**asked, threads=1)).with_device("cpu"))
-    calls = jobs.open(Open(label="a", calls=None)).calls
-    jobs.open(Open(label="b", calls=calls))
-
-    def seconds(label: str) -> float:
-        return jobs.sample(TakeSample(label=label, calls=calls)).value
-
-    ratios = (median(seconds("b") / seconds("a") for _ in range(15)) for _ in range(5))
-    assert any(
-        ratio == pytest.approx(2.0, rel=0.25) for ratio in ratios
-    )  # a wrong share spoils all of them
+    """The spin is a share of the call's own time: forward, backward and both."""
+    clock = Clock()
+    for module in (timing, subject):
+        monkeypatch.setattr(module, "perf_counter", clock)
+    monkeypatch.setattr(jobs, "build_module", lambda spec, **place: Timed(clock))
+    variants = f"a=relu@mode={mode},b=relu@mode={mode}@slowdown=0.5"
+    request = CompareRequest(variants=variants, d_model=8, seq_len=4, threads=1)
+    made = jobs.Jobs(plan_compare(request).with_device("cpu"))
+    for label, expected in (("a", seconds), ("b", 1.5 * seconds)):
+        made.open(Open(label=label, calls=2))
+        sample = made.take_sample(TakeSample(label=label, calls=2))
+        assert sample.value == pytest.approx(expected, rel=1e-4)

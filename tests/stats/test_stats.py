@@ -8,10 +8,10 @@ import random
 import pytest
 from made_up_runs import plan_of, run_of, with_control
 
-from ffnbench.gate.interim import report_of
+from ffnbench.gate.interim import latency_report
 from ffnbench.plan import CONTROL
 from ffnbench.result import Comparison, DeviceReadings, Failure, FailureKind, Verdict
-from ffnbench.stats.cells import joined
+from ffnbench.stats.cells import join_runs
 from ffnbench.stats.verdict import decide, holm, summarise
 
 
@@ -215,7 +215,7 @@ def test_runs_that_are_joined_have_no_worker_in_common() -> None:
         for worker in range(2)
     )
     run = run_of(plan, {"a": [[1.0], [1.1]], "b": [[1.0], [1.1]]}, devices=read)
-    both = joined([report_of(run), report_of(run)])
+    both = join_runs([latency_report(run), latency_report(run)])
     assert sorted({sample.worker for sample in both.samples}) == [0, 1, 2, 3]
     assert [(reading.worker, reading.others) for reading in both.devices] == [
         (0, 0),

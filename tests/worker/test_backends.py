@@ -27,9 +27,9 @@ from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import FailureKind
-from ffnbench.run.session import Session
+from ffnbench.run.worker_process import WorkerProcess
 from ffnbench.worker.backends import compiling
-from ffnbench.worker.backends.building import build
+from ffnbench.worker.backends.building import build_module
 from ffnbench.worker.subject import subject_of
 
 HOSTILE = str(ROOT / "tests" / "hostile.py")
@@ -54,16 +54,16 @@ def worker():
     """One process for all: loading the compiler takes longer than all that it compiles
     here.
     """
-    session = Session()
+    session = WorkerProcess()
     yield session
     session.close()
 
 
-def ask(worker: Session, request: WorkerRequest[A]) -> A | Failed:
+def ask(worker: WorkerProcess, request: WorkerRequest[A]) -> A | Failed:
     return worker.ask(request, 120)
 
 
-def assert_right(worker: Session, label: str) -> None:
+def assert_right(worker: WorkerProcess, label: str) -> None:
     """What a call gives after some were timed is what the module gives in float64."""
     ask(worker, TakeSample(label=label, calls=2, salt=5))
     assert 0 < ask(worker, Check(label=label)).values["error"] < 1e-5
@@ -79,7 +79,7 @@ def test_the_bytes_of_weights_that_a_compiler_has_frozen_are_not_known(
     monkeypatch.setattr(compiling, "compiled_of", lambda module, work: module)
     monkeypatch.setattr(compiling, "compile_now", lambda *_, **__: (1.0, 1))
     [case] = plan_of(f"relu@backend=compile@freeze={str(freeze).lower()}").cases
-    subject = subject_of(build(case.ffn), case.workload, 32, 0)
+    subject = subject_of(build_module(case.ffn), case.workload, 32, 0)
     assert compiling.prepare(subject, case.workload).values[HELD] == (
         None if freeze else 2 * 32 * 64 * 4
     )
@@ -95,7 +95,7 @@ def test_the_bytes_of_weights_that_a_compiler_has_frozen_are_not_known(
     ],
 )
 def test_compiled_forms_are_checked_and_timed(
-    worker: Session, mode: str, forms: tuple[str, ...]
+    worker: WorkerProcess, mode: str, forms: tuple[str, ...]
 ) -> None:
     """Two widths of one form, so that neither may find the other's code."""
     plan = plan_of(",".join(f"{form}@backend=compile" for form in forms), mode)
@@ -114,7 +114,7 @@ def test_compiled_forms_are_checked_and_timed(
 
 
 @pytest.mark.slow
-def test_compile_modes_and_frozen_weights(worker: Session) -> None:
+def test_compile_modes_and_frozen_weights(worker: WorkerProcess) -> None:
     """Each mode computes the same; what frozen weights take is the compiler's
     matter.
     """
@@ -142,7 +142,7 @@ def test_compile_modes_and_frozen_weights(worker: Session) -> None:
 
 
 @pytest.mark.slow
-def test_code_that_does_not_compile_once_and_for_all(worker: Session) -> None:
+def test_code_that_does_not_compile_once_and_for_all(worker: WorkerProcess) -> None:
     names = ("Plain", "TwoGraphs", "Counts", "Closed")
     plan = plan_of(",".join(f"{HOSTILE}:{name}@backend=compile" for name in names))
     worker.ask(Begin(plan=plan), 60)
@@ -163,7 +163,7 @@ def test_code_that_does_not_compile_once_and_for_all(worker: Session) -> None:
 
 @pytest.mark.slow
 def test_a_machine_without_a_compiler_says_so() -> None:
-    session = Session(
+    session = WorkerProcess(
         replace(
             plan_compare(CompareRequest()).cases[0].arm,
             env=(("CXX", "/nowhere/g++"), ("PATH", "/nowhere")),

@@ -24,12 +24,12 @@ from ffnbench.messages import Check, MeasureMemory, Open, TakeSample, Values
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.columns import case_records
-from ffnbench.report.files.store import load, report_text
+from ffnbench.report.files.store import report_text
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import CompareRequest
-from ffnbench.result import FailureKind, Report, Verdict
-from ffnbench.worker.backends.building import build
-from ffnbench.worker.correctness import Mismatch, difference, row_error
+from ffnbench.result import Report
+from ffnbench.worker.backends.building import build_module
+from ffnbench.worker.correctness import Mismatch, difference_from_expected, row_error
 from ffnbench.worker.jobs import Jobs
 
 D, H = 32, 48
@@ -193,7 +193,7 @@ def errors(variant: str, **options: Any) -> dict[str, float | None]:
     label = jobs.plan.reference
     jobs.open(Open(label=label, calls=3))
     for salt in range(5):
-        jobs.sample(TakeSample(label=label, calls=3, salt=salt + 100))
+        jobs.take_sample(TakeSample(label=label, calls=3, salt=salt + 100))
     return jobs.check(Check(label=label)).values
 
 
@@ -233,7 +233,7 @@ def test_what_is_right_at_first_and_wrong_later_is_found_after_its_rounds(
 ) -> None:
     jobs = Jobs(plan_of(f"m={mine}:{name}{like}", mode=mode))
     jobs.open(Open(label="m", calls=3))
-    jobs.sample(TakeSample(label="m", calls=12, salt=5))
+    jobs.take_sample(TakeSample(label="m", calls=12, salt=5))
     with pytest.raises(Mismatch, match=says):
         jobs.check(Check(label="m"))
 
@@ -390,12 +390,12 @@ def test_the_error_of_gradients_is_that_of_the_worst_weight_and_what_rounding_le
         "gradient of b": 1e-6 * y,
     }
     answer = expected | {"gradient of b": 2e-6 * y, "gradient of c": y}
-    found = difference(answer, expected)
+    found = difference_from_expected(answer, expected)
     assert (found.output, found.of) == (0.0, "gradient of b")
     assert found.gradient == pytest.approx(
         1e-6
     )  # 1 % of the largest gradient is what it is held against
-    found = difference(answer | {"gradient of a": 101 * y}, expected)
+    found = difference_from_expected(answer | {"gradient of a": 101 * y}, expected)
     assert (found.of, found.gradient) == ("gradient of a", pytest.approx(0.01))
     assert found.over(1e-4) == pytest.approx(1.0)  # the root of the tolerance
 
@@ -403,7 +403,7 @@ def test_the_error_of_gradients_is_that_of_the_worst_weight_and_what_rounding_le
 def test_gradients_of_a_form_are_those_of_plain_products() -> None:
     spec = FFNSpec(d_model=D, d_ff=H, activation="silu", gate=Gate.INNER)
     torch.manual_seed(3)
-    module = build(spec, dtype=torch.float64)
+    module = build_module(spec, dtype=torch.float64)
     x = torch.randn(1, 5, D, dtype=torch.float64, requires_grad=True)
     flows = torch.randn(1, 5, D, dtype=torch.float64)
     weights = [getattr(module, name).weight for name in ("gate", "up", "down")]
@@ -536,33 +536,3 @@ def test_a_side_that_is_wrong_has_no_time(call) -> None:
         code, out, _ = call("ab swiglu", flags, launch=launch)
         assert (code, "swiglu latency MISSING" in out, f"{wrong} said no" in out, "IMPROVED" in out) == (
             3, True, True, False)  # fmt: skip
-
-
-# Older files
-
-
-def test_a_journal_with_them_is_read(tmp_path: Path) -> None:
-    from ffnbench.api.saved import recompute
-    from ffnbench.common import jsonable
-    from ffnbench.report.files.journal import HEAD
-
-    report = measured(machine())
-    lines: list[Any] = [
-        HEAD,
-        {
-            "Report": jsonable.encode(
-                replace(report, samples=(), measured=(), comparisons=())
-            )
-        },
-    ]
-    lines += [{"Sample": jsonable.encode(sample)} for sample in report.samples]
-    lines += [{"Judged": {"case": "relu", "against": "form"}}]
-    lines += [{"Failure": {"case": "gelu", "kind": "suspect", "message": "no"}}]
-    path = tmp_path / "run.json.journal"
-    path.write_text("\n".join(map(jsonable.text_of, lines)) + "\n")
-    found = recompute(load(path))
-    assert (found.comparison("gelu"), found.failure("gelu").kind) == (
-        None,
-        FailureKind.MISMATCH,
-    )
-    assert found.comparison("swiglu").verdict is Verdict.SLOWER

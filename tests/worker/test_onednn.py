@@ -17,7 +17,7 @@ from ffnbench.common.errors import Unsupported
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Workload
 from ffnbench.worker.backends import onednn
-from ffnbench.worker.backends.building import build, changed
+from ffnbench.worker.backends.building import build_module, changed
 from ffnbench.worker.backends.onednn import no_onednn, unavailable
 from ffnbench.worker.backends.running import implementation_of
 from ffnbench.worker.subject import Subject, subject_of
@@ -82,7 +82,7 @@ def test_every_fused_activation_is_its_own(name: str) -> None:
         (Gate.INNER, False, 1),
         (Gate.INNER, True, 600),
     ):
-        module = build(replace(SWIGLU, activation=name, gate=gate, bias=bias))
+        module = build_module(replace(SWIGLU, activation=name, gate=gate, bias=bias))
         for parameter in module.parameters():
             parameter.data *= 4
         x = 3 * torch.randn(1, tokens, D)
@@ -105,9 +105,9 @@ def test_joined_products_are_the_same_function(backend: str, spec: FFNSpec) -> N
     gradients of each weight.
     """
     torch.manual_seed(3)
-    plain = build(spec).eval()
+    plain = build_module(spec).eval()
     torch.manual_seed(3)
-    module = changed(build(spec), spec, backend).eval()
+    module = changed(build_module(spec), spec, backend).eval()
     x = torch.randn(2, 5, D)
     expected = by_hand(plain, x, THEIRS[spec.activation])
     assert error(module(x).detach(), expected) < 1e-6
@@ -130,7 +130,7 @@ def test_joined_products_are_the_same_function(backend: str, spec: FFNSpec) -> N
 def test_without_a_gate_nothing_is_joined() -> None:
     for spec in (replace(SWIGLU, gate=Gate.NONE), replace(SWIGLU, gate=Gate.OUTPUT)):
         with pytest.raises(Unsupported, match="no gate beside its up projection"):
-            changed(build(spec), spec, "packed")
+            changed(build_module(spec), spec, "packed")
 
 
 class Mixed(nn.Module):
@@ -222,7 +222,7 @@ def test_what_is_held_is_what_a_call_computes_with() -> None:
     for backend in ("eager", "packed", "onednn"):
         spec = replace(SWIGLU, bias=True, d_model=64, d_ff=128)
         subject: Subject = subject_of(
-            changed(build(spec), spec, backend), work(), 64, 0
+            changed(build_module(spec), spec, backend), work(), 64, 0
         )
         opened = implementation_of(backend).prepare(subject, work(backend=backend))
         least = 4 * (3 * 64 * 128 + 128 + 128 + 64)
@@ -237,4 +237,4 @@ def test_a_machine_without_oneDNN_says_so(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
     assert "built without oneDNN" in unavailable(cpu)
     with pytest.raises(Unsupported, match="built without oneDNN"):
-        onednn.pack(build(SWIGLU), torch.randn(1, 4, D))
+        onednn.pack(build_module(SWIGLU), torch.randn(1, 4, D))

@@ -214,10 +214,10 @@ def test_a_module_that_switches_tf32_on_leaves_the_next_sample_as_asked(
             ("exact", "highest"),
             ("fast", "high"),
         ):
-            jobs.sample(TakeSample(label=label, calls=1))
+            jobs.take_sample(TakeSample(label=label, calls=1))
             assert torch.get_float32_matmul_precision() == leaves
     assert FOUND == ["highest"] * 2
-    jobs.sample(TakeSample(label="mine", calls=1))
+    jobs.take_sample(TakeSample(label="mine", calls=1))
     jobs.measure_memory(MeasureMemory(label="exact"))
     assert torch.get_float32_matmul_precision() == "highest"
 

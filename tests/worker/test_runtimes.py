@@ -21,7 +21,7 @@ from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Workload
 from ffnbench.worker.backends import quantised
-from ffnbench.worker.backends.building import build
+from ffnbench.worker.backends.building import build_module
 from ffnbench.worker.backends.running import implementation_of
 from ffnbench.worker.subject import Subject, subject_of
 
@@ -51,7 +51,7 @@ def work(**more: object) -> Workload:
 def prepared(spec: FFNSpec, **more: object) -> tuple[Subject, dict[str, float | None]]:
     workload = work(**more)
     torch.manual_seed(3)
-    module = build(spec, dtype=getattr(torch, workload.dtype))
+    module = build_module(spec, dtype=getattr(torch, workload.dtype))
     subject = subject_of(module, workload, spec.d_model, 5)
     return subject, dict(
         implementation_of(workload.backend).prepare(subject, workload).values
@@ -189,7 +189,7 @@ def test_bytes_are_those_counted_by_hand() -> None:
     for (backend, weights), expected in by_hand.items():
         _, values = prepared(SWIGLU, backend=backend, weights=weights, group=64)
         assert values["held_bytes"] == expected, (backend, weights)
-    held = quantised.quantised(build(SWIGLU), Weights.INT8, 32)
+    held = quantised.quantised(build_module(SWIGLU), Weights.INT8, 32)
     assert (
         sum(b.nbytes for b in (held.up.quantised, held.up.scale))
         == 768 * 2048 + 4 * 2048
@@ -232,7 +232,7 @@ import os, sys, torch
 from ffnbench.choices import Backend
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.plan import Workload
-from ffnbench.worker.backends.building import build
+from ffnbench.worker.backends.building import build_module
 from ffnbench.worker.backends.running import implementation_of
 from ffnbench.worker.subject import subject_of
 
@@ -240,7 +240,7 @@ torch.set_num_threads(1)
 given = dict(batch=1, seq_len=4, dtype="float32", device="cpu", mode="forward", threads=1)
 work = Workload(**given, backend=Backend(sys.argv[1]))
 spec = FFNSpec(d_model=32, d_ff=64, activation="relu")
-subject = subject_of(build(spec), work, 32, 0)
+subject = subject_of(build_module(spec), work, 32, 0)
 before = len(os.listdir("/proc/self/task"))
 implementation_of(work.backend).prepare(subject, work)
 subject.call()

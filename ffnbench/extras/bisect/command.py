@@ -6,21 +6,27 @@ import typer
 from typer import Option
 
 from ffnbench.cli import options as o
-from ffnbench.cli.commands import Command, asked, destination_of, ending, output_of
+from ffnbench.cli.commands import (
+    Command,
+    destination_of,
+    ending,
+    output_from_typed,
+    request_from_typed,
+)
 
 app = typer.Typer()
 Good = Annotated[
-    o.Text,
+    o.TypedText,
     Option(
         rich_help_panel=o.SIDES, metavar="REV", help="A revision that is fast enough."
     ),
 ]
 Bad = Annotated[
-    o.Text,
+    o.TypedText,
     Option(rich_help_panel=o.SIDES, metavar="REV", help="A later one that is slow."),
 ]
 Probes = Annotated[
-    o.Text,
+    o.TypedText,
     Option(
         rich_help_panel=o.EFFORT,
         metavar="INT",
@@ -71,7 +77,7 @@ def bisect(
     from ffnbench.extras.bisect.table import bisect_view
     from ffnbench.run.world import this_machine
 
-    request, output = asked(BisectRequest, ctx), output_of(ctx)
+    request, output = request_from_typed(BisectRequest, ctx), output_from_typed(ctx)
     with destination_of(output, "bisect") as destination:
         bisected = search(request, this_machine(wait=output.wait), destination.progress)
         destination.show(bisect_view(bisected))

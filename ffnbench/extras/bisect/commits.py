@@ -94,9 +94,9 @@ class BisectRepository(Repository):
         return self._git("merge-base", "--is-ancestor", commit, other).returncode == 0
 
 
-FILE = Path("ffnbench", "bisect.jsonl")
+BISECTION_FILE = Path("ffnbench", "bisect.jsonl")
 FOUND, NONE, OPEN = "found", "none", "open"
-MOST = 1e6  # times as slow as the good commit
+MOST_TIMES_SLOWER = 1e6  # times as slow as the good commit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,7 +191,7 @@ class Memory:
     """The stored probes of what was asked in the same way: one line of JSON each."""
 
     def __init__(self, folder: Path, **asked: Any) -> None:
-        self.path, self._asked = folder / FILE, asked
+        self.path, self._asked = folder / BISECTION_FILE, asked
 
     def stored(self, commits: tuple[Commit, ...]) -> list[CommitProbe]:
         """What is known of these commits; a line that can't be read is none."""
@@ -210,7 +210,10 @@ class Memory:
                         {key: stored[key] for key in keys} | {"known": True},
                     )
                     has_interval = (
-                        1 / MOST < (probe.low or 0.0) <= (probe.high or 0.0) < MOST
+                        1 / MOST_TIMES_SLOWER
+                        < (probe.low or 0.0)
+                        <= (probe.high or 0.0)
+                        < MOST_TIMES_SLOWER
                     )
                     if has_interval != bool(probe.skipped):
                         probes.append(probe)

@@ -96,9 +96,8 @@ class Posterior:
         ends = [group[-1] for group in self.groups]
         if not self.results:
             return ends[-1]
-        slow = list(
-            accumulate(self.probabilities[1:])
-        )  # of each commit, how likely it is slow
+        # of each commit, how likely it is slow
+        slow = list(accumulate(self.probabilities[1:]))
         return min(ends, key=lambda commit: (abs(slow[commit - 1] - 0.5), -commit))
 
     def step(self, first: int) -> Estimate:
@@ -155,10 +154,11 @@ def posterior_of(
     logs = [math.log(NO_STEP)]
     for first in range(1, count + 1):
         weight, weighted_log = _sums_from(first, results)
+        # over no step's
         likelihood = (
             weighted_log**2 / (weight + STEP_SD**-2) / 2
             - math.log1p(weight * STEP_SD**2) / 2
-        )  # over no step's
+        )
         logs.append(math.log((1 - NO_STEP) / count) + likelihood)
     largest = max(logs)
     weights = [math.exp(log - largest) for log in logs]

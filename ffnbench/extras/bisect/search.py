@@ -231,8 +231,6 @@ def _not_probed(
         (HEAD, head[:10])
     ):
         raise problem
-    reason, is_built = (
-        problem.message.removeprefix(f"{HEAD}: "),
-        problem.message.startswith(HEAD),
-    )
+    reason = problem.message.removeprefix(f"{HEAD}: ")
+    is_built = problem.message.startswith(HEAD)
     return CommitProbe(commit=head, skipped=reason, passing=not is_built)

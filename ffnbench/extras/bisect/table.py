@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ffnbench.common.errors import EXIT_INTERRUPTED, Unfinished
-from ffnbench.common.jsonable import text_of
+from ffnbench.common.jsonable import json_text
 from ffnbench.common.units import counted, percent
 from ffnbench.extras.bisect.commits import (
     FOUND,
@@ -18,7 +18,7 @@ from ffnbench.extras.bisect.commits import (
     CommitProbe,
 )
 from ffnbench.report.formats import View
-from ffnbench.report.frame import Frame, Row, frame_of
+from ffnbench.report.frame import Frame, Row, frame_of_records
 from ffnbench.report.words import CERTAIN, change_text
 
 UNLIKELY = 0.01  # a probability that is not worth a word
@@ -30,7 +30,7 @@ def bisect_view(bisected: Bisected) -> View:
     """
     view = View(
         frame=lambda: _frame(bisected),
-        json=lambda: text_of(_answer(bisected), 1) + "\n",
+        json=lambda: json_text(_json_record(bisected), 1) + "\n",
         title=f"bisect: {bisected.variant}",
     )
     if bisected.interrupted:
@@ -58,26 +58,25 @@ def probe_text(bisected: Bisected, commit: Commit, probe: CommitProbe) -> str:
 
 
 def _frame(bisected: Bisected) -> Frame:
-    rows: list[Row] = [
-        {
+    rows: list[Row] = []
+    for commit, probe in bisected.by_commit:
+        change = "skipped" if probe.skipped else change_text(probe.change)
+        row = {
             "commit": commit.short,
-            f"change {CERTAIN}": "skipped"
-            if probe.skipped
-            else change_text(probe.change),
+            f"change {CERTAIN}": change,
             "subject": commit.subject,
             "note": probe.skipped,
         }
-        for commit, probe in bisected.by_commit
-    ]
+        rows.append(row)
     commits = f"{counted(len(bisected.commits), 'commit')} after {bisected.good} up to {bisected.bad}"
     return replace(
-        frame_of(rows, _summary(bisected), prose=("subject", "note")),
+        frame_of_records(rows, _summary_lines(bisected), prose=("subject", "note")),
         saved=_records(bisected),
         header=(f"{bisected.variant}, {commits}; change against {bisected.good}",),
     )
 
 
-def _summary(bisected: Bisected) -> list[str]:
+def _summary_lines(bisected: Bisected) -> list[str]:
     end = bisected.posterior.change_at_end()
     if bisected.state == NONE and end:
         good, bad = bisected.good, bisected.bad
@@ -97,10 +96,8 @@ def _summary_of_several(bisected: Bisected) -> list[str]:
     if posterior.no_step >= UNLIKELY:
         line += f"; that there is none, {percent(posterior.no_step)}"
     group = posterior.likeliest
-    likeliest, chance = (
-        bisected.commits[group[-1] - 1],
-        percent(posterior.probability_of(group)),
-    )
+    likeliest = bisected.commits[group[-1] - 1]
+    chance = percent(posterior.probability_of(group))
     return [line, f"the likeliest is {likeliest.short} {likeliest.subject} ({chance})"]
 
 
@@ -152,7 +149,7 @@ def _records(bisected: Bisected) -> list[Row]:
     ]
 
 
-def _answer(bisected: Bisected) -> Row:
+def _json_record(bisected: Bisected) -> Row:
     """All of it: the commits that are left, and every probe."""
     posterior = bisected.posterior
     change = posterior.change_at_end()

@@ -29,7 +29,7 @@ from typing import Any
 
 from ffnbench.api.measuring import Measure, measure_run, refuse_short
 from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
-from ffnbench.api.saved import as_shown
+from ffnbench.api.saved_runs import as_shown
 from ffnbench.api.sweeping import Sweep
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError, termination_as_interruption
@@ -45,12 +45,12 @@ from ffnbench.extras.cluster.submitting import (
 )
 from ffnbench.following import UNFOLLOWED
 from ffnbench.plan import Note, NoteKind, Plan, added_kind
+from ffnbench.report.destination import Destination, one_of
 from ffnbench.report.files.store import report_text
-from ffnbench.report.output import Destination, one_of
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import Environment, Failure, FailureKind, Progress, Report
 from ffnbench.run.world import World
-from ffnbench.stats.cells import cells_of
+from ffnbench.stats.cells import cells_of_plan
 from ffnbench.stats.figures import with_figures
 
 
@@ -61,7 +61,7 @@ def measured_by(on: str, slurm: Sequence[str]) -> Callable[..., ShownReport]:
     if slurm and on != SLURM:
         raise FfnbenchError("--slurm is of jobs on SLURM", "add --on slurm")
     one_of("--on", on, (SLURM, LOCAL))
-    return partial(measure, on=on, slurm=tuple(slurm))
+    return partial(measure_as_jobs, on=on, slurm=tuple(slurm))
 
 
 # The folder of jobs
@@ -133,18 +133,12 @@ def _is_of_this_user(folder: Path) -> bool:
 # Jobs
 
 
-POLL_S = {LOCAL: 0.2, SLURM: 5.0}
-GONE_S = {
-    LOCAL: 0.0,
-    SLURM: 15.0,
-}  # a result may come so long after its job has ended, where folders are shared
+JOB_POLL_S = {LOCAL: 0.2, SLURM: 5.0}
+# a result may come so long after its job has ended, where folders are shared
+GONE_S = {LOCAL: 0.0, SLURM: 15.0}
 NOTHING = "its job ended without a result"
-SAYS_LITTLE = (
-    "hint:",
-    "---",
-    "You can",
-    "srun: error:",
-)  # lines below the one that tells what has gone wrong
+# lines below the one that tells what has gone wrong
+SAYS_LITTLE = ("hint:", "---", "You can", "srun: error:")
 EXECUTOR, GPUS = "SUBMITIT_EXECUTOR", "CUDA_VISIBLE_DEVICES"
 
 
@@ -170,15 +164,13 @@ class CellJob:
         if os.environ.get(SAFE_PATH) == OF_SUBMITIT:
             del os.environ[SAFE_PATH]
         asked = _report(self.asked)
-        world = replace(
-            this_machine(wait=True), began=None
-        )  # a job waits until no other run measures there
+        # a job waits until no other run measures there
+        world = replace(this_machine(wait=True), began=None)
         report = self.measure(
             Prepared(plan=asked.plan, costs=asked.costs), world, UNFOLLOWED
         )
-        while (
-            report.interrupted and not here
-        ):  # SLURM either ends this process now, or has submitit begin anew
+        # SLURM either ends this process now, or has submitit begin anew
+        while report.interrupted and not here:
             signal.pause()
         if report.interrupted:
             raise SystemExit("ended by a signal")
@@ -198,7 +190,7 @@ def _report(text: str) -> Report:
     return report
 
 
-def measure(
+def measure_as_jobs(
     prepared: Prepared,
     world: World,
     destination: Destination,
@@ -226,9 +218,8 @@ def measure(
     cluster = Cluster(on, fields_of(slurm), plan)
     folder = file.absolute().with_name(f"{file.name}.jobs")
     with held(folder, resumes=destination.resumes):
-        cluster.executor(
-            folder
-        )  # what it does not know is told before anything is submitted
+        # what it does not know is told before anything is submitted
+        cluster.executor(folder)
         sweep = SweepOfJobs(
             prepared,
             world,
@@ -241,7 +232,7 @@ def measure(
             folder=folder,
             measure_in_job=measure_in_job,
         )
-        report = sweep.measure()
+        report = sweep.measure_cells()
     if not report.interrupted and not report.stopped:
         destination.when_written(partial(shutil.rmtree, folder, ignore_errors=True))
     return report
@@ -256,16 +247,14 @@ class SweepOfJobs(Sweep):
     cluster: Cluster = field(kw_only=True)
     folder: Path = field(kw_only=True)
     measure_in_job: Measure = field(kw_only=True)
-    jobs: dict[Path, Any] = field(
-        default_factory=dict
-    )  # submitted, and not gathered yet, by their folders
-    gone: dict[Path, float] = field(
-        default_factory=dict
-    )  # since when a job is neither alive nor done
+    # submitted, and not gathered yet, by their folders
+    jobs: dict[Path, Any] = field(default_factory=dict)
+    # since when a job is neither alive nor done
+    gone: dict[Path, float] = field(default_factory=dict)
 
-    def measure(self) -> ShownReport:
+    def measure_cells(self) -> ShownReport:
         """Submit what is not known yet, and gather all of it."""
-        cells = cells_of(self.prepared.plan)
+        cells = cells_of_plan(self.prepared.plan)
         measured_before = self.begin(cells)
         left = {
             self._folder(cell): cell
@@ -316,7 +305,7 @@ class SweepOfJobs(Sweep):
     def _folder(self, cell: Plan) -> Path:
         """Of a cell, whatever its budget is, and who asked for it."""
         protocol = replace(cell.protocol, budget_s=None, bound=False, looks=1)
-        text = jsonable.text_of(
+        text = jsonable.json_text(
             jsonable.encode(replace(cell, protocol=protocol, command="", notes=()))
         )
         return self.folder / hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -332,7 +321,7 @@ class SweepOfJobs(Sweep):
                 submitted[folder] = job
         alive = self.cluster.alive(submitted)
         for folder, job in submitted.items():
-            if _succeeded(job) or (
+            if _has_succeeded(job) or (
                 job.job_id in alive and not job.paths.result_pickle.exists()
             ):
                 self.jobs[folder] = job
@@ -361,7 +350,7 @@ class SweepOfJobs(Sweep):
                     del left[folder], self.jobs[folder]
             self._tell(cells, len(left))
             if self.jobs:
-                time.sleep(POLL_S[self.cluster.on])
+                time.sleep(JOB_POLL_S[self.cluster.on])
         return lost
 
     def _job(self, cell: Plan) -> CellJob:
@@ -379,9 +368,8 @@ class SweepOfJobs(Sweep):
         if job.paths.result_pickle.exists():
             try:
                 report = _report(self.cluster.job(folder, job.job_id).result())
-            except (
-                Exception
-            ) as problem:  # what the job raised, with submitit's text around it
+            except Exception as problem:
+                # what the job raised, with submitit's text around it
                 return self._lost(cell, _last_of(str(problem)))
             why = self._other_machine(report)
             if not why:
@@ -432,11 +420,10 @@ class SweepOfJobs(Sweep):
     def _tell_how_to_go_on(self) -> None:
         numbers = " ".join(job.job_id for job in self.jobs.values())
         if numbers:
-            then, end = (
-                (", and then the rest", "kill")
-                if self.cluster.on == LOCAL
-                else ("", "scancel")
-            )
+            if self.cluster.on == LOCAL:
+                then, end = (", and then the rest", "kill")
+            else:
+                then, end = ("", "scancel")
             say(
                 f"jobs go on: the same command with --resume takes them up{then}; {end} {numbers} ends them"
             )
@@ -449,7 +436,7 @@ def _machine(environment: Environment) -> str:
     )
 
 
-def _succeeded(job: Any) -> bool:
+def _has_succeeded(job: Any) -> bool:
     """Whether a result stands there that is no error, and no run that was stopped by
     its budget.
     """

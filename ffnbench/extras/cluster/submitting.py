@@ -22,16 +22,15 @@ from ffnbench.common.streams import say
 from ffnbench.extras.cluster import LOCAL, SLURM
 from ffnbench.plan import Plan
 from ffnbench.planning.effort import LEAST_BUDGET_S
-from ffnbench.stats.cells import cells_of
+from ffnbench.stats.cells import cells_of_plan
 
 UNLIMITED_MIN = 100_000  # of a job that runs here
 UNKNOWN_MIN = 60  # of one on SLURM without a budget
 STARTS_MIN = 5  # of one on SLURM, beside twice its budget
-OF_EXECUTOR = (
-    "max_num_timeout",
-    "python",
-)  # what submitit takes elsewhere than its other fields
-LONGEST = 400  # characters of submitit's text that stand in the line of an error
+# what submitit takes elsewhere than its other fields
+OF_EXECUTOR = ("max_num_timeout", "python")
+# characters of submitit's text that stand in the line of an error
+LONGEST_SUBMIT_ERROR = 400
 HINTS = {  # by what submitit or sbatch says
     "slurm cluster": "--on local runs them here",
     "configuration source": "--on local runs them here",
@@ -106,16 +105,18 @@ class Cluster:
         """
         lines = str(problem).strip().splitlines()
         text = " ".join(" ".join(lines).split())
-        if len(text) > LONGEST:
+        if len(text) > LONGEST_SUBMIT_ERROR:
             for line in lines:
                 say(line)
             text = lines[0]
-        known = re.findall(r"- (\w+) \(default", str(problem))
-        unknown = [name for name in self.fields if name not in (*known, *OF_EXECUTOR)]
+        parameters = re.findall(r"- (\w+) \(default", str(problem))
+        unknown = [
+            name for name in self.fields if name not in (*parameters, *OF_EXECUTOR)
+        ]
         hints = [hint for words, hint in HINTS.items() if words in text]
         return FfnbenchError(
             f"submitit: {text}",
-            hint_for([*unknown, ""][0], known, [*hints, OTHER_HINT][0]),
+            hint_for([*unknown, ""][0], parameters, [*hints, OTHER_HINT][0]),
         )
 
     @cached_property
@@ -141,9 +142,8 @@ class Cluster:
             for name, value in self.fields.items()
             if name not in OF_EXECUTOR
         }
-        parameters["exclusive"] = (
-            parameters["exclusive"] or None
-        )  # false would be typed as it is
+        # false would be typed as it is
+        parameters["exclusive"] = parameters["exclusive"] or None
         cpus = parameters["cpus_per_task"]
         if cpus is not None:
             parameters.setdefault("srun_args", [f"--cpus-per-task={cpus}"])
@@ -156,7 +156,7 @@ class Cluster:
         """
         return max(
             LEAST_BUDGET_S,
-            (self.plan.protocol.budget_s or 0.0) / len(cells_of(self.plan)),
+            (self.plan.protocol.budget_s or 0.0) / len(cells_of_plan(self.plan)),
         )
 
     def submit(self, folder: Path, job: Any) -> Any:
@@ -173,10 +173,8 @@ class Cluster:
             for number in (signal.SIGINT, signal.SIGHUP)
         }
         try:
-            with (
-                redirect_stderr(StringIO()),
-                environment_variables(**safe),
-            ):  # it tells what it raises
+            # it tells what it raises
+            with redirect_stderr(StringIO()), environment_variables(**safe):
                 return self.job(folder, executor.submit(job).job_id)
         except Exception as problem:
             shutil.rmtree(folder, ignore_errors=True)

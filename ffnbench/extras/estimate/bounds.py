@@ -30,10 +30,8 @@ from ffnbench.ffn.spec import FFNSpec, item_bytes
 from ffnbench.plan import Case, Probe, Workload, cost_of, needed_by
 from ffnbench.result import MEMORY, Bound
 
-INSIDE = {
-    MatmulPrecision.HIGH: "tf32",
-    MatmulPrecision.MEDIUM: "bfloat16",
-}  # of float32's products
+# of float32's products
+INSIDE = {MatmulPrecision.HIGH: "tf32", MatmulPrecision.MEDIUM: "bfloat16"}
 ABOVE_ZERO = least(1e-9)
 
 
@@ -94,11 +92,9 @@ def bounds_of(case: Case, cost: Cost, hardware: Hardware, devices: int = 1) -> B
         cost = cost_of(part, Probe())
     flops = size = weight_bytes = None
     if part is not None and not cost.failed:
-        flops, size, weight_bytes = (
-            needed_by(part, cost).flops,
-            _bytes_of(part, cost),
-            cost.weight_bytes,
-        )
+        flops = needed_by(part, cost).flops
+        size = _bytes_of(part, cost)
+        weight_bytes = cost.weight_bytes
     path = path_of(case.workload)
     peak = 1e12 * (getattr(hardware, f"tflops_{path}") or 0.0)
     bandwidth = 1e9 * hardware.gb_per_s
@@ -189,11 +185,10 @@ def _bytes_of(case: Case, cost: Cost) -> int:
     weight's gradient beside the input's.
     """
     work = case.workload
-    read = (
-        cost.weight_bytes
-        if cost.weight_bytes_touched is None
-        else cost.weight_bytes_touched
-    )
+    if cost.weight_bytes_touched is None:
+        read = cost.weight_bytes
+    else:
+        read = cost.weight_bytes_touched
     trained = read
     if cost.counted:
         forward, backward = cost.flops_forward or 0, cost.flops_backward or 0
@@ -237,10 +232,8 @@ def is_held(near: Near, work: Workload) -> bool:
     return work.mode == near["mode"] and path_of(work) in near["dtypes"]
 
 
-FILE, NEAR = (
-    Path(__file__).with_name("published.toml"),
-    Path(__file__).with_name("how_near.json"),
-)
+FILE = Path(__file__).with_name("published.toml")
+NEAR = Path(__file__).with_name("how_near.json")
 
 
 @cache

@@ -6,12 +6,18 @@ import typer
 from typer import Option
 
 from ffnbench.cli import options as o
-from ffnbench.cli.commands import Command, asked, destination_of, ending, output_of
+from ffnbench.cli.commands import (
+    Command,
+    destination_of,
+    ending,
+    output_from_typed,
+    request_from_typed,
+)
 from ffnbench.cli.words import words_for
 
 app = typer.Typer()
-Hardware = Annotated[
-    o.Text,
+HardwareOption = Annotated[
+    o.TypedText,
     Option(
         rich_help_panel=o.WORKLOAD,
         metavar="LIST",
@@ -20,7 +26,7 @@ Hardware = Annotated[
     ),
 ]
 TensorParallel = Annotated[
-    o.Text,
+    o.TypedText,
     Option(
         "--tensor-parallel",
         "--tp",
@@ -49,7 +55,7 @@ def estimate(
     d_ff: o.DFF = None,
     match: o.Match = "params",
     bias: o.Bias = None,
-    hardware: Hardware = "h100",
+    hardware: HardwareOption = "h100",
     tensor_parallel: TensorParallel = "1",
     batch: o.Batch = "1",
     seq_len: o.SeqLen = None,
@@ -66,7 +72,7 @@ def estimate(
     from ffnbench.extras.estimate.estimating import EstimateRequest, bounds
     from ffnbench.run.world import this_machine
 
-    request, output = asked(EstimateRequest, ctx), output_of(ctx)
+    request, output = request_from_typed(EstimateRequest, ctx), output_from_typed(ctx)
     with destination_of(output, "estimate", *vars(request).values()) as destination:
         destination.show(bounds(request, this_machine(), destination.defaults))
     return destination.code

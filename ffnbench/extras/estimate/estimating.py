@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from ffnbench.api.preparing import prepare
+from ffnbench.api.preparing import prepare_plan
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.estimate.bounds import (
     Hardware,
@@ -19,14 +19,23 @@ from ffnbench.extras.estimate.bounds import (
 )
 from ffnbench.extras.estimate.table import estimate_view
 from ffnbench.ffn.spec import require_positive
-from ffnbench.planning.compare import as_compare
+from ffnbench.planning.compare import as_compare, plan_compare
 from ffnbench.report.columns import case_records
 from ffnbench.report.formats import View
 from ffnbench.report.frame import Row
 from ffnbench.request import CostRequest, Texts
 from ffnbench.run.world import World
 
-KEYS = ("label", "variant", "d_model", "d_ff", "dtype", "mode", "batch", "seq_len")
+ESTIMATE_KEYS = (
+    "label",
+    "variant",
+    "d_model",
+    "d_ff",
+    "dtype",
+    "mode",
+    "batch",
+    "seq_len",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +50,12 @@ def bounds(request: EstimateRequest, world: World, notes: Sequence[str] = ()) ->
     """The least time that variants could take on machines that need not be here;
     nothing is measured.
     """
-    machines, devices = (
-        _hardware(request.hardware),
-        require_positive("tensor_parallel", request.tensor_parallel),
-    )
-    report = prepare(as_compare(request), world, notes=notes, counts=True).cost_report()
-    cases = {row["label"]: row for row in case_records(report, KEYS)}
+    machines = _hardware(request.hardware)
+    devices = require_positive("tensor_parallel", request.tensor_parallel)
+    report = prepare_plan(
+        as_compare(request), world, plan_compare, notes=notes, counts=True
+    ).cost_report()
+    cases = {row["label"]: row for row in case_records(report, ESTIMATE_KEYS)}
     rows: list[Row] = []
     for group in report.plan.groups:
         for machine in machines:

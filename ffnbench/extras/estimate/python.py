@@ -12,7 +12,7 @@ from ffnbench.python.arguments import (
     StrPath,
     Texts,
     Variants,
-    asked,
+    request_from_arguments,
 )
 from ffnbench.python.public import called_here, public
 from ffnbench.report.shown_report import Answer
@@ -41,6 +41,6 @@ def estimate(
 
     >>> ffnbench.estimate("relu,swiglu", hardware="h100,a100", dtype="bf16").frame()
     """
-    request = asked(EstimateRequest, locals())
+    request = request_from_arguments(EstimateRequest, locals())
     with called_here() as here:
         return Answer(shown=bounds(request, here.world), name="estimate")

@@ -17,7 +17,7 @@ from ffnbench.report.frame import Column, Frame, Row
 from ffnbench.report.header import conditions_line, headings, swept_columns
 from ffnbench.report.listing import records_view
 from ffnbench.report.sentences import failure_line, general_line
-from ffnbench.report.words import listed
+from ffnbench.report.words import join_words
 from ffnbench.result import MEMORY, Bound, Report
 
 
@@ -31,12 +31,14 @@ def _amounts(per: str) -> tuple[Column, ...]:
 
 
 def _seconds(key: str, title: str) -> Column:
-    return Column(key=key, title=title, units=TIME, priority=1, scaled_with=SECONDS)
+    return Column(
+        key=key, title=title, units=TIME, priority=1, scaled_with=SECONDS_COLUMNS
+    )
 
 
-SECONDS = ("device_at_least_s", "all_reduce_at_least_s", "at_least_s")
+SECONDS_COLUMNS = ("device_at_least_s", "all_reduce_at_least_s", "at_least_s")
 OF_ONE = (*_amounts(""), _seconds("at_least_s", "at least"))
-OF_PARTS = (
+DEVICE_COLUMNS = (
     Column(
         key="device_weight_bytes", title="weights", units=IEC, unit=" each", priority=4
     ),
@@ -52,7 +54,7 @@ BOUND_BY = Column(
     priority=1,
     text=lambda row: f"no {row['unknown']}" if row["unknown"] else None,
 )
-RATIO = Column(
+BOUND_RATIO = Column(
     key="ratio_of_bounds",
     title="bound ratio",
     write=lambda ratio: digits(float(f"{ratio:.3g}")),
@@ -87,14 +89,14 @@ def _frame(
             column("label", text=name),
             *swept,
             column("d_ff", 6),
-            *(OF_PARTS if is_split else OF_ONE),
+            *(DEVICE_COLUMNS if is_split else OF_ONE),
             BOUND_BY,
-            replace(RATIO, unit=f"vs {plan.name_of(plan.reference)}"),
+            replace(BOUND_RATIO, unit=f"vs {plan.name_of(plan.reference)}"),
         ),
         rows=rows,
         groups=tuple((len(machines) * place, text) for place, text in headings(plan)),
         header=[
-            f"bounds on {listed(machine.name for machine in machines)}",
+            f"bounds on {join_words(machine.name for machine in machines)}",
             conditions_line(plan, measured=False),
         ],
         summary=[
@@ -115,12 +117,10 @@ def _what_bounds_are(plan: Plan, near: Near) -> list[str]:
     if any(work.train for work in works):
         moved.append("their gradients")
     lines = [
-        f"bounds, not measurements: no call takes less, where {listed(moved)} pass memory once"
+        f"bounds, not measurements: no call takes less, where {join_words(moved)} pass memory once"
     ]
     if any(is_held(near, work) for work in works):
-        shapes = (
-            f"{near['all']['shapes']} {near['mode']} shapes in {listed(near['dtypes'])}"
-        )
+        shapes = f"{near['all']['shapes']} {near['mode']} shapes in {join_words(near['dtypes'])}"
         line = f"on {near['machine']}, {near['measured']}, {shapes} took {_times(near['all'])} their bound"
         parts = [
             f"{bound} {_times(near[bound])}"
@@ -130,7 +130,7 @@ def _what_bounds_are(plan: Plan, near: Near) -> list[str]:
         if parts:
             line += f" ({', '.join(parts)})"
         lines.append(line)
-    others = listed(
+    others = join_words(
         f"{path_of(work)} {work.mode}" for work in works if not is_held(near, work)
     )
     if others:
@@ -154,7 +154,7 @@ def _conditions(plan: Plan, machines: Sequence[Hardware], devices: int) -> list[
     with_tf32 = [machine.name for machine in machines if machine.tflops_tf32]
     if with_tf32 and any(path_of(case.workload) == "float32" for case in plan.shown):
         lines.append(
-            f"float32 on {listed(with_tf32)}: without TF32, which @matmul_precision=high allows"
+            f"float32 on {join_words(with_tf32)}: without TF32, which @matmul_precision=high allows"
         )
     forms = {
         plan.name_of(case.label): case.ffn
@@ -162,7 +162,7 @@ def _conditions(plan: Plan, machines: Sequence[Hardware], devices: int) -> list[
         if isinstance(case.ffn, FFNSpec)
     }
     if devices > 1:
-        links = listed(_link(machine) for machine in machines)
+        links = join_words(_link(machine) for machine in machines)
         lines.append(
             f"all-reduce: a ring of {devices}, not overlapped, over links: {links}"
         )
@@ -171,7 +171,7 @@ def _conditions(plan: Plan, machines: Sequence[Hardware], devices: int) -> list[
     ]
     if uneven:
         lines.append(
-            f"{devices} devices do not divide the d_ff of {listed(uneven)}: bounds are of the largest part"
+            f"{devices} devices do not divide the d_ff of {join_words(uneven)}: bounds are of the largest part"
         )
     if any(form.moe for form in forms.values()):
         lines.append("experts: as many are read as uniform routing asks for on average")

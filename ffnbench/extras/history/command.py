@@ -6,7 +6,7 @@ import typer
 from typer import Argument, Option
 
 from ffnbench.cli import options as o
-from ffnbench.cli.commands import Command, destination_of, ending, output_of
+from ffnbench.cli.commands import Command, destination_of, ending, output_from_typed
 from ffnbench.planning.fields import refuse_empty
 
 FOLLOWED = {
@@ -27,7 +27,7 @@ Followed = Annotated[
     ),
 ]
 Followable = Annotated[
-    o.Text,
+    o.TypedText,
     Option(
         rich_help_panel=o.MEASURED,
         metavar="NAME",
@@ -60,11 +60,11 @@ def history(
     """
     from ffnbench.extras.history.table import history_view
     from ffnbench.extras.history.timeline import history_of_files
+    from ffnbench.report.destination import one_of
     from ffnbench.report.formats import CHECK_FORMATS
-    from ffnbench.report.output import one_of
 
     refuse_empty("FILE", paths)
-    output = output_of(ctx)
+    output = output_from_typed(ctx)
     with destination_of(
         output, "history", *paths, pictures=True, formats=CHECK_FORMATS
     ) as destination:

@@ -13,15 +13,15 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from ffnbench.common.units import IEC, SI, TIME, scale, signed_percent
-from ffnbench.extras.history.table import commit_text, metric_text, named, runs_text
 from ffnbench.extras.history.timeline import Series, Timeline
+from ffnbench.extras.history.words import commit_text, metric_text, name_of, runs_text
 from ffnbench.gate.side_by_side import RATIO
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.report.pictures.canvas import (
     BLACK,
     COLOURS,
     PAGE,
-    SMALL,
+    SMALL_FONT,
     drawing,
     finish,
     limits_of,
@@ -38,11 +38,10 @@ if TYPE_CHECKING:
 
 HEIGHT = 1.1  # inches, of a panel
 MOST, MOST_DATES = 24, 7  # panels, and dates below one
-SPAN = (
-    0.05  # of a value, that a panel shows at least: what only scatters looks like that
-)
-ROOM = 0.7  # for the words of steps, in halves of the span
-UNITS = {LATENCY: TIME, PEAK: IEC}
+# of a value, that a panel shows at least: what only scatters looks like that
+SPAN = 0.05
+STEP_TEXT_MARGIN = 0.7  # for the words of steps, in halves of the span
+METRIC_UNITS = {LATENCY: TIME, PEAK: IEC}
 SLOWER, RUN, FASTER = COLOURS[1:4]
 
 
@@ -53,12 +52,10 @@ def history_figure(timeline: Timeline) -> Figure:
     figure, grid = panels(len(rows), 1, (PAGE, HEIGHT))
     for axes, row in zip(grid, rows, strict=True):
         _draw(axes, row)
-        axes.set_title(literal(shortened(f"{named(timeline, row)}: {_metric(row)}")))
-    shown = (
-        f", {len(rows)} of {len(timeline.rows)} rows"
-        if len(rows) < len(timeline.rows)
-        else ""
-    )
+        axes.set_title(literal(shortened(f"{name_of(timeline, row)}: {_metric(row)}")))
+    shown = ""
+    if len(rows) < len(timeline.rows):
+        shown = f", {len(rows)} of {len(timeline.rows)} rows"
     finish(
         figure,
         f"history of {runs_text(timeline)}{shown}; bars: 95% intervals; lines: levels between steps",
@@ -69,7 +66,9 @@ def history_figure(timeline: Timeline) -> Figure:
 def _unit(row: Series) -> tuple[str, float]:
     if row.metric == RATIO:
         return "", 1.0
-    return scale([point.value.value for point in row.points], UNITS.get(row.metric, SI))
+    return scale(
+        [point.value.value for point in row.points], METRIC_UNITS.get(row.metric, SI)
+    )
 
 
 def _metric(row: Series) -> str:
@@ -100,14 +99,14 @@ def _draw(axes: Axes, row: Series) -> None:
             literal(f"{signed_percent(step.change.value - 1)} {commit}"),
             (step.at - 0.5, 1),
             xycoords=axes.get_xaxis_transform(),
-            xytext=(2, -1 - 1.3 * SMALL * (number % 2)),
+            xytext=(2, -1 - 1.3 * SMALL_FONT * (number % 2)),
             textcoords="offset points",
             va="top",
-            fontsize=SMALL,
+            fontsize=SMALL_FONT,
         )
     low, high = limits_of(values, [*lows, *highs])
     middle, half = (low + high) / 2, max(high - low, SPAN * high) / 2
-    top = middle + half * (1 + (ROOM if row.steps else 0.0))
+    top = middle + half * (1 + (STEP_TEXT_MARGIN if row.steps else 0.0))
     scale_axis(axes.yaxis, middle - half, top, most=4)
     write_numbers(axes.yaxis, "{:,.6g}".format)
     axes.set_xlim(-0.7, len(values) - 0.3)

@@ -1,30 +1,30 @@
-"""Rows over time: a line each, the steps that were found with their commits, and what a
-pull request is told.
-"""
+"""Rows over time: a line each, and the steps that were found with their commits."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from ffnbench.common.streams import visible
-from ffnbench.common.units import IEC, SI, TIME, counted, percent, quantity, scale
-from ffnbench.extras.history.timeline import Series, Shift, Timeline, unlike
-from ffnbench.features import function_of
-from ffnbench.gate.side_by_side import FLOPS, RATIO
-from ffnbench.metrics import LATENCY, PEAK
+from ffnbench.common.units import counted
+from ffnbench.extras.history.timeline import Series, Timeline
+from ffnbench.extras.history.words import (
+    annotated,
+    commit_text,
+    days_of,
+    metric_text,
+    name_of,
+    runs_text,
+    step_text,
+    value_text,
+)
+from ffnbench.gate.side_by_side import RATIO
 from ffnbench.report.formats import View
 from ffnbench.report.frame import Column, Frame, Row, in_row
-from ffnbench.report.words import CERTAIN, change_text, interval_text, seconds_text
-from ffnbench.result import Estimate
+from ffnbench.report.words import CERTAIN, change_text
 
-NAMES = {FLOPS: "FLOPs/tok", PEAK: "peak"}
-MOST_STEPS, MOST_ALONE = (
-    4,
-    6,
-)  # steps, and labels of a single run, that are named below the table
-SHORT = 7  # letters of a commit
+# steps, and labels of a single run, that are named below the table
+MOST_STEPS, MOST_ALONE = 4, 6
 OF_STEPS = 24  # letters: a step with its commit
-COLUMNS = (
+HISTORY_COLUMNS = (
     Column(key="row", left=True),
     Column(key="metric", left=True, priority=2),
     Column(key="runs", priority=1, write=str),
@@ -46,11 +46,10 @@ def history_view(timeline: Timeline) -> View:
     """Rows over time as the end of a command."""
 
     def picture(suffix: str) -> bytes:
+        from ffnbench.extras.history.picture import history_figure
         from ffnbench.report.pictures.canvas import render
 
-        return render(
-            function_of("extras.history.picture:history_figure")(timeline), suffix
-        )
+        return render(history_figure(timeline), suffix)
 
     newest = max(
         (point.run for row in timeline.rows for point in row.points),
@@ -79,10 +78,10 @@ def history_frame(timeline: Timeline) -> Frame:
         if len(timeline.alone) > MOST_ALONE:
             names += f" and {len(timeline.alone) - MOST_ALONE} more"
         summary.append(f"left out, as one run alone has them: {names}")
-    days = sorted(day for series in timeline.rows for day in _days(series))
+    days = sorted(day for series in timeline.rows for day in days_of(series))
     first_and_last = dict.fromkeys((days[0], days[-1]))
     return Frame(
-        columns=COLUMNS,
+        columns=HISTORY_COLUMNS,
         rows=[_row(timeline, series) for series in timeline.rows],
         saved=history_records(timeline),
         header=[f"history of {runs_text(timeline)}, {' to '.join(first_and_last)}"],
@@ -126,127 +125,13 @@ def _row(timeline: Timeline, series: Series) -> Row:
         elif not style:
             style = "green"
     return {
-        "row": named(timeline, series),
+        "row": name_of(timeline, series),
         "metric": metric_text(series),
         "runs": len(series.points),
-        "days": " .. ".join(_days(series)),
+        "days": " .. ".join(days_of(series)),
         "first": value_text(series, series.points[0].value),
         "last": value_text(series, series.points[-1].value),
         **in_row("change", series.change),
         "steps": "; ".join(steps) or "none",
         "style": style,
     }
-
-
-# Words
-
-
-def runs_text(timeline: Timeline) -> str:
-    """`12 runs`; `3 of 13 runs, 2 to 3 a row` where not all of them are runs of one
-    row.
-    """
-    followed = len({id(point.run) for row in timeline.rows for point in row.points})
-    text = counted(timeline.runs, "run")
-    if followed < timeline.runs:
-        text = f"{followed} of {text}"
-    sizes = sorted({len(row.points) for row in timeline.rows})
-    if len(sizes) > 1:
-        text += f", {sizes[0]} to {sizes[-1]} a row"
-    return text
-
-
-def step_text(timeline: Timeline, row: Series, step: Shift) -> str:
-    """`mine has become 5.1% [4.2, 6.0] slower at 3f2a1c0 (2026-11-03), of 30 runs; at
-    1d878f9 (2026-11-02) not yet`.
-    """
-    name, before = named(timeline, row), commit_text(row, step.at - 1)
-    at = f"{commit_text(row, step.at)}, of {counted(len(row.points), 'run')}; at {before} not yet"
-    if row.machine is None:
-        was, now = (
-            value_text(row, row.points[place].value) for place in (step.at - 1, step.at)
-        )
-        return f"{name}: {metric_text(row)} {was} before, {now} from {at}"
-    text = f"{name} has become {_size_text(step.change)}"
-    if row.metric == RATIO:
-        text += f" against {row.reference}"
-        created = row.points[step.at].run.created
-        of_reference = [
-            other for other in timeline.rows if other.case.label == row.reference
-        ]
-        if any(
-            other.points[shift.at].run.created == created
-            for other in of_reference
-            for shift in other.steps
-        ):
-            text += ", itself changed there,"
-    return f"{text} at {at}"
-
-
-def _size_text(change: Estimate) -> str:
-    """`5.1% [4.2, 6.0] slower`."""
-    value, low, high = (
-        percent(abs((end or 0) - 1)) for end in (change.value, change.low, change.high)
-    )
-    if change.value > 1:
-        return f"{value} [{low[:-1]}, {high[:-1]}] slower"
-    return f"{value} [{high[:-1]}, {low[:-1]}] faster"
-
-
-def _days(row: Series) -> list[str]:
-    """Those of the first run and of the last one, once where they are the same."""
-    return list(dict.fromkeys(row.points[at].run.created[:10] for at in (0, -1)))
-
-
-def commit_text(row: Series, at: int) -> str:
-    """`3f2a1c0 (2026-11-03)`; the day alone where no commit is known."""
-    environment, day = row.points[at].run.environment, row.points[at].run.created[:10]
-    if environment is None or not environment.git_commit:
-        return day
-    commit = environment.git_commit[:SHORT]
-    if environment.git_dirty:
-        commit += "+"
-    return f"{commit} ({day})"
-
-
-def metric_text(row: Series) -> str:
-    """`time vs relu`; `latency`."""
-    if row.metric == RATIO:
-        return f"time vs {row.reference}"
-    return NAMES.get(row.metric, row.metric)
-
-
-def value_text(row: Series, value: Estimate) -> str:
-    """A value with its unit; of a ratio its interval."""
-    if row.metric == RATIO:
-        return interval_text(value)
-    if row.metric == LATENCY:
-        unit, size = scale([value.value], TIME)
-        return f"{seconds_text(value, size)} {unit}"
-    return quantity(value.value, IEC if row.metric == PEAK else SI)
-
-
-def named(timeline: Timeline, row: Series) -> str:
-    """Its label; with what is not the same where rows share one, and the machine where
-    there are several.
-    """
-    parts = unlike(row.case, timeline.rows)
-    machines = {other.machine.fingerprint for other in timeline.rows if other.machine}
-    if row.machine and len(machines) > 1:
-        parts.append(
-            f"{row.machine.gpu or row.machine.cpu}, {row.machine.fingerprint[:4]}"
-        )
-    if not parts:
-        return visible(row.case.label)
-    return visible(f"{row.case.label} ({', '.join(parts)})")
-
-
-def annotated(timeline: Timeline) -> str:
-    """GitHub's workflow commands: a warning for what has grown, a notice for what has
-    shrunk.
-    """
-    lines = []
-    for row, step in timeline.steps:
-        level = "warning" if step.change.value > 1 else "notice"
-        text = step_text(timeline, row, step).replace("%", "%25")
-        lines.append(f"::{level} title=ffnbench history::{text}\n")
-    return "".join(lines)

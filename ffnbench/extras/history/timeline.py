@@ -24,8 +24,8 @@ from statistics import fmean, median
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.gate.side_by_side import (
     COMPARED,
+    COMPARED_METRICS,
     RATIO,
-    TIMED,
     case_differences,
     is_busy,
     mean_in,
@@ -33,7 +33,7 @@ from ffnbench.gate.side_by_side import (
 )
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case
-from ffnbench.report.files.store import load as load_report
+from ffnbench.report.files.store import read_report as load_report
 from ffnbench.result import CONFIDENCE, Environment, Estimate, Report
 from ffnbench.stats.figures import with_figures
 from ffnbench.stats.history import (
@@ -68,7 +68,7 @@ def steps_of(runs: Sequence[Mean]) -> list[Shift]:
     import numpy as np
     import ruptures  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
-    series = np.array([[run.mean] for run in runs]) / scatter(runs)
+    series = np.array([[run.mean] for run in runs]) / scatter_of_runs(runs)
     ends = ruptures.Pelt(model="l1", min_size=SHORTEST, jump=1).fit_predict(
         series, PENALTY
     )
@@ -83,7 +83,7 @@ def steps_of(runs: Sequence[Mean]) -> list[Shift]:
     return steps
 
 
-def scatter(runs: Sequence[Mean]) -> float:
+def scatter_of_runs(runs: Sequence[Mean]) -> float:
     """How far runs of one level lie about it: a standard deviation of logs.
 
     It is estimated by successive differences, absolute ones, which a step and odd runs
@@ -102,7 +102,7 @@ def scatter(runs: Sequence[Mean]) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class TimelinePoint:
     """A row in one run; `log` is of what is timed."""
 
     run: Report
@@ -121,7 +121,7 @@ class Series:
     metric: str
     reference: str
     machine: Environment | None
-    points: tuple[Point, ...]
+    points: tuple[TimelinePoint, ...]
     steps: tuple[Shift, ...]
     change: Estimate
 
@@ -169,7 +169,7 @@ def timeline_of(runs: Sequence[Report], metric: str = "") -> Timeline:
         by_origin[run.created, machine, run.samples[:1]] = run
     unique = sorted(by_origin.values(), key=lambda run: run.created)
     metrics = (metric,) if metric else COMPARED
-    points: dict[RowIdentity, list[Point]] = {}
+    points: dict[RowIdentity, list[TimelinePoint]] = {}
     for run in unique:
         for case in run.plan.shown:
             for name in metrics:
@@ -186,7 +186,11 @@ def timeline_of(runs: Sequence[Report], metric: str = "") -> Timeline:
     if not metric:
         rows = _telling_rows(
             rows,
-            timed={identity.case[0] for identity in points if identity.metric in TIMED},
+            timed={
+                identity.case[0]
+                for identity in points
+                if identity.metric in COMPARED_METRICS
+            },
         )
     followed = sorted(rows.values(), key=lambda row: not row.steps)
     shown = {identity.case for identity in rows}
@@ -247,22 +251,22 @@ def unlike(case: Case, rows: Sequence[Series]) -> list[str]:
 
 def _identity(run: Report, label: str, metric: str) -> RowIdentity:
     place = reference = None
-    if metric in TIMED and run.environment:
+    if metric in COMPARED_METRICS and run.environment:
         place = run.environment.fingerprint, run.plan.protocol.method
     if metric == RATIO:
-        reference = _measured(run.plan.case(run.plan.reference_of(label)))
-    return RowIdentity(metric, place, _measured(run.plan.case(label)), reference)
+        reference = _is_measured(run.plan.case(run.plan.reference_of(label)))
+    return RowIdentity(metric, place, _is_measured(run.plan.case(label)), reference)
 
 
-def _measured(case: Case) -> tuple[object, ...]:
+def _is_measured(case: Case) -> tuple[object, ...]:
     return case.label, case.ffn, case.workload, case.arm
 
 
-def _point(run: Report, label: str, metric: str) -> Point | None:
+def _point(run: Report, label: str, metric: str) -> TimelinePoint | None:
     """A metric of a row in a run; None where the run does not know it, or was
     disturbed.
     """
-    is_timed = metric in TIMED
+    is_timed = metric in COMPARED_METRICS
     if run.failure(label) or (is_timed and is_busy(run, label)):
         return None
     value = value_in(run, label, metric)
@@ -272,10 +276,10 @@ def _point(run: Report, label: str, metric: str) -> Point | None:
     # the error of a single process is not known: it is part of what moves between runs
     if log and not log.freedom:
         log = replace(log, error=0.0, freedom=1.0)
-    return Point(run, run.plan.case(label), value, log)
+    return TimelinePoint(run, run.plan.case(label), value, log)
 
 
-def _series(metric: str, points: Sequence[Point]) -> Series:
+def _series(metric: str, points: Sequence[TimelinePoint]) -> Series:
     last = points[-1]
     logs = [point.log for point in points if point.log]
     if logs:

@@ -69,7 +69,7 @@ class CountedByLength:
     seq_len: int
     dtype: str
     rows: list[Row]
-    whole: WholeModel
+    whole_model: WholeModel
     overtaken_at: int | None
     notes: list[str]
 
@@ -98,9 +98,9 @@ def count_by_length(request: InspectRequest) -> CountedByLength:
             attentions += window.count * (specs or [])
     notes += filter(None, map(uncounted, model.groups))
     rows = with_total(rows)
-    whole = whole_model(model)
-    of_all = [whole.parts[part] for part in ("embeddings", "router", "norms", "head")]
-    of_all += [whole.params, whole.active]
+    in_all = whole_model(model)
+    of_all = [in_all.parts[part] for part in ("embeddings", "router", "norms", "head")]
+    of_all += [in_all.params, in_all.active]
     *kinds, total = rows
     overtaken_at = None
     if total["flops_attention"] is not None:
@@ -117,7 +117,7 @@ def count_by_length(request: InspectRequest) -> CountedByLength:
             *(row | dict.fromkeys(OF_ALL) for row in kinds),
             total | dict(zip(OF_ALL, of_all, strict=True)),
         ],
-        whole=whole,
+        whole_model=in_all,
         overtaken_at=overtaken_at,
         notes=notes,
     )

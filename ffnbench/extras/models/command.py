@@ -6,7 +6,13 @@ import typer
 from typer import Argument, Option
 
 from ffnbench.cli import options as o
-from ffnbench.cli.commands import Command, asked, destination_of, ending, output_of
+from ffnbench.cli.commands import (
+    Command,
+    destination_of,
+    ending,
+    output_from_typed,
+    request_from_typed,
+)
 from ffnbench.cli.words import words_for
 
 app = typer.Typer()
@@ -18,7 +24,7 @@ Model = Annotated[
         autocompletion=words_for("preset"),
     ),
 ]
-WholeModel = Annotated[
+WholeModelOption = Annotated[
     bool,
     Option(
         "--whole-model",
@@ -26,8 +32,8 @@ WholeModel = Annotated[
         help="All parameters by part: embeddings, attention, FFN, norms, head.",
     ),
 ]
-Length = Annotated[
-    o.Text,
+LengthOption = Annotated[
+    o.TypedText,
     Option(
         rich_help_panel=o.WORKLOAD,
         metavar="INT",
@@ -50,8 +56,8 @@ Length = Annotated[
 def inspect(
     ctx: typer.Context,
     model: Model,
-    whole_model: WholeModel = False,
-    length: Length = None,
+    whole_model: WholeModelOption = False,
+    length: LengthOption = None,
     dtype: o.DType = "float32",
     format: o.Format = "table",
     verbose: o.Verbose = False,
@@ -62,7 +68,7 @@ def inspect(
     from ffnbench.extras.models.inspecting import model_answer
     from ffnbench.run.world import this_machine
 
-    request, output = asked(InspectRequest, ctx), output_of(ctx)
+    request, output = request_from_typed(InspectRequest, ctx), output_from_typed(ctx)
     with destination_of(output, "inspect", request.model) as destination:
         destination.show(model_answer(request, this_machine()))
     return 0

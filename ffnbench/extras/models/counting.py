@@ -118,9 +118,9 @@ def whole_model(model: ModelSpec) -> WholeModel:
     """
     router = ffn = idle = attention = 0
     for group in model.groups:
-        of_router = (
-            group.ffn.moe.router_params(group.ffn.d_model) if group.ffn.moe else 0
-        )
+        of_router = 0
+        if group.ffn.moe:
+            of_router = group.ffn.moe.router_params(group.ffn.d_model)
         router += group.count * of_router
         ffn += group.count * (params(group.ffn) - of_router)
         idle += group.count * (params(group.ffn) - params_active(group.ffn))

@@ -16,10 +16,15 @@ from ffnbench.extras.models.layers import layers_view
 from ffnbench.extras.models.messages import CountLayers, CountWhole
 from ffnbench.extras.models.table import model_view, parts_view
 from ffnbench.messages import Failed, WorkerRequest
-from ffnbench.models.family_reader import ASK, INSTALL, NOT_INSTALLED, Unanswered
+from ffnbench.models.family_reader import (
+    ASK,
+    INSTALL,
+    TRANSFORMERS_NOT_INSTALLED,
+    Unanswered,
+)
 from ffnbench.models.presets import config_path, model_of
 from ffnbench.report.formats import View
-from ffnbench.run.session import COUNT_TIMEOUT_S, WorkerLost
+from ffnbench.run.worker_process import COUNT_TIMEOUT_S, WorkerLost
 from ffnbench.run.world import World
 
 T = TypeVar("T", CountedModel, WholeModel)
@@ -31,17 +36,17 @@ def model_answer(request: InspectRequest, world: World) -> View:
         return layers_view(count_by_length(request))
     if request.whole_model:
         return parts_view(inspect_whole(request.model, world))
-    return model_view(inspect(request.model, world))
+    return model_view(inspect_model(request.model, world))
 
 
-def inspect(name: str, world: World) -> CountedModel:
+def inspect_model(name: str, world: World) -> CountedModel:
     """The FFNs of a preset or of a config.json in numbers; what is not known is counted
     by transformers.
     """
     try:
         return count_model(model_of(name))
     except Unanswered as problem:
-        return _known(
+        return _counted_or_raise(
             _by_transformers(CountLayers(source=source_of(name)), world), problem
         )
 
@@ -51,16 +56,16 @@ def inspect_whole(name: str, world: World) -> WholeModel:
     know transformers counts.
     """
     try:
-        whole = whole_of(model_of(name))
+        model = whole_of(model_of(name))
     except Unanswered as problem:
-        return _known(
+        return _counted_or_raise(
             _by_transformers(CountWhole(source=source_of(name)), world), problem
         )
-    if whole.params is not None:
-        return whole
+    if model.params is not None:
+        return model
     counted = _by_transformers(CountWhole(source=source_of(name)), world)
     if isinstance(counted, str):  # why they can't help
-        return replace(whole, note="; ".join(filter(None, (whole.note, counted))))
+        return replace(model, note="; ".join(filter(None, (model.note, counted))))
     return counted
 
 
@@ -80,12 +85,12 @@ def _by_transformers(request: WorkerRequest[T], world: World) -> T | str:
         worker.close()
     if not isinstance(answer, Failed):
         return answer
-    if answer.message == NOT_INSTALLED:
+    if answer.message == TRANSFORMERS_NOT_INSTALLED:
         return f"{answer.message}: {INSTALL}"
     return answer.message
 
 
-def _known(counted: T | str, unknown: Unanswered) -> T:
+def _counted_or_raise(counted: T | str, unknown: Unanswered) -> T:
     """What was counted; raises FfnbenchError of what is unknown where nothing was."""
     if isinstance(counted, str):
         hint = unknown.hint.removesuffix(ASK)  # they have been asked

@@ -18,7 +18,7 @@ from ffnbench.report.frame import EXTRA, Column, Frame
 def layers_view(counted: CountedByLength) -> View:
     """The layers of a model at a length, and all its parameters."""
     layers = Frame(
-        columns=COLUMNS,
+        columns=LAYER_COLUMNS,
         rows=counted.rows,
         header=[
             f"Whole model: {counted.name}, {counted.seq_len:,} tokens, {counted.dtype}, forward",
@@ -32,7 +32,7 @@ def layers_view(counted: CountedByLength) -> View:
     )
     return View(
         frame=lambda: replace(
-            parts_frame(counted.whole), above=(layers,), saved=counted.rows
+            parts_frame(counted.whole_model), above=(layers,), saved=counted.rows
         ),
         title="inspect",
     )
@@ -51,7 +51,7 @@ def _quantity(
     )
 
 
-COLUMNS = (
+LAYER_COLUMNS = (
     Column(key="kind", title="layers", left=True),
     Column(key="layers", title="count", priority=1),
     _quantity("ffn_params", "FFN", "params", 1),

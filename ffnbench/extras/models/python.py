@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ffnbench.extras.models.by_length import InspectRequest
 from ffnbench.extras.models.inspecting import model_answer
-from ffnbench.python.arguments import DType, Int, StrPath, asked
+from ffnbench.python.arguments import DType, Int, StrPath, request_from_arguments
 from ffnbench.python.public import called_here, public
 from ffnbench.report.shown_report import Answer
 
@@ -27,6 +27,6 @@ def inspect(
     >>> layers = ffnbench.inspect("mixtral-8x7b").frame()
     >>> layers[["kind", "count", "params", "params_active"]]
     """
-    request = asked(InspectRequest, locals())
+    request = request_from_arguments(InspectRequest, locals())
     with called_here() as here:
         return Answer(shown=model_answer(request, here.world), name="inspect")

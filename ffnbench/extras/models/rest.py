@@ -11,10 +11,10 @@ from pathlib import Path
 
 from ffnbench.ffn.spec import AttentionSpec
 from ffnbench.models.configs import readers, times_of, type_of
-from ffnbench.models.family_reader import Reader, Row, by_stack, by_type
+from ffnbench.models.family_reader import FamilyRow, Reader, by_stack, by_type
 from ffnbench.models.model import LayerGroup, ModelSpec
 
-FILE = Path(__file__).with_name("rest.toml")
+REST_FILE = Path(__file__).with_name("rest.toml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +23,8 @@ class RestTable:
     `notes` are on presets.
     """
 
-    types: Mapping[str, tuple[Row, ...]]
-    presets: Mapping[str, tuple[Row, ...]]
+    types: Mapping[str, tuple[FamilyRow, ...]]
+    presets: Mapping[str, tuple[FamilyRow, ...]]
     notes: Mapping[str, str]
 
 
@@ -33,7 +33,7 @@ def table() -> RestTable:
     """The table, read at the first call."""
     import tomllib  # not before it is needed
 
-    data = tomllib.loads(FILE.read_text(encoding="utf-8"))
+    data = tomllib.loads(REST_FILE.read_text(encoding="utf-8"))
     return RestTable(
         types=by_type("rest", data["rest"], data),
         presets={
@@ -73,7 +73,9 @@ def rest_of(model: ModelSpec) -> list[Rest] | None:
     return rests or None
 
 
-def _stacks_of(model: ModelSpec) -> list[tuple[Reader, Row, Sequence[LayerGroup]]]:
+def _stacks_of(
+    model: ModelSpec,
+) -> list[tuple[Reader, FamilyRow, Sequence[LayerGroup]]]:
     """A reader for each stack of layers, its row and its kinds of layers; none where
     the table has no row.
     """
@@ -82,7 +84,7 @@ def _stacks_of(model: ModelSpec) -> list[tuple[Reader, Row, Sequence[LayerGroup]
     rows = table().presets[model.key]
     layers = [model.groups] if len(rows) == 1 else [[group] for group in model.groups]
     width = {"d_model": model.main.ffn.d_model}
-    stacks: list[tuple[Reader, Row, Sequence[LayerGroup]]] = []
+    stacks: list[tuple[Reader, FamilyRow, Sequence[LayerGroup]]] = []
     for row, groups in zip(rows, layers, strict=True):
         reader = Reader(config=row.get("config", {}), model_type=model.key, stack=width)
         stacks.append((reader, row, groups))
@@ -91,15 +93,14 @@ def _stacks_of(model: ModelSpec) -> list[tuple[Reader, Row, Sequence[LayerGroup]
 
 def _stacks_of_config(
     model: ModelSpec,
-) -> list[tuple[Reader, Row, Sequence[LayerGroup]]]:
+) -> list[tuple[Reader, FamilyRow, Sequence[LayerGroup]]]:
     config = dict(model.config or {})
     model_type = type_of(config)
     rows = table().types.get(model_type)
-    if rows is None or times_of(
-        config, model_type
-    ):  # a class that has other parts than its type's
+    # a class that has other parts than its type's
+    if rows is None or times_of(config, model_type):
         return []
-    stacks: list[tuple[Reader, Row, Sequence[LayerGroup]]] = []
+    stacks: list[tuple[Reader, FamilyRow, Sequence[LayerGroup]]] = []
     first = 0
     for reader, row in zip(readers(config, model_type), rows, strict=True):
         end = first + len(reader.groups())
@@ -108,7 +109,7 @@ def _stacks_of_config(
     return stacks
 
 
-def _rest(reader: Reader, groups: Sequence[LayerGroup], row: Row) -> Rest | None:
+def _rest(reader: Reader, groups: Sequence[LayerGroup], row: FamilyRow) -> Rest | None:
     """That of one stack; None where it has another form than the table's."""
     width = reader.count(reader.stack["d_model"])
     for key in row.get("equal", ()):
@@ -145,7 +146,7 @@ def _rest(reader: Reader, groups: Sequence[LayerGroup], row: Row) -> Rest | None
     )
 
 
-def _embeddings(reader: Reader, row: Row, vocab: int, width: int) -> int:
+def _embeddings(reader: Reader, row: FamilyRow, vocab: int, width: int) -> int:
     """Of tokens, positions, types of tokens and patches of a picture."""
     positions = reader.count(row["positions"], least=0) + row["more_positions"]
     vectors: int = vocab + positions + reader.count(row["token_types"], least=0)
@@ -169,9 +170,8 @@ def _norms_inside(kind: str, spec: AttentionSpec) -> int:
             return 2 * spec.head_dim
         case "heads":  # those of all heads
             return (spec.heads + spec.kv_heads) * spec.head_dim
-        case (
-            "width"
-        ):  # likewise, where heads share the model's width, whatever theirs is
+        # likewise, where heads share the model's width, whatever theirs is
+        case "width":
             return spec.d_model + spec.kv_heads * (spec.d_model // spec.heads)
         case "latent":  # the compressed ones of DeepSeek
             if spec.mla is None:

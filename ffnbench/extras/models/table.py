@@ -5,7 +5,7 @@ parameters, one row a part.
 from __future__ import annotations
 
 from ffnbench.common import jsonable
-from ffnbench.common.jsonable import text_of
+from ffnbench.common.jsonable import json_text
 from ffnbench.common.units import SI, quantity
 from ffnbench.extras.models.counting import (
     CountedLayers,
@@ -18,15 +18,9 @@ from ffnbench.report.columns import with_sign
 from ffnbench.report.formats import View
 from ffnbench.report.frame import EXTRA, Column, Frame, Row
 
-SHOWN = {"ffn": "FFN"}  # where a part's name is written otherwise
-ALWAYS = (
-    "embeddings",
-    "attention",
-    "ffn",
-    "norms",
-    "head",
-    "all",
-)  # the others are shown where a model has them
+PART_TITLES = {"ffn": "FFN"}  # where a part's name is written otherwise
+# the others are shown where a model has them
+ALWAYS = ("embeddings", "attention", "ffn", "norms", "head", "all")
 
 
 def words(layers: CountedLayers) -> str:
@@ -83,13 +77,13 @@ def model_view(model: CountedModel) -> View:
         rows=rows,
         saved=records,
         header=[model.name, *lines],
-        summary=[*filter(None, (model.note, model.defaults)), _summary(model)],
+        summary=[*filter(None, (model.note, model.defaults)), _summary_lines(model)],
         details=[f"source: {model.source}"],
     )
     return View(frame=lambda: frame, json=lambda: _json(model), title="inspect")
 
 
-def _summary(model: CountedModel) -> str:
+def _summary_lines(model: CountedModel) -> str:
     total = sum(layers.count * layers.params for layers in model.layers)
     active = sum_of(
         None if layers.params_active is None else layers.count * layers.params_active
@@ -117,7 +111,7 @@ def _json(model: CountedModel) -> str:
         "defaults": model.defaults,
         "layers": layers,
     }
-    return text_of(data, 1) + "\n"
+    return json_text(data, 1) + "\n"
 
 
 def parts_view(model: WholeModel) -> View:
@@ -129,12 +123,12 @@ def parts_view(model: WholeModel) -> View:
         "defaults": model.defaults,
         "params": model.params,
         "params_active": model.active,
-        "ffn_share": _share(model, model.ffn),
+        "ffn_share": _share_of_params(model, model.ffn),
         "parts": model.parts,
     }
     return View(
         frame=lambda: parts_frame(model),
-        json=lambda: text_of(data, 1) + "\n",
+        json=lambda: json_text(data, 1) + "\n",
         title="inspect",
     )
 
@@ -147,8 +141,8 @@ def parts_records(model: WholeModel) -> list[Row]:
             "model": model.name,
             "part": name,
             "params": number,
-            "share": _share(model, number),
-            "params_active": _active(model, name, number),
+            "share": _share_of_params(model, number),
+            "params_active": _active_text(model, name, number),
             "counted_by": model.counted_by,
         }
         records.append(record)
@@ -161,7 +155,7 @@ def parts_frame(model: WholeModel) -> Frame:
     """
     rows = parts_records(model)
     return Frame(
-        columns=OF_PARTS if model.idle else OF_PARTS[:-1],
+        columns=PART_COLUMNS if model.idle else PART_COLUMNS[:-1],
         rows=[row for row in rows if row["part"] in ALWAYS or row["params"] != 0],
         saved=rows,
         header=[f"Whole model: {model.name}, every parameter once"],
@@ -170,17 +164,17 @@ def parts_frame(model: WholeModel) -> Frame:
     )
 
 
-def _shown(part: str) -> str:
-    return SHOWN.get(part, part)
+def _part_title(part: str) -> str:
+    return PART_TITLES.get(part, part)
 
 
-def _share(model: WholeModel, number: int | None) -> float | None:
+def _share_of_params(model: WholeModel, number: int | None) -> float | None:
     if number is None or not model.params:
         return None
     return number / model.params
 
 
-def _active(model: WholeModel, name: str, number: int | None) -> int | None:
+def _active_text(model: WholeModel, name: str, number: int | None) -> int | None:
     """A token meets all of a part but the experts that it does not go to, which are the
     FFN's.
     """
@@ -203,7 +197,9 @@ def _notes(model: WholeModel) -> list[str]:
 
 
 def _missing(model: WholeModel) -> list[str]:
-    unknown = [_shown(name) for name, number in model.parts.items() if number is None]
+    unknown = [
+        _part_title(name) for name, number in model.parts.items() if number is None
+    ]
     if not unknown:
         return []
     return [
@@ -230,8 +226,8 @@ OF_LAYERS = (
     Column(key="all", title="params", unit="all layers", priority=5),
     Column(key="ffn", title="FFN", left=True, flexible=True, priority=EXTRA),
 )
-OF_PARTS = (
-    Column(key="part", left=True, write=_shown),
+PART_COLUMNS = (
+    Column(key="part", left=True, write=_part_title),
     Column(key="params", priority=1),
     Column(key="share", unit="of params", write=with_sign),
     Column(key="params_active", title="active", unit="params/tok", priority=2),

@@ -36,7 +36,7 @@ from ffnbench.models.configs import (
 )
 from ffnbench.models.family_reader import (
     INSTALL,
-    NOT_INSTALLED,
+    TRANSFORMERS_NOT_INSTALLED,
     by_own_names,
     defaults_in_words,
     families,
@@ -47,7 +47,7 @@ from ffnbench.models.presets import config_path
 # attributes that hold an FFN, or a list of them; a pair of projections is one that
 # stands in the layer itself
 # fmt: off
-NAMES = frozenset({
+FFN_MODULE_NAMES = frozenset({
     "mlp", "feed_forward", "ffn", "feedforward", "ff", "DenseReluDense", "block_sparse_moe", "moe", "ffn1", "ffn2",
     "ff1", "ff2", "feed_forward1", "feed_forward2", "feed_forward_in", "feed_forward_out", "ffw_layer_start",
     "ffw_layer_end", "audio_mlp", "shared_mlp", "mlp_block", "mlps", "cross_mlp", "self_mlp", "experts", "router",
@@ -59,9 +59,8 @@ PAIRS = (
     ("layout_intermediate", "layout_output"), ("lang_inter", "lang_output"), ("visn_inter", "visn_output"),
 )
 # fmt: on
-MIXED = re.compile(
-    r"(MLP|MoE)$"
-)  # the class of a `mixer` that is an FFN; of other classes it mixes tokens
+# the class of a `mixer` that is an FFN; of other classes it mixes tokens
+FFN_MIXER = re.compile(r"(MLP|MoE)$")
 # what else a layer may hold: other mixers of tokens, norms, scales, positions, adapters
 # of published models; by the names of its modules, and by how the names of their
 # classes end (how they begin is the model's name)
@@ -76,8 +75,8 @@ NO_FFN_CLASS = re.compile(
     r"(Attention|Norm\d*d?|Conv(Transpose)?(\dd)?|Mixer|Mamba\w{0,5}|Embeddings?|LRU|RNN|LSTM|DeltaNet|RecurrentBlock|LayerScale|"
     r"PatchMerg(ing|er)|HyperConnection|TokenAssign|ResidualUnit|Snake\w*|AttentionResidual)$"
 )
-BETWEEN = re.compile(r"merger|readout_project")
-NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
+BETWEEN_MODALITIES = re.compile(r"merger|readout_project")
+NUMBER_IN_NAME = re.compile(r"(?<![^.])\d+(?![^.])")
 # the mappings to classes with an output layer, of which the first counts that has a
 # config
 SEQ_TO_SEQ_OUTPUTS = (
@@ -85,7 +84,7 @@ SEQ_TO_SEQ_OUTPUTS = (
     "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING",
 )
 TEXT_OUTPUTS = ("MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING", "MODEL_FOR_CAUSAL_LM_MAPPING")
-HEAD = re.compile(r"(^|\.)(\w*head|embed_out|pooler|classifier)\.")
+HEAD_MODULES = re.compile(r"(^|\.)(\w*head|embed_out|pooler|classifier)\.")
 Shapes = tuple[tuple[str, tuple[int, ...]], ...]
 
 
@@ -121,7 +120,7 @@ class FoundFFN:
     @property
     def stack(self) -> str:
         """The path without the number of the layer."""
-        return NUMBER.sub("*", self.path)
+        return NUMBER_IN_NAME.sub("*", self.path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,12 +139,12 @@ class Loaded:
     output_apart: bool = False
 
 
-def load(source: str) -> Loaded:
+def load_config(source: str) -> Loaded:
     """transformers' config of a config.json, or of its folder."""
     try:
         import transformers
     except ImportError as problem:
-        raise FfnbenchError(NOT_INSTALLED, INSTALL) from problem
+        raise FfnbenchError(TRANSFORMERS_NOT_INSTALLED, INSTALL) from problem
     transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     try:
         data, _ = read_file(config_path(source))
@@ -297,8 +296,8 @@ def _has_ffn_name(path: str, modules: dict[str, Any]) -> bool:
             return False
         name = owner.rpartition(".")[2]
     if name == "mixer":
-        return bool(MIXED.search(type(modules[path]).__name__))
-    if name not in NAMES or _is_list(modules[path]):
+        return bool(FFN_MIXER.search(type(modules[path]).__name__))
+    if name not in FFN_MODULE_NAMES or _is_list(modules[path]):
         return False
     for first, second in PAIRS:
         if (
@@ -321,7 +320,7 @@ def path_in_layer(path: str, modules: dict[str, Any]) -> list[str]:
     A layer has a number for a name, and parts: a list of bare projections holds none.
     What merges patches between two parts of a model, or reads them out, is no layer.
     """
-    if BETWEEN.search(path):
+    if BETWEEN_MODALITIES.search(path):
         return []
     names = path.split(".")
     paths = [".".join(names[: depth + 1]) for depth in range(len(names))]
@@ -341,7 +340,7 @@ def is_other_part(path: str, modules: dict[str, Any]) -> bool:
         name, module = owner.rpartition(".")[2], modules.get(owner)
         if NO_FFN.search(name) or _has_other_class(module):
             return True
-        if name == "mixer" and not MIXED.search(type(module).__name__):
+        if name == "mixer" and not FFN_MIXER.search(type(module).__name__):
             return True
     return False
 
@@ -352,7 +351,7 @@ def _has_other_class(module: Any) -> bool:
     """
     if not _is_no_ffn(module):
         return False
-    return not any(hasattr(module, name) for name in NAMES)
+    return not any(hasattr(module, name) for name in FFN_MODULE_NAMES)
 
 
 def left_over(model: Any, ffns: Iterable[FoundFFN]) -> list[str]:
@@ -371,7 +370,7 @@ def left_over(model: Any, ffns: Iterable[FoundFFN]) -> list[str]:
             and path_in_layer(path, modules)
             and not is_other_part(path, modules)
         ):
-            left.append(NUMBER.sub("*", path))
+            left.append(NUMBER_IN_NAME.sub("*", path))
     return list(dict.fromkeys(left))
 
 
@@ -392,7 +391,7 @@ def counted_ffns(config: Any, model: Any) -> list[FoundFFN]:
     if not ffns:
         raise FfnbenchError(
             f"the {config.model_type} model of transformers has no FFN that can be told by its name",
-            "looked for modules called " + ", ".join(sorted(NAMES)),
+            "looked for modules called " + ", ".join(sorted(FFN_MODULE_NAMES)),
         )
     return ffns
 
@@ -401,7 +400,7 @@ def count_layers(source: str) -> CountedModel:
     """The FFNs of a config.json's model as transformers builds it, equal ones together;
     errors as in `counted_ffns`.
     """
-    loaded = load(source)
+    loaded = load_config(source)
     config = loaded.config
     ffns = counted_ffns(config, build_whole(config, loaded.kind))
     kinds = Counter(
@@ -532,14 +531,13 @@ def _with_output(config: Any) -> Any:
 
 def count_whole(source: str) -> WholeModel:
     """All parameters of a config.json's model; errors as for `counted_ffns`."""
-    loaded = load(source)
+    loaded = load_config(source)
     config = loaded.config
     model = build_whole(config, loaded.kind)
     ffns = counted_ffns(config, model)
     parts = sorted_parts(model, {path for ffn in ffns for path in ffn.parameter_paths})
-    if (
-        loaded.output_apart and config.tie_word_embeddings
-    ):  # T5's classes tie the two until they have read the weights
+    # T5's classes tie the two until they have read the weights
+    if loaded.output_apart and config.tie_word_embeddings:
         output = model.get_output_embeddings()
         if output is not None:
             parts["head"] += output.weight.numel()
@@ -582,7 +580,7 @@ def sorted_parts(model: Any, of_ffns: Collection[str]) -> Counter[str]:
             part = "ffn"
         elif any("Attention" in kind for kind in around):
             part = "attention"
-        elif HEAD.search(path):
+        elif HEAD_MODULES.search(path):
             part = "head"
         elif any("Embed" in kind for kind in around):
             part = "embeddings"

@@ -7,14 +7,17 @@ from ffnbench.extras.models.messages import CountLayers, CountWhole
 from ffnbench.extras.models.transformers import count_layers, count_whole
 
 
-def layers(jobs: object, request: CountLayers) -> CountedModel:
+def count_layers_of(jobs: object, request: CountLayers) -> CountedModel:
     """The FFNs of a model as transformers builds it."""
     return count_layers(request.source)
 
 
-def whole(jobs: object, request: CountWhole) -> WholeModel:
+def count_whole_of(jobs: object, request: CountWhole) -> WholeModel:
     """All parameters of a model as transformers builds it."""
     return count_whole(request.source)
 
 
-HANDLERS = {"CountLayers": (CountLayers, layers), "CountWhole": (CountWhole, whole)}
+HANDLERS = {
+    "CountLayers": (CountLayers, count_layers_of),
+    "CountWhole": (CountWhole, count_whole_of),
+}

@@ -72,12 +72,12 @@ def _table(table: Frame) -> str:
     caption = "; ".join(table.header)
     if not table.rows:
         return paragraphs(table.header)
-    whole = html_table(table, caption, every=True)
+    all_columns = html_table(table, caption, every=True)
     short = brief(table)
     shown = _scrolled(caption or "table", html_table(short, caption))
     if short is table and all(column.priority < EXTRA for column in table.columns):
         return shown
-    return shown + _folded("All columns", whole)
+    return shown + _folded("All columns", all_columns)
 
 
 def _folded(summary: str, content: str) -> str:

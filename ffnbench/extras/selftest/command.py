@@ -6,11 +6,17 @@ import typer
 from typer import Option
 
 from ffnbench.cli import options as o
-from ffnbench.cli.commands import Command, asked, destination_of, ending, output_of
+from ffnbench.cli.commands import (
+    Command,
+    destination_of,
+    ending,
+    output_from_typed,
+    request_from_typed,
+)
 
 app = typer.Typer()
 Repeats = Annotated[
-    o.Text, Option(rich_help_panel=o.EFFORT, metavar="INT", help="How many runs.")
+    o.TypedText, Option(rich_help_panel=o.EFFORT, metavar="INT", help="How many runs.")
 ]
 
 
@@ -42,9 +48,9 @@ def selftest(
     from ffnbench.extras.selftest.table import selftest_view
     from ffnbench.run.world import this_machine
 
-    request, output = asked(SelftestRequest, ctx), output_of(ctx)
+    request, output = request_from_typed(SelftestRequest, ctx), output_from_typed(ctx)
     with destination_of(output, "selftest") as destination:
-        rows = measuring.selftest(
+        rows = measuring.run_selftest(
             request, this_machine(wait=output.wait), destination.progress
         )
         destination.show(selftest_view(rows, request.repeats))

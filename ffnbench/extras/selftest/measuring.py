@@ -19,7 +19,7 @@ from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest, Request, Seconds
 from ffnbench.result import CONFIDENCE, Progress, Run, Verdict
-from ffnbench.run.runner import run
+from ffnbench.run.runner import run_workers
 from ffnbench.run.world import World
 from ffnbench.stats.verdict import summarise
 
@@ -102,11 +102,9 @@ def rows_of_run(done: Run, plan: Plan, number: int) -> list[SelftestRow]:
             continue
         value = low = high = None
         if comparison.ratio:
-            value, low, high = (
-                comparison.ratio.value,
-                comparison.ratio.low,
-                comparison.ratio.high,
-            )
+            value = comparison.ratio.value
+            low = comparison.ratio.low
+            high = comparison.ratio.high
         row = SelftestRow(
             run=number,
             row=comparison.case,
@@ -121,7 +119,7 @@ def rows_of_run(done: Run, plan: Plan, number: int) -> list[SelftestRow]:
     return rows
 
 
-def rates_of(rows: Sequence[SelftestRow]) -> Rates:
+def error_rates(rows: Sequence[SelftestRow]) -> Rates:
     """Count."""
     seconds = {row.run: row.seconds for row in rows}
 
@@ -156,9 +154,8 @@ def failures(rates: Rates) -> list[str]:
             f"false differences in {rates.false_difference.value:.1%} of the runs"
         )
     least, most = COVERAGE
-    least -= _chance(
-        least, rates.runs
-    )  # of runs and not of rows, for the rows of a run share their reference
+    # of runs and not of rows, for the rows of a run share their reference
+    least -= _chance(least, rates.runs)
     most += _chance(most, rates.runs)
     if rates.covered.of and not least <= rates.covered.value <= most:
         problems.append(
@@ -183,14 +180,14 @@ class SelftestRequest(Request):
     seed: int = 0
 
 
-def selftest(
+def run_selftest(
     request: SelftestRequest, world: World, progress: ProgressListener
 ) -> list[SelftestRow]:
     """What every run on this machine says of every row."""
     plan, repeats = plan_selftest(request), request.repeats
     tell_duration(plan, world, progress, repeats * (plan.protocol.budget_s or 0.0))
     with world.lock(progress.tell):
-        return measure(plan, repeats, world, progress)
+        return measure_repeats(plan, repeats, world, progress)
 
 
 def plan_selftest(request: SelftestRequest) -> Plan:
@@ -205,7 +202,7 @@ def plan_selftest(request: SelftestRequest) -> Plan:
     )
 
 
-def measure(
+def measure_repeats(
     plan: Plan, repeats: int, world: World, progress: Callable[[Progress], None]
 ) -> list[SelftestRow]:
     """Every run, each with a seed of its own.
@@ -217,11 +214,9 @@ def measure(
     start = time.monotonic()
     try:
         for number in range(repeats):
-            left_s = (
-                (time.monotonic() - start) / number * (repeats - number)
-                if number
-                else None
-            )
+            left_s = None
+            if number:
+                left_s = (time.monotonic() - start) / number * (repeats - number)
             progress(
                 Progress(
                     done=number / repeats,
@@ -230,7 +225,9 @@ def measure(
                 )
             )
             protocol = replace(plan.protocol, seed=plan.protocol.seed + number)
-            done = refuse_unfinished(run(replace(plan, protocol=protocol), world))
+            done = refuse_unfinished(
+                run_workers(replace(plan, protocol=protocol), world)
+            )
             rows += rows_of_run(done, plan, number)
     except KeyboardInterrupt:
         if not rows:

@@ -16,11 +16,11 @@ from ffnbench.extras.selftest.measuring import (
     Rate,
     Rates,
     SelftestRow,
+    error_rates,
     failures,
-    rates_of,
 )
 from ffnbench.report.formats import NOT_ALL, View
-from ffnbench.report.frame import UNKNOWN, Column, Frame, Row
+from ffnbench.report.frame import UNKNOWN_CELL, Column, Frame, Row
 from ffnbench.result import Verdict
 
 BUSY = Verdict.BUSY
@@ -38,14 +38,14 @@ def rates_frame(rates: Rates) -> Frame:
     row: Row = {"runs": rates.runs, **shares, **rates.detected, "a run": rates.seconds}
     columns = (
         Column(key="runs", write=str),
-        Column(key="false", unit="diffs", write=_share),
-        Column(key="wrong", unit="way", write=_share),
-        Column(key="coverage", unit="of 95%", write=_share),
+        Column(key="false", unit="diffs", write=_rate_text),
+        Column(key="wrong", unit="way", write=_rate_text),
+        Column(key="coverage", unit="of 95%", write=_rate_text),
         *(
-            Column(key=name, title="finds", unit=name, priority=1, write=_share)
+            Column(key=name, title="finds", unit=name, priority=1, write=_rate_text)
             for name in rates.detected
         ),
-        Column(key="says", unit=BUSY, priority=2, write=_share),
+        Column(key="says", unit=BUSY, priority=2, write=_rate_text),
         Column(key="a run", unit="s", priority=3, write="{:.0f}".format),
     )
     header = (
@@ -71,18 +71,18 @@ def rates_frame(rates: Rates) -> Frame:
     )
 
 
-def _share(share: Rate) -> str:
-    return f"{100 * share.value:.1f}%" if share.of else UNKNOWN
+def _rate_text(share: Rate) -> str:
+    return f"{100 * share.value:.1f}%" if share.of else UNKNOWN_CELL
 
 
-def selftest_view(told: Sequence[SelftestRow], repeats: int) -> View:
+def selftest_view(rows: Sequence[SelftestRow], repeats: int) -> View:
     """The answer of `selftest`, its records one a row of each run; a broken promise is
     how it ends.
     """
-    rates = rates_of(told)
+    rates = error_rates(rows)
+    records = [asdict(row) for row in rows]
     view = View(
-        frame=lambda: replace(rates_frame(rates), saved=[asdict(one) for one in told]),
-        title="selftest",
+        frame=lambda: replace(rates_frame(rates), saved=records), title="selftest"
     )
     if rates.runs < repeats:
         return view.ending(0, Interrupted(ENDED_EARLY))

@@ -6,18 +6,19 @@ import typer
 from typer import Option
 
 from ffnbench.cli import options as o
-from ffnbench.cli.commands import Command, answer, asked, ending
+from ffnbench.cli.commands import Command, answer_request, ending, request_from_typed
 
 app = typer.Typer()
 Layers = Annotated[
-    o.Text, Option(rich_help_panel=o.WIDTHS, metavar="INT", help="Blocks of the model.")
+    o.TypedText,
+    Option(rich_help_panel=o.WIDTHS, metavar="INT", help="Blocks of the model."),
 ]
 Context = Annotated[
-    o.Text,
+    o.TypedText,
     Option(rich_help_panel=o.WORKLOAD, metavar="INT", help="Bytes of a sequence."),
 ]
-Learnt = Annotated[
-    o.Text,
+TextOption = Annotated[
+    o.TypedText,
     Option(
         "--text",
         rich_help_panel=o.WORKLOAD,
@@ -26,10 +27,10 @@ Learnt = Annotated[
     ),
 ]
 Steps = Annotated[
-    o.Text, Option(rich_help_panel=o.EFFORT, metavar="INT", help="Steps of AdamW.")
+    o.TypedText, Option(rich_help_panel=o.EFFORT, metavar="INT", help="Steps of AdamW.")
 ]
 Seeds = Annotated[
-    o.Text,
+    o.TypedText,
     Option(
         rich_help_panel=o.EFFORT,
         metavar="INT",
@@ -37,7 +38,7 @@ Seeds = Annotated[
     ),
 ]
 LearningRates = Annotated[
-    o.Text,
+    o.TypedText,
     Option(
         "--lr",
         rich_help_panel=o.EFFORT,
@@ -68,7 +69,7 @@ def train(
     context: Context = "128",
     batch: o.Batch = "24",
     dtype: o.DType = "float32",
-    text: Learnt = None,
+    text: TextOption = None,
     device: o.Device = "auto",
     threads: o.Threads = None,
     steps: Steps = "800",
@@ -89,9 +90,13 @@ def train(
 
     Held-out loss, beside the time of a step.
     """
-    from ffnbench.extras.train.measuring import measure
+    from ffnbench.extras.train.measuring import measure_training
     from ffnbench.extras.train.plan import TrainRequest, plan_train
 
-    return answer(
-        ctx, asked(TrainRequest, ctx), "train", planned=plan_train, own=measure
+    return answer_request(
+        ctx,
+        request_from_typed(TrainRequest, ctx),
+        "train",
+        plan_train,
+        own=measure_training,
     )

@@ -3,7 +3,7 @@ seeds, Holm. Pure.
 
 Three seeds tell little of how much a difference scatters. So its error is that of all
 variants together (randomised blocks, Fisher 1935; a seed is a block), unless a
-difference scatters by itself more than chance explains (ALIKE).
+difference scatters by itself more than chance explains (SCATTER_CONFIDENCE).
 
 Rates are chosen on a part of the text that is not the one whose loss is reported.
 """
@@ -33,17 +33,18 @@ from ffnbench.stats.curves import Pair, in_both_orders, pairs_of, pareto_front, 
 from ffnbench.stats.interval import Mean, VarianceEstimate, WorkerValue, mean_of
 from ffnbench.stats.verdict import verdicts
 
-ALIKE = 0.95  # confidence, above which a difference scatters more than others do
+# confidence, above which a difference scatters more than others do
+SCATTER_CONFIDENCE = 0.95
 SAME_NATS = 0.01  # per byte: half of what is between relu and gelu in a small model
-SAME = math.exp(-SAME_NATS), math.exp(SAME_NATS)
+SAME_LOSS = math.exp(-SAME_NATS), math.exp(SAME_NATS)
 
 K = TypeVar("K")
 Losses = Mapping[int, float]  # by seed
-Curve = tuple[tuple[int, float], ...]  # of (steps, loss)
+LossCurve = tuple[tuple[int, float], ...]  # of (steps, loss)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Learnt:
+class VariantLosses:
     """What is known of a variant at its best rate: its losses by seed, in nats per
     byte, and the difference to the reference's. Curves are (step, loss), the mean over
     seeds: of the batches up to there, and of what is held out, empty in files of
@@ -57,11 +58,11 @@ class Learnt:
     difference: Mean | None = None
     verdict: Verdict = Verdict.UNCLEAR
     failed: tuple[str, ...] = ()
-    curve: Curve = ()
-    held_out: Curve = ()
+    curve: LossCurve = ()
+    held_out: LossCurve = ()
 
 
-def learnt(report: Report) -> dict[str, Learnt]:
+def learnt(report: Report) -> dict[str, VariantLosses]:
     """What is known of each variant, by its name, in the order of the plan."""
     variants = {
         name: _at_best_rate(report, name, runs)
@@ -71,7 +72,9 @@ def learnt(report: Report) -> dict[str, Learnt]:
     scatter = scatter_of(variant.losses for variant in variants.values())
     differences = {}
     for name, variant in variants.items():
-        difference = paired(variant.losses, variants[reference].losses, scatter)
+        difference = mean_paired_difference(
+            variant.losses, variants[reference].losses, scatter
+        )
         if name != reference and difference is not None:
             differences[name] = difference
     for name, verdict in verdicts_of(differences).items():
@@ -91,11 +94,11 @@ def runs_of(plan: Plan) -> dict[str, list[TrainCase]]:
     return dict(runs)
 
 
-def _at_best_rate(report: Report, name: str, runs: list[TrainCase]) -> Learnt:
+def _at_best_rate(report: Report, name: str, runs: list[TrainCase]) -> VariantLosses:
     """At the rate that is best where rates are chosen: of those that most seeds could
     be trained with.
     """
-    losses, choosing = _values(report, LOSS), _values(report, CHOOSING)
+    losses, choosing = _final_losses(report, LOSS), _final_losses(report, CHOOSING)
     trained: dict[float, list[TrainCase]] = defaultdict(list)
     for run in runs:
         if run.label in losses:
@@ -103,10 +106,8 @@ def _at_best_rate(report: Report, name: str, runs: list[TrainCase]) -> Learnt:
     best: float | None = None
     best_order = (0, math.inf)
     for rate, at_rate in trained.items():
-        order = (
-            -len(at_rate),
-            fmean(choosing.get(run.label, math.inf) for run in at_rate),
-        )
+        loss = fmean(choosing.get(run.label, math.inf) for run in at_rate)
+        order = (-len(at_rate), loss)
         if best is None or order < best_order:
             best, best_order = rate, order
     messages = []
@@ -116,21 +117,21 @@ def _at_best_rate(report: Report, name: str, runs: list[TrainCase]) -> Learnt:
             messages.append(failure.message)
     failed = tuple(dict.fromkeys(messages))
     if best is None:
-        return Learnt(name=name, failed=failed)
+        return VariantLosses(name=name, failed=failed)
     by_seed = {run.recipe.seed: losses[run.label] for run in trained[best]}
     labels = [run.label for run in trained[best]]
-    return Learnt(
+    return VariantLosses(
         name=name,
         rate=best,
         losses=by_seed,
-        loss=_mean(by_seed.values()),
+        loss=_mean_over_seeds(by_seed.values()),
         failed=failed,
-        curve=_curve(report, labels, CURVE),
-        held_out=_curve(report, labels, HELD_OUT),
+        curve=_mean_curve(report, labels, CURVE),
+        held_out=_mean_curve(report, labels, HELD_OUT),
     )
 
 
-def _values(report: Report, metric: str) -> dict[str, float]:
+def _final_losses(report: Report, metric: str) -> dict[str, float]:
     return {
         sample.case: sample.value
         for sample in report.samples
@@ -138,7 +139,7 @@ def _values(report: Report, metric: str) -> dict[str, float]:
     }
 
 
-def _curve(report: Report, labels: list[str], metric: str) -> Curve:
+def _mean_curve(report: Report, labels: list[str], metric: str) -> LossCurve:
     """The mean over these runs. A training loss is that of the steps since the one
     before it.
     """
@@ -163,7 +164,8 @@ def verdicts_of(differences: Mapping[K, Mean]) -> dict[K, Verdict]:
     worse, FASTER better.
     """
     return {
-        name: verdict for name, (verdict, _) in verdicts(differences, same=SAME).items()
+        name: verdict
+        for name, (verdict, _) in verdicts(differences, same=SAME_LOSS).items()
     }
 
 
@@ -189,7 +191,7 @@ def scatter_of(variants: Iterable[Losses]) -> VarianceEstimate | None:
     return VarianceEstimate(squares / freedom, freedom)
 
 
-def paired(
+def mean_paired_difference(
     losses: Losses, others: Losses, scatter: VarianceEstimate | None = None
 ) -> Mean | None:
     """The mean of the differences, seed by seed, with its own error or that of all
@@ -197,19 +199,20 @@ def paired(
     """
     from scipy.special import fdtrc
 
-    own = _mean(losses[seed] - others[seed] for seed in losses.keys() & others.keys())
+    own = _mean_over_seeds(
+        losses[seed] - others[seed] for seed in losses.keys() & others.keys()
+    )
     if own is None or scatter is None or not 0 < own.freedom < scatter.freedom:
         return own
     shared = 2 * scatter.variance / (own.freedom + 1)
-    if (
-        shared
-        and fdtrc(own.freedom, scatter.freedom, own.error**2 / shared) < 1 - ALIKE
-    ):
-        return own
+    if shared:
+        chance = fdtrc(own.freedom, scatter.freedom, own.error**2 / shared)
+        if chance < 1 - SCATTER_CONFIDENCE:
+            return own
     return replace(own, error=math.sqrt(shared), freedom=scatter.freedom)
 
 
-def _mean(values: Iterable[float]) -> Mean | None:
+def _mean_over_seeds(values: Iterable[float]) -> Mean | None:
     """Student's over seeds: each is a replicate, as a worker with a starter of its own
     is.
     """
@@ -217,7 +220,7 @@ def _mean(values: Iterable[float]) -> Mean | None:
     return mean_of(replicates) if replicates else None
 
 
-def resolves(variants: Mapping[str, Learnt]) -> float | None:
+def resolves(variants: Mapping[str, VariantLosses]) -> float | None:
     """About the smallest difference that so many seeds can show: half an interval, the
     median over rows.
     """
@@ -233,7 +236,9 @@ def resolves(variants: Mapping[str, Learnt]) -> float | None:
 # Any two variants, and the Pareto front
 
 
-def pairs_of_losses(variants: Mapping[str, Learnt]) -> dict[tuple[str, str], Pair]:
+def pairs_of_losses(
+    variants: Mapping[str, VariantLosses],
+) -> dict[tuple[str, str], Pair]:
     """How the first of any two variants learns beside the second, in both orders. Those
     without the reference are one family for Holm.
     """
@@ -246,7 +251,9 @@ def pairs_of_losses(variants: Mapping[str, Learnt]) -> dict[tuple[str, str], Pai
     pairs, differences = {}, {}
     for name, other in combinations(variants, 2):
         if reference not in (name, other):
-            difference = paired(variants[name].losses, variants[other].losses, scatter)
+            difference = mean_paired_difference(
+                variants[name].losses, variants[other].losses, scatter
+            )
             if difference is not None:
                 differences[name, other] = difference
     for names, verdict in verdicts_of(differences).items():
@@ -257,7 +264,7 @@ def pairs_of_losses(variants: Mapping[str, Learnt]) -> dict[tuple[str, str], Pai
     return in_both_orders(pairs)
 
 
-def front_of(report: Report, variants: Mapping[str, Learnt]) -> list[str]:
+def front_of(report: Report, variants: Mapping[str, VariantLosses]) -> list[str]:
     """The variants on the Pareto front of loss and the time of a step; without a time a
     variant is not on it.
     """
@@ -281,7 +288,7 @@ def timed_label(name: str) -> str:
 
 
 def at_an_end_of_rates(
-    report: Report, variants: Mapping[str, Learnt]
+    report: Report, variants: Mapping[str, VariantLosses]
 ) -> tuple[list[str], list[float]]:
     """Who learns best at the lowest or the highest of several rates, and the longer
     list to try; nobody where not all rates were tried.

@@ -9,12 +9,17 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from ffnbench.api.measuring import ended, measure_cell, measure_run, tell_duration
+from ffnbench.api.measuring import (
+    finished_report,
+    measure_cell,
+    measure_run,
+    tell_duration,
+)
 from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
 from ffnbench.api.sweeping import Sweep
 from ffnbench.common.errors import termination_as_interruption
 from ffnbench.common.units import counted
-from ffnbench.device.environment import describe
+from ffnbench.device.environment import environment_of_run
 from ffnbench.extras.train.plan import (
     CHOOSING,
     HELD_OUT,
@@ -31,9 +36,9 @@ from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import Environment, FailureKind, Progress, Run, Sample, raw_of
 from ffnbench.run.budget import Budget
 from ffnbench.run.record import RunRecord
-from ffnbench.run.resources import Devices
-from ffnbench.run.session import WorkerLost
+from ffnbench.run.resources import RunDevices
 from ffnbench.run.worker_pool import Worker, WorkerPool
+from ffnbench.run.worker_process import WorkerLost
 from ffnbench.run.world import World
 
 CHUNK_S = 2.0  # of training, between two answers
@@ -41,7 +46,7 @@ OVER = "the budget is over: --resume goes on with what -o FILE has kept"
 STEPS_BETWEEN = 400  # a step that hangs is waited for as long as so many steps
 
 
-def train(
+def train_case(
     plan: Plan,
     pool: WorkerPool,
     following: Following,
@@ -83,8 +88,8 @@ def train(
 def _begin(worker: Worker, greeting: Greeting, record: RunRecord) -> Environment:
     """Where it is trained, as every run says it; the worker has the plan then."""
     timeout_s = record.plan.protocol.timeout_s
-    record.plan, gpu, _ = Devices().find(record.plan, greeting, worker, timeout_s)
-    environment = describe(greeting, gpu)
+    record.plan, gpu, _ = RunDevices().find(record.plan, greeting, worker, timeout_s)
+    environment = environment_of_run(greeting, gpu)
     record.journal(environment)
     record.journal(record.plan)
     worker.ask(Begin(plan=record.plan), timeout_s)
@@ -157,9 +162,8 @@ def _sample(
 # of a budget is kept for the cells that are timed behind the runs: a fifth, so many
 # seconds at least and at most
 TIMED, LEAST_TIMED_S, MOST_TIMED_S = 0.2, 12.0, 60.0
-LEAST_CELL_S = (
-    1.0  # of a timed cell: then it makes the fewest workers and rounds that give a time
-)
+# of a timed cell: then it makes the fewest workers and rounds that give a time
+LEAST_CELL_S = 1.0
 
 
 @dataclass(slots=True)
@@ -185,7 +189,7 @@ class Cells:
                 max(TIMED * budget_s, LEAST_TIMED_S), MOST_TIMED_S, budget_s / 2
             )
 
-    def measure(self, cell: Plan, following: Following) -> ShownReport:
+    def measure_one(self, cell: Plan, following: Following) -> ShownReport:
         """Train the case of a cell, or time its cases."""
         if not trained_by(cell.cases[0]):
             return self._time(cell, following)
@@ -195,7 +199,7 @@ class Cells:
             return replace(start, stopped=OVER)
         progress = OfAllRuns(following.progress, tells_time=self.first_run)
         self.first_run = False
-        run = train(
+        run = train_case(
             cell,
             self.pool,
             replace(following, progress=progress),
@@ -250,7 +254,7 @@ class RunsAndTimes(Sweep):
         )
 
 
-def measure(
+def measure_training(
     prepared: Prepared, world: World, following: Following = UNFOLLOWED
 ) -> ShownReport:
     """Train and time what was prepared, all of it or one cell; what there is to know of
@@ -268,13 +272,13 @@ def measure(
     pool = WorkerPool(plan, world.launch, world.now)
     cells = Cells(prepared, world, pool)
     spent_s = world.spent_s
-    with closing(pool), world.lock(following.progress.tell) as beside:
+    with closing(pool), world.lock(following.progress.tell) as other_run:
         budget = Budget(world.now, plan.protocol, spent_s=spent_s)
         before = following.resumed()
         if before or plan.is_sweep:
             report = RunsAndTimes(
-                prepared, world, following, cells.measure, before, budget
-            ).measure()
+                prepared, world, following, cells.measure_one, before, budget
+            ).measure_cells()
         else:
-            report = cells.measure(plan, following)
-    return ended(report, plan, beside)
+            report = cells.measure_one(plan, following)
+    return finished_report(report, plan, other_run)

@@ -21,7 +21,6 @@ from ffnbench.report.pictures.canvas import (
     LETTERS,
     PAGE,
     drawing,
-    ended,
     finish,
     literal,
     named_lines,
@@ -29,6 +28,7 @@ from ffnbench.report.pictures.canvas import (
     panels,
     pens,
     shortened,
+    title_ending,
 )
 from ffnbench.report.words import CERTAIN
 from ffnbench.result import Report
@@ -53,47 +53,46 @@ def training_figure(report: Report) -> Figure:
     versions, which have no other. Bars are intervals of the difference and of the ratio
     to the reference, which has none.
     """
-    trained = {name: one for name, one in learnt(report).items() if one.loss}
+    trained = {
+        name: losses_of for name, losses_of in learnt(report).items() if losses_of.loss
+    }
     if not trained:
         raise FfnbenchError(
             "there is no loss to draw",
             "no run was trained to its end: the table says why",
         )
-    looks = dict(zip(trained, pens(trained), strict=True))
+    styles = dict(zip(trained, pens(trained), strict=True))
     rows = {
         row["variant"]: row
         for row in training_records(report)
         if row["variant"] in trained
     }
-    steps, reference = (
-        training_of(report).steps,
-        report.plan.name_of(report.plan.reference),
-    )
-    curves = {
-        name: {
-            step: loss
-            for step, loss in one.held_out or one.curve
-            if step >= LATE * steps
-        }
-        for name, one in trained.items()
-    }
+    steps = training_of(report).steps
+    reference = report.plan.name_of(report.plan.reference)
+    curves = {}
+    for name, losses_of in trained.items():
+        curve = losses_of.held_out or losses_of.curve
+        curves[name] = {step: loss for step, loss in curve if step >= LATE * steps}
     figure, [losses, differences, front] = panels(3, 3, (PAGE, HEIGHT))
-    drawn = "held-out" if any(one.held_out for one in trained.values()) else "training"
+    drawn = "training"
+    if any(losses_of.held_out for losses_of in trained.values()):
+        drawn = "held-out"
     losses.set(xlabel="steps", ylabel=f"{drawn} loss, nats per byte")
     differences.set(
         xlabel="steps", ylabel=f"difference to {literal(shortened(reference, LETTERS))}"
     )
-    for name, curve in curves.items():
-        look = looks[name] | {"markevery": max(1, len(curve) // MARKERS_OF_CURVE)}
-        losses.plot(list(curve), list(curve.values()), **look)
-        shared = [step for step in curve if step in curves.get(reference, {})]
-        differences.plot(
-            shared, [curve[step] - curves[reference][step] for step in shared], **look
-        )
-    _draw_front(front, rows, looks, reference)
-    handles = named_lines(names_apart(list(looks)), looks.values())
+    for name, late_curve in curves.items():
+        style = styles[name] | {
+            "markevery": max(1, len(late_curve) // MARKERS_OF_CURVE)
+        }
+        losses.plot(list(late_curve), list(late_curve.values()), **style)
+        shared = [step for step in late_curve if step in curves.get(reference, {})]
+        to_reference = [late_curve[step] - curves[reference][step] for step in shared]
+        differences.plot(shared, to_reference, **style)
+    _draw_front(front, rows, styles, reference)
+    handles = named_lines(names_apart(list(styles)), styles.values())
     handles.append(Line2D([], [], label="Pareto front", **RING))
-    about = f"{steps:,} steps, d_model {report.plan.shown[0].ffn.d_model}; a probe of a small model{ended(report)}"
+    about = f"{steps:,} steps, d_model {report.plan.shown[0].ffn.d_model}; a probe of a small model{title_ending(report)}"
     bars = f"bars: {CERTAIN} of the difference and of the ratio to {shortened(reference, LETTERS)}"
     finish(figure, f"{about}\n{bars}", handles)
     return figure
@@ -102,7 +101,7 @@ def training_figure(report: Report) -> Figure:
 def _draw_front(
     axes: Axes,
     rows: Mapping[str, Row],
-    looks: Mapping[str, dict[str, Any]],
+    styles: Mapping[str, dict[str, Any]],
     reference: str,
 ) -> None:
     """Loss over the time of a step, both as they are paired with the reference's."""
@@ -115,16 +114,16 @@ def _draw_front(
     unit, size = scale([start * row["step_ratio"] for row in timed.values()], TIME)
     axes.set_xlabel(f"a step: forward and backward, {unit}")
     for name, row in timed.items():
-        look, loss = looks[name], row["loss"]
+        style, loss = styles[name], row["loss"]
         time, low, high = (start * row[f"step_ratio{end}"] / size for end in ENDS)
-        axes.hlines(loss, low, high, color=look["color"])
+        axes.hlines(loss, low, high, color=style["color"])
         if row["difference_low"] is not None:
             of_reference = loss - row["difference"]
             ends = (
                 of_reference + row["difference_low"],
                 of_reference + row["difference_high"],
             )
-            axes.vlines(time, *ends, color=look["color"])
-        axes.plot(time, loss, **look | {"linestyle": ""})
+            axes.vlines(time, *ends, color=style["color"])
+        axes.plot(time, loss, **style | {"linestyle": ""})
         if row["pareto_front_step"]:
             axes.plot(time, loss, **RING)

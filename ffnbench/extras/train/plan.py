@@ -38,7 +38,7 @@ from ffnbench.ffn.spec import (
 from ffnbench.messages import OfCase
 from ffnbench.metrics import Metric
 from ffnbench.plan import (
-    OWN,
+    THIS_INTERPRETER,
     AddedKind,
     AddedSpec,
     Case,
@@ -56,24 +56,17 @@ from ffnbench.planning.effort import check_budget
 from ffnbench.planning.fields import cut
 from ffnbench.request import AddedRequest, Seconds, Texts
 
-SKIPPED = {
-    "site-packages",
-    "dist-packages",
-    "test",
-    "tests",
-    "__pycache__",
-}  # folders of the standard library
-HELD_OUT_SHARE, CHOOSING_SHARE = (
-    0.1,
-    0.1,
-)  # of the files: what losses are reported of, and what rates are chosen by
-MOST_BYTES = 1 << 30
+# folders of the standard library
+SKIPPED = {"site-packages", "dist-packages", "test", "tests", "__pycache__"}
+# of the files: what losses are reported of, and what rates are chosen by
+HELD_OUT_SHARE, CHOOSING_SHARE = 0.1, 0.1
+MOST_TEXT_BYTES = 1 << 30
 TEXT = bytes((9, 10, 13, *range(32, 127), *range(128, 256)))
 LEAST_BATCHES = 2  # of each part
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Text:
+class TrainingText:
     """Which text it was. `path` is as it was typed, empty for the standard library;
     `printable` is the share of its bytes that are text; `sha256` is of all of them, in
     order.
@@ -104,7 +97,7 @@ class Parts:
         return min(len(self.train), len(self.choosing), len(self.held_out))
 
 
-def read_text(path: str, batch: int, context: int) -> tuple[Text, Parts]:
+def read_text(path: str, batch: int, context: int) -> tuple[TrainingText, Parts]:
     """The parts of a file or a folder, or of the standard library's .py files where
     none is named; each part has LEAST_BATCHES batches at least.
 
@@ -119,7 +112,7 @@ def read_text(path: str, batch: int, context: int) -> tuple[Text, Parts]:
                 f"--text {path!r} is no file and no folder", "is the path right?"
             )
         files = [root] if root.is_file() else sorted(_files_in(root, library=not path))
-        if sum(file.stat().st_size for file in files) > MOST_BYTES:
+        if sum(file.stat().st_size for file in files) > MOST_TEXT_BYTES:
             raise FfnbenchError(
                 f"--text {path!r} holds more than 1 GiB", "name a part of it"
             )
@@ -134,17 +127,16 @@ def read_text(path: str, batch: int, context: int) -> tuple[Text, Parts]:
     if parts.shortest < least_bytes:
         parts = _split_by_place(content)
     if parts.shortest < least_bytes:
-        named = (
-            f"--text {path!r}"
-            if path
-            else "the default text, the standard library's .py files,"
-        )
+        if path:
+            named = f"--text {path!r}"
+        else:
+            named = "the default text, the standard library's .py files,"
         raise FfnbenchError(
             f"{named} has {len(content):,} bytes: too short for parts of {least_bytes:,}, "
             f"{LEAST_BATCHES} batches, to be held out",
             "a longer text, a smaller --batch or a smaller --context",
         )
-    text = Text(
+    text = TrainingText(
         path=path,
         files=len(files),
         bytes=len(content),
@@ -206,7 +198,7 @@ class Training:
     falls, what is drawn by `seed`.
     """
 
-    text: Text
+    text: TrainingText
     steps: int = field(metadata=least(1))
     rate: float = field(metadata=least(0.0))
     seed: int = field(metadata=least(0))
@@ -215,14 +207,18 @@ class Training:
 LOSS = "loss"  # held out, at the end
 HELD_OUT = "held_out_loss"  # after so many steps
 CHOOSING = "choosing_loss"  # at the end, of the part that rates are chosen by
-CURVE, SECONDS = (
-    "training_loss",
-    "training_s",
-)  # in files of earlier versions: of the steps of a point, and by then
-UNITS = {LOSS: "nats", HELD_OUT: "nats", CHOOSING: "nats", CURVE: "nats", SECONDS: "s"}
-METRICS = tuple(
+# in files of earlier versions: of the steps of a point, and by then
+CURVE, SECONDS = "training_loss", "training_s"
+TRAINING_UNITS = {
+    LOSS: "nats",
+    HELD_OUT: "nats",
+    CHOOSING: "nats",
+    CURVE: "nats",
+    SECONDS: "s",
+}
+TRAINING_METRICS = tuple(
     Metric(name=name, unit=unit, job="train", exact=False, less_is_better=True)
-    for name, unit in UNITS.items()
+    for name, unit in TRAINING_UNITS.items()
 )
 
 
@@ -306,10 +302,10 @@ class DecoderSpec(AddedSpec):
 
     def build(self, *, device: Any, dtype: Any) -> Any:
         """Its module."""
-        from ffnbench.extras.train.module import Decoder
-        from ffnbench.worker.backends.building import build
+        from ffnbench.extras.train.decoder import Decoder
+        from ffnbench.worker.backends.building import build_module
 
-        make = partial(build, self.around, device=device, dtype=dtype)
+        make = partial(build_module, self.around, device=device, dtype=dtype)
         return Decoder(self.attention, self.layers, make, device=device, dtype=dtype)
 
 
@@ -368,14 +364,14 @@ def decoder_cost(spec: DecoderSpec, inner: Cost, *, seq_len: int, dtype: str) ->
 
 
 TRAIN = "train"
-HERE = "extras.train"
+THIS_FEATURE = "extras.train"
 KINDS = {
     TRAIN: AddedKind(
-        frame=f"{HERE}.table:training_frame",
-        picture=f"{HERE}.picture:training_figure",
+        frame=f"{THIS_FEATURE}.table:training_frame",
+        picture=f"{THIS_FEATURE}.picture:training_figure",
         says="what is learnt",
         case=TrainCase,
-        metrics=METRICS,
+        metrics=TRAINING_METRICS,
     )
 }
 
@@ -422,23 +418,25 @@ def plan_train(request: TrainRequest, probe: Probe | None = None) -> Plan:
     compared = plan_compare(
         as_compare(request, budget=None, **workload), probe, d_model=D_MODEL
     )
-    models = [_model(case, request.layers) for case in compared.cases]
+    models = [_decoder_case(case, request.layers) for case in compared.cases]
     _refuse_others(replace(compared, cases=tuple(models)))
     work = models[0].workload
     text, parts = read_text(request.text or "", work.batch, work.seq_len)
     cases = []
     for seed in range(request.seed, request.seed + request.seeds):
-        for rate in rates_of(request.lr):
+        for rate in learning_rates(request.lr):
             training = Training(text=text, steps=request.steps, rate=rate, seed=seed)
             point = ((OF, RUN), ("lr", rate), ("seed", seed))
             cases += [
-                replace(_at(model, point, against=model.label), training=training)
+                replace(_case_at(model, point, against=model.label), training=training)
                 for model in models
             ]
     first_runs = {
         model.label: run.label for model, run in zip(models, cases, strict=False)
     }
-    cases += [_at(model, ((OF, STEP),), against=compared.reference) for model in models]
+    cases += [
+        _case_at(model, ((OF, STEP),), against=compared.reference) for model in models
+    ]
     notes = [
         replace(note, label=first_runs.get(note.label, "")) for note in compared.notes
     ]
@@ -455,11 +453,11 @@ def plan_train(request: TrainRequest, probe: Probe | None = None) -> Plan:
             timeout_s=request.timeout,
             budget_s=request.budget,
         ),
-        notes=(*notes, *_notes(request, text, parts)),
+        notes=(*notes, *_notes_of_text(request, text, parts)),
     )
 
 
-def rates_of(text: str) -> tuple[float, ...]:
+def learning_rates(text: str) -> tuple[float, ...]:
     """The rates of a list, each once. Raises FfnbenchError for what is no rate."""
     rates = []
     for part in cut("--lr ", text, "1e-3,3e-3,6e-3"):
@@ -478,17 +476,16 @@ def rates_of(text: str) -> tuple[float, ...]:
     return tuple(dict.fromkeys(rates))
 
 
-def _model(case: Case, layers: int) -> TrainCase:
+def _decoder_case(case: Case, layers: int) -> TrainCase:
     """The case of a decoder with its network."""
-    known = {one.name: getattr(case, one.name) for one in fields(Case)}
-    known["ffn"] = DecoderSpec(around=known["ffn"], layers=layers)
-    known["workload"] = replace(
-        case.workload, routing=None
-    )  # experts are fed as they learn it
-    return TrainCase(**known)
+    values = {field.name: getattr(case, field.name) for field in fields(Case)}
+    values["ffn"] = DecoderSpec(around=values["ffn"], layers=layers)
+    # experts are fed as they learn it
+    values["workload"] = replace(case.workload, routing=None)
+    return TrainCase(**values)
 
 
-def _at(case: TrainCase, point: Point, against: str) -> TrainCase:
+def _case_at(case: TrainCase, point: Point, against: str) -> TrainCase:
     """The case at a point, compared with another one there."""
     suffix = group_suffix(dict(point))
     return replace(
@@ -512,31 +509,33 @@ def _refuse_others(plan: Plan) -> None:
             "use --dtype bfloat16",
         )
     for case in plan.cases:
-        if case.workload != first or not first.eager or case.arm != OWN:
+        if case.workload != first or not first.eager or case.arm != THIS_INTERPRETER:
             raise FfnbenchError(
                 f"{case.label!r} has a workload of its own, and here all variants are fed and run alike",
                 "leave out @backend, @dtype, @threads and the like",
             )
 
 
-def _notes(request: TrainRequest, text: Text, parts: Parts) -> list[Note]:
+def _notes_of_text(
+    request: TrainRequest, text: TrainingText, parts: Parts
+) -> list[Note]:
     """What a reader should know of the text and the seeds, before anything is
     trained.
     """
-    said = []
+    notes = []
     if request.seeds == 1:
-        said.append("one seed gives no interval and no verdict: --seeds 3")
+        notes.append("one seed gives no interval and no verdict: --seeds 3")
     if text.printable < JUNK:
-        said.append(
+        notes.append(
             f"{percent(1 - text.printable)} of the bytes of {text.path} are no text: they are learnt all the same"
         )
     times = request.steps * request.batch * request.context / len(parts.train)
     if times > 1:
-        said.append(
+        notes.append(
             f"each byte of the text is seen {times:.1f} times: a longer text would be learnt otherwise"
         )
     if parts.by_place:
-        said.append(
+        notes.append(
             f"{counted(text.held_out_bytes, 'byte')} at the end of {counted(text.files, 'file')} are held out"
         )
-    return [Note(text=one, kind=NoteKind.GENERAL) for one in said]
+    return [Note(text=note, kind=NoteKind.GENERAL) for note in notes]

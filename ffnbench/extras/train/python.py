@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ffnbench.api.preparing import prepare
-from ffnbench.extras.train.measuring import measure
+from ffnbench.api.preparing import prepare_plan
+from ffnbench.extras.train.measuring import measure_training
 from ffnbench.extras.train.plan import TrainRequest, plan_train
 from ffnbench.python.arguments import (
     Device,
@@ -14,7 +14,7 @@ from ffnbench.python.arguments import (
     StrPath,
     Texts,
     Variants,
-    asked,
+    request_from_arguments,
 )
 from ffnbench.python.public import called_here, public
 from ffnbench.report.shown_report import ShownReport as Report
@@ -51,8 +51,8 @@ def train(
     >>> losses = ffnbench.train(["relu", "swiglu"], steps=200).frame()
     >>> losses[["variant", "loss", "difference", "verdict"]]
     """
-    request = asked(TrainRequest, locals())
+    request = request_from_arguments(TrainRequest, locals())
     with called_here(quiet=quiet, wait=wait) as here:
-        return measure(
-            prepare(request, here.world, plan_train), here.world, here.following
+        return measure_training(
+            prepare_plan(request, here.world, plan_train), here.world, here.following
         )

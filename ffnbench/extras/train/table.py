@@ -7,7 +7,7 @@ from dataclasses import replace
 from ffnbench.common.units import IEC, SI, TIME, counted, digits, quantity
 from ffnbench.extras.train.losses import (
     SAME_NATS,
-    Learnt,
+    VariantLosses,
     at_an_end_of_rates,
     front_of,
     learnt,
@@ -23,7 +23,7 @@ from ffnbench.report.frame import (
     EXTRA,
     OF_NUMBER,
     OF_RATIO,
-    UNKNOWN,
+    UNKNOWN_CELL,
     Column,
     Frame,
     Row,
@@ -33,13 +33,13 @@ from ffnbench.report.frame import (
 from ffnbench.report.header import MATCHED
 from ffnbench.report.sentences import general_line, machine_line
 from ffnbench.report.words import (
-    BUSY,
+    BUSY_WORD,
     CERTAIN,
     INTERVALS,
     VERDICTS,
     device_text,
     interval_text,
-    listed,
+    join_words,
     seconds_text,
 )
 from ffnbench.result import CONFIDENCE, Estimate, Report, Verdict
@@ -51,14 +51,14 @@ SCOPE = "a probe: a small model, trained for a short time"
 ENDS = "", "_low", "_high"  # of a name in a record: the value, and the interval of it
 OF_DIFFERENCE = 23  # what `-0.064 [-0.079, -0.050]` takes
 LEARNS = VERDICTS | {Verdict.FASTER: "better", Verdict.SLOWER: "worse"}
-WORDS = {
+LOSS_VERDICTS = {
     Verdict.FASTER: "better",
     Verdict.SAME: "as good",
     Verdict.SLOWER: "worse",
     Verdict.UNCLEAR: "can't tell",
 }
-STYLES = {"better": "green", "worse": "red", "can't tell": "yellow"}
-SHOWN = (
+LOSS_STYLES = {"better": "green", "worse": "red", "can't tell": "yellow"}
+COLUMN_ORDER = (
     "variant",
     "d_ff",
     "params",
@@ -81,14 +81,16 @@ def training_frame(report: Report) -> Frame:
     variants = learnt(report)
     rows = training_records(report)
     reference = report.plan.name_of(report.plan.reference)
-    columns = COLUMNS | {
-        "difference": replace(COLUMNS["difference"], title=f"loss - {reference}")
+    columns = TRAINING_COLUMNS | {
+        "difference": replace(
+            TRAINING_COLUMNS["difference"], title=f"loss - {reference}"
+        )
     }
     return Frame(
-        columns=tuple(columns[key] for key in SHOWN),
+        columns=tuple(columns[key] for key in COLUMN_ORDER),
         rows=rows,
-        header=[_header(report)],
-        summary=_summary(report, rows, variants),
+        header=[_header_lines(report)],
+        summary=_summary_lines(report, rows, variants),
         details=_details(report),
     )
 
@@ -98,12 +100,11 @@ def training_frame(report: Report) -> Frame:
 
 def training_of(report: Report) -> Training:
     """How all were trained, but for rates and seeds."""
-    trainings = [
-        training
-        for training in map(trained_by, report.plan.shown)
-        if training is not None
-    ]
-    return trainings[0]
+    for case in report.plan.shown:
+        training = trained_by(case)
+        if training is not None:
+            return training
+    raise ValueError("no case of this plan is trained")
 
 
 def training_records(report: Report) -> list[Row]:
@@ -121,32 +122,31 @@ def training_records(report: Report) -> list[Row]:
     for name, variant in variants.items():
         run = runs[name][0]
         cost = report.cost(run.label)
-        tokens = steps * run.workload.tokens
-        record = _record_of_losses(variant, run, cost) | _record_of_time(
-            report, variant, on_front=name in front
-        )
+        record = _record_of_losses(variant, run, cost)
+        record |= _record_of_time(report, variant, on_front=name in front)
         for end in ENDS:
             ratio = record[f"step_ratio{end}"]
             record[f"training{end}_s"] = None
             if ratio and reference_step:
                 record[f"training{end}_s"] = ratio * steps * reference_step.value
-        record["tokens_per_s"] = record["training_flops"] = None
+        tokens = steps * run.workload.tokens
+        record["tokens_per_s"] = None
         if record["training_s"]:
             record["tokens_per_s"] = tokens / record["training_s"]
+        record["training_flops"] = None
         if cost.flops_forward is not None and cost.flops_backward is not None:
-            record["training_flops"] = tokens * (
-                cost.flops_forward + cost.flops_backward
-            )
-        by_seed = sorted(variant.losses.items())
-        record["losses"] = (
-            " ".join(f"{seed}:{loss:.6f}" for seed, loss in by_seed) or None
-        )
+            flops_of_token = cost.flops_forward + cost.flops_backward
+            record["training_flops"] = tokens * flops_of_token
+        by_seed = [
+            f"{seed}:{loss:.6f}" for seed, loss in sorted(variant.losses.items())
+        ]
+        record["losses"] = " ".join(by_seed) or None
         record["failure"] = "; ".join(_failures(report, variant)) or None
         records.append(record)
     return records
 
 
-def _record_of_losses(variant: Learnt, run: TrainCase, cost: Cost) -> Row:
+def _record_of_losses(variant: VariantLosses, run: TrainCase, cost: Cost) -> Row:
     return {
         "variant": variant.name,
         "d_ff": run.ffn.d_ff,
@@ -159,7 +159,7 @@ def _record_of_losses(variant: Learnt, run: TrainCase, cost: Cost) -> Row:
     }
 
 
-def _record_of_time(report: Report, variant: Learnt, *, on_front: bool) -> Row:
+def _record_of_time(report: Report, variant: VariantLosses, *, on_front: bool) -> Row:
     """The time of a step, and its ratio to the reference's."""
     label = timed_label(variant.name)
     seconds, comparison = report.estimate(label, LATENCY), report.comparison(label)
@@ -183,7 +183,7 @@ def estimate_of(mean: Mean | None) -> Estimate | None:
     return Estimate(value=mean.mean, low=low, high=high)
 
 
-def _failures(report: Report, variant: Learnt) -> list[str]:
+def _failures(report: Report, variant: VariantLosses) -> list[str]:
     """Why a variant has no loss, or no time."""
     failure = report.failure(timed_label(variant.name))
     messages = (*variant.failed, failure.message) if failure else variant.failed
@@ -193,30 +193,30 @@ def _failures(report: Report, variant: Learnt) -> list[str]:
 # Columns
 
 
-def _rate(rate: float) -> str:
+def _rate_text(rate: float) -> str:
     """`.003`, which leaves room for more columns than 0.003 does."""
     return f"{rate:g}".removeprefix("0")
 
 
 def difference_text(difference: Estimate) -> str:
     """`-0.064 [-0.079, -0.050]`."""
-    return _nats(difference, "+")
+    return _nats_text(difference, "+")
 
 
 def _loss_text(row: Row) -> str | None:
     loss = estimate_in(row, "loss")
-    return _nats(loss, "") if loss else None
+    return _nats_text(loss, "") if loss else None
 
 
-def _nats(estimate: Estimate, sign: str) -> str:
+def _nats_text(estimate: Estimate, sign: str) -> str:
     text = f"{estimate.value:{sign}.3f}"
     if estimate.low is None:
         return text
     return f"{text} [{estimate.low:{sign}.3f}, {estimate.high:{sign}.3f}]"
 
 
-def _busy(row: Row) -> str | None:
-    return BUSY if row["step_verdict"] == Verdict.BUSY else None
+def _busy_text(row: Row) -> str | None:
+    return BUSY_WORD if row["step_verdict"] == Verdict.BUSY else None
 
 
 def _ratio_of_reference(row: Row) -> str | None:
@@ -229,22 +229,22 @@ def _ratio_of_reference(row: Row) -> str | None:
 def _verdict(row: Row) -> str:
     if row["verdict"]:
         return str(row["verdict"])
-    return "failed" if row["failure"] else UNKNOWN
+    return "failed" if row["failure"] else UNKNOWN_CELL
 
 
 def _style(row: Row) -> str:
     if row["verdict"]:
-        return STYLES.get(row["verdict"], "")
+        return LOSS_STYLES.get(row["verdict"], "")
     return "red" if row["failure"] else ""
 
 
-COLUMNS = {
+TRAINING_COLUMNS = {
     column.key: column
     for column in (
         Column(key="variant", left=True),
         Column(key="d_ff", priority=8),
         Column(key="params", priority=5),
-        Column(key="lr", priority=2, write=_rate),
+        Column(key="lr", priority=2, write=_rate_text),
         Column(key="loss", unit="nats", priority=1, write="{:.3f}".format),
         Column(
             key="loss_interval",
@@ -265,10 +265,10 @@ COLUMNS = {
             title="step",
             units=TIME,
             interval=seconds_text,
-            text=_busy,
+            text=_busy_text,
             priority=3,
             takes=OF_NUMBER,
-            style=lambda row: "yellow" if _busy(row) else "",
+            style=lambda row: "yellow" if _busy_text(row) else "",
         ),
         Column(
             key="step_ratio",
@@ -296,7 +296,7 @@ COLUMNS = {
 # Sentences
 
 
-def _header(report: Report) -> str:
+def _header_lines(report: Report) -> str:
     """What was trained, how long, on what."""
     plan, training = report.plan, training_of(report)
     case = plan.shown[0]
@@ -314,19 +314,21 @@ def _header(report: Report) -> str:
     return header
 
 
-def _summary(report: Report, rows: list[Row], variants: dict[str, Learnt]) -> list[str]:
+def _summary_lines(
+    report: Report, rows: list[Row], variants: dict[str, VariantLosses]
+) -> list[str]:
     """Who learns best and by how much, the Pareto front, whether to try other rates,
     what failed.
     """
-    lines = [_answer(report, rows, variants)]
+    lines = [_answer_lines(report, rows, variants)]
     front = [row["variant"] for row in rows if row["pareto_front_step"]]
     if front:
-        lines.append(f"Pareto front of loss and time of a step: {listed(front)}")
+        lines.append(f"Pareto front of loss and time of a step: {join_words(front)}")
     names, rates = at_an_end_of_rates(report, variants)
     if names:
         longer = ",".join(f"{rate:.2g}" for rate in rates)
         lines.append(
-            f"warning: the best rate is at an end of the list for {listed(names)}: --lr {longer}"
+            f"warning: the best rate is at an end of the list for {join_words(names)}: --lr {longer}"
         )
     for variant in variants.values():
         failures = _failures(report, variant)
@@ -336,14 +338,16 @@ def _summary(report: Report, rows: list[Row], variants: dict[str, Learnt]) -> li
     return [line for line in lines if line]
 
 
-def _answer(report: Report, rows: list[Row], variants: dict[str, Learnt]) -> str:
+def _answer_lines(
+    report: Report, rows: list[Row], variants: dict[str, VariantLosses]
+) -> str:
     """Who learns best and by how much, how the others learn, and what so many seeds can
     show.
     """
     differences = {
         row["variant"]: estimate_in(row, "difference") for row in rows if row["verdict"]
     }
-    by_verdict: dict[Verdict, list[str]] = {verdict: [] for verdict in WORDS}
+    by_verdict: dict[Verdict, list[str]] = {verdict: [] for verdict in LOSS_VERDICTS}
     for name in differences:
         by_verdict.setdefault(variants[name].verdict, []).append(name)
     pairs = pairs_of_losses(variants)
@@ -362,10 +366,10 @@ def _answer(report: Report, rows: list[Row], variants: dict[str, Learnt]) -> str
             difference = differences[name]
             if difference:
                 texts.append(f"{name} {difference_text(difference)}")
-        parts.append(f"best ({NATS} from {reference}): {listed(texts)}")
+        parts.append(f"best ({NATS} from {reference}): {join_words(texts)}")
     parts += [
-        f"{word}: {listed(by_verdict[verdict])}"
-        for verdict, word in WORDS.items()
+        f"{word}: {join_words(by_verdict[verdict])}"
+        for verdict, word in LOSS_VERDICTS.items()
         if by_verdict[verdict]
     ]
     smallest = resolves(variants)

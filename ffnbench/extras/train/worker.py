@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.device.environment import place_of
-from ffnbench.extras.train.module import VOCABULARY, LanguageModel
+from ffnbench.extras.train.decoder import VOCABULARY, LanguageModel
 from ffnbench.extras.train.plan import Train, TrainCase, Trained, read_text
 from ffnbench.worker.backends.building import seed_all
 from ffnbench.worker.jobs import Jobs
@@ -25,11 +25,9 @@ from ffnbench.worker.jobs import Jobs
 WARM_UP = 0.05  # of the steps
 LAST_RATE = 0.1  # of the rate, at the last step
 TENTHS = 10  # of the steps: after each of them the model is evaluated
-EVALUATED, ON_THE_WAY = (
-    200_000,
-    50_000,
-)  # bytes at most that a model is evaluated on: at the end, and before
-AT_ONCE = 4096  # bytes of a batch that is evaluated
+# bytes at most that a model is evaluated on: at the end, and before
+EVALUATED, ON_THE_WAY = 200_000, 50_000
+EVALUATION_BYTES = 4096  # bytes of a batch that is evaluated
 DIVERGED = 2 * math.log(VOCABULARY)  # nats: twice what guessing costs
 RUN = "training run"  # where the worker holds it
 
@@ -57,9 +55,8 @@ class TrainingRun:
         ).train()
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.0)
         self.step = 0
-        self.curve: list[
-            tuple[int, float]
-        ] = []  # steps, and the held-out loss after them
+        # steps, and the held-out loss after them
+        self.curve: list[tuple[int, float]] = []
 
     def train_for(self, seconds: float) -> Trained:
         """Train for about so long, one step at least, or to the end.
@@ -154,11 +151,10 @@ class TrainingRun:
     def _loss(self, sequences: Tensor) -> Tensor:
         """Nats per byte, the mean."""
         dtype = getattr(torch, self.case.workload.dtype)
-        mixed = (
-            torch.autocast(self.device.type, dtype)
-            if dtype.itemsize < 4
-            else nullcontext()
-        )
+        if dtype.itemsize < 4:
+            mixed = torch.autocast(self.device.type, dtype)
+        else:
+            mixed = nullcontext()
         with mixed:
             logits = self.model(sequences[:, :-1])
         return F.cross_entropy(logits.flatten(0, 1).float(), sequences[:, 1:].flatten())
@@ -171,7 +167,7 @@ class TrainingRun:
             number * (len(text) - work.seq_len - 1) // max(1, count - 1)
             for number in range(count)
         ]
-        at_once = max(work.batch, AT_ONCE // work.seq_len)
+        at_once = max(work.batch, EVALUATION_BYTES // work.seq_len)
         total = 0.0
         self.model.eval()
         with torch.no_grad():
@@ -182,7 +178,7 @@ class TrainingRun:
         return total / count
 
 
-def train(jobs: Jobs, request: Train) -> Trained:
+def train_for_seconds(jobs: Jobs, request: Train) -> Trained:
     """Train a case for so long, or to its end; what there is to tell of it."""
     if RUN not in jobs.held:
         case = jobs.settle(request.label)
@@ -192,4 +188,4 @@ def train(jobs: Jobs, request: Train) -> Trained:
     return run.train_for(request.seconds)
 
 
-HANDLERS = {"Train": (Train, train)}
+HANDLERS = {"Train": (Train, train_for_seconds)}

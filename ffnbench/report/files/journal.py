@@ -23,13 +23,12 @@ from ffnbench.common.files import locked
 from ffnbench.common.streams import say
 from ffnbench.plan import Note, NoteKind, Plan, added_kind
 from ffnbench.result import Environment, Failure, Inputs, Report, Roof, Sample
-from ffnbench.stats.cells import joined
+from ffnbench.stats.cells import join_runs
 from ffnbench.stats.figures import with_figures
 
-HEAD = {"ffnbench journal": 1}
+JOURNAL_HEADER = {"ffnbench journal": 1}
 Found = Report | Plan | Environment | Sample | Failure | Note | Roof | Inputs
-OLDER_KINDS = ("Judged",)  # lines of older files, which are passed over
-KINDS: dict[str, type] = {kind.__name__: kind for kind in get_args(Found)}
+JOURNAL_ENTRIES: dict[str, type] = {kind.__name__: kind for kind in get_args(Found)}
 ENDED = "recovered from a run that was killed: what it had measured by then"
 
 
@@ -76,7 +75,7 @@ class Journal:
         else:
             self.path, self._file = path, os.fdopen(handle, "wb", buffering=0)
             self._hold(self._file)
-            self._write(HEAD)
+            self._write(JOURNAL_HEADER)
 
     def _hold(self, file: BinaryIO) -> None:
         """Until the end of this journal, or of this process."""
@@ -93,7 +92,9 @@ class Journal:
             self._open()
         if isinstance(entry, Sample) or (isinstance(entry, Report) and entry.samples):
             self._samples = True
-        [name] = [name for name, kind in KINDS.items() if isinstance(entry, kind)]
+        [name] = [
+            name for name, kind in JOURNAL_ENTRIES.items() if isinstance(entry, kind)
+        ]
         self._write({name: jsonable.encode(entry)})
         if self._over is not None and self.path is not None and self._file is not None:
             os.replace(self.path, self._over)
@@ -102,11 +103,10 @@ class Journal:
     def _write(self, line: dict[str, Any]) -> None:
         if self._file is None:
             return
-        left = memoryview(jsonable.text_of(line).encode() + b"\n")
+        left = memoryview(jsonable.json_text(line).encode() + b"\n")
         try:
-            while (
-                left
-            ):  # what a disk has no room for is not written, and the next time refused
+            # what a disk has no room for is not written, and the next time refused
+            while left:
                 left = left[self._file.write(left) :]
         except OSError as problem:  # a full disk is no reason to lose the run itself
             say(f"note: the journal {str(self.path)!r} ends here: {problem.strerror}")
@@ -139,7 +139,7 @@ def journal_of(output: Path) -> Path:
 
 def is_journal(content: bytes) -> bool:
     """Whether a file's content is that of a journal."""
-    return content.startswith(json.dumps(HEAD)[:-2].encode())
+    return content.startswith(json.dumps(JOURNAL_HEADER)[:-2].encode())
 
 
 def read_journal(
@@ -154,12 +154,12 @@ def read_journal(
     """
     complete, _, _ = content.rpartition(b"\n")
     head, *lines = complete.split(b"\n")
-    if jsonable.parse(head) != HEAD:
+    if jsonable.parse(head) != JOURNAL_HEADER:
         raise ValueError("its first line is not that of a journal of this version")
     runs: list[list[Any]] = []
     for number, line in enumerate(lines, start=2):
         try:
-            entry = _read(line, bring_up)
+            entry = _read_entry(line, bring_up)
             if isinstance(entry, Report):
                 runs.append([])
             elif not runs:
@@ -170,7 +170,9 @@ def read_journal(
                 f"{path!r} is not a whole journal: line {number}: {problem}", hint
             ) from problem
         runs[-1].append(entry)
-    made = [run for run in _of_cells(map(_run, runs)) if run.samples or run.failures]
+    made = [
+        run for run in _of_cells(map(_joined_run, runs)) if run.samples or run.failures
+    ]
     if not any(run.samples for run in made):
         raise NoSamples(
             f"{path!r} is the journal of a run that ended before it had a sample",
@@ -197,18 +199,17 @@ def _of_cells(runs: Iterable[Report]) -> Iterator[Report]:
     for turn in turns:
         done = [run for run in turn if not run.interrupted]
         unfinished = [run for run in turn[-1:] if run.interrupted]
-        if turn and added_kind(
-            turn[0].plan.kind
-        ):  # its table may be of all cells together
-            yield joined([turn[0], *done, *unfinished])
+        # its table may be of all cells together
+        if turn and added_kind(turn[0].plan.kind):
+            yield join_runs([turn[0], *done, *unfinished])
             continue
         if done:
-            yield joined([*done, *unfinished])
+            yield join_runs([*done, *unfinished])
         else:
             yield from turn
 
 
-def _run(lines: list[Any]) -> Report:
+def _joined_run(lines: list[Any]) -> Report:
     """What follows a report belongs to it; of plan and environment, and of what is told
     of a case, the last holds.
     """
@@ -236,16 +237,14 @@ def _run(lines: list[Any]) -> Report:
     return report
 
 
-def _read(line: bytes, bring_up: Callable[[str, Any], None]) -> Any:
+def _read_entry(line: bytes, bring_up: Callable[[str, Any], None]) -> Any:
     data = jsonable.parse(line)
     if (
         not isinstance(data, dict)
         or len(data) != 1
-        or next(iter(data)) not in (*KINDS, *OLDER_KINDS)
+        or next(iter(data)) not in JOURNAL_ENTRIES
     ):
-        raise ValueError(f"expected one of {', '.join(KINDS)}")
+        raise ValueError(f"expected one of {', '.join(JOURNAL_ENTRIES)}")
     [(name, value)] = data.items()
-    if name in OLDER_KINDS:
-        return None
     bring_up(name, value)
-    return jsonable.decode(KINDS[name], value)
+    return jsonable.decode(JOURNAL_ENTRIES[name], value)

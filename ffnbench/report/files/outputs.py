@@ -21,7 +21,7 @@ from ffnbench.common.errors import FfnbenchError, Unfinished
 from ffnbench.common.files import content_of
 from ffnbench.common.names import hint_for
 
-BESIDE = ".ffnbench-"  # how a file begins while it is written
+TEMPORARY_PREFIX = ".ffnbench-"  # how a file begins while it is written
 
 
 class Outputs:
@@ -68,9 +68,10 @@ class Outputs:
         """The first output that is, or will be, a file: a journal can stand beside
         it.
         """
-        return next(
-            (path for path in self.paths if path.is_file() or not path.exists()), None
-        )
+        for path in self.paths:
+            if path.is_file() or not path.exists():
+                return path
+        return None
 
     def close(self) -> None:
         """Take away folders that were made and stayed empty."""
@@ -95,7 +96,8 @@ class Outputs:
             except (
                 OSError,
                 FfnbenchError,
-            ) as problem:  # a picture may have no room for all of its texts
+            ) as problem:
+                # a picture may have no room for all of its texts
                 problems.append(f"cannot write {str(path)!r}: {_why(problem)}")
                 hints.append(
                     getattr(problem, "hint", "")
@@ -103,11 +105,10 @@ class Outputs:
                 )
         if problems:
             saved = self.rescued = _rescue(rescue() if rescue else b"")
-            where = (
-                f"the whole result is in {saved}"
-                if saved
-                else "the answer is shown on stdout"
-            )
+            if saved:
+                where = f"the whole result is in {saved}"
+            else:
+                where = "the answer is shown on stdout"
             raise Unfinished(
                 "; ".join(problems), "; ".join([*dict.fromkeys(hints), where])
             )
@@ -260,7 +261,7 @@ def replace_file(path: Path, content: bytes) -> None:
             os.set_blocking(file.fileno(), True)
             file.write(content)
         return
-    temporary = target.with_name(f"{BESIDE}{secrets.token_hex(8)}")
+    temporary = target.with_name(f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}")
     handle = os.open(
         temporary,
         os.O_WRONLY | os.O_CREAT | os.O_EXCL,

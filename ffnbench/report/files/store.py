@@ -12,27 +12,25 @@ from typing import Any
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.files import content_of
-from ffnbench.features import function_of
+from ffnbench.features import imported_function
 from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, FFNSpec, ImportedSpec
 from ffnbench.metrics import ROOF
 from ffnbench.plan import METHOD, AddedSpec, Kind, Plan, added_kind, metrics_of
 from ffnbench.request import spelling
-from ffnbench.result import SCHEMA, FailureKind, Report
+from ffnbench.result import SCHEMA, Report
 
 UPDATE = "pip install -U ffnbench"
-# the MLP of a model of transformers had a name of its own, and the form that it was
-OLDER = {  # what older files have beside the fields of a type: it is passed over
+# what older files have beside the fields of a type: it is passed over
+OLDER = {
     # a digest that nobody read; what a process beside the run found of outputs, and its
-    # seconds; rows of other machines
-    "Report": ("seal", "judged", "judging_s", "further"),
-    "Protocol": ("reversed",),  # until method 5 a worker moved its tensors now and then
+    # seconds
+    "Report": ("seal", "judged", "judging_s"),
+    # until method 5 a worker moved its tensors now and then
+    "Protocol": ("reversed",),
     "Sample": ("placement",),
+    # the MLP of a model of transformers had a name of its own, and the form that it was
     "ImportedSpec": ("form",),
 }
-
-# what older files call suspect, a row whose answers were wrong or whose times could not
-# be true, has no figures either
-OLDER_FAILURES = {"suspect": FailureKind.MISMATCH}
 
 
 def report_text(report: Report) -> str:
@@ -41,29 +39,30 @@ def report_text(report: Report) -> str:
     """
     data = jsonable.encode(report)
     parts = []
-    for key, value in sorted(
-        data.items(), key=lambda item: isinstance(item[1], list)
-    ):  # the samples stand last
+    # the samples stand last
+    for key, value in sorted(data.items(), key=lambda item: isinstance(item[1], list)):
         if isinstance(value, list) and value:
-            items = ",\n  ".join(jsonable.text_of(item) for item in value)
+            items = ",\n  ".join(jsonable.json_text(item) for item in value)
             parts.append(f" {json.dumps(key)}: [\n  {items}\n ]")
         else:
-            parts.append(f" {json.dumps(key)}: {jsonable.text_of(value)}")
+            parts.append(f" {json.dumps(key)}: {jsonable.json_text(value)}")
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
 A_RUN = "one is written by `ffnbench compare -o run.json`"
 
 
-def load(path: str | Path) -> Report:
+def read_report(path: str | Path) -> Report:
     """A saved JSON report; raises FfnbenchError for what is not one, or is of another
     schema or a newer method.
     """
     from ffnbench.report.files.journal import is_journal, read_journal
 
     try:
-        of_folder = f"name its files: {shlex.quote(str(path))}/*.json"
-        content = content_of(path, *[of_folder] * Path(path).is_dir())
+        hint = "is the path right?"
+        if Path(path).is_dir():
+            hint = f"name its files: {shlex.quote(str(path))}/*.json"
+        content = content_of(path, hint)
         if is_journal(content):
             report = read_journal(
                 content,
@@ -75,15 +74,14 @@ def load(path: str | Path) -> Report:
             _refuse_others(data, str(path))
             for run in (data, *(data.get("repeats") or ())):
                 _bring_up(run, str(path))
-            report = _decoded(data)
+            report = _decoded_report(data)
         refuse_incoherent(report)
         return report
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
-        hint = (
-            'take that run out of "repeats"'
-            if "repeats[" in str(problem)
-            else "was it cut off? measure again"
-        )
+        if "repeats[" in str(problem):
+            hint = 'take that run out of "repeats"'
+        else:
+            hint = "was it cut off? measure again"
         if not content.lstrip().startswith(b"{"):  # a CSV, a table
             hint = "only JSON is read: `ffnbench compare relu swiglu -o run.json` saves such a run"
         if "unknown field" in str(problem):
@@ -93,7 +91,7 @@ def load(path: str | Path) -> Report:
         ) from problem
 
 
-def _decoded(data: Any) -> Report:
+def _decoded_report(data: Any) -> Report:
     try:
         return jsonable.decode(Report, data)
     except FfnbenchError as problem:  # of a form, which speaks to who types one
@@ -110,20 +108,20 @@ def _refuse_others(data: Any, path: str) -> None:
     schema = data.get("schema") if isinstance(data, dict) else None
     if type(schema) is not int:
         config = isinstance(data, dict) and "model_type" in data
-        hint = (
-            f"`ffnbench cost --preset {shlex.quote(path)}` reads a model's config"
-            if config
-            else A_RUN
-        )
+        if config:
+            hint = (
+                f"`ffnbench cost --preset {shlex.quote(path)}` reads a model's config"
+            )
+        else:
+            hint = A_RUN
         raise FfnbenchError(
             f"{path!r} is no run of ffnbench: it has no schema number", hint
         )
     if schema != SCHEMA:
-        age, hint = (
-            ("a newer", UPDATE)
-            if schema > SCHEMA
-            else ("an older", "measure again with this version")
-        )
+        if schema > SCHEMA:
+            age, hint = ("a newer", UPDATE)
+        else:
+            age, hint = ("an older", "measure again with this version")
         problem = f"{path!r} was made by {age} ffnbench (schema {schema}; this one reads {SCHEMA})"
         raise FfnbenchError(problem, hint)
 
@@ -135,15 +133,10 @@ def _bring_up(run: dict[str, Any], path: str) -> None:
     plan = run.get("plan") or run
     protocol = plan["protocol"]
     method = protocol.get("method")
-    if (
-        isinstance(method, int) and method > METHOD
-    ):  # whose ratios mean what this ffnbench can't know
+    # whose ratios mean what this ffnbench can't know
+    if isinstance(method, int) and method > METHOD:
         problem = f"{path!r} was measured with method {method}, this ffnbench knows methods up to {METHOD}"
         raise FfnbenchError(problem, UPDATE)
-    if run.get("further"):
-        raise FfnbenchError(
-            f"{path!r} has rows of several kinds of machine", "measure each by itself"
-        )
     # a plan had its flags; of these, what says how often all was measured, and which
     # part of a sweep
     request = plan.pop("request", None) or {}
@@ -158,8 +151,6 @@ def _bring_up(run: dict[str, Any], path: str) -> None:
         for each in (spec, spec.get("around", {})):
             if "target" in each:
                 _drop("ImportedSpec", each)
-    for failure in run.get("failures") or ():
-        _bring_up_failure(failure)
 
 
 def _drop(kind: str, data: dict[str, Any]) -> None:
@@ -167,17 +158,10 @@ def _drop(kind: str, data: dict[str, Any]) -> None:
         data.pop(name, None)
 
 
-def _bring_up_failure(failure: dict[str, Any]) -> None:
-    if failure.get("kind") in OLDER_FAILURES:
-        failure["kind"] = OLDER_FAILURES[failure["kind"]]
-
-
 def _bring_up_line(kind: str, entry: dict[str, Any], path: str) -> None:
     """What one line of a journal holds, as files have it today."""
     if kind in ("Report", "Plan"):
         _bring_up(entry, path)
-    elif kind == "Failure":
-        _bring_up_failure(entry)
 
 
 def made_anew(path: str, run: Report, **other: object) -> str:
@@ -213,9 +197,8 @@ MEASURES = {
     Kind.ACTIVATIONS: (ActivationSpec,),
     Kind.BLOCK: (*NETWORKS, AttentionSpec),
 }
-PROBLEMS: dict[str, str] = {
-    Kind.BLOCK: "block.plan:problems"
-}  # what else its plan may lack: functions (plan) -> texts, as `file:name`
+# what else its plan may lack: functions (plan) -> texts, as `file:name`
+PROBLEMS: dict[str, str] = {Kind.BLOCK: "block.plan:problems"}
 SHORTEST_S, MOST = 1e-15, 1e18  # of a sample
 
 
@@ -233,7 +216,7 @@ def _of_plan(plan: Plan) -> Iterator[str]:
         raise ValueError("its plan has no cases")
     if len(labels) < len(plan.cases):
         yield "two cases have one label"
-    yield from _strangers(
+    yield from _unknown_names(
         "the reference",
         (plan.reference, *(c.against for c in plan.cases if c.against)),
         labels,
@@ -245,14 +228,14 @@ def _of_plan(plan: Plan) -> Iterator[str]:
         if not isinstance(c.ffn, kinds)
     )
     if plan.kind in PROBLEMS:
-        yield from function_of(PROBLEMS[plan.kind])(plan)
+        yield from imported_function(PROBLEMS[plan.kind])(plan)
 
 
 def _of_answer(report: Report) -> Iterator[str]:
     labels = {case.label for case in report.plan.cases}
     roofs = {roof.name for roof in report.roofs}
     costed = {cost.case for cost in report.costs}
-    yield from _strangers(
+    yield from _unknown_names(
         "the cost of", (case.label for case in report.plan.shown), costed
     )
     if any(side < 1 for roof in report.roofs for side in roof.shape):
@@ -263,7 +246,8 @@ def _of_answer(report: Report) -> Iterator[str]:
     }
     least["workspace_bytes"] = 0.0  # of older files
     for number, run in enumerate(report.runs, start=1):
-        yield from _strangers(
+        of_run = f" of run {number}" if number > 1 else ""
+        yield from _unknown_names(
             "the metric of a sample",
             {sample.metric for sample in run.samples},
             least.keys(),
@@ -272,14 +256,14 @@ def _of_answer(report: Report) -> Iterator[str]:
             if sample.case not in (roofs if sample.metric == ROOF else labels):
                 yield f"the case of a sample {sample.case!r} is unknown there"
             if not least[sample.metric] <= sample.value <= MOST:
-                yield f"a {sample.metric}{f' of run {number}' * (number > 1)} of {sample.value:g} is none"
+                yield f"a {sample.metric}{of_run} of {sample.value:g} is none"
         if run.samples and run.environment is None:
             yield "it has samples, and no environment that they were made in"
     if report.environment is None and (report.measured or report.comparisons):
         yield "it has figures, and no environment that they were made in"
 
 
-def _strangers(
+def _unknown_names(
     what: str, named: Iterable[str], members: Collection[str]
 ) -> Iterator[str]:
     """What is named, and not known."""

@@ -10,10 +10,8 @@ import sys
 from contextlib import chdir
 from pathlib import Path
 
-OWN = {
-    "MATPLOTLIBRC": os.devnull,
-    "MPLBACKEND": "agg",
-}  # matplotlib's defaults, and no window
+# matplotlib's defaults, and no window
+MATPLOTLIB_ENVIRONMENT = {"MATPLOTLIBRC": os.devnull, "MPLBACKEND": "agg"}
 
 
 def _load() -> None:
@@ -26,7 +24,7 @@ def _load() -> None:
     if "ffnbench.cli" in sys.modules:
         # for good: a picture comes when all has been measured, and nothing is started
         # any more
-        os.environ.update(OWN)
+        os.environ.update(MATPLOTLIB_ENVIRONMENT)
     with chdir(Path(__file__).parent):
         import matplotlib  # noqa: F401
 

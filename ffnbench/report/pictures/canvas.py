@@ -28,7 +28,7 @@ from ffnbench.result import Report
 
 COLUMN, PAGE = 3.3, 7.0  # inches: the width of a paper's column, and of its page
 DPI = 200  # of a png; print takes svg or pdf
-SMALL = 5.5  # points: the least letters
+SMALL_FONT = 5.5  # points: the least letters
 MOST_IN_LEGEND = 8  # columns
 LETTERS, LONGEST = 40, 60  # of a name, of the title of a panel
 
@@ -49,7 +49,7 @@ COLOURS = (
 )
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", "*", "p")
 PENS = 2 * len(MARKERS)  # each marker full, then hollow
-STYLE = {
+CANVAS_STYLE = {
     "font.size": 6.5,
     "axes.titlesize": 6.5,
     "axes.titlepad": 3,
@@ -75,24 +75,20 @@ STYLE = {
     "lines.markersize": 3.4,
     "lines.markeredgewidth": 0.8,
     "legend.frameon": False,
-    "legend.fontsize": SMALL,
+    "legend.fontsize": SMALL_FONT,
     "legend.handletextpad": 0.4,
     "legend.columnspacing": 1.0,
     "legend.borderpad": 0.1,
     "legend.labelspacing": 0.25,
-    "figure.titlesize": SMALL,
+    "figure.titlesize": SMALL_FONT,
     "figure.constrained_layout.w_pad": 0.03,
     "figure.constrained_layout.h_pad": 0.03,
 }
 
-SIDE_BY_SIDE, FEW_TICKS = (
-    1.5,
-    3.0,
-)  # from these ratios on an axis is logarithmic, and has ticks by decade
-DIGITS_OF_TICKS = {
-    100: (1,),
-    3: (1, 2, 5),
-}  # in a decade, where the axis is longer than that
+# from these ratios on an axis is logarithmic, and has ticks by decade
+SIDE_BY_SIDE, FEW_TICKS = 1.5, 3.0
+# in a decade, where the axis is longer than that
+DIGITS_OF_TICKS = {100: (1,), 3: (1, 2, 5)}
 FARTHEST = 3.0  # how far beyond the values an axis shows of a wide interval
 
 
@@ -109,7 +105,10 @@ def drawing(**settings: Any) -> Iterator[None]:
         for name, value in dict.items(matplotlib.rcParamsDefault)
         if name != "backend"
     }
-    with matplotlib.rc_context(defaults | STYLE | settings), warnings.catch_warnings():
+    with (
+        matplotlib.rc_context(defaults | CANVAS_STYLE | settings),
+        warnings.catch_warnings(),
+    ):
         warnings.filterwarnings("ignore", "Glyph .* missing from")
         yield
 
@@ -245,7 +244,7 @@ def named_lines(
     ]
 
 
-def ended(report: Report) -> str:
+def title_ending(report: Report) -> str:
     """What the title of a run that was not finished ends with."""
     if report.interrupted:
         return "; interrupted"

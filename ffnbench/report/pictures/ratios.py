@@ -22,15 +22,14 @@ from ffnbench.common.units import SI, TIME, quantity
 from ffnbench.metrics import ERROR, LATENCY, PEAK
 from ffnbench.plan import Kind
 from ffnbench.report.columns import case_rows, column
-from ffnbench.report.frame import UNKNOWN, Frame, Row, ShownColumn, estimate_in
-from ffnbench.report.header import conditions_line, headings, in_groups
+from ffnbench.report.frame import UNKNOWN_CELL, Frame, Row, ShownColumn, estimate_in
+from ffnbench.report.header import conditions_line, headings, ordered_by_group
 from ffnbench.report.pictures.canvas import (
     BAND,
     BLACK,
     COLUMN,
-    SMALL,
+    SMALL_FONT,
     drawing,
-    ended,
     finish,
     limits_of,
     literal,
@@ -38,6 +37,7 @@ from ffnbench.report.pictures.canvas import (
     panels,
     scale_axis,
     shortened,
+    title_ending,
 )
 from ffnbench.report.words import CERTAIN, VERDICTS, WITHIN, interval_text, verdict_word
 from ffnbench.result import SAME_WITHIN, Report, Verdict
@@ -45,9 +45,9 @@ from ffnbench.result import SAME_WITHIN, Report, Verdict
 ROW, LINE = 0.19, 0.11  # inches: a row of one line, each further line
 AXIS, TITLES = 0.38, 0.22  # inches: what the axis takes, and the titles of bars
 LETTERS = 18  # of a name in one line
-LONGEST = 100  # letters of a name
+LONGEST_CASE_NAME = 100  # letters of a name
 BAR = "#A9C4DA"
-MARKS: dict[
+VERDICT_MARKERS: dict[
     Verdict, tuple[str, str, str]
 ] = {  # marker, its colour, what it is filled with
     Verdict.SLOWER: (">", "#D55E00", "#D55E00"),
@@ -56,7 +56,7 @@ MARKS: dict[
     Verdict.UNCLEAR: ("o", BLACK, "white"),
     Verdict.REFERENCE: ("s", BLACK, BLACK),
 }
-STYLE = {
+RATIO_STYLE = {
     "axes.grid": False,
     "axes.spines.left": False,
     "ytick.major.size": 0,
@@ -65,7 +65,7 @@ STYLE = {
 }
 
 
-@drawing(**STYLE)
+@drawing(**RATIO_STYLE)
 def ratio_figure(report: Report) -> Figure:
     """The ratios on the left where there are any, a panel of bars for each amount in
     which rows differ.
@@ -73,13 +73,13 @@ def ratio_figure(report: Report) -> Figure:
     Raises FfnbenchError where nothing was timed and no amount is known.
     """
     plan = report.plan
-    rows = in_groups(plan, case_rows(report))
+    rows = ordered_by_group(plan, case_rows(report))
     is_compared = (
         report.environment is not None
         and LATENCY in plan.metrics
         and not all(plan.is_reference(row["label"]) for row in rows)
     )
-    amounts = _amounts(report, rows, is_compared=is_compared)
+    amounts = _shown_amounts(report, rows, is_compared=is_compared)
     if not is_compared and not amounts:
         raise FfnbenchError(
             "there is nothing to draw: no row has a number",
@@ -91,7 +91,7 @@ def ratio_figure(report: Report) -> Figure:
         differing, equal = equal, []
 
     names = _names(report, rows)
-    places, groups, height = _places(names, dict(headings(plan)))
+    places, groups, height = _places_of_rows(names, dict(headings(plan)))
     widths = [*([2.2] if is_compared else []), *(1.0 for _ in differing)]
     size = COLUMN, height + AXIS + (TITLES if differing else 0.0)
     figure, axes = panels(
@@ -109,17 +109,15 @@ def ratio_figure(report: Report) -> Figure:
             backgroundcolor="white",
         )
         heading.set(transform=axes[0].get_yaxis_transform())
-    handles = (
-        _ratios(axes[0], report, rows, places, most=4 - len(differing))
-        if is_compared
-        else []
-    )
+    handles = []
+    if is_compared:
+        handles = _ratios(axes[0], report, rows, places, most=4 - len(differing))
     bars = axes[1:] if is_compared else axes
     for panel, shown in zip(bars, differing, strict=True):
         _bars(panel, shown, rows, places)
     if not is_compared:
         _say_why(axes[0], rows, places)
-    same = ", ".join(_range(shown, rows) for shown in equal)
+    same = ", ".join(_range_text(shown, rows) for shown in equal)
     finish(figure, about(report) + (f"\nall rows: {same}" if same else ""), handles)
     return figure
 
@@ -127,15 +125,14 @@ def ratio_figure(report: Report) -> Figure:
 def about(report: Report) -> str:
     """What a picture is of, above it."""
     is_of_activations = report.plan.kind == Kind.ACTIVATIONS
-    what = (
-        "activations by themselves"
-        if is_of_activations
-        else conditions_line(report.plan)
-    )
-    return what + ended(report)
+    if is_of_activations:
+        what = "activations by themselves"
+    else:
+        what = conditions_line(report.plan)
+    return what + title_ending(report)
 
 
-def _amounts(
+def _shown_amounts(
     report: Report, rows: Sequence[Row], *, is_compared: bool
 ) -> list[ShownColumn]:
     """The amounts that rows have: the latency where no ratio tells it, and errors where
@@ -150,7 +147,7 @@ def _amounts(
     return Frame(columns=tuple(shown), rows=rows).shown()
 
 
-def _known(shown: ShownColumn, rows: Sequence[Row]) -> list[tuple[float, str]]:
+def _values_known(shown: ShownColumn, rows: Sequence[Row]) -> list[tuple[float, str]]:
     """The values of a column that are known, the smallest first, each with its text."""
     pairs = zip((row[shown.column.key] for row in rows), shown.texts, strict=True)
     return sorted(pair for pair in pairs if pair[0] is not None)
@@ -158,13 +155,13 @@ def _known(shown: ShownColumn, rows: Sequence[Row]) -> list[tuple[float, str]]:
 
 def _differs(shown: ShownColumn, rows: Sequence[Row]) -> bool:
     """Whether bars of this column would differ in length."""
-    values = _known(shown, rows)
+    values = _values_known(shown, rows)
     return values[-1][0] > (1 + SAME_WITHIN) * values[0][0]
 
 
-def _range(shown: ShownColumn, rows: Sequence[Row]) -> str:
+def _range_text(shown: ShownColumn, rows: Sequence[Row]) -> str:
     """`params 4.72 M`; `params 522 to 524 k`."""
-    texts = [text for _, text in _known(shown, rows)]
+    texts = [text for _, text in _values_known(shown, rows)]
     value = texts[0] if texts[0] == texts[-1] else f"{texts[0]} to {texts[-1]}"
     return f"{shown.title} {value} {shown.unit}".strip()
 
@@ -176,12 +173,11 @@ def _names(report: Report, rows: Sequence[Row]) -> list[list[str]]:
     if is_of_activations:
         names = [report.plan.case(label).variant for label in labels]
     else:
-        names = (
-            [report.plan.name_of(label) for label in labels]
-            if headings(report.plan)
-            else labels
-        )
-    keyed = [name.replace("@", " @") for name in names_apart(names, LONGEST)]
+        if headings(report.plan):
+            names = [report.plan.name_of(label) for label in labels]
+        else:
+            names = labels
+    keyed = [name.replace("@", " @") for name in names_apart(names, LONGEST_CASE_NAME)]
     return [
         [
             line.replace(" @", "@")
@@ -191,7 +187,7 @@ def _names(report: Report, rows: Sequence[Row]) -> list[list[str]]:
     ]
 
 
-def _places(
+def _places_of_rows(
     names: Sequence[Sequence[str]], headings: dict[int, str]
 ) -> tuple[list[float], dict[float, str], float]:
     """How far below the top each row stands, and each heading of a group with its text;
@@ -246,7 +242,11 @@ def _ratios(
                 text = interval_text(ratio)
             if ratio.low is not None and ratio.high is not None:
                 axes.hlines(
-                    place, ratio.low, ratio.high, color=MARKS[verdict][1], linewidth=1.1
+                    place,
+                    ratio.low,
+                    ratio.high,
+                    color=VERDICT_MARKERS[verdict][1],
+                    linewidth=1.1,
                 )
             axes.plot(ratio.value, place, clip_on=False, **_marker(verdict))
         _write_beside(axes, place, text)
@@ -254,15 +254,14 @@ def _ratios(
     references = {
         report.plan.name_of(report.plan.reference_of(row["label"])) for row in rows
     }
-    reference = (
-        shortened(references.pop(), LETTERS)
-        if len(references) == 1
-        else "the reference"
-    )
-    axes.set_xlabel(literal(f"time vs {reference} {CERTAIN}"), fontsize=SMALL)
+    if len(references) == 1:
+        reference = shortened(references.pop(), LETTERS)
+    else:
+        reference = "the reference"
+    axes.set_xlabel(literal(f"time vs {reference} {CERTAIN}"), fontsize=SMALL_FONT)
     shown = [
         verdict
-        for verdict in MARKS
+        for verdict in VERDICT_MARKERS
         if verdict in verdicts and verdict is not Verdict.REFERENCE
     ]
     return [
@@ -276,7 +275,7 @@ def _ratios(
 
 def _marker(verdict: Verdict) -> dict[str, Any]:
     """A verdict's marker, as keywords of a line of one point."""
-    marker, colour, face = MARKS[verdict]
+    marker, colour, face = VERDICT_MARKERS[verdict]
     return {"marker": marker, "color": colour, "markerfacecolor": face, "linestyle": ""}
 
 
@@ -289,7 +288,7 @@ def _write_beside(axes: Axes, place: float, text: str) -> None:
         xytext=(4, 0),
         textcoords="offset points",
         va="center",
-        fontsize=SMALL,
+        fontsize=SMALL_FONT,
     )
 
 
@@ -301,15 +300,15 @@ def _bars(
     bars = axes.barh(places, values, height=ROW / 2, color=BAR)
     axes.bar_label(
         bars,
-        ["–" if text == UNKNOWN else text for text in shown.texts],
+        ["–" if text == UNKNOWN_CELL else text for text in shown.texts],
         padding=1.5,
-        fontsize=SMALL,
+        fontsize=SMALL_FONT,
     )
     axes.axvline(0, color=BLACK, linewidth=0.6)
     axes.set_xlim(0, max(values))
     axes.set_xticks([])
     axes.spines["bottom"].set_visible(False)
-    axes.set_title(f"{shown.title}\n{shown.unit}", fontsize=SMALL)
+    axes.set_title(f"{shown.title}\n{shown.unit}", fontsize=SMALL_FONT)
 
 
 def _say_why(axes: Axes, rows: Sequence[Row], places: Sequence[float]) -> None:
@@ -318,4 +317,6 @@ def _say_why(axes: Axes, rows: Sequence[Row], places: Sequence[float]) -> None:
     """
     for row, place in zip(rows, places, strict=True):
         if row["failure"]:
-            axes.text(0, place, f" {verdict_word(row)}", va="center", fontsize=SMALL)
+            axes.text(
+                0, place, f" {verdict_word(row)}", va="center", fontsize=SMALL_FONT
+            )

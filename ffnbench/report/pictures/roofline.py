@@ -20,14 +20,14 @@ from matplotlib.patheffects import withStroke
 from matplotlib.transforms import offset_copy
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.common.units import IEC, SI, quantity
+from ffnbench.common.units import GIGA, IEC, SI, quantity
 from ffnbench.report.columns import case_rows
 from ffnbench.report.frame import Row
 from ffnbench.report.notes import no_ceilings
 from ffnbench.report.pictures.canvas import (
     BLACK,
     COLUMN,
-    SMALL,
+    SMALL_FONT,
     drawing,
     finish,
     literal,
@@ -37,23 +37,19 @@ from ffnbench.report.pictures.canvas import (
     scale_axis,
 )
 from ffnbench.report.pictures.ratios import about
-from ffnbench.report.words import BUSY, verdict_word
+from ffnbench.report.words import BUSY_WORD, verdict_word
 from ffnbench.result import Bound, Ceiling, Report
 
 HEIGHT = 2.3  # inches
-GIGA = 1e9
 STEP = 1.06  # factor, from one case to the next where several have one intensity
-HALO = [
-    withStroke(linewidth=1.4, foreground="white")
-]  # where a name and another line cross
-GAP = 1.2  # points between a line and its name
+# where a name and another line cross
+HALO = [withStroke(linewidth=1.4, foreground="white")]
+NAME_GAP = 1.2  # points between a line and its name
 # factors: how far beyond the cases and the ridges the axis goes, and how far from the
 # cases a ridge is shown
 BESIDE, NEAR = 3.0, 20.0
-LEAST, LEAST_BESIDE_RIDGE = (
-    1.3,
-    4.0,
-)  # of the highest FLOP/s to the lowest that are shown
+# of the highest FLOP/s to the lowest that are shown
+LEAST, LEAST_BESIDE_RIDGE = 1.3, 4.0
 
 
 @drawing()
@@ -79,7 +75,7 @@ def roofline_figure(report: Report) -> Figure:
         )
     figure, [axes] = panels(1, 1, (COLUMN, HEIGHT))
     axes.set(xlabel="FLOP per byte of weights, input and output", ylabel="GFLOP/s")
-    _limit(axes, rows, ceilings)
+    _set_limits(axes, rows, ceilings)
     for ceiling in ceilings:
         _draw_ceiling(axes, ceiling, ceilings)
     handles = []
@@ -88,14 +84,16 @@ def roofline_figure(report: Report) -> Figure:
     labels = [row["label"] for row in rows]
     case_pens, names = pens(labels), names_apart(labels)
     for row, place, pen, name in zip(rows, places, case_pens, names, strict=True):
-        axes.vlines(place, *_ends(row), color=pen["color"], zorder=2)
+        axes.vlines(place, *_interval_ends(row), color=pen["color"], zorder=2)
         axes.plot(place, row["flops_per_s"] / GIGA, linestyle="", zorder=3, **pen)
         share = f" {100 * row['ceiling_share']:.0f}%" if row["ceiling_share"] else ""
         handles.append(Line2D([], [], linestyle="", label=literal(name + share), **pen))
     for row in case_rows(report):
-        if verdict_word(row) == BUSY:
+        if verdict_word(row) == BUSY_WORD:
             handles.append(
-                Line2D([], [], linestyle="", label=literal(f"{row['label']} ({BUSY})"))
+                Line2D(
+                    [], [], linestyle="", label=literal(f"{row['label']} ({BUSY_WORD})")
+                )
             )
     notes = "%: of the ceiling that binds"
     if places != intensities:
@@ -124,7 +122,7 @@ def _side_by_side(intensities: Sequence[float]) -> list[float]:
     return places
 
 
-def _ends(row: Row) -> tuple[float, float]:
+def _interval_ends(row: Row) -> tuple[float, float]:
     """The interval of a case's GFLOP/s; its value twice where it has none."""
     seconds, flops = row["latency_s"], row["flops_per_s"] * row["latency_s"] / GIGA
     return flops / (row["latency_high_s"] or seconds), flops / (
@@ -132,15 +130,13 @@ def _ends(row: Row) -> tuple[float, float]:
     )
 
 
-def _limit(axes: Axes, rows: Sequence[Row], ceilings: Sequence[Ceiling]) -> None:
+def _set_limits(axes: Axes, rows: Sequence[Row], ceilings: Sequence[Ceiling]) -> None:
     """Both axes around the cases: with the ridges that are near, and with the ceilings
     above the cases.
     """
     across = [_intensity(row) for row in rows]
-    products, reads = (
-        _of_bound(ceilings, Bound.PRODUCTS),
-        _of_bound(ceilings, Bound.BYTES),
-    )
+    products = _of_bound(ceilings, Bound.PRODUCTS)
+    reads = _of_bound(ceilings, Bound.BYTES)
     ridges = [top.rate / read.rate for top in products for read in reads]
     across += [
         ridge for ridge in ridges if min(across) / NEAR < ridge < max(across) * NEAR
@@ -152,8 +148,8 @@ def _limit(axes: Axes, rows: Sequence[Row], ceilings: Sequence[Ceiling]) -> None
         for ceiling, (start, end) in zip(ceilings, spans, strict=True)
         if start < end
     ]
-    lows, highs = zip(*map(_ends, rows), strict=True)
-    top = max([*highs, *(_height(ceiling, end) for ceiling, end in seen)])
+    lows, highs = zip(*map(_interval_ends, rows), strict=True)
+    top = max([*highs, *(_height_below(ceiling, end) for ceiling, end in seen)])
     has_ridge = any(ceiling.roof.bound is Bound.BYTES for ceiling, _ in seen)
     least = LEAST_BESIDE_RIDGE if has_ridge else LEAST
     scale_axis(axes.yaxis, min(*lows, top / least), top)
@@ -163,7 +159,7 @@ def _of_bound(ceilings: Sequence[Ceiling], bound: Bound) -> list[Ceiling]:
     return [ceiling for ceiling in ceilings if ceiling.roof.bound is bound]
 
 
-def _height(ceiling: Ceiling, intensity: Any) -> Any:
+def _height_below(ceiling: Ceiling, intensity: Any) -> Any:
     """The most GFLOP/s that a ceiling allows a case of this intensity."""
     return ceiling.rate / GIGA * (intensity if ceiling.roof.bound is Bound.BYTES else 1)
 
@@ -197,7 +193,7 @@ def _draw_ceiling(axes: Axes, ceiling: Ceiling, ceilings: Sequence[Ceiling]) -> 
     x = np.geomspace(start, end, 50)
     axes.plot(
         x,
-        _height(ceiling, x) * np.ones_like(x),
+        _height_below(ceiling, x) * np.ones_like(x),
         "--" if rises else "-",
         color=BLACK,
         zorder=1.5,
@@ -213,16 +209,19 @@ def _draw_ceiling(axes: Axes, ceiling: Ceiling, ceilings: Sequence[Ceiling]) -> 
     figure: Any = axes.figure
     axes.text(
         place,
-        _height(ceiling, place),
+        _height_below(ceiling, place),
         name,
-        fontsize=SMALL,
+        fontsize=SMALL_FONT,
         ha="center" if rises else "right",
         va="bottom" if is_fastest else "top",
-        rotation=degrees(atan2(_height(ceiling, place), place)) if rises else 0,
+        rotation=degrees(atan2(_height_below(ceiling, place), place)) if rises else 0,
         rotation_mode="anchor",
         transform_rotates_text=True,
         transform=offset_copy(
-            axes.transData, figure, y=GAP if is_fastest else -GAP, units="points"
+            axes.transData,
+            figure,
+            y=NAME_GAP if is_fastest else -NAME_GAP,
+            units="points",
         ),
         path_effects=HALO,
         in_layout=False,

@@ -21,7 +21,7 @@ from matplotlib.lines import Line2D
 from ffnbench.common.units import SI, TIME, quantity, scale
 from ffnbench.plan import Axis, Value
 from ffnbench.report.columns import case_rows
-from ffnbench.report.frame import Row, keys_of
+from ffnbench.report.frame import Row, interval_keys
 from ffnbench.report.header import heading
 from ffnbench.report.pictures.canvas import (
     BAND,
@@ -191,11 +191,11 @@ def sweep_figure(report: Report) -> Figure:
                 ends = [crossing.at.low, crossing.at.value, crossing.at.high]
                 axes.plot(
                     ends,
-                    [_height(drawn, panel, crossing)] * 3,
+                    [_height_of_crossing(drawn, panel, crossing)] * 3,
                     markevery=[1],
                     **CROSSING,
                 )
-    _number(grid[0], drawn, MOST_NUMBERS[columns])
+    _label_axes(grid[0], drawn, MOST_NUMBERS[columns])
     for axes in grid[-columns:]:
         axes.set_xlabel(literal(axis.name))
     for axes in grid[::columns]:
@@ -215,7 +215,7 @@ def _draw(
     bottom for what is missing, those of each variant at a height of their own.
     """
     at = [row[drawn.axis.name] for row in curve]
-    _, low_key, high_key = keys_of(drawn.key)
+    _, low_key, high_key = interval_keys(drawn.key)
     value = np.array([drawn.value(row) for row in curve])
     low = np.array([drawn.value(row, low_key) for row in curve])
     high = np.array([drawn.value(row, high_key) for row in curve])
@@ -235,7 +235,7 @@ def _draw(
         )
 
 
-def _height(drawn: Swept, panel: Panel, crossing: Crossing) -> float:
+def _height_of_crossing(drawn: Swept, panel: Panel, crossing: Crossing) -> float:
     """Where two lines of ratios meet: at 1 for one that meets the reference."""
     if not {crossing.variant, crossing.than} <= panel.curves.keys():
         return 1.0
@@ -246,7 +246,7 @@ def _height(drawn: Swept, panel: Panel, crossing: Crossing) -> float:
     return math.exp(np.interp(axis.place(crossing.at.value), places, logs))
 
 
-def _number(axes: Axes, drawn: Swept, most: int) -> None:
+def _label_axes(axes: Axes, drawn: Swept, most: int) -> None:
     """The limits of all panels, and the numbers beside them: below of the values of the
     axis those that have room.
     """
@@ -262,7 +262,9 @@ def _number(axes: Axes, drawn: Swept, most: int) -> None:
     axes.set_xticks(axis.values, [""] * len(axis.values), minor=True)
     measured = [row for row in drawn.rows if drawn.is_known(row)]
     values = [drawn.value(row) for row in measured]
-    ends = [drawn.value(row, key) for row in measured for key in keys_of(drawn.key)]
+    ends = [
+        drawn.value(row, key) for row in measured for key in interval_keys(drawn.key)
+    ]
     if drawn.key == "ratio":
         values += [1 - 2 * SAME_WITHIN, 1 + 2 * SAME_WITHIN]
     if values:

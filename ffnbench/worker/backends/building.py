@@ -30,7 +30,7 @@ from ffnbench.plan import AddedSpec, AnySpec, Plan, Workload
 WEIGHTS = "base.pt"  # what a base writes into a folder for its head
 
 
-def build(spec: AnySpec, *, device: Any = None, dtype: Any = None) -> nn.Module:
+def build_module(spec: AnySpec, *, device: Any = None, dtype: Any = None) -> nn.Module:
     """The module, its weights drawn from torch's global generator; raises FfnbenchError
     where that fails.
     """
@@ -159,9 +159,9 @@ def changed(module: nn.Module, ffn: AnySpec, backend: Backend) -> nn.Module:
     its form lacks what it needs.
     """
     if backend in (Backend.PACKED, Backend.PACKED_UP_GATE):
-        from ffnbench.worker.backends.packed import joined
+        from ffnbench.worker.backends.packed import pack_gate_and_up
 
-        return joined(module, ffn, gate_first=backend == Backend.PACKED)
+        return pack_gate_and_up(module, ffn, gate_first=backend == Backend.PACKED)
     if BACKENDS[backend].is_runtime and isinstance(ffn, ImportedSpec):
         from ffnbench.worker.backends.packed import form_of
 

@@ -191,9 +191,9 @@ def no_compiler(device: torch.device) -> str:
 # a compiler's exceptions are known by where they come from and by their names: not
 # every torch brings Triton
 INDUCTOR = "torch._inductor.exc"
-NAMES = ("BackendCompilerFailed", "GPUTooOldForTriton", "TritonMissing")
+COMPILER_ERRORS = ("BackendCompilerFailed", "GPUTooOldForTriton", "TritonMissing")
 TRITON = ("TritonError", "CompilationError", "OutOfResources", "PTXASError")
-MOST = 300  # characters of a reason
+LONGEST_COMPILER_ERROR = 300  # characters of a reason
 
 
 def not_compiled(problem: BaseException) -> str:
@@ -210,12 +210,12 @@ def not_compiled(problem: BaseException) -> str:
     if isinstance(inner, MemoryError) or type(inner).__name__ == "OutOfMemoryError":
         return ""
     who = "Triton" if _is_of_triton(inner) else "torch.compile"
-    return f"{who} can't compile it: {_reason(inner)}"[:MOST]
+    return f"{who} can't compile it: {_reason(inner)}"[:LONGEST_COMPILER_ERROR]
 
 
 def _is_of_compiler(problem: BaseException) -> bool:
     return any(
-        kind.__module__ == INDUCTOR or kind.__name__ in NAMES
+        kind.__module__ == INDUCTOR or kind.__name__ in COMPILER_ERRORS
         for kind in type(problem).__mro__
     )
 

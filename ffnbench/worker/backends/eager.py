@@ -26,11 +26,12 @@ def prepare(subject: Subject, work: Workload) -> Opened:
     """
     if work.weights == Weights.NONE:
         return Opened(calls=1, values={HELD: subject.weight_bytes()})
-    from ffnbench.worker.backends.quantised import bytes_held, quantised
+    from ffnbench.worker.backends.quantised import bytes_when_quantised, quantised
 
     start = perf_counter()
     subject.run = quantised(subject.module, work.weights, work.group)
     seconds = perf_counter() - start
     return Opened(
-        calls=1, values={PACK: seconds, HELD: bytes_held(subject.module, work)}
+        calls=1,
+        values={PACK: seconds, HELD: bytes_when_quantised(subject.module, work)},
     )

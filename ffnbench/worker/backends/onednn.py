@@ -27,7 +27,7 @@ from ffnbench.worker.backends.building import no_onednn
 from ffnbench.worker.subject import Subject
 
 Fused = tuple[str, list[float], str]  # oneDNN's name, its scalars, its algorithm
-PLAIN: Fused = ("none", [], "")
+NOT_FUSED: Fused = ("none", [], "")
 # an activation by its name here, as oneDNN calls it
 FUSED: dict[str, Fused] = {
     "relu": ("relu", [], ""),
@@ -40,7 +40,7 @@ FUSED: dict[str, Fused] = {
     "gelu": ("gelu", [], "none"),
     "gelu_tanh": ("gelu", [], "tanh"),
 }
-DTYPES = (torch.float32, torch.bfloat16)
+TORCH_DTYPES = (torch.float32, torch.bfloat16)
 
 
 def unavailable(device: torch.device, dtype: torch.dtype | None = None) -> str:
@@ -84,7 +84,7 @@ class PackedLinear(nn.Linear):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.then(x, PLAIN)
+        return self.then(x, NOT_FUSED)
 
     def then(self, x: Tensor, fused: Fused) -> Tensor:
         """The layer and an activation after it."""
@@ -208,7 +208,7 @@ def _takes(layer: nn.Module) -> TypeGuard[nn.Linear]:
         and not layer._forward_pre_hooks
         and not layer._forward_hooks
         and not nn.utils.parametrize.is_parametrized(layer)
-        and layer.weight.dtype in DTYPES
+        and layer.weight.dtype in TORCH_DTYPES
         and not (layer.weight.dtype is torch.bfloat16 and no_onednn(torch.bfloat16))
     )
 

@@ -33,17 +33,21 @@ class Graph:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
-    def constant(self, tensor: Tensor) -> Value:
+    def constant(self, tensor: Tensor) -> GraphTensor:
         """A constant of the graph."""
         name = f"constant_{len(self.constants)}"
         self.constants.append(
             numpy_helper.from_array(tensor.contiguous().numpy(), name)
         )
-        return Value(self, name)
+        return GraphTensor(self, name)
 
     def add(
-        self, operator: str, *inputs: Value | None, domain: str = "", **attributes: Any
-    ) -> Value:
+        self,
+        operator: str,
+        *inputs: GraphTensor | None,
+        domain: str = "",
+        **attributes: Any,
+    ) -> GraphTensor:
         """A node with one output, which is given back. An input that is None is left
         out.
         """
@@ -54,20 +58,20 @@ class Graph:
     def add_several(
         self,
         operator: str,
-        *inputs: Value | None,
+        *inputs: GraphTensor | None,
         outputs: int,
         domain: str = "",
         **attributes: Any,
-    ) -> list[Value]:
+    ) -> list[GraphTensor]:
         """A node with several outputs."""
         names = [f"{operator}_{len(self.nodes)}_{number}" for number in range(outputs)]
         given = ["" if value is None else value.name for value in inputs]
         self.nodes.append(
             helper.make_node(operator, given, names, domain=domain, **attributes)
         )
-        return [Value(self, name) for name in names]
+        return [GraphTensor(self, name) for name in names]
 
-    def model(self, result: Value, width: int) -> ModelProto:
+    def model(self, result: GraphTensor, width: int) -> ModelProto:
         """The model that gives this value, for inputs and results (tokens, width) of
         float32.
         """
@@ -84,7 +88,7 @@ class Graph:
         return helper.make_model(graph, opset_imports=opsets, ir_version=IR_VERSION)
 
 
-class Value:
+class GraphTensor:
     """A float32 tensor of the graph, with those methods of a torch tensor that
     activations use.
     """
@@ -92,48 +96,48 @@ class Value:
     def __init__(self, graph: Graph, name: str) -> None:
         self.graph, self.name = graph, name
 
-    def _as_value(self, other: Value | float) -> Value:
-        if isinstance(other, Value):
+    def _as_value(self, other: GraphTensor | float) -> GraphTensor:
+        if isinstance(other, GraphTensor):
             return other
         return self.graph.constant(torch.tensor(other, dtype=torch.float32))
 
-    def __mul__(self, other: Value | float) -> Value:
+    def __mul__(self, other: GraphTensor | float) -> GraphTensor:
         return self.graph.add("Mul", self, self._as_value(other))
 
-    def __add__(self, other: Value | float) -> Value:
+    def __add__(self, other: GraphTensor | float) -> GraphTensor:
         return self.graph.add("Add", self, self._as_value(other))
 
-    def __sub__(self, other: Value | float) -> Value:
+    def __sub__(self, other: GraphTensor | float) -> GraphTensor:
         return self.graph.add("Sub", self, self._as_value(other))
 
-    def __gt__(self, other: Value | float) -> Value:
+    def __gt__(self, other: GraphTensor | float) -> GraphTensor:
         return self.graph.add("Greater", self, self._as_value(other))
 
     __rmul__, __radd__ = __mul__, __add__
 
-    def sigmoid(self) -> Value:
+    def sigmoid(self) -> GraphTensor:
         """1 / (1 + exp(-x))."""
         return self.graph.add("Sigmoid", self)
 
-    def tanh(self) -> Value:
+    def tanh(self) -> GraphTensor:
         """The hyperbolic tangent."""
         return self.graph.add("Tanh", self)
 
-    def square(self) -> Value:
+    def square(self) -> GraphTensor:
         """x * x."""
         return self * self
 
-    def expm1(self) -> Value:
+    def expm1(self) -> GraphTensor:
         """exp(x) - 1; ONNX has no operator that keeps its digits near 0."""
         return self.graph.add("Exp", self) - 1.0
 
-    def clamp(self, min: float | None = None, max: float | None = None) -> Value:
+    def clamp(self, min: float | None = None, max: float | None = None) -> GraphTensor:
         """x between two bounds."""
         low = None if min is None else self._as_value(min)
         high = None if max is None else self._as_value(max)
         return self.graph.add("Clip", self, low, high)
 
-    def where(self, condition: Value, other: Value) -> Value:
+    def where(self, condition: GraphTensor, other: GraphTensor) -> GraphTensor:
         """x where the condition holds, else the other."""
         return self.graph.add("Where", condition, self, other)
 
@@ -154,26 +158,28 @@ OPERATORS = {
 class Functional:
     """torch.nn.functional for a Value: those functions that activations use."""
 
-    def __getattr__(self, name: str) -> Callable[..., Value]:
-        def function(x: Value, *others: Value, **attributes: Any) -> Value:
+    def __getattr__(self, name: str) -> Callable[..., GraphTensor]:
+        def function(
+            x: GraphTensor, *others: GraphTensor, **attributes: Any
+        ) -> GraphTensor:
             return x.graph.add(OPERATORS[name], x, *others, **attributes)
 
         return function
 
-    def relu6(self, x: Value) -> Value:
+    def relu6(self, x: GraphTensor) -> GraphTensor:
         """min(max(0, x), 6)."""
         return x.clamp(0.0, 6.0)
 
-    def leaky_relu(self, x: Value, slope: float) -> Value:
+    def leaky_relu(self, x: GraphTensor, slope: float) -> GraphTensor:
         """x if x > 0 else slope * x."""
         return x.graph.add("LeakyRelu", x, alpha=slope)
 
-    def silu(self, x: Value) -> Value:
+    def silu(self, x: GraphTensor) -> GraphTensor:
         """x * sigmoid(x)."""
         return x * x.sigmoid()
 
 
-def model_of(
+def onnx_model(
     module: FeedForward, weights: Weights = Weights.NONE, group: int = 32
 ) -> ModelProto:
     """The model of a module, its matrices held as `weights` says, in groups of so many
@@ -181,23 +187,23 @@ def model_of(
     """
     graph = Graph()
 
-    def linear(name: str, x: Value) -> Value:
+    def linear(name: str, x: GraphTensor) -> GraphTensor:
         layer = getattr(module, name)
         y = product(graph, x, layer.weight.detach().float(), weights, group)
         if layer.bias is None:
             return y
         return y + graph.constant(layer.bias.detach().float())
 
-    def act(x: Value) -> Value:
+    def act(x: GraphTensor) -> GraphTensor:
         learned = [
             graph.constant(getattr(module, name).detach().float())
             for name, _ in spec.row.learned
         ]
         beta = 1.0 if spec.beta is None else spec.beta
-        result: Value = spec.row.apply(Functional(), x, beta, *learned)
+        result: GraphTensor = spec.row.apply(Functional(), x, beta, *learned)
         return result
 
-    spec, x = module.spec, Value(graph, INPUT)
+    spec, x = module.spec, GraphTensor(graph, INPUT)
     if spec.gate is Gate.INNER:
         gate, up = linear("gate", x), linear("up", x)
         if spec.limit is not None:
@@ -212,7 +218,7 @@ def model_of(
     return graph.model(y, spec.d_model)
 
 
-def bytes_held(subject: Subject, work: Workload) -> int:
+def graph_bytes(subject: Subject, work: Workload) -> int:
     """Bytes of all weights in the graph of a subject's module."""
     held = format_of(work.weights, work.backend)
     if held is None:
@@ -221,8 +227,8 @@ def bytes_held(subject: Subject, work: Workload) -> int:
 
 
 def product(
-    graph: Graph, x: Value, weight: Tensor, weights: Weights, group: int
-) -> Value:
+    graph: Graph, x: GraphTensor, weight: Tensor, weights: Weights, group: int
+) -> GraphTensor:
     """x (tokens, in) times a weight (out, in), held as `weights` says."""
     match weights:
         case Weights.NONE:
@@ -235,7 +241,7 @@ def product(
             return _product_in_groups(graph, x, weight, group, bits=4)
 
 
-def _dynamic_product(graph: Graph, x: Value, weight: Tensor) -> Value:
+def _dynamic_product(graph: Graph, x: GraphTensor, weight: Tensor) -> GraphTensor:
     """Both factors in 8 bits: the input by one scale and zero point a call, the weight
     by a scale for each row.
     """
@@ -256,8 +262,8 @@ ACCURACY_LEVEL = 4
 
 
 def _product_in_groups(
-    graph: Graph, x: Value, weight: Tensor, group: int, bits: int
-) -> Value:
+    graph: Graph, x: GraphTensor, weight: Tensor, group: int, bits: int
+) -> GraphTensor:
     """A weight of so many bits, symmetric, with a scale for each group of columns, by
     ONNX Runtime's MatMulNBits.
 

@@ -22,13 +22,13 @@ from ffnbench.ffn.modules import FeedForward
 from ffnbench.messages import Opened
 from ffnbench.metrics import HELD, PACK
 from ffnbench.plan import Workload
-from ffnbench.worker.backends.onnx_graph import bytes_held, model_of
+from ffnbench.worker.backends.onnx_graph import graph_bytes, onnx_model
 from ffnbench.worker.subject import Subject
 
 PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
 
 
-def request_of(module: FeedForward, work: Workload) -> Any:
+def infer_request(module: FeedForward, work: Workload) -> Any:
     """An InferRequest of the module, compiled with the weights and the threads of the
     workload.
     """
@@ -39,7 +39,7 @@ def request_of(module: FeedForward, work: Workload) -> Any:
 
     core = openvino.Core()
     model = core.read_model(
-        model_of(module, work.weights, work.group).SerializeToString()
+        onnx_model(module, work.weights, work.group).SerializeToString()
     )
     settings = {
         "INFERENCE_PRECISION_HINT": PRECISIONS[work.dtype],
@@ -59,7 +59,7 @@ def unavailable(device: torch.device, dtype: torch.dtype | None = None) -> str:
 def prepare(subject: Subject, work: Workload) -> Opened:
     """Let OpenVINO run the subject's module."""
     start = perf_counter()
-    request = request_of(subject.module, work)
+    request = infer_request(subject.module, work)
     seconds = perf_counter() - start
 
     def run(x: Tensor) -> Tensor:
@@ -68,4 +68,4 @@ def prepare(subject: Subject, work: Workload) -> Opened:
         return torch.from_numpy(result).to(x.dtype).view_as(x).clone()
 
     subject.run = run
-    return Opened(calls=1, values={PACK: seconds, HELD: bytes_held(subject, work)})
+    return Opened(calls=1, values={PACK: seconds, HELD: graph_bytes(subject, work)})

@@ -22,7 +22,7 @@ from ffnbench.ffn.modules import FeedForward
 from ffnbench.messages import Opened
 from ffnbench.metrics import HELD, PACK
 from ffnbench.plan import Workload
-from ffnbench.worker.backends.onnx_graph import INPUT, bytes_held, model_of
+from ffnbench.worker.backends.onnx_graph import INPUT, graph_bytes, onnx_model
 from ffnbench.worker.subject import Subject
 
 
@@ -42,7 +42,7 @@ def session_of(module: FeedForward, work: Workload) -> Any:
     options.add_session_config_entry(
         "session.intra_op.allow_spinning", "1" if work.spin else "0"
     )
-    model = model_of(module, work.weights, work.group).SerializeToString()
+    model = onnx_model(module, work.weights, work.group).SerializeToString()
     return onnxruntime.InferenceSession(
         model, options, providers=["CPUExecutionProvider"]
     )
@@ -64,4 +64,4 @@ def prepare(subject: Subject, work: Workload) -> Opened:
         return torch.from_numpy(session.run(None, {INPUT: flat})[0]).view_as(x)
 
     subject.run = run
-    return Opened(calls=1, values={PACK: seconds, HELD: bytes_held(subject, work)})
+    return Opened(calls=1, values={PACK: seconds, HELD: graph_bytes(subject, work)})

@@ -19,8 +19,8 @@ from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.experts import ExpertLinear
 from ffnbench.ffn.like import (
     layout_as_said,
+    module_output,
     on_weights,
-    output_of,
     relative_error,
     tolerance_of,
 )
@@ -83,7 +83,7 @@ class JoinedFeedForward(ClampedFeedForward):
         return SimpleNamespace(weight=weight.chunk(2, dim=-2)[half], bias=bias)
 
 
-def joined(module: nn.Module, ffn: AnySpec, *, gate_first: bool) -> nn.Module:
+def pack_gate_and_up(module: nn.Module, ffn: AnySpec, *, gate_first: bool) -> nn.Module:
     """The module with gate and up in one product, in place but for code of the user's
     that is said to be a form, which that form takes the place of; raises Unsupported
     without a gate, or where that code computes something else.
@@ -111,7 +111,7 @@ def form_of(module: nn.Module, spec: ImportedSpec) -> nn.Module:
         raise Unsupported(
             f"{spec.target} has dropout, which {spec.like.name} would leave out"
         )
-    error = relative_error(output_of(module, x.clone()), reference_output(ours, x))
+    error = relative_error(module_output(module, x.clone()), reference_output(ours, x))
     if not error <= tolerance_of(x.dtype):
         raise Unsupported(
             f"{spec.target} is not like {spec.like.name}: its output differs by {error:.1e}"

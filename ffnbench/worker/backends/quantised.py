@@ -160,7 +160,7 @@ def quantised(module: nn.Module, weights: Weights, group: int) -> nn.Module:
     return copied
 
 
-def bytes_held(module: nn.Module, work: Workload) -> int:
+def bytes_when_quantised(module: nn.Module, work: Workload) -> int:
     """Bytes of all weights of a module whose linear layers are quantised; the other
     weights stay as they are.
     """

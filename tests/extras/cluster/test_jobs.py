@@ -23,7 +23,7 @@ from paths import ROOT
 from ffnbench.cli.commands import command_names
 from ffnbench.extras.cluster import jobs, submitting
 from ffnbench.metrics import METRICS
-from ffnbench.report.files.store import load
+from ffnbench.report.files.store import read_report
 from ffnbench.result import FailureKind, Report
 
 submitit = pytest.importorskip("submitit")
@@ -95,7 +95,7 @@ class Jobs:
             "alive",
             lambda cluster, known: self.alive(cluster, known),
         )
-        monkeypatch.setattr(jobs, "POLL_S", {"local": 0.0, "slurm": 0.0})
+        monkeypatch.setattr(jobs, "JOB_POLL_S", {"local": 0.0, "slurm": 0.0})
 
     def alive(self, cluster: submitting.Cluster, known: dict) -> set[str]:
         alive = {job.job_id for job in known.values()} & self.running.keys()
@@ -142,7 +142,7 @@ def test_jobs_of_groups_end_as_one_run_does(call, submitted) -> None:
     assert call(*SWEEP, *HOW, "-o", "one.json")[0] == 0
     made = submitted(lambda number: "done" if number == 3 else "runs")
     assert call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json")[0] == 0
-    one, many = load("one.json"), load("jobs.json")
+    one, many = read_report("one.json"), read_report("jobs.json")
     assert len({*made.submitted}) == len(made.submitted) == 6
     assert made.together == 1
     assert exact(one) == exact(many)
@@ -162,7 +162,7 @@ def test_a_budget_is_that_of_all_machines(call, submitted) -> None:
     jobs = submitted()
     assert call(*SWEEP, "--budget", "60", "--on", "local", "-o", "jobs.json")[0] == 0
     assert jobs.budgets == [10.0] * 6
-    found = load("jobs.json")
+    found = read_report("jobs.json")
     assert (found.plan.protocol.budget_s, found.plan.protocol.looks) == (60, 1)
     assert 0 < (found.wall_s or 0) < 60 + 6 * 10
 
@@ -172,7 +172,7 @@ def test_a_job_that_is_lost_is_a_row_and_measured_by_resume(call, submitted) -> 
     code, _, err = call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json")
     assert code == 3
     assert "2 of 6 groups were lost" in err
-    found = load("jobs.json")
+    found = read_report("jobs.json")
     assert Counter(one.kind for one in found.failures) == {FailureKind.LOST: 4}
     messages = {one.message for one in found.failures}
     assert messages == {
@@ -180,7 +180,7 @@ def test_a_job_that_is_lost_is_a_row_and_measured_by_resume(call, submitted) -> 
     }  # fmt: skip
     assert call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json", "--resume")[0] == 0
     assert len(made.submitted) == 6 + 2
-    found = load("jobs.json")
+    found = read_report("jobs.json")
     assert not found.failures
     assert latencies(found) == dict.fromkeys(
         {case.label for case in found.plan.cases}, 3 * 2
@@ -214,7 +214,7 @@ def test_the_same_command_takes_up_the_jobs_of_one_that_ended(
     code, _, err = call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json")
     assert (code, "--resume" in err) == (2, True)
     assert call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json", "--resume")[0] == 0
-    found = load("jobs.json")
+    found = read_report("jobs.json")
     assert latencies(found) == dict.fromkeys(
         {case.label for case in found.plan.cases}, 6
     )
@@ -222,26 +222,6 @@ def test_the_same_command_takes_up_the_jobs_of_one_that_ended(
         Counter(made.submitted).most_common(1)[0][1] <= 2
     )  # the one that had begun as it ended
     assert len(made.submitted) <= 7
-
-
-@pytest.mark.parametrize(
-    ("line", "error"),
-    [
-        ("--on local -o run.csv", "none is named"),
-        ("--on lokal -o run.json", "unknown --on 'lokal'"),
-        ("--slurm partition=gpu -o run.json", "--slurm is of jobs on SLURM"),
-        ("--on local --runs 2 --pause 0 -o run.json", "--runs is of one machine"),
-        ("--on slurm --slurm gpu -o run.json", "'gpu' is no KEY=VALUE"),
-    ],
-)
-def test_what_can_be_no_job_is_told_before_anything_is_submitted(
-    call, submitted, line: str, error: str
-) -> None:
-    made = submitted()
-    code, _, err = call(*SWEEP, line)
-    assert (code, error in err) == (2, True), err
-    assert not made.submitted
-    assert not Path("run.json.jobs").exists()
 
 
 def test_the_lines_of_the_page_work_one_after_another(
@@ -489,7 +469,7 @@ def test_modules_beside_the_user_are_none_of_submitits(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=120,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert not load(tmp_path / "jobs.json").failures
+    assert not read_report(tmp_path / "jobs.json").failures
 
 
 class TwoKinds:
@@ -509,7 +489,7 @@ def test_a_file_has_rows_of_one_kind_of_machine(call, submitted) -> None:
     on = (*SWEEP, *HOW, "--on", "local", "-o", "jobs.json")
     code, _, err = call(*on, launch=nodes.launch)
     assert (code, "3 of 6 groups were lost" in err) == (3, True), err
-    found = load("jobs.json")
+    found = read_report("jobs.json")
     assert found.environment.torch == "2.0"
     assert len(latencies(found)) == len(found.failures) == 6
     for failure in found.failures:
@@ -519,7 +499,7 @@ def test_a_file_has_rows_of_one_kind_of_machine(call, submitted) -> None:
     made.becomes = lambda number: "done"
     nodes.launch.facts = {"torch": "2.0"}
     assert call(*on, "--resume", launch=nodes.launch)[0] == 0
-    found = load("jobs.json")
+    found = read_report("jobs.json")
     assert latencies(found) == dict.fromkeys(
         {case.label for case in found.plan.cases}, 6
     )
@@ -537,4 +517,4 @@ def test_what_is_learnt_on_several_kinds_is_one_report(call, submitted) -> None:
     )
     assert code == 0, err
     assert "several machines" in out
-    assert not load("all.json").failures
+    assert not read_report("all.json").failures

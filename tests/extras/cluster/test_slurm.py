@@ -18,7 +18,7 @@ import pytest
 from paths import ROOT
 from test_jobs import exact
 
-from ffnbench.report.files.store import load
+from ffnbench.report.files.store import read_report
 from ffnbench.result import FailureKind
 
 pytestmark = pytest.mark.slow
@@ -197,7 +197,7 @@ def attached(
 
 def ends_as(folder: Path, whole: str) -> None:
     """All groups once, and each as it is found without jobs."""
-    found, one = load(folder / "all.json"), load(folder / whole)
+    found, one = read_report(folder / "all.json"), read_report(folder / whole)
     assert not found.failures
     assert len(one.plan.groups) == GROUPS
     assert exact(found) == exact(one)
@@ -206,7 +206,7 @@ def ends_as(folder: Path, whole: str) -> None:
 
 
 def lost_of(folder: Path) -> set[tuple[str, str]]:
-    failures = load(folder / "all.json").failures
+    failures = read_report(folder / "all.json").failures
     return {
         (one.case.partition("@")[2], one.message)
         for one in failures

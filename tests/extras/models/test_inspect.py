@@ -10,10 +10,10 @@ from model_configs import BERT, LLAMA
 from shell import ffnbench as shell
 
 import ffnbench
-from ffnbench.cli import run
+from ffnbench.cli import run_command_line
 from ffnbench.cli.words import words_of
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.extras.models.inspecting import inspect
+from ffnbench.extras.models.inspecting import inspect_model
 from ffnbench.extras.models.messages import CountLayers
 from ffnbench.messages import Failed
 from ffnbench.result import FailureKind
@@ -25,16 +25,18 @@ def test_it_names_the_sizes_that_a_file_leaves_to_its_class(tmp_path, capsys) ->
         tmp_path, {"model_type": "llama", "hidden_size": 2048, "num_hidden_layers": 22}
     )
     for words in (["inspect"], ["inspect", "--whole-model"]):
-        assert run([*words, path]) == 0
+        assert run_command_line([*words, path]) == 0
         shown = " ".join(capsys.readouterr().out.split())
         assert (
             "defaults of llama, which the file does not set: intermediate_size 11,008"
             in shown
         ), words
         assert "num_hidden_layers" not in shown, words
-        assert run([*words, path, "--format", "json"]) == 0
+        assert run_command_line([*words, path, "--format", "json"]) == 0
         assert "intermediate_size 11,008" in capsys.readouterr().out, words
-    assert run(["inspect", written(tmp_path, LLAMA | {"vocab_size": 8})]) == 0
+    assert (
+        run_command_line(["inspect", written(tmp_path, LLAMA | {"vocab_size": 8})]) == 0
+    )
     assert "defaults of" not in capsys.readouterr().out
 
 
@@ -94,7 +96,7 @@ def test_why_transformers_does_not_help_is_told_with_a_pip_line_where_that_helps
             asked.append("closed")
 
     with pytest.raises(FfnbenchError, match="has no intermediate_size") as caught:
-        inspect(path, World(launch=Worker))
+        inspect_model(path, World(launch=Worker))
     assert asked == [CountLayers(source=path), "closed"]
     assert caught.value.hint == f"looked for the keys: intermediate_size; {hint}"
 

@@ -108,8 +108,7 @@ def page(tmp_path_factory: pytest.TempPathFactory):
     )
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [360, 1400])
+@pytest.mark.parametrize(("width", "theme"), [(360, "dark"), (1400, "light")])
 @pytest.mark.parametrize(
     "name", [name for name in SHOWN if SAVED / f"{name}.json" in committed_runs()]
 )

@@ -11,7 +11,7 @@ import rates as script
 from exam.machine import STATES, WORLDS
 from rates import simulate
 
-from ffnbench.extras.selftest.measuring import SLOWER, Rate, failures, rates_of
+from ffnbench.extras.selftest.measuring import SLOWER, Rate, error_rates, failures
 
 
 def test_simulated_error_rates_hold() -> None:
@@ -20,7 +20,7 @@ def test_simulated_error_rates_hold() -> None:
     """
     told = simulate(135)
     assert list(told) == [w.name for w in WORLDS]
-    whole = rates_of([one for of in told.values() for one in of])
+    whole = error_rates([one for of in told.values() for one in of])
     assert whole.runs == 135
     assert 0.9 * 135 * 5 <= whole.covered.of <= 135 * 5  # a busy row claims no interval
     assert failures(whole) == []
@@ -32,14 +32,14 @@ def test_simulated_error_rates_hold() -> None:
     assert whole.detected["+5%"].value >= 0.75
     assert whole.detected["+10%"].value >= 0.95
     assert {
-        name: share.value for name, share in rates_of(told["quiet"]).detected.items()
+        name: share.value for name, share in error_rates(told["quiet"]).detected.items()
     } == dict.fromkeys(SLOWER, 1.0)
 
 
 def test_a_state_that_outlasts_a_run_is_covered_by_no_run() -> None:
     """The exam sets worlds in which the code must fail."""
     (told,) = simulate(12, worlds=STATES[-1:]).values()
-    assert rates_of(told).covered.value < 0.8
+    assert error_rates(told).covered.value < 0.8
 
 
 def test_the_same_seed_gives_the_same_runs() -> None:
@@ -52,7 +52,7 @@ def test_a_broken_promise_is_noticed(
 ) -> None:
     told = simulate(12, processes=1)
     good = replace(
-        rates_of([one for of in told.values() for one in of]),
+        error_rates([one for of in told.values() for one in of]),
         false_difference=Rate(hits=0, of=12),
     )
     bad = replace(

@@ -18,7 +18,7 @@ from ffnbench.extras.selftest.measuring import (
     Rate,
     SelftestRequest,
     SelftestRow,
-    rates_of,
+    error_rates,
 )
 from ffnbench.plan import Plan
 from ffnbench.result import Run
@@ -36,8 +36,10 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     plans: list[Plan] = []
     monkeypatch.setattr(
         measuring,
-        "run",
-        lambda plan, _, real=measuring.run: plans.append(plan) or on_dice(plan, real),
+        "run_workers",
+        lambda plan, _, real=measuring.run_workers: (
+            plans.append(plan) or on_dice(plan, real)
+        ),
     )
     return plans
 
@@ -52,7 +54,7 @@ def test_counting() -> None:
     """A run has one false difference however many of its equal rows are called
     different.
     """
-    rates = rates_of([
+    rates = error_rates([
         told(0, "same1", "slower", 1.01, 1.02), told(0, "same2", "faster", 0.97, 0.99),
         told(0, "+3%", "slower", 1.02, 1.04),
         told(1, "same1", "same", 0.99, 1.01), told(1, "same2", "unclear", 0.9, 1.1), told(1, "+3%", "same", 0.99, 1.01),
@@ -112,8 +114,8 @@ def test_what_was_measured_outlives_an_interruption(
     runs, path = itertools.count(), tmp_path / "told.json"
     monkeypatch.setattr(
         measuring,
-        "run",
-        lambda plan, _, real=measuring.run: replace(
+        "run_workers",
+        lambda plan, _, real=measuring.run_workers: replace(
             on_dice(plan, real), interrupted=next(runs) == 2
         ),
     )
@@ -129,8 +131,8 @@ def test_a_broken_promise_ends_with_3(call, monkeypatch: pytest.MonkeyPatch) -> 
     restless = World(name="states", run=0.05, sample=0.01)
     monkeypatch.setattr(
         measuring,
-        "run",
-        lambda plan, _, real=measuring.run: on_dice(plan, real, restless),
+        "run_workers",
+        lambda plan, _, real=measuring.run_workers: on_dice(plan, real, restless),
     )
     code, out, err = call("selftest", "--repeats", "8", "-q")
     assert code == 3

@@ -9,9 +9,9 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
-from ffnbench.api.saved import load, recompute
+from ffnbench.api.saved_runs import load_shown, recompute
 from ffnbench.common.errors import EXIT_INTERRUPTED, FfnbenchError, Unfinished
-from ffnbench.common.jsonable import text_of
+from ffnbench.common.jsonable import json_text
 from ffnbench.gate.baseline import longer_baseline, new_baseline
 from ffnbench.gate.decision import Checked, Status, exit_code
 from ffnbench.gate.side_by_side import compare_runs
@@ -28,7 +28,7 @@ from ffnbench.report.files.store import made_anew, report_text
 from ffnbench.report.formats import NOT_ALL, View
 from ffnbench.report.frame import Row
 from ffnbench.report.shown_report import Shows, origin_record
-from ffnbench.report.words import listed
+from ffnbench.report.words import join_words
 from ffnbench.result import Report
 
 
@@ -60,8 +60,11 @@ class ShownCheck(Shows, Checked):
         """The gravest status of all rows: REGRESSED, MISSING, UNCLEAR, INCOMPARABLE,
         IMPROVED or OK.
         """
-        found = {finding.status for finding in self.findings}
-        return next((one for one in GRAVEST if one in found), Status.OK)
+        statuses = {finding.status for finding in self.findings}
+        for status in GRAVEST:
+            if status in statuses:
+                return status
+        return Status.OK
 
     def view(self) -> View:
         """The findings with all that writes them."""
@@ -81,10 +84,10 @@ GRAVEST = (
 )
 
 
-def as_shown_check(found: Checked) -> ShownCheck:
-    """What a check found, able to show itself."""
+def as_shown_check(checked: Checked) -> ShownCheck:
+    """A check that can show itself."""
     return ShownCheck(
-        **{field.name: getattr(found, field.name) for field in fields(Checked)}
+        **{field.name: getattr(checked, field.name) for field in fields(Checked)}
     )
 
 
@@ -103,7 +106,10 @@ def check_view(checked: Checked) -> View:
         reports=[run],
         title=frame.header[0].partition(";")[0],
         more_formats={"github": lambda: workflow_commands(findings)},
-        more_files={".json": lambda: _whole(checked), ".xml": lambda: junit(findings)},
+        more_files={
+            ".json": lambda: _check_json(checked),
+            ".xml": lambda: junit(findings),
+        },
         baseline=lambda: new_baseline(checked),
         longer=lambda: longer_baseline(checked),
         code=exit_code(list(findings), unclear_fails=False),
@@ -117,17 +123,17 @@ def check_view(checked: Checked) -> View:
     return view
 
 
-def _whole(checked: Checked) -> str:
+def _check_json(checked: Checked) -> str:
     """The findings with the run that they follow from."""
     now = json.loads(report_text(checked.now))
-    return text_of({"findings": finding_records(checked.findings), "now": now}, 1)
+    return json_text({"findings": finding_records(checked.findings), "now": now}, 1)
 
 
 def runs_view(paths: Sequence[str]) -> View:
     """Saved runs beside the first of them, row by row: old, new and the change with its
     interval; nothing is judged.
     """
-    runs = [recompute(load(path)) for path in paths]
+    runs = [recompute(load_shown(path)) for path in paths]
     for path, run in zip(paths, runs, strict=True):
         _refuse_added(path, run)
     return side_by_side_view(paths, runs)
@@ -139,7 +145,7 @@ def side_by_side_view(paths: Sequence[str], runs: Sequence[Report]) -> View:
     """
     names, kinds = names_of(paths), {run.plan.kind for run in runs}
     if len(kinds) > 1:
-        commands = listed(sorted(kinds))
+        commands = join_words(sorted(kinds))
         raise FfnbenchError(
             f"these are runs of different commands: {commands}",
             "give runs of one command",

@@ -6,30 +6,30 @@ from dataclasses import fields, replace
 
 from ffnbench.common.errors import Unfinished
 from ffnbench.plan import METHOD
-from ffnbench.report.files.store import load as load_report
 from ffnbench.report.files.store import made_anew
+from ffnbench.report.files.store import read_report as load_report
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import Estimate, Figures, Report
 from ffnbench.stats.figures import figures_of, with_figures
 
 
-def load(path: str) -> ShownReport:
+def load_shown(path: str) -> ShownReport:
     """A report that `-o run.json` wrote; raises FfnbenchError for a file that is none,
     or is of another schema.
     """
     return as_shown(load_report(path))
 
 
-def report_of(path: str) -> tuple[ShownReport, str]:
+def load_and_compare(path: str) -> tuple[ShownReport, str]:
     """A saved run again; and what to say where the file's own figures are others."""
-    stored = load(path)
+    stored = load_shown(path)
     if stored.interrupted and not stored.samples:
         raise Unfinished(
             f"{path!r} was interrupted before anything was measured",
             made_anew(path, stored),
         )
     fresh = recompute(stored)
-    return fresh, difference(stored, fresh)
+    return fresh, stale_figures_note(stored, fresh)
 
 
 def as_shown(report: Report) -> ShownReport:
@@ -50,11 +50,11 @@ def recompute(report: ShownReport) -> ShownReport:
     return with_figures(report)
 
 
-def difference(stored: Report, fresh: Report) -> str:
+def stale_figures_note(stored: Report, fresh: Report) -> str:
     """What to say where the figures of a file are not those that its samples give now;
     nothing where they are.
     """
-    if _figures(stored) == _figures(fresh):
+    if _compared_figures(stored) == _compared_figures(fresh):
         return ""
     if stored.plan.protocol.method != METHOD:
         old = stored.plan.protocol.method
@@ -62,7 +62,7 @@ def difference(stored: Report, fresh: Report) -> str:
     return f"the figures are computed again from the samples: those in the file, by ffnbench {stored.version}, differ"
 
 
-def _figures(report: Report) -> list[tuple[str, str, str, str]]:
+def _compared_figures(report: Report) -> list[tuple[str, str, str, str]]:
     """What is compared, to nine digits: sums of floats may differ in the last ones
     between machines.
     """

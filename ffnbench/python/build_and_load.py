@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ffnbench.api import building, saved
+from ffnbench.api import building, saved_runs
 from ffnbench.python.arguments import (
     Device,
     DTypes,
@@ -12,8 +12,8 @@ from ffnbench.python.arguments import (
     Match,
     StrPath,
     Variants,
-    asked,
-    text_of,
+    argument_text,
+    request_from_arguments,
 )
 from ffnbench.python.public import public
 from ffnbench.report.shown_report import ShownReport as Report
@@ -44,7 +44,9 @@ def build(
     >>> module = ffnbench.build("swiglu", d_model=768)
     """
     given = {name: value for name, value in locals().items() if name != "device"}
-    return building.build(asked(CompareRequest, given), device)
+    return building.build_requested(
+        request_from_arguments(CompareRequest, given), device
+    )
 
 
 @public
@@ -54,4 +56,4 @@ def load(path: StrPath) -> Report:
 
     >>> report = ffnbench.load("run.json")
     """
-    return saved.load(text_of("path", path))
+    return saved_runs.load_shown(argument_text("path", path))

@@ -36,10 +36,10 @@ class RotaryAttention(Attention):
         )
         angles = torch.cat((angles, angles), dim=-1)
         cos, sin = angles.cos().to(q.dtype), angles.sin().to(q.dtype)
-        return _turned(q, cos, sin), _turned(k, cos, sin), v
+        return _rotated(q, cos, sin), _rotated(k, cos, sin), v
 
 
-def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     first, second = x.chunk(2, dim=-1)
     return x * cos + torch.cat((-second, first), dim=-1) * sin
 

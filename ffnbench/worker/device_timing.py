@@ -17,10 +17,9 @@ from ffnbench.device.accelerator import UNROLLED
 from ffnbench.worker.subject import Subject
 
 # at the device's time, where it is what was asked for and others disturb the host
-PASSES = 3
-STEPS = (
-    20  # of the clock of events that a sample is made of, at least: it is known to 2 %
-)
+MEASURING_PASSES = 3
+# of the clock of events that a sample is made of, at least: it is known to 2 %
+STEPS = 20
 NO_DEVICE_TIME = (
     "device time can't be told apart: its calls wait for the device, run on another stream, "
     "or are too short for the clock of its events"
@@ -30,7 +29,7 @@ NO_DEVICE_TIME = (
 FEW = 3
 
 
-def measure(
+def time_calls_on_device(
     subject: Subject,
     inputs: Sequence[Tensor],
     grads: Sequence[Tensor],
@@ -38,14 +37,14 @@ def measure(
     counts: bool,
 ) -> dict[str, Any]:
     """The wall's time of calls one after another, and the device's own for the same
-    calls: the fields of meters.Times.
+    calls: the fields of timing.Times.
 
-    `counts` as in meters.py. Raises Unsupported where the device's time is asked for,
+    `counts` as in timing.py. Raises Unsupported where the device's time is asked for,
     and can't be had apart.
     """
     calls = len(inputs)
     wall, host = _wall_pass(subject, inputs, grads)
-    passes = PASSES if subject.by_device else int(counts)
+    passes = MEASURING_PASSES if subject.by_device else int(counts)
     device = None
     for _ in range(passes):
         if device is None:

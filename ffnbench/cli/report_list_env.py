@@ -9,11 +9,11 @@ from ffnbench.cli.commands import (
     Command,
     destination_of,
     ending,
-    output_of,
+    output_from_typed,
     settings_here,
 )
 from ffnbench.common.streams import say
-from ffnbench.features import function_of, of_features
+from ffnbench.features import imported_function, of_features
 from ffnbench.planning.fields import refuse_empty
 
 app = typer.Typer()
@@ -42,22 +42,21 @@ def report(
 
     Every figure is computed anew; of several: old, new, change, its interval.
     """
-    from ffnbench.api.saved import report_of
+    from ffnbench.api.saved_runs import load_and_compare
     from ffnbench.report.shown_report import report_view
 
     refuse_empty("FILE", paths)
-    output, difference = output_of(ctx), ""
+    output, difference = output_from_typed(ctx), ""
     with destination_of(
         output, "report", *paths, pictures=len(paths) == 1
     ) as destination:
         if len(paths) > 1:
-            view = function_of("gate.shown:runs_view")(paths)
+            view = imported_function("gate.shown_check:runs_view")(paths)
         else:
-            report, difference = report_of(paths[0])
+            report, difference = load_and_compare(paths[0])
             destination.expect(report)
-            view = report_view(report).ending(
-                0
-            )  # whatever it ended with: it can be shown
+            # whatever it ended with: it can be shown
+            view = report_view(report).ending(0)
         destination.show(view)
     if difference:
         say(f"note: {difference}")
@@ -84,7 +83,7 @@ def list_(
     from ffnbench.report.listing import LIST_OF_BACKENDS, listing_view
 
     refuse_empty("WHAT", [what])
-    with destination_of(output_of(ctx), "list") as destination:
+    with destination_of(output_from_typed(ctx), "list") as destination:
         if what == LIST_OF_BACKENDS:
             from ffnbench.api.this_machine import backends
             from ffnbench.run.world import this_machine
@@ -122,7 +121,7 @@ def env(
     from ffnbench.api.this_machine import environment
     from ffnbench.run.world import this_machine
 
-    with destination_of(output_of(ctx), "env") as destination:
+    with destination_of(output_from_typed(ctx), "env") as destination:
         settings = settings_here()
         rows = settings.rows() if settings else []
         world, progress = this_machine(), destination.progress

@@ -1,8 +1,9 @@
 """The parent's end of one process that measures: start it, ask it, notice when it hangs
 or dies. No torch here.
 
-One that can be forked is a starter: `fork` gives a worker that has torch loaded, for a
-block of rounds.
+A WorkerProcess that can be forked is a starter: `fork` gives a ForkedWorker, which has
+torch loaded and serves for a block of rounds. One that can't be forked is the worker
+itself.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from typing import IO, Any
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError, Unfinished
 from ffnbench.messages import (
-    MARK,
+    WORKER_VARIABLE,
     A,
     Done,
     Failed,
     Greeting,
     Leave,
-    Line,
+    MessageLine,
     Split,
     WorkerRequest,
     answer_line,
@@ -38,14 +39,14 @@ from ffnbench.messages import (
     end_group,
     line_of,
 )
-from ffnbench.plan import OWN, Arm
+from ffnbench.plan import THIS_INTERPRETER, Arm
 from ffnbench.result import FailureKind
 
 BOOT = Path(__file__).parents[1] / "worker" / "boot.py"
 START_TIMEOUT_S = 300.0
 COUNT_TIMEOUT_S = 300.0
 LEAVE_S = 10.0
-LOUD = ("USDT:",)  # what torch's profiler prints by itself
+PRINTED_BY_TORCH = ("USDT:",)  # what torch's profiler prints by itself
 
 
 class WorkerLost(Exception):
@@ -64,24 +65,21 @@ def lost_over_device(lost: WorkerLost) -> Unfinished:
     )
 
 
-class Session:
+class WorkerProcess:
     """A running process of an arm. `ask` sends one request and waits for its answer;
     `close` always works.
     """
 
-    def __init__(self, arm: Arm = OWN) -> None:
+    def __init__(self, arm: Arm = THIS_INTERPRETER) -> None:
         self._answers: queue.Queue[str | None] = queue.Queue()
         self._asked, self._hung = 0, False
-        self._forks: list[
-            int
-        ] = []  # the request that the living child answers in place of
+        # the request that the living child answers in place of
+        self._forks: list[int] = []
         self._greeting: Greeting | None = None
-        command, variables = (
-            [interpreter_of(arm), "-u", str(BOOT)],
-            variables_of(arm) | {MARK: "1"},
-        )
+        command = [interpreter_of(arm), "-u", str(BOOT)]
+        variables = variables_of(arm) | {WORKER_VARIABLE: "1"}
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the session
-        self._process = _speaking(command, self._log, variables, folder_of(arm))
+        self._process = _start_process(command, self._log, variables, folder_of(arm))
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
@@ -120,7 +118,7 @@ class Session:
         except ValueError:
             raise _no_answer(json.dumps(line)) from None
 
-    def _exchange(self, request: WorkerRequest[Any], timeout_s: float) -> Line:
+    def _exchange(self, request: WorkerRequest[Any], timeout_s: float) -> MessageLine:
         self.greeting()
         self._asked += 1
         self._write(json.dumps(line_of(request, self._asked)))
@@ -134,20 +132,18 @@ class Session:
                 raise WorkerLost(*self._cause_of(line["ended"]))
             if number == self._asked:
                 return line
-            if (
-                not isinstance(number, int) or not number < self._asked
-            ):  # code of the user's that writes into pipes
+            # code of the user's that writes into pipes
+            if not isinstance(number, int) or not number < self._asked:
                 raise _no_answer(json.dumps(line))
 
     def _write(self, line: str) -> None:
         assert self._process.stdin is not None
-        with suppress(
-            BrokenPipeError
-        ):  # how it died is told when its answer is waited for
+        # how it died is told when its answer is waited for
+        with suppress(BrokenPipeError):
             self._process.stdin.write(line + "\n")
             self._process.stdin.flush()
 
-    def fork(self, timeout_s: float) -> Fork | None:
+    def fork(self, timeout_s: float) -> ForkedWorker | None:
         """A worker that is forked from this process, which is asked for nothing else
         until that is closed; None where this one can't be forked, and has to serve by
         itself.
@@ -156,22 +152,22 @@ class Session:
         if isinstance(answer, Failed) or answer.process is None:
             return None
         self._forks.append(self._asked)
-        return Fork(self, answer.process)
+        return ForkedWorker(self, answer.process)
 
     def pause(self) -> None:
         """Stop it until it is resumed."""
-        _send(self._process.pid, signal.SIGSTOP)
+        _send_signal(self._process.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let it go on."""
-        _send(self._process.pid, signal.SIGCONT)
+        _send_signal(self._process.pid, signal.SIGCONT)
 
     @property
     def ended(self) -> bool:
         """Whether it is of no use any more."""
         return self._hung or self._process.poll() is not None
 
-    def _receive(self, timeout_s: float) -> Line:
+    def _receive(self, timeout_s: float) -> MessageLine:
         try:
             line = self._answers.get(timeout=min(timeout_s, threading.TIMEOUT_MAX))
         except queue.Empty:
@@ -180,9 +176,8 @@ class Session:
                 FailureKind.TIMEOUT, f"no answer within {timeout_s:g} s"
             ) from None
         if line is None:
-            raise WorkerLost(
-                *self._cause_of(self._process.wait())
-            )  # it has ended by itself
+            # it has ended by itself
+            raise WorkerLost(*self._cause_of(self._process.wait()))
         try:
             return dict(json.loads(line, parse_constant=jsonable.no_number))
         except (ValueError, TypeError, RecursionError):  # an interpreter that is none
@@ -196,9 +191,8 @@ class Session:
             )
         how = f"exit code {code}"
         if code < 0:
-            names = {
-                known.value: f", {known.name}" for known in signal.Signals
-            }  # those of real time have none
+            # those of real time have none
+            names = {sign.value: f", {sign.name}" for sign in signal.Signals}
             how = f"signal {-code}{names.get(-code, '')}"
         message = f"the process ended ({how})"
         last = self.last_output()
@@ -211,15 +205,14 @@ class Session:
         self._log.seek(0)
         lines = self._log.read().decode("utf-8", "replace").splitlines()
         for line in reversed(lines):
-            if line.strip() and not line.startswith(LOUD):
+            if line.strip() and not line.startswith(PRINTED_BY_TORCH):
                 return line.strip()
         return ""
 
     def close(self) -> None:
         """End the worker and all that it started, now."""
-        if (
-            self._process.returncode is None
-        ):  # not waited for yet, so the number is still its own
+        # not waited for yet, so the number is still its own
+        if self._process.returncode is None:
             end_group(self._process.pid)
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout, self._log):
@@ -230,10 +223,10 @@ class Session:
                     continue
 
 
-class Fork:
+class ForkedWorker:
     """A worker that was forked from a starter, and is asked over its pipes."""
 
-    def __init__(self, starter: Session, process: int) -> None:
+    def __init__(self, starter: WorkerProcess, process: int) -> None:
         self._starter, self._process, self._gone = starter, process, False
 
     def greeting(self, timeout_s: float = START_TIMEOUT_S) -> Greeting:
@@ -241,7 +234,7 @@ class Fork:
         return self._starter.greeting(timeout_s)
 
     def ask(self, request: WorkerRequest[A], timeout_s: float) -> A | Failed:
-        """As a session does."""
+        """As its starter does."""
         try:
             return self._starter.ask(request, timeout_s)
         except WorkerLost:
@@ -251,12 +244,12 @@ class Fork:
     def pause(self) -> None:
         """Stop it until it is resumed."""
         if not self._gone:
-            _send(self._process, signal.SIGSTOP)
+            _send_signal(self._process, signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let it go on."""
         if not self._gone:
-            _send(self._process, signal.SIGCONT)
+            _send_signal(self._process, signal.SIGCONT)
 
     def close(self) -> None:
         """End it. A starter whose child does not answer ends with it."""
@@ -273,12 +266,12 @@ class Fork:
         self._starter.close()
 
 
-def _send(process: int, sign: signal.Signals) -> None:
+def _send_signal(process: int, sign: signal.Signals) -> None:
     with suppress(ProcessLookupError):  # how it has ended is told when it is asked
         os.kill(process, sign)
 
 
-def _speaking(
+def _start_process(
     command: list[str], log: IO[bytes], variables: dict[str, str], folder: Path | None
 ) -> subprocess.Popen[str]:
     """A process in a session of its own, which is spoken to; raises FfnbenchError where
@@ -353,9 +346,8 @@ def variables_of(arm: Arm) -> dict[str, str]:
     if folder is not None:
         paths = [str(folder)]
         src = folder / "src"
-        if (
-            src.is_dir() and not (src / "__init__.py").exists()
-        ):  # packages stand in it: it is none itself
+        # packages stand in it: it is none itself
+        if src.is_dir() and not (src / "__init__.py").exists():
             paths.append(str(src))
         if variables.get("PYTHONPATH"):
             paths.append(variables["PYTHONPATH"])

@@ -41,7 +41,7 @@ def empty_call() -> float:
     subject = Subject(
         nn.Identity(), torch.randn(1, 1, 8), torch.randn(1, 1, 8), train=False
     )
-    return min(sample(subject, [subject.x] * 200).value for _ in range(10))
+    return min(time_calls(subject, [subject.x] * 200).value for _ in range(10))
 
 
 def warm_up(subject: Subject, seconds: float) -> None:
@@ -52,7 +52,7 @@ def warm_up(subject: Subject, seconds: float) -> None:
     best_s, calls_since_best = math.inf, 0
     elapsed_s = 0.0
     while elapsed_s < 5 * seconds:
-        call_s = sample(subject, fresh(subject), counts=False).value
+        call_s = time_calls(subject, fresh(subject), counts=False).value
         calls_since_best += 1
         if call_s < 0.98 * best_s:
             best_s, calls_since_best = call_s, 0
@@ -70,26 +70,25 @@ def calls_for(subject: Subject, min_sample_s: float) -> int:
     """
     fastest = math.inf
     for _ in range(3):
-        fastest = min(fastest, _lasts(subject, 1))
-        if (
-            fastest > 2 * min_sample_s
-        ):  # one call is long enough, even if this one was disturbed
+        fastest = min(fastest, _seconds_a_call(subject, 1))
+        # one call is long enough, even if this one was disturbed
+        if fastest > 2 * min_sample_s:
             return 1
     calls = max(1, math.ceil(min_sample_s / max(fastest, 1e-9)))
     if subject.accelerator is not None and calls > 1:
         from ffnbench.device.accelerator import UNROLLED
 
-        fastest = min(_lasts(subject, min(calls, UNROLLED)) for _ in range(2))
+        fastest = min(_seconds_a_call(subject, min(calls, UNROLLED)) for _ in range(2))
     return max(1, math.ceil(min_sample_s / max(fastest, 1e-9)))
 
 
-def _lasts(subject: Subject, calls: int) -> float:
+def _seconds_a_call(subject: Subject, calls: int) -> float:
     """Seconds of so many calls, each; with what it takes to flush the cache, where that
     stands between them.
     """
     inputs = fresh(subject) * calls
     start = _now(subject)
-    call_s = sample(subject, inputs, counts=False).value
+    call_s = time_calls(subject, inputs, counts=False).value
     if subject.cold:
         return (_now(subject) - start) / calls
     return call_s
@@ -106,7 +105,7 @@ def fresh(subject: Subject) -> list[Tensor]:
     return subject.pool.renew(int.from_bytes(urandom(7)), 1)
 
 
-def sample(
+def time_calls(
     subject: Subject,
     inputs: Sequence[Tensor],
     grads: Sequence[Tensor] = (),
@@ -122,9 +121,9 @@ def sample(
     """
     grads = grads or [subject.grad] * len(inputs)
     if subject.accelerator is not None:
-        from ffnbench.worker.accelerated import measure
+        from ffnbench.worker.device_timing import time_calls_on_device
 
-        return Times(**measure(subject, inputs, grads, counts=counts))
+        return Times(**time_calls_on_device(subject, inputs, grads, counts=counts))
     if subject.train or subject.cold:
         seconds = _one_by_one(subject, inputs, grads)
     else:

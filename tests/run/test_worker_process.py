@@ -20,7 +20,7 @@ import torch
 from fake_machine import KnownProber, run
 from paths import ROOT
 
-from ffnbench.api.measuring import measure
+from ffnbench.api.measuring import measure_plan
 from ffnbench.api.preparing import Prepared, with_costs
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import ImportedSpec
@@ -31,7 +31,7 @@ from ffnbench.report.columns import case_records
 from ffnbench.request import CompareRequest
 from ffnbench.result import CaseCost, FailureKind
 from ffnbench.run.prober import Prober
-from ffnbench.run.session import Session, WorkerLost, variables_of
+from ffnbench.run.worker_process import WorkerLost, WorkerProcess, variables_of
 from ffnbench.run.world import World
 from ffnbench.stats.verdict import summarise
 from ffnbench.worker import peak_memory
@@ -53,8 +53,8 @@ def prober():
 class Shared:
     """That worker as a run has it, which closes its workers; this one goes on."""
 
-    def __init__(self, session: Session) -> None:
-        self.greeting, self.ask, self.ended = session.greeting, session.ask, False
+    def __init__(self, worker: WorkerProcess) -> None:
+        self.greeting, self.ask, self.ended = worker.greeting, worker.ask, False
 
     def fork(self, timeout_s: float) -> None:
         return None
@@ -69,7 +69,7 @@ class Shared:
         pass
 
 
-class Patient(Session):
+class Patient(WorkerProcess):
     """Takes the plan's word for how long Hangs may take; on a busy machine the others
     take what they need.
     """
@@ -117,7 +117,7 @@ def test_trouble_is_a_row_and_the_others_go_on(
         2 * 16 * 32 + 32 + 16,
     }
     hasty = replace(plan, protocol=replace(plan.protocol, warmup_s=1e-3))
-    report = measure(Prepared(plan=hasty, costs=costs), World(launch=Patient))
+    report = measure_plan(Prepared(plan=hasty, costs=costs), World(launch=Patient))
     failures = {f.case: (f.kind.value, f.message) for f in report.failures}
     assert set(failures) == set(names) - {"Chatty", "Plain"}
     for name, says in (("Raises", "ValueError: two lines"), ("Exits", "SystemExit: 1")):
@@ -336,14 +336,14 @@ def test_what_is_no_number_is_no_answer(tmp_path: Path, value: str) -> None:
         f'#!/bin/sh\necho \'{{"greeting": {{}}}}\'\nread line\necho \'{{"number": 1, "value": {value}}}\'\nsleep 9\n'
     )
     other.chmod(0o755)
-    session = Session(Arm(python=str(other)))
+    worker = WorkerProcess(Arm(python=str(other)))
     try:
         with pytest.raises(
             WorkerLost, match=f"it printed .*{value}.* instead of an answer"
         ):
-            session.ask(TakeSample(label="a", calls=1), 9)
+            worker.ask(TakeSample(label="a", calls=1), 9)
     finally:
-        session.close()
+        worker.close()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit is Linux's")
@@ -362,15 +362,15 @@ def test_a_worker_takes_no_more_memory_than_it_was_given() -> None:
         device="cpu",
     )
     plan, given = plan_compare(request, KnownProber()), 2**29
-    session = Session()
+    worker = WorkerProcess()
     try:
-        session.ask(Begin(plan=plan, memory_bytes=given), 60)
-        soft, _ = resource.prlimit(session._process.pid, resource.RLIMIT_DATA)
+        worker.ask(Begin(plan=plan, memory_bytes=given), 60)
+        soft, _ = resource.prlimit(worker._process.pid, resource.RLIMIT_DATA)
         hungry, plain = (
-            session.ask(Open(label=case.label, calls=1), 60) for case in plan.cases
+            worker.ask(Open(label=case.label, calls=1), 60) for case in plan.cases
         )
     finally:
-        session.close()
+        worker.close()
     assert soft != resource.RLIM_INFINITY
     assert hungry == Failed(
         kind=FailureKind.OOM, message="it tried to allocate 1.00 GiB at once"
@@ -379,23 +379,23 @@ def test_a_worker_takes_no_more_memory_than_it_was_given() -> None:
 
 
 def test_a_worker_killed_from_outside_is_told_apart() -> None:
-    session = Session()
-    session.greeting()
-    os.killpg(session._process.pid, signal.SIGKILL)
+    worker = WorkerProcess()
+    worker.greeting()
+    os.killpg(worker._process.pid, signal.SIGKILL)
     with pytest.raises(WorkerLost, match=r"killed \(signal 9\)") as caught:
-        session.ask(MeasureTimer(), 10)
+        worker.ask(MeasureTimer(), 10)
     assert caught.value.kind is FailureKind.OOM
-    session.close()
+    worker.close()
 
 
 def test_an_answer_that_json_cannot_hold_is_a_failure_and_no_death() -> None:
     from ffnbench.messages import Channel
-    from ffnbench.worker.loop import _send
+    from ffnbench.worker.loop import _send_answer
 
     (nothing, closed), (heard, out) = os.pipe(), os.pipe()
     channel = Channel(nothing, out)
     for value in (float("nan"), object(), 1.0):
-        _send(channel, Sampled(value=value), 7)
+        _send_answer(channel, Sampled(value=value), 7)
     os.close(closed)
     answers = [
         json.loads(line) for line in os.read(heard, 10_000).decode().splitlines()
@@ -411,7 +411,7 @@ def test_an_answer_that_json_cannot_hold_is_a_failure_and_no_death() -> None:
 
 def test_no_worker_outlives_a_parent_that_was_killed() -> None:
     code = (
-        "from ffnbench.run.session import Session\ns = Session(); s.greeting()\n"
+        "from ffnbench.run.worker_process import WorkerProcess\ns = WorkerProcess(); s.greeting()\n"
         "print(s._process.pid, flush=True); input()"
     )
     parent = subprocess.Popen(

@@ -20,10 +20,10 @@ from ffnbench.messages import Trace, Traced
 
 Function = Callable[[Tensor], Tensor]
 REPEATS = 1000  # elements enough that even a rare random one shows
-DTYPES = ("float64", "float32", "bfloat16")
+DESCRIBED_DTYPES = ("float64", "float32", "bfloat16")
 
 
-def function_of(spec: ActivationSpec) -> Function:
+def torch_function(spec: ActivationSpec) -> Function:
     """The activation as a function of one tensor."""
     beta = 1.0 if spec.beta is None else spec.beta
 
@@ -37,7 +37,7 @@ def function_of(spec: ActivationSpec) -> Function:
 def trace(request: Trace) -> Traced:
     """x, f(x), f'(x) in float64."""
     x = torch.linspace(request.low, request.high, request.points, dtype=torch.float64)
-    y, slope = value_and_slope(function_of(request.spec), x)
+    y, slope = value_and_slope(torch_function(request.spec), x)
     return Traced(
         x=tuple(x.tolist()),
         y=tuple(y.nan_to_num().tolist()),
@@ -58,18 +58,18 @@ def check_function(function: Function, name: str) -> None:
     """Raise FfnbenchError unless a function keeps shape and dtype, works element by
     element, repeats itself, and can be differentiated.
     """
-    for dtype in DTYPES:
+    for dtype in DESCRIBED_DTYPES:
         x = torch.linspace(-2, 2, 9, dtype=getattr(torch, dtype), requires_grad=True)
         try:
-            _check_answer(x, _called(function, x, name), name)
+            _check_answer(x, _call_checked(function, x, name), name)
         except FfnbenchError as problem:
             if dtype == "float64" or "not implemented for" not in problem.message:
                 # else a kernel that torch has not got, which is told where it is timed
                 raise
     x = torch.linspace(-2, 2, 9, dtype=torch.float64).repeat(REPEATS)
-    y = _called(function, x.clone(), name)
-    again = _called(function, x.clone(), name)
-    part = _called(function, x[2:3].clone(), name)
+    y = _call_checked(function, x.clone(), name)
+    again = _call_checked(function, x.clone(), name)
+    part = _call_checked(function, x[2:3].clone(), name)
     if not torch.equal(y.nan_to_num(), again.nan_to_num()):
         raise FfnbenchError(
             f"{name} is random: two calls with the same x differ",
@@ -81,7 +81,7 @@ def check_function(function: Function, name: str) -> None:
         )
 
 
-def _called(function: Function, x: Tensor, name: str) -> Tensor:
+def _call_checked(function: Function, x: Tensor, name: str) -> Tensor:
     try:
         return function(x)
     except Exception as problem:

@@ -18,7 +18,7 @@ from ffnbench.common.streams import hush, say
 from ffnbench.following import Following
 from ffnbench.metrics import CEILINGS
 from ffnbench.report.formats import (
-    FORMATS,
+    STDOUT_FORMATS,
     SUFFIXES,
     View,
     Write,
@@ -51,7 +51,7 @@ class Destination:
         stem: str,
         *,
         suffixes: Sequence[str] = SUFFIXES,
-        formats: Sequence[str] = FORMATS,
+        formats: Sequence[str] = STDOUT_FORMATS,
         inputs: Iterable[Path] = (),
         counts_only: bool = False,
     ) -> None:
@@ -113,7 +113,10 @@ class Destination:
     @property
     def saved(self) -> Path | None:
         """The first file that will hold the whole run."""
-        return next((path for path in self._paths if path.suffix == ".json"), None)
+        for path in self._paths:
+            if path.suffix == ".json":
+                return path
+        return None
 
     def when_written(self, step: Callable[[], None]) -> None:
         """Have this done at the end, where all files could be written."""
@@ -141,11 +144,10 @@ class Destination:
         if any(map(is_roofline, self._paths)):
             from ffnbench.report.notes import no_ceilings
 
-            has_ceilings = (
-                CEILINGS in report.plan.metrics
-                if report.environment is None
-                else bool(report.roofs)
-            )
+            if report.environment is None:
+                has_ceilings = CEILINGS in report.plan.metrics
+            else:
+                has_ceilings = bool(report.roofs)
             if self._counts_only or not has_ceilings:
                 raise no_ceilings()
         if self._arrangement is not None:
@@ -161,7 +163,7 @@ class Destination:
         if not self.resumes or first is None:
             return None
         from ffnbench.report.files.journal import NoSamples, journal_of, refuse_running
-        from ffnbench.report.files.store import load
+        from ffnbench.report.files.store import read_report
 
         journal = journal_of(first)
         saved = [path for path in self._paths if path.suffix == ".json"]
@@ -172,7 +174,7 @@ class Destination:
             with journal.open("rb") as file:
                 refuse_running(file)
         try:
-            return load(max(paths, key=lambda path: path.stat().st_mtime))
+            return read_report(max(paths, key=lambda path: path.stat().st_mtime))
         except NoSamples:
             return None
 
@@ -220,9 +222,8 @@ class Destination:
         if self._format == "table":
             show(view.table, Terminal(), verbose=self._verbose)
         elif self._format == "github":
-            token = secrets.token_hex(
-                16
-            )  # a label at the beginning of a line could give GitHub's runner a command
+            # a label at the beginning of a line could give GitHub's runner a command
+            token = secrets.token_hex(16)
             sys.stdout.write(f"::stop-commands::{token}\n")
             show(view.table, Terminal(width=STDOUT_OF_CI, no_color=True))
             sys.stdout.write(f"::{token}::\n" + view.stdout["github"]())
