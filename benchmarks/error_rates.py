@@ -33,8 +33,8 @@ How long each of them may sample is what its last decision left of `--seconds`. 
 that has a minimum may take longer; the file has the seconds of each decision.
 
 The file is written after each decision. Ctrl-C keeps what is done, and the same command
-goes on, with a new baseline. `--report rates.json` prints the table and draws rates.png: Wilson's 95 %
-intervals.
+goes on, with a new baseline. `--report rates.json` prints the table and draws
+rates.png; the intervals are Wilson's of 95 %.
 """
 
 from __future__ import annotations
