@@ -205,7 +205,7 @@ BACKENDS = {
     ),
     Backend.ORT: BackendRow(
         says="ONNX Runtime's CPU provider",
-        keys="@spin=true",
+        keys="@spin=on",
         doing="making a session of",
         copies=3,
         requires=("onnxruntime", "onnx"),
