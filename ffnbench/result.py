@@ -493,6 +493,22 @@ class TradeOff:
     fastest_of_small_error: str | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class MatchedTime:
+    """A row whose d_ff was found so that it takes the time of its reference. `is_least`
+    is whether there is no smaller multiple; `more_params` are relative to the
+    reference's, None where either can't be counted.
+    """
+
+    case: str
+    reference: str
+    d_ff: int
+    d_ff_of_reference: int
+    multiple_of: int
+    is_least: bool
+    more_params: float | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
     """What stats/ finds of a report beyond estimates and comparisons. It stands in no
@@ -513,6 +529,7 @@ class Figures:
     fastest: tuple[Fastest, ...] = ()
     narrowing: Narrowing | None = None
     trade_offs: tuple[TradeOff, ...] = ()
+    matched: tuple[MatchedTime, ...] = ()
     cells: tuple[int, int] = (1, 1)
 
 

@@ -128,7 +128,7 @@ Match = Annotated[
         rich_help_panel=WIDTHS,
         show_default=False,
         metavar="WHAT",
-        help="Make equal: params, flops or none.",
+        help="Make equal: params, flops or none; time (compare).",
         autocompletion=words_for("match"),
     ),
 ]

@@ -2,6 +2,7 @@
 
 import typer
 
+from ffnbench.choices import Match
 from ffnbench.cli import options as o
 from ffnbench.cli.commands import Command, answer_request, ending, request_from_typed
 from ffnbench.request import CompareRequest, CostRequest
@@ -66,6 +67,14 @@ def compare(
     from ffnbench.planning.compare import plan_compare
 
     request = request_from_typed(CompareRequest, ctx)
+    if request.match == Match.TIME:
+        from ffnbench.compare import matching_time as matching
+
+        matching.refuse_jobs(on, slurm)
+        measure = matching.measure_matched
+        return answer_request(
+            ctx, request, "compare", matching.plan_to_match, own=measure
+        )
     return answer_request(ctx, request, "compare", plan_compare)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from ffnbench.choices import Backend, Cache, MatmulPrecision, Time, Weights
+from ffnbench.choices import Backend, Cache, Match, MatmulPrecision, Time, Weights
 from ffnbench.common.units import signed_percent
 from ffnbench.ffn.spec import GROUP, format_of, item_bytes
 from ffnbench.plan import (
@@ -191,6 +191,8 @@ def conditions_line(plan: Plan, *, measured: bool = True) -> str:
     ]
     if not others or any(case.sizing.how != "matched" for case in others):
         return line
+    if plan.match == Match.TIME:
+        return f"{line}; d_ff found by time"
     matched = {MATCHED.get(case.sizing.what, case.sizing.what) for case in others}
     # of experts the active parameters, as in a dense form all are
     equal = max(matched, key=len)

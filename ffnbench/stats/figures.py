@@ -8,7 +8,7 @@ import math
 from dataclasses import replace
 from typing import TypeVar
 
-from ffnbench.choices import Weights
+from ffnbench.choices import Match, Weights
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME
 from ffnbench.plan import CONTROL
 from ffnbench.result import (
@@ -103,6 +103,10 @@ def figures_of(report: Report) -> Figures:
         from ffnbench.stats.trade_off import trade_offs
 
         figures = replace(figures, trade_offs=trade_offs(report))
+    if plan.match == Match.TIME:
+        from ffnbench.stats.matching import matched_times
+
+        figures = replace(figures, matched=matched_times(report))
     return figures
 
 
