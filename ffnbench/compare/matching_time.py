@@ -32,6 +32,7 @@ MULTIPLE = 64  # of a width, where @multiple_of says nothing else
 MOST_SEARCHES = 3
 SEARCH_SHARE = 0.2  # of the budget, for each of them
 PRECISION = 0.01  # finer than half a step, of most widths
+NOT_FOUND = "no width could be found, the short runs were too disturbed; this is the one of equal parameters"
 
 Widths = Mapping[str, int]  # d_ff by the label of a case
 
@@ -165,7 +166,7 @@ def measure_matched(
         last = alone if plan.protocol.bound else alone.from_now
         number = searches.runs + 1
         return measure_run(
-            search.prepared_at(plan, search.widths),
+            search.prepared_at(search.final_plan(), search.widths),
             last,
             replace(following.part(number, number, "run"), resumed=lambda: None),
         )
@@ -261,6 +262,20 @@ class WidthSearch:
             if not self._choose(report):
                 return None
         return None
+
+    def final_plan(self) -> Plan:
+        """The plan of the last run. A width of which no run could tell anything is that
+        of equal parameters still, and a note says so.
+        """
+        plan = self.prepared.plan
+        cases = []
+        notes = list(plan.notes)
+        for case in plan.cases:
+            if _is_matched(case) and case.label not in self.trials:
+                case = replace(case, sizing=GIVEN)
+                notes.append(Note(label=case.label, text=NOT_FOUND))
+            cases.append(case)
+        return replace(plan, cases=tuple(cases), notes=tuple(notes))
 
     def _measure(self, number: int) -> ShownReport:
         """One short run at the widths that are next."""

@@ -212,8 +212,30 @@ def test_a_busy_machine_is_no_answer(call) -> None:
     launch.waited = 0.5
     code, out, _ = call(*QUICK, launch=launch)
     assert code == 0
-    assert "too disturbed to tell whether it takes as long as gelu at 3,072" in out
+    assert "too disturbed to compare: swiglu" in out
+    assert "swiglu: no width could be found" in out
+    assert "takes as long" not in out
+    assert "found by time" not in out
     assert all(run["swiglu"] == 2048 for run in launch.tried)
+
+
+def test_an_answer_that_is_disturbed_says_so(call) -> None:
+    """Quiet in the first short run alone, which finds 1,920."""
+    launch = WidthLaunch(linear)
+
+    quiet = launch.seconds
+
+    def seconds(label: str, worker: int, number: int) -> float:
+        launch.waited = 0.5 if launch.widths["swiglu"] == 1920 else 0.0
+        return quiet(label, worker, number)
+
+    launch.seconds = seconds
+    code, out, _ = call(*QUICK, launch=launch)
+    assert code == 0
+    told = (
+        "swiglu at d_ff 1,920: too disturbed to tell whether it takes as long as gelu"
+    )
+    assert told in out
 
 
 @pytest.mark.parametrize("budget", ["10s", "20s", "60s"])
