@@ -185,6 +185,8 @@ def test_the_saved_file_is_an_ordinary_run(call) -> None:
     _, again, _ = call("report", "a.json")
     assert line[0] in again
     assert "6.2% fewer parameters" in again  # 3 * 1920 / (2 * 3072) = 0.9375
+    code, out, err = call("check a.json --budget 10s", launch=WidthLaunch(linear))
+    assert (code, "swiglu" in out) == (0, True), err
     _, out, _ = call(*QUICK, "--json", launch=WidthLaunch(linear))
     assert json.loads(out)["plan"]["match"] == "time"
 
