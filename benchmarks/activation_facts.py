@@ -248,9 +248,8 @@ def find_facts(function: Function) -> Facts:
 
 def main() -> None:
     """Write the facts of every row of the table, each at its own beta."""
-    torch.set_num_threads(
-        1
-    )  # the order of sums, and so the last digit, is the same everywhere
+    # the order of sums, and so the last digit, is the same everywhere
+    torch.set_num_threads(1)
     specs = [ActivationSpec(activation=row.name, beta=row.beta) for row in ACTIVATIONS]
     found = {
         spec.activation: jsonable.encode(find_facts(torch_function(spec)))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ffnbench.ffn.spec import FFNSpec
     from ffnbench.gate.python import ab, check
     from ffnbench.gate.shown_check import ShownCheck as Check
-    from ffnbench.python.calls import build, load
+    from ffnbench.python.build_and_load import build, load
     from ffnbench.report.shown_report import Answer
     from ffnbench.report.shown_report import ShownReport as Report
 
@@ -55,7 +55,7 @@ _HOMES = {
     "FFNSpec": ("ffn.spec", "FFNSpec"),
     "Report": ("report.shown_report", "ShownReport"),
     "activation": ("ffn.imported", "activation"),
-    **{name: ("python.calls", name) for name in ("build", "load")},
+    **{name: ("python.build_and_load", name) for name in ("build", "load")},
     **{name: ("compare.python", name) for name in ("compare", "cost")},
     **{name: ("gate.python", name) for name in ("ab", "check")},
     **{

@@ -292,6 +292,12 @@ def test_no_two_classes_have_one_name_and_no_docstring_leans_on_another() -> Non
     }
 
 
+def test_no_two_files_of_tests_have_one_name() -> None:
+    """pytest imports them by their names alone."""
+    names = [path.name for path in (ROOT / "tests").rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
+
+
 def loaded_after(code: str) -> set[str]:
     """What is in sys.modules after running code in a fresh interpreter."""
     probe = f"{code}\nimport sys; print('LOADED', *sys.modules)"

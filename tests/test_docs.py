@@ -8,6 +8,7 @@ import importlib
 import inspect
 import os
 import re
+import runpy
 import shlex
 import subprocess
 from itertools import pairwise
@@ -24,16 +25,13 @@ from ffnbench.api import measuring
 from ffnbench.api.saved_runs import as_shown, load_and_compare, recompute
 from ffnbench.cli import run_command_line
 from ffnbench.cli.commands import FILES, Commands, command_names
-from ffnbench.compare.table import compare_frame
 from ffnbench.messages import ReachedRoof
 from ffnbench.plan import METHOD
 from ffnbench.report.columns import case_records
 from ffnbench.report.files.store import read_report, report_text
-from ffnbench.report.terminal import plain
 from ffnbench.report.words import VERDICTS
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report, Verdict
-from ffnbench.stats.figures import with_figures
 
 OF_EXTRAS = {
     f"{path.name}.md" for path in (ROOT / "tests" / "extras").iterdir()
@@ -197,20 +195,9 @@ def test_console_blocks_show_the_real_output(
     assert shown.strip() == expected.strip()
 
 
-def test_every_output_of_a_run_that_is_shown_is_that_of_the_committed_run() -> None:
-    shown = re.compile(r"<!-- output of (\S+) -->\n```text\n(.*?)```", re.DOTALL)
-    found = [
-        one
-        for path in DOCUMENTS
-        for one in shown.findall(path.read_text(encoding="utf-8"))
-    ]
-    assert found
-    for name, expected in found:
-        table = plain(compare_frame(with_figures(read_report(ROOT / name))), 80)
-        assert (
-            "\n".join(line.rstrip() for line in table.splitlines()).strip()
-            == expected.strip()
-        ), name
+def test_the_recording_is_that_of_the_committed_run() -> None:
+    made = runpy.run_path(str(ROOT / "docs" / "recording.py"))["picture"]()
+    assert made == (ROOT / "docs" / "compare.svg").read_text(encoding="utf-8")
 
 
 RUNS = sorted(ROOT.glob("results/*/*.json"))
@@ -253,7 +240,7 @@ def test_ci_calls_the_line_that_the_readme_gives_for_the_tests() -> None:
     ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     called = (
         ci.replace('"$environment/bin/pip"', "pip")
-        .replace(" --quiet", "")
+        .replace(" --quiet --no-compile", "")
         .replace('"$environment"', ".venv")
     )
     for step in line.strip().split(" && "):
@@ -306,7 +293,7 @@ def test_python_md_has_every_function_and_says_which_commands_are_none() -> None
     functions = set(re.findall(r"^\| `(\w+)\(", text, re.MULTILINE))
     alone = set(
         re.findall(
-            r"`(\w+)`", re.search(r"^.* are commands alone\.$", text, re.MULTILINE)[0]
+            r"`(\w+)`", re.search(r"^.* are not functions\.$", text, re.MULTILINE)[0]
         )
     )
     assert functions == {

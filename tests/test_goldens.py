@@ -66,7 +66,7 @@ ASKED = [
     (80, "-f csv"),
     (80, "-f json"),
 ]
-NARROW = [(60, ""), (40, "")]  # of runs of the fake machine alone
+OF_FAKES = [(60, ""), (40, ""), (80, "-f latex")]  # of runs that are small
 LEFT_OUT = {
     "samples",
     "judged",
@@ -120,6 +120,14 @@ TYPED = {
              "cost --preset mixtral-8x7b -v"],
     "estimate": ["estimate relu,swiglu --hardware h100,epyc-9654 --seq-len 1,4Ki -v -o bounds.csv"],
     "report": ["report groups.json -o again.json -o again.csv -o again.md -o again.svg -o again.html --sort -latency"],
+    "arranged": ["report failed.json --sort -latency", "report compare.json --sort -ratio -f csv",
+                 "report compare.json --sort -ratio", "report compare.json --sort -d_ff",
+                 "report compare.json --sort GFLOP/s -f md",
+                 "report compare.json --columns params,ratio,latency_low_s,gflops",
+                 "report compare.json --columns params,ratio,latency_low_s,gflops -f csv",
+                 "report compare.json --columns +total", "report compare.json --columns input_bytes,weight_bytes",
+                 "report activations.json --sort -latency", "report block.json --sort -seq_len --columns FFN,KV",
+                 "report groups.json --sort -seq_len", "report baseline.json again.json --sort label -f csv"],
     "block": [f"block --seq-len 64,256 {SMALL} -o block.csv", "block --preset bert-base --cost-only"],
     "train": ["train relu swiglu --steps 12 --text book.txt -o learnt.csv -o learnt.json"],
     "check": ["check baseline.json -o check.xml -o check.md -o check.json -o check.csv",
@@ -358,7 +366,7 @@ def test_report(
 ) -> None:
     monkeypatch.chdir(ROOT)
     run = path.relative_to(ROOT)
-    asked = ASKED + NARROW if path.is_relative_to(GOLDEN) else ASKED
+    asked = ASKED + OF_FAKES if path.is_relative_to(GOLDEN) else ASKED
     golden(
         f"report/{name_of(path)}.txt",
         "".join(told(f"report {run} {how}".strip(), width) for width, how in asked),

@@ -36,14 +36,14 @@ R = TypeVar("R", bound=Request | Output)
 FILES = {
     "compare": "compare.command",
     "cost": "compare.command",
-    "report": "cli.tools",
+    "report": "cli.report_list_env",
     "block": "block.command",
     "check": "gate.command",
     "ab": "gate.command",
     "plot-activations": "activations.command",
     "activations": "activations.command",
-    "list": "cli.tools",
-    "env": "cli.tools",
+    "list": "cli.report_list_env",
+    "env": "cli.report_list_env",
 }
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 HELP_ALL = "--help-all"

@@ -46,7 +46,7 @@ def check(
     Exit 1 where something has, and nothing else exits 1.
     """
     from ffnbench.gate import checking
-    from ffnbench.gate.destination import CheckDestination
+    from ffnbench.gate.check_destination import CheckDestination
     from ffnbench.gate.shown_check import check_view
     from ffnbench.run.world import this_machine
 
@@ -119,7 +119,7 @@ def ab(
     baseline to be kept, it decides as `ffnbench check` does.
     """
     from ffnbench.gate import checking
-    from ffnbench.gate.destination import CheckDestination
+    from ffnbench.gate.check_destination import CheckDestination
     from ffnbench.gate.shown_check import check_view
     from ffnbench.run.world import this_machine
 

@@ -87,11 +87,10 @@ def _lines_of_frame(frame: Frame, width: int, *, verbose: bool) -> list[Renderab
     lines: list[RenderableType] = [_paragraph(line, width) for line in frame.header]
     if frame.rows:
         columns = frame.shown(every=verbose)
-        for block in (
-            _blocks_of_columns(columns, width)
-            if verbose
-            else [_columns_that_fit(columns, width)]
-        ):
+        blocks = [_columns_that_fit(columns, width)]
+        if verbose:
+            blocks = _blocks_of_columns(columns, width)
+        for block in blocks:
             if verbose and lines:
                 lines.append(Text())
             lines += _in_groups(block, frame, width)

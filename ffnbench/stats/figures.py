@@ -25,6 +25,7 @@ from ffnbench.stats.stopping import SEVERAL, workers_for
 from ffnbench.stats.verdict import COMPUTED, is_launch_bound, summarise
 
 SPARE = 1.3  # of time, so that the hint is likelier to do
+SPARE_OF_SEARCH = 3.25  # where short runs take three fifths of it before
 DEFAULT_PRECISION = 0.01
 R = TypeVar("R", bound=Report)
 
@@ -142,7 +143,8 @@ def _narrowing_of(report: Report) -> Narrowing | None:
     rows = [table.row(label) for label in half_widths]
     workers = min(len(row.clean) for row in rows)
     more_workers = max(workers, *(workers_for(math.log1p(wanted), row) for row in rows))
-    seconds = SPARE * report.wall_s / workers * more_workers
+    spare = SPARE_OF_SEARCH if report.plan.match == Match.TIME else SPARE
+    seconds = spare * report.wall_s / workers * more_workers
     narrowing = Narrowing(
         rows=len(rows), precision=wanted, is_asked=is_asked, seconds=seconds
     )

@@ -8,6 +8,7 @@ import math
 import random
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import ffnbench
 from ffnbench.messages import Open, TakeSample
 from ffnbench.report.files.store import read_report
 from ffnbench.run import world
+from ffnbench.stats.figures import with_figures
 
 COMPARE = ["compare", "gelu", "swiglu", "--d-model", "768", "--match", "time"]
 QUICK = [*COMPARE, "--quick", "--metrics", "latency", "--threads", "2"]
@@ -207,6 +209,19 @@ def test_a_row_that_fails_ends_no_search(call) -> None:
     assert code == 0
     assert "swiglu at d_ff 1,920" in out
     assert "said no" in out
+
+
+def test_the_budget_of_the_hint_is_that_of_all_runs(call) -> None:
+    """The last run has two fifths of it: 2.5 times what the plain hint says."""
+    launch = WidthLaunch(lambda label, d_ff: 1e-5 * d_ff, noise=0.04, seed=3)
+    words = ["compare", "gelu", "relu", "--quick", "--metrics", "latency"]
+    call(*words, "-o", "a.json", launch=launch)
+    plain = with_figures(read_report("a.json"))
+    matched = with_figures(replace(plain, plan=replace(plain.plan, match="time")))
+    assert plain.figures.narrowing
+    assert matched.figures.narrowing
+    longer = matched.figures.narrowing.seconds / plain.figures.narrowing.seconds
+    assert longer == pytest.approx(2.5)
 
 
 def test_a_busy_machine_is_no_answer(call) -> None:

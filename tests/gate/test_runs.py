@@ -277,12 +277,3 @@ def test_a_broken_run_among_several_is_named_and_nothing_is_lost(
     }
     assert err.startswith(error.format(**known)), err
     assert err.count("\n") == 2
-
-
-def test_update_and_append_exclude_each_other(baseline: Path, call) -> None:
-    assert call("check", baseline, "--append --update")[2].startswith(
-        "error: --update replaces the baseline, --append adds"
-    )
-    assert call("check", baseline, "--append --exact-only")[2].startswith(
-        "error: --append adds latencies, and --exact-only"
-    )

@@ -5,7 +5,6 @@ files.
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from ffnbench.plan import Note, NoteKind
 from ffnbench.report.columns import case_records
 from ffnbench.report.sentences import verdict_lines
 from ffnbench.report.terminal import plain
-from ffnbench.report.writers import latex
 from ffnbench.request import CompareRequest
 from ffnbench.result import Comparison, Estimate, Report, Verdict
 from ffnbench.stats.figures import figures_of, with_figures
@@ -190,25 +188,3 @@ def test_at_most_four_lines_stand_below_however_much_there_is_to_say() -> None:
     assert len(full.summary) == 4  # of five: what the control says is left out
     assert any("no answer within 300 s" in line for line in full.summary)
     assert any(line.startswith("interrupted in process") for line in full.summary)
-
-
-def test_latex_is_a_table_of_booktabs_that_tex_sets_as_it_is() -> None:
-    text = latex(compare_frame(report_of(variants="relu,swiglu@bias=true")))
-    lines = text.splitlines()
-    assert lines[0].startswith("% d_model 768, seq_len 512")
-    begin, end = (
-        lines.index(next(x for x in lines if x.startswith("\\begin{tabular}{l"))),
-        lines.index("\\end{tabular}"),
-    )
-    assert [line for line in lines[begin:end] if line.startswith("\\") and "rule" in line] == [
-        "\\toprule", "\\midrule", "\\bottomrule",
-    ]  # fmt: skip
-    rows = [line for line in lines[begin:end] if line.endswith(" \\\\")]
-    assert len(rows) == 4  # titles, units, two variants
-    assert {row.count(" & ") for row in rows} == {
-        lines[begin].count("l") + lines[begin].count("r") - 3
-    }
-    assert rows[3].startswith("swiglu@bias=true & ")
-    assert "d\\_ff" in rows[0]
-    assert "{[95\\%]}" in rows[1]
-    assert not re.search(r"(?<!\\)[%_#]", "".join(lines[begin:end]))

@@ -74,11 +74,9 @@ def training_figure(report: Report) -> Figure:
         curve = losses_of.held_out or losses_of.curve
         curves[name] = {step: loss for step, loss in curve if step >= LATE * steps}
     figure, [losses, differences, front] = panels(3, 3, (PAGE, HEIGHT))
-    drawn = (
-        "held-out"
-        if any(losses_of.held_out for losses_of in trained.values())
-        else "training"
-    )
+    drawn = "training"
+    if any(losses_of.held_out for losses_of in trained.values()):
+        drawn = "held-out"
     losses.set(xlabel="steps", ylabel=f"{drawn} loss, nats per byte")
     differences.set(
         xlabel="steps", ylabel=f"difference to {literal(shortened(reference, LETTERS))}"

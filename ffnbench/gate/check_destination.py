@@ -26,11 +26,9 @@ class CheckDestination(Destination):
         one_of("--on-unclear", output.on_unclear, ("pass", "fail"))
         self._unclear_fails = output.on_unclear == "fail"
         inputs = inputs_of(*(text for text in (baseline, current) if text))
-        self._baseline, self._update, self._append = (
-            baseline,
-            output.update,
-            output.append,
-        )
+        self._baseline = baseline
+        self._update = output.update
+        self._append = output.append
         if output.update or output.append:
             refuse_unwritable(Path(baseline))
         super().__init__(
