@@ -72,7 +72,7 @@ class ShownCheck(Shows, Checked):
 
     def rows(self) -> list[Row]:
         """One flat record a metric of a case."""
-        return finding_records(self.findings)
+        return finding_records(self)
 
 
 GRAVEST = (
@@ -126,7 +126,10 @@ def check_view(checked: Checked) -> View:
 def _check_json(checked: Checked) -> str:
     """The findings with the run that they follow from."""
     now = json.loads(report_text(checked.now))
-    return json_text({"findings": finding_records(checked.findings), "now": now}, 1)
+    answer = {"findings": finding_records(checked), "now": now}
+    if checked.confirms:
+        answer["confirms"] = checked.confirms
+    return json_text(answer, 1)
 
 
 def runs_view(paths: Sequence[str]) -> View:

@@ -17,7 +17,7 @@ from ffnbench.metrics import LATENCY
 from ffnbench.plan import METHOD, NoteKind
 from ffnbench.report.columns import column
 from ffnbench.report.files.store import command_of
-from ffnbench.report.frame import UNKNOWN_CELL, Column, Frame, Row
+from ffnbench.report.frame import UNKNOWN_CELL, Column, Frame, Row, in_row
 from ffnbench.report.notes import effort, notes_of_run
 from ffnbench.report.sentences import general_line, machine_line
 from ffnbench.report.words import CERTAIN, join_words, side_lines
@@ -37,6 +37,8 @@ def described(finding: Finding) -> str:
         text += (
             f", {value} [{low}, {high}] at a tolerance of {percent(finding.tolerance)}"
         )
+        if finding.first_run:
+            text += ", by both runs together"
     elif (
         finding.before is not None
         and finding.now is not None
@@ -102,12 +104,14 @@ UNDECIDED_WORDS = {
 PASSED = (Status.OK, Status.IMPROVED)
 
 
-def finding_records(findings: tuple[Finding, ...]) -> list[Row]:
-    """One flat record a row, numbers in full precision."""
+def finding_records(checked: Checked) -> list[Row]:
+    """One flat record a row, numbers in full precision; where a run is confirmed with
+    the change of each run as well.
+    """
     records = []
-    for finding in findings:
+    for finding in checked.findings:
         change = finding.change
-        record = {
+        record: Row = {
             "case": finding.case,
             "metric": finding.metric,
             "status": finding.status,
@@ -119,19 +123,29 @@ def finding_records(findings: tuple[Finding, ...]) -> list[Row]:
             "change_high": change and change.high,
             "reason": finding.reason,
         }
+        if checked.confirms:
+            record |= in_row("first_run", finding.first_run)
+            record |= in_row("this_run", finding.this_run)
         records.append(record)
     return records
 
 
 def findings_frame(checked: Checked) -> Frame:
     """Every row that is not an equal exact metric; those are counted below."""
-    now, rows = checked.now, finding_records(checked.findings)
+    if checked.confirms and not checked.findings:
+        sentence = f"nothing regressed in {checked.confirms}: nothing is measured again"
+        return Frame(
+            columns=CHECK_COLUMNS, rows=[], header=[_title(checked)], summary=[sentence]
+        )
+    now, rows = checked.now, finding_records(checked)
     shown = [row for row in rows if not is_quiet(row)]
     equal = len(rows) - len(shown)
     order = [*Status]
     shown.sort(key=lambda row: order.index(row["status"]))
     reasons = {row["reason"] for row in rows}
     columns: tuple[Column, ...] = CHECK_COLUMNS
+    if checked.confirms:
+        columns = CONFIRMATION_COLUMNS
     if any(row["change_low"] is not None for row in rows):
         columns = tuple(
             replace(each, unit=CERTAIN) if each.key == "change" else each
@@ -200,10 +214,27 @@ CHECK_COLUMNS = (
 )
 
 
+CONFIRMATION_COLUMNS = (
+    *CHECK_COLUMNS[:2],
+    column("first_run"),
+    column("this_run"),
+    replace(column("change"), title="both together"),
+    *(each for each in CHECK_COLUMNS[2:] if each.key != "change"),
+)
+
+
 def _title(checked: Checked) -> str:
+    title = _what_is_checked(checked)
+    if checked.confirms:
+        title += f"; confirms {checked.confirms}"
+    return title
+
+
+def _what_is_checked(checked: Checked) -> str:
     plan = checked.now.plan
-    if checked.sides:
-        return f"A/B of {plan.case(plan.reference).variant}: {'; '.join(checked.sides)}"
+    if not checked.against:
+        what = f"A/B of {plan.case(plan.reference).variant}"
+        return ": ".join(filter(None, (what, "; ".join(checked.sides))))
     title = f"check against {checked.against}"
     if checked.now.samples:
         references = {group.reference for group in plan.groups}

@@ -56,24 +56,28 @@ def read_report(path: str | Path) -> Report:
     """A saved JSON report; raises FfnbenchError for what is not one, or is of another
     schema or a newer method.
     """
+    hint = "is the path right?"
+    if Path(path).is_dir():
+        hint = f"name its files: {shlex.quote(str(path))}/*.json"
+    return report_in(content_of(path, hint), str(path))
+
+
+def report_in(content: bytes, path: str) -> Report:
+    """The report that the content of a file is; raises FfnbenchError as `read_report`
+    does.
+    """
     from ffnbench.report.files.journal import is_journal, read_journal
 
     try:
-        hint = "is the path right?"
-        if Path(path).is_dir():
-            hint = f"name its files: {shlex.quote(str(path))}/*.json"
-        content = content_of(path, hint)
         if is_journal(content):
             report = read_journal(
-                content,
-                str(path),
-                lambda kind, entry: _bring_up_line(kind, entry, str(path)),
+                content, path, lambda kind, entry: _bring_up_line(kind, entry, path)
             )
         else:
             data = jsonable.parse(content)
-            _refuse_others(data, str(path))
+            _refuse_others(data, path)
             for run in (data, *(data.get("repeats") or ())):
-                _bring_up(run, str(path))
+                _bring_up(run, path)
             report = _decoded_report(data)
         refuse_incoherent(report)
         return report
@@ -87,7 +91,7 @@ def read_report(path: str | Path) -> Report:
         if "unknown field" in str(problem):
             hint = f"is it of a newer ffnbench? {UPDATE}; if not, measure again"
         raise FfnbenchError(
-            f"{str(path)!r} is not a whole ffnbench report: {problem}", hint
+            f"{path!r} is not a whole ffnbench report: {problem}", hint
         ) from problem
 
 
