@@ -501,10 +501,6 @@ class MatchedTime:
     """
 
     case: str
-    reference: str
-    d_ff: int
-    d_ff_of_reference: int
-    multiple_of: int
     is_least: bool
     more_params: float | None
 

@@ -2,7 +2,6 @@
 
 import typer
 
-from ffnbench.choices import Match
 from ffnbench.cli import options as o
 from ffnbench.cli.commands import Command, answer_request, ending, request_from_typed
 from ffnbench.request import CompareRequest, CostRequest
@@ -61,20 +60,16 @@ def compare(
 ) -> int:
     """Measure variants side by side, at equal parameters.
 
-    Parameters, FLOPs, latency, memory. Of lists (--seq-len 1,128 or 1..4096) each
-    combination is measured.
+    Shows parameters, FLOPs, latency and memory. If flags have lists
+    (--seq-len 1,128 or 1..4096), each combination is measured.
     """
     from ffnbench.planning.compare import plan_compare
 
     request = request_from_typed(CompareRequest, ctx)
-    if request.match == Match.TIME:
-        from ffnbench.compare import matching_time as matching
+    if request.match == "time":
+        from ffnbench.compare.matching_time import answer_by_time
 
-        matching.refuse_jobs(on, slurm)
-        measure = matching.measure_matched
-        return answer_request(
-            ctx, request, "compare", matching.plan_to_match, own=measure
-        )
+        return answer_by_time(ctx, request)
     return answer_request(ctx, request, "compare", plan_compare)
 
 
@@ -109,7 +104,8 @@ def cost(
 ) -> int:
     """Count parameters, FLOPs and bytes; nothing is measured.
 
-    Of lists (--seq-len 1,128 or 1..4096) each combination is counted.
+    If flags have lists (--seq-len 1,128 or 1..4096), each combination is
+    counted.
     """
     from ffnbench.planning.compare import plan_compare
 

@@ -11,9 +11,12 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
+import typer
+
 from ffnbench.api.measuring import measure_run, refuse_short, tell_duration
 from ffnbench.api.preparing import Prepared, refuse_at_once, with_costs
 from ffnbench.choices import Match
+from ffnbench.cli.commands import answer_request
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import FFNSpec, ImportedSpec, read_positive
 from ffnbench.ffn.width_rules import round_nearest
@@ -126,15 +129,18 @@ def _at_width(case: Case, d_ff: int) -> Case:
     return replace(case, ffn=replace(ffn, d_ff=d_ff))
 
 
-def refuse_jobs(on: str | None, slurm: object) -> None:
-    """Raise FfnbenchError where jobs are to measure: each run of a search waits for the
+def answer_by_time(ctx: typer.Context, request: CompareRequest) -> int:
+    """The command `compare --match time`: gives the exit code.
+
+    Raises FfnbenchError where jobs are to measure: each run of a search waits for the
     one before.
     """
-    if on or slurm:
+    if ctx.params["on"] or ctx.params["slurm"]:
         raise FfnbenchError(
             "--on measures groups as jobs, and --match time measures one group several times",
             "leave --on out, or submit the command itself",
         )
+    return answer_request(ctx, request, "compare", plan_to_match, own=measure_matched)
 
 
 def measure_matched(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ffnbench.backends import BACKENDS
-from ffnbench.choices import Backend, Cache, Match, MatmulPrecision, Time, Weights
+from ffnbench.choices import Backend, Cache, MatmulPrecision, Time, Weights
 from ffnbench.common.units import signed_percent
 from ffnbench.ffn.spec import GROUP, format_of, item_bytes
 from ffnbench.plan import (
@@ -201,7 +201,7 @@ def conditions_line(plan: Plan, *, measured: bool = True) -> str:
     ]
     if not others or any(case.sizing.how != "matched" for case in others):
         return line
-    if plan.match == Match.TIME:
+    if plan.match == "time":
         return f"{line}; d_ff found by time"
     matched = {MATCHED.get(case.sizing.what, case.sizing.what) for case in others}
     # of experts the active parameters, as in a dense form all are

@@ -5,7 +5,8 @@ reference's.
 from __future__ import annotations
 
 from ffnbench.common.units import percent
-from ffnbench.plan import CONTROL
+from ffnbench.ffn.spec import FFNSpec, ImportedSpec
+from ffnbench.plan import CONTROL, Case
 from ffnbench.report.words import change_text, interval_text, join_words
 from ffnbench.result import MatchedTime, Report, Verdict
 
@@ -32,8 +33,10 @@ def matched_lines(report: Report) -> list[str]:
 def _of_row(report: Report, found: MatchedTime) -> str:
     comparison = report.comparison(found.case)
     assert comparison is not None
-    name = f"{found.case} at d_ff {found.d_ff:,}"
-    reference = f"{found.reference} at {found.d_ff_of_reference:,}"
+    case = report.plan.case(found.case)
+    label = comparison.reference
+    name = f"{found.case} at d_ff {_width(case):,}"
+    reference = f"{label} at {_width(report.plan.case(label)):,}"
     if comparison.ratio is None or comparison.verdict is Verdict.BUSY:
         return f"{name}: too disturbed to tell whether it takes as long as {reference}"
     ratio = interval_text(comparison.ratio)
@@ -49,8 +52,13 @@ def _of_row(report: Report, found: MatchedTime) -> str:
     if found.more_params is not None:
         text += f"; {_params_text(found.more_params)}"
     if comparison.verdict in (Verdict.FASTER, Verdict.SLOWER):
-        text += f"; widths in steps of {found.multiple_of} (@multiple_of)"
+        text += f"; widths in steps of {case.sizing.multiple_of} (@multiple_of)"
     return text
+
+
+def _width(case: Case) -> int:
+    assert isinstance(case.ffn, FFNSpec | ImportedSpec)
+    return case.ffn.d_ff
 
 
 def _params_text(more: float) -> str:

@@ -8,7 +8,6 @@ import math
 from dataclasses import replace
 from typing import TypeVar
 
-from ffnbench.choices import Match
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME
 from ffnbench.plan import CONTROL
 from ffnbench.result import (
@@ -25,7 +24,6 @@ from ffnbench.stats.stopping import SEVERAL, workers_for
 from ffnbench.stats.verdict import COMPUTED, is_launch_bound, summarise
 
 SPARE = 1.3  # of time, so that the hint is likelier to do
-SPARE_OF_SEARCH = 3.25  # where short runs take three fifths of it before
 DEFAULT_PRECISION = 0.01
 R = TypeVar("R", bound=Report)
 
@@ -104,10 +102,10 @@ def figures_of(report: Report) -> Figures:
         from ffnbench.stats.trade_off import trade_offs
 
         figures = replace(figures, trade_offs=trade_offs(report))
-    if plan.match == Match.TIME:
-        from ffnbench.stats.matching import matched_times
+    if plan.match == "time":
+        from ffnbench.stats.matching import with_matched
 
-        figures = replace(figures, matched=matched_times(report))
+        figures = with_matched(figures, report)
     return figures
 
 
@@ -143,8 +141,7 @@ def _narrowing_of(report: Report) -> Narrowing | None:
     rows = [table.row(label) for label in half_widths]
     workers = min(len(row.clean) for row in rows)
     more_workers = max(workers, *(workers_for(math.log1p(wanted), row) for row in rows))
-    spare = SPARE_OF_SEARCH if report.plan.match == Match.TIME else SPARE
-    seconds = spare * report.wall_s / workers * more_workers
+    seconds = SPARE * report.wall_s / workers * more_workers
     narrowing = Narrowing(
         rows=len(rows), precision=wanted, is_asked=is_asked, seconds=seconds
     )

@@ -10,16 +10,17 @@ is kept within what matrix products have, so that noise does not lead astray.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from ffnbench.ffn.spec import FFNSpec, ImportedSpec
 from ffnbench.ffn.width_rules import round_nearest
-from ffnbench.result import MatchedTime, Report
+from ffnbench.result import LONGEST_S, Figures, MatchedTime, Report
 
 # of the slope that the time has without a constant, what a secant's may be
 LEAST_SLOPE, MOST_SLOPE = 0.2, 1.5
 WIDEST = 2.0  # times the nearest measured width
+LAST_SHARE = 0.4  # of a budget, for the run that answers
 LONGER = 0.01  # that a width may be expected to take longer: half of `same`
 
 
@@ -93,32 +94,35 @@ def _slope_at(nearest: Trial, others: Sequence[Trial]) -> float:
     return min(most, max(least, _secant(nearest, second)))
 
 
-def matched_times(report: Report) -> tuple[MatchedTime, ...]:
-    """The rows whose widths were found by time, with what of them stands beside the
-    ratio.
+def with_matched(figures: Figures, report: Report) -> Figures:
+    """The figures with the rows whose widths were found by time. The budget that would
+    decide rows is that of all runs, of which the last one has a part.
     """
-    found = []
+    figures = replace(figures, matched=tuple(_matched_times(report)))
+    narrowing = figures.narrowing
+    if narrowing is None or narrowing.seconds is None:
+        return figures
+    seconds = narrowing.seconds / LAST_SHARE
+    if seconds > LONGEST_S:
+        narrowing = replace(narrowing, seconds=LONGEST_S, is_likely=False)
+    else:
+        narrowing = replace(narrowing, seconds=seconds)
+    return replace(figures, narrowing=narrowing)
+
+
+def _matched_times(report: Report) -> Iterator[MatchedTime]:
     for case in report.plan.shown:
-        reference = report.plan.case(report.plan.reference_of(case.label))
+        reference = report.plan.reference_of(case.label)
         if case.sizing.what != "time" or report.comparison(case.label) is None:
             continue
         assert isinstance(case.ffn, FFNSpec | ImportedSpec)
-        assert isinstance(reference.ffn, FFNSpec | ImportedSpec)
         params = report.cost(case.label).params
-        of_reference = report.cost(reference.label).params
+        of_reference = report.cost(reference).params
         more_params = None
         if params and of_reference:
             more_params = params / of_reference - 1
-        multiple = case.sizing.multiple_of or 1
-        found.append(
-            MatchedTime(
-                case=case.label,
-                reference=reference.label,
-                d_ff=case.ffn.d_ff,
-                d_ff_of_reference=reference.ffn.d_ff,
-                multiple_of=multiple,
-                is_least=case.ffn.d_ff <= multiple,
-                more_params=more_params,
-            )
+        yield MatchedTime(
+            case=case.label,
+            is_least=case.ffn.d_ff <= (case.sizing.multiple_of or 1),
+            more_params=more_params,
         )
-    return tuple(found)
