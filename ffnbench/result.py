@@ -493,27 +493,17 @@ class TradeOff:
     fastest_of_small_error: str | None
 
 
-@dataclass(frozen=True, kw_only=True)
-class MatchedTime:
-    """A row whose d_ff was found so that it takes the time of its reference. `is_least`
-    is whether there is no smaller multiple; `more_params` are relative to the
-    reference's, None where either can't be counted.
-    """
-
-    case: str
-    is_least: bool
-    more_params: float | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
     """What stats/ finds of a report beyond estimates and comparisons. It stands in no
     file: samples give it again.
 
     By label: `rounds`, clean ones and all; `launch_bound`; `ceilings`, of each bound
-    the fastest; `over_runs`, the mean of the ratio over several runs. `roofline` are
-    the ceilings that a picture shows. `cells` are how many of a sweep are complete, of
-    how many.
+    the fastest; `over_runs`, the mean of the ratio over several runs; `matched`, the
+    rows whose d_ff was found by time, with their parameters relative to those of the
+    reference (0.03 is 3 % more), None where these are not known. `roofline` are the
+    ceilings that a picture shows. `cells` are how many of a sweep are complete, of how
+    many.
     """
 
     rounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -525,7 +515,7 @@ class Figures:
     fastest: tuple[Fastest, ...] = ()
     narrowing: Narrowing | None = None
     trade_offs: tuple[TradeOff, ...] = ()
-    matched: tuple[MatchedTime, ...] = ()
+    matched: Mapping[str, float | None] = field(default_factory=dict)
     cells: tuple[int, int] = (1, 1)
 
 

@@ -29,7 +29,7 @@ from ffnbench.planning.variant_text import parse_variant
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import CompareRequest
 from ffnbench.run.world import World
-from ffnbench.stats.matching import Trial, next_width
+from ffnbench.stats.matching import FOUND, Trial, next_width
 
 MULTIPLE = 64  # of a width, where @multiple_of says nothing else
 MOST_SEARCHES = 3
@@ -104,7 +104,7 @@ def _to_match(case: Case) -> Case:
     multiple = read_positive("multiple_of", keys.get("multiple_of", MULTIPLE))
     sized = replace(
         case,
-        sizing=Sizing(how="matched", what=Match.TIME.value, multiple_of=multiple),
+        sizing=Sizing(how=FOUND, multiple_of=multiple),
         residual=None,
     )
     return _at_width(sized, round_nearest(_width_of(case), multiple))
@@ -112,7 +112,7 @@ def _to_match(case: Case) -> Case:
 
 def _is_matched(case: Case) -> bool:
     """Whether the width of a case is found by time."""
-    return case.sizing.what == Match.TIME
+    return case.sizing.how == FOUND
 
 
 def _width_of(case: Case) -> int:

@@ -201,8 +201,6 @@ def conditions_line(plan: Plan, *, measured: bool = True) -> str:
     ]
     if not others or any(case.sizing.how != "matched" for case in others):
         return line
-    if plan.match == "time":
-        return f"{line}; d_ff found by time"
     matched = {MATCHED.get(case.sizing.what, case.sizing.what) for case in others}
     # of experts the active parameters, as in a dense form all are
     equal = max(matched, key=len)

@@ -8,7 +8,7 @@ from ffnbench.common.units import percent
 from ffnbench.ffn.spec import FFNSpec, ImportedSpec
 from ffnbench.plan import CONTROL, Case
 from ffnbench.report.words import change_text, interval_text, join_words
-from ffnbench.result import MatchedTime, Report, Verdict
+from ffnbench.result import Report, Verdict
 
 AS_MANY = 0.005  # of the parameters: nearer than that, they are as many
 
@@ -17,8 +17,8 @@ def matched_lines(report: Report) -> list[str]:
     """`swiglu at d_ff 2,112 takes as long as gelu at 3,072: 1.003 [0.990, 1.020]; 3%
     more parameters`, for each row, and then the rows whose width was stated.
     """
-    told = {CONTROL, *(found.case for found in report.figures.matched)}
-    lines = ["; ".join(_of_row(report, found) for found in report.figures.matched)]
+    told = {CONTROL, *report.figures.matched}
+    lines = ["; ".join(_of_row(report, label) for label in report.figures.matched)]
     stated = []
     for comparison in report.comparisons:
         is_told = comparison.case in told or report.plan.is_reference(comparison.case)
@@ -30,17 +30,17 @@ def matched_lines(report: Report) -> list[str]:
     return lines
 
 
-def _of_row(report: Report, found: MatchedTime) -> str:
-    comparison = report.comparison(found.case)
+def _of_row(report: Report, label: str) -> str:
+    comparison = report.comparison(label)
     assert comparison is not None
-    case = report.plan.case(found.case)
-    label = comparison.reference
-    name = f"{found.case} at d_ff {_width(case):,}"
-    reference = f"{label} at {_width(report.plan.case(label)):,}"
+    case = report.plan.case(label)
+    reference_case = report.plan.case(comparison.reference)
+    name = f"{label} at d_ff {_width(case):,}"
+    reference = f"{comparison.reference} at {_width(reference_case):,}"
     if comparison.ratio is None or comparison.verdict is Verdict.BUSY:
         return f"{name}: too disturbed to tell whether it takes as long as {reference}"
     ratio = interval_text(comparison.ratio)
-    if comparison.verdict is Verdict.SLOWER and found.is_least:
+    if comparison.verdict is Verdict.SLOWER and _width(case) == case.sizing.multiple_of:
         return f"{name}, the least width, still takes longer than {reference}: {ratio}"
     says = {
         Verdict.SAME: "takes as long as",
@@ -49,8 +49,9 @@ def _of_row(report: Report, found: MatchedTime) -> str:
         Verdict.UNCLEAR: "may take as long as",
     }
     text = f"{name} {says[comparison.verdict]} {reference}: {ratio}"
-    if found.more_params is not None:
-        text += f"; {_params_text(found.more_params)}"
+    more_params = report.figures.matched[label]
+    if more_params is not None:
+        text += f"; {_params_text(more_params)}"
     if comparison.verdict in (Verdict.FASTER, Verdict.SLOWER):
         text += f"; widths in steps of {case.sizing.multiple_of} (@multiple_of)"
     return text

@@ -10,13 +10,13 @@ is kept within what matrix products have, so that noise does not lead astray.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ffnbench.ffn.spec import FFNSpec, ImportedSpec
 from ffnbench.ffn.width_rules import round_nearest
-from ffnbench.result import LONGEST_S, Figures, MatchedTime, Report
+from ffnbench.result import LONGEST_S, Figures, Report
 
+FOUND = "matched by time"  # how such a width is sized
 # of the slope that the time has without a constant, what a secant's may be
 LEAST_SLOPE, MOST_SLOPE = 0.2, 1.5
 WIDEST = 2.0  # times the nearest measured width
@@ -98,7 +98,7 @@ def with_matched(figures: Figures, report: Report) -> Figures:
     """The figures with the rows whose widths were found by time. The budget that would
     decide rows is that of all runs, of which the last one has a part.
     """
-    figures = replace(figures, matched=tuple(_matched_times(report)))
+    figures = replace(figures, matched=_more_params(report))
     narrowing = figures.narrowing
     if narrowing is None or narrowing.seconds is None:
         return figures
@@ -110,19 +110,17 @@ def with_matched(figures: Figures, report: Report) -> Figures:
     return replace(figures, narrowing=narrowing)
 
 
-def _matched_times(report: Report) -> Iterator[MatchedTime]:
+def _more_params(report: Report) -> dict[str, float | None]:
+    """The rows whose widths were found by time, with their parameters relative to those
+    of the reference.
+    """
+    found: dict[str, float | None] = {}
     for case in report.plan.shown:
-        reference = report.plan.reference_of(case.label)
-        if case.sizing.what != "time" or report.comparison(case.label) is None:
+        if case.sizing.how != FOUND or report.comparison(case.label) is None:
             continue
-        assert isinstance(case.ffn, FFNSpec | ImportedSpec)
         params = report.cost(case.label).params
-        of_reference = report.cost(reference).params
-        more_params = None
+        of_reference = report.cost(report.plan.reference_of(case.label)).params
+        found[case.label] = None
         if params and of_reference:
-            more_params = params / of_reference - 1
-        yield MatchedTime(
-            case=case.label,
-            is_least=case.ffn.d_ff <= (case.sizing.multiple_of or 1),
-            more_params=more_params,
-        )
+            found[case.label] = params / of_reference - 1
+    return found
