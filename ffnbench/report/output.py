@@ -54,6 +54,7 @@ class Destination:
         formats: Sequence[str] = STDOUT_FORMATS,
         inputs: Iterable[Path] = (),
         counts_only: bool = False,
+        keep_runs: str = "",
     ) -> None:
         self._format = SHORT_FORMATS.get(output.format, output.format)
         self._verbose = output.verbose
@@ -69,7 +70,11 @@ class Destination:
             from ffnbench.report.files.outputs import Outputs
 
             self._outputs = Outputs(
-                output.out, stem, suffixes, inputs, keep=counts_only
+                output.out,
+                stem,
+                suffixes,
+                inputs,
+                keep="this command only counts" if counts_only else keep_runs,
             )
         self.defaults = output.defaults
         self.progress = TerminalProgress(quiet=output.quiet)

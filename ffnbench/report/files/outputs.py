@@ -28,9 +28,9 @@ class Outputs:
     """The files of a command: looked at first, so that what can't be written is told
     before anything is measured.
 
-    `inputs` are files that the command reads: none of them is written over. `keep` is
-    for a command that counts only: a file with samples is then no output either. A
-    context manager: folders that stay empty do not stay behind.
+    `inputs` are files that the command reads: none of them is written over. `keep` says
+    why a file with samples is no output either. A context manager: folders that stay
+    empty do not stay behind.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Outputs:
         stem: str,
         suffixes: Sequence[str],
         inputs: Iterable[Path] = (),
-        keep: bool = False,
+        keep: str = "",
     ) -> None:
         self._suffixes = tuple(suffixes)
         self._folders: list[Path] = []
@@ -52,7 +52,7 @@ class Outputs:
             for path in self.paths:
                 refuse_unwritable(path, read)
                 if keep:
-                    _refuse_measured(path)
+                    _refuse_measured(path, keep)
         except BaseException:  # an interruption too
             self.close()
             raise
@@ -206,8 +206,8 @@ def _why(problem: Exception) -> str:
     )
 
 
-def _refuse_measured(path: Path) -> None:
-    """What was measured is worth more than what is counted."""
+def _refuse_measured(path: Path, why: str) -> None:
+    """What was measured is worth more than what is written in its place."""
     if path.suffix.lower() != ".json" or not _is_file(path):
         return
     try:
@@ -215,7 +215,7 @@ def _refuse_measured(path: Path) -> None:
     except (ValueError, FfnbenchError, RecursionError):
         return
     if isinstance(data, dict) and data.get("samples"):
-        problem = f"{str(path)!r} holds what was measured, and this command only counts"
+        problem = f"{str(path)!r} holds what was measured, and {why}"
         raise FfnbenchError(problem, "write elsewhere, or move it away")
 
 
