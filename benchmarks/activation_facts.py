@@ -23,7 +23,7 @@ from ffnbench.activations.facts import FACTS_FILE, Facts
 from ffnbench.common import jsonable
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.worker.functions import Function, torch_function, value_and_slope
+from ffnbench.worker.activation_jobs import Function, torch_function, value_and_slope
 
 STEP = 1 / 64
 GRID = [i * STEP for i in range(-2560, 2561)]  # of [-40, 40]
@@ -248,9 +248,8 @@ def find_facts(function: Function) -> Facts:
 
 def main() -> None:
     """Write the facts of every row of the table, each at its own beta."""
-    torch.set_num_threads(
-        1
-    )  # the order of sums, and so the last digit, is the same everywhere
+    # the order of sums, and so the last digit, is the same everywhere
+    torch.set_num_threads(1)
     specs = [ActivationSpec(activation=row.name, beta=row.beta) for row in ACTIVATIONS]
     found = {
         spec.activation: jsonable.encode(find_facts(torch_function(spec)))

@@ -26,14 +26,11 @@ from ffnbench.stats.curves import Pair, Place, turns, where
 from ffnbench.stats.interval import Mean, WorkerValue, mean_of
 from ffnbench.stats.verdict import verdicts
 
-Truth = Callable[
-    [float], float
-]  # the log of the ratio, by the logarithm to base 2 of the axis
+# the log of the ratio, by the logarithm to base 2 of the axis
+Truth = Callable[[float], float]
 GRIDS = {f"x{2**step}": tuple(2.0**k for k in range(0, 13, step)) for step in (1, 2, 3)}
-LAYOUT, STARTER = (
-    (0.008, 0.03),
-    0.002,
-)  # of what one worker says, as results/ has it, and of a starter
+# of what one worker says, as results/ has it, and of a starter
+LAYOUT, STARTER = ((0.008, 0.03), 0.002)
 WORKERS = (5, 7, 10, 14)
 STARTERS = 3
 PROMISED = 0.95

@@ -37,10 +37,8 @@ RESULTS = Path(__file__).parents[1] / "results" / "amd-epyc-2cpu"
 FOUND, CEILINGS = "estimates.csv", "estimates-ceilings.json"
 FEWEST = 10  # shapes: the ends of 90 % are known of no fewer
 VARIANTS, DTYPES = ("relu", "gelu", "silu", "geglu", "swiglu"), ("float32", "bfloat16")
-MOST_FLOPS, BESIDE = (
-    5e10,
-    5,
-)  # of a call; shapes of one width, which are measured in one run
+# of a call; shapes of one width, which are measured in one run
+MOST_FLOPS, BESIDE = (5e10, 5)
 CEILINGS_OF = "relu --d-model 4096 --seq-len 1 --dtype float32,bfloat16 --metrics latency,ceilings --budget 60"
 EFFORT = "--metrics latency --workers 3 --rounds 4"
 HEAD = (

@@ -21,15 +21,11 @@ from ffnbench.extras.history.timeline import Shift, steps_of
 from ffnbench.stats.interval import Mean
 
 Dice = np.random.Generator
-Scatter = Callable[
-    [Dice, int], np.ndarray
-]  # of so many runs, with a standard deviation of 1
+# of so many runs, with a standard deviation of 1
+Scatter = Callable[[Dice, int], np.ndarray]
 LENGTHS = (10, 20, 30, 50, 100, 200)
-SCATTER, OWN, FREEDOM = (
-    (0.004, 0.006),
-    (0.001, 0.002),
-    6.0,
-)  # between runs, and of a run as its own processes show it
+# between runs, and of a run as its own processes show it
+SCATTER, OWN, FREEDOM = ((0.004, 0.006), (0.001, 0.002), 6.0)
 FALSE, FOUND = 0.05, 0.95  # promised: of unchanged series, and of steps of 5 %
 STEPS = (0.02, 0.03, 0.05, 0.10)
 

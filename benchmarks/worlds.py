@@ -50,10 +50,8 @@ WORLDS: dict[str, tuple[int | None, float | None]] = {
 OURS, TIMER, LOOP = "ffnbench", "torch Timer", "median loop"
 FORM, SLOWED = "swiglu", "swiglu5"
 VARIANTS = f"relu,{FORM},{SLOWED}={FORM}@slowdown=0.05"
-TRUTH_PRECISION, TRUTH_BUDGETS = (
-    0.003,
-    4,
-)  # of the long run: a fraction, and budgets of a run
+# of the long run: a fraction, and budgets of a run
+TRUTH_PRECISION, TRUTH_BUDGETS = (0.003, 4)
 LOOK_S = 0.05  # so often a neighbour looks whether the run has ended
 WARM_UP_S = 0.025  # of the loop: what triton.testing.do_bench takes by default
 HEAD = (

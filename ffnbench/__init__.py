@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from ffnbench.ffn.imported import activation
     from ffnbench.ffn.spec import FFNSpec
     from ffnbench.gate.python import ab, check
-    from ffnbench.gate.shown import ShownCheck as Check
-    from ffnbench.python.calls import build, load
+    from ffnbench.gate.shown_check import ShownCheck as Check
+    from ffnbench.python.build_and_load import build, load
     from ffnbench.report.shown_report import Answer
     from ffnbench.report.shown_report import ShownReport as Report
 
@@ -50,12 +50,12 @@ __all__ = [
 ]
 _HOMES = {
     "Answer": ("report.shown_report", "Answer"),
-    "Check": ("gate.shown", "ShownCheck"),
+    "Check": ("gate.shown_check", "ShownCheck"),
     "Error": ("common.errors", "FfnbenchError"),
     "FFNSpec": ("ffn.spec", "FFNSpec"),
     "Report": ("report.shown_report", "ShownReport"),
     "activation": ("ffn.imported", "activation"),
-    **{name: ("python.calls", name) for name in ("build", "load")},
+    **{name: ("python.build_and_load", name) for name in ("build", "load")},
     **{name: ("compare.python", name) for name in ("compare", "cost")},
     **{name: ("gate.python", name) for name in ("ab", "check")},
     **{

@@ -81,7 +81,7 @@ def lack_of_weights(ffn: AnySpec, work: Workload) -> Lack:
     if not isinstance(form, FFNSpec):
         return "which of its weights are matrices of an FFN is not known", SAY_LIKE
     if form.moe is not None:
-        return "the weights of experts are not quantised", ""
+        return "the weights of experts are not quantised", "use --weights none"
     if work.weights is Weights.INT8_DYNAMIC and work.dtype != "float32":
         return f"{work.weights} computes in float32 alone", "use --dtype float32"
     if held.grouped and work.group not in GROUPS:
@@ -173,9 +173,12 @@ def _lack_of_graph(ffn: AnySpec, work: Workload, *, dtypes: tuple[str, ...]) -> 
     if not isinstance(form, FFNSpec):
         return "its graph can't be made: ffnbench knows no form of it", SAY_LIKE
     if form.moe is not None:
-        return f"{work.backend} is given no experts", ""
+        return f"{work.backend} is given no experts", "use --backend eager"
     if form.own:
-        return f"{form.activation} is code that no runtime but torch can run", ""
+        return (
+            f"{form.activation} is code that no runtime but torch can run",
+            "use --backend eager",
+        )
     return "", ""
 
 

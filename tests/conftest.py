@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from fake_machine import FakeLaunch, KnownProber
+from fake_machine import Alone, FakeLaunch, KnownProber
 from hypothesis import settings
 
 from ffnbench import cli
@@ -86,7 +86,7 @@ def on_machine(monkeypatch: pytest.MonkeyPatch, clock: list):
     """
 
     def put(launch: object = WorkerProcess, prober: object = Prober) -> None:
-        fake = world.World(launch=launch, prober=prober, now=clock[0])
+        fake = world.World(launch=launch, prober=prober, now=clock[0], watch=Alone)
 
         def this_machine(wait: bool = False) -> world.World:
             return replace(fake, lock=partial(machine_lock, wait=wait))

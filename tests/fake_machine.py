@@ -313,6 +313,13 @@ class ProberHere(Prober):
         return InThisProcess()
 
 
+class Alone(world.Watch):
+    """Sees nobody else at work, however long a run takes beside the tests' own load."""
+
+    def others(self, shortest_s: float = 0.0) -> float | None:
+        return None
+
+
 PLAN_OF = {
     CompareRequest: plan_compare,
     BlockRequest: plan_block,
@@ -330,15 +337,17 @@ def measure(
     prepared: preparing.Prepared, launch: object = WorkerProcess, **how: Any
 ) -> Report:
     """What was prepared, measured by these workers."""
-    return measuring.measure_plan(prepared, world.World(launch=launch), **how)
+    alone = world.World(launch=launch, watch=Alone)
+    return measuring.measure_plan(prepared, alone, **how)
 
 
 def run(plan: Plan, launch: object = WorkerProcess, **how: Any) -> Run:
     """A plan measured by these workers; `now`, `describe` and `watch` are of the
     world.
     """
-    outside = {
-        name: how.pop(name) for name in ("now", "describe", "watch") if how.get(name)
-    }
-    how.pop("now", None)
+    outside = {"watch": Alone}
+    for name in ("now", "describe", "watch"):
+        value = how.pop(name, None)
+        if value:
+            outside[name] = value
     return runner.run_workers(plan, world.World(launch=launch, **outside), **how)

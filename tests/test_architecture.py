@@ -19,13 +19,13 @@ WINDOWS = (PACKAGE / "__init__.py", PACKAGE / "extras" / "__init__.py")
 FILES = sorted(PACKAGE.rglob("*.py"))
 HEAVY = {"torch", "pandas", "matplotlib", "numpy", "scipy"}
 TORCH_FILES = {
-    "device/accelerator.py", "ffn/attention_module.py", "ffn/experts.py", "ffn/like.py", "ffn/modules.py",
-    "worker/accelerated.py", "worker/agreement.py", "worker/backends/building.py",
+    "device/accelerator.py", "extras/train/decoder.py", "ffn/attention_module.py", "ffn/experts.py", "ffn/like.py", "ffn/modules.py",
+    "worker/device_timing.py", "worker/agreement.py", "worker/backends/building.py",
     "worker/backends/compiling.py", "worker/backends/eager.py", "worker/backends/onednn.py",
     "worker/backends/onnx_graph.py", "worker/backends/openvino.py", "worker/backends/ort.py",
     "worker/backends/packed.py", "worker/backends/quantised.py", "worker/backends/running.py",
-    "worker/ceiling_calls.py", "worker/correctness.py", "worker/failures.py", "worker/functions.py", "worker/jobs.py",
-    "worker/meters.py", "worker/peak_memory.py", "worker/probe_jobs.py", "worker/subject.py",
+    "worker/ceiling_calls.py", "worker/correctness.py", "worker/failures.py", "worker/activation_jobs.py", "worker/jobs.py",
+    "worker/timing.py", "worker/peak_memory.py", "worker/probe_jobs.py", "worker/subject.py",
 }  # fmt: skip
 # where matplotlib and numpy are at home
 PICTURES = ("report/pictures/", "block/picture.py", "activations/picture.py")
@@ -222,7 +222,7 @@ def test_heavy_imports_stand_only_where_they_may() -> None:
             here.startswith("extras/") and path.stem == "picture"
         )
         runs = here in TORCH_FILES or (
-            here.startswith("extras/") and path.stem in ("module", "worker")
+            here.startswith("extras/") and path.stem == "worker"
         )
         allowed = {"torch"} if runs else {"matplotlib", "numpy"} if draws else set()
         assert at_top <= allowed, here
@@ -341,7 +341,7 @@ def test_commands_that_only_count_or_tell_load_nothing_heavy(
     assert "--help" not in arguments or not loaded & {
         "rich",
         "ffnbench.api",
-        "ffnbench.report.output",
+        "ffnbench.report.destination",
     }
 
 

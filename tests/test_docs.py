@@ -21,7 +21,7 @@ from repositories import two_sides
 
 import ffnbench
 from ffnbench.api import measuring
-from ffnbench.api.saved import as_shown, load_and_compare, recompute
+from ffnbench.api.saved_runs import as_shown, load_and_compare, recompute
 from ffnbench.cli import run_command_line
 from ffnbench.cli.commands import FILES, Commands, command_names
 from ffnbench.compare.table import compare_frame
@@ -248,7 +248,7 @@ def test_python_blocks_run(
 
 def test_ci_calls_the_line_that_the_readme_gives_for_the_tests() -> None:
     (line,) = (
-        body for name, body in blocks("sh") if name == "README.md" and "[test]" in body
+        body for name, body in blocks("sh") if name == "README.md" and "[test," in body
     )
     ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     called = (

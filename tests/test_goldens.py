@@ -5,7 +5,8 @@ machine.
 has changed is then read in `git diff tests/golden`. Nothing here knows more of ffnbench
 than its command line, its files and the fake machine.
 
-tests/golden/runs holds runs that the machine below has measured, with dates by hand.
+tests/golden/runs holds runs that the machine below has measured, with dates by hand,
+and cuda.json, whose samples are by hand too.
 They stay as they are, files of ffnbench 0.2.0: what is written today stands in
 tests/golden/commands.
 """

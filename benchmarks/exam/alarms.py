@@ -101,9 +101,8 @@ class Counts:
     without: int  # checks with a row that has no answer at all
     seconds: float  # mean
     error: float | None  # rms error of the log of the change, over all rows
-    covered: (
-        float | None
-    )  # share of the intervals, over all rows, that hold the true change
+    # share of the intervals, over all rows, that hold the true change
+    covered: float | None
 
 
 def counts(alarms: list[Alarm], condition: str | None, injected: float) -> Counts:

@@ -42,9 +42,8 @@ from ffnbench.stats.stopping import StopRule
 START_S, OPEN_S, CALL_S, SAMPLE_S = 1.5, 0.06, 0.01, 0.03
 QUIET, DISTURBED = 0.003, 0.4  # share of a sample that threads wait, as it was seen
 RESULTS = Path(__file__).resolve().parents[2] / "results"
-Measured = tuple[
-    tuple[tuple[float, float], ...], ...
-]  # by row, of each sample the log of seconds and what waited
+# by row, of each sample the log of seconds and what waited
+Measured = tuple[tuple[tuple[float, float], ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,9 +105,8 @@ class Machine:
     seed: int
     clock_s: float = 0.0
     dice: random.Random = field(init=False)
-    starters: list[dict[str, float]] = field(
-        default_factory=list
-    )  # by case, of this run's
+    # by case, of this run's
+    starters: list[dict[str, float]] = field(default_factory=list)
     _state: dict[str, float] = field(default_factory=dict)
     _asked: Plan = field(init=False)
     _busy: bool = False

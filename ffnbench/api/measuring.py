@@ -16,7 +16,7 @@ from ffnbench.common.units import counted
 from ffnbench.following import UNFOLLOWED, Following, ProgressListener
 from ffnbench.plan import THIS_INTERPRETER, Note, NoteKind, Plan
 from ffnbench.planning.effort import LEAST_BUDGET_S
-from ffnbench.report.output import Destination
+from ffnbench.report.destination import Destination
 from ffnbench.report.progress import wait_text
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import Progress, raw_of

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ffnbench.api.preparing import Prepared, new_report
-from ffnbench.api.saved import as_shown
+from ffnbench.api.saved_runs import as_shown
 from ffnbench.common.errors import FfnbenchError, termination_as_interruption
 from ffnbench.following import Following
 from ffnbench.plan import Plan, Protocol

@@ -28,7 +28,7 @@ from ffnbench.request import AnyRequest, Output, Request
 
 if TYPE_CHECKING:
     from ffnbench.plan import Plan
-    from ffnbench.report.output import Destination
+    from ffnbench.report.destination import Destination
 
 R = TypeVar("R", bound=Request | Output)
 # of each command, in the order of the help; a file is loaded when a command of it is
@@ -36,14 +36,14 @@ R = TypeVar("R", bound=Request | Output)
 FILES = {
     "compare": "compare.command",
     "cost": "compare.command",
-    "report": "cli.tools",
+    "report": "cli.report_list_env",
     "block": "block.command",
     "check": "gate.command",
     "ab": "gate.command",
     "plot-activations": "activations.command",
     "activations": "activations.command",
-    "list": "cli.tools",
-    "env": "cli.tools",
+    "list": "cli.report_list_env",
+    "env": "cli.report_list_env",
 }
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 HELP_ALL = "--help-all"
@@ -212,8 +212,8 @@ def destination_of(
     """Where the answer goes; `inputs` are values that may be paths: no output is
     written over these.
     """
+    from ffnbench.report.destination import Destination
     from ffnbench.report.formats import FIGURE_SUFFIXES, SUFFIXES
-    from ffnbench.report.output import Destination
 
     suffixes = [*SUFFIXES, *features.of_features("suffixes")]
     if pictures:

@@ -17,6 +17,7 @@ from statistics import median
 from ffnbench.common.errors import FfnbenchError
 
 Units = Sequence[tuple[str, float]]  # names and sizes, the smallest first
+GIGA = 1e9
 SI = (("", 1.0), ("k", 1e3), ("M", 1e6), ("G", 1e9), ("T", 1e12))
 IEC = (
     ("B", 1.0),

@@ -20,7 +20,7 @@ from ffnbench.api.preparing import (
     with_notes,
     with_threads,
 )
-from ffnbench.api.saved import load_shown
+from ffnbench.api.saved_runs import load_shown
 from ffnbench.common.errors import FfnbenchError, Unfinished
 from ffnbench.common.targets import NO_FILE, NOT_THERE
 from ffnbench.device.environment import auto_device, environment_of_run

@@ -46,8 +46,8 @@ def check(
     Exit 1 where something has, and nothing else exits 1.
     """
     from ffnbench.gate import checking
-    from ffnbench.gate.destination import CheckDestination
-    from ffnbench.gate.shown import check_view
+    from ffnbench.gate.check_destination import CheckDestination
+    from ffnbench.gate.shown_check import check_view
     from ffnbench.run.world import this_machine
 
     request, output = request_from_typed(CheckRequest, ctx), output_from_typed(ctx)
@@ -119,8 +119,8 @@ def ab(
     baseline to be kept, it decides as `ffnbench check` does.
     """
     from ffnbench.gate import checking
-    from ffnbench.gate.destination import CheckDestination
-    from ffnbench.gate.shown import check_view
+    from ffnbench.gate.check_destination import CheckDestination
+    from ffnbench.gate.shown_check import check_view
     from ffnbench.run.world import this_machine
 
     request, output = request_from_typed(SidesRequest, ctx), output_from_typed(ctx)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ffnbench.gate import checking
-from ffnbench.gate.shown import ShownCheck as Check
-from ffnbench.gate.shown import as_shown_check
+from ffnbench.gate.shown_check import ShownCheck as Check
+from ffnbench.gate.shown_check import as_shown_check
 from ffnbench.python.arguments import (
     Device,
     DType,

@@ -8,7 +8,7 @@ from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.files import content_of
 from ffnbench.gate.decision import CHECKED_METRICS, OUTPUT, Checked, Finding
-from ffnbench.gate.shown import check_view
+from ffnbench.gate.shown_check import check_view
 from ffnbench.report.files.store import refuse_incoherent, report_of_json
 from ffnbench.report.formats import View
 

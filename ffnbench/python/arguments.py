@@ -79,11 +79,8 @@ def request_from_arguments(kind: type[R], given: Mapping[str, Any]) -> R:
         if name not in given or (given[name] is None and field.default in (None, ())):
             continue
         value = given[name]
-        if (
-            isinstance(value, int | float)
-            and not isinstance(value, bool)
-            and types_of(kind, field.name) == (str,)
-        ):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and types_of(kind, field.name) == (str,):
             raise WrongArgument(f"{name} can't be {value!r}", "give a text")
         typed = value if isinstance(value, bool) else texts_of(kind, field.name, value)
         values[field.name] = read(kind, field.name, typed)
@@ -247,15 +244,16 @@ def _let_workers_find(file: Path, module: str) -> None:
     folder put on sys.path: workers inherit the folder by PYTHONPATH, which changes
     nothing in this process.
     """
-    root = file.resolve().parents[module.count(".") + (file.name == "__init__.py")]
+    depth = module.count(".")
+    if file.name == "__init__.py":
+        depth += 1
+    root = file.resolve().parents[depth]
     inherited = [
         path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path
     ]
     importable = [Path.cwd(), *(Path(path).resolve() for path in inherited)]
-    if root in importable or any(
-        root.is_relative_to(Path(prefix).resolve())
-        for prefix in {sys.prefix, sys.base_prefix}
-    ):
+    prefixes = [Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix)]
+    if root in importable or any(map(root.is_relative_to, prefixes)):
         return
     if root in [Path(path).resolve() for path in sys.path]:
         os.environ["PYTHONPATH"] = os.pathsep.join([str(root), *inherited])

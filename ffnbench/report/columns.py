@@ -14,7 +14,7 @@ from enum import Enum
 from operator import attrgetter
 from typing import Any
 
-from ffnbench.common.units import IEC, SI, TIME, digits, percent
+from ffnbench.common.units import GIGA, IEC, SI, TIME, digits, percent
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.metrics import (
     COMPILE,
@@ -56,7 +56,6 @@ from ffnbench.report.words import (
 )
 from ffnbench.result import Bound, Estimate, Report, Roof, Share, Verdict
 
-GIGA = 1e9
 TOKEN = "/tok"
 OF_SHARE = 18
 FRONT = "*"  # the mark of what is on the Pareto front

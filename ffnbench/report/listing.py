@@ -11,7 +11,7 @@ from ffnbench.choices import CompileMode
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.jsonable import encode
 from ffnbench.common.names import hint_for
-from ffnbench.common.units import IEC, TIME, counted, digits, quantity
+from ffnbench.common.units import GIGA, IEC, TIME, counted, digits, quantity
 from ffnbench.features import of_features
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.cost import FORMULA, params
@@ -32,7 +32,6 @@ from ffnbench.report.frame import Row, frame_of_records
 from ffnbench.report.words import FLOPS_OF_ONE
 from ffnbench.result import Bound, Ceiling, Environment
 
-GIGA = 1e9
 DISTURBED = "disturbed"
 # at the ends of an environment's fields; bytes have several
 UNIT_OF_SUFFIX = {"_bytes": "", "_w": "W", "_mhz": "MHz"}

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ffnbench.choices import MatmulPrecision, Mode
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.common.units import IEC, TIME, counted, digits, percent, quantity
+from ffnbench.common.units import GIGA, IEC, TIME, counted, digits, percent, quantity
 from ffnbench.ffn.spec import FFNSpec, ImportedSpec
 from ffnbench.metrics import ERROR, HIT, LATENCY, LOAD
 from ffnbench.plan import NOISES, NoteKind
@@ -20,7 +20,6 @@ UNCHECKED = "function not checked: @like=NAME (such as @like=swiglu) compares it
 UNTESTED = (
     "untested: nobody has run ffnbench on AMD's GPUs (ROCm) yet; tell us what you see"
 )
-GIGA = 1e9
 MOST_CEILINGS = 3  # ceilings of one bound that are told
 
 

@@ -32,7 +32,7 @@ from ffnbench.device.environment import accelerator_of, place_of, usable_cpus
 from ffnbench.device.waiting import WaitMeter
 from ffnbench.messages import MeasureCeilings, ReachedRoof, ReachedRoofs
 from ffnbench.result import MEMORY, WAITED, Bound, Roof
-from ffnbench.worker import meters
+from ffnbench.worker import timing
 from ffnbench.worker.backends.building import no_onednn
 from ffnbench.worker.subject import Subject, set_precision
 
@@ -287,7 +287,7 @@ def _seconds(roof: Roof, call: RoofCall, calls: int) -> float:
     """Mean seconds of a call; on an accelerator those of the device."""
     if roof.bound is Bound.CALL:
         empty = call.__self__  # type: ignore[attr-defined]
-        return float(meters.time_calls(empty, [empty.x] * calls, counts=False).wall)
+        return float(timing.time_calls(empty, [empty.x] * calls, counts=False).wall)
     accelerator = accelerator_of(roof.device)
     if accelerator is not None:
         from ffnbench.device.accelerator import device_seconds

@@ -51,7 +51,7 @@ from ffnbench.metrics import (
 )
 from ffnbench.plan import Case, Plan, Workload
 from ffnbench.planning.workload import lacks
-from ffnbench.worker import meters, peak_memory, probe_jobs
+from ffnbench.worker import peak_memory, probe_jobs, timing
 from ffnbench.worker.backends.building import (
     build_module,
     carried,
@@ -115,8 +115,8 @@ class Jobs:
         with _without_compiling(case.workload):
             # where they are known, the round of practice does the rest
             if calls is None:
-                meters.warm_up(subject, protocol.warmup_s)
-                calls = meters.calls_for(subject, protocol.min_sample_s)
+                timing.warm_up(subject, protocol.warmup_s)
+                calls = timing.calls_for(subject, protocol.min_sample_s)
         if self._is_alone(case):
             inputs = 1
         else:
@@ -216,7 +216,7 @@ class Jobs:
         with _without_compiling(work):
             before = getrusage(RUSAGE_SELF).ru_minflt
             times, waited = self.waits.with_share(
-                partial(meters.time_calls, subject, inputs, grads), work.threads
+                partial(timing.time_calls, subject, inputs, grads), work.threads
             )
             faults = getrusage(RUSAGE_SELF).ru_minflt - before
         sampled = Sampled(
@@ -233,7 +233,7 @@ class Jobs:
     def _on_device(self, sampled: Sampled, subject: Subject, device: str) -> Sampled:
         """A sample with what is to be said of the accelerator that it was taken on."""
         from ffnbench.device.nvml import DeviceWatch
-        from ffnbench.worker.accelerated import NO_DEVICE_TIME
+        from ffnbench.worker.device_timing import NO_DEVICE_TIME
 
         if self.devices is None:
             self.devices = DeviceWatch()
@@ -415,7 +415,7 @@ def _dispatch(request: WorkerRequest[Any], jobs: Jobs | None) -> Any:
         case messages.DescribeDevice():
             return probe_jobs.describe_device(request)
         case messages.Trace():
-            from ffnbench.worker.functions import trace
+            from ffnbench.worker.activation_jobs import trace
 
             return trace(request)
         case messages.MeasureCeilings():

@@ -47,7 +47,7 @@ from ffnbench.plan import Arm, Probe, Workload
 from ffnbench.result import Timer
 from ffnbench.worker.backends.building import build_foreign
 from ffnbench.worker.backends.running import implementation_of
-from ffnbench.worker.meters import empty_call
+from ffnbench.worker.timing import empty_call
 
 if TYPE_CHECKING:
     from ffnbench.device.accelerator import Accelerator
@@ -336,7 +336,7 @@ class InProcess(Probe):
         function = resolve(target)
         activation = as_activation(function, target)
         if activation is not None:
-            from ffnbench.worker.functions import check_function
+            from ffnbench.worker.activation_jobs import check_function
 
             check_function(function, target)
         return activation

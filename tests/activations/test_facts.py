@@ -18,7 +18,7 @@ from ffnbench.activations.facts import Facts, facts_of
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.worker.functions import check_function, torch_function
+from ffnbench.worker.activation_jobs import check_function, torch_function
 
 SELU, ALPHA = 1.0507009873554805, 1.6732632423543772
 

@@ -17,8 +17,8 @@ from ffnbench.activations.picture import titles
 from ffnbench.activations.plan import select
 from ffnbench.activations.table import facts_frame, facts_records
 from ffnbench.plan import Probe
+from ffnbench.report.destination import Destination
 from ffnbench.report.formats import PICTURE_SUFFIXES
-from ffnbench.report.output import Destination
 from ffnbench.report.terminal import plain
 from ffnbench.request import Output, PictureRequest
 from ffnbench.run.world import World

@@ -33,7 +33,7 @@ ANSWERS = (
     "report/notes.py",
     "report/listing.py",
     "gate/decision.py",
-    "gate/shown.py",
+    "gate/shown_check.py",
 )
 PYTHON_ALONE = ("plan.py",)
 LLAMA = {

@@ -32,7 +32,7 @@ from made_up_runs import (
 )
 from paths import committed_runs
 
-from ffnbench.api.saved import as_shown
+from ffnbench.api.saved_runs import as_shown
 from ffnbench.gate.interim import latency_report
 from ffnbench.report.pictures.sweeps import swept
 from ffnbench.report.shown_report import ShownReport

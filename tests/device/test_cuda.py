@@ -19,7 +19,7 @@ from ffnbench.ffn.cost import cost
 from ffnbench.ffn.modules import reference_output
 from ffnbench.ffn.spec import Dispatch, FFNSpec, Gate, MoESpec
 from ffnbench.plan import Workload
-from ffnbench.worker import meters, peak_memory
+from ffnbench.worker import peak_memory, timing
 from ffnbench.worker import subject as subjects
 from ffnbench.worker.backends.building import build_module
 
@@ -88,11 +88,11 @@ LARGE = FFNSpec(d_model=4096, d_ff=11008, activation="silu", gate=Gate.INNER)
 SMALL = FFNSpec(d_model=64, d_ff=128, activation="silu", gate=Gate.INNER)
 
 
-def times_of(subject: subjects.Subject, calls: int) -> meters.Times:
+def times_of(subject: subjects.Subject, calls: int) -> timing.Times:
     """The second of two samples: in the first kernels are loaded."""
     inputs = subject.pool.renew(7, calls)
-    meters.time_calls(subject, inputs)
-    return meters.time_calls(subject, subject.pool.renew(8, calls))
+    timing.time_calls(subject, inputs)
+    return timing.time_calls(subject, subject.pool.renew(8, calls))
 
 
 def events_around(call: Callable[[], object], calls: int) -> float:

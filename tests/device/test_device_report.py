@@ -5,13 +5,12 @@ wall, launch-bound rows.
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.cells import cell_len
+from paths import ROOT
 
-from ffnbench.api.saved import load_shown, recompute
+from ffnbench.api.saved_runs import load_shown, recompute
 from ffnbench.compare.table import compare_frame
 from ffnbench.gate.decision import (
     Policy,
@@ -20,7 +19,7 @@ from ffnbench.gate.decision import (
     exact_findings,
     latency_findings,
 )
-from ffnbench.gate.shown import side_by_side_view
+from ffnbench.gate.shown_check import side_by_side_view
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
 from ffnbench.report.notes import untested_note
 from ffnbench.report.shown_report import ShownReport
@@ -28,8 +27,8 @@ from ffnbench.report.terminal import plain
 from ffnbench.result import Estimate, Report
 from ffnbench.stats.verdict import is_launch_bound
 
-GOLDEN = Path(__file__).parents[1] / "golden"
-RUN = GOLDEN / "cuda.json"  # three workers of six rounds of four rows, written by hand
+# three workers of six rounds of four rows, written by hand
+RUN = ROOT / "tests" / "golden" / "runs" / "cuda.json"
 
 
 @pytest.fixture
@@ -47,20 +46,6 @@ def with_work(report: ShownReport, **changes: Any) -> ShownReport:
 
 def table_text(report: Report, width: int = 200) -> str:
     return plain(compare_frame(report), width)
-
-
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_golden_tables_of_a_run_on_a_gpu(run: ShownReport, width: int) -> None:
-    """Delete a golden file and run the tests to write it anew, then read it."""
-    lines = [line.rstrip() for line in table_text(run, width).splitlines()]
-    assert max(cell_len(line) for line in lines) <= width
-    golden = GOLDEN / f"cuda-{width}.txt"
-    if not golden.exists():
-        golden.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        pytest.fail(
-            f"{golden.name} was missing and is written anew: read it, then run again"
-        )
-    assert lines == golden.read_text(encoding="utf-8").splitlines()
 
 
 def test_a_disturbed_row_says_so_of_all_its_times(run: ShownReport) -> None:
@@ -92,9 +77,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("key", OTHERS)
-def test_runs_of_other_conditions_are_other_rows(
-    key: str, run: ShownReport, tmp_path: Path
-) -> None:
+def test_runs_of_other_conditions_are_other_rows(key: str, run: ShownReport) -> None:
     """A check refuses them, and two files beside each other say what is not the
     same.
     """

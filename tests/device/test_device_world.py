@@ -36,7 +36,7 @@ from ffnbench.request import CompareRequest
 from ffnbench.result import Estimate, FailureKind
 from ffnbench.run.world import World as Outside
 from ffnbench.stats.rounds import is_clean
-from ffnbench.worker import meters, peak_memory
+from ffnbench.worker import peak_memory, timing
 from ffnbench.worker import subject as subjects
 
 
@@ -100,8 +100,8 @@ def test_device_time_is_that_of_the_kernels(
     install(monkeypatch, world)
     with used(Context(world)):
         one = subject(work_of(), kernels=1, us=us)
-        calls = meters.calls_for(one, 0.01)
-        found = meters.time_calls(one, one.pool.renew(1, min(calls, 200)))
+        calls = timing.calls_for(one, 0.01)
+        found = timing.time_calls(one, one.pool.renew(1, min(calls, 200)))
     assert found.device == pytest.approx(us * US + world.gap_s, rel=0.01)
     assert found.host == pytest.approx(14 * US, rel=0.05)
 

@@ -106,7 +106,7 @@ def test_a_baseline_of_a_device_that_is_not_here_is_refused_before_anything_is_s
     ):
         checking.check(
             CheckRequest(
-                baseline=str(ROOT / "tests/golden/cuda.json"), exact_only=True
+                baseline=str(ROOT / "tests/golden/runs/cuda.json"), exact_only=True
             ),
             machine,
         )

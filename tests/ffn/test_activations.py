@@ -4,10 +4,8 @@ ten digits.
 
 from __future__ import annotations
 
-import json
 import math
 
-import act2fn
 import pytest
 import torch
 import torch.nn.functional as F
@@ -155,7 +153,6 @@ def test_xielu_is_trained_and_the_one_of_transformers() -> None:
     assert module.alpha_p.grad != 0 != module.alpha_n.grad
 
 
-GOLDEN = json.loads(act2fn.FILE.read_text(encoding="utf-8"))
 LLAMA = {
     "model_type": "llama",
     "hidden_size": 4,
@@ -172,21 +169,12 @@ def as_read(name: str, x: torch.Tensor) -> torch.Tensor:
     return group.ffn.row.apply(F, x, 1.0)
 
 
-def test_a_config_gets_the_function_that_transformers_has_by_that_name() -> None:
-    assert set(GOLDEN["values"]) - set(HF_ACTIVATIONS) == {
-        "laplace",
-        "sqrtsoftplus",
-    }  # of no FFN that is published
-    for name in HF_ACTIVATIONS:
-        values = GOLDEN["values"][name]
-        found = as_read(name, torch.tensor(GOLDEN["x"], dtype=torch.float64)).tolist()
-        assert found == pytest.approx(values, rel=1e-12, abs=ROUNDED.get(name, 1e-13))
+GRID = torch.linspace(-30, 30, 24001, dtype=torch.float64)
 
 
-def test_the_golden_values_tell_all_functions_apart() -> None:
-    """Else the test above could not see that one was read as another."""
-    x = torch.tensor(GOLDEN["x"], dtype=torch.float64)
-    rows = {row: as_read(name, x) for name, row in HF_ACTIVATIONS.items()}
+def test_all_functions_are_told_apart_on_the_grid() -> None:
+    """Else the test below could not see that one was read as another."""
+    rows = {row: as_read(name, GRID) for name, row in HF_ACTIVATIONS.items()}
     apart = [
         float((a - b).abs().max())
         for i, a in enumerate(rows.values())
@@ -195,28 +183,20 @@ def test_the_golden_values_tell_all_functions_apart() -> None:
     assert min(apart) > 1e-4
 
 
-def test_transformers_of_today_has_these_names_and_is_as_strict() -> None:
+def test_a_config_gets_the_function_that_transformers_has_by_that_name() -> None:
     activations = pytest.importorskip("transformers.activations")
-    import transformers
-
-    if transformers.__version__ == GOLDEN["transformers"]:
-        assert list(activations.ACT2CLS) == list(GOLDEN["values"])
     for name in ("ReLU", "GELU", " relu", "relu_squared", "softplus", "elu", "None"):
         assert name not in activations.ACT2FN
         assert name not in HF_ACTIVATIONS
     ends = torch.tensor([-10.0, -3, 0, 3, 6, 10, 20], dtype=torch.float64)
-    x = torch.cat(
-        [
-            torch.linspace(-30, 30, 24001, dtype=torch.float64),
-            ends,
-            ends - 1e-9,
-            ends + 1e-9,
-        ]
-    )
+    x = torch.cat([GRID, ends, ends - 1e-9, ends + 1e-9])
     for name in HF_ACTIVATIONS:
+        theirs = activations.ACT2FN[name]
+        if name == "xielu":  # its scalars would be rounded to bfloat16
+            theirs = activations.XIELUActivation(dtype=torch.float64)
         assert torch.allclose(
             as_read(name, x),
-            act2fn.values(name, x),
+            theirs.double()(x).detach(),
             rtol=1e-12,
             atol=ROUNDED.get(name, 1e-13),
         )

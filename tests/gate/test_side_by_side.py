@@ -12,9 +12,9 @@ from fake_machine import FakeLaunch, measure, prepare
 from frames import cells
 from paths import ROOT
 
-from ffnbench.api.saved import load_shown
+from ffnbench.api.saved_runs import load_shown
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.gate.shown import side_by_side_view
+from ffnbench.gate.shown_check import side_by_side_view
 from ffnbench.gate.side_by_side import changes_between
 from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.terminal import plain

@@ -122,13 +122,13 @@ def script(path: Path, marker: Path, then: str = "cat") -> str:
 
 
 def test_code_of_a_baseline_runs_only_where_it_is_named(
-    project, baseline, marker
+    project, baseline, check, marker
 ) -> None:
-    """With the real command and real workers."""
+    """With the real command and real workers where it is."""
     baseline("mine.py:Mlp")
     for flags in ((), ("--exact-only",), ("--append",), ("--update",)):
-        done = ffnbench("check", "base.json", *flags, cwd=project)
-        assert (done.returncode, done.stdout, done.stderr.splitlines()) == (2, "", [
+        code, err = check("base.json", *flags)
+        assert (code, err.splitlines()) == (2, [
             "error: 'base.json' names code that would run: mine.py:Mlp",
             "hint: if you trust it, add --trust mine.py:Mlp",
         ]), flags  # fmt: skip

@@ -5,16 +5,20 @@ for them.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
-from shell import ffnbench
+from fake_machine import ProberHere
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import FFNSpec
+from ffnbench.messages import Check, Open
 from ffnbench.plan import Probe, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.run.resources import check_fits, memory_needed, too_large
+from ffnbench.worker.correctness import Mismatch
+from ffnbench.worker.jobs import Jobs
 
 
 def ffns(**options: object) -> dict[str, FFNSpec]:
@@ -176,25 +180,26 @@ def test_classes_of_transformers_are_targets_and_get_their_config() -> None:
         "other": "llama.modeling_llama:LlamaMLP@like=geglu",
     }
     named = [f"{label}=transformers.models.{text}" for label, text in classes.items()]
-    done = ffnbench(
-        "compare", "gelu", *named, "--d-model", "32", "--d-ff", "48", "--match", "none", "--metrics", "error",
-        "--seq-len", "16", "--json", "-q",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
-    params = {each["case"]: each["cost"]["params"] for each in report["costs"]}
+    request = CompareRequest(
+        variants=",".join(("gelu", *named)),
+        d_model=32,
+        d_ff=48,
+        match="none",
+        seq_len=16,
+        threads=1,
+        device="cpu",
+    )
+    with ProberHere() as prober:
+        plan = plan_compare(request, prober)
+        params = {case.label: cost_of(case, prober).params for case in plan.cases}
     gated, classic = 3 * 32 * 48, 2 * 32 * 48
     assert params == {
         "gelu": classic, "llama": gated, "phi3": gated, "gemma": gated, "gpt2": classic + 48 + 32,
         "biases": gated + 2 * 48 + 32, "other": gated,
     }  # fmt: skip
-    assert [(each["case"], each["kind"]) for each in report["failures"]] == [
-        ("other", "mismatch")
-    ]
-    errors = {
-        each["case"]: each["value"]
-        for each in report["samples"]
-        if each["metric"] == "error"
-    }
-    assert errors.keys() == params.keys() - {"other"}
-    assert max(errors.values()) < 1e-5
+    jobs = Jobs(replace(plan, protocol=replace(plan.protocol, warmup_s=1e-3)))
+    with pytest.raises(Mismatch):
+        jobs.open(Open(label="other", calls=1))
+    for label in params.keys() - {"other"}:
+        jobs.open(Open(label=label, calls=1))
+        assert 0 < jobs.check(Check(label=label)).values["error"] < 1e-5

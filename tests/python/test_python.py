@@ -30,7 +30,7 @@ from ffnbench.compare import python as compare_python
 from ffnbench.features import of_features
 from ffnbench.ffn.spec import DTYPES
 from ffnbench.gate.decision import Finding, Status
-from ffnbench.gate.shown import ShownCheck
+from ffnbench.gate.shown_check import ShownCheck
 from ffnbench.messages import WORKER_VARIABLE, Open
 from ffnbench.planning.workload import ALL_BACKENDS
 from ffnbench.python import arguments

@@ -58,6 +58,7 @@ OF_COMPARE: list[tuple[Change, str]] = [
         "the metric of a sample 'x' is unknown",
     ),
     (lambda d: d["samples"][3].update(value=1e300), "a latency of 1e.300 is none"),
+    (lambda d: d["samples"][3].update(value=-1.0), "a latency of -1 is none"),
     (lambda d: d.update(environment=None), "it has samples, and no environment"),
     (
         lambda d: d.update(environment=None, samples=[]),

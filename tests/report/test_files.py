@@ -134,7 +134,7 @@ def test_a_regression_stays_one_whatever_becomes_of_the_rest(
         def isatty(self) -> bool:
             return False
 
-    monkeypatch.setattr("ffnbench.report.output.hush", lambda: None)
+    monkeypatch.setattr("ffnbench.report.destination.hush", lambda: None)
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path))
 
     def failing(path: Path, content: bytes) -> None:

@@ -14,7 +14,7 @@ import pytest
 from fake_machine import FakeLaunch
 from paths import ROOT
 
-from ffnbench.api.saved import load_and_compare
+from ffnbench.api.saved_runs import load_and_compare
 from ffnbench.cli import run_command_line
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.plan import METHOD, Kind

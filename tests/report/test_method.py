@@ -38,11 +38,11 @@ def test_a_newer_method_is_refused_in_one_line_and_so_is_a_file_without_any(
     assert on_fakes("check", baseline, "--exact-only")[0] == 2
     edited(baseline, lambda data: data["plan"]["protocol"].pop("method"))
     assert on_fakes("report", baseline)[2].count("\n") == 2
-    edited(baseline, lambda data: data.update(schema=1))
-    with pytest.raises(
-        FfnbenchError, match=r"older ffnbench \(schema 1; this one reads 2\)"
-    ):
-        read_report(baseline)
+    for schema, age in ((1, "older"), (3, "newer")):
+        edited(baseline, lambda data, number=schema: data.update(schema=number))
+        says = rf"an? {age} ffnbench \(schema {schema}; this one reads 2\)"
+        with pytest.raises(FfnbenchError, match=says):
+            read_report(baseline)
 
 
 def test_a_baseline_of_another_method_is_gated_exactly_and_not_timed(

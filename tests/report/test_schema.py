@@ -25,7 +25,7 @@ from ffnbench.report.files.store import read_report, report_text
 
 SCHEMA = ROOT / "docs" / "result.schema.json"
 VALID = Draft202012Validator(json.loads(SCHEMA.read_text()))
-FILES = [*committed_runs(), ROOT / "tests" / "golden" / "cuda.json"]
+FILES = [*committed_runs(), ROOT / "tests" / "golden" / "runs" / "cuda.json"]
 SMALL = "--d-model 16 --threads 1 --workers 3 --rounds 2"
 FRESH = {  # a file of every kind of plan, and of what is special in one
     "compare": f"compare relu,swiglu,swiglu@moe=4x2@routing=skewed --metrics latency,routing {SMALL}",

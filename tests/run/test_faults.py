@@ -89,6 +89,12 @@ class Running:
             assert self.process.poll() is None, f"it ended, and never said {text!r}"
             time.sleep(0.02)
 
+    def wait_for(self, found: Callable[[], object]) -> None:
+        """Wait until this gives something."""
+        while not found():
+            assert self.process.poll() is None, "it ended before"
+            time.sleep(0.02)
+
     def measuring(self) -> None:
         """Wait until it is in the middle of its rounds."""
         self.until("process 1/")
@@ -197,6 +203,10 @@ class Scene:
         assert all(sample["value"] > 0 for sample in times)
         assert samples in (None, len(times))
         return data
+
+    def samples(self) -> int:
+        """How many the journal of a.json has."""
+        return (self.folder / "a.json.journal").read_text().count('"Sample"')
 
     def rescued(self) -> Path:
         """The one file that holds a result whose own place could not be written."""
@@ -465,14 +475,24 @@ def test_a_run_goes_on_under_nohup_and_after_a_stop(scene: Scene) -> None:
     scene.nothing_left()
 
 
-@slow
-def test_a_worker_that_is_killed_is_told_and_replaced(scene: Scene) -> None:
-    running = scene.start(*MIDDLE, "--rounds", "60", "-o", "a.json")
-    running.measuring()
-    for number in scene.workers():
+def test_a_worker_that_is_killed_is_told_and_replaced_and_ctrl_c_keeps_the_samples(
+    scene: Scene,
+) -> None:
+    running = scene.start(*LONG, "-o", "a.json")
+    running.until("process 1/")
+    running.wait_for(scene.samples)
+    killed = {*scene.workers()}
+    for number in killed:
         os.kill(number, signal.SIGKILL)
-    running.end(0).says("was lost: the process was killed (signal 9)")
-    assert scene.whole("a.json")["failures"] == []
+    running.wait_for(lambda: {*scene.workers()} - killed)
+    before = scene.samples()
+    running.wait_for(lambda: scene.samples() > before)
+    running.send(signal.SIGINT)
+    running.end(130).says("was lost: the process was killed (signal 9)")
+    run = scene.whole("a.json")
+    assert run["interrupted"]
+    assert run["failures"] == []
+    scene.nothing_left()
 
 
 @slow

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ffnbench.messages import Open, TakeSample
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.worker import jobs, meters, subject
+from ffnbench.worker import jobs, subject, timing
 
 
 def test_checks_go_through_the_real_loop() -> None:
@@ -70,7 +70,7 @@ def test_a_slow_down_is_exactly_what_was_asked_for(
 ) -> None:
     """The spin is a share of the call's own time: forward, backward and both."""
     clock = Clock()
-    for module in (meters, subject):
+    for module in (timing, subject):
         monkeypatch.setattr(module, "perf_counter", clock)
     monkeypatch.setattr(jobs, "build_module", lambda spec, **place: Timed(clock))
     variants = f"a=relu@mode={mode},b=relu@mode={mode}@slowdown=0.5"

@@ -29,7 +29,7 @@ from typing import Any
 
 from ffnbench.api.measuring import Measure, measure_run, refuse_short
 from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
-from ffnbench.api.saved import as_shown
+from ffnbench.api.saved_runs import as_shown
 from ffnbench.api.sweeping import Sweep
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError, termination_as_interruption
@@ -45,8 +45,8 @@ from ffnbench.extras.cluster.submitting import (
 )
 from ffnbench.following import UNFOLLOWED
 from ffnbench.plan import Note, NoteKind, Plan, added_kind
+from ffnbench.report.destination import Destination, one_of
 from ffnbench.report.files.store import report_text
-from ffnbench.report.output import Destination, one_of
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import Environment, Failure, FailureKind, Progress, Report
 from ffnbench.run.world import World

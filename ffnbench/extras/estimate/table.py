@@ -54,7 +54,7 @@ BOUND_BY = Column(
     priority=1,
     text=lambda row: f"no {row['unknown']}" if row["unknown"] else None,
 )
-RATIO = Column(
+BOUND_RATIO = Column(
     key="ratio_of_bounds",
     title="bound ratio",
     write=lambda ratio: digits(float(f"{ratio:.3g}")),
@@ -91,7 +91,7 @@ def _frame(
             column("d_ff", 6),
             *(DEVICE_COLUMNS if is_split else OF_ONE),
             BOUND_BY,
-            replace(RATIO, unit=f"vs {plan.name_of(plan.reference)}"),
+            replace(BOUND_RATIO, unit=f"vs {plan.name_of(plan.reference)}"),
         ),
         rows=rows,
         groups=tuple((len(machines) * place, text) for place, text in headings(plan)),

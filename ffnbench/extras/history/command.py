@@ -61,8 +61,8 @@ def history(
     """
     from ffnbench.extras.history.table import history_view
     from ffnbench.extras.history.timeline import history_of_files
+    from ffnbench.report.destination import one_of
     from ffnbench.report.formats import CHECK_FORMATS
-    from ffnbench.report.output import one_of
 
     refuse_empty("FILE", paths)
     output = output_from_typed(ctx)

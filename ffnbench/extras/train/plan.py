@@ -302,7 +302,7 @@ class DecoderSpec(AddedSpec):
 
     def build(self, *, device: Any, dtype: Any) -> Any:
         """Its module."""
-        from ffnbench.extras.train.module import Decoder
+        from ffnbench.extras.train.decoder import Decoder
         from ffnbench.worker.backends.building import build_module
 
         make = partial(build_module, self.around, device=device, dtype=dtype)
@@ -364,11 +364,11 @@ def decoder_cost(spec: DecoderSpec, inner: Cost, *, seq_len: int, dtype: str) ->
 
 
 TRAIN = "train"
-HERE = "extras.train"
+THIS_FEATURE = "extras.train"
 KINDS = {
     TRAIN: AddedKind(
-        frame=f"{HERE}.table:training_frame",
-        picture=f"{HERE}.picture:training_figure",
+        frame=f"{THIS_FEATURE}.table:training_frame",
+        picture=f"{THIS_FEATURE}.picture:training_figure",
         says="what is learnt",
         case=TrainCase,
         metrics=TRAINING_METRICS,

@@ -100,12 +100,11 @@ def training_frame(report: Report) -> Frame:
 
 def training_of(report: Report) -> Training:
     """How all were trained, but for rates and seeds."""
-    trainings = [
-        training
-        for training in map(trained_by, report.plan.shown)
-        if training is not None
-    ]
-    return trainings[0]
+    for case in report.plan.shown:
+        training = trained_by(case)
+        if training is not None:
+            return training
+    raise ValueError("no case of this plan is trained")
 
 
 def training_records(report: Report) -> list[Row]:
@@ -123,26 +122,25 @@ def training_records(report: Report) -> list[Row]:
     for name, variant in variants.items():
         run = runs[name][0]
         cost = report.cost(run.label)
-        tokens = steps * run.workload.tokens
-        record = _record_of_losses(variant, run, cost) | _record_of_time(
-            report, variant, on_front=name in front
-        )
+        record = _record_of_losses(variant, run, cost)
+        record |= _record_of_time(report, variant, on_front=name in front)
         for end in ENDS:
             ratio = record[f"step_ratio{end}"]
             record[f"training{end}_s"] = None
             if ratio and reference_step:
                 record[f"training{end}_s"] = ratio * steps * reference_step.value
-        record["tokens_per_s"] = record["training_flops"] = None
+        tokens = steps * run.workload.tokens
+        record["tokens_per_s"] = None
         if record["training_s"]:
             record["tokens_per_s"] = tokens / record["training_s"]
+        record["training_flops"] = None
         if cost.flops_forward is not None and cost.flops_backward is not None:
-            record["training_flops"] = tokens * (
-                cost.flops_forward + cost.flops_backward
-            )
-        by_seed = sorted(variant.losses.items())
-        record["losses"] = (
-            " ".join(f"{seed}:{loss:.6f}" for seed, loss in by_seed) or None
-        )
+            flops_of_token = cost.flops_forward + cost.flops_backward
+            record["training_flops"] = tokens * flops_of_token
+        by_seed = [
+            f"{seed}:{loss:.6f}" for seed, loss in sorted(variant.losses.items())
+        ]
+        record["losses"] = " ".join(by_seed) or None
         record["failure"] = "; ".join(_failures(report, variant)) or None
         records.append(record)
     return records

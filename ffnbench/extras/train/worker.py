@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.device.environment import place_of
-from ffnbench.extras.train.module import VOCABULARY, LanguageModel
+from ffnbench.extras.train.decoder import VOCABULARY, LanguageModel
 from ffnbench.extras.train.plan import Train, TrainCase, Trained, read_text
 from ffnbench.worker.backends.building import seed_all
 from ffnbench.worker.jobs import Jobs

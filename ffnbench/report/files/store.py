@@ -61,8 +61,10 @@ def read_report(path: str | Path) -> Report:
     from ffnbench.report.files.journal import is_journal, read_journal
 
     try:
-        of_folder = f"name its files: {shlex.quote(str(path))}/*.json"
-        content = content_of(path, *[of_folder] * Path(path).is_dir())
+        hint = "is the path right?"
+        if Path(path).is_dir():
+            hint = f"name its files: {shlex.quote(str(path))}/*.json"
+        content = content_of(path, hint)
         if is_journal(content):
             report = read_journal(
                 content,

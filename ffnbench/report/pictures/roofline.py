@@ -20,7 +20,7 @@ from matplotlib.patheffects import withStroke
 from matplotlib.transforms import offset_copy
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.common.units import IEC, SI, quantity
+from ffnbench.common.units import GIGA, IEC, SI, quantity
 from ffnbench.report.columns import case_rows
 from ffnbench.report.frame import Row
 from ffnbench.report.notes import no_ceilings
@@ -41,7 +41,6 @@ from ffnbench.report.words import BUSY_WORD, verdict_word
 from ffnbench.result import Bound, Ceiling, Report
 
 HEIGHT = 2.3  # inches
-GIGA = 1e9
 STEP = 1.06  # factor, from one case to the next where several have one intensity
 # where a name and another line cross
 HALO = [withStroke(linewidth=1.4, foreground="white")]

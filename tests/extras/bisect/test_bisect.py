@@ -226,9 +226,16 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def call(on_fakes, made: Path, monkeypatch: pytest.MonkeyPatch):
+def kept(made: Path) -> Path:
+    """Where results of probes are kept; none are at first."""
+    path = made / ".git" / "ffnbench" / "bisect.jsonl"
+    path.unlink(missing_ok=True)
+    return path
+
+
+@pytest.fixture
+def call(on_fakes, made: Path, kept: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(made)
-    (made / ".git" / "ffnbench" / "bisect.jsonl").unlink(missing_ok=True)
 
     def run(*arguments: object, launch: FakeLaunch):
         return on_fakes(
@@ -310,7 +317,7 @@ def test_the_budget_of_probes_ends_with_what_is_left(call) -> None:
     assert "the same command again goes on from here" in err
 
 
-def test_an_interruption_keeps_what_was_probed(call, made: Path) -> None:
+def test_an_interruption_keeps_what_was_probed(call, kept: Path) -> None:
     class Stopped(Revisions):
         def __call__(self, arm: Arm = THIS_INTERPRETER) -> object:
             if len(self.measured) > 6:
@@ -318,8 +325,8 @@ def test_an_interruption_keeps_what_was_probed(call, made: Path) -> None:
             return super().__call__(arm)
 
     code, out, _ = call("--good v1.0 --tolerance 3%", launch=Stopped())
-    kept = (made / ".git" / "ffnbench" / "bisect.jsonl").read_text().splitlines()
-    assert (code, "is one of" in out, len(kept) >= 1) == (130, True, True)
+    lines = kept.read_text().splitlines()
+    assert (code, "is one of" in out, len(lines) >= 1) == (130, True, True)
 
 
 ENDS = st.sampled_from(
@@ -339,15 +346,19 @@ EDITS = st.one_of(
 )
 
 
-@given(edit=EDITS)
-@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_line_that_was_edited_is_none(
-    call, made: Path, edit: dict[str, object]
-) -> None:
-    kept = made / ".git" / "ffnbench" / "bisect.jsonl"
-    kept.unlink(missing_ok=True)
+@pytest.fixture
+def probed(call, kept: Path) -> dict:
+    """What is kept of a probe of the last commit."""
     call("--good v1.0 --tolerance 3% --probes 1", launch=Revisions())
-    kept.write_text(json.dumps(json.loads(kept.read_text()) | edit) + "\n")
+    return json.loads(kept.read_text())
+
+
+@given(edit=EDITS)
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_line_that_was_edited_is_none(
+    call, made: Path, kept: Path, probed: dict, edit: dict[str, object]
+) -> None:
+    kept.write_text(json.dumps(probed | edit) + "\n")
     code, told, err = call(
         "--good v1.0 --bad HEAD --tolerance 3% --json", launch=Revisions()
     )
@@ -356,11 +367,9 @@ def test_a_line_that_was_edited_is_none(
 
 
 def test_commits_that_are_all_said_to_be_skipped_leave_the_last_one(
-    call, made: Path
+    call, made: Path, kept: Path, probed: dict
 ) -> None:
-    kept = made / ".git" / "ffnbench" / "bisect.jsonl"
-    call("--good v1.0 --tolerance 3% --probes 1", launch=Revisions())
-    line = json.loads(kept.read_text()) | {"skipped": "x", "low": None, "high": None}
+    line = probed | {"skipped": "x", "low": None, "high": None}
     every = [
         line | {"commit": git(made, "rev-parse", f"c{number}")}
         for number in range(1, 17)
@@ -371,8 +380,7 @@ def test_commits_that_are_all_said_to_be_skipped_leave_the_last_one(
 
 
 @pytest.mark.parametrize("kind", ["a pipe", "a folder", "no text"])
-def test_what_is_no_file_of_probes_is_passed_over(call, made: Path, kind: str) -> None:
-    kept = made / ".git" / "ffnbench" / "bisect.jsonl"
+def test_what_is_no_file_of_probes_is_passed_over(call, kept: Path, kind: str) -> None:
     kept.parent.mkdir(exist_ok=True)
     if kind == "a pipe":
         os.mkfifo(kept)

@@ -23,6 +23,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from ffnbench.api import preparing
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.train import measuring
+from ffnbench.extras.train.decoder import RotaryAttention
 from ffnbench.extras.train.losses import (
     front_of,
     learnt,
@@ -31,7 +32,6 @@ from ffnbench.extras.train.losses import (
     verdicts_of,
 )
 from ffnbench.extras.train.measuring import OfAllRuns
-from ffnbench.extras.train.module import RotaryAttention
 from ffnbench.extras.train.picture import training_figure
 from ffnbench.extras.train.plan import (
     Train,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ffnbench.api import building, saved
+from ffnbench.api import building, saved_runs
 from ffnbench.python.arguments import (
     Device,
     DTypes,
@@ -56,4 +56,4 @@ def load(path: StrPath) -> Report:
 
     >>> report = ffnbench.load("run.json")
     """
-    return saved.load_shown(argument_text("path", path))
+    return saved_runs.load_shown(argument_text("path", path))

@@ -37,9 +37,9 @@ def time_calls_on_device(
     counts: bool,
 ) -> dict[str, Any]:
     """The wall's time of calls one after another, and the device's own for the same
-    calls: the fields of meters.Times.
+    calls: the fields of timing.Times.
 
-    `counts` as in meters.py. Raises Unsupported where the device's time is asked for,
+    `counts` as in timing.py. Raises Unsupported where the device's time is asked for,
     and can't be had apart.
     """
     calls = len(inputs)

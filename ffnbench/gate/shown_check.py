@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
-from ffnbench.api.saved import load_shown, recompute
+from ffnbench.api.saved_runs import load_shown, recompute
 from ffnbench.common.errors import EXIT_INTERRUPTED, FfnbenchError, Unfinished
 from ffnbench.common.jsonable import json_text
 from ffnbench.gate.baseline import longer_baseline, new_baseline

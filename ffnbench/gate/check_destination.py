@@ -7,9 +7,9 @@ from pathlib import Path
 from ffnbench.common.errors import EXIT_INTERRUPTED
 from ffnbench.common.streams import say
 from ffnbench.features import of_features
+from ffnbench.report.destination import Destination, one_of
 from ffnbench.report.files.outputs import inputs_of, refuse_unwritable, save
 from ffnbench.report.formats import CHECK_FORMATS, CHECK_SUFFIXES, View
-from ffnbench.report.output import Destination, one_of
 from ffnbench.request import Output
 
 

@@ -121,7 +121,7 @@ def time_calls(
     """
     grads = grads or [subject.grad] * len(inputs)
     if subject.accelerator is not None:
-        from ffnbench.worker.accelerated import time_calls_on_device
+        from ffnbench.worker.device_timing import time_calls_on_device
 
         return Times(**time_calls_on_device(subject, inputs, grads, counts=counts))
     if subject.train or subject.cold:

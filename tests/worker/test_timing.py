@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ffnbench.messages import CacheLevel, Open
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.worker import jobs, meters, peak_memory
+from ffnbench.worker import jobs, peak_memory, timing
 from ffnbench.worker import subject as subjects
 
 D, SEQ = 8, 32
@@ -57,12 +57,12 @@ def test_a_case_is_warm_before_its_calls_are_counted(
     )
     module = Slow(cold_calls=1 + 8)
     monkeypatch.setattr(jobs, "build_module", lambda spec, **place: module)
-    monkeypatch.setattr(meters, "perf_counter", module.clock)
+    monkeypatch.setattr(timing, "perf_counter", module.clock)
     assert jobs.Jobs(plan).open(Open(label="relu", calls=None)).calls == 16
     assert module.now >= COLD_S + warmup_s
     again = Slow(cold_calls=0)
     monkeypatch.setattr(jobs, "build_module", lambda spec, **place: again)
-    monkeypatch.setattr(meters, "perf_counter", again.clock)
+    monkeypatch.setattr(timing, "perf_counter", again.clock)
     jobs.Jobs(plan).open(Open(label="relu", calls=16))
     assert (
         again.now < warmup_s
@@ -125,11 +125,11 @@ def test_gradients_are_cleared_while_no_clock_runs(
             events.append("gradients of the last call")
         return float(len(events))
 
-    monkeypatch.setattr(meters, "perf_counter", read)
+    monkeypatch.setattr(timing, "perf_counter", read)
     subject = subjects.Subject(
         Matrix(events), watched(events), torch.ones(1, 4, 4), True, backward_only
     )
-    assert meters._one_by_one(subject, subject.pool.renew(7, 3), [subject.grad] * 3) > 0
+    assert timing._one_by_one(subject, subject.pool.renew(7, 3), [subject.grad] * 3) > 0
     assert [event for event, _ in groupby(events)] == [*a_call * 3, "clear"]
 
 
@@ -146,7 +146,7 @@ def test_what_is_timed_of_training_leaves_no_gradients() -> None:
             True,
             accelerator=context,
         )
-        meters.time_calls(subject, subject.pool.renew(3, 8))
+        timing.time_calls(subject, subject.pool.renew(3, 8))
     assert subject.module.calls == 2 * (
         8 + 8
     )  # forward and backward: by the wall, and from a queue
@@ -182,8 +182,8 @@ def test_cold_on_the_cpu_evicts_before_each_call(
     clock runs.
     """
     cache = CacheLevel(level=3, bytes=1 << 20, instances=4)
-    monkeypatch.setattr(meters, "caches", lambda: (cache,))
-    monkeypatch.setattr(meters, "_buffer_of", lambda size: Buffer(size))
+    monkeypatch.setattr(timing, "caches", lambda: (cache,))
+    monkeypatch.setattr(timing, "_buffer_of", lambda size: Buffer(size))
     torch.set_num_threads(2)
     events: list[object] = []
 
@@ -204,6 +204,6 @@ def test_cold_on_the_cpu_evicts_before_each_call(
     )
     inputs = subject.pool.renew(1, 2)
     events.clear()
-    monkeypatch.setattr(meters, "perf_counter", read)
-    meters.time_calls(subject, inputs)
+    monkeypatch.setattr(timing, "perf_counter", read)
+    timing.time_calls(subject, inputs)
     assert events == [2 * 2 * (1 << 20), "clock", "forward", "clock"] * 2

@@ -42,7 +42,7 @@ def report(
 
     Every figure is computed anew; of several: old, new, change, its interval.
     """
-    from ffnbench.api.saved import load_and_compare
+    from ffnbench.api.saved_runs import load_and_compare
     from ffnbench.report.files.store import holds_findings
     from ffnbench.report.shown_report import report_view
 
@@ -54,7 +54,7 @@ def report(
         if is_check:
             view = imported_function("gate.saved_check:saved_check_view")(paths[0])
         elif len(paths) > 1:
-            view = imported_function("gate.shown:runs_view")(paths)
+            view = imported_function("gate.shown_check:runs_view")(paths)
         else:
             report, difference = load_and_compare(paths[0])
             destination.expect(report)
