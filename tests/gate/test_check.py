@@ -366,7 +366,7 @@ def test_a_baseline_of_few_processes_is_refused_with_the_command_that_makes_a_be
     code, out, err = call(path)
     assert (code, out) == (2, "")
     assert err.startswith(
-        f"error: {str(path)!r} has 3 undisturbed processes, and fewer than 5 may agree by chance"
+        f"error: {str(path)!r} has 3 undisturbed processes, and a baseline needs 5: its luck would stay in every check"
     )
     hint = err.partition("hint: measure it again: ffnbench compare ")[2]
     assert "--workers 10" in hint

@@ -43,7 +43,10 @@ class Outputs:
     ) -> None:
         self._suffixes = tuple(suffixes)
         self._folders: list[Path] = []
-        self.rescued: Path | None = None  # where a result is that could not be written
+        self.rescued: Path | None = (
+            None  # where the whole result is, if not in each file
+        )
+        self.written: list[Path] = []
         try:
             self.paths = tuple(
                 path for text in texts for path in self._expand(text, stem)
@@ -84,15 +87,16 @@ class Outputs:
     ) -> list[Path]:
         """Write every file, each in one step; `render` gives the bytes for a path.
 
-        One that can't be written does not stop the others; what went wrong is raised as
-        Unfinished at the end, and `rescue` gives what is then saved in the folder for
-        temporary files, so that no measurement is lost.
+        One that can't be written does not stop the others, which stand in `written`;
+        what went wrong is raised as Unfinished at the end. `rescue` gives what is then
+        saved in the folder for temporary files where no .json holds it, so that no
+        measurement is lost.
         """
-        problems, hints, written = [], [], []
+        problems, hints = [], []
         for path in self.paths:
             try:
                 replace_file(path, render(path))
-                written.append(path)
+                self.written.append(path)
             except (
                 OSError,
                 FfnbenchError,
@@ -104,15 +108,17 @@ class Outputs:
                     or "is the disk full, or the folder gone?"
                 )
         if problems:
-            saved = self.rescued = _rescue(rescue() if rescue else b"")
+            saved = [path for path in self.written if path.suffix == ".json"]
             if saved:
-                where = f"the whole result is in {saved}"
+                self.rescued = saved[0]
             else:
-                where = "the answer is shown on stdout"
-            raise Unfinished(
-                "; ".join(problems), "; ".join([*dict.fromkeys(hints), where])
-            )
-        return written
+                self.rescued = _rescue(rescue() if rescue else b"")
+                if self.rescued:
+                    hints.append(f"the whole result is in {self.rescued}")
+                else:
+                    hints.append("the answer is shown on stdout")
+            raise Unfinished("; ".join(problems), "; ".join(dict.fromkeys(hints)))
+        return self.written
 
     def _expand(self, text: str, stem: str) -> list[Path]:
         """A file, or for a folder (existing, or written with a slash at its end) one
