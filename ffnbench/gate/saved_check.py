@@ -21,6 +21,8 @@ def saved_check_view(path: str) -> View:
     """
     try:
         data = jsonable.parse(content_of(path))
+        if "now" not in data:
+            raise ValueError("its run, `now`, is missing")
         now = report_of_json(data["now"], path)
         refuse_incoherent(now)
         findings = tuple(_finding(record) for record in data["findings"])

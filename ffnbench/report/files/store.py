@@ -80,7 +80,9 @@ def read_report(path: str | Path) -> Report:
             hint = 'take that run out of "repeats"'
         else:
             hint = "was it cut off? measure again"
-        if not content.lstrip().startswith(b"{"):  # a CSV, a table
+        if not content.strip():
+            problem = ValueError("it is empty")
+        elif not content.lstrip().startswith(b"{"):  # a CSV, a table
             hint = "only JSON is read: `ffnbench compare relu swiglu -o run.json` saves such a run"
         if "unknown field" in str(problem):
             hint = f"is it of a newer ffnbench? {UPDATE}; if not, measure again"
@@ -146,7 +148,9 @@ def _bring_up(run: dict[str, Any], path: str) -> None:
     raises FfnbenchError for a newer one.
     """
     plan = run.get("plan") or run
-    protocol = plan["protocol"]
+    protocol = plan.get("protocol") if isinstance(plan, dict) else None
+    if not isinstance(protocol, dict):
+        raise ValueError("it has no plan that says how it was measured")
     method = protocol.get("method")
     # whose ratios mean what this ffnbench can't know
     if isinstance(method, int) and method > METHOD:
