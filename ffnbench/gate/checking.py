@@ -60,7 +60,7 @@ from ffnbench.gate.trust import refuse_untrusted
 from ffnbench.plan import METHOD, Arm
 from ffnbench.planning.variant_text import Variant
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.request import CheckRequest, SidesRequest
+from ffnbench.request import CheckRequest, SidesRequest, command_line
 from ffnbench.result import CaseCost, Environment, Report
 from ffnbench.run.prober import Prober
 from ffnbench.run.resources import device_facts
@@ -96,6 +96,7 @@ def check(
         now=now,
         against=request.baseline,
         saved=request.current or "",
+        command=command_line(request, "check"),
     )
 
 
@@ -135,7 +136,11 @@ def ab(
     exact = exact_findings(before, now, policy)
     findings = (*without_gain(latencies, output), output, *without_gain(exact, output))
     return Checked(
-        findings=findings, before=before, now=measured, sides=(base_is, head_is)
+        findings=findings,
+        before=before,
+        now=measured,
+        sides=(base_is, head_is),
+        command=command_line(request),
     )
 
 

@@ -103,7 +103,8 @@ class Checked:
     follows from.
 
     `against` is where the baseline stands, `saved` where the run does that was measured
-    before; for two sides of one run `sides` says what they are.
+    before; for two sides of one run `sides` says what they are. `command` asks the same
+    again.
     """
 
     findings: tuple[Finding, ...]
@@ -112,6 +113,7 @@ class Checked:
     against: str = ""
     saved: str = ""
     sides: tuple[str, ...] = ()
+    command: str = ""
 
     @property
     def smallest(self) -> float | None:
@@ -415,13 +417,17 @@ def paired_findings(
     in the same rounds.
 
     There is no other run to vary from, so the change is the ratio with its own
-    interval.
+    interval. Before and now are seconds where these are known.
     """
     slack = control_slack(now)
     findings = []
     for row in _timed_rows(now.plan, replace(policy, absolute=False)):
         mean = _mean_with_interval(now, row, confidence)
-        change = Change(0.0, mean.mean, mean) if mean else None
+        change = None
+        if mean:
+            seconds = now.value(now.plan.reference_of(row[0]), LATENCY) or 1.0
+            log_seconds = math.log(seconds)
+            change = Change(log_seconds, log_seconds + mean.mean, mean)
         findings.append(_time_finding(row, change, now, policy, slack))
     return findings
 

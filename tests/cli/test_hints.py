@@ -80,11 +80,18 @@ block --backend eager,packed
 ab mlp.py:Mine,relu HEAD
 ab mlp.py:Mine HEAD --d-model 64,128
 check run.json counts.json
+check run.json found.json
 history run.json
 history .
 history empty
 relu swiglu --quick
 plot-activations foo
+bench relu swiglu
+plot run.json
+version
+compare relu --control
+compare relu --launch ssh
+block llama3-8b --whole-model
 """.strip().splitlines()
 
 
@@ -135,8 +142,33 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_fakes) -> None:
         )[0]
         == 0
     )
+    assert on_fakes("check run.json run.json -o found.json")[0] == 0
     assert on_fakes("cost relu,swiglu --d-model 32 -o counts.json")[0] == 0
     assert on_fakes("cost glu --d-model 32 -o glu.json")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("typed", "leads_to"),
+    [
+        ("flops relu", "`ffnbench cost relu`"), ("show run.json", "`ffnbench report run.json`"),
+        ("doctor", "`ffnbench env`"), ("plot run.json", "`ffnbench report run.json -o run.png`"),
+        ("schema", "docs/result.schema.json"), ("compare --bs 4", "--batch"), ("compare --n-embd 64", "--d-model"),
+        ("cost --ffn-dim 64", "--d-ff"), ("compare --tokens 64", "--seq-len"), ("cost --output run.csv", "--out"),
+        ("compare --ref relu", "first variant"), ("compare --reference relu", "first variant"),
+        ("train --learning-rate 1e-3", "--lr"), ("ab mlp.py:Mine HEAD --head-python python", "head's environment"),
+        ("block relu --head-dim 64", "config.json"), ("block relu --causal", "config.json"),
+        ("compare --shard 1/2", "--on slurm"), ("check run.json --export bencher", "-o junit.xml"),
+        ("cost --force", "move the file"), ("compare --dropout 0.1", "relu@dropout=0.1"),
+        ("plot-activations --dpi 300", "Figure"), ("ab mlp.py:Mine HEAD --bias", "@bias=true"),
+        ("cost --seed 1", "`ffnbench compare` has it"),
+    ],
+)  # fmt: skip
+def test_what_is_gone_leads_to_what_does_it_now(
+    here, on_fakes, typed: str, leads_to: str
+) -> None:
+    code, out, err = on_fakes(typed)
+    assert (code, out) == (2, "")
+    assert leads_to in err.partition("\nhint: ")[2]
 
 
 def test_the_command_of_every_hint_works_when_it_is_typed(here, on_fakes) -> None:

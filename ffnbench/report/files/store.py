@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
@@ -19,6 +20,7 @@ from ffnbench.plan import METHOD, AddedSpec, Kind, Plan, added_kind, metrics_of
 from ffnbench.request import spelling
 from ffnbench.result import SCHEMA, Report
 
+FINDINGS_FIRST = re.compile(rb'\s*\{\s*"findings"\s*:')
 UPDATE = "pip install -U ffnbench"
 # what older files have beside the fields of a type: it is passed over
 OLDER = {
@@ -70,11 +72,7 @@ def read_report(path: str | Path) -> Report:
                 lambda kind, entry: _bring_up_line(kind, entry, str(path)),
             )
         else:
-            data = jsonable.parse(content)
-            _refuse_others(data, str(path))
-            for run in (data, *(data.get("repeats") or ())):
-                _bring_up(run, str(path))
-            report = _decoded_report(data)
+            report = report_of_json(jsonable.parse(content), str(path))
         refuse_incoherent(report)
         return report
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
@@ -82,13 +80,32 @@ def read_report(path: str | Path) -> Report:
             hint = 'take that run out of "repeats"'
         else:
             hint = "was it cut off? measure again"
-        if not content.lstrip().startswith(b"{"):  # a CSV, a table
+        if not content.strip():
+            problem = ValueError("it is empty")
+        elif not content.lstrip().startswith(b"{"):  # a CSV, a table
             hint = "only JSON is read: `ffnbench compare relu swiglu -o run.json` saves such a run"
         if "unknown field" in str(problem):
             hint = f"is it of a newer ffnbench? {UPDATE}; if not, measure again"
         raise FfnbenchError(
             f"{str(path)!r} is not a whole ffnbench report: {problem}", hint
         ) from problem
+
+
+def holds_findings(path: str | Path) -> bool:
+    """Whether a file begins as one of `check -o check.json` does."""
+    if not Path(path).is_file():
+        return False
+    return FINDINGS_FIRST.match(content_of(path)) is not None
+
+
+def report_of_json(data: Any, path: str) -> Report:
+    """What a file holds as a report; raises FfnbenchError for what is none, or one of
+    another schema, and ValueError for what does not fit.
+    """
+    _refuse_others(data, path)
+    for run in (data, *(data.get("repeats") or ())):
+        _bring_up(run, path)
+    return _decoded_report(data)
 
 
 def _decoded_report(data: Any) -> Report:
@@ -103,7 +120,7 @@ def _refuse_others(data: Any, path: str) -> None:
     if isinstance(data, dict) and "findings" in data:
         raise FfnbenchError(
             f"{path!r} holds what a check found, and no run by itself",
-            "its run stands in it as `now`",
+            f"`ffnbench report {shlex.quote(path)}` shows it; its run stands in it as `now`",
         )
     schema = data.get("schema") if isinstance(data, dict) else None
     if type(schema) is not int:
@@ -131,7 +148,9 @@ def _bring_up(run: dict[str, Any], path: str) -> None:
     raises FfnbenchError for a newer one.
     """
     plan = run.get("plan") or run
-    protocol = plan["protocol"]
+    protocol = plan.get("protocol") if isinstance(plan, dict) else None
+    if not isinstance(protocol, dict):
+        raise ValueError("it has no plan that says how it was measured")
     method = protocol.get("method")
     # whose ratios mean what this ffnbench can't know
     if isinstance(method, int) and method > METHOD:
