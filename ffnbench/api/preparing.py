@@ -127,12 +127,20 @@ def _refuse_weights(plan: Plan) -> None:
     """Raise FfnbenchError where the plan's file of weights lacks a matrix of a case, or
     has it in another size.
     """
-    from ffnbench.ffn.state import shapes_in, stored_matrices
+    from ffnbench.ffn.state import OtherSize, shapes_in, stored_matrices
 
     shapes = shapes_in(plan.state)
     for case in plan.cases:
-        if isinstance(case.ffn, FFNSpec):
+        if not isinstance(case.ffn, FFNSpec):
+            continue
+        try:
             stored_matrices(shapes, case.ffn, plan.prefix)
+        except OtherSize as problem:
+            if len(plan.shown) == 1:
+                raise
+            # equal parameters give forms of other shapes other widths
+            message = f"{problem.message} of {case.label!r}"
+            raise FfnbenchError(message, f"{problem.hint} --match none") from None
 
 
 def asked_as(plan: Plan, request: AnyRequest, *, counts: bool = False) -> Plan:
