@@ -132,7 +132,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_fakes) -> None:
     code.
     """
     monkeypatch.chdir(tmp_path)
-    Path("mlp.py").touch()
+    Path("mlp.py").write_text("import torch\n")
     Path("empty").mkdir()
     Path("config.json").write_text(json.dumps(LLAMA))
     Path("linear.json").write_text(json.dumps(LINEAR))
