@@ -46,7 +46,8 @@ class BackendRow:
     how often the weights are in memory then. `requires` are the modules of its extra,
     which has its name. A runtime beside torch has threads of its own, so that it runs
     in processes where no other backend does; it is given the graph of a form, and code
-    of the user's as the form that it is said to be. `lack` tells what it can't run, as
+    of the user's as the form that it is said to be. `can_spin`: its threads may wait
+    without sleeping. `lack` tells what it can't run, as
     far as that is known without a machine; device `auto` says nothing yet.
     """
 
@@ -56,6 +57,7 @@ class BackendRow:
     copies: int = 1
     requires: tuple[str, ...] = ()
     is_runtime: bool = False
+    can_spin: bool = False
     lack: Callable[[AnySpec, Workload], Lack] = _lacks_nothing
 
 
@@ -65,10 +67,9 @@ def lack_of_weights(ffn: AnySpec, work: Workload) -> Lack:
         return "", ""
     held = format_of(work.weights, work.backend)
     if held is None:
-        have = ", ".join(WEIGHT_FORMATS)
         return (
-            f"{work.backend} has no {work.weights} weights",
-            f"backends that have: {have}",
+            f"{work.backend} has no quantised weights",
+            f"backends that have: {', '.join(WEIGHT_FORMATS)}",
         )
     if work.accelerated:
         return "quantised weights are for the CPU", "use --device cpu"
@@ -209,6 +210,7 @@ BACKENDS = {
         copies=3,
         requires=("onnxruntime", "onnx"),
         is_runtime=True,
+        can_spin=True,
         lack=partial(_lack_of_graph, dtypes=("float32",)),
     ),
     Backend.OPENVINO: BackendRow(
@@ -222,10 +224,13 @@ BACKENDS = {
 }
 
 
-def not_installed(backend: Backend) -> str:
-    """Why a backend can't be imported here; "" if it can, or needs nothing."""
+def not_installed(backend: Backend) -> Lack:
+    """Why a backend can't be imported here, and what installs it; empty if it can, or
+    needs nothing.
+    """
     missing = [name for name in BACKENDS[backend].requires if find_spec(name) is None]
     if not missing:
-        return ""
+        return "", ""
     verb = "is" if len(missing) == 1 else "are"
-    return f"{' and '.join(missing)} {verb} not installed: pip install 'ffnbench[{backend}]'"
+    why = f"{' and '.join(missing)} {verb} not installed"
+    return why, f"pip install 'ffnbench[{backend}]'"

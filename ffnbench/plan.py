@@ -165,7 +165,7 @@ class Workload:
     `compile` and `freeze` (weights are constants of the compiled code) say more of
     Backend.COMPILE; `routing` is None where there are no experts. `weights` is how its
     matrices are held, in groups of `group` columns where the format has groups; `spin`
-    lets the threads of Backend.ORT wait without sleeping.
+    lets threads wait without sleeping where a backend can choose.
     """
 
     batch: int = field(metadata=least(1))
@@ -597,6 +597,13 @@ class Plan:
         run of its own.
         """
         return len({self.reference_of(case.label) for case in self.shown}) > 1
+
+    @cached_property
+    def compares_precisions(self) -> bool:
+        """Whether times are held against errors: rows hold their weights in different
+        ways.
+        """
+        return len({case.workload.weights for case in self.shown}) > 1
 
     @cached_property
     def compared(self) -> int:

@@ -167,6 +167,7 @@ class CheckRequest(Request):
     across_machines: bool = False
     absolute: bool = False
     trust: tuple[str, ...] = ()
+    confirm: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,6 +206,7 @@ class SidesRequest(ModuleRequest):
     exact_only: bool = False
     budget: Seconds = DEFAULT_BUDGET_S
     allow_mismatch: bool = False
+    confirm: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

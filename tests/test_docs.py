@@ -76,7 +76,8 @@ WORKFLOWS = [yaml.safe_load(body) for _, body in blocks("yaml")]
 
 
 def steps_of(workflow: dict) -> list[dict]:
-    return [step for job in workflow.get("jobs", {}).values() for step in job["steps"]]
+    jobs = workflow.get("jobs", {}).values()
+    return [step for job in jobs for step in job.get("steps", ())]
 
 
 def shell_lines(workflow: dict) -> list[str]:

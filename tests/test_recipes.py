@@ -24,8 +24,18 @@ CI, TUTORIAL = (
     (ROOT / "docs" / name).read_text(encoding="utf-8")
     for name in ("ci.md", "tutorial.md")
 )
-WORKFLOW, HOOK, _ = (
-    yaml.safe_load(body) for body in re.findall(r"```yaml\n(.*?)```", CI, re.DOTALL)
+
+
+def block_below(heading: str) -> dict:
+    """The first block of YAML below a heading of docs/ci.md."""
+    below = CI.partition(f"\n### {heading}\n")[2]
+    return yaml.safe_load(re.search(r"```yaml\n(.*?)```", below, re.DOTALL)[1])
+
+
+WORKFLOW = block_below("Without the action")
+HOOK = block_below("A pre-commit hook")
+(OUR_HOOK,) = yaml.safe_load(
+    (ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8")
 )
 EXACT = re.findall(
     r"^(?:ffnbench|git) .*",
@@ -103,6 +113,8 @@ def test_a_committed_baseline_and_the_hook_pass_what_is_unchanged_and_fail_real_
         assert done.returncode == 0, done.stderr
     (hook,) = HOOK["repos"][0]["hooks"]
     assert hook["entry"] == EXACT[-1]
+    ours = " ".join((OUR_HOOK["entry"], *OUR_HOOK["args"]))
+    assert hook["entry"].startswith(f"{ours} --trust ")
     works_twice(own)
     done = typed(hook["entry"], own)
     assert done.returncode == 1, done.stderr

@@ -21,11 +21,17 @@ from ffnbench.metrics import (
     PEAK,
     SAVED,
 )
-from ffnbench.plan import SWEPT, Case, Plan, value_of
-from ffnbench.report.columns import CASE_KEYS, case_rows, column, timed_columns
+from ffnbench.plan import SWEPT, value_of
+from ffnbench.report.columns import (
+    CASE_KEYS,
+    case_rows,
+    column,
+    timed_columns,
+)
 from ffnbench.report.frame import EXTRA, Column, Frame, Row
 from ffnbench.report.header import (
     axis_column,
+    compares_ways,
     conditions_line,
     differing,
     headings,
@@ -60,21 +66,6 @@ MEASURED = {  # those of `compare`: what is counted and held, and behind it the 
     HOST_TIME: 4,
 }  # fmt: skip
 
-# where rows differ in how their weights are held: what a deployer asks
-OF_TRADE_OFF = {"tokens_per_s": 2, "ceiling_share": 3} | dict.fromkeys(
-    (
-        "d_ff",
-        "params",
-        "flops_timed",
-        "flops_per_s",
-        "bytes_per_s",
-        PEAK,
-        PACK,
-        "total_bytes",
-    ),
-    EXTRA,
-)
-
 
 def compare_frame(report: Report) -> Frame:
     """The answer of `compare`; where nothing was measured, that of `cost`."""
@@ -86,14 +77,18 @@ def compare_frame(report: Report) -> Frame:
     for key in swept:
         rows = [row | {key: value_of(plan.case(row["label"]), key)} for row in rows]
 
-    columns = _name_columns(plan)
+    of_ways = compares_ways(plan)
+    columns = [column("label", text=lambda row: plan.name_of(row["label"]))]
+    if of_ways:
+        from ffnbench.compare import ways
+
+        columns = ways.named(plan)
     named = [each.key for each in columns]
     columns += [each for each in _differing_columns(report) if each.key not in named]
     priorities = MEASURED if is_measured else COST_COLUMNS
-    if report.figures.trade_offs:
-        priorities = MEASURED | OF_TRADE_OFF
-    elif not is_measured and "weight_format" in named:
-        priorities = COST_COLUMNS | {"weight_bytes": 1}
+    if of_ways:
+        more = ways.PRIORITIES if is_measured else {"weight_bytes": 1}
+        priorities = priorities | more
     columns += _columns_known(report, rows, priorities)
     if is_timed:
         columns += timed_columns(report, reference_title(report))
@@ -108,8 +103,9 @@ def compare_frame(report: Report) -> Frame:
         summary = [*failure_line(report), *general_line(report)]
         summary += machine_line(report) if is_measured else []
     header = conditions_line(plan, measured=is_measured)
-    if "label" not in named:
-        header = f"{name_without_way(plan, plan.shown[0].label)}, {header}"
+    if of_ways:
+        columns = ways.shortened(columns)
+        header = ways.header_of(plan, header, columns)
     notes: list[str] = []
     if is_measured:
         notes = details(report)
@@ -124,43 +120,11 @@ def compare_frame(report: Report) -> Frame:
         groups=headings(plan),
         exported=CASE_KEYS,
     )
-    if not frame.groups or not report.comparisons or report.figures.trade_offs:
+    if not frame.groups or not report.comparisons or of_ways:
         return frame
     from ffnbench.compare.pivots import pivots
 
     return replace(frame, short=pivots(report, frame, reference_title(report)))
-
-
-def _name_columns(plan: Plan) -> list[Column]:
-    """What a row is called. Where rows differ in how their weights are held, columns
-    say how each variant is run; the name of a single one stands in the header.
-    """
-    if len({case.workload.weights for case in plan.shown}) == 1:
-        return [column("label", text=lambda row: plan.name_of(row["label"]))]
-    ways = [column("backend", 0, left=True), column("weight_format", 0, left=True)]
-    if len(plan.shown) == len(
-        {(way_of(case), plan.reference_of(case.label)) for case in plan.shown}
-    ):
-        return ways
-    return [
-        column("label", text=lambda row: name_without_way(plan, row["label"])),
-        *ways,
-    ]
-
-
-def way_of(case: Case) -> tuple[str, str]:
-    """How a case is run."""
-    return case.workload.backend, case.workload.weights
-
-
-def name_without_way(plan: Plan, label: str) -> str:
-    """What a row is called, without how it is run."""
-    work = plan.case(label).workload
-    return (
-        plan.name_of(label)
-        .removesuffix(f"@weights={work.weights}")
-        .removesuffix(f"@backend={work.backend}")
-    )
 
 
 def reference_title(report: Report) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from ffnbench.common.errors import EXIT_INTERRUPTED
@@ -21,11 +22,13 @@ class CheckDestination(Destination):
     """
 
     def __init__(
-        self, output: Output, baseline: str = "", current: str | None = None
+        self,
+        output: Output,
+        baseline: str = "",
+        inputs: Iterable[str | None] = (),
     ) -> None:
         one_of("--on-unclear", output.on_unclear, ("pass", "fail"))
         self._unclear_fails = output.on_unclear == "fail"
-        inputs = inputs_of(*(text for text in (baseline, current) if text))
         self._baseline = baseline
         self._update = output.update
         self._append = output.append
@@ -36,7 +39,7 @@ class CheckDestination(Destination):
             "check",
             suffixes=(*CHECK_SUFFIXES, *of_features("suffixes")),
             formats=CHECK_FORMATS,
-            inputs=inputs,
+            inputs=inputs_of(*inputs),
             keep_runs="this would be what a check finds",
         )
 

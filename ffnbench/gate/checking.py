@@ -34,6 +34,11 @@ from ffnbench.gate.baseline import (
     refuse_another_plan,
     unpredicted,
 )
+from ffnbench.gate.confirmation import (
+    FirstAnswer,
+    read_answer,
+    refuse_another_question,
+)
 from ffnbench.gate.decision import (
     Checked,
     Finding,
@@ -57,7 +62,7 @@ from ffnbench.gate.sides import (
     variant_of_sides,
 )
 from ffnbench.gate.trust import refuse_untrusted
-from ffnbench.plan import METHOD, Arm
+from ffnbench.plan import METHOD, Arm, Kind
 from ffnbench.planning.variant_text import Variant
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import CheckRequest, SidesRequest, command_line
@@ -86,6 +91,10 @@ def check(
     if request.current is None:
         refuse_untrusted(before.plan, request.baseline, request.trust)
     policy = policy_for(before, request)
+    if request.confirm is not None:
+        return _confirmed_check(
+            request.confirm, before, policy, request, world, following
+        )
     if request.current is None:
         now, findings = _measured_again(before, policy, request, world, following)
     else:
@@ -96,6 +105,36 @@ def check(
         now=now,
         against=request.baseline,
         saved=request.current or "",
+        command=command_line(request, "check"),
+    )
+
+
+def _confirmed_check(
+    path: str,
+    before: ShownReport,
+    policy: Policy,
+    request: CheckRequest,
+    world: World,
+    following: Following,
+) -> Checked:
+    """The rows that regressed in a saved check, measured again."""
+    if request.current is not None:
+        raise FfnbenchError(
+            f"--confirm measures again, and {request.current!r} is a saved run",
+            "leave one of the two out",
+        )
+    first = read_answer(path, before.plan.kind)
+    if not first.regressed:
+        return first.nothing_to_confirm(request.baseline)
+    refuse_another_question(first, before.plan, policy, exact_only=request.exact_only)
+    now, findings = _measured_again(before, policy, request, world, following, first)
+    exact = exact_findings(before, now, policy)
+    return Checked(
+        findings=first.findings_among((*exact, *findings)),
+        before=before,
+        now=now,
+        against=request.baseline,
+        confirms=path,
         command=command_line(request, "check"),
     )
 
@@ -114,6 +153,13 @@ def ab(
     """
     variant = variant_of_sides(request)
     policy = policy_of_sides(request, variant.label)
+    first = None
+    if request.confirm is not None:
+        first = read_answer(request.confirm, Kind.SIDES)
+        if not first.regressed:
+            return first.nothing_to_confirm()
+        if not first.timed:
+            request = replace(request, exact_only=True)
     if request.base_python is None:
         refuse_device(request.device, world)
     with (
@@ -126,21 +172,28 @@ def ab(
         prepared, output, shared = _prepare_sides(
             request, variant, (base, head), folder, world, notes
         )
+        if first is not None:
+            refuse_another_question(
+                first, prepared.plan, policy, exact_only=request.exact_only
+            )
         weights = folder if shared else ""
         measured, latencies = _measured_sides(
-            request, prepared, output, policy, world, following, weights
+            request, prepared, output, policy, world, following, weights, first
         )
     before, now = (
         _one_side(measured, side, variant.label) for side in (BASE, variant.label)
     )
     exact = exact_findings(before, now, policy)
     findings = (*without_gain(latencies, output), output, *without_gain(exact, output))
+    if first is not None:
+        findings = first.findings_among(findings)
     return Checked(
         findings=findings,
         before=before,
         now=measured,
         sides=(base_is, head_is),
         command=command_line(request),
+        confirms=request.confirm or "",
     )
 
 
@@ -150,17 +203,23 @@ def _measured_again(
     request: CheckRequest,
     world: World,
     following: Following,
+    first: FirstAnswer | None = None,
 ) -> tuple[ShownReport, Sequence[Finding]]:
     """What a check measures, and what follows for latencies: exact metrics alone, or
-    latency as well.
+    latency as well. Of a `first` answer it is the rows that regressed in it.
     """
+    whole, timed = before, is_timed(before) and not request.exact_only
+    earlier = None
+    if first is not None:
+        timed, earlier = first.timed, first.earlier()
+        before = replace(before, plan=first.part_of(before.plan))
     refuse_at_once(before.plan, world)
     with world.prober(before.plan.protocol.timeout_s) as prober:
         protocol = replace(before.plan.protocol, method=METHOD)
         prepared = with_costs(
             replace(before.plan, protocol=protocol), prober, lenient=True
         )
-    if request.exact_only or not is_timed(before):
+    if not timed:
         return _exact(before, prepared, world, following), ()
     another_method = of_another_method(request.baseline, before)
     if another_method:
@@ -170,16 +229,20 @@ def _measured_again(
     here = environment_here(before.plan.cases[0].workload.device, world)
     if request.absolute:
         refuse_another_machine(request.baseline, before.environment, here)
-    baseline = baseline_times(before, policy)
+    baseline = baseline_times(whole, policy)
     if (
         machine_kind(here) != machine_kind(before.environment)
         and not request.across_machines
     ):
         now = replace(_exact(before, prepared, world, following), environment=here)
-        return now, latency_findings(baseline, now, policy)
+        return now, latency_findings(baseline, now, policy, earlier=earlier)
     tell_duration(prepared.plan, world, following.progress, request.budget)
     return _until_decided(
-        prepared, UntilDecided(policy, baseline), request.budget, world, following
+        prepared,
+        UntilDecided(policy, baseline, earlier=earlier),
+        request.budget,
+        world,
+        following,
     )
 
 
@@ -302,11 +365,12 @@ def _measured_sides(
     world: World,
     following: Following,
     weights: str,
+    first: FirstAnswer | None,
 ) -> tuple[ShownReport, Sequence[Finding]]:
     """Both sides measured, and what follows for latency.
 
     For the exact metrics alone one worker of each is enough; nothing is measured where
-    head computes something else.
+    head computes something else. A `first` answer has its part in what follows.
     """
     if output.status is Status.REGRESSED:
         return prepared.cost_report(), ()
@@ -319,7 +383,12 @@ def _measured_sides(
     if request.exact_only:
         return measure_run(prepared, world, following, weights=weights), ()
     return _until_decided(
-        prepared, UntilDecided(policy), request.budget, world, following, weights
+        prepared,
+        UntilDecided(policy, earlier=first.earlier() if first else None),
+        request.budget,
+        world,
+        following,
+        weights,
     )
 
 

@@ -32,7 +32,8 @@ from ffnbench.stats.history import (
     mismatch_of_row,
     rounds_of_row,
 )
-from ffnbench.stats.interval import Mean
+from ffnbench.stats.interval import Mean, VarianceEstimate
+from ffnbench.stats.machines import mean_over_machines
 from ffnbench.stats.verdict import ONE_WORKER, busy_text, control_slack
 
 RowKey = tuple[str, str]  # case, metric
@@ -73,7 +74,8 @@ class Status(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """One row of a check: what was, what is, and what follows. `change` is now over
-    before.
+    before; where a run on another machine is confirmed, it is that of both runs, and
+    `first_run` and `this_run` are those of each.
     """
 
     case: str
@@ -84,6 +86,8 @@ class Finding:
     now: float | None = None
     change: Estimate | None = None
     reason: str = ""
+    first_run: Estimate | None = None
+    this_run: Estimate | None = None
 
     @property
     def ratio(self) -> float | None:
@@ -104,7 +108,7 @@ class Checked:
 
     `against` is where the baseline stands, `saved` where the run does that was measured
     before; for two sides of one run `sides` says what they are. `command` asks the same
-    again.
+    again. `confirms` is the answer whose rows were measured again.
     """
 
     findings: tuple[Finding, ...]
@@ -114,6 +118,7 @@ class Checked:
     saved: str = ""
     sides: tuple[str, ...] = ()
     command: str = ""
+    confirms: str = ""
 
     @property
     def smallest(self) -> float | None:
@@ -269,7 +274,7 @@ def exact_findings(before: Report, now: Report, policy: Policy) -> list[Finding]
             )
             continue
         case_now = now.plan.case(label)
-        fed_otherwise = _workloads_differ(case, case_now, IDENTITY)
+        fed_otherwise = workloads_differ(case, case_now, IDENTITY)
         if case_now.ffn != case.ffn:
             findings.append(
                 _finding(
@@ -294,7 +299,7 @@ def exact_findings(before: Report, now: Report, policy: Policy) -> list[Finding]
     return findings + [_finding((label, "spec"), Status.NEW, policy) for label in new]
 
 
-def _workloads_differ(before: Case, now: Case, names: Iterable[str]) -> str:
+def workloads_differ(before: Case, now: Case, names: Iterable[str]) -> str:
     """What of a workload is not the same; empty where all is."""
     values = [
         (name, getattr(before.workload, name), getattr(now.workload, name))
@@ -378,14 +383,38 @@ def baseline_times(before: Report, policy: Policy) -> BaselineTimes:
     return BaselineTimes(report=before, rows=rows)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierRun:
+    """The rows whose time regressed in a run on another machine: the log of each, and
+    how far (in logs) the control was off there.
+    """
+
+    means: Mapping[RowKey, Mean]
+    slack: float
+
+
+# of base in the rounds of head: there is no other run to vary from
+WITHIN_RUN = History(
+    mean=0.0,
+    own=VarianceEstimate(0.0, 1.0),
+    between=VarianceEstimate(0.0, 1.0),
+    effective=1.0,
+)
+
+
 def latency_findings(
-    baseline: BaselineTimes, now: Report, policy: Policy, confidence: float = CONFIDENCE
+    baseline: BaselineTimes,
+    now: Report,
+    policy: Policy,
+    confidence: float = CONFIDENCE,
+    earlier: EarlierRun | None = None,
 ) -> list[Finding]:
     """The latency of every row of the baseline against the reference's, then and now;
     seconds where asked for.
 
     Today's run is compared with the mean of the baseline's runs. `confidence` is the
-    level that this interim analysis takes for the stated CONFIDENCE.
+    level that this interim analysis takes for the stated CONFIDENCE. Of an `earlier`
+    run its rows alone are checked, by both runs together.
     """
     before, slack = baseline.report, control_slack(now)
     if not policy.across_machines and machine_kind(before.environment) != machine_kind(
@@ -398,41 +427,85 @@ def latency_findings(
         )
     findings = []
     for row, history in baseline.rows.items():
+        if earlier is not None and row not in earlier.means:
+            continue
         fed_otherwise = _fed_otherwise(before.plan, now.plan, row[0])
         if fed_otherwise:
             findings.append(
                 _finding(row, Status.INCOMPARABLE, policy, reason=fed_otherwise)
             )
             continue
-        mean = _mean_with_interval(now, row, confidence)
-        change = history.change(mean) if history and mean else None
-        findings.append(_time_finding(row, change, now, policy, slack))
+        mean = mean_with_interval(now, row, confidence)
+        if earlier is None:
+            change = history.change(mean) if history and mean else None
+            findings.append(_time_finding(row, change, now, policy, slack))
+        else:
+            findings.append(_confirmed(row, history, mean, earlier, now, policy, slack))
     return findings
 
 
 def paired_findings(
-    now: Report, policy: Policy, confidence: float = CONFIDENCE
+    now: Report,
+    policy: Policy,
+    confidence: float = CONFIDENCE,
+    earlier: EarlierRun | None = None,
 ) -> list[Finding]:
     """The latency of every row against the reference of the same run: old and new code
     in the same rounds.
 
     There is no other run to vary from, so the change is the ratio with its own
-    interval. Before and now are seconds where these are known.
+    interval. Before and now are seconds where these are known. Of an `earlier` run its
+    rows alone are checked, by both runs together, which have no seconds in common.
     """
     slack = control_slack(now)
     findings = []
     for row in _timed_rows(now.plan, replace(policy, absolute=False)):
-        mean = _mean_with_interval(now, row, confidence)
-        change = None
-        if mean:
-            seconds = now.value(now.plan.reference_of(row[0]), LATENCY) or 1.0
-            log_seconds = math.log(seconds)
-            change = Change(log_seconds, log_seconds + mean.mean, mean)
-        findings.append(_time_finding(row, change, now, policy, slack))
+        mean = mean_with_interval(now, row, confidence)
+        if earlier is None:
+            change = None
+            if mean:
+                seconds = now.value(now.plan.reference_of(row[0]), LATENCY) or 1.0
+                log_seconds = math.log(seconds)
+                change = Change(log_seconds, log_seconds + mean.mean, mean)
+            findings.append(_time_finding(row, change, now, policy, slack))
+        elif row in earlier.means:
+            finding = _confirmed(row, WITHIN_RUN, mean, earlier, now, policy, slack)
+            findings.append(replace(finding, before=None, now=None))
     return findings
 
 
-def _mean_with_interval(now: Report, row: RowKey, confidence: float) -> Mean | None:
+def _confirmed(
+    row: RowKey,
+    history: History | None,
+    mean: Mean | None,
+    earlier: EarlierRun,
+    now: Report,
+    policy: Policy,
+    slack: float,
+) -> Finding:
+    """What follows for one row from a run on another machine and this one, each of
+    which is shown beside both together.
+    """
+    if history is None:
+        return _time_finding(row, None, now, policy, slack)
+    first = earlier.means[row]
+    both = this_run = None
+    if mean is not None:
+        both = history.change_over_machines(mean_over_machines(first, mean))
+        this_run = history.change(mean).estimate()
+    finding = _time_finding(row, both, now, policy, max(slack, earlier.slack))
+    reason = finding.reason
+    if finding.status is Status.UNCLEAR and not reason:
+        reason = "the interval of both runs together crosses the limit"
+    return replace(
+        finding,
+        reason=reason,
+        first_run=history.change(first).estimate(),
+        this_run=this_run,
+    )
+
+
+def mean_with_interval(now: Report, row: RowKey, confidence: float) -> Mean | None:
     """A row's log with what the interim analyses cost in its error; None without an
     interval.
     """
@@ -449,7 +522,7 @@ def _fed_otherwise(before: Plan, now: Plan, label: str) -> str:
     labels_now = {case.label for case in now.cases}
     for name in (label, before.reference_of(label)):
         if name in labels_now:
-            difference = _workloads_differ(before.case(name), now.case(name), FED)
+            difference = workloads_differ(before.case(name), now.case(name), FED)
             if difference:
                 return difference
     return ""

@@ -15,6 +15,7 @@ from pathlib import Path
 from ffnbench.gate.decision import (
     DEFAULT_LATENCY,
     BaselineTimes,
+    EarlierRun,
     Finding,
     Policy,
     Status,
@@ -48,12 +49,13 @@ DECIDED = "decided"
 @dataclass(slots=True)
 class UntilDecided(UntilAnswered):
     """Once no row is unclear: against a `baseline`, or where that is None, of head
-    against the base of one run.
+    against the base of one run. With an `earlier` run on another machine, by both.
     """
 
     policy: Policy
     baseline: BaselineTimes | None = None
     level: float = CONFIDENCE  # of the last interim analysis
+    earlier: EarlierRun | None = None
 
     def answer(self, table: RoundTable, expected: int) -> str:
         """`decided` where no row is unclear, at the level that the analysis after so
@@ -75,11 +77,11 @@ class UntilDecided(UntilAnswered):
     def findings(self, now: Report, level: float) -> list[Finding]:
         """What a run shows, each interval at this level."""
         if self.baseline is None:
-            return paired_findings(now, self.policy, level)
+            return paired_findings(now, self.policy, level, self.earlier)
         here = replace(
             now, environment=now.environment or self.baseline.report.environment
         )
-        return latency_findings(self.baseline, here, self.policy, level)
+        return latency_findings(self.baseline, here, self.policy, level, self.earlier)
 
 
 @cache
@@ -115,6 +117,13 @@ def level_at_end(workers: int) -> float:
     left.
     """
     return _levels_of(workers)[-1]
+
+
+def level_of_saved(run: Report) -> float:
+    """The level of a run that has ended and was saved: at least that of its table."""
+    if run.limit == DECIDED:
+        return REPORTED
+    return level_at_end(table_of(run).complete_workers)
 
 
 def plan_of_check(plan: Plan, policy: Policy, budget_s: float) -> Plan:

@@ -31,6 +31,7 @@ def check(
     budget: Float = 120.0,
     across_machines: bool = False,
     absolute: bool = False,
+    confirm: StrPath | None = None,
     trust: Texts | None = None,
     quiet: bool = False,
     wait: bool = False,
@@ -38,7 +39,8 @@ def check(
     """Measure a baseline's own plan again and say what has regressed: `.ok`, `.status`,
     a row for every metric.
 
-    `ffnbench check --help-all` says what each argument means.
+    With `confirm`, a saved answer, it measures again what regressed there, and both
+    runs decide. `ffnbench check --help-all` says what each argument means.
 
     >>> found = ffnbench.check("baseline.json", tolerance={"latency": "5%"})
     >>> assert found.ok, str(found)
@@ -69,6 +71,7 @@ def ab(
     base_env: Pairs | None = None,
     head_rev: str | None = None,
     allow_mismatch: bool = False,
+    confirm: StrPath | None = None,
     quiet: bool = False,
     wait: bool = False,
 ) -> Check:
@@ -76,7 +79,7 @@ def ab(
     what has regressed.
 
     Base is a git revision, a folder, an interpreter or an environment; head is the
-    working tree unless `head_rev` says otherwise.
+    working tree unless `head_rev` says otherwise. `confirm` is as in `check`.
 
     `ffnbench ab --help-all` says what each argument means.
 

@@ -9,10 +9,12 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.files import content_of
 from ffnbench.gate.decision import CHECKED_METRICS, OUTPUT, Checked, Finding
 from ffnbench.gate.shown_check import check_view
-from ffnbench.report.files.store import refuse_incoherent, report_of_json
+from ffnbench.report.files.store import report_in
 from ffnbench.report.formats import View
+from ffnbench.report.frame import estimate_in
 
 METRICS = ("spec", OUTPUT, *CHECKED_METRICS)
+TEXTS = ("against", "saved", "command", "confirms")
 
 
 def saved_check_view(path: str) -> View:
@@ -23,16 +25,13 @@ def saved_check_view(path: str) -> View:
         data = jsonable.parse(content_of(path))
         if "now" not in data:
             raise ValueError("its run, `now`, is missing")
-        now = report_of_json(data["now"], path)
-        refuse_incoherent(now)
-        findings = tuple(_finding(record) for record in data["findings"])
-        names = {name: data.get(name, "") for name in ("against", "saved", "command")}
+        now = report_in(jsonable.json_text(data["now"]).encode(), path)
         checked = Checked(
-            findings=findings,
+            findings=tuple(map(_finding, data["findings"])),
             before=now,
             now=now,
             sides=tuple(data.get("sides", ())),
-            **names,
+            **{name: data.get(name, "") for name in TEXTS},
         )
         return check_view(checked).ending(0)
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
@@ -46,17 +45,15 @@ def _finding(record: dict[str, Any]) -> Finding:
     """A finding of its record; the change of an exact metric follows from its
     values.
     """
-    change = None
-    if record["change_low"] is not None:
-        change = {
-            "value": record["change"],
-            "low": record["change_low"],
-            "high": record["change_high"],
-        }
-    of_check = {
-        name: value for name, value in record.items() if not name.startswith("change")
+    data = {
+        name: value
+        for name, value in record.items()
+        if not name.startswith(("change", "first_run", "this_run"))
     }
-    finding = jsonable.decode(Finding, of_check | {"change": change})
+    for name in ("change", "first_run", "this_run"):
+        if record.get(f"{name}_low") is not None:
+            data[name] = jsonable.encode(estimate_in(record, name))
+    finding = jsonable.decode(Finding, data)
     if finding.metric not in METRICS:
         raise ValueError(f"no metric is called {finding.metric!r}")
     return finding

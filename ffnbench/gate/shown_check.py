@@ -71,7 +71,7 @@ class ShownCheck(Shows, Checked):
 
     def rows(self) -> list[Row]:
         """One flat record a metric of a case."""
-        return finding_records(self.findings)
+        return finding_records(self)
 
 
 GRAVEST = (
@@ -122,15 +122,17 @@ def _check_json(checked: Checked) -> str:
     """The findings with the run that they follow from: `gate/saved_check.py` reads
     it.
     """
-    data = {
-        "findings": finding_records(checked.findings),
+    answer = {
+        "findings": finding_records(checked),
         "against": checked.against,
         "saved": checked.saved,
         "sides": list(checked.sides),
         "command": checked.command,
         "now": json.loads(report_text(checked.now)),
     }
-    return json_text(data, 1)
+    if checked.confirms:
+        answer["confirms"] = checked.confirms
+    return json_text(answer, 1)
 
 
 def runs_view(paths: Sequence[str]) -> View:

@@ -25,7 +25,7 @@ from ffnbench.metrics import LATENCY
 from ffnbench.plan import METHOD, NoteKind
 from ffnbench.report.columns import column
 from ffnbench.report.files.store import command_of
-from ffnbench.report.frame import UNKNOWN_CELL, Column, Frame, Row
+from ffnbench.report.frame import EXTRA, UNKNOWN_CELL, Column, Frame, Row, in_row
 from ffnbench.report.notes import effort, notes_of_run
 from ffnbench.report.sentences import general_line, machine_line
 from ffnbench.report.words import CERTAIN, join_words, side_lines
@@ -46,6 +46,8 @@ def described(finding: Finding) -> str:
         text += (
             f", {value} [{low}, {high}] at a tolerance of {percent(finding.tolerance)}"
         )
+        if finding.first_run:
+            text += ", by both runs together"
     elif (
         finding.before is not None
         and finding.now is not None
@@ -111,12 +113,14 @@ UNDECIDED_WORDS = {
 PASSED = (Status.OK, Status.IMPROVED)
 
 
-def finding_records(findings: tuple[Finding, ...]) -> list[Row]:
-    """One flat record a row, numbers in full precision."""
+def finding_records(checked: Checked) -> list[Row]:
+    """One flat record a row, numbers in full precision; where a run is confirmed with
+    the change of each run as well.
+    """
     records = []
-    for finding in findings:
+    for finding in checked.findings:
         change = finding.change
-        record = {
+        record: Row = {
             "case": finding.case,
             "metric": finding.metric,
             "status": finding.status,
@@ -128,13 +132,19 @@ def finding_records(findings: tuple[Finding, ...]) -> list[Row]:
             "change_high": change and change.high,
             "reason": finding.reason,
         }
+        if checked.confirms:
+            record |= in_row("first_run", finding.first_run)
+            record |= in_row("this_run", finding.this_run)
         records.append(record)
     return records
 
 
 def findings_frame(checked: Checked) -> Frame:
     """Every row that is not an equal exact metric; those are counted below."""
-    now, rows = checked.now, finding_records(checked.findings)
+    if checked.confirms and not checked.findings:
+        sentence = f"nothing regressed in {checked.confirms}: nothing is measured again"
+        return Frame(columns=(), rows=[], header=[_title(checked)], summary=[sentence])
+    now, rows = checked.now, finding_records(checked)
     shown = [row for row in rows if not is_quiet(row)]
     equal = len(rows) - len(shown)
     order = [*Status]
@@ -142,7 +152,7 @@ def findings_frame(checked: Checked) -> Frame:
     reasons = {row["reason"] for row in rows}
     has_intervals = any(row["change_low"] is not None for row in rows)
     return Frame(
-        columns=_columns(has_intervals=has_intervals, of_sides=bool(checked.sides)),
+        columns=_columns(checked, has_intervals=has_intervals),
         rows=shown,
         saved=rows,
         header=[_title(checked)],
@@ -196,26 +206,39 @@ def _style(row: Row) -> str:
     return STATUS_STYLES.get(row["status"], "")
 
 
-def _columns(*, has_intervals: bool, of_sides: bool) -> tuple[Column, ...]:
+def _columns(checked: Checked, *, has_intervals: bool) -> tuple[Column, ...]:
+    """The changes of both runs stand before the status where the one confirms the
+    other.
+    """
+    case, metric = column("case"), column("metric")
+    status = column("status", write=lambda status: status.word, style=_style)
+    change = column("change", unit=CERTAIN if has_intervals else "")
+    limit = column("tolerance", text=_limit_text)
+    of_sides = bool(checked.sides)
     before, now = (
         column(key, text=partial(_value_text, key=key, of_sides=of_sides))
         for key in ("before", "now")
     )
-    return (
-        column("case"),
-        column("metric"),
-        column("status", write=lambda status: status.word, style=_style),
-        column("change", unit=CERTAIN if has_intervals else ""),
-        column("tolerance", text=_limit_text),
-        before,
-        now,
-    )
+    if checked.confirms:
+        both = replace(change, title="both together")
+        runs = column("first_run"), column("this_run")
+        values = replace(before, priority=EXTRA), replace(now, priority=EXTRA)
+        return case, metric, *runs, both, status, limit, *values
+    return case, metric, status, change, limit, before, now
 
 
 def _title(checked: Checked) -> str:
+    title = _what_is_checked(checked)
+    if checked.confirms:
+        title += f"; confirms {checked.confirms}"
+    return title
+
+
+def _what_is_checked(checked: Checked) -> str:
     plan = checked.now.plan
-    if checked.sides:
-        return f"A/B of {plan.case(plan.reference).variant}: {'; '.join(checked.sides)}"
+    if not checked.against:
+        what = f"A/B of {plan.case(plan.reference).variant}"
+        return ": ".join(filter(None, (what, "; ".join(checked.sides))))
     title = f"check against {checked.against}"
     if checked.now.samples:
         references = {group.reference for group in plan.groups}

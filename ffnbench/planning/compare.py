@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ffnbench.backends import BACKENDS, not_installed
+from ffnbench.backends import BACKENDS
 from ffnbench.choices import Backend, Match, Weights
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
@@ -212,17 +212,14 @@ def _sized_group(
             arm = replace(arm, name=work.backend)
         case = replace(sized[variant.label], label=row.label, workload=work, arm=arm)
         cases.append(case)
-        missing = "" if arm.python else not_installed(work.backend)
         if row.way.one_of_several:
-            why = lacks(case.ffn, work) or missing
+            why = lacks(case.ffn, work, arm)
             if why:
                 why_not[row.label] = why
         else:
-            refuse_lacking(row.label, case.ffn, work)
-            if missing:
-                raise FfnbenchError(f"{row.label!r} can't be run: {missing}")
+            refuse_lacking(row.label, case.ffn, work, arm)
     if len(why_not) == len(rows):
-        refuse_lacking(rows[0].label, cases[0].ffn, cases[0].workload)
+        refuse_lacking(rows[0].label, cases[0].ffn, cases[0].workload, cases[0].arm)
     runnable = [label for label in references if label not in why_not]
     if not runnable:
         raise FfnbenchError(

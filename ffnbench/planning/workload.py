@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from ffnbench.backends import BACKENDS, lack_of_weights
+from ffnbench.backends import BACKENDS, lack_of_weights, not_installed
 from ffnbench.choices import (
     Backend,
     Cache,
@@ -29,7 +29,7 @@ from ffnbench.ffn.spec import (
     item_bytes,
     read_positive,
 )
-from ffnbench.plan import AnySpec, Workload
+from ffnbench.plan import AnySpec, Arm, Workload
 from ffnbench.planning.fields import cut, mode_of
 from ffnbench.planning.variant_text import (
     BACKEND_KEYS,
@@ -156,12 +156,13 @@ def device_of(text: str) -> str:
 # Backends: which were asked for, and why one can't run a case, as far as that is known
 # without a machine
 
+THIS = Arm()  # interpreter
 ALL_BACKENDS = "all"  # in place of a list of backends: every one
 
 
-def lack_of(ffn: AnySpec, work: Workload) -> tuple[str, str]:
-    """Why the workload's backend can't run this network, and what to do instead; empty
-    where nothing speaks against it.
+def lack_of(ffn: AnySpec, work: Workload, arm: Arm = THIS) -> tuple[str, str]:
+    """Why the workload's backend can't run this network in an arm, and what to do
+    instead; empty where nothing speaks against it.
 
     Device `auto` says nothing yet: ask again once it is known.
     """
@@ -169,19 +170,20 @@ def lack_of(ffn: AnySpec, work: Workload) -> tuple[str, str]:
         why, hint = lack(ffn, work)
         if why:
             return why, hint
-    return "", ""
+    # what another interpreter has is not known
+    return ("", "") if arm.python else not_installed(work.backend)
 
 
-def refuse_lacking(label: str, ffn: AnySpec, work: Workload) -> None:
+def refuse_lacking(label: str, ffn: AnySpec, work: Workload, arm: Arm = THIS) -> None:
     """Raise FfnbenchError for a case that its backend can't run."""
-    why, hint = lack_of(ffn, work)
+    why, hint = lack_of(ffn, work, arm)
     if why:
         raise FfnbenchError(f"{label!r} can't be run: {why}", hint)
 
 
-def lacks(ffn: AnySpec, work: Workload) -> str:
+def lacks(ffn: AnySpec, work: Workload, arm: Arm = THIS) -> str:
     """As `lack_of`, in one line."""
-    return "; ".join(filter(None, lack_of(ffn, work)))
+    return "; ".join(filter(None, lack_of(ffn, work, arm)))
 
 
 def parse_backends(text: str) -> tuple[Backend, ...]:
@@ -227,8 +229,7 @@ def ways_of(
     variant: Variant, backends: tuple[Backend, ...], weights: tuple[Weights, ...]
 ) -> dict[str, Way]:
     """The rows of a variant by label: every backend with every way to hold weights,
-    where flags have lists. A backend without such a format has no row of it beside its
-    others.
+    where flags have lists.
     """
     own = variant.workload_keys.keys()
     ways_to_run: tuple[Backend | None, ...] = backends
@@ -240,8 +241,6 @@ def ways_of(
     several = len(ways_to_run) * len(ways_to_hold) > 1
     ways = {}
     for backend, held in product(ways_to_run, ways_to_hold):
-        if Weights.NONE in ways_to_hold and not has_format(held, backend):
-            continue
         label = variant.label
         if len(ways_to_run) > 1 and backend is not Backend.EAGER:
             label += f"@backend={backend}"
@@ -249,13 +248,6 @@ def ways_of(
             label += f"@weights={held}"
         ways[label] = Way(backend, held, several)
     return ways
-
-
-def has_format(weights: Weights | None, backend: Backend | None) -> bool:
-    """Whether a backend has a way to hold weights, as far as the two are known."""
-    if weights in (None, Weights.NONE) or backend is None:
-        return True
-    return format_of(weights, backend) is not None
 
 
 def _group(group: int, work: Workload) -> int:

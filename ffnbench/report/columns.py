@@ -14,7 +14,15 @@ from enum import Enum
 from operator import attrgetter
 from typing import Any
 
-from ffnbench.common.units import GIGA, IEC, SI, TIME, digits, percent
+from ffnbench.common.units import (
+    GIGA,
+    IEC,
+    SI,
+    TIME,
+    digits,
+    percent,
+    signed_percent,
+)
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.metrics import (
     COMPILE,
@@ -115,6 +123,10 @@ def _count(metric: str) -> Callable[[CaseFacts], int | None]:
         return None if value is None else int(value)
 
     return count
+
+
+def _signed(change: float) -> str:
+    return signed_percent(change - 1)
 
 
 def _estimate(metric: str) -> Callable[[CaseFacts], Estimate | None]:
@@ -354,6 +366,8 @@ OF_CASES = (
     of_case(LARGEST_ERROR, _value(LARGEST_ERROR), "largest error", write=error_text, priority=EXTRA),
     of_case("pareto_front", _on_front, "front", left=True, text=lambda row: FRONT if row["pareto_front"] else "",
             priority=2),
+    of_case("error_low", lambda case: (case.report.estimate(case.label, ERROR) or NOTHING_KNOWN).low),
+    of_case("error_high", lambda case: (case.report.estimate(case.label, ERROR) or NOTHING_KNOWN).high),
 )
 # fmt: on
 def _of_part(part: str, title: str, priority: int) -> tuple[Column, ...]:
@@ -450,6 +464,8 @@ OF_CHECKS = (
     Column(key="metric", left=True),
     Column(key="status", left=True),
     Column(key="change", interval=change_text),
+    Column(key="first_run", title="first run", write=_signed),
+    Column(key="this_run", title="this run", write=_signed),
     Column(key="tolerance", title="limit", priority=1),
     Column(key="before", priority=2),
     Column(key="now", priority=2),

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from ffnbench.backends import BACKENDS
 from ffnbench.choices import Backend, Cache, MatmulPrecision, Time, Weights
 from ffnbench.common.units import signed_percent
 from ffnbench.ffn.spec import GROUP, format_of, item_bytes
@@ -59,7 +60,7 @@ def _quantisation_group(work: Workload) -> int | None:
 
 
 def _spin(work: Workload) -> bool | None:
-    return work.spin if work.backend == Backend.ORT else None
+    return work.spin if BACKENDS[work.backend].can_spin else None
 
 
 def _precision(work: Workload) -> str | None:
@@ -90,6 +91,15 @@ CONDITIONS = (
 def _values_of(condition: Condition, cases: Iterable[Case]) -> list[str | int | bool]:
     values = dict.fromkeys(condition.of(case.workload) for case in cases)
     return [value for value in values if value is not None]
+
+
+def compares_ways(plan: Plan) -> bool:
+    """Whether rows differ in how their weights are held, or in the runtime: what a
+    deployer asks.
+    """
+    backends = {case.workload.backend for case in plan.shown}
+    has_runtime = any(BACKENDS[backend].is_runtime for backend in backends)
+    return plan.compares_precisions or (has_runtime and len(backends) > 1)
 
 
 def in_title(plan: Plan) -> list[str]:
@@ -217,6 +227,9 @@ def workload_line(plan: Plan, *, measured: bool = True) -> str:
             text = _with_values(key, values)
         if is_told and text != "batch 1" and (measured or key != "device"):
             parts.append(text)
+    if compares_ways(plan):
+        widths = {getattr(case.ffn, "d_ff", None) for case in plan.shown} - {None}
+        parts[1:1] = [f"d_ff {width:,}" for width in widths if len(widths) == 1]
     if measured:
         backends = {backend_text(case.workload) for case in plan.shown}
         if len(backends) == 1:

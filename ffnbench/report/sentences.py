@@ -12,7 +12,7 @@ from ffnbench.common.units import counted
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Case, Group, NoteKind
-from ffnbench.report.header import heading
+from ffnbench.report.header import compares_ways, heading
 from ffnbench.report.notes import untested_note
 from ffnbench.report.words import (
     WITHIN,
@@ -21,6 +21,7 @@ from ffnbench.report.words import (
     interval_text,
     join_words,
     labelled,
+    way_text,
 )
 from ffnbench.result import LONGEST_S, Comparison, Fastest, Report, Verdict
 
@@ -37,12 +38,13 @@ def answer_sentences(
     """The lines, the most important first; what rows say of these groups alone where
     some are given.
     """
+    is_told = bool(report.figures.trade_offs)  # who is fast, and how wrong
     said = [
         *_of_several_groups(report),
-        *([] if report.figures.trade_offs else verdict_lines(report, groups)),
+        *([] if is_told else verdict_lines(report, groups)),
         *over_runs(report),
         *_control_line(report),
-        *_fastest_backends(report),
+        *([] if is_told else _fastest_backends(report)),
         *_undecided_lines(report),
     ]
     after = [
@@ -268,9 +270,11 @@ def _fastest_text(fastest: Fastest) -> str:
 
 
 def failure_line(report: Report) -> list[str]:
-    """Which rows have no numbers, and why."""
-    reasons = []
-    for case in report.plan.shown:
+    """Which rows have no numbers, and why; once of those that are so in every
+    group.
+    """
+    plan, reasons = report.plan, []
+    for case in plan.shown:
         cost, failure = report.cost(case.label), report.failure(case.label)
         if failure:
             reasons.append((case.label, failure.message.removeprefix(f"{case.label} ")))
@@ -280,7 +284,25 @@ def failure_line(report: Report) -> list[str]:
             and cost.counted_how
         ):
             reasons.append((case.label, cost.counted_how))
-    return ["; ".join(labelled(reasons))] if reasons else []
+    if not reasons:
+        return []
+    ways = {(way_text(c.workload), plan.reference_of(c.label)) for c in plan.shown}
+    of_ways = compares_ways(plan) and len(ways) == len(plan.shown)
+    names = {
+        case.label: way_text(case.workload) if of_ways else plan.name_of(case.label)
+        for case in plan.shown
+    }
+    places = {
+        case.label: heading(group) for group in plan.groups for case in group.cases
+    }
+    times = Counter((names[label], reason) for label, reason in reasons)
+    said = []
+    for label, reason in reasons:
+        name = names[label]
+        if times[name, reason] < len(plan.groups):
+            name += f" at {places[label]}"
+        said.append((name, reason))
+    return ["; ".join(labelled(said))]
 
 
 def to_do(report: Report) -> list[str]:

@@ -6,11 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ffnbench.choices import Weights
 from ffnbench.metrics import ERROR
 from ffnbench.plan import Group
 from ffnbench.report.header import heading
-from ffnbench.report.words import backend_text, error_text, interval_text, join_words
+from ffnbench.report.words import error_text, interval_text, join_words, way_text
 from ffnbench.result import Crossing, Crossings, Report, TradeOff
 
 TEN = 10.0  # from here on places have no decimals
@@ -90,13 +89,11 @@ def _trade_off_text(report: Report, trade_off: TradeOff) -> str:
 
 
 def _way_text(report: Report, label: str) -> str:
-    """`int4 by ort`; `ort` of weights as they are; with the variant's name before it
-    where there are several.
+    """How a case is run, with the variant's name before it where there are
+    several.
     """
     case = report.plan.case(label)
-    text = backend_text(case.workload)
-    if case.workload.weights != Weights.NONE:
-        text = f"{case.workload.weights} by {text}"
+    text = way_text(case.workload)
     variants = {other.variant.partition("@")[0] for other in report.plan.shown}
     if len(variants) == 1:
         return text

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ffnbench.choices import CompileMode
+from ffnbench.choices import CompileMode, Weights
 from ffnbench.common.units import decimals, digits, signed_percent, supported
 from ffnbench.plan import Sizing, Workload
 from ffnbench.result import (
@@ -166,6 +166,13 @@ def backend_text(work: Workload) -> str:
     if details:
         return f"{work.backend} ({', '.join(details)})"
     return work.backend
+
+
+def way_text(work: Workload) -> str:
+    """`int4 by ort`; `ort` of weights as they are."""
+    if work.weights == Weights.NONE:
+        return backend_text(work)
+    return f"{work.weights} by {backend_text(work)}"
 
 
 def device_text(work: Workload) -> str:

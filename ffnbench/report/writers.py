@@ -17,9 +17,11 @@ CSV_TYPES = {int, float, type(None)}  # what stands in a CSV as it is
 
 def csv_text(records: Iterable[Row]) -> str:
     """One line a record: full precision, booleans as true and false, a list as its
-    items and spaces, unknown empty.
+    items and spaces, unknown empty. Without a record it is empty.
     """
     rows, text = list(records), io.StringIO()
+    if not rows:
+        return ""
     keys = list(rows[0])
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(keys)

@@ -8,7 +8,6 @@ import math
 from dataclasses import replace
 from typing import TypeVar
 
-from ffnbench.choices import Weights
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME
 from ffnbench.plan import CONTROL
 from ffnbench.result import (
@@ -99,7 +98,7 @@ def figures_of(report: Report) -> Figures:
         from ffnbench.stats.fastest import fastest
 
         figures = replace(figures, fastest=tuple(fastest(report)))
-    if any(case.workload.weights != Weights.NONE for case in plan.shown):
+    if plan.compares_precisions:
         from ffnbench.stats.trade_off import trade_offs
 
         figures = replace(figures, trade_offs=trade_offs(report))

@@ -29,6 +29,7 @@ from ffnbench.stats.rounds import RowLogs, table_of
 # relu moved by 0.47 % (60 checks), by 0.53 % (9 saved runs), gelu / relu by 0.1 %;
 # three degrees of freedom make the interval 1.6 times as wide.
 PRIOR, PRIOR_FREEDOM = 0.004, 3
+BETWEEN_RUNS = VarianceEstimate(PRIOR**2, PRIOR_FREEDOM)
 # the metric of a row whose own time is followed, in place of its ratio
 SECONDS = "seconds"
 
@@ -83,6 +84,12 @@ class History:
         before = self._with_variance_between(1 + 1 / self.effective)
         return Change(self.mean, now.mean, now.minus(before))
 
+    def change_over_machines(self, now: Mean) -> Change:
+        """From the mean of the runs to that of runs on several machines, whose error
+        has what moves between them.
+        """
+        return Change(self.mean, now.mean, now.minus(self.over_runs))
+
     @property
     def over_runs(self) -> Mean:
         """The mean over the runs, with what moves between them in its error."""
@@ -94,14 +101,14 @@ class History:
         return mean_with_error(self.mean, (between, self.own))
 
 
-def history_of(runs: Sequence[Mean]) -> History:
+def history_of(runs: Sequence[Mean], prior: VarianceEstimate = BETWEEN_RUNS) -> History:
     """The history of one or more runs, the oldest first; each has an interval of its
-    own (freedom above 0).
+    own (freedom above 0). `prior` is the variance between them before it is known.
 
     The runs are weighted by the inverse of their variance, as in a random-effects
     meta-analysis (DerSimonian and Laird 1986).
     """
-    between = _variance_between(runs)
+    between = _variance_between(runs, prior)
     inverse = [1 / (between.variance + run.error**2) for run in runs]
     total = math.fsum(inverse)
     weighted = [
@@ -118,7 +125,9 @@ def history_of(runs: Sequence[Mean]) -> History:
     )
 
 
-def _variance_between(runs: Sequence[Mean]) -> VarianceEstimate:
+def _variance_between(
+    runs: Sequence[Mean], prior: VarianceEstimate
+) -> VarianceEstimate:
     """The variance between runs beyond what their own workers explain, drawn towards
     the prior.
 
@@ -127,16 +136,16 @@ def _variance_between(runs: Sequence[Mean]) -> VarianceEstimate:
     scatter.
     """
     if len(runs) == 1:
-        return VarianceEstimate(PRIOR**2, PRIOR_FREEDOM)
+        return prior
     squares = [
         (later.mean - earlier.mean) ** 2 / 2 for earlier, later in pairwise(runs)
     ]
     between = max(0.0, fmean(squares) - fmean(run.error**2 for run in runs))
     # of the mean of successive differences
     freedom = 2 * (len(runs) - 1) ** 2 / (3 * len(runs) - 4)
-    total = PRIOR_FREEDOM + freedom
+    total = prior.freedom + freedom
     return VarianceEstimate(
-        (PRIOR_FREEDOM * PRIOR**2 + freedom * between) / total, total
+        (prior.freedom * prior.variance + freedom * between) / total, total
     )
 
 

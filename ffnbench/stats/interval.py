@@ -13,9 +13,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from statistics import median
+from statistics import fmean, median, stdev
 
-from ffnbench.result import CONFIDENCE
+from ffnbench.result import CONFIDENCE, Estimate
 
 MEDIAN_COST = math.pi / 2  # variance of a median over that of a mean, of normal values
 UNKNOWN_HALF_WIDTH = 50.0  # half-width of a log that says nothing: more than any ratio
@@ -114,6 +114,19 @@ class Mean:
         if not self.error:
             return 0.0 if self.mean > limit else 1.0
         return float(stdtr(self.freedom, -(self.mean - limit) / self.error))
+
+
+def mean_value(values: Sequence[float]) -> Estimate:
+    """The mean of independent values with Student's interval; that of two says nothing
+    and is left out.
+    """
+    count, mean = len(values), fmean(values)
+    if count <= 2:
+        return Estimate(value=mean)
+    half = student(count - 1, CONFIDENCE) * stdev(values) / math.sqrt(count)
+    return Estimate(
+        value=mean, low=max(0.0, mean - half), high=mean + half, workers=count
+    )
 
 
 def mean_with_error(mean: float, parts: Iterable[VarianceEstimate]) -> Mean:

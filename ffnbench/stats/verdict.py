@@ -14,13 +14,14 @@ in the count of the rounds that were left out.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from statistics import fmean
 from typing import TypeVar
 
 from ffnbench.common.units import counted, percent
-from ffnbench.metrics import COMPILE, DEVICE_TIME, HOST_TIME, LATENCY, PACK
+from ffnbench.metrics import COMPILE, DEVICE_TIME, ERROR, HOST_TIME, LATENCY, PACK
 from ffnbench.plan import CONTROL, Note, NoteKind, metrics_of
 from ffnbench.result import (
     CONFIDENCE,
@@ -36,7 +37,7 @@ from ffnbench.result import (
     Sample,
     Verdict,
 )
-from ffnbench.stats.interval import Mean
+from ffnbench.stats.interval import Mean, mean_value
 from ffnbench.stats.rounds import (
     CLOCKS_HELD,
     CPUS_TAKEN,
@@ -134,17 +135,9 @@ def summarise(
         comparisons = _comparisons(run, labels)
     busy = {row.case for row in comparisons if row.verdict is Verdict.BUSY}
     quiet = [label for label in labels if label not in busy]
-    timed = {metric.name for metric in metrics_of(run.plan.kind) if not metric.exact}
-    exact = []
-    for sample in run.samples:
-        if sample.metric not in timed and sample.case not in failed:
-            estimate = Estimate(value=sample.value)
-            exact.append(
-                Measured(case=sample.case, metric=sample.metric, estimate=estimate)
-            )
     measured = (
         *_mean_times(run, PER_CALL, quiet),
-        *exact,
+        *_values(run, failed),
         *_mean_times(run, PER_WORKER, quiet),
     )
     return measured, comparisons, tuple(notes_of(run, measured, comparisons))
@@ -162,6 +155,29 @@ def _mean_times(
             if estimate:
                 times.append(Measured(case=label, metric=metric, estimate=estimate))
     return times
+
+
+def _values(run: Run, failed: set[str]) -> list[Measured]:
+    """What is no time: exact metrics, and errors, which have an interval where every
+    worker has inputs of its own.
+    """
+    timed = {metric.name for metric in metrics_of(run.plan.kind) if not metric.exact}
+    # the second run of a cell has the inputs of the first, so that its errors are known
+    errors: dict[str, set[float]] = defaultdict(set)
+    for sample in run.samples:
+        if run.plan.compares_precisions and sample.metric == ERROR:
+            errors[sample.case].add(sample.value)
+    measured = []
+    for sample in run.samples:
+        if sample.case in failed or sample.metric in timed - {ERROR}:
+            continue
+        estimate = Estimate(value=sample.value)
+        if sample.metric == ERROR and sample.case in errors:
+            estimate = mean_value(sorted(errors[sample.case]))
+        measured.append(
+            Measured(case=sample.case, metric=sample.metric, estimate=estimate)
+        )
+    return measured
 
 
 def _comparisons(run: Run, labels: Iterable[str]) -> tuple[Comparison, ...]:

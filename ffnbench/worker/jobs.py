@@ -11,6 +11,7 @@ import sys
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from random import Random
 from resource import RUSAGE_SELF, getrusage
 from typing import TYPE_CHECKING, Any
 
@@ -50,7 +51,6 @@ from ffnbench.metrics import (
     SAVED,
 )
 from ffnbench.plan import Case, Plan, Workload
-from ffnbench.planning.workload import lacks
 from ffnbench.worker import peak_memory, probe_jobs, timing
 from ffnbench.worker.backends.building import (
     build_module,
@@ -77,7 +77,6 @@ if TYPE_CHECKING:
     from ffnbench.worker.ceiling_calls import RoofCalls
 
 COPIES = 4  # of a pool: as it is written and as it is read, inputs and gradients
-AFTER_ROUNDS = 2  # added to the seed, for the input that is checked after the rounds
 
 
 @dataclass(slots=True)
@@ -134,9 +133,6 @@ class Jobs:
         folder with those it takes over. Raises Unsupported where it can't be run.
         """
         work, seed = case.workload, self.plan.protocol.seed
-        reason = lacks(case.ffn, work)
-        if reason:
-            raise Unsupported(reason)
         if work.slowdown and work.device != "cpu":
             raise Unsupported("@slowdown works on the CPU only: @device=cpu")
         _set_conditions(work)
@@ -251,12 +247,9 @@ class Jobs:
         """
         check = self.checks[request.label]
         _set_conditions(self.plan.case(request.label).workload)
-        if check.again:
-            check.check(
-                self.subjects[request.label],
-                self.plan.protocol.seed + AFTER_ROUNDS,
-                "after its rounds ",
-            )
+        if check.again or check.output_error is None:
+            salt = Random(f"{self.block}/check").getrandbits(56)
+            check.check(self.subjects[request.label], salt, "after its rounds ")
         errors = {
             ERROR: check.output_error,
             LARGEST_ERROR: check.largest_error,

@@ -46,7 +46,7 @@ from ffnbench.messages import (
 from ffnbench.plan import Arm, Probe, Workload
 from ffnbench.result import Timer
 from ffnbench.worker.backends.building import build_foreign
-from ffnbench.worker.backends.running import implementation_of
+from ffnbench.worker.backends.running import unavailable
 from ffnbench.worker.timing import empty_call
 
 if TYPE_CHECKING:
@@ -376,12 +376,10 @@ def describe_device(request: DescribeDevice) -> DeviceFacts:
 def list_backends(request: ListBackends) -> BackendProblems:
     """Why each backend can't run on a device here."""
     device = torch.device(request.device)
-    files = {backend.value: implementation_of(backend) for backend in Backend}
     return BackendProblems(
-        reasons={name: file.unavailable(device) for name, file in files.items()},
+        reasons={each.value: unavailable(each, device) for each in Backend},
         bfloat16={
-            name: file.unavailable(device, torch.bfloat16)
-            for name, file in files.items()
+            each.value: unavailable(each, device, torch.bfloat16) for each in Backend
         },
     )
 

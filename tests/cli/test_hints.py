@@ -79,6 +79,7 @@ block swiglu --backend packed
 block --backend eager,packed
 ab mlp.py:Mine,relu HEAD
 ab mlp.py:Mine HEAD --d-model 64,128
+ab swiglu --confirm run.json
 check run.json counts.json
 check run.json found.json
 history run.json
@@ -131,7 +132,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_fakes) -> None:
     code.
     """
     monkeypatch.chdir(tmp_path)
-    Path("mlp.py").touch()
+    Path("mlp.py").write_text("import torch\n")
     Path("empty").mkdir()
     Path("config.json").write_text(json.dumps(LLAMA))
     Path("linear.json").write_text(json.dumps(LINEAR))

@@ -17,6 +17,7 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.compare.table import compare_frame
 from ffnbench.messages import Check, Values
 from ffnbench.planning.compare import plan_compare
+from ffnbench.report.pictures.trade_off import trade_off_figure
 from ffnbench.report.shown_report import plain
 from ffnbench.report.sweep_sentences import trade_off_line
 from ffnbench.request import CompareRequest
@@ -31,7 +32,7 @@ ROWS = {
     "int4": (2.5, 0.12),
     "onednn": (6.0, 9e-7),
 }
-BACKENDS = ("eager", "eager", "eager", "eager", "onednn")
+BACKENDS = ("eager ", "onednn ")
 
 
 def row_of(label: str) -> str:
@@ -40,7 +41,7 @@ def row_of(label: str) -> str:
     )
 
 
-def measured(**changed: Any) -> Report:
+def measured(trouble: dict[Any, Any] | None = None, **changed: Any) -> Report:
     dice = random.Random(4)
 
     def seconds(label: str, worker: int, number: int) -> float:
@@ -61,10 +62,12 @@ def measured(**changed: Any) -> Report:
         (Check, label): Values(values={"error": ROWS[row_of(label)][1]})
         for label in labels
     }
-    return measure(prepared, launch=FakeLaunch(seconds, trouble=errors))
+    return measure(
+        prepared, launch=FakeLaunch(seconds, trouble=errors | (trouble or {}))
+    )
 
 
-def test_every_backend_comes_with_the_weights_that_it_has() -> None:
+def test_every_backend_comes_with_every_way_to_hold_weights() -> None:
     labels = [case.label for case in measured().plan.cases]
     ways = [
         "",
@@ -72,6 +75,9 @@ def test_every_backend_comes_with_the_weights_that_it_has() -> None:
         "@weights=int8-dynamic",
         "@weights=int4",
         "@backend=onednn",
+        "@backend=onednn@weights=int8",
+        "@backend=onednn@weights=int8-dynamic",
+        "@backend=onednn@weights=int4",
     ]
     assert labels == [f"swiglu{way}" for way in ways]
     own = plan_compare(
@@ -120,13 +126,53 @@ def test_one_sentence_and_the_table_say_it() -> None:
     )
     text = plain(compare_frame(report), 80)
     rows = [line.split()[:2] for line in text.splitlines() if line.startswith(BACKENDS)]
-    weights = ["none", "int8", "int8-dynamic", "int4", "none"]
-    assert rows == [list(way) for way in zip(BACKENDS, weights, strict=True)]
+    weights = ["none", "int8", "int8-dynamic", "int4"]
+    assert rows == [[name, held] for name in ("eager", "onednn") for held in weights]
     assert text.startswith("swiglu, d_model 768")
     swept = measured(seq_len="1,16")
     assert len(swept.figures.trade_offs) == 2
     [line] = trade_off_line(swept)
     assert line.count("at seq_len") == 2
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_what_a_deployer_asks_stands_in_the_table_at_every_width(width: int) -> None:
+    lines = plain(compare_frame(measured()), width).splitlines()
+    [heading] = [line for line in lines if line.startswith("backend")]
+    above = lines[lines.index(heading) - 1].split()
+    assert {"backend", "format", "error", "k/s", "*", "ms"} <= set(heading.split())
+    assert {"tokens", "latency"} <= set(above)
+    assert max(map(len, lines)) <= width
+    text = " ".join(" ".join(lines).split())
+    assert "d_ff 2,048" in text
+    assert (
+        "int8 by onednn, int8-dynamic by onednn, int4 by onednn: onednn has no" in text
+    )
+
+
+def test_errors_have_an_interval_over_processes() -> None:
+    """By hand: mean 0.12 and standard deviation 0.01 of 5 errors, Student's quantile
+    2.776 of 4 degrees of freedom.
+    """
+    step = 0.01 / 2.5**0.5
+    errors = iter([0.12 + step * place for place in (-2, -1, 0, 1, 2)])
+    answers = {
+        (Check, "swiglu@weights=int4"): lambda worker: Values(
+            values={"error": next(errors), "largest_error": 1.0}
+        )
+    }
+    report = measured(backend="eager", weights="none,int4", trouble=answers)
+    row = report.frame().set_index("label").loc["swiglu@weights=int4"]
+    assert row["error"] == pytest.approx(0.12)
+    half = 2.776 * 0.01 / 5**0.5
+    assert row["error_low"] == pytest.approx(0.12 - half, rel=1e-3)
+    assert row["error_high"] == pytest.approx(0.12 + half, rel=1e-3)
+    assert row["largest_error"] == 1.0
+    picture = trade_off_figure(report)
+    uprights = [line.get_segments()[0] for line in picture.axes[0].collections]
+    assert [
+        sorted(end[1] for end in ends) for ends in uprights if ends[0][1] > 0.01
+    ] == [pytest.approx([0.12 - half, 0.12 + half], rel=1e-3)]
 
 
 def test_rows_of_one_precision_have_no_trade_off() -> None:
@@ -142,9 +188,10 @@ def test_a_runtime_that_is_not_installed_names_its_extra(
     monkeypatch.setattr("ffnbench.backends.find_spec", lambda name: None)
     with pytest.raises(
         FfnbenchError,
-        match=r"onnxruntime and onnx are not installed: pip install 'ffnbench\[ort\]'",
-    ):
+        match="onnxruntime and onnx are not installed",
+    ) as problem:
         plan_compare(CompareRequest(variants="swiglu", backend="ort", threads=1))
+    assert problem.value.hint == "pip install 'ffnbench[ort]'"
     plan = plan_compare(
         CompareRequest(variants="swiglu", backend="eager,ort", threads=1)
     )

@@ -58,21 +58,29 @@ def read_report(path: str | Path) -> Report:
     """A saved JSON report; raises FfnbenchError for what is not one, or is of another
     schema or a newer method.
     """
+    hint = "is the path right?"
+    if Path(path).is_dir():
+        hint = f"name its files: {shlex.quote(str(path))}/*.json"
+    return report_in(content_of(path, hint), str(path))
+
+
+def report_in(content: bytes, path: str) -> Report:
+    """The report that the content of a file is; raises FfnbenchError as `read_report`
+    does.
+    """
     from ffnbench.report.files.journal import is_journal, read_journal
 
     try:
-        hint = "is the path right?"
-        if Path(path).is_dir():
-            hint = f"name its files: {shlex.quote(str(path))}/*.json"
-        content = content_of(path, hint)
         if is_journal(content):
             report = read_journal(
-                content,
-                str(path),
-                lambda kind, entry: _bring_up_line(kind, entry, str(path)),
+                content, path, lambda kind, entry: _bring_up_line(kind, entry, path)
             )
         else:
-            report = report_of_json(jsonable.parse(content), str(path))
+            data = jsonable.parse(content)
+            _refuse_others(data, path)
+            for run in (data, *(data.get("repeats") or ())):
+                _bring_up(run, path)
+            report = _decoded_report(data)
         refuse_incoherent(report)
         return report
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
@@ -87,7 +95,7 @@ def read_report(path: str | Path) -> Report:
         if "unknown field" in str(problem):
             hint = f"is it of a newer ffnbench? {UPDATE}; if not, measure again"
         raise FfnbenchError(
-            f"{str(path)!r} is not a whole ffnbench report: {problem}", hint
+            f"{path!r} is not a whole ffnbench report: {problem}", hint
         ) from problem
 
 
@@ -96,16 +104,6 @@ def holds_findings(path: str | Path) -> bool:
     if not Path(path).is_file():
         return False
     return FINDINGS_FIRST.match(content_of(path)) is not None
-
-
-def report_of_json(data: Any, path: str) -> Report:
-    """What a file holds as a report; raises FfnbenchError for what is none, or one of
-    another schema, and ValueError for what does not fit.
-    """
-    _refuse_others(data, path)
-    for run in (data, *(data.get("repeats") or ())):
-        _bring_up(run, path)
-    return _decoded_report(data)
 
 
 def _decoded_report(data: Any) -> Report:

@@ -38,6 +38,7 @@ HEIGHT = 2.1  # inches, of a row of panels
 MILLISECONDS = 1e3
 LEAST_ERROR = 1e-7  # shown in place of what is smaller
 NAME_OF = {Weights.NONE: "weights as they are"}
+LATENCY_ENDS = ("latency_low_s", "latency_high_s")
 MARKER_OF = dict(zip(Weights, MARKERS, strict=False))
 
 
@@ -91,10 +92,14 @@ def trade_off_figure(report: Report) -> Figure:
         )
         for weights in held
     ]
-    handles.append(Line2D([], [], color=GREY, linestyle=":", label="Pareto front"))
+    handles.append(
+        Line2D([], [], color=GREY, linestyle=":", label="Pareto front, filled")
+    )
+    names = {case.variant.partition("@")[0] for case in report.plan.shown}
+    name = f"{names.pop()}, " if len(names) == 1 else ""
     finish(
         figure,
-        f"{about(report)}\nerror: relative, to float64 of the original weights",
+        f"{name}{about(report)}\nerror: relative, to float64 of the original weights",
         handles,
     )
     return figure
@@ -116,12 +121,11 @@ def _draw(
         row["label"]: (MILLISECONDS * row["latency_s"], max(row[ERROR], LEAST_ERROR))
         for row in rows
     }
-    ends = [
-        MILLISECONDS * row[key]
+    times_of = {
+        row["label"]: [MILLISECONDS * row[key] for key in LATENCY_ENDS if row[key]]
         for row in rows
-        for key in ("latency_low_s", "latency_high_s")
-        if row[key]
-    ]
+    }
+    ends = [end for of_row in times_of.values() for end in of_row]
     times, errors = zip(*points.values(), strict=True)
     scale_axis(axes.xaxis, *limits_of(times, ends))
     axes.set(yscale="log", ylim=(min(errors) / 3, max(errors) * 3))
@@ -137,11 +141,14 @@ def _draw(
         work = report.plan.case(row["label"]).workload
         time, error = points[row["label"]]
         colour = colours[backend_text(work)]
-        if row["latency_low_s"] and row["latency_high_s"]:
-            axes.hlines(
-                error,
-                MILLISECONDS * row["latency_low_s"],
-                MILLISECONDS * row["latency_high_s"],
+        axes.plot(
+            times_of[row["label"]], [error] * len(times_of[row["label"]]), color=colour
+        )
+        if row["error_high"]:
+            axes.vlines(
+                time,
+                max(row["error_low"], LEAST_ERROR),
+                row["error_high"],
                 color=colour,
             )
         face = colour if row["label"] in trade_off.front else "white"

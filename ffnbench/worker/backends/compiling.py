@@ -31,11 +31,6 @@ if TYPE_CHECKING:
     from ffnbench.device.accelerator import Accelerator
 
 
-def unavailable(device: torch.device, dtype: torch.dtype | None = None) -> str:
-    """Why torch.compile can't make kernels for a device here; "" if it can."""
-    return no_compiler(device)
-
-
 def prepare(subject: Subject, work: Workload) -> Opened:
     """Compile a subject's module by its first call."""
     subject.run = compiled_of(subject.module, work)

@@ -6,18 +6,11 @@ from __future__ import annotations
 
 from time import perf_counter
 
-import torch
-
 from ffnbench.choices import Weights
 from ffnbench.messages import Opened
 from ffnbench.metrics import HELD, PACK
 from ffnbench.plan import Workload
 from ffnbench.worker.subject import Subject
-
-
-def unavailable(device: torch.device, dtype: torch.dtype | None = None) -> str:
-    """Nothing stands in its way."""
-    return ""
 
 
 def prepare(subject: Subject, work: Workload) -> Opened:
@@ -26,12 +19,12 @@ def prepare(subject: Subject, work: Workload) -> Opened:
     """
     if work.weights == Weights.NONE:
         return Opened(calls=1, values={HELD: subject.weight_bytes()})
-    from ffnbench.worker.backends.quantised import bytes_when_quantised, quantised
+    from ffnbench.worker.backends.quantised import bytes_held, quantised
 
     start = perf_counter()
     subject.run = quantised(subject.module, work.weights, work.group)
     seconds = perf_counter() - start
     return Opened(
         calls=1,
-        values={PACK: seconds, HELD: bytes_when_quantised(subject.module, work)},
+        values={PACK: seconds, HELD: bytes_held(subject, work)},
     )

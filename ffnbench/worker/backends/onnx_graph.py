@@ -9,6 +9,7 @@ node of the graph.
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any
 
 import torch
@@ -17,8 +18,11 @@ from torch import Tensor
 
 from ffnbench.choices import Weights
 from ffnbench.ffn.modules import FeedForward
-from ffnbench.ffn.spec import Gate, format_of
-from ffnbench.plan import Workload, quantised_bytes
+from ffnbench.ffn.spec import Gate
+from ffnbench.messages import Opened
+from ffnbench.metrics import HELD, PACK
+from ffnbench.plan import Workload
+from ffnbench.worker.backends.quantised import bytes_held
 from ffnbench.worker.subject import Subject
 
 OPSET, IR_VERSION = 22, 10  # ONNX 1.17, of October 2024; Gelu is there since opset 20
@@ -218,12 +222,22 @@ def onnx_model(
     return graph.model(y, spec.d_model)
 
 
-def graph_bytes(subject: Subject, work: Workload) -> int:
-    """Bytes of all weights in the graph of a subject's module."""
-    held = format_of(work.weights, work.backend)
-    if held is None:
-        return subject.weight_bytes()
-    return quantised_bytes(subject.weight_bytes(), subject.module.spec, work, held)
+def prepare_runtime(
+    load: Callable[[], Callable[[Any], Any]], subject: Subject, work: Workload
+) -> Opened:
+    """Let a runtime run a subject's module: `load` makes what is called with an array
+    (tokens, d_model) of float32, and gives one.
+    """
+    start = perf_counter()
+    call = load()
+    seconds = perf_counter() - start
+
+    def run(x: Tensor) -> Tensor:
+        result = call(x.reshape(-1, x.shape[-1]).float().numpy())
+        return torch.from_numpy(result).to(x.dtype).view_as(x)
+
+    subject.run = run
+    return Opened(calls=1, values={PACK: seconds, HELD: bytes_held(subject, work)})
 
 
 def product(

@@ -10,19 +10,14 @@ begin with the import, and would not outlive a fork.
 from __future__ import annotations
 
 import sys
-from time import perf_counter
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from ffnbench.backends import not_installed
-from ffnbench.choices import Backend
 from ffnbench.ffn.modules import FeedForward
 from ffnbench.messages import Opened
-from ffnbench.metrics import HELD, PACK
 from ffnbench.plan import Workload
-from ffnbench.worker.backends.onnx_graph import graph_bytes, onnx_model
+from ffnbench.worker.backends.onnx_graph import onnx_model, prepare_runtime
 from ffnbench.worker.subject import Subject
 
 PRECISIONS = {"float32": "f32", "bfloat16": "bf16"}
@@ -38,9 +33,7 @@ def infer_request(module: FeedForward, work: Workload) -> Any:
     import openvino
 
     core = openvino.Core()
-    model = core.read_model(
-        onnx_model(module, work.weights, work.group).SerializeToString()
-    )
+    model = onnx_model(module, work.weights, work.group).SerializeToString()
     settings = {
         "INFERENCE_PRECISION_HINT": PRECISIONS[work.dtype],
         "DYNAMIC_QUANTIZATION_GROUP_SIZE": 0,
@@ -48,24 +41,17 @@ def infer_request(module: FeedForward, work: Workload) -> Any:
         "NUM_STREAMS": 1,
         "ENABLE_CPU_PINNING": False,
     }
-    return core.compile_model(model, "CPU", settings).create_infer_request()
-
-
-def unavailable(device: torch.device, dtype: torch.dtype | None = None) -> str:
-    """Why it can't run here; "" if it can."""
-    return not_installed(Backend.OPENVINO)
+    return core.compile_model(
+        core.read_model(model), "CPU", settings
+    ).create_infer_request()
 
 
 def prepare(subject: Subject, work: Workload) -> Opened:
     """Let OpenVINO run the subject's module."""
-    start = perf_counter()
-    request = infer_request(subject.module, work)
-    seconds = perf_counter() - start
 
-    def run(x: Tensor) -> Tensor:
-        flat = x.reshape(-1, x.shape[-1]).float().numpy()
-        result = request.infer([flat], share_inputs=True, share_outputs=True)[0]
-        return torch.from_numpy(result).to(x.dtype).view_as(x).clone()
+    def load() -> Callable[[Any], Any]:
+        request = infer_request(subject.module, work)
+        infer = partial(request.infer, share_inputs=True, share_outputs=True)
+        return lambda x: infer([x])[0].copy()  # its memory is the next result's
 
-    subject.run = run
-    return Opened(calls=1, values={PACK: seconds, HELD: graph_bytes(subject, work)})
+    return prepare_runtime(load, subject, work)

@@ -10,19 +10,13 @@ faster for one runtime alone and slows down whatever runs beside it (onnxruntime
 from __future__ import annotations
 
 import os
-from time import perf_counter
+from collections.abc import Callable
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from ffnbench.backends import not_installed
-from ffnbench.choices import Backend
 from ffnbench.ffn.modules import FeedForward
 from ffnbench.messages import Opened
-from ffnbench.metrics import HELD, PACK
 from ffnbench.plan import Workload
-from ffnbench.worker.backends.onnx_graph import INPUT, graph_bytes, onnx_model
+from ffnbench.worker.backends.onnx_graph import INPUT, onnx_model, prepare_runtime
 from ffnbench.worker.subject import Subject
 
 
@@ -30,38 +24,26 @@ def session_of(module: FeedForward, work: Workload) -> Any:
     """An InferenceSession of the module, with the weights and the threads of the
     workload.
     """
-    os.environ["ORT_DISABLE_TELEMETRY"] = (
-        "1"  # since 1.29 it sends usage data by default on Linux too
-    )
+    # since 1.29 it sends usage data by default on Linux too
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = work.threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 4  # what it can't do is an exception
-    options.add_session_config_entry(
-        "session.intra_op.allow_spinning", "1" if work.spin else "0"
-    )
+    spins = str(int(work.spin))
+    options.add_session_config_entry("session.intra_op.allow_spinning", spins)
     model = onnx_model(module, work.weights, work.group).SerializeToString()
-    return onnxruntime.InferenceSession(
-        model, options, providers=["CPUExecutionProvider"]
-    )
-
-
-def unavailable(device: torch.device, dtype: torch.dtype | None = None) -> str:
-    """Why it can't run here; "" if it can."""
-    return not_installed(Backend.ORT)
+    providers = ["CPUExecutionProvider"]
+    return onnxruntime.InferenceSession(model, options, providers=providers)
 
 
 def prepare(subject: Subject, work: Workload) -> Opened:
     """Let ONNX Runtime run the subject's module."""
-    start = perf_counter()
-    session = session_of(subject.module, work)
-    seconds = perf_counter() - start
 
-    def run(x: Tensor) -> Tensor:
-        flat = x.reshape(-1, x.shape[-1]).numpy()
-        return torch.from_numpy(session.run(None, {INPUT: flat})[0]).view_as(x)
+    def load() -> Callable[[Any], Any]:
+        session = session_of(subject.module, work)
+        return lambda x: session.run(None, {INPUT: x})[0]
 
-    subject.run = run
-    return Opened(calls=1, values={PACK: seconds, HELD: graph_bytes(subject, work)})
+    return prepare_runtime(load, subject, work)

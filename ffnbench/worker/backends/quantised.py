@@ -20,6 +20,7 @@ from ffnbench.choices import Weights
 from ffnbench.common.errors import Unsupported
 from ffnbench.ffn.spec import format_of
 from ffnbench.plan import Workload
+from ffnbench.worker.subject import Subject
 
 
 class Int8Linear(nn.Module):
@@ -160,20 +161,18 @@ def quantised(module: nn.Module, weights: Weights, group: int) -> nn.Module:
     return copied
 
 
-def bytes_when_quantised(module: nn.Module, work: Workload) -> int:
-    """Bytes of all weights of a module whose linear layers are quantised; the other
-    weights stay as they are.
+def bytes_held(subject: Subject, work: Workload) -> int:
+    """Bytes of all weights of a subject's module, those of its linear layers held as
+    the workload says.
     """
     held = format_of(work.weights, work.backend)
-    assert held is not None
-    total = sum(parameter.nbytes for parameter in module.parameters())
-    for layer in module.modules():
+    total = subject.weight_bytes()
+    if held is None:
+        return total
+    for layer in subject.module.modules():
         if type(layer) is nn.Linear:
             rows, columns = layer.weight.shape
-            total += (
-                held.bytes_of(
-                    rows, columns, group=work.group, item=layer.weight.itemsize
-                )
-                - layer.weight.nbytes
-            )
+            item = layer.weight.itemsize
+            total += held.bytes_of(rows, columns, group=work.group, item=item)
+            total -= layer.weight.nbytes
     return total

@@ -8,6 +8,7 @@ from typing import Protocol
 
 import torch
 
+from ffnbench.backends import not_installed
 from ffnbench.choices import Backend
 from ffnbench.messages import Opened
 from ffnbench.plan import Workload
@@ -16,11 +17,6 @@ from ffnbench.worker.subject import Subject
 
 class Implementation(Protocol):
     """A file of this folder that runs modules in a way of its own."""
-
-    def unavailable(
-        self, device: torch.device, dtype: torch.dtype | None = None
-    ) -> str:
-        """Why it can't run on this machine; "" if it can, as far as a look tells."""
 
     def prepare(self, subject: Subject, work: Workload) -> Opened:
         """Make a subject ready to be called, by `subject.run` where the module itself
@@ -56,3 +52,19 @@ def implementation_of(backend: Backend) -> Implementation:
             from ffnbench.worker.backends import eager
 
             return eager
+
+
+def unavailable(
+    backend: Backend, device: torch.device, dtype: torch.dtype | None = None
+) -> str:
+    """Why a backend can't run on this machine; "" if it can, as far as a look tells."""
+    match backend:
+        case Backend.COMPILE:
+            from ffnbench.worker.backends.compiling import no_compiler
+
+            return no_compiler(device)
+        case Backend.ONEDNN:
+            from ffnbench.worker.backends import onednn
+
+            return onednn.unavailable(device, dtype)
+    return "; ".join(filter(None, not_installed(backend)))

@@ -1,0 +1,180 @@
+"""What `--confirm` asks: the rows that regressed in a saved answer of `check` or `ab`
+are measured again, on whatever machine this is, and both runs decide together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from ffnbench.api.saved_runs import as_shown
+from ffnbench.common import jsonable
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.files import content_of
+from ffnbench.common.units import percent
+from ffnbench.gate.baseline import of_another_method
+from ffnbench.gate.decision import (
+    CHECKED_METRICS,
+    IDENTITY,
+    TIMED_METRICS,
+    Checked,
+    EarlierRun,
+    Finding,
+    Policy,
+    RowKey,
+    Status,
+    mean_with_interval,
+    workloads_differ,
+)
+from ffnbench.gate.interim import level_of_saved
+from ffnbench.plan import Case, Plan
+from ffnbench.report.files.store import report_in
+from ffnbench.report.shown_report import ShownReport
+from ffnbench.stats.history import SECONDS
+from ffnbench.stats.verdict import control_slack
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstAnswer:
+    """A saved answer: its run, and the rows that regressed, each with its tolerance."""
+
+    path: str
+    report: ShownReport
+    regressed: Mapping[RowKey, float]
+
+    @property
+    def timed(self) -> bool:
+        """Whether the time of a row regressed."""
+        return any(metric in TIMED_METRICS for _, metric in self.regressed)
+
+    def part_of(self, plan: Plan) -> Plan:
+        """The plan of the rows that regressed and of their references alone."""
+        labels = {label for label, _ in self.regressed}
+        references = [plan.reference_of(label) for label in sorted(labels)]
+        cases = [case for case in plan.shown if case.label in labels.union(references)]
+        reference = plan.reference
+        if reference not in references:
+            reference = references[0]
+        return replace(plan, cases=tuple(cases), reference=reference)
+
+    def earlier(self) -> EarlierRun:
+        """The times of the rows that regressed; raises FfnbenchError where the file has
+        no samples of one.
+        """
+        level = level_of_saved(self.report)
+        means = {}
+        for row in self.regressed:
+            if row[1] not in TIMED_METRICS:
+                continue
+            mean = mean_with_interval(self.report, row, level)
+            if mean is None:
+                raise FfnbenchError(
+                    f"{self.path!r} has no samples of {row[0]!r}", MADE_BY
+                )
+            means[row] = mean
+        return EarlierRun(means=means, slack=control_slack(self.report))
+
+    def findings_among(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+        """Those of the rows that regressed, and whatever else regressed now."""
+        return tuple(
+            finding
+            for finding in findings
+            if (finding.case, finding.metric) in self.regressed
+            or finding.status is Status.REGRESSED
+        )
+
+    def nothing_to_confirm(self, against: str = "") -> Checked:
+        """The answer where nothing had regressed: nothing is measured."""
+        now = replace(self.report, stopped="", interrupted=False)
+        return Checked(
+            findings=(), before=now, now=now, against=against, confirms=self.path
+        )
+
+
+MADE_BY = "such a file is what -o first.json of ab or check writes"
+
+
+def read_answer(path: str, kind: str) -> FirstAnswer:
+    """Read what `check` or `ab` has saved; raises FfnbenchError for what is none, and
+    for an answer about a plan of another kind.
+    """
+    content = content_of(path)
+    try:
+        answer = jsonable.parse(content)
+        rows = {
+            (row["case"], row["metric"]): float(row["tolerance"])
+            for row in answer["findings"]
+            if row["status"] == Status.REGRESSED
+        }
+        run = jsonable.json_text(answer["now"]).encode()
+    except (ValueError, KeyError, TypeError) as problem:
+        raise FfnbenchError(
+            f"{path!r} is no answer of `check` or `ab`", MADE_BY
+        ) from problem
+    report = as_shown(report_in(run, path))
+    if report.plan.kind != kind:
+        raise FfnbenchError(
+            f"{path!r} is of another plan: it answers about {report.plan.kind}, not {kind}",
+            "`ab --confirm` takes an answer of ab, `check --confirm` one of check",
+        )
+    another_method = of_another_method(path, report)
+    if another_method:
+        raise FfnbenchError(another_method, "measure both runs with one version")
+    return FirstAnswer(path=path, report=report, regressed=rows)
+
+
+def refuse_another_question(
+    first: FirstAnswer, plan: Plan, policy: Policy, *, exact_only: bool = False
+) -> None:
+    """Raise FfnbenchError where the rows that regressed are not asked for here, or are
+    another network, fed or held to a limit otherwise.
+    """
+    if exact_only and first.timed:
+        raise FfnbenchError(
+            f"time regressed in {first.path!r}, and --exact-only measures none",
+            "leave --exact-only out",
+        )
+    differences = dict.fromkeys(_differences(first, plan, policy))
+    if differences:
+        raise FfnbenchError(
+            f"{first.path!r} is of another plan: {'; '.join(differences)}",
+            "ask with the flags that it was made with, and the same baseline",
+        )
+
+
+def _differences(first: FirstAnswer, plan: Plan, policy: Policy) -> Iterator[str]:
+    """What is not as it was in the first run, in words."""
+    then_plan = first.report.plan
+    labels = {case.label for case in plan.shown}
+    for (label, metric), tolerance in first.regressed.items():
+        if label not in labels:
+            yield f"there is no row {label!r} now"
+            continue
+        yield from _cases_differ(then_plan.case(label), plan.case(label))
+        references = then_plan.reference_of(label), plan.reference_of(label)
+        if references[0] != references[1]:
+            yield f"reference {references[0]} then, {references[1]} now"
+        if metric == SECONDS and not policy.absolute:
+            yield "seconds then, without --absolute none now"
+        limit = policy.of(label, metric)
+        if metric in CHECKED_METRICS and not math.isclose(
+            limit, tolerance, abs_tol=1e-9
+        ):
+            yield f"{metric} tolerance {percent(tolerance)} then, {percent(limit)} now"
+
+
+def _cases_differ(then: Case, now: Case) -> Iterator[str]:
+    """What differs in a case's network, and in what it is fed."""
+    networks: tuple[Any, Any] = then.ffn, now.ffn
+    if type(then.ffn) is not type(now.ffn):
+        yield "another network"
+    else:
+        for field in fields(networks[0]):
+            values = [getattr(network, field.name) for network in networks]
+            if values[0] != values[1]:
+                yield f"{field.name} {values[0]} then, {values[1]} now"
+    fed = workloads_differ(then, now, IDENTITY)
+    if fed:
+        yield fed
