@@ -42,13 +42,14 @@ from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Workload
 from ffnbench.worker.backends.building import build_module
 
-backend, tokens, threads = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+backend = sys.argv[1]
+tokens, threads, d_model, d_ff = map(int, sys.argv[2:])
 torch.set_num_threads(threads)
-spec = FFNSpec(d_model=768, d_ff=2048, activation="silu", gate=Gate.INNER)
+spec = FFNSpec(d_model=d_model, d_ff=d_ff, activation="silu", gate=Gate.INNER)
 work = Workload(
     batch=1, seq_len=tokens, dtype="float32", device="cpu", mode="forward", threads=threads, backend=Backend(backend)
 )
-x = torch.randn(tokens, 768).numpy()
+x = torch.randn(tokens, d_model).numpy()
 if backend == "ort":
     from ffnbench.worker.backends.ort import session_of
 
@@ -74,7 +75,6 @@ for _ in range(200):
     means.append((time.perf_counter() - start) / block)
 print(statistics.median(means))
 """
-SWIGLU = "--d-model 768 --d-ff 2048"
 # relative Frobenius errors of SwiGLU 768/2048 at 16 tokens on uniform weights, scales
 # for groups of 32 columns
 MEASURED_APART = {
@@ -90,9 +90,10 @@ WITHIN = 0.10
 NO_DIFFERENCE = ("same", "unclear")
 
 
-def by_a_loop(backend: str, tokens: str, threads: int) -> float:
+def by_a_loop(backend: str, tokens: str, options: argparse.Namespace) -> float:
     """Seconds of a call in a plain loop."""
-    command = [sys.executable, "-c", LOOP, backend, tokens, str(threads)]
+    numbers = map(str, (tokens, options.threads, options.d_model, options.d_ff))
+    command = [sys.executable, "-c", LOOP, backend, *numbers]
     return float(
         subprocess.run(command, capture_output=True, text=True, check=True).stdout
     )
@@ -102,7 +103,7 @@ def rows_of(words: str, options: argparse.Namespace) -> dict[str, dict[str, str]
     """The rows of a comparison by label, measured with the width and the threads of all
     of these.
     """
-    command = f"-m ffnbench compare {words} {options.widths} --threads {options.threads} --format csv -q"
+    command = f"-m ffnbench compare {words} --d-model {options.d_model} --d-ff {options.d_ff} --threads {options.threads} --format csv -q"
     done = subprocess.run(
         [sys.executable, *command.split()], capture_output=True, text=True, check=False
     )
@@ -118,7 +119,7 @@ def against_loops(options: argparse.Namespace) -> None:
             ratios = []
             words = f"swiglu --backend {backend} --seq-len {tokens} --metrics latency --budget {options.budget or '12s'}"
             for _ in range(options.turns):
-                loop = by_a_loop(backend, tokens, options.threads)
+                loop = by_a_loop(backend, tokens, options)
                 [row] = rows_of(words, options).values()
                 if row["latency_s"]:
                     ratios.append(float(row["latency_s"]) / loop)
@@ -230,7 +231,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--budget", help="of a run")
-    parser.add_argument("--widths", default=SWIGLU)
+    parser.add_argument("--d-model", type=int, default=768)
+    parser.add_argument("--d-ff", type=int, default=2048)
     options = parser.parse_args()
     has_several = not (options.a_a or options.beside or options.errors)
     options.tokens = options.tokens or ("1,16,512" if has_several else "16")

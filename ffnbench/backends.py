@@ -84,7 +84,7 @@ def lack_of_weights(ffn: AnySpec, work: Workload) -> Lack:
     if form.moe is not None:
         return "the weights of experts are not quantised", "use --weights none"
     if work.weights is Weights.INT8_DYNAMIC and work.dtype != "float32":
-        return f"{work.weights} computes in float32 alone", "use --dtype float32"
+        return f"{work.weights} computes only in float32", "use --dtype float32"
     if held.grouped and work.group not in GROUPS:
         return (
             f"weights have no groups of {work.group}",
@@ -108,7 +108,7 @@ def _lack_of_packed(ffn: AnySpec, work: Workload) -> Lack:
     if isinstance(ffn, AttentionSpec | ActivationSpec):
         return (
             "it has no gate to pack with up",
-            "`ffnbench compare` measures an FFN alone",
+            "`ffnbench compare` measures an FFN without attention",
         )
     form = ffn
     if isinstance(ffn, ImportedSpec):
@@ -134,7 +134,7 @@ def _lack_of_compile(ffn: AnySpec, work: Workload) -> Lack:
 
 def _other_dtype(backend: Backend, dtypes: tuple[str, ...]) -> Lack:
     return (
-        f"{backend} computes in {' and '.join(dtypes)} alone",
+        f"{backend} computes only in {' and '.join(dtypes)}",
         f"use --dtype {dtypes[0]}",
     )
 
@@ -174,7 +174,7 @@ def _lack_of_graph(ffn: AnySpec, work: Workload, *, dtypes: tuple[str, ...]) -> 
     if not isinstance(form, FFNSpec):
         return "its graph can't be made: ffnbench knows no form of it", SAY_LIKE
     if form.moe is not None:
-        return f"{work.backend} is given no experts", "use --backend eager"
+        return f"{work.backend} does not run experts", "use --backend eager"
     if form.own:
         return (
             f"{form.activation} is code that no runtime but torch can run",

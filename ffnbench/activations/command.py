@@ -38,7 +38,7 @@ def plot_activations(
 ) -> int:
     """Draw activations, or the surfaces of gated forms.
 
-    Without -o into activations.png.
+    Without -o, the picture is written to activations.png.
     """
     from ffnbench.activations import describing
     from ffnbench.common.streams import say
@@ -84,7 +84,7 @@ def activations(
     out: o.Out = None,
     quiet: o.Quiet = False,
 ) -> int:
-    """Show facts of activations; --time: what they cost."""
+    """Show facts of activations; --time measures them."""
     request = request_from_typed(TimingRequest, ctx)
     if time:
         from ffnbench.activations.plan import plan_timing

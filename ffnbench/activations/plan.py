@@ -51,7 +51,7 @@ def select(
         variant = _activation(part, probe, gated)
         if variant.label in chosen:
             raise FfnbenchError(
-                f"the activation {variant.label!r} stands twice",
+                f"the activation {variant.label!r} is given twice",
                 "name one of them: other=" + part,
             )
         beta = variant.spec_keys.get("beta")
@@ -93,7 +93,7 @@ def _activation(text: str, probe: Probe, gated: bool) -> Variant:
     if other or outer:
         raise FfnbenchError(
             f"an activation has no {(*other, 'gate')[0]!r}, in {text!r}",
-            "its one key is beta",
+            "the only key of an activation is beta",
         )
     return variant
 
@@ -114,7 +114,7 @@ def parse_range(text: str) -> tuple[float, float]:
     if not (size <= LARGEST_X and width >= NARROWEST * max(size, 1)):
         raise FfnbenchError(
             f"the range {text!r} is empty, or beyond what a picture can show",
-            f"LO is below HI, both are at most {LARGEST_X:g} in size: --range=-4:4",
+            f"LO must be below HI, and both within +-{LARGEST_X:g}: --range=-4:4",
         )
     return bounds
 
@@ -138,7 +138,7 @@ def plan_timing(request: TimingRequest, probe: Probe | None = None) -> Plan:
             specs = {REFERENCE: ActivationSpec(activation=REFERENCE), **specs}
         if specs[REFERENCE].activation != REFERENCE:
             raise FfnbenchError(
-                f"{REFERENCE!r} is the reference, and no label for another",
+                f"{REFERENCE!r} is the label of the reference, and can't be that of another activation",
                 "for example mine=...",
             )
         elements = int(cell.request.elements)

@@ -50,7 +50,7 @@ def measure_plan(
         return measure_run(prepared, world, following)
     if following.resumed():
         raise FfnbenchError(
-            "--runs is of a whole plan, and --resume goes on with a part",
+            "--runs and --resume can't be given together",
             "leave one of the two out",
         )
     return _measure_several_runs(prepared, world, following, runs, pause_s)

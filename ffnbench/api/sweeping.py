@@ -99,7 +99,7 @@ class Sweep:
         if before is not None:
             if not is_part(before, plan):
                 raise FfnbenchError(
-                    "--resume: what stands there was measured for another plan", ANEW
+                    "--resume: the file was measured for another plan", ANEW
                 )
             complete = complete_cells(before, cells)
             if complete.plan.cases:
@@ -184,7 +184,7 @@ class Sweep:
             and entry.fingerprint != before.fingerprint
         ):
             raise FfnbenchError(
-                f"--resume: what stands there was measured on another machine ({before.cpu}, torch {before.torch})",
+                f"--resume: the file was measured on another machine ({before.cpu}, torch {before.torch})",
                 ANEW,
             )
         self.following.journal(entry)

@@ -49,10 +49,10 @@ def block(
     out: o.Out = None,
     quiet: o.Quiet = False,
 ) -> int:
-    """Set an FFN beside the attention of its block.
+    """Compare an FFN with the attention of its block.
 
-    Parameters, FLOPs, KV bytes, latency, and the share of each. Of lists (--seq-len
-    128,1024) each combination is measured.
+    Shows parameters, FLOPs, KV bytes and latency, and the FFN's share. If
+    flags have lists (--seq-len 128,1024), each combination is measured.
     """
     from ffnbench.block.plan import plan_block
 

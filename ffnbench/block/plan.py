@@ -153,7 +153,7 @@ def refuse_sizes(request: BlockRequest) -> None:
     for name in ("variant", "d_model", "d_ff", "bias"):
         if getattr(request, name) is not None:
             raise FfnbenchError(
-                f"--{name.replace('_', '-')} and a model both say what the FFN is",
+                f"--{name.replace('_', '-')} can't be given with a model, which sets it",
                 "leave one of the two out; --heads and --kv-heads change a model's attention",
             )
 

@@ -83,7 +83,7 @@ def _root(
         ),
     ] = False,
 ) -> None:
-    """Build any Transformer FFN from flags, count it exactly, measure it honestly."""
+    """Build any Transformer FFN from flags, count it exactly, and measure it."""
 
 
 def run_command_line(words: Sequence[str]) -> int:
@@ -148,7 +148,7 @@ def _exit_code_of(problem: Exception) -> int:
         )
     if isinstance(problem, MemoryError) or "can't start new thread" in str(problem):
         return complain(
-            NO_MEMORY, "is it limited here? `ulimit -a` shows that", EXIT_UNFINISHED
+            NO_MEMORY, "`ulimit -a` shows the limits of this shell", EXIT_UNFINISHED
         )
     if isinstance(problem, UsageError):
         from ffnbench.cli.mistakes import usage_error

@@ -125,7 +125,7 @@ def usage_error(problem: Any) -> int:
         if option in examples:
             hint = f"for example {option} {examples[option]}; "
     elif "does not take a value" in message:
-        hint = "it is a switch, on where it stands; "
+        hint = "it is a switch, which takes no value; "
     elif "unexpected extra argument" in message:
         hint = "it takes no further names; "
     elif option:

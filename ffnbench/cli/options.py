@@ -54,7 +54,7 @@ BaseRev = Annotated[
     TypedText,
     Argument(
         metavar="BASE_REV",
-        help="Base is this git revision, checked out for the while; also --base-rev.",
+        help="The git revision to compare with; also --base-rev.",
     ),
 ]
 Activations = Annotated[
@@ -69,21 +69,21 @@ Baseline = Annotated[
     str,
     Argument(
         metavar="BASELINE",
-        help="A .json that `ffnbench compare ... -o baseline.json` made.",
+        help="A file that `ffnbench compare ... -o baseline.json` wrote.",
     ),
 ]
 Current = Annotated[
     TypedText,
     Argument(
         metavar="CURRENT",
-        help="A saved run to hold against it, in place of measuring now.",
+        help="A saved run to check; without it, the plan is measured now.",
     ),
 ]
 Files = Annotated[
     list[str],
     Argument(
         metavar="FILE",
-        help="A .json of `compare`, `block` or `activations --time`; several: side by side.",
+        help="A .json of `compare`, `cost`, `block`, `train` or `activations --time`; several are shown side by side.",
     ),
 ]
 Topic = Annotated[
@@ -115,7 +115,7 @@ DFF = Annotated[
         "--d-ff",
         rich_help_panel=WIDTHS,
         metavar="INT",
-        help="Width of a branch; 4 * d_model.",
+        help="Width of a branch; by default 4 * d_model.",
     ),
 ]
 Bias = Annotated[
@@ -128,13 +128,17 @@ Match = Annotated[
         rich_help_panel=WIDTHS,
         show_default=False,
         metavar="WHAT",
-        help="Make equal: params, flops or none.",
+        help="What is made equal: params, flops or none.",
         autocompletion=words_for("match"),
     ),
 ]
 Heads = Annotated[
     TypedText,
-    Option(rich_help_panel=WIDTHS, metavar="INT", help="Query heads; d_model / 64."),
+    Option(
+        rich_help_panel=WIDTHS,
+        metavar="INT",
+        help="Query heads; by default d_model / 64.",
+    ),
 ]
 KVHeads = Annotated[
     TypedText,
@@ -142,7 +146,7 @@ KVHeads = Annotated[
         "--kv-heads",
         rich_help_panel=WIDTHS,
         metavar="INT",
-        help="Heads of keys and values; as --heads.",
+        help="Heads of keys and values; by default as many as --heads.",
     ),
 ]
 
@@ -196,7 +200,7 @@ Threads = Annotated[
     Option(
         rich_help_panel=WORKLOAD,
         metavar="INT",
-        help="CPU threads; all of this process.",
+        help="CPU threads; by default all available ones.",
     ),
 ]
 Backend = Annotated[
@@ -215,7 +219,7 @@ State = Annotated[
         rich_help_panel=WORKLOAD,
         metavar="FILE",
         show_default=False,
-        help="Real weights, of a safetensors file.",
+        help="Weights from a safetensors file, instead of random ones.",
         hidden=True,
     ),
 ]
@@ -225,7 +229,7 @@ Prefix = Annotated[
         rich_help_panel=WORKLOAD,
         metavar="TEXT",
         show_default=False,
-        help="What their names begin with: model.layers.0.mlp.",
+        help="With --state: how the names of its tensors begin, such as model.layers.0.mlp.",
         hidden=True,
     ),
 ]
@@ -235,7 +239,7 @@ Weights = Annotated[
         rich_help_panel=WORKLOAD,
         metavar="LIST",
         show_default=False,
-        help="none (or int8, int8-dynamic, int4).",
+        help="Storage of weights: none, int8, int8-dynamic, int4.",
         autocompletion=words_for("weights"),
     ),
 ]
@@ -244,7 +248,7 @@ Elements = Annotated[
     Option(
         rich_help_panel=WORKLOAD,
         metavar="INT",
-        help="With --time: how many: 4096,1Mi or 1Ki..1Mi.",
+        help="With --time: elements of the input, 4096,1Mi or 1Ki..1Mi.",
     ),
 ]
 
@@ -256,7 +260,7 @@ Range = Annotated[
         "--range",
         rich_help_panel=MEASURED,
         metavar="LO:HI",
-        help="Range of x; write a negative LO with =.",
+        help="Range of x; a negative LO needs =, as in --range=-4:4.",
     ),
 ]
 Gated = Annotated[
@@ -264,7 +268,7 @@ Gated = Annotated[
     Option(
         "--gated",
         rich_help_panel=MEASURED,
-        help="Surfaces act(g) * u of the gated forms instead.",
+        help="Draw the surfaces act(g) * u of gated forms instead of curves.",
     ),
 ]
 OperationsTimed = Annotated[
@@ -272,7 +276,7 @@ OperationsTimed = Annotated[
     Option(
         "--time",
         rich_help_panel=MEASURED,
-        help="Measure the operations, forward and backward, against relu.",
+        help="Measure the operations, forward and backward, relative to relu.",
     ),
 ]
 Metrics = Annotated[
@@ -281,8 +285,8 @@ Metrics = Annotated[
         rich_help_panel=MEASURED,
         metavar="LIST",
         autocompletion=words_for("metrics"),
-        help="latency, memory, ceilings, sparsity, routing; error: how far outputs are from float64, alone it times "
-        "nothing.",
+        help="latency, memory, ceilings, sparsity, routing or error (of outputs against float64, timing nothing if given "
+        "alone).",
         hidden=True,
     ),
 ]
@@ -291,7 +295,7 @@ CostOnly = Annotated[
     Option(
         "--cost-only",
         rich_help_panel=MEASURED,
-        help="Count, measure nothing: no torch.",
+        help="Count only; nothing is measured.",
     ),
 ]
 Ceilings = Annotated[
@@ -299,13 +303,15 @@ Ceilings = Annotated[
     Option(
         "--ceilings",
         rich_help_panel=MEASURED,
-        help="Measure what this machine can do: products, reads by cache; 5 s.",
+        help="Measure for 5 s how fast this machine multiplies matrices and reads memory.",
     ),
 ]
 Quick = Annotated[
     bool,
     Option(
-        "--quick", rich_help_panel=EFFORT, help="A first look: 5 workers of 4 rounds."
+        "--quick",
+        rich_help_panel=EFFORT,
+        help="A first look: only 5 workers of 4 rounds.",
     ),
 ]
 Precision = Annotated[
@@ -313,7 +319,7 @@ Precision = Annotated[
     Option(
         rich_help_panel=EFFORT,
         metavar="PCT",
-        help="Until ratios are known to +-PCT %; +-1 %.",
+        help="Measure until intervals are +-1 %, or +-PCT %.",
     ),
 ]
 Budget = Annotated[
@@ -321,7 +327,7 @@ Budget = Annotated[
     Option(
         rich_help_panel=EFFORT,
         metavar="TIME",
-        help="Be done in so long at most, 90s or 5m.",
+        help="Finish within this time, such as 90s or 5m.",
     ),
 ]
 Workers = Annotated[
@@ -329,7 +335,7 @@ Workers = Annotated[
     Option(
         rich_help_panel=EFFORT,
         metavar="INT",
-        help="Exactly so many fresh processes; intervals are over them.",
+        help="Measure in exactly this many processes (workers).",
         hidden=True,
     ),
 ]
@@ -338,7 +344,7 @@ Rounds = Annotated[
     Option(
         rich_help_panel=EFFORT,
         metavar="INT",
-        help="Exactly so many rounds in each; one measures each case once.",
+        help="Measure exactly this many rounds in each worker; a round is one sample of each case.",
         hidden=True,
     ),
 ]
@@ -356,7 +362,7 @@ Timeout = Annotated[
     Option(
         rich_help_panel=EFFORT,
         metavar="TIME",
-        help="Give up a case that takes longer for one step.",
+        help="A case fails if one of its steps takes longer.",
         hidden=True,
     ),
 ]
@@ -366,7 +372,7 @@ Runs = Annotated[
         rich_help_panel=EFFORT,
         metavar="INT",
         hidden=True,
-        help="Measure so many times, each with fresh processes, and keep all: a baseline.",
+        help="Measure this many times with new processes, and save all runs as a baseline.",
     ),
 ]
 Pause = Annotated[
@@ -374,7 +380,7 @@ Pause = Annotated[
     Option(
         rich_help_panel=EFFORT,
         metavar="TIME",
-        help="Wait so long between two runs; 60s.",
+        help="With --runs: time between two runs; by default 60s.",
         hidden=True,
     ),
 ]
@@ -384,7 +390,7 @@ Resume = Annotated[
         "--resume",
         rich_help_panel=EFFORT,
         hidden=True,
-        help="Go on with the file of -o: what it has of these groups is not measured again.",
+        help="Continue the file of -o; groups that it contains are not measured again.",
     ),
 ]
 Wait = Annotated[
@@ -402,8 +408,8 @@ On = Annotated[
         rich_help_panel=EFFORT,
         metavar="slurm|local",
         hidden=True,
-        help="Measure each group as a job of submitit, on slurm, or local: one after another in processes that outlive "
-        "this one. Needs -o FILE.json; docs/cluster.md has a session.",
+        help="Measure each group as a job, on SLURM or locally one after another. Jobs continue when this command ends. "
+        "Needs -o FILE.json; see docs/cluster.md.",
     ),
 ]
 Slurm = Annotated[
@@ -412,8 +418,8 @@ Slurm = Annotated[
         rich_help_panel=EFFORT,
         metavar="KEY=VALUE,...",
         hidden=True,
-        help="With --on slurm: fields of submitit's, as in partition=gpu,gpus_per_node=1. Nodes are exclusive unless "
-        "exclusive=false is said. Repeatable.",
+        help="With --on slurm: fields of submitit's SlurmExecutor, such as partition=gpu,gpus_per_node=1. Nodes are "
+        "exclusive unless exclusive=false is given. Repeatable.",
     ),
 ]
 
@@ -424,13 +430,15 @@ BasePython = Annotated[
     Option(
         rich_help_panel=SIDES,
         metavar="PATH",
-        help="Base runs in this interpreter; it needs torch alone.",
+        help="Run base in this interpreter, which needs only torch.",
     ),
 ]
 BaseSource = Annotated[
     TypedText,
     Option(
-        rich_help_panel=SIDES, metavar="DIR", help="Base is the code in this folder."
+        rich_help_panel=SIDES,
+        metavar="DIR",
+        help="Take the code of base from this folder.",
     ),
 ]
 BaseEnv = Annotated[
@@ -438,7 +446,7 @@ BaseEnv = Annotated[
     Option(
         rich_help_panel=SIDES,
         metavar="NAME:VALUE",
-        help="A variable of base's processes. Repeatable.",
+        help="Set an environment variable for base. Repeatable.",
     ),
 ]
 HeadRev = Annotated[
@@ -446,7 +454,7 @@ HeadRev = Annotated[
     Option(
         rich_help_panel=SIDES,
         metavar="REV",
-        help="Head is this revision, not the working tree as it is.",
+        help="Take head from this revision, not from the working tree.",
     ),
 ]
 Tolerance = Annotated[
@@ -456,7 +464,7 @@ Tolerance = Annotated[
         metavar="[[CASE:]METRIC=]PCT%",
         show_default="latency=5%",
         autocompletion=words_for("tolerance"),
-        help="How much a metric may grow; latency is the ratio to the reference. Repeatable.",
+        help="How much a metric may grow; latency means the ratio to the reference. Repeatable.",
     ),
 ]
 ExactOnly = Annotated[
@@ -464,7 +472,7 @@ ExactOnly = Annotated[
     Option(
         "--exact-only",
         rich_help_panel=LIMITS,
-        help="Parameters, FLOPs and bytes alone; nothing is timed.",
+        help="Check only parameters, FLOPs and bytes; nothing is timed.",
     ),
 ]
 AcrossMachines = Annotated[
@@ -472,7 +480,7 @@ AcrossMachines = Annotated[
     Option(
         "--across-machines",
         rich_help_panel=LIMITS,
-        help="Compare ratios with another kind of machine too.",
+        help="Compare ratios even with another kind of machine.",
     ),
 ]
 Absolute = Annotated[
@@ -480,7 +488,7 @@ Absolute = Annotated[
     Option(
         "--absolute",
         rich_help_panel=LIMITS,
-        help="Check seconds too, on the very same machine only.",
+        help="Check seconds too; the baseline must be of this machine.",
     ),
 ]
 AllowMismatch = Annotated[
@@ -488,7 +496,7 @@ AllowMismatch = Annotated[
     Option(
         "--allow-mismatch",
         rich_help_panel=LIMITS,
-        help="Go on, and pass, where head's output has changed.",
+        help="Measure and pass a row whose output has changed.",
     ),
 ]
 Trust = Annotated[
@@ -496,7 +504,7 @@ Trust = Annotated[
     Option(
         rich_help_panel=LIMITS,
         metavar="TARGET",
-        help="Let this code run, which the baseline names. Repeatable.",
+        help="Allow code that the baseline names to run. Repeatable.",
     ),
 ]
 OnUnclear = Annotated[
@@ -504,7 +512,7 @@ OnUnclear = Annotated[
     Option(
         rich_help_panel=LIMITS,
         metavar="pass|fail",
-        help="Exit 0 (pass) or 4 (fail) where the run can't tell.",
+        help="Exit with 0 (pass) or 4 (fail) if the run can't tell.",
         autocompletion=words_for("on_unclear"),
     ),
 ]
@@ -513,7 +521,7 @@ Update = Annotated[
     Option(
         "--update",
         rich_help_panel=LIMITS,
-        help="Accept what was found: it becomes the baseline.",
+        help="Replace the baseline by this run.",
     ),
 ]
 Append = Annotated[
@@ -521,7 +529,7 @@ Append = Annotated[
     Option(
         "--append",
         rich_help_panel=LIMITS,
-        help="Add this run to the baseline's, unless it is busy or REGRESSED.",
+        help="Add this run to the baseline, unless it is busy or REGRESSED.",
     ),
 ]
 
@@ -554,7 +562,10 @@ CheckFormat = Annotated[
 Verbose = Annotated[
     bool,
     Option(
-        "--verbose", "-v", rich_help_panel=OUTPUT, help="Every column and all details."
+        "--verbose",
+        "-v",
+        rich_help_panel=OUTPUT,
+        help="Show every column and all details.",
     ),
 ]
 Columns = Annotated[
@@ -563,7 +574,7 @@ Columns = Annotated[
         rich_help_panel=OUTPUT,
         metavar="LIST",
         hidden=True,
-        help="Only these, named as in the CSV or by their heading: params,latency,ratio; +gflops adds one.",
+        help="Show only these columns, named as in the CSV or by their heading: params,latency,ratio; +gflops adds a column.",
     ),
 ]
 Sort = Annotated[
@@ -572,7 +583,7 @@ Sort = Annotated[
         rich_help_panel=OUTPUT,
         metavar="COLUMN",
         hidden=True,
-        help="Sort rows by a column; -latency: largest first. Rows of one reference stay together.",
+        help="Sort rows by a column; -latency puts the largest first. Rows of one reference stay together.",
     ),
 ]
 Quiet = Annotated[
@@ -581,7 +592,7 @@ Quiet = Annotated[
         "--quiet",
         "-q",
         rich_help_panel=OUTPUT,
-        help="No progress on stderr.",
+        help="Show no progress on stderr.",
         hidden=True,
     ),
 ]
@@ -594,7 +605,7 @@ Out = Annotated[
         "-o",
         rich_help_panel=OUTPUT,
         metavar="PATH",
-        help=f"{PICTURE_SUFFIXES_TEXT}, .csv, .json, .md, .tex, or folder/ for all. Repeatable.",
+        help=f"Write {PICTURE_SUFFIXES_TEXT}, .csv, .json, .md, .tex, or a folder/ with all. Repeatable.",
     ),
 ]
 CheckOut = Annotated[
@@ -604,6 +615,6 @@ CheckOut = Annotated[
         "-o",
         rich_help_panel=OUTPUT,
         metavar="PATH",
-        help="A file (.html, .xml, .csv, .json, .md, .tex), or a folder/ for all. Repeatable.",
+        help="Write .html, .xml, .csv, .json, .md, .tex, or a folder/ with all. Repeatable.",
     ),
 ]

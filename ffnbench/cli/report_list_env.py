@@ -40,7 +40,8 @@ def report(
 ) -> int:
     """Show a saved run again, or several side by side.
 
-    Every figure is computed anew; of several: old, new, change, its interval.
+    Every figure is computed again from the samples. Of several runs, each
+    row has the old and the new value, and the change with its interval.
     """
     from ffnbench.api.saved_runs import load_and_compare
     from ffnbench.report.files.store import holds_findings
@@ -82,7 +83,7 @@ def list_(
     format: o.Format = "table",
     verbose: o.Verbose = False,
 ) -> int:
-    """Show the names there are to choose from."""
+    """Show the names that a command takes."""
     from ffnbench.report.listing import LIST_OF_BACKENDS, listing_view
 
     refuse_empty("WHAT", [what])
@@ -119,7 +120,7 @@ def env(
 ) -> int:
     """Show this machine, and what makes it noisy now.
 
-    Where numbers would be made: machine, torch, fingerprint.
+    Shows what is stored with every run: machine, torch, settings.
     """
     from ffnbench.api.this_machine import environment
     from ffnbench.run.world import this_machine

@@ -60,8 +60,8 @@ def compare(
 ) -> int:
     """Measure variants side by side, at equal parameters.
 
-    Parameters, FLOPs, latency, memory. Of lists (--seq-len 1,128 or 1..4096) each
-    combination is measured.
+    Shows parameters, FLOPs, latency and memory. If flags have lists
+    (--seq-len 1,128 or 1..4096), each combination is measured.
     """
     from ffnbench.planning.compare import plan_compare
 
@@ -100,7 +100,8 @@ def cost(
 ) -> int:
     """Count parameters, FLOPs and bytes; nothing is measured.
 
-    Of lists (--seq-len 1,128 or 1..4096) each combination is counted.
+    If flags have lists (--seq-len 1,128 or 1..4096), each combination is
+    counted.
     """
     from ffnbench.planning.compare import plan_compare
 

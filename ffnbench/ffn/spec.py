@@ -98,7 +98,7 @@ class MoESpec:
         if self.top_k > self.experts:
             raise FfnbenchError(
                 f"top_k {self.top_k} is above the number of experts, {self.experts}",
-                "moe=8x2 is 8 experts, 2 a token",
+                "for example moe=8x2",
             )
         self._check_groups()
         if self.shared_gate and not self.shared_d_ff:
@@ -108,7 +108,7 @@ class MoESpec:
         if not (isfinite(self.routed_scale) and self.routed_scale > 0):
             raise FfnbenchError(
                 f"routed_scale {self.routed_scale:g} is not positive",
-                "DeepSeek-V3 has 2.5",
+                "for example 2.5, as in DeepSeek-V3",
             )
 
     def _check_groups(self) -> None:
@@ -195,12 +195,12 @@ class FFNSpec:
         if self.limit is not None and not (isfinite(self.limit) and self.limit > 0):
             raise FfnbenchError(
                 f"limit {self.limit:g} is not a positive number",
-                "gpt-oss has swiglu_oai@limit=7",
+                "for example @limit=7",
             )
         if not isfinite(self.up_offset):
             raise FfnbenchError(
                 f"offset {self.up_offset:g} is not finite",
-                "gpt-oss has swiglu_oai@offset=1",
+                "for example @offset=1",
             )
 
     @property

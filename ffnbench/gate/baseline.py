@@ -48,7 +48,7 @@ def policy_for(before: Report, request: CheckRequest) -> Policy:
     added = added_kind(before.plan.kind)
     if added:
         raise FfnbenchError(
-            f"{request.baseline!r} says {added.says}, and a check is of time and counts",
+            f"{request.baseline!r} says {added.says}, but a check compares times and counts",
             "a baseline is a file of compare: -o baseline.json",
         )
     for number, run in enumerate(before.runs, start=1):
@@ -168,8 +168,8 @@ def refuse_another_plan(request: CheckRequest, before: Plan, now: Plan) -> None:
         differences.append(f"{name} {of_baseline} then, {of_run} now")
     flags = " --exact-only" if request.exact_only else ""
     raise FfnbenchError(
-        f"{request.current!r} is of another plan: {'; '.join(differences)}",
-        f"`ffnbench check {shlex.quote(request.baseline)}{flags}` measures the baseline's own",
+        f"{request.current!r} was measured by another plan: {'; '.join(differences)}",
+        f"`ffnbench check {shlex.quote(request.baseline)}{flags}` measures the plan of the baseline",
     )
 
 

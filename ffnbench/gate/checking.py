@@ -85,8 +85,8 @@ def check(
     before = load_shown(request.baseline)
     if updates and request.exact_only and is_timed(before):
         raise FfnbenchError(
-            f"{request.baseline!r} has latencies, and a new one by --exact-only would have none",
-            "leave --exact-only out: --update measures them again",
+            f"--exact-only --update would remove the latencies of {request.baseline!r}",
+            "leave --exact-only out, and the latencies are measured again",
         )
     if request.current is None:
         refuse_untrusted(before.plan, request.baseline, request.trust)

@@ -18,7 +18,7 @@ Confirm = Annotated[
     Option(
         rich_help_panel=o.LIMITS,
         metavar="FIRST.json",
-        help="Measure again what regressed in this answer; both runs decide.",
+        help="Measure again the rows that regressed in this file; both runs decide.",
     ),
 ]
 
@@ -54,9 +54,9 @@ def check(
     out: o.CheckOut = None,
     quiet: o.Quiet = False,
 ) -> int:
-    """Measure a baseline's plan again: what has regressed?
+    """Measure a baseline again, and show what regressed.
 
-    Exit 1 where something has, and nothing else exits 1.
+    The exit code is 1 if a row regressed, and only then.
     """
     from ffnbench.gate import checking
     from ffnbench.gate.check_destination import CheckDestination
@@ -131,13 +131,14 @@ def ab(
     out: o.CheckOut = None,
     quiet: o.Quiet = False,
 ) -> int:
-    """Measure one module twice, old and new side by side.
+    """Compare the old and the new code of one module.
 
-    Exit 1 where something has regressed.
+    The exit code is 1 if a row regressed.
 
-    Base may be a git revision, a folder, an interpreter, an environment. Head is this
-    environment and the working tree as it is, unless --head-rev says otherwise. With no
-    baseline to be kept, it decides as `ffnbench check` does.
+    Base, the old side, may be a git revision, a folder, an interpreter or
+    an environment. Head, the new side, is the working tree, unless
+    --head-rev names a revision. It needs no baseline, and decides as
+    `ffnbench check` does.
     """
     from ffnbench.gate import checking
     from ffnbench.gate.check_destination import CheckDestination

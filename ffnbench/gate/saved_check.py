@@ -36,7 +36,7 @@ def saved_check_view(path: str) -> View:
         return check_view(checked).ending(0)
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise FfnbenchError(
-            f"{path!r} is not a whole answer of a check: {problem}",
+            f"{path!r} is not a complete result of a check: {problem}",
             "was it cut off? check again",
         ) from problem
 

@@ -164,7 +164,7 @@ def side_by_side_view(paths: Sequence[str], runs: Sequence[Report]) -> View:
         )
         raise FfnbenchError(
             f"these runs have no row in common: {rows}",
-            f"one alone: `ffnbench report {paths[0]}`",
+            f"`ffnbench report {paths[0]}` shows one of them",
         )
     frame = SideBySide(names=names, runs=runs, compared=compared).frame()
     return View(frame=lambda: frame, reports=runs, title=f"report: {', '.join(names)}")
@@ -178,5 +178,6 @@ def _refuse_added(path: str, report: Report) -> None:
     if added:
         hint = f"ffnbench report {shlex.quote(path)} -o {report.plan.kind}.png"
         raise FfnbenchError(
-            f"{path!r} says {added.says}, and here times are shown", hint
+            f"{path!r} says {added.says}, but several runs are shown by their times",
+            hint,
         )

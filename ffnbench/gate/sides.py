@@ -67,13 +67,13 @@ def sides_asked(request: SidesRequest, variant: Variant) -> dict[str, SideFlags]
         )
     if request.base_rev is not None and request.base_source is not None:
         raise FfnbenchError(
-            "--base-rev and --base-source both say where the code is",
+            "--base-rev and --base-source can't be given together: both name the code of base",
             "give one of the two",
         )
     for side in asked.values():
         if side.of_code and not variant.target:
             raise FfnbenchError(
-                f"{variant.text!r} is ffnbench's own and in no revision of yours",
+                f"{variant.text!r} is code of ffnbench, which no revision of yours contains",
                 "name your code: package.module:Attr or path/to/file.py:Attr",
             )
     return asked
@@ -90,12 +90,12 @@ def variant_of_sides(request: SidesRequest) -> Variant:
     variant = variants[0]
     if variant.arm != THIS_INTERPRETER:
         raise FfnbenchError(
-            f"the two sides are not told by {variant.arm}",
+            f"a variant of ab can't have {variant.arm}",
             "use --base-python, --base-env, ...",
         )
     if variant.label in (BASE, CONTROL):
         raise FfnbenchError(
-            f"{variant.label!r} is what the other side is called",
+            f"{variant.label!r} is the label of the other side",
             "give the variant another label",
         )
     check_timeout(request.timeout)
@@ -170,7 +170,10 @@ class Repository(ExitStack):
             f"{revision}^{{commit}}",
         )
         if answer.returncode:
-            hint = self._hint_if_shallow or "`git branch -a` and `git tag` show some"
+            hint = (
+                self._hint_if_shallow
+                or "`git branch -a` and `git tag` show branches and tags"
+            )
             raise FfnbenchError(f"no revision is called {revision!r}", hint)
         return answer.stdout.strip()
 

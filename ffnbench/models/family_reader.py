@@ -480,7 +480,7 @@ class Reader:
             )
         except FfnbenchError as problem:
             raise FfnbenchError(
-                f"the {self.model_type} config has odd experts: {problem.message}",
+                f"the {self.model_type} config has invalid experts: {problem.message}",
                 AS_PUBLISHED,
             ) from problem
 
@@ -566,6 +566,6 @@ class Reader:
         if not isinstance(value, bool):
             raise FfnbenchError(
                 f"the {self.model_type} config has {key_name(entry)} {value!r:.60}",
-                "true or false",
+                "it must be true or false",
             )
         return value

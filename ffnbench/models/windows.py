@@ -46,7 +46,9 @@ class WindowRule:
 def _number(config: Config, key: str, default: int) -> int:
     value = config.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise FfnbenchError(f"{key} is {value!r}", "a whole number of at least 1")
+        raise FfnbenchError(
+            f"{key} is {value!r}", "it must be a whole number of at least 1"
+        )
     return value
 
 
@@ -136,7 +138,9 @@ def layer_windows(
         or len(words) != layers
         or not all(isinstance(word, str) for word in words)
     ):
-        raise FfnbenchError("layer_types does not fit its layers", "one word a layer")
+        raise FfnbenchError(
+            "layer_types does not fit its layers", "it needs one word for each layer"
+        )
     return [_window(word, window) for word in words]
 
 

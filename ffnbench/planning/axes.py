@@ -119,7 +119,7 @@ def requests_of_cells(
     for name, typed in (keys or {}).items():
         if name in axes:
             raise FfnbenchError(
-                f"{spelling(name)} has a list, and so has @{name}: they are one axis",
+                f"{spelling(name)} has a list, and so has @{name}: an axis has one list",
                 f"leave the list of @{name} out",
             )
         texts[name] = {read_value(name, text): text for text in typed}
@@ -209,7 +209,7 @@ def listed_variants(text: str, models: Mapping[str, ModelSpec] | None = None) ->
             texts = tuple(dict.fromkeys(written_out(f"@{name}=", value, example)))
             if axes.setdefault(name, texts) != texts:
                 raise FfnbenchError(
-                    f"two variants have different lists of {name}: an axis has one",
+                    f"two variants have different lists of {name}, but an axis has only one",
                     f"give both the same @{name}={value}",
                 )
             own.append(name)

@@ -278,7 +278,7 @@ def refuse_own_values(swept: Set[str], variants: Iterable[Variant]) -> None:
         for key in [*variant.workload_keys, *dict(variant.arguments)]:
             if key in swept:
                 raise FfnbenchError(
-                    f"{variant.text!r} has a {key} of its own, and {spelling(key)} makes a group of each of several",
+                    f"{variant.text!r} has a {key} of its own, but {spelling(key)} has a list",
                     f"leave @{key} out, or the list",
                 )
 
@@ -290,7 +290,7 @@ def _refuse_state(request: CompareRequest, cases: Iterable[Case]) -> None:
     if not request.state:
         if request.prefix:
             raise FfnbenchError(
-                "--prefix is of --state, which is not given",
+                "--prefix needs --state, which is not given",
                 "add --state FILE.safetensors",
             )
         return
@@ -319,13 +319,13 @@ def _metrics(request: CompareRequest, cases: tuple[Case, ...]) -> tuple[str, ...
             raise FfnbenchError(f"unknown metric {name!r}", hint)
     if CEILINGS in names and "latency" not in names:
         raise FfnbenchError(
-            "ceilings are about latency, and latency is not measured",
+            "ceilings need latency, which is not measured",
             "add it: --metrics latency",
         )
     experts = any(case.workload.routing for case in cases)
     if not experts and "routing" in names:
         raise FfnbenchError(
-            "routing is about experts, and no variant has any",
+            "the metric routing needs experts, and no variant has any",
             "for example swiglu@moe=8x2",
         )
     if experts and "routing" not in names:
@@ -393,7 +393,7 @@ def shared_widths(
         )
     if len(given) > 1 and isinstance(request.d_ff, int):
         raise FfnbenchError(
-            f"--d-ff {request.d_ff:,} is one width, and --d-model {typed} are several",
-            "leave --d-ff out: each group finds its own; @ratio=2 of the first variant says how wide",
+            f"--d-ff {request.d_ff:,} can't be the width for several --d-model {typed}",
+            "leave --d-ff out, so that each group has its own; @ratio=2 of the first variant sets d_ff / d_model",
         )
     return given

@@ -35,7 +35,7 @@ def protocol_of(cases: int, effort: MeasuredRequest) -> Protocol:
     ]
     if fixed and limits:
         raise FfnbenchError(
-            f"--{fixed[0]} fixes how much is measured, --{limits[0]} lets the run find out",
+            f"--{fixed[0]} and --{limits[0]} can't be given together",
             "give --workers and --rounds, or --precision and --budget",
         )
     if fixed:
@@ -58,7 +58,7 @@ def _fixed_effort(effort: MeasuredRequest) -> Protocol:
         rounds = read_positive("rounds", effort.rounds)
     if workers < MIN_WORKERS:
         raise FfnbenchError(
-            f"--workers {workers} is too few for an interval that can decide anything",
+            f"--workers {workers} is too few for an interval",
             f"give at least {MIN_WORKERS}: every interval is over workers, not over samples",
         )
     return Protocol(workers=workers, rounds=rounds)

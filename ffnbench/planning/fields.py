@@ -119,7 +119,7 @@ def refuse_empty(name: str, texts: Sequence[str]) -> None:
     if not all(text.strip() for text in texts):
         raise FfnbenchError(
             f"{name} has an empty value",
-            "give it one, or leave it out; is a variable not set?",
+            "give a value, or leave it out; perhaps a variable of the shell is not set",
         )
 
 
@@ -133,7 +133,7 @@ def _numbers(
             if re.fullmatch("0[0-9]+", part):
                 raise FfnbenchError(
                     f"{part!r} is not a whole number",
-                    "4,096 is a list of two, write 4096",
+                    "write 4096: a comma separates the values of a list",
                 )
             return read(part)
         except FfnbenchError as problem:
@@ -197,7 +197,7 @@ def too_many(count: int, of: str) -> FfnbenchError:
         "a longer step or fewer values; without a step a range doubles: 1..4096 has 13"
     )
     return FfnbenchError(
-        f"{of} makes {count:,} cells, and a sweep has at most {MOST_CELLS:,}", hint
+        f"{of} makes {count:,} groups, and a sweep has at most {MOST_CELLS:,}", hint
     )
 
 

@@ -130,8 +130,8 @@ def names_of_keys(*about: Of) -> tuple[str, ...]:
 MOE_KEYS, SPEC_KEYS = names_of_keys(Of.EXPERTS), names_of_keys(Of.FORM, Of.EXPERTS)
 WORKLOAD_KEYS, ARM_KEYS = names_of_keys(Of.WORKLOAD), names_of_keys(Of.PROCESS)
 ELSEWHERE = {
-    LIKE: "it says what code of yours computes, as in mlp.py:MLP@like=swiglu; forms stand in a list: relu,swiglu",
-    "d_model": "it is not of one variant but of all: --d-model 512,1024 makes a group of each",
+    LIKE: "it names the form that your own code computes: mlp.py:MLP@like=swiglu; to compare forms, list them: relu,swiglu",
+    "d_model": "all variants of a group have the same: --d-model 512,1024 makes two groups",
 }
 
 
@@ -149,7 +149,7 @@ def parse_keys(text: str) -> tuple[dict[str, Scalar], Arm]:
             raise FfnbenchError(f"cannot read {'@' + pair!r} in {text!r}", KEY_HINT)
         if key in keys or key in arm:
             raise FfnbenchError(
-                f"key {key!r} stands twice in {text!r}", "give each key once"
+                f"key {key!r} is given twice in {text!r}", "give each key once"
             )
         if key == "env":
             variables += value.split(";")

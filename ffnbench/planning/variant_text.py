@@ -221,7 +221,7 @@ def _with_beta(activation: str, keys: Keys, text: str) -> tuple[str, Keys]:
     row = ACTIVATIONS.get(activation)
     if row.beta is None and not row.with_beta:
         raise FfnbenchError(
-            f"{activation} has no beta, in {text!r}", "swish has: swish@beta=0.5"
+            f"{activation} has no beta, in {text!r}", "swish has one: swish@beta=0.5"
         )
     if number(keys, "beta", 1.0, "for example swish@beta=0.5") == 1:
         return "silu", {key: value for key, value in keys.items() if key != "beta"}
@@ -324,7 +324,7 @@ def _unknown_name(name: str) -> FfnbenchError:
     if file.endswith(".py"):
         return FfnbenchError(
             f"{name!r} names no class or function",
-            f"say which of the file: {file}:{attr or 'NAME'}",
+            f"name one of the file: {file}:{attr or 'NAME'}",
         )
     is_config = name.endswith(".json")
     if (
@@ -339,12 +339,12 @@ def _unknown_name(name: str) -> FfnbenchError:
     if "/" in name or is_config:
         return FfnbenchError(
             f"unknown variant {name!r}",
-            f"a model's config.json, or ORG/NAME: --preset {name}",
+            f"for a model's config.json or ORG/NAME, give --preset {name}",
         )
     if name in [*Backend]:
         return FfnbenchError(
-            f"{name!r} is a backend and no variant",
-            "a key names one; --backend takes a list",
+            f"{name!r} is a backend, not a variant",
+            f"write @backend={name} behind a variant, or give a list to --backend",
         )
     names = ACTIVATIONS.spellings() + GATED.spellings() + PRESETS.names()
     names += [f"{activation}_glu" for activation in ACTIVATIONS.names()]
@@ -383,14 +383,14 @@ def number(keys: Keys, name: str, default: float, hint: str) -> float:
 
 def offset_of(keys: Keys) -> float:
     """What is added to up in a gated form."""
-    return number(keys, "offset", 0.0, "gpt-oss has swiglu_oai@offset=1")
+    return number(keys, "offset", 0.0, "for example swiglu_oai@offset=1, as in gpt-oss")
 
 
 def limit_of(keys: Keys) -> float | None:
     """The limit of a clamped gate; `none` takes away what a name brings along."""
     if keys.get("limit") is None:
         return None
-    return number(keys, "limit", 0, "gpt-oss has swiglu_oai@limit=7")
+    return number(keys, "limit", 0, "for example swiglu_oai@limit=7, as in gpt-oss")
 
 
 def moe_of(keys: Keys, text: str) -> MoESpec | None:
@@ -404,8 +404,8 @@ def moe_of(keys: Keys, text: str) -> MoESpec | None:
         lonely = [key for key in keys if key in MOE_KEYS and key != "moe"]
         if lonely:
             raise FfnbenchError(
-                f"{lonely[0]!r} belongs to experts, in {text!r}",
-                "add @moe=8x2: 8 experts, 2 a token",
+                f"{lonely[0]!r} needs experts, in {text!r}",
+                "add @moe=8x2: 8 experts, 2 of them for each token",
             )
         return None
     experts = _EXPERTS.match(str(shape))
@@ -418,7 +418,7 @@ def moe_of(keys: Keys, text: str) -> MoESpec | None:
     if not groups:
         raise FfnbenchError(
             f"cannot read groups={keys['groups']!s}, in {text!r}",
-            "groups=8x4 is 4 of 8 groups a token",
+            "groups=8x4 is 8 groups, 4 of them for each token",
         )
     shared = keys.get("shared") or 0
     if not isinstance(shared, int) or not 0 <= shared <= LARGEST_SIZE:

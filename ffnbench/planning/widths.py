@@ -94,7 +94,7 @@ class Sizer:
                 if key in keys:
                     raise FfnbenchError(
                         f"{variant.text!r} gives d_ff and also {key}",
-                        "d_ff is final; give one",
+                        "give one of the two: d_ff is the final width",
                     )
             return read_positive("d_ff", keys["d_ff"]), GIVEN
         if "ffn_dim_multiplier" in keys and "rule" not in keys:

@@ -122,7 +122,7 @@ def _backend(asked: str, variant: Variant) -> Backend:
     backend = choose(Backend, "backend", asked)
     if about and backend is not Backend.COMPILE:
         raise FfnbenchError(
-            f"{about[0]!r} is about backend compile, and {variant.text!r} names {backend}",
+            f"{about[0]!r} needs the backend compile, and {variant.text!r} has {backend}",
             f"leave one of the two out, or write @backend={Backend.COMPILE}",
         )
     return backend
@@ -137,8 +137,8 @@ def _routing(asked: Scalar, variant: Variant) -> Routing | None:
         return routing
     if "routing" in variant.workload_keys:
         raise FfnbenchError(
-            f"'routing' belongs to experts, in {variant.text!r}",
-            "add @moe=8x2: 8 experts, 2 a token",
+            f"'routing' needs experts, in {variant.text!r}",
+            "for example @moe=8x2",
         )
     return None
 

@@ -82,7 +82,7 @@ class Destination:
         first = self._first_file
         if self.resumes and first is None:
             raise FfnbenchError(
-                "--resume goes on with the file of -o, and none is named",
+                "--resume continues the file of -o, and none is given",
                 "add -o sweep.json",
             )
         self._journal: Journal | None = None

@@ -307,7 +307,7 @@ def listing_view(what: str) -> View:
     what = {"models": "presets", "forms": "variants"}.get(what, what)
     if what not in LISTINGS:
         raise FfnbenchError(
-            f"nothing is called {what!r}",
+            f"there is no list {what!r}",
             hint_for(what, topics(), "lists: " + ", ".join(topics())),
         )
     return records_view(LISTINGS[what](), BELOW.get(what, ()))

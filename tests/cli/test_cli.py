@@ -315,12 +315,16 @@ def test_report_computes_every_figure_again_from_the_samples(call, saved: Path) 
 
 
 DAMAGES = [
-    (lambda text: text[: len(text) // 2], "is not a whole ffnbench report", "cut off"),
-    (lambda text: " ", "is not a whole ffnbench report: it is empty", "cut off"),
+    (
+        lambda text: text[: len(text) // 2],
+        "is not a complete ffnbench report",
+        "cut off",
+    ),
+    (lambda text: " ", "is not a complete ffnbench report: it is empty", "cut off"),
     (lambda text: "[]", "is no run of ffnbench", "`ffnbench compare -o run.json`"),
     (
         lambda text: '{"schema": 2, "plam": 3}',
-        "is not a whole ffnbench report: it has no plan",
+        "is not a complete ffnbench report: it has no plan",
         "again",
     ),
 ]

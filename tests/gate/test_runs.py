@@ -272,7 +272,7 @@ def test_a_broken_run_among_several_is_named_and_nothing_is_lost(
     assert (code, out, baseline.read_text()) == (2, "", text)
     known = {
         "path": baseline,
-        "broken": f"error: '{baseline}' is not a whole ffnbench report: ",
+        "broken": f"error: '{baseline}' is not a complete ffnbench report: ",
         "third": f"error: run 3 of '{baseline}', of 2026-01-03, ",
     }
     assert err.startswith(error.format(**known)), err

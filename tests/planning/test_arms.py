@@ -46,7 +46,7 @@ from ffnbench.run.worker_process import BOOT, interpreter_of, variables_of
     ("text", "says"),
     [
         ("swiglu@env=A", "cannot read the variable 'A'"), ("swiglu@env=A=1", "cannot read the variable 'A=1'"),
-        ("swiglu@env=1A:2", "cannot read the variable"), ("swiglu@python=a@python=b", "stands twice"),
+        ("swiglu@env=1A:2", "cannot read the variable"), ("swiglu@python=a@python=b", "is given twice"),
         ("swiglu@python=", "cannot read '@python='"), ("swiglu@pyhton=a", "unknown key 'pyhton'"),
     ],
 )  # fmt: skip

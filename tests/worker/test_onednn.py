@@ -233,7 +233,7 @@ def test_what_is_held_is_what_a_call_computes_with() -> None:
 
 def test_a_machine_without_oneDNN_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = torch.device("cpu")
-    assert "CPU alone" in unavailable(torch.device("cuda"))
+    assert "only on the CPU" in unavailable(torch.device("cuda"))
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
     assert "built without oneDNN" in unavailable(cpu)
     with pytest.raises(Unsupported, match="built without oneDNN"):

@@ -23,14 +23,16 @@ Good = Annotated[
 ]
 Bad = Annotated[
     o.TypedText,
-    Option(rich_help_panel=o.SIDES, metavar="REV", help="A later one that is slow."),
+    Option(
+        rich_help_panel=o.SIDES, metavar="REV", help="A later revision that is slow."
+    ),
 ]
 Probes = Annotated[
     o.TypedText,
     Option(
         rich_help_panel=o.EFFORT,
         metavar="INT",
-        help="Measure at most so many commits now; one may be measured again.",
+        help="Measure at most this many times in this call.",
     ),
 ]
 
@@ -69,9 +71,9 @@ def bisect(
 ) -> int:
     """Find the commit that made a module slower.
 
-    Each is measured beside the good one, as in `ab`. A commit that can't be imported
-    or built is skipped. What was measured is kept in git's own folder, so that the
-    same command goes on where it ended.
+    Each commit is compared with the good one, as in `ab`. A commit that
+    can't be imported or built is skipped. Results are kept in git's own
+    folder, so the same command continues where it ended.
     """
     from ffnbench.extras.bisect.search import BisectRequest, search
     from ffnbench.extras.bisect.table import bisect_view

@@ -60,7 +60,7 @@ class BisectRepository(Repository):
         if not self._is_ancestor(first, last):
             common = self._git("merge-base", first, last).stdout.strip()[:10]
             if self._is_ancestor(last, first):
-                hint = f"--good {bad} --bad {good} is the other way"
+                hint = f"exchange them: --good {bad} --bad {good}"
             elif common:
                 hint = self._hint_if_shallow or f"--good {common} is where the two part"
             else:

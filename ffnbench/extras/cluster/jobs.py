@@ -59,7 +59,7 @@ def measured_by(on: str, slurm: Sequence[str]) -> Callable[..., ShownReport]:
     for what can be none.
     """
     if slurm and on != SLURM:
-        raise FfnbenchError("--slurm is of jobs on SLURM", "add --on slurm")
+        raise FfnbenchError("--slurm is only for jobs on SLURM", "add --on slurm")
     one_of("--on", on, (SLURM, LOCAL))
     return partial(measure_as_jobs, on=on, slurm=tuple(slurm))
 
@@ -77,8 +77,8 @@ def held(folder: Path, *, resumes: bool) -> Iterator[None]:
         _make(folder)
     elif not _is_of_this_user(folder):
         raise FfnbenchError(
-            f"{str(folder)!r} is where jobs would stand, and no run of yours has made it",
-            "move it away, or give -o another file; what others have made is not taken up",
+            f"{str(folder)!r} is the folder for the jobs, but no run of yours has made it",
+            "move it away, or give -o another file; files of other users are not used",
         )
     elif not resumes:
         hint = f"add --resume: it takes them up; or forget them: rm -r {shlex.quote(str(folder))}"
@@ -88,7 +88,7 @@ def held(folder: Path, *, resumes: bool) -> Iterator[None]:
     with (folder / "lock").open("wb") as file:
         if not locked(file):
             raise FfnbenchError(
-                f"--resume: a run goes on with {str(folder)!r} now",
+                f"--resume: another run uses {str(folder)!r} now",
                 "wait until it ends",
             )
         try:
@@ -205,7 +205,7 @@ def measure_as_jobs(
     plan, file = prepared.plan, destination.saved
     if file is None:
         raise FfnbenchError(
-            f"--on {on} keeps its jobs beside the file of -o that holds the run, and none is named",
+            f"--on {on} keeps its jobs beside the .json of -o, and none is given",
             "add -o sweep.json",
         )
     if on == LOCAL:
@@ -213,7 +213,8 @@ def measure_as_jobs(
     refuse_short(plan)
     if plan.protocol.runs > 1:
         raise FfnbenchError(
-            "--runs is of one machine, and jobs may have several", "leave --runs out"
+            "--runs measures on one machine, but jobs may run on several",
+            "leave --runs out",
         )
     cluster = Cluster(on, fields_of(slurm), plan)
     folder = file.absolute().with_name(f"{file.name}.jobs")

@@ -212,7 +212,7 @@ def _part(case: Case, devices: int) -> Case | None:
     if devices > spec.d_ff:
         raise FfnbenchError(
             f"{case.label} has a d_ff of {spec.d_ff:,}: {devices:,} devices can't share it",
-            f"--tensor-parallel {spec.d_ff} is the most",
+            f"give at most --tensor-parallel {spec.d_ff}",
         )
     moe = spec.moe and replace(
         spec.moe, shared_d_ff=math.ceil(spec.moe.shared_d_ff / devices)

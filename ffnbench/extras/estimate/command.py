@@ -21,7 +21,7 @@ HardwareOption = Annotated[
     Option(
         rich_help_panel=o.WORKLOAD,
         metavar="LIST",
-        help="Machines: `ffnbench list hardware`, or a .toml of your own.",
+        help="Machines of `ffnbench list hardware`, or a .toml of your own.",
         autocompletion=words_for("hardware"),
     ),
 ]
@@ -32,7 +32,7 @@ TensorParallel = Annotated[
         "--tp",
         rich_help_panel=o.WORKLOAD,
         metavar="INT",
-        help="Split d_ff over so many devices, whose outputs a ring adds.",
+        help="Split d_ff over this many devices, with a ring all-reduce.",
     ),
 ]
 
@@ -65,9 +65,9 @@ def estimate(
     verbose: o.Verbose = False,
     out: o.Out = None,
 ) -> int:
-    """Bound the time of variants on machines not here.
+    """Show the least time of variants on other machines.
 
-    By published peaks; nothing is measured.
+    The bound follows from published peaks; nothing is measured.
     """
     from ffnbench.extras.estimate.estimating import EstimateRequest, bounds
     from ffnbench.run.world import this_machine

@@ -32,7 +32,7 @@ Followable = Annotated[
     Option(
         rich_help_panel=o.MEASURED,
         metavar="NAME",
-        help="ratio, latency, params, flops or peak; else the ratio, and what is exact where it has changed.",
+        help="ratio, latency, params, flops or peak; by default the ratio, and exact metrics that changed.",
     ),
 ]
 
@@ -57,7 +57,7 @@ def history(
 ) -> int:
     """Show saved runs over time, and where they change.
 
-    A line each row: first and last value, and the commits at which it has changed.
+    Each row has its first and last value, and the commits at which it changed.
     """
     from ffnbench.extras.history.table import history_view
     from ffnbench.extras.history.timeline import history_of_files

@@ -29,7 +29,7 @@ WholeModelOption = Annotated[
     Option(
         "--whole-model",
         rich_help_panel=o.MODEL,
-        help="All parameters by part: embeddings, attention, FFN, norms, head.",
+        help="Show all parameters by part: embeddings, attention, FFN, norms, head.",
     ),
 ]
 LengthOption = Annotated[
@@ -37,7 +37,7 @@ LengthOption = Annotated[
     Option(
         rich_help_panel=o.WORKLOAD,
         metavar="INT",
-        help="At so many tokens: FLOPs, keys and values by kind of layer, above all parameters by part.",
+        help="Show FLOPs, keys and values at this many tokens, by kind of layer, and all parameters by part.",
     ),
 ]
 
@@ -63,7 +63,7 @@ def inspect(
     verbose: o.Verbose = False,
     out: o.Out = None,
 ) -> int:
-    """Show a model's FFNs, one row a kind of layer."""
+    """Show the FFNs of a model, a row for each kind of layer."""
     from ffnbench.extras.models.by_length import InspectRequest
     from ffnbench.extras.models.inspecting import model_answer
     from ffnbench.run.world import this_machine

@@ -16,7 +16,15 @@ from ffnbench.cli.commands import (
 
 app = typer.Typer()
 Repeats = Annotated[
-    o.TypedText, Option(rich_help_panel=o.EFFORT, metavar="INT", help="How many runs.")
+    o.TypedText, Option(rich_help_panel=o.EFFORT, metavar="INT", help="Number of runs.")
+]
+Budget = Annotated[
+    o.TypedText,
+    Option(
+        rich_help_panel=o.EFFORT,
+        metavar="TIME",
+        help="Time of each run, such as 15s or 1m.",
+    ),
 ]
 
 
@@ -35,7 +43,7 @@ def selftest(
     d_model: o.DModel = "256",
     threads: o.Threads = None,
     repeats: Repeats = "10",
-    budget: o.Budget = "15s",
+    budget: Budget = "15s",
     wait: o.Wait = False,
     format: o.Format = "table",
     verbose: o.Verbose = False,

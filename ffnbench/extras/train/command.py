@@ -23,7 +23,7 @@ TextOption = Annotated[
         "--text",
         rich_help_panel=o.WORKLOAD,
         metavar="PATH",
-        help="What is learnt: a file or a folder; else the source of Python's standard library.",
+        help="Text to learn: a file or a folder; by default the source of Python's standard library.",
     ),
 ]
 Steps = Annotated[
@@ -34,7 +34,7 @@ Seeds = Annotated[
     Option(
         rich_help_panel=o.EFFORT,
         metavar="INT",
-        help="Runs of each variant; intervals are over them.",
+        help="Runs of each variant, each with another seed; intervals are over them.",
     ),
 ]
 LearningRates = Annotated[
@@ -43,7 +43,7 @@ LearningRates = Annotated[
         "--lr",
         rich_help_panel=o.EFFORT,
         metavar="LIST",
-        help="Learning rate; of several each variant is judged at its best.",
+        help="Learning rate; with several, each variant is reported at its best.",
     ),
 ]
 
@@ -88,7 +88,7 @@ def train(
 ) -> int:
     """Train a small language model with each variant.
 
-    Held-out loss, beside the time of a step.
+    Shows the held-out loss and the time of a step.
     """
     from ffnbench.extras.train.measuring import measure_training
     from ffnbench.extras.train.plan import TrainRequest, plan_train

@@ -42,7 +42,7 @@ from ffnbench.run.worker_process import WorkerLost
 from ffnbench.run.world import World
 
 CHUNK_S = 2.0  # of training, between two answers
-OVER = "the budget is over: --resume goes on with what -o FILE has kept"
+OVER = "the budget is used up: --resume continues the file of -o"
 STEPS_BETWEEN = 400  # a step that hangs is waited for as long as so many steps
 
 

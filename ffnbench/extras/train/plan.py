@@ -410,7 +410,7 @@ def plan_train(request: TrainRequest, probe: Probe | None = None) -> Plan:
     if request.seeds > MOST_SEEDS:
         raise FfnbenchError(
             f"--seeds {request.seeds} are more than {MOST_SEEDS}",
-            "3 to 5 tell what a probe can tell",
+            "3 to 5 are enough for a model of this size",
         )
     if request.budget is not None:
         check_budget(request.budget)
@@ -500,18 +500,18 @@ def _refuse_others(plan: Plan) -> None:
     first = plan.cases[0].workload
     if plan.is_sweep:
         raise FfnbenchError(
-            "a key has several values, and here each variant is typed out",
+            "train takes no key with several values",
             "for example swiglu a=swiglu@d_ff=512",
         )
     if first.dtype == "float16":
         raise FfnbenchError(
-            "float16 needs its gradients scaled to be trained with",
+            "training in float16 needs scaled gradients, which train does not have",
             "use --dtype bfloat16",
         )
     for case in plan.cases:
         if case.workload != first or not first.eager or case.arm != THIS_INTERPRETER:
             raise FfnbenchError(
-                f"{case.label!r} has a workload of its own, and here all variants are fed and run alike",
+                f"{case.label!r} has a workload of its own, but train runs all variants alike",
                 "leave out @backend, @dtype, @threads and the like",
             )
 

@@ -167,7 +167,7 @@ def read_journal(
         except ValueError as problem:
             hint = f"head -n {number - 1} {shlex.quote(path)} > whole.journal keeps what stands before it"
             raise FfnbenchError(
-                f"{path!r} is not a whole journal: line {number}: {problem}", hint
+                f"{path!r} is not a complete journal: line {number}: {problem}", hint
             ) from problem
         runs[-1].append(entry)
     made = [

@@ -95,7 +95,7 @@ def report_in(content: bytes, path: str) -> Report:
         if "unknown field" in str(problem):
             hint = f"is it of a newer ffnbench? {UPDATE}; if not, measure again"
         raise FfnbenchError(
-            f"{path!r} is not a whole ffnbench report: {problem}", hint
+            f"{path!r} is not a complete ffnbench report: {problem}", hint
         ) from problem
 
 
@@ -117,8 +117,8 @@ def _refuse_others(data: Any, path: str) -> None:
     """Raise FfnbenchError for what is no run, or one of another schema."""
     if isinstance(data, dict) and "findings" in data:
         raise FfnbenchError(
-            f"{path!r} holds what a check found, and no run by itself",
-            f"`ffnbench report {shlex.quote(path)}` shows it; its run stands in it as `now`",
+            f"{path!r} is the result of a check, not a run",
+            f"`ffnbench report {shlex.quote(path)}` shows it; the run is its field `now`",
         )
     schema = data.get("schema") if isinstance(data, dict) else None
     if type(schema) is not int:

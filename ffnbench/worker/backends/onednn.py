@@ -46,7 +46,7 @@ TORCH_DTYPES = (torch.float32, torch.bfloat16)
 def unavailable(device: torch.device, dtype: torch.dtype | None = None) -> str:
     """Why oneDNN can't run here; "" if it can, as far as a look tells."""
     if device.type != "cpu":
-        return "oneDNN runs on the CPU alone"
+        return "oneDNN runs only on the CPU"
     return no_onednn(dtype)
 
 

@@ -384,7 +384,7 @@ def test_a_folder_of_jobs_from_elsewhere_is_not_read_nor_deleted(
     assert (code, err.count("\n")) == (2, 2)
     assert "error: '" in err
     assert (
-        "jobs.json.jobs' is where jobs would stand, and no run of yours has made it\nhint: move it away"
+        "jobs.json.jobs' is the folder for the jobs, but no run of yours has made it\nhint: move it away"
         in err
     )
     assert {
