@@ -139,7 +139,7 @@ def _refuse_weights(plan: Plan) -> None:
             if len(plan.shown) == 1:
                 raise
             # equal parameters give forms of other shapes other widths
-            message = f"{problem.message} of {case.label!r}"
+            message = f"{case.label!r}: {problem.message}"
             raise FfnbenchError(message, f"{problem.hint} --match none") from None
 
 

@@ -152,7 +152,9 @@ def _flag_meant(option: str, command: str, ctx: Any) -> str:
     if field in INSTEAD_OF_FLAG:
         return f"{INSTEAD_OF_FLAG[field]}; "
     for key in KEYS:
-        if key.name == field:
+        # block and train run a form as it is written
+        is_read = field != "weights" or command not in ("block", "train")
+        if key.name == field and is_read:
             return f"it is a key of a variant, as in {key.example}; "
     for other in command_names():
         if other != command and field in options_of(other):

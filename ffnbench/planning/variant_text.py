@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ffnbench.choices import Backend
+from ffnbench.choices import Backend, Weights
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import choose, hint_for, near, normalise
 from ffnbench.ffn.activations import ACTIVATIONS, OwnActivation
@@ -320,6 +320,13 @@ def _unknown_name(name: str) -> FfnbenchError:
         return FfnbenchError(
             f"unknown variant {name!r}", f"a list has commas: {','.join(parts)}"
         )
+    for flag, words in {"--weights": Weights, "--backend": Backend}.items():
+        if name in [*words]:
+            several = f"{next(iter(words))},{name}"
+            return FfnbenchError(
+                f"unknown variant {name!r}: commas divide variants",
+                f"several values are a list of the flag: {flag} {several}",
+            )
     file, _, attr = name.rstrip(":").partition("::")
     if file.endswith(".py"):
         return FfnbenchError(

@@ -172,6 +172,29 @@ def test_what_is_gone_leads_to_what_does_it_now(
     assert leads_to in err.partition("\nhint: ")[2]
 
 
+@pytest.mark.parametrize(
+    ("typed", "says", "leads_to"),
+    [
+        ("compare swiglu@weights=none,int8", "commas divide variants", "--weights none,int8"),
+        ("compare swiglu@backend=eager,packed", "commas divide variants", "--backend eager,packed"),
+        ("cost swiglu@weights=int4@group=0", "not 0", "@group=64"),
+        ("compare swiglu@weights=int8@group=64", "nothing reads @group", "@weights=int4"),
+        ("compare swiglu@spin=true", "nothing reads @spin", "@backend=ort"),
+        ("block swiglu@weights=int8", "of an FFN alone", "`ffnbench compare`"),
+        ("block swiglu --weights int8", "no such option", "`ffnbench compare` has it"),
+        ("train swiglu@weights=int8", "has no @weights", "leave @weights out"),
+    ],
+)  # fmt: skip
+def test_ways_to_run_that_are_typed_amiss(
+    here, on_fakes, typed: str, says: str, leads_to: str
+) -> None:
+    code, out, err = on_fakes(typed, "--d-model 64")
+    assert (code, out) == (2, "")
+    error, _, hint = err.partition("\nhint: ")
+    assert says in error
+    assert leads_to in hint
+
+
 def test_the_command_of_every_hint_works_when_it_is_typed(here, on_fakes) -> None:
     told: dict[str, str] = {}
     for line in MISTAKES:
