@@ -320,13 +320,6 @@ def _unknown_name(name: str) -> FfnbenchError:
         return FfnbenchError(
             f"unknown variant {name!r}", f"a list has commas: {','.join(parts)}"
         )
-    for flag, words in {"--weights": Weights, "--backend": Backend}.items():
-        if name in [*words]:
-            several = f"{next(iter(words))},{name}"
-            return FfnbenchError(
-                f"unknown variant {name!r}: commas divide variants",
-                f"several values are a list of the flag: {flag} {several}",
-            )
     file, _, attr = name.rstrip(":").partition("::")
     if file.endswith(".py"):
         return FfnbenchError(
@@ -352,6 +345,11 @@ def _unknown_name(name: str) -> FfnbenchError:
         return FfnbenchError(
             f"{name!r} is a backend, not a variant",
             f"write @backend={name} behind a variant, or give a list to --backend",
+        )
+    if name in [*Weights]:
+        return FfnbenchError(
+            f"{name!r} is a format of weights, not a variant",
+            f"write @weights={name} behind a variant, or give a list: --weights none,int8",
         )
     names = ACTIVATIONS.spellings() + GATED.spellings() + PRESETS.names()
     names += [f"{activation}_glu" for activation in ACTIVATIONS.names()]

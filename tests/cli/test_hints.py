@@ -91,6 +91,8 @@ bench relu swiglu
 plot run.json
 version
 compare relu --control
+block swiglu@weights=int8
+train swiglu@weights=int8
 compare relu --launch ssh
 block llama3-8b --whole-model
 """.strip().splitlines()
@@ -175,8 +177,7 @@ def test_what_is_gone_leads_to_what_does_it_now(
 @pytest.mark.parametrize(
     ("typed", "says", "leads_to"),
     [
-        ("compare swiglu@weights=none,int8", "commas divide variants", "--weights none,int8"),
-        ("compare swiglu@backend=eager,packed", "commas divide variants", "--backend eager,packed"),
+        ("compare swiglu@weights=none,int8", "not a variant", "--weights none,int8"),
         ("cost swiglu@weights=int4@group=0", "not 0", "@group=64"),
         ("compare swiglu@weights=int8@group=64", "nothing reads @group", "@weights=int4"),
         ("compare swiglu@spin=true", "nothing reads @spin", "@backend=ort"),
