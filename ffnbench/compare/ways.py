@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ffnbench.metrics import COMPILE, PACK, PEAK
-from ffnbench.plan import Case, Plan
+from ffnbench.plan import Plan
 from ffnbench.report.columns import FRONT, column, in_percent, ratio_text
 from ffnbench.report.frame import EXTRA, Column, Row
 from ffnbench.report.header import differing
@@ -35,22 +35,16 @@ LEGEND = {
 
 
 def named(plan: Plan) -> list[Column]:
-    """What a row is called: how it is run, and its variant where there are several;
-    the name of a single one stands in the header.
+    """What a row is called: how it is run, and its name where there are several; a
+    single one stands in the header.
     """
     columns = [column("backend", 0, left=True)]
     if "weight_format" in differing(plan):
         columns.append(column("weight_format", 0, left=True))
-    ways = {(_way_of(case), plan.reference_of(case.label)) for case in plan.shown}
-    if len(ways) < len(plan.shown):
+    if len({_name(plan, case.label) for case in plan.shown}) > 1:
         name = column("label", text=lambda row: _name(plan, row["label"]))
         columns.insert(0, name)
     return columns
-
-
-def _way_of(case: Case) -> tuple[str, str, bool]:
-    work = case.workload
-    return work.backend, work.weights, work.spin
 
 
 def _name(plan: Plan, label: str) -> str:

@@ -120,7 +120,7 @@ def ceilings_of(run: Run, costs: Iterable[CaseCost]) -> CeilingsByCase:
     rounds; those that are known.
 
     A roof is sampled in few rounds, so its seconds are divided by what each of these
-    rounds did to all rows.
+    rounds did to all rows. In a sweep a cell has the roofs of its own workers.
     """
     table = table_of(run)
     roof_rounds = table_of(run, ROOF).rounds
@@ -133,7 +133,13 @@ def ceilings_of(run: Run, costs: Iterable[CaseCost]) -> CeilingsByCase:
             measured.append(Ceiling(roof=roof, seconds=math.exp(mean.mean)))
     fastest: dict[str, dict[Bound, Ceiling]] = defaultdict(dict)
     for case, needed in needed_by_cases(run.plan.shown, costs):
-        fitting = [ceiling for ceiling in measured if fits(ceiling.roof, case, needed)]
+        workers = table.rounds.get(case.label, {}).keys()
+        fitting = [
+            ceiling
+            for ceiling in measured
+            if workers & roof_rounds[ceiling.roof.name].keys()  # of the same cell
+            and fits(ceiling.roof, case, needed)
+        ]
         for ceiling in _of_nearest_size(fitting, needed):
             of_case, bound = fastest[case.label], ceiling.roof.bound
             if bound not in of_case or ceiling.rate > of_case[bound].rate:

@@ -150,6 +150,25 @@ def test_what_a_deployer_asks_stands_in_the_table_at_every_width(width: int) -> 
     )
 
 
+def test_a_row_keeps_the_name_that_it_was_given() -> None:
+    report = measured(
+        variants="mine=swiglu@backend=onednn,swiglu",
+        backend="eager",
+        weights="none,int4",
+    )
+    text = plain(compare_frame(report), 80)
+    assert [
+        line.split()[:3]
+        for line in text.splitlines()
+        if line.startswith(("mine ", "swiglu "))
+    ] == [
+        ["mine", "onednn", "none"],
+        ["mine", "onednn", "int4"],
+        ["swiglu", "eager", "none"],
+        ["swiglu", "eager", "int4"],
+    ]
+
+
 def test_errors_have_an_interval_over_processes() -> None:
     """By hand: mean 0.12 and standard deviation 0.01 of 5 errors, Student's quantile
     2.776 of 4 degrees of freedom.
