@@ -105,10 +105,11 @@ class Routing(StrEnum):
 
 
 class Match(StrEnum):
-    """What is made equal to the reference: parameters, forward matmul FLOPs, or nothing
-    (all get one width).
+    """What is made equal to the reference: parameters, forward matmul FLOPs, the time
+    that is measured, or nothing (all get one width).
     """
 
     PARAMS = "params"
     FLOPS = "flops"
+    TIME = "time"
     NONE = "none"

@@ -277,9 +277,9 @@ ACTIVE_PARAMS = "active params"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizing:
     """Where a width comes from. `how` is one of: given; unread (a width that the module
-    does not read); matched, on `what` (params, active params or flops); rule, whose
-    name is `what`; ratio, of d_model, rounded up to `multiple_of` where that is not
-    None; model, whose name is `what`.
+    does not read); matched, on `what` (params, active params or flops); matched by
+    time, in multiples of `multiple_of`; rule, whose name is `what`; ratio, of d_model,
+    rounded up to `multiple_of` where that is not None; model, whose name is `what`.
     """
 
     how: str

@@ -499,9 +499,11 @@ class Figures:
     file: samples give it again.
 
     By label: `rounds`, clean ones and all; `launch_bound`; `ceilings`, of each bound
-    the fastest; `over_runs`, the mean of the ratio over several runs. `roofline` are
-    the ceilings that a picture shows. `cells` are how many of a sweep are complete, of
-    how many.
+    the fastest; `over_runs`, the mean of the ratio over several runs; `matched`, the
+    rows whose d_ff was found by time, with their parameters relative to those of the
+    reference (0.03 is 3 % more), None where these are not known. `roofline` are the
+    ceilings that a picture shows. `cells` are how many of a sweep are complete, of how
+    many.
     """
 
     rounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -513,6 +515,7 @@ class Figures:
     fastest: tuple[Fastest, ...] = ()
     narrowing: Narrowing | None = None
     trade_offs: tuple[TradeOff, ...] = ()
+    matched: Mapping[str, float | None] = field(default_factory=dict)
     cells: tuple[int, int] = (1, 1)
 
 

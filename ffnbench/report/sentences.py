@@ -74,6 +74,10 @@ def verdict_lines(report: Report, groups: Iterable[Group] | None = None) -> list
     """Who is slower than the reference and who is not: of one group with figures, of
     several group by group.
     """
+    if report.figures.matched:
+        from ffnbench.report.matched_sentences import matched_lines
+
+        return matched_lines(report)
     groups = list(report.plan.groups if groups is None else groups)
     failed = [group for group in groups if report.failure(group.reference)]
     comparable = [group for group in groups if not report.failure(group.reference)]
