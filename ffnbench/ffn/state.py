@@ -187,3 +187,19 @@ def tensors_of(path: str, spec: FFNSpec, prefix: str) -> dict[str, Any]:
                 tensor = tensor.chunk(2)[stored_matrix.half]
             tensors[matrix] = tensor.T if stored_matrix.transposed else tensor
     return tensors
+
+
+def refuse_other_weights(path: str, prefix: str, networks: Mapping[str, Any]) -> None:
+    """Raise FfnbenchError where a file of weights lacks a matrix of one of these
+    networks by label, or has it in another size.
+    """
+    shapes = shapes_in(path)
+    for label, spec in networks.items():
+        try:
+            stored_matrices(shapes, spec, prefix)
+        except OtherSize as problem:
+            if len(networks) == 1:
+                raise
+            # equal parameters give forms of other shapes other widths
+            message = f"{label!r}: {problem.message}"
+            raise FfnbenchError(message, f"{problem.hint} --match none") from None

@@ -30,7 +30,6 @@ from ffnbench.planning.workload import (
     parse_backends,
     parse_weights,
     refuse_lacking,
-    refuse_unread,
     ways_of,
     workload_of,
 )
@@ -222,7 +221,11 @@ def _sized_group(
         else:
             refuse_lacking(row.label, case.ffn, work, arm)
     for row in rows:
-        refuse_unread(row.variant, works_of[row.variant.label])
+        if row.variant.workload_keys:
+            from ffnbench.planning.keys import refuse_unread
+
+            works = works_of[row.variant.label]
+            refuse_unread(row.variant.text, row.variant.workload_keys, works)
     if len(why_not) == len(rows):
         refuse_lacking(rows[0].label, cases[0].ffn, cases[0].workload, cases[0].arm)
     runnable = [label for label in references if label not in why_not]

@@ -5,7 +5,6 @@ checked. Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -88,16 +87,9 @@ def workload_of(request: CompareRequest, variant: Variant) -> Workload:
         matmul_precision=precision if dtype == "float32" else MatmulPrecision.HIGHEST,
         reduced_reductions=reduced or item_bytes(dtype) != 2 or device == "cpu",
         weights=choose(Weights, "weights", given["weights"]),
-        group=_columns_of_group(given.get("group", GROUP)),
+        group=read_positive("group", given.get("group", GROUP)),
         spin=flag(given, "spin", False),
     )
-
-
-def _columns_of_group(asked: Scalar) -> int:
-    try:
-        return read_positive("group", asked)
-    except FfnbenchError as problem:
-        raise FfnbenchError(problem.message, "for example @group=64") from None
 
 
 def _time(asked: Scalar, device: str, cache: Cache) -> Time:
@@ -166,11 +158,6 @@ def device_of(text: str) -> str:
 
 THIS = Arm()  # interpreter
 ALL_BACKENDS = "all"  # in place of a list of backends: every one
-# what reads a key that says nothing by itself
-READ_BY = {
-    "spin": "ONNX Runtime's threads can spin: add @backend=ort",
-    "group": "weights in groups have it: add @weights=int4",
-}
 
 
 def lack_of(ffn: AnySpec, work: Workload, arm: Arm = THIS) -> tuple[str, str]:
@@ -261,20 +248,6 @@ def ways_of(
             label += f"@weights={held}"
         ways[label] = Way(backend, held, several)
     return ways
-
-
-def refuse_unread(variant: Variant, works: Iterable[Workload]) -> None:
-    """Raise FfnbenchError for a key that nothing reads in any row of a variant."""
-    read = set()
-    for work in works:
-        if BACKENDS[work.backend].can_spin:
-            read.add("spin")
-        held = format_of(work.weights, work.backend)
-        if held is not None and held.grouped:
-            read.add("group")
-    for key, hint in READ_BY.items():
-        if key in variant.workload_keys and key not in read:
-            raise FfnbenchError(f"nothing reads @{key} in {variant.text!r}", hint)
 
 
 def _group(group: int, work: Workload) -> int:

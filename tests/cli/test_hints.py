@@ -178,7 +178,7 @@ def test_what_is_gone_leads_to_what_does_it_now(
     ("typed", "says", "leads_to"),
     [
         ("compare swiglu@weights=none,int8", "not a variant", "--weights none,int8"),
-        ("cost swiglu@weights=int4@group=0", "not 0", "@group=64"),
+        ("cost swiglu@weights=int4@group=0", "not 0", "such as 64"),
         ("compare swiglu@weights=int8@group=64", "nothing reads @group", "@weights=int4"),
         ("compare swiglu@spin=true", "nothing reads @spin", "@backend=ort"),
         ("block swiglu@weights=int8", "of an FFN alone", "`ffnbench compare`"),
