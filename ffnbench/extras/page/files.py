@@ -30,12 +30,13 @@ def page_of(
     pictures: Mapping[str, Callable[[str], bytes]],
     reports: Sequence[Report] = (),
     title: str = "",
+    command: str = "",
 ) -> str:
     """An answer as an HTML document: its sentences first, then tables, pictures,
     method.
 
     `pictures` draw for a suffix; of one that can't be drawn the table says why.
-    `reports` tell by which commands and on which machines they were made, and the title
+    `reports` tell on which machines they were made, and the title and the commands
     where there is none.
     """
     tables = table.parts
@@ -47,7 +48,9 @@ def page_of(
         "Picture": _images(pictures),
         "Method": _list(details),
         "Environment": "".join(_environment(report) for report in reports),
-        "Command": _commands(reports),
+        "Command": _commands(
+            [command] if command else [report.plan.command for report in reports]
+        ),
     }
     if reports and not title:
         title = _title(reports[0])
@@ -126,15 +129,12 @@ def _environment(report: Report) -> str:
     return f"<dl>{''.join(texts)}</dl>{counted}"
 
 
-def _commands(reports: Iterable[Report]) -> str:
-    """The commands that make these reports again; an older file does not know its
-    own.
-    """
-    commands = dict.fromkeys(
-        report.plan.command for report in reports if report.plan.command
-    )
+def _commands(commands: Iterable[str]) -> str:
+    """The commands that make an answer again; an older file does not know its own."""
     return "".join(
-        f"<pre><code>{escape(visible(command))}</code></pre>" for command in commands
+        f"<pre><code>{escape(visible(command))}</code></pre>"
+        for command in dict.fromkeys(commands)
+        if command
     )
 
 
