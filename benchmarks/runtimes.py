@@ -205,7 +205,7 @@ def errors_apart(options: argparse.Namespace) -> None:
 def spinning(options: argparse.Namespace) -> None:
     """A line for each number of tokens."""
     for tokens in options.tokens.split(","):
-        words = "sleeping=swiglu@backend=ort,spinning=swiglu@backend=ort@spin=true --match none --metrics latency"
+        words = "sleeping=swiglu@backend=ort,spinning=swiglu@backend=ort@spin=on --match none --metrics latency"
         row = rows_of(
             f"{words} --seq-len {tokens} --budget {options.budget or '20s'}", options
         )["spinning"]

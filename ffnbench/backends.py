@@ -210,7 +210,7 @@ BACKENDS = {
     ),
     Backend.ORT: BackendRow(
         says="ONNX Runtime's CPU provider",
-        keys="@spin=true",
+        keys="@spin=on",
         doing="making a session of",
         copies=3,
         requires=("onnxruntime", "onnx"),

@@ -58,7 +58,7 @@ OF_FLAGS = (*SWEPT, *(key for key in EXAMPLES if key not in (*SWEPT, "elements")
 SINGLE = {*names_of_keys(Of.PROCESS, Of.OWN_CODE), "backend", "weights"}
 # an example of their values
 OF_KEYS = {key.name: key.pair.partition("=")[2] for key in KEYS} | EXAMPLES
-BOOLEAN_WORDS = ("true", "false", "yes", "no", "none")
+BOOLEAN_WORDS = ("true", "false", "yes", "no", "on", "off", "none")
 
 
 def read_value(name: str, value: Any) -> Value:

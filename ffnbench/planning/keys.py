@@ -20,8 +20,10 @@ _VARIABLE = re.compile(r"(?P<name>[A-Za-z_]\w*):(?P<value>.*)", re.DOTALL)
 _WORDS: dict[str, Scalar] = {
     "true": True,
     "yes": True,
+    "on": True,
     "false": False,
     "no": False,
+    "off": False,
     "none": None,
     "null": None,
 }
@@ -98,8 +100,8 @@ KEYS = (
         "swiglu@weights=int8"),
     Key("group", Of.WORKLOAD, "columns that share a scale, where weights are held in groups", "32",
         "swiglu@d_ff=1024@weights=int4@group=128"),
-    Key("spin", Of.WORKLOAD, "ONNX Runtime's threads wait without sleeping: true or false", "false",
-        "swiglu@backend=ort@spin=true"),
+    Key("spin", Of.WORKLOAD, "ONNX Runtime's threads wait without sleeping: on or off", "off",
+        "swiglu@backend=ort@spin=on"),
     Key("compile", Of.WORKLOAD, "torch.compile's mode, and @backend=compile", "default",
         "swiglu@compile=max-autotune"),
     Key("freeze", Of.WORKLOAD, "compiled with constant weights: true or false", "false", "swiglu@freeze=true"),

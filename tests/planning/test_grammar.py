@@ -131,6 +131,8 @@ def test_any_other_text_is_a_mistake_with_a_way_out(text: str) -> None:
     [
         ("true", True),
         ("No", False),
+        ("on", True),
+        ("Off", False),
         ("none", None),
         ("8", 8),
         ("0.5", 0.5),
