@@ -396,10 +396,9 @@ def test_a_saved_run_is_held_against_the_baseline(
     assert (code, "swiglu spec REGRESSED" in out) == (1, True)
     noisy = measured(machine({"swiglu": 1.05}, scatter=0.05), precision=10.0)
     out = call(baseline, saved(run, noisy))[1]
-    assert ("swiglu: the interval crosses the limit" in out, "--budget" in out) == (
-        True,
-        False,
-    )
+    assert "swiglu" in out
+    assert "the interval crosses the limit" in out
+    assert "--budget" not in out
 
 
 def test_a_saved_run_that_was_interrupted_could_not_finish(
