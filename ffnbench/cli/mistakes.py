@@ -157,7 +157,10 @@ def _flag_meant(option: str, command: str, ctx: Any) -> str:
         if key.name == field and is_read:
             return f"it is a key of a variant, as in {key.example}; "
     for other in command_names():
-        if other != command and field in options_of(other):
+        typed = [
+            option for param in options_of(other).values() for option in param.opts
+        ]
+        if other != command and spelling(field) in typed:
             return f"`ffnbench {other}` has it; "
     similar = [spelling(name) for name in near(field, own)]
     return f"did you mean {' or '.join(similar)}? " if similar else ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from string import Template
@@ -17,12 +18,14 @@ from string import Template
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.streams import visible
 from ffnbench.plan import Kind
-from ffnbench.report.frame import EXTRA, Frame, Row
+from ffnbench.report.frame import Frame, Row
 from ffnbench.report.listing import environment_records
-from ffnbench.report.writers import brief, html_table, paragraphs
+from ffnbench.report.terminal import columns_that_fit, fullest_that_fits
+from ffnbench.report.writers import html_table, paragraphs
 from ffnbench.result import Report
 
 MOST_NAMES = 6  # of variants in a title
+WIDTH = 115  # letters of a table that is seen at once on a screen of 1,000 pixels
 
 
 def page_of(
@@ -71,14 +74,17 @@ def _section(heading: str, content: str) -> str:
 
 
 def _table(table: Frame) -> str:
-    """What a terminal shows of a table, and folded the other columns, which -v adds."""
+    """What a wide terminal shows of a table, and folded all columns."""
     caption = "; ".join(table.header)
     if not table.rows:
         return paragraphs(table.header)
     all_columns = html_table(table, caption, every=True)
-    short = brief(table)
-    shown = _scrolled(caption or "table", html_table(short, caption))
-    if short is table and all(column.priority < EXTRA for column in table.columns):
+    short = fullest_that_fits(table, WIDTH)
+    fitting = columns_that_fit(short.shown(every=False), WIDTH)
+    columns = tuple(shown.column for shown in fitting)
+    answer = replace(short, columns=columns)
+    shown = _scrolled(caption or "table", html_table(answer, caption))
+    if columns == table.columns:
         return shown
     return shown + _folded("All columns", all_columns)
 
