@@ -45,20 +45,25 @@ def simulate(
     seed: int = 0,
     worlds: Iterable[World] = WORLDS,
     processes: int | None = None,
+    workers: int | None = None,
 ) -> dict[str, list[SelftestRow]]:
     """What `runs` runs say, spread evenly over the worlds; each has a number of its
-    own.
+    own. `workers` fixes how many processes a run has.
     """
     chosen = list(worlds)
     numbers = [range(place, runs, len(chosen)) for place in range(len(chosen))]
     told = each(
-        partial(_one_world, seed), list(zip(chosen, numbers, strict=True)), processes
+        partial(_one_world, seed, workers),
+        list(zip(chosen, numbers, strict=True)),
+        processes,
     )
     return {world.name: found for world, found in zip(chosen, told, strict=True)}
 
 
-def _one_world(seed: int, task: tuple[World, range]) -> list[SelftestRow]:
-    (world, numbers), plan = task, comparison_plan()
+def _one_world(
+    seed: int, workers: int | None, task: tuple[World, range]
+) -> list[SelftestRow]:
+    (world, numbers), plan = task, comparison_plan(workers=workers)
     runs = [
         (number, Machine(world, plan, seed + place))
         for place, number in enumerate(numbers)
@@ -95,9 +100,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--runs", type=int, default=900, help="in all worlds together")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--workers", type=int, help="processes of a run, if fixed")
     asked = parser.parse_args(arguments)
-    found = simulate(asked.runs, seed=asked.seed, worlds=(as_measured(), *WORLDS))
-    beyond = simulate(asked.runs // 3, seed=asked.seed, worlds=STATES)
+    how = {"seed": asked.seed, "workers": asked.workers}
+    found = simulate(asked.runs, worlds=(as_measured(), *WORLDS), **how)
+    beyond = simulate(asked.runs // 3, worlds=STATES, **how)
     whole = [one for told in found.values() for one in told]
     every = {**found, "all worlds": whole, **beyond}
     broken = failures(error_rates(whole))

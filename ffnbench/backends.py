@@ -78,6 +78,11 @@ def lack_of_weights(ffn: AnySpec, work: Workload) -> Lack:
             "quantised weights are for inference: they have no gradient",
             "use --mode forward",
         )
+    if isinstance(ffn, AttentionSpec | ActivationSpec):
+        return (
+            "quantised weights are of an FFN alone",
+            "`ffnbench compare` measures an FFN alone",
+        )
     form = ffn.like if isinstance(ffn, ImportedSpec) else ffn
     if not isinstance(form, FFNSpec):
         return "which of its weights are matrices of an FFN is not known", SAY_LIKE

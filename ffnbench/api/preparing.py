@@ -13,7 +13,6 @@ from ffnbench import __version__
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.device.environment import usable_cpus
 from ffnbench.ffn.cost import cost_unknown
-from ffnbench.ffn.spec import FFNSpec
 from ffnbench.plan import (
     CONTROL,
     THIS_INTERPRETER,
@@ -115,24 +114,15 @@ def prepare_plan(
     with world.prober(check_timeout(request.timeout)) as prober:
         plan = asked_as(_checked_plan(asked, prober, plan_of), request, counts=counts)
         if plan.state:
-            _refuse_weights(plan)
+            from ffnbench.ffn.state import refuse_other_weights
+
+            networks = {case.label: case.ffn for case in plan.shown}
+            refuse_other_weights(plan.state, plan.prefix, networks)
         return with_costs(
             with_notes(plan, notes),
             prober,
             lenient=isinstance(request, CompareRequest | AddedRequest),
         )
-
-
-def _refuse_weights(plan: Plan) -> None:
-    """Raise FfnbenchError where the plan's file of weights lacks a matrix of a case, or
-    has it in another size.
-    """
-    from ffnbench.ffn.state import shapes_in, stored_matrices
-
-    shapes = shapes_in(plan.state)
-    for case in plan.cases:
-        if isinstance(case.ffn, FFNSpec):
-            stored_matrices(shapes, case.ffn, plan.prefix)
 
 
 def asked_as(plan: Plan, request: AnyRequest, *, counts: bool = False) -> Plan:

@@ -29,6 +29,46 @@ UNNEEDED = {
     "trials",
 }
 
+# what others, and earlier versions, call a flag
+OTHER_FLAGS = {
+    "bs": "batch",
+    "ffn_dim": "d_ff",
+    "learning_rate": "lr",
+    "n_embd": "d_model",
+    "output": "out",
+    "seqlen": "seq_len",
+}
+# what does now what a flag did
+INSTEAD_OF_FLAG = {
+    **dict.fromkeys(("ref", "reference"), "the first variant is the reference"),
+    **dict.fromkeys(
+        ("head_python", "head_source", "head_env"),
+        "head is what runs ffnbench: run `ab` in head's environment",
+    ),
+    **dict.fromkeys(
+        ("head_dim", "causal", "no_textbook"),
+        "a config.json says what attention is: --preset config.json",
+    ),
+    **dict.fromkeys(
+        ("size", "dpi", "style"),
+        "from Python the Figure of `.plot()` has them",
+    ),
+    "control": "`ffnbench compare relu again=relu` measures one variant twice; check and ab always do",
+    "export": "-o junit.xml, -o run.json and --format github are what programs read",
+    "force": "move the file away, and it is not in the way",
+    "launch": "run ffnbench on that machine with --json, and show the file here: `ffnbench report run.json`",
+    "shard": "--on slurm measures groups as jobs, --resume goes on",
+    "tokens": "a call has batch times seq_len tokens: --seq-len 2048",
+    "whole_model": "`ffnbench inspect llama3-8b --length 512` counts a whole model",
+}
+# what others, and earlier versions, call a command
+OTHER_COMMANDS = {
+    **dict.fromkeys(("bench", "benchmark", "measure", "run", "time"), "compare"),
+    **dict.fromkeys(("count", "flops", "params"), "cost"),
+    **dict.fromkeys(("diff", "show"), "report"),
+    **dict.fromkeys(("devices", "doctor", "info"), "env"),
+}
+
 
 def command_meant(name: str, words: Sequence[str]) -> str:
     """What to type in place of a first word that is no command."""
@@ -49,6 +89,14 @@ def command_meant(name: str, words: Sequence[str]) -> str:
         )
     if name in LISTINGS:
         return f"`ffnbench list {name}`"
+    if name in OTHER_COMMANDS:
+        return f"`ffnbench {shlex.join([OTHER_COMMANDS[name], *words[1:]])}`"
+    if name == "plot":
+        return "`ffnbench report run.json -o run.png` draws a saved run, `ffnbench plot-activations` curves of activations"
+    if name == "schema":
+        return "docs/result.schema.json is installed with ffnbench"
+    if name == "version":
+        return "`ffnbench --version`"
     if words[0].endswith(".json") and os.path.isfile(words[0]):
         config = b'"model_type"' in content_of(words[0])
         if config:
@@ -99,11 +147,20 @@ def _flag_meant(option: str, command: str, ctx: Any) -> str:
     own = [param.name for param in ctx.command.params]
     if field in UNNEEDED and "budget" in own:
         return "it warms up, and finds out how often to repeat; --budget 30s limits its time; "
+    if OTHER_FLAGS.get(field) in own:
+        return f"it is called {spelling(OTHER_FLAGS[field])} here; "
+    if field in INSTEAD_OF_FLAG:
+        return f"{INSTEAD_OF_FLAG[field]}; "
     for key in KEYS:
-        if key.name == field:
+        # block and train run a form as it is written
+        is_read = field != "weights" or command not in ("block", "train")
+        if key.name == field and is_read:
             return f"it is a key of a variant, as in {key.example}; "
     for other in command_names():
-        if other != command and field in options_of(other):
+        typed = [
+            option for param in options_of(other).values() for option in param.opts
+        ]
+        if other != command and spelling(field) in typed:
             return f"`ffnbench {other}` has it; "
     similar = [spelling(name) for name in near(field, own)]
     return f"did you mean {' or '.join(similar)}? " if similar else ""

@@ -44,14 +44,17 @@ def report(
     row has the old and the new value, and the change with its interval.
     """
     from ffnbench.api.saved_runs import load_and_compare
+    from ffnbench.report.files.store import holds_findings
     from ffnbench.report.shown_report import report_view
 
     refuse_empty("FILE", paths)
     output, difference = output_from_typed(ctx), ""
-    with destination_of(
-        output, "report", *paths, pictures=len(paths) == 1
-    ) as destination:
-        if len(paths) > 1:
+    is_check = len(paths) == 1 and holds_findings(paths[0])
+    has_picture = len(paths) == 1 and not is_check
+    with destination_of(output, "report", *paths, pictures=has_picture) as destination:
+        if is_check:
+            view = imported_function("gate.saved_check:saved_check_view")(paths[0])
+        elif len(paths) > 1:
             view = imported_function("gate.shown_check:runs_view")(paths)
         else:
             report, difference = load_and_compare(paths[0])

@@ -118,6 +118,7 @@ def compare_frame(report: Report) -> Frame:
         summary=summary,
         details=notes,
         groups=headings(plan),
+        naming=len(named),
         exported=CASE_KEYS,
     )
     if not frame.groups or not report.comparisons or of_ways:

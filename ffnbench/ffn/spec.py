@@ -510,7 +510,7 @@ def check_beta(row: Activation, beta: float | None) -> None:
 
 def require_positive(name: str, value: object) -> int:
     """A width or a count is a positive integer; anything else is the user's mistake."""
-    hint = f"for example --{name.replace('_', '-')} 64"
+    hint = "give a whole number, such as 64"
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise FfnbenchError(f"{name} must be a positive integer, not {value!r}", hint)
     if value > LARGEST_SIZE:

@@ -7,7 +7,7 @@ and without torch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,6 +47,11 @@ WEIGHT_NAMES = {
 CLASSIC_UP = (*WEIGHT_NAMES["up"], "w1")
 JOINED = "gate_up_proj"  # the rows of gate, then those of up
 Shape = tuple[int, ...]
+MOST_NAMES = 6  # of tensors in a hint
+
+
+class OtherSize(FfnbenchError):
+    """A matrix of a file has another size than the one that it would be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +71,9 @@ def stored_matrices(
     """Where gate, up and down lie among tensors of these names and shapes; raises
     FfnbenchError where one is not there, or has another shape.
     """
-    below = [name for name in shapes if name.startswith(prefix)]
-    if not below:
-        parts = sorted(
-            {name.rpartition(".")[0].rpartition(".")[0] + "." for name in shapes}
-        )
-        raise FfnbenchError(
-            f"no tensor's name begins with {prefix!r}",
-            f"there are {', '.join(parts[:5])} and others",
-        )
     matrices = {}
     for name, shape in spec.matrices.items():
-        source = _stored_matrix(name, below, spec, prefix)
+        source = _stored_matrix(name, shapes, spec, prefix)
         stored = shapes[source.tensor]
         if source.half is not None:
             stored = (stored[0] // 2, *stored[1:])
@@ -87,14 +83,12 @@ def stored_matrices(
             matrices[name] = replace(source, transposed=True)
         else:
             sizes = f"{' x '.join(map(str, stored))}, and {name} is {' x '.join(map(str, shape))}"
-            raise FfnbenchError(
-                f"{source.tensor} is {sizes}", _sizes_hint(name, stored)
-            )
+            raise OtherSize(f"{source.tensor} is {sizes}", _sizes_hint(name, stored))
     return matrices
 
 
 def _stored_matrix(
-    matrix: str, names: list[str], spec: FFNSpec, prefix: str
+    matrix: str, names: Collection[str], spec: FFNSpec, prefix: str
 ) -> StoredMatrix:
     spellings = (
         CLASSIC_UP if matrix == "up" and not spec.gated else WEIGHT_NAMES[matrix]
@@ -106,10 +100,41 @@ def _stored_matrix(
     joined = f"{prefix}{JOINED}.weight"
     if joined in names and matrix in ("gate", "up"):
         return StoredMatrix(joined, half=0 if matrix == "gate" else 1)
-    there = ", ".join(name.removeprefix(prefix) for name in names[:6])
-    raise FfnbenchError(
-        f"no tensor below {prefix!r} is {matrix}: it has {there}",
-        f"known: {', '.join(spellings[:4])}",
+    raise _not_there(matrix, spellings, names, prefix)
+
+
+def _not_there(
+    matrix: str, spellings: Sequence[str], names: Collection[str], prefix: str
+) -> FfnbenchError:
+    """What to say of a matrix that no tensor behind the prefix is, and which prefix
+    there is.
+    """
+    below = [name for name in names if name.startswith(prefix)]
+    message = f"no tensor is called {prefix}{spellings[0]}.weight, or otherwise {matrix} of an FFN"
+    if prefix and not below:
+        message = f"no tensor's name begins with {prefix!r}"
+    prefixes = {
+        name.removesuffix(ending)
+        for name in names
+        for ending in (f"{spelling}.weight" for spelling in WEIGHT_NAMES["down"])
+        if name.endswith(ending)
+    }
+    known = sorted(each for each in prefixes - {prefix} if each[-1:] in ("", "."))
+    if f"{prefix}." in known:
+        return FfnbenchError(message, f"with a dot at its end: --prefix {prefix}.")
+    if known == [""]:
+        return FfnbenchError(message, "leave --prefix out")
+    if known:
+        others = f"; there are {len(known) - 1} more" if known[1:] else ""
+        return FfnbenchError(message, f"for example --prefix {known[0]}{others}")
+    if not names:
+        return FfnbenchError(
+            "the file has no tensor of floating-point numbers",
+            "--state takes the weights of a model in safetensors",
+        )
+    there = ", ".join(sorted(below or names)[:MOST_NAMES])
+    return FfnbenchError(
+        message, f"known names: {', '.join(spellings[:4])}; it has {there}"
     )
 
 
@@ -162,3 +187,19 @@ def tensors_of(path: str, spec: FFNSpec, prefix: str) -> dict[str, Any]:
                 tensor = tensor.chunk(2)[stored_matrix.half]
             tensors[matrix] = tensor.T if stored_matrix.transposed else tensor
     return tensors
+
+
+def refuse_other_weights(path: str, prefix: str, networks: Mapping[str, Any]) -> None:
+    """Raise FfnbenchError where a file of weights lacks a matrix of one of these
+    networks by label, or has it in another size.
+    """
+    shapes = shapes_in(path)
+    for label, spec in networks.items():
+        try:
+            stored_matrices(shapes, spec, prefix)
+        except OtherSize as problem:
+            if len(networks) == 1:
+                raise
+            # equal parameters give forms of other shapes other widths
+            message = f"{label!r}: {problem.message}"
+            raise FfnbenchError(message, f"{problem.hint} --match none") from None

@@ -218,7 +218,9 @@ def _why_no_latencies(run: Report) -> str:
 
 
 def too_few(run: Report) -> str:
-    """Why the interval of a run may be luck; nothing where it is not."""
+    """Why a run has too few processes for a baseline; nothing where it has enough.
+    One comparison may be made of fewer, whose interval is wider.
+    """
     table = table_of(run)
     fewest = min(
         (len(table.row(label).clean) for label in table.labels),
@@ -226,7 +228,7 @@ def too_few(run: Report) -> str:
     )
     if fewest >= FEWEST_BASELINE_WORKERS:
         return ""
-    return f"has {counted(fewest, 'undisturbed process')}, and fewer than {FEWEST_BASELINE_WORKERS} may agree by chance"
+    return f"has {counted(fewest, 'undisturbed process')}, and a baseline needs {FEWEST_BASELINE_WORKERS}: its luck would stay in every check"
 
 
 def new_baseline(checked: Checked) -> str:

@@ -40,6 +40,7 @@ class CheckDestination(Destination):
             suffixes=(*CHECK_SUFFIXES, *of_features("suffixes")),
             formats=CHECK_FORMATS,
             inputs=inputs_of(*inputs),
+            keep_runs="this would be what a check finds",
         )
 
     def show(self, shown: View) -> None:

@@ -65,7 +65,7 @@ from ffnbench.gate.trust import refuse_untrusted
 from ffnbench.plan import METHOD, Arm, Kind
 from ffnbench.planning.variant_text import Variant
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.request import CheckRequest, SidesRequest
+from ffnbench.request import CheckRequest, SidesRequest, command_line
 from ffnbench.result import CaseCost, Environment, Report
 from ffnbench.run.prober import Prober
 from ffnbench.run.resources import device_facts
@@ -105,6 +105,7 @@ def check(
         now=now,
         against=request.baseline,
         saved=request.current or "",
+        command=command_line(request, "check"),
     )
 
 
@@ -134,6 +135,7 @@ def _confirmed_check(
         now=now,
         against=request.baseline,
         confirms=path,
+        command=command_line(request, "check"),
     )
 
 
@@ -190,6 +192,7 @@ def ab(
         before=before,
         now=measured,
         sides=(base_is, head_is),
+        command=command_line(request),
         confirms=request.confirm or "",
     )
 

@@ -107,8 +107,8 @@ class Checked:
     follows from.
 
     `against` is where the baseline stands, `saved` where the run does that was measured
-    before; for two sides of one run `sides` says what they are. `confirms` is the
-    answer whose rows were measured again.
+    before; for two sides of one run `sides` says what they are. `command` asks the same
+    again. `confirms` is the answer whose rows were measured again.
     """
 
     findings: tuple[Finding, ...]
@@ -117,6 +117,7 @@ class Checked:
     against: str = ""
     saved: str = ""
     sides: tuple[str, ...] = ()
+    command: str = ""
     confirms: str = ""
 
     @property
@@ -453,19 +454,23 @@ def paired_findings(
     in the same rounds.
 
     There is no other run to vary from, so the change is the ratio with its own
-    interval. Of an `earlier` run its rows alone are checked, by both runs together.
+    interval. Before and now are seconds where these are known. Of an `earlier` run its
+    rows alone are checked, by both runs together, which have no seconds in common.
     """
     slack = control_slack(now)
     findings = []
     for row in _timed_rows(now.plan, replace(policy, absolute=False)):
         mean = mean_with_interval(now, row, confidence)
         if earlier is None:
-            change = Change(0.0, mean.mean, mean) if mean else None
+            change = None
+            if mean:
+                seconds = now.value(now.plan.reference_of(row[0]), LATENCY) or 1.0
+                log_seconds = math.log(seconds)
+                change = Change(log_seconds, log_seconds + mean.mean, mean)
             findings.append(_time_finding(row, change, now, policy, slack))
         elif row in earlier.means:
-            findings.append(
-                _confirmed(row, WITHIN_RUN, mean, earlier, now, policy, slack)
-            )
+            finding = _confirmed(row, WITHIN_RUN, mean, earlier, now, policy, slack)
+            findings.append(replace(finding, before=None, now=None))
     return findings
 
 

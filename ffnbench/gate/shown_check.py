@@ -17,7 +17,6 @@ from ffnbench.gate.decision import Checked, Status, exit_code
 from ffnbench.gate.side_by_side import compare_runs
 from ffnbench.gate.side_by_side_table import SideBySide, names_of
 from ffnbench.gate.table import (
-    check_command,
     finding_records,
     findings_frame,
     junit,
@@ -95,16 +94,12 @@ def check_view(checked: Checked) -> View:
     """The answer of a check: its findings, the reports that they follow from, and a new
     baseline.
     """
-    frame, findings, run = findings_frame(checked), checked.findings, checked.now
-    if checked.against:
-        command = check_command(
-            checked, shlex.quote(checked.saved) if checked.saved else ""
-        )
-        run = replace(run, plan=replace(run.plan, command=command))
+    frame, findings = findings_frame(checked), checked.findings
     view = View(
         frame=lambda: frame,
-        reports=[run],
+        reports=[checked.now],
         title=frame.header[0].partition(";")[0],
+        command=checked.command,
         more_formats={"github": lambda: workflow_commands(findings)},
         more_files={
             ".json": lambda: _check_json(checked),
@@ -124,9 +119,17 @@ def check_view(checked: Checked) -> View:
 
 
 def _check_json(checked: Checked) -> str:
-    """The findings with the run that they follow from."""
-    now = json.loads(report_text(checked.now))
-    answer = {"findings": finding_records(checked), "now": now}
+    """The findings with the run that they follow from: `gate/saved_check.py` reads
+    it.
+    """
+    answer = {
+        "findings": finding_records(checked),
+        "against": checked.against,
+        "saved": checked.saved,
+        "sides": list(checked.sides),
+        "command": checked.command,
+        "now": json.loads(report_text(checked.now)),
+    }
     if checked.confirms:
         answer["confirms"] = checked.confirms
     return json_text(answer, 1)

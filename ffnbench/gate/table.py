@@ -8,19 +8,28 @@ import shlex
 import xml.etree.ElementTree as xml
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from ffnbench.common.streams import visible
-from ffnbench.common.units import counted, percent, signed_percent
+from ffnbench.common.units import (
+    TIME,
+    counted,
+    digits,
+    percent,
+    quantity,
+    signed_percent,
+)
 from ffnbench.gate.decision import OUTPUT, TIMED_METRICS, Checked, Finding, Status
 from ffnbench.gate.trust import code_of, trust_flags
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import METHOD, NoteKind
 from ffnbench.report.columns import column
 from ffnbench.report.files.store import command_of
-from ffnbench.report.frame import UNKNOWN_CELL, Column, Frame, Row, in_row
+from ffnbench.report.frame import EXTRA, UNKNOWN_CELL, Column, Frame, Row, in_row
 from ffnbench.report.notes import effort, notes_of_run
 from ffnbench.report.sentences import general_line, machine_line
 from ffnbench.report.words import CERTAIN, join_words, side_lines
+from ffnbench.stats.history import SECONDS
 
 FAILS = (Status.REGRESSED, Status.MISSING)
 WARNS = (Status.UNCLEAR, Status.INCOMPARABLE)
@@ -134,25 +143,16 @@ def findings_frame(checked: Checked) -> Frame:
     """Every row that is not an equal exact metric; those are counted below."""
     if checked.confirms and not checked.findings:
         sentence = f"nothing regressed in {checked.confirms}: nothing is measured again"
-        return Frame(
-            columns=CHECK_COLUMNS, rows=[], header=[_title(checked)], summary=[sentence]
-        )
+        return Frame(columns=(), rows=[], header=[_title(checked)], summary=[sentence])
     now, rows = checked.now, finding_records(checked)
     shown = [row for row in rows if not is_quiet(row)]
     equal = len(rows) - len(shown)
     order = [*Status]
     shown.sort(key=lambda row: order.index(row["status"]))
     reasons = {row["reason"] for row in rows}
-    columns: tuple[Column, ...] = CHECK_COLUMNS
-    if checked.confirms:
-        columns = CONFIRMATION_COLUMNS
-    if any(row["change_low"] is not None for row in rows):
-        columns = tuple(
-            replace(each, unit=CERTAIN) if each.key == "change" else each
-            for each in columns
-        )
+    has_intervals = any(row["change_low"] is not None for row in rows)
     return Frame(
-        columns=columns,
+        columns=_columns(checked, has_intervals=has_intervals),
         rows=shown,
         saved=rows,
         header=[_title(checked)],
@@ -176,51 +176,55 @@ def is_quiet(row: Row) -> bool:
 
 def _limit_text(row: Row) -> str:
     if row["metric"] == OUTPUT:
-        return _value_text(row["metric"], row["tolerance"])
+        return _error_text(row["tolerance"])
     if row["metric"] not in TIMED_METRICS and not row["tolerance"]:
         return "equal"
     return f"+{percent(row['tolerance'])}"
 
 
-def _value_text(metric: str, value: float | None) -> str:
-    # a time's change says it, in the unit of its limit
-    if value is None or metric in TIMED_METRICS:
+def _error_text(error: float) -> str:
+    return f"{error:.1e}" if error else "0"
+
+
+def _value_text(row: Row, key: str, *, of_sides: bool) -> str:
+    """What was or is: of a check's latency the ratio to the reference, of two sides
+    their seconds.
+    """
+    value, metric = row[key], row["metric"]
+    if value is None:
         return UNKNOWN_CELL
     if metric == OUTPUT:
-        return f"{value:.1e}" if value else "0"
+        return _error_text(value)
+    if metric == SECONDS or (metric == LATENCY and of_sides):
+        return quantity(value, TIME)
+    if metric == LATENCY:
+        return digits(value, 4)
     return f"{value:,.0f}"
-
-
-def _before_text(row: Row) -> str:
-    return _value_text(row["metric"], row["before"])
-
-
-def _now_text(row: Row) -> str:
-    return _value_text(row["metric"], row["now"])
 
 
 def _style(row: Row) -> str:
     return STATUS_STYLES.get(row["status"], "")
 
 
-CHECK_COLUMNS = (
-    column("case"),
-    column("metric"),
-    column("status", write=lambda status: status.word, style=_style),
-    column("change"),
-    column("tolerance", text=_limit_text),
-    column("before", text=_before_text),
-    column("now", text=_now_text),
-)
-
-
-CONFIRMATION_COLUMNS = (
-    *CHECK_COLUMNS[:2],
-    column("first_run"),
-    column("this_run"),
-    replace(column("change"), title="both together"),
-    *(each for each in CHECK_COLUMNS[2:] if each.key != "change"),
-)
+def _columns(checked: Checked, *, has_intervals: bool) -> tuple[Column, ...]:
+    """The changes of both runs stand before the status where the one confirms the
+    other.
+    """
+    case, metric = column("case"), column("metric")
+    status = column("status", write=lambda status: status.word, style=_style)
+    change = column("change", unit=CERTAIN if has_intervals else "")
+    limit = column("tolerance", text=_limit_text)
+    of_sides = bool(checked.sides)
+    before, now = (
+        column(key, text=partial(_value_text, key=key, of_sides=of_sides))
+        for key in ("before", "now")
+    )
+    if checked.confirms:
+        both = replace(change, title="both together")
+        runs = column("first_run"), column("this_run")
+        values = replace(before, priority=EXTRA), replace(now, priority=EXTRA)
+        return case, metric, *runs, both, status, limit, *values
+    return case, metric, status, change, limit, before, now
 
 
 def _title(checked: Checked) -> str:

@@ -19,7 +19,7 @@ from ffnbench.common.names import hint_for
 from ffnbench.ffn.spec import FFNSpec, read_positive
 from ffnbench.ffn.width_rules import DEFAULT_MULTIPLE
 from ffnbench.metrics import CEILINGS, METRIC_GROUPS
-from ffnbench.plan import Case, Note, Plan, Point, Probe, group_suffix
+from ffnbench.plan import Case, Note, Plan, Point, Probe, Workload, group_suffix
 from ffnbench.planning.effort import protocol_of
 from ffnbench.planning.fields import cut, has_list, several
 from ffnbench.planning.variant_text import Variant, as_activation_variant, parse_variant
@@ -203,8 +203,10 @@ def _sized_group(
     sized: dict[str, Case] = {}
     cases: list[Case] = []
     why_not: dict[str, str] = {}
+    works_of: dict[str, list[Workload]] = {}
     for row in rows:
         variant, work = row.variant, row.way.of(workload_of(request, row.variant))
+        works_of.setdefault(variant.label, []).append(work)
         if variant.label not in sized:
             sized[variant.label] = sizer.case(variant, work)
         arm = variant.arm
@@ -218,6 +220,12 @@ def _sized_group(
                 why_not[row.label] = why
         else:
             refuse_lacking(row.label, case.ffn, work, arm)
+    for row in rows:
+        if row.variant.workload_keys:
+            from ffnbench.planning.keys import refuse_unread
+
+            works = works_of[row.variant.label]
+            refuse_unread(row.variant.text, row.variant.workload_keys, works)
     if len(why_not) == len(rows):
         refuse_lacking(rows[0].label, cases[0].ffn, cases[0].workload, cases[0].arm)
     runnable = [label for label in references if label not in why_not]

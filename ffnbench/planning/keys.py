@@ -9,10 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from ffnbench.backends import BACKENDS
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
-from ffnbench.ffn.spec import LIKE, Scalar
-from ffnbench.plan import Arm
+from ffnbench.ffn.spec import LIKE, Scalar, format_of
+from ffnbench.plan import Arm, Workload
 
 KEY_HINT = "a key is written @KEY=VALUE, e.g. swiglu@d_ff=2048"
 _VARIABLE = re.compile(r"(?P<name>[A-Za-z_]\w*):(?P<value>.*)", re.DOTALL)
@@ -135,6 +136,11 @@ ELSEWHERE = {
     LIKE: "it names the form that your own code computes: mlp.py:MLP@like=swiglu; to compare forms, list them: relu,swiglu",
     "d_model": "all variants of a group have the same: --d-model 512,1024 makes two groups",
 }
+# what reads a key that says nothing by itself
+READ_BY = {
+    "spin": "ONNX Runtime's threads can spin: add @backend=ort",
+    "group": "weights in groups have it: add @weights=int4",
+}
 
 
 def parse_keys(text: str) -> tuple[dict[str, Scalar], Arm]:
@@ -171,6 +177,20 @@ def check_keys(text: str, keys: Iterable[str]) -> None:
                 key, names, "`ffnbench list keys` shows all keys"
             )
             raise FfnbenchError(f"unknown key {key!r} in {text!r}", hint)
+
+
+def refuse_unread(text: str, keys: Iterable[str], works: Iterable[Workload]) -> None:
+    """Raise FfnbenchError for a key that no row of the variant `text` reads."""
+    read = set()
+    for work in works:
+        if BACKENDS[work.backend].can_spin:
+            read.add("spin")
+        held = format_of(work.weights, work.backend)
+        if held is not None and held.grouped:
+            read.add("group")
+    for key, hint in READ_BY.items():
+        if key in keys and key not in read:
+            raise FfnbenchError(f"nothing reads @{key} in {text!r}", hint)
 
 
 def keys_named(names: tuple[str, ...], keys: dict[str, Scalar]) -> dict[str, Scalar]:

@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ffnbench.choices import Backend
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.common.names import choose, hint_for, near, normalise
+from ffnbench.common.names import choose, normalise
 from ffnbench.ffn.activations import ACTIVATIONS, OwnActivation
 from ffnbench.ffn.spec import (
     GATED,
@@ -97,7 +96,9 @@ def parse_variant(text: str, models: Mapping[str, ModelSpec] | None = None) -> V
         from ffnbench.models.presets import PRESETS
 
         if name not in PRESETS:
-            raise _unknown_name(name)
+            from ffnbench.planning.unknown_names import unknown_name
+
+            raise unknown_name(name, _is_form)
         variant = _variant_of_model(text, label, PRESETS.get(name), keys)
     return replace(variant, arm=arm)
 
@@ -308,55 +309,6 @@ def module_spec(variant: Variant, d_model: int, d_ff: int) -> ImportedSpec:
         arguments=variant.arguments,
         like=like,
     )
-
-
-def _unknown_name(name: str) -> FfnbenchError:
-    """What to say of a name that is no variant."""
-    from ffnbench.models.presets import PRESETS
-    from ffnbench.planning.keys import KEY_HINT, KEYS
-
-    parts = re.split(r"[\s;+|/]+", name)
-    if len(parts) > 1 and all(_is_form(part) for part in parts):
-        return FfnbenchError(
-            f"unknown variant {name!r}", f"a list has commas: {','.join(parts)}"
-        )
-    file, _, attr = name.rstrip(":").partition("::")
-    if file.endswith(".py"):
-        return FfnbenchError(
-            f"{name!r} names no class or function",
-            f"name one of the file: {file}:{attr or 'NAME'}",
-        )
-    is_config = name.endswith(".json")
-    if (
-        "." in file
-        and not is_config
-        and all(part.isidentifier() for part in file.split("."))
-    ):
-        hint = f"its name stands behind a colon: {':'.join(name.rsplit('.', 1))}"
-        return FfnbenchError(f"{name!r} names no class or function", hint)
-    if re.search(r"[():\[\]]", name):
-        return FfnbenchError(f"unknown variant {name!r}", KEY_HINT)
-    if "/" in name or is_config:
-        return FfnbenchError(
-            f"unknown variant {name!r}",
-            f"for a model's config.json or ORG/NAME, give --preset {name}",
-        )
-    if name in [*Backend]:
-        return FfnbenchError(
-            f"{name!r} is a backend, not a variant",
-            f"write @backend={name} behind a variant, or give a list to --backend",
-        )
-    names = ACTIVATIONS.spellings() + GATED.spellings() + PRESETS.names()
-    names += [f"{activation}_glu" for activation in ACTIVATIONS.names()]
-    where = "`ffnbench list variants` shows all; your own code is package.module:Attr or path/to/file.py:Attr"
-    if name.isdigit():
-        where = f"a number is the value of a flag, such as --d-model {name}"
-    elif set(near(name, names)) & set(PRESETS.names()):
-        where = "`ffnbench list presets` shows all models"
-    for key in KEYS:
-        if key.name == name:
-            where = f"it is a key of a variant, as in {key.example}"
-    return FfnbenchError(f"unknown variant {name!r}", hint_for(name, names, where))
 
 
 # What the values of keys mean

@@ -130,23 +130,24 @@ def sorted_by(frame: Frame, key: str, *, down: bool) -> Frame:
 
 def with_columns(frame: Frame, wanted: dict[str, bool]) -> Frame:
     """The frame with the columns of these keys: beside its own where each is only
-    added, else alone; unchanged where it has none of them.
+    added, else beside those that tell rows apart; unchanged where it has none of them.
     """
-    first, *own = frame.columns
+    naming, own = frame.columns[: frame.naming], frame.columns[frame.naming :]
+    names = [column.key for column in naming]
     by_key = {column.key: column for column in own}
     chosen = {}
     for rank, key in enumerate(wanted, start=1):
         is_here = key in by_key or any(key in row for row in frame.rows[:1])
-        if is_here and key != first.key:
+        if is_here and key not in names:
             column = by_key.get(key) or COLUMNS.get(key) or Column(key=key)
             chosen[key] = replace(column, priority=min(rank, EXTRA - 1))
     if all(wanted.values()):
         own_or_chosen = [chosen.pop(column.key, column) for column in own]
-        return replace(frame, columns=(first, *own_or_chosen, *chosen.values()))
+        return replace(frame, columns=(*naming, *own_or_chosen, *chosen.values()))
     keys = list(frame.records()[0])
     exported = [key for key in wanted if key in keys]
     if exported:
         frame = replace(frame, exported=list(dict.fromkeys([keys[0], *exported])))
     if chosen:
-        return replace(frame, columns=(first, *chosen.values()))
+        return replace(frame, columns=(*naming, *chosen.values()))
     return frame

@@ -463,12 +463,12 @@ OF_CHECKS = (
     Column(key="case", left=True),
     Column(key="metric", left=True),
     Column(key="status", left=True),
-    Column(key="change", interval=change_text, takes=OF_RATIO),
+    Column(key="change", interval=change_text),
     Column(key="first_run", title="first run", write=_signed),
     Column(key="this_run", title="this run", write=_signed),
     Column(key="tolerance", title="limit", priority=1),
-    Column(key="before", priority=2, takes=OF_NUMBER),
-    Column(key="now", priority=2, takes=OF_NUMBER),
+    Column(key="before", priority=2),
+    Column(key="now", priority=2),
 )
 # fmt: on
 OF_SPREAD = (Column(key="spread", title="±", text=_spread_text, priority=EXTRA),)

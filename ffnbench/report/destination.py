@@ -54,6 +54,7 @@ class Destination:
         formats: Sequence[str] = STDOUT_FORMATS,
         inputs: Iterable[Path] = (),
         counts_only: bool = False,
+        keep_runs: str = "",
     ) -> None:
         self._format = SHORT_FORMATS.get(output.format, output.format)
         self._verbose = output.verbose
@@ -69,7 +70,11 @@ class Destination:
             from ffnbench.report.files.outputs import Outputs
 
             self._outputs = Outputs(
-                output.out, stem, suffixes, inputs, keep=counts_only
+                output.out,
+                stem,
+                suffixes,
+                inputs,
+                keep="this command only counts" if counts_only else keep_runs,
             )
         self.defaults = output.defaults
         self.progress = TerminalProgress(quiet=output.quiet)
@@ -199,7 +204,7 @@ class Destination:
             for problem in problems:
                 complain(problem.message, problem.hint, problem.exit_code)
         elif problems:
-            raise problems[0]
+            raise _joined(problems)
 
     def write(
         self, files: Mapping[str, Write], rescue: Callable[[], str] | None = None
@@ -214,9 +219,11 @@ class Destination:
     def _write_files(self, shown: View) -> None:
         if self._outputs is None:
             return
-        paths = self.write(shown.files, shown.rescue)
-        if paths:
-            say("wrote " + ", ".join(map(str, paths)))
+        try:
+            self.write(shown.files, shown.rescue)
+        finally:
+            if self._outputs.written:
+                say("wrote " + ", ".join(map(str, self._outputs.written)))
 
     def _print(self, view: View) -> None:
         if self._format == "table":
@@ -233,6 +240,16 @@ class Destination:
                 append(Path(summary), view.stdout["markdown"]())
         else:
             sys.stdout.write(view.stdout[self._format]())
+
+
+def _joined(problems: Sequence[FfnbenchError]) -> FfnbenchError:
+    """All of them as the first one: what the answer ends with, and which file could not
+    be written.
+    """
+    first = problems[0]
+    first.message = "; ".join(problem.message for problem in problems)
+    first.hint = "; ".join(problem.hint for problem in problems if problem.hint)
+    return first
 
 
 def _attempt(step: Callable[[], None]) -> list[FfnbenchError]:

@@ -66,8 +66,9 @@ class View:
 
     `json` is what stands in JSON where that is more than the rows. `pictures` draw for
     a suffix, each into files with its own name in theirs, such as `roofline.png`; that
-    of "" into all others. `reports` are what the answer is of, and `title` is its name:
-    files of features tell them. `more_formats` and `more_files` are those of this
+    of "" into all others. `reports` are what the answer is of, `title` is its name, and
+    `command` makes it again where those of the reports do not: files of features tell
+    them. `more_formats` and `more_files` are those of this
     answer alone.
 
     `code` is the exit code that follows from it, `code_if_unclear_fails` where the user
@@ -81,6 +82,7 @@ class View:
     pictures: Mapping[str, Callable[[str], bytes]] = field(default_factory=dict)
     reports: Sequence[Report] = ()
     title: str = ""
+    command: str = ""
     more_formats: Mapping[str, Callable[[], str]] = field(default_factory=dict)
     more_files: Mapping[str, Write] = field(default_factory=dict)
     code: int = 0
@@ -148,6 +150,6 @@ class View:
 def _by_feature(feature: Feature, suffix: str, view: View) -> str:
     """What a feature writes into a file with its suffix."""
     text: str = feature.file("files").WRITERS[suffix](
-        view.table, view.pictures, view.reports, view.title
+        view.table, view.pictures, view.reports, view.title, view.command
     )
     return text

@@ -131,7 +131,7 @@ class Frame:
     details that -v shows.
 
     `above` are frames that stand before this one; `exported` are the keys that programs
-    read, all where it is empty.
+    read, all where it is empty. The first `naming` columns tell rows apart.
     """
 
     columns: tuple[Column, ...]
@@ -140,6 +140,7 @@ class Frame:
     summary: Sequence[str] = ()
     details: Sequence[str] = ()
     groups: Groups = ()
+    naming: int = 1
     above: tuple[Frame, ...] = ()
     # what is shown in its place where that fits, the fullest first; not by -v
     short: tuple[Frame, ...] = ()

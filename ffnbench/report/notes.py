@@ -5,7 +5,7 @@ what there is to say of rows.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from ffnbench.choices import MatmulPrecision, Mode
 from ffnbench.common.errors import FfnbenchError
@@ -46,22 +46,38 @@ def details(report: Report) -> list[str]:
 
 
 def effort(report: Report | Run) -> str:
-    """`5 fresh processes x 15-22 shuffled rounds`: what was really run."""
-    protocol = report.plan.protocol
+    """`5 fresh processes x 15-22 shuffled rounds`: what was really run; of several
+    groups, in each of them.
+    """
+    plan, protocol = report.plan, report.plan.protocol
     timed = {
         (sample.worker, sample.round)
         for sample in report.samples
         if sample.metric == LATENCY
     }
     rounds = Counter(worker for worker, _ in timed)
-    workers = len(rounds) or protocol.workers
-    fewest = min(rounds.values(), default=protocol.rounds)
-    most = max(rounds.values(), default=protocol.rounds)
-    each = " of each side" if len(report.plan.arms) > 1 else ""
-    how_many = counted(most, "shuffled round")
-    if fewest < most:
-        how_many = f"{fewest}-{how_many}"
-    return f"{counted(workers, 'fresh process')}{each} x {how_many}"
+    workers_of: dict[str, set[int]] = {}
+    for sample in report.samples:
+        if sample.metric == LATENCY:
+            of_group = workers_of.setdefault(plan.reference_of(sample.case), set())
+            of_group.add(sample.worker)
+    workers = [len(of_group) for of_group in workers_of.values()]
+    how_many_workers = _how_many(workers or [protocol.workers], "fresh process")
+    how_many_rounds = _how_many(rounds.values() or [protocol.rounds], "shuffled round")
+    each = ""
+    if len(plan.arms) > 1:
+        each = " of each side"
+    elif len(workers) > 1:
+        each = " of each group"
+    return f"{how_many_workers}{each} x {how_many_rounds}"
+
+
+def _how_many(numbers: Collection[int], what: str) -> str:
+    """`15-22 rounds`, or `15 rounds` where all numbers are the same."""
+    text = counted(max(numbers), what)
+    if min(numbers) < max(numbers):
+        return f"{min(numbers)}-{text}"
+    return text
 
 
 def _limit_note(report: Report) -> list[str]:

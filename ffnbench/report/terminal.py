@@ -69,7 +69,7 @@ def renderable(frame: Frame, width: int, *, verbose: bool = False) -> Renderable
     return Group(*lines[:-1])
 
 
-def _fullest_that_fits(frame: Frame, width: int) -> Frame:
+def fullest_that_fits(frame: Frame, width: int) -> Frame:
     """The first of the short frames that fits into this width; the frame itself where
     none does.
     """
@@ -83,11 +83,11 @@ def _lines_of_frame(frame: Frame, width: int, *, verbose: bool) -> list[Renderab
     if verbose:
         frame = beginning_of(frame)
     else:
-        frame = _fullest_that_fits(beginning_of(frame), width)
+        frame = fullest_that_fits(beginning_of(frame), width)
     lines: list[RenderableType] = [_paragraph(line, width) for line in frame.header]
     if frame.rows:
         columns = frame.shown(every=verbose)
-        blocks = [_columns_that_fit(columns, width)]
+        blocks = [columns_that_fit(columns, width)]
         if verbose:
             blocks = _blocks_of_columns(columns, width)
         for block in blocks:
@@ -158,7 +158,7 @@ def _label_width(label: ShownColumn, width: int) -> int:
     return min(_widest_cell(label), max(LABEL, width // 3))
 
 
-def _columns_that_fit(columns: Sequence[ShownColumn], width: int) -> list[ShownColumn]:
+def columns_that_fit(columns: Sequence[ShownColumn], width: int) -> list[ShownColumn]:
     """Those of the highest priority that fit together, in their order; the first one
     always.
     """

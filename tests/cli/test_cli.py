@@ -320,10 +320,11 @@ DAMAGES = [
         "is not a complete ffnbench report",
         "cut off",
     ),
+    (lambda text: " ", "is not a complete ffnbench report: it is empty", "cut off"),
     (lambda text: "[]", "is no run of ffnbench", "`ffnbench compare -o run.json`"),
     (
         lambda text: '{"schema": 2, "plam": 3}',
-        "is not a complete ffnbench report",
+        "is not a complete ffnbench report: it has no plan",
         "again",
     ),
 ]

@@ -81,11 +81,20 @@ ab mlp.py:Mine,relu HEAD
 ab mlp.py:Mine HEAD --d-model 64,128
 ab swiglu --confirm run.json
 check run.json counts.json
+check run.json found.json
 history run.json
 history .
 history empty
 relu swiglu --quick
 plot-activations foo
+bench relu swiglu
+plot run.json
+version
+compare relu --control
+block swiglu@weights=int8
+train swiglu@weights=int8
+compare relu --launch ssh
+block llama3-8b --whole-model
 """.strip().splitlines()
 
 
@@ -125,7 +134,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_fakes) -> None:
     code.
     """
     monkeypatch.chdir(tmp_path)
-    Path("mlp.py").touch()
+    Path("mlp.py").write_text("import torch\n")
     Path("empty").mkdir()
     Path("config.json").write_text(json.dumps(LLAMA))
     Path("linear.json").write_text(json.dumps(LINEAR))
@@ -136,8 +145,55 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_fakes) -> None:
         )[0]
         == 0
     )
+    assert on_fakes("check run.json run.json -o found.json")[0] == 0
     assert on_fakes("cost relu,swiglu --d-model 32 -o counts.json")[0] == 0
     assert on_fakes("cost glu --d-model 32 -o glu.json")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("typed", "leads_to"),
+    [
+        ("flops relu", "`ffnbench cost relu`"), ("show run.json", "`ffnbench report run.json`"),
+        ("doctor", "`ffnbench env`"), ("plot run.json", "`ffnbench report run.json -o run.png`"),
+        ("schema", "docs/result.schema.json"), ("compare --bs 4", "--batch"), ("compare --n-embd 64", "--d-model"),
+        ("cost --ffn-dim 64", "--d-ff"), ("compare --tokens 64", "--seq-len"), ("cost --output run.csv", "--out"),
+        ("compare --ref relu", "first variant"), ("compare --reference relu", "first variant"),
+        ("train --learning-rate 1e-3", "--lr"), ("ab mlp.py:Mine HEAD --head-python python", "head's environment"),
+        ("block relu --head-dim 64", "config.json"), ("block relu --causal", "config.json"),
+        ("compare --shard 1/2", "--on slurm"), ("check run.json --export bencher", "-o junit.xml"),
+        ("cost --force", "move the file"), ("compare --dropout 0.1", "relu@dropout=0.1"),
+        ("plot-activations --dpi 300", "Figure"), ("ab mlp.py:Mine HEAD --bias", "@bias=true"),
+        ("cost --seed 1", "`ffnbench compare` has it"),
+    ],
+)  # fmt: skip
+def test_what_is_gone_leads_to_what_does_it_now(
+    here, on_fakes, typed: str, leads_to: str
+) -> None:
+    code, out, err = on_fakes(typed)
+    assert (code, out) == (2, "")
+    assert leads_to in err.partition("\nhint: ")[2]
+
+
+@pytest.mark.parametrize(
+    ("typed", "says", "leads_to"),
+    [
+        ("compare swiglu@weights=none,int8", "not a variant", "--weights none,int8"),
+        ("cost swiglu@weights=int4@group=0", "not 0", "such as 64"),
+        ("compare swiglu@weights=int8@group=64", "nothing reads @group", "@weights=int4"),
+        ("compare swiglu@spin=true", "nothing reads @spin", "@backend=ort"),
+        ("block swiglu@weights=int8", "of an FFN alone", "`ffnbench compare`"),
+        ("block swiglu --weights int8", "no such option", "`ffnbench compare` has it"),
+        ("train swiglu@weights=int8", "has no @weights", "leave @weights out"),
+    ],
+)  # fmt: skip
+def test_ways_to_run_that_are_typed_amiss(
+    here, on_fakes, typed: str, says: str, leads_to: str
+) -> None:
+    code, out, err = on_fakes(typed, "--d-model 64")
+    assert (code, out) == (2, "")
+    error, _, hint = err.partition("\nhint: ")
+    assert says in error
+    assert leads_to in hint
 
 
 def test_the_command_of_every_hint_works_when_it_is_typed(here, on_fakes) -> None:

@@ -239,3 +239,14 @@ def test_weights_of_code_that_is_said_to_be_a_form_are_counted_as_those_of_the_f
     assert weights["relu@weights=int8"] == 2 * 64 * 256 + 4 * (256 + 64)
     biases = weights["mine"] - weights["relu"]
     assert weights["mine@weights=int8"] == weights["relu@weights=int8"] + biases
+
+
+def test_chosen_columns_leave_rows_that_can_be_told_apart(on_fakes) -> None:
+    """By the format of their weights, whatever is chosen beside it."""
+    _, out, _ = on_fakes(
+        "compare swiglu relu --d-model 64 --match none --weights none,int8 --quick"
+        " --columns weight_bytes -q"
+    )
+    for name in ("swiglu", "relu"):
+        for weights in ("none", "int8"):
+            assert out.count(f" {name} eager {weights} ") == 1

@@ -92,7 +92,7 @@ def test_what_is_not_there_or_has_another_shape_is_told(tmp_path) -> None:
         tensors_of(str(path), GELU, "b.")
     with pytest.raises(
         FfnbenchError,
-        match=r"no tensor below 'a.mlp.' is gate: it has .*up_proj.weight",
+        match=r"(?s)no tensor is called a.mlp.gate_proj.weight, .* it has .*up_proj.weight",
     ):
         tensors_of(str(path), SWIGLU, "a.mlp.")
     with pytest.raises(FfnbenchError) as problem:
@@ -102,3 +102,50 @@ def test_what_is_not_there_or_has_another_shape_is_told(tmp_path) -> None:
     path.write_bytes(b"no such format")
     with pytest.raises(FfnbenchError, match="cannot read"):
         tensors_of(str(path), GELU, "")
+
+
+@pytest.mark.parametrize(
+    ("prefix", "hint"),
+    [
+        ("", "for example --prefix h.0.mlp.; there are 1 more"),
+        ("h.1.mlp", "with a dot at its end: --prefix h.1.mlp."),
+        ("model.", "for example --prefix h.0.mlp.; there are 1 more"),
+    ],
+)
+def test_a_prefix_that_is_none_leads_to_those_that_are(
+    tmp_path, prefix: str, hint: str
+) -> None:
+    path = tmp_path / "model.safetensors"
+    tensors = {"wte.weight": torch.zeros(2, 2)}
+    for layer in range(2):
+        tensors[f"h.{layer}.mlp.c_fc.weight"] = UP.T.contiguous()
+        tensors[f"h.{layer}.mlp.c_proj.weight"] = DOWN.T.contiguous()
+    save_file(tensors, path)
+    with pytest.raises(FfnbenchError) as problem:
+        tensors_of(str(path), GELU, prefix)
+    assert problem.value.hint == hint
+
+
+def test_a_file_without_a_layer_of_its_own_says_so(tmp_path) -> None:
+    path = tmp_path / "model.safetensors"
+    save_file({"up.weight": UP, "down.weight": DOWN.contiguous()}, path)
+    with pytest.raises(FfnbenchError) as problem:
+        tensors_of(str(path), GELU, "model.")
+    assert problem.value.hint == "leave --prefix out"
+    save_file({"ids": torch.zeros(2, dtype=torch.int64)}, path)
+    with pytest.raises(FfnbenchError, match="no tensor of floating-point numbers"):
+        tensors_of(str(path), GELU, "")
+
+
+def test_a_row_of_another_size_is_named_and_how_all_get_the_same(
+    tmp_path, on_fakes
+) -> None:
+    path = tmp_path / "model.safetensors"
+    save_file({n: torch.zeros(6, 4) for n in ("gate.weight", "up.weight")}
+              | {"down.weight": torch.zeros(4, 6)}, path)  # fmt: skip
+    asked = "relu swiglu --d-model 4 --d-ff 6 --metrics error"
+    code, _, err = on_fakes(f"compare {asked} --state", path)
+    assert code == 2
+    assert "error: 'swiglu': gate.weight is 6 x 4, and gate is" in err
+    hint = err.partition("hint: give ")[2].strip()
+    assert on_fakes(f"compare {asked} {hint} --state", path)[0] == 0

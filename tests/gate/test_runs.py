@@ -254,7 +254,7 @@ def test_a_run_of_another_machine_or_a_saved_one_is_not_added(
         (lambda run: run.update(interrupted=True), "{third}is incomplete"),
         (lambda run: run["protocol"].update(method=9), "error: '{path}' was measured with method 9"),
         (lambda run: run.update(samples=[s for s in run["samples"] if s["worker"] == 0]),
-         "{third}has 1 undisturbed process, and fewer than 5 may agree by chance"),
+         "{third}has 1 undisturbed process, and a baseline needs 5: its luck would stay"),
         (lambda run: run.pop("samples"), "{third}has no samples of 'relu'"),
         (lambda run: run["samples"][0].update(value=-1.0), "{broken}a latency of run 3"),
         (lambda run: [s.update(waited=0.5) for s in run["samples"]], "{third}was"),

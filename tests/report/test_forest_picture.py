@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -221,6 +222,24 @@ def test_a_picture_without_any_number_is_refused() -> None:
     report = replace(report, measured=(), costs=uncounted)
     with pytest.raises(FfnbenchError, match="nothing to draw"):
         ratio_figure(report)
+
+
+@pytest.mark.parametrize("sweep", ["", "--seq-len 1,4,16"])
+def test_rows_that_are_all_busy_have_no_picture_and_the_other_file_is_written(
+    on_fakes, tmp_path: Path, sweep: str
+) -> None:
+    launch = FakeLaunch()
+    launch.waited = 0.9
+    run, picture = tmp_path / "run.json", tmp_path / "run.png"
+    asked = f"compare relu gelu --d-model 64 --quick {sweep}".strip()
+    code, out, err = on_fakes(asked, "-o", run, "-o", picture, launch=launch)
+    assert (code, "busy" in out) == (3, True)
+    assert (run.exists(), picture.exists()) == (True, False)
+    assert err.splitlines()[-3:] == [
+        f"wrote {run}",
+        f"error: cannot write {str(picture)!r}: there is nothing to draw: no row has a number",
+        "hint: the table says why: leave the picture out",
+    ]
 
 
 def test_an_interval_that_is_too_wide_hides_no_other_row() -> None:

@@ -1,5 +1,6 @@
 """The command `history`."""
 
+import shlex
 from typing import Annotated
 
 import typer
@@ -72,5 +73,8 @@ def history(
             one_of("--metric", metric, list(FOLLOWED))
         tell = destination.progress.tell
         timeline = history_of_files(paths, tell, metric=FOLLOWED.get(metric or "", ""))
-        destination.show(history_view(timeline))
+        words = ["ffnbench", "history", *paths]
+        if metric:
+            words += ["--metric", metric]
+        destination.show(history_view(timeline, shlex.join(words)))
     return destination.code

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ffnbench.common.units import counted
-from ffnbench.extras.history.timeline import Series, Timeline
+from ffnbench.extras.history.timeline import SHORTEST, Series, Timeline
 from ffnbench.extras.history.words import (
     annotated,
     commit_text,
@@ -19,7 +19,7 @@ from ffnbench.extras.history.words import (
 from ffnbench.gate.side_by_side import RATIO
 from ffnbench.report.formats import View
 from ffnbench.report.frame import Column, Frame, Row, in_row
-from ffnbench.report.words import CERTAIN, change_text
+from ffnbench.report.words import CERTAIN, INTERVALS, change_text
 
 # steps, and labels of a single run, that are named below the table
 MOST_STEPS, MOST_ALONE = 4, 6
@@ -42,7 +42,7 @@ HISTORY_COLUMNS = (
 )
 
 
-def history_view(timeline: Timeline) -> View:
+def history_view(timeline: Timeline, command: str = "") -> View:
     """Rows over time as the end of a command."""
 
     def picture(suffix: str) -> bytes:
@@ -61,6 +61,7 @@ def history_view(timeline: Timeline) -> View:
         pictures={"": picture},
         reports=[newest],
         title=f"history: {', '.join(labels)}",
+        command=command,
         more_formats={"github": lambda: annotated(timeline)},
     )
 
@@ -86,6 +87,10 @@ def history_frame(timeline: Timeline) -> Frame:
         saved=history_records(timeline),
         header=[f"history of {runs_text(timeline)}, {' to '.join(first_and_last)}"],
         summary=summary,
+        details=[
+            f"{INTERVALS}; a change is from the first run to the last, and its interval knows how far runs of unchanged code move apart",
+            f"a step divides two levels of at least {SHORTEST} runs that differ by more than chance; a level is the median of its runs (PELT)",
+        ],
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 from string import Template
@@ -17,12 +18,14 @@ from string import Template
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.streams import visible
 from ffnbench.plan import Kind
-from ffnbench.report.frame import EXTRA, Frame, Row
+from ffnbench.report.frame import Frame, Row
 from ffnbench.report.listing import environment_records
-from ffnbench.report.writers import brief, html_table, paragraphs
+from ffnbench.report.terminal import columns_that_fit, fullest_that_fits
+from ffnbench.report.writers import html_table, paragraphs
 from ffnbench.result import Report
 
 MOST_NAMES = 6  # of variants in a title
+WIDTH = 115  # letters of a table that is seen at once on a screen of 1,000 pixels
 
 
 def page_of(
@@ -30,12 +33,13 @@ def page_of(
     pictures: Mapping[str, Callable[[str], bytes]],
     reports: Sequence[Report] = (),
     title: str = "",
+    command: str = "",
 ) -> str:
     """An answer as an HTML document: its sentences first, then tables, pictures,
     method.
 
     `pictures` draw for a suffix; of one that can't be drawn the table says why.
-    `reports` tell by which commands and on which machines they were made, and the title
+    `reports` tell on which machines they were made, and the title and the commands
     where there is none.
     """
     tables = table.parts
@@ -47,7 +51,9 @@ def page_of(
         "Picture": _images(pictures),
         "Method": _list(details),
         "Environment": "".join(_environment(report) for report in reports),
-        "Command": _commands(reports),
+        "Command": _commands(
+            [command] if command else [report.plan.command for report in reports]
+        ),
     }
     if reports and not title:
         title = _title(reports[0])
@@ -68,14 +74,17 @@ def _section(heading: str, content: str) -> str:
 
 
 def _table(table: Frame) -> str:
-    """What a terminal shows of a table, and folded the other columns, which -v adds."""
+    """What a wide terminal shows of a table, and folded all columns."""
     caption = "; ".join(table.header)
     if not table.rows:
         return paragraphs(table.header)
     all_columns = html_table(table, caption, every=True)
-    short = brief(table)
-    shown = _scrolled(caption or "table", html_table(short, caption))
-    if short is table and all(column.priority < EXTRA for column in table.columns):
+    short = fullest_that_fits(table, WIDTH)
+    fitting = columns_that_fit(short.shown(every=False), WIDTH)
+    columns = tuple(shown.column for shown in fitting)
+    answer = replace(short, columns=columns)
+    shown = _scrolled(caption or "table", html_table(answer, caption))
+    if columns == table.columns:
         return shown
     return shown + _folded("All columns", all_columns)
 
@@ -126,15 +135,12 @@ def _environment(report: Report) -> str:
     return f"<dl>{''.join(texts)}</dl>{counted}"
 
 
-def _commands(reports: Iterable[Report]) -> str:
-    """The commands that make these reports again; an older file does not know its
-    own.
-    """
-    commands = dict.fromkeys(
-        report.plan.command for report in reports if report.plan.command
-    )
+def _commands(commands: Iterable[str]) -> str:
+    """The commands that make an answer again; an older file does not know its own."""
     return "".join(
-        f"<pre><code>{escape(visible(command))}</code></pre>" for command in commands
+        f"<pre><code>{escape(visible(command))}</code></pre>"
+        for command in dict.fromkeys(commands)
+        if command
     )
 
 

@@ -56,6 +56,8 @@ from ffnbench.planning.effort import check_budget
 from ffnbench.planning.fields import cut
 from ffnbench.request import AddedRequest, Seconds, Texts
 
+# keys of a variant that train has not
+WAYS_TO_RUN = ("backend", "weights", "compile", "freeze")
 # folders of the standard library
 SKIPPED = {"site-packages", "dist-packages", "test", "tests", "__pycache__"}
 # of the files: what losses are reported of, and what rates are chosen by
@@ -414,6 +416,12 @@ def plan_train(request: TrainRequest, probe: Probe | None = None) -> Plan:
         )
     if request.budget is not None:
         check_budget(request.budget)
+    for key in WAYS_TO_RUN:
+        if f"@{key}=" in request.variants:
+            raise FfnbenchError(
+                f"train runs the code of a form as it is written, and has no @{key}",
+                f"leave @{key} out: `ffnbench compare` times other ways to run a form",
+            )
     workload = {"seq_len": request.context, "mode": Mode.TRAIN, "metrics": "latency"}
     compared = plan_compare(
         as_compare(request, budget=None, **workload), probe, d_model=D_MODEL

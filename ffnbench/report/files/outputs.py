@@ -28,9 +28,9 @@ class Outputs:
     """The files of a command: looked at first, so that what can't be written is told
     before anything is measured.
 
-    `inputs` are files that the command reads: none of them is written over. `keep` is
-    for a command that counts only: a file with samples is then no output either. A
-    context manager: folders that stay empty do not stay behind.
+    `inputs` are files that the command reads: none of them is written over. `keep` says
+    why a file with samples is no output either. A context manager: folders that stay
+    empty do not stay behind.
     """
 
     def __init__(
@@ -39,11 +39,14 @@ class Outputs:
         stem: str,
         suffixes: Sequence[str],
         inputs: Iterable[Path] = (),
-        keep: bool = False,
+        keep: str = "",
     ) -> None:
         self._suffixes = tuple(suffixes)
         self._folders: list[Path] = []
-        self.rescued: Path | None = None  # where a result is that could not be written
+        self.rescued: Path | None = (
+            None  # where the whole result is, if not in each file
+        )
+        self.written: list[Path] = []
         try:
             self.paths = tuple(
                 path for text in texts for path in self._expand(text, stem)
@@ -52,7 +55,7 @@ class Outputs:
             for path in self.paths:
                 refuse_unwritable(path, read)
                 if keep:
-                    _refuse_measured(path)
+                    _refuse_measured(path, keep)
         except BaseException:  # an interruption too
             self.close()
             raise
@@ -84,15 +87,16 @@ class Outputs:
     ) -> list[Path]:
         """Write every file, each in one step; `render` gives the bytes for a path.
 
-        One that can't be written does not stop the others; what went wrong is raised as
-        Unfinished at the end, and `rescue` gives what is then saved in the folder for
-        temporary files, so that no measurement is lost.
+        One that can't be written does not stop the others, which stand in `written`;
+        what went wrong is raised as Unfinished at the end. `rescue` gives what is then
+        saved in the folder for temporary files where no .json holds it, so that no
+        measurement is lost.
         """
-        problems, hints, written = [], [], []
+        problems, hints = [], []
         for path in self.paths:
             try:
                 replace_file(path, render(path))
-                written.append(path)
+                self.written.append(path)
             except (
                 OSError,
                 FfnbenchError,
@@ -104,15 +108,17 @@ class Outputs:
                     or "is the disk full, or the folder gone?"
                 )
         if problems:
-            saved = self.rescued = _rescue(rescue() if rescue else b"")
+            saved = [path for path in self.written if path.suffix == ".json"]
             if saved:
-                where = f"the whole result is in {saved}"
+                self.rescued = saved[0]
             else:
-                where = "the answer is shown on stdout"
-            raise Unfinished(
-                "; ".join(problems), "; ".join([*dict.fromkeys(hints), where])
-            )
-        return written
+                self.rescued = _rescue(rescue() if rescue else b"")
+                if self.rescued:
+                    hints.append(f"the whole result is in {self.rescued}")
+                else:
+                    hints.append("the answer is shown on stdout")
+            raise Unfinished("; ".join(problems), "; ".join(dict.fromkeys(hints)))
+        return self.written
 
     def _expand(self, text: str, stem: str) -> list[Path]:
         """A file, or for a folder (existing, or written with a slash at its end) one
@@ -206,8 +212,8 @@ def _why(problem: Exception) -> str:
     )
 
 
-def _refuse_measured(path: Path) -> None:
-    """What was measured is worth more than what is counted."""
+def _refuse_measured(path: Path, why: str) -> None:
+    """What was measured is worth more than what is written in its place."""
     if path.suffix.lower() != ".json" or not _is_file(path):
         return
     try:
@@ -215,7 +221,7 @@ def _refuse_measured(path: Path) -> None:
     except (ValueError, FfnbenchError, RecursionError):
         return
     if isinstance(data, dict) and data.get("samples"):
-        problem = f"{str(path)!r} holds what was measured, and this command only counts"
+        problem = f"{str(path)!r} holds what was measured, and {why}"
         raise FfnbenchError(problem, "write elsewhere, or move it away")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
@@ -19,6 +20,7 @@ from ffnbench.plan import METHOD, AddedSpec, Kind, Plan, added_kind, metrics_of
 from ffnbench.request import spelling
 from ffnbench.result import SCHEMA, Report
 
+FINDINGS_FIRST = re.compile(rb'\s*\{\s*"findings"\s*:')
 UPDATE = "pip install -U ffnbench"
 # what older files have beside the fields of a type: it is passed over
 OLDER = {
@@ -86,13 +88,22 @@ def report_in(content: bytes, path: str) -> Report:
             hint = 'take that run out of "repeats"'
         else:
             hint = "was it cut off? measure again"
-        if not content.lstrip().startswith(b"{"):  # a CSV, a table
+        if not content.strip():
+            problem = ValueError("it is empty")
+        elif not content.lstrip().startswith(b"{"):  # a CSV, a table
             hint = "only JSON is read: `ffnbench compare relu swiglu -o run.json` saves such a run"
         if "unknown field" in str(problem):
             hint = f"is it of a newer ffnbench? {UPDATE}; if not, measure again"
         raise FfnbenchError(
             f"{path!r} is not a complete ffnbench report: {problem}", hint
         ) from problem
+
+
+def holds_findings(path: str | Path) -> bool:
+    """Whether a file begins as one of `check -o check.json` does."""
+    if not Path(path).is_file():
+        return False
+    return FINDINGS_FIRST.match(content_of(path)) is not None
 
 
 def _decoded_report(data: Any) -> Report:
@@ -107,7 +118,7 @@ def _refuse_others(data: Any, path: str) -> None:
     if isinstance(data, dict) and "findings" in data:
         raise FfnbenchError(
             f"{path!r} is the result of a check, not a run",
-            "the run is its field `now`",
+            f"`ffnbench report {shlex.quote(path)}` shows it; the run is its field `now`",
         )
     schema = data.get("schema") if isinstance(data, dict) else None
     if type(schema) is not int:
@@ -135,7 +146,9 @@ def _bring_up(run: dict[str, Any], path: str) -> None:
     raises FfnbenchError for a newer one.
     """
     plan = run.get("plan") or run
-    protocol = plan["protocol"]
+    protocol = plan.get("protocol") if isinstance(plan, dict) else None
+    if not isinstance(protocol, dict):
+        raise ValueError("it has no plan that says how it was measured")
     method = protocol.get("method")
     # whose ratios mean what this ffnbench can't know
     if isinstance(method, int) and method > METHOD:

@@ -70,7 +70,7 @@ def ratio_figure(report: Report) -> Figure:
     """The ratios on the left where there are any, a panel of bars for each amount in
     which rows differ.
 
-    Raises FfnbenchError where nothing was timed and no amount is known.
+    Raises FfnbenchError where no row has a time, and no amount is known or differs.
     """
     plan = report.plan
     rows = ordered_by_group(plan, case_rows(report))
@@ -80,12 +80,13 @@ def ratio_figure(report: Report) -> Figure:
         and not all(plan.is_reference(row["label"]) for row in rows)
     )
     amounts = _shown_amounts(report, rows, is_compared=is_compared)
-    if not is_compared and not amounts:
-        raise FfnbenchError(
-            "there is nothing to draw: no row has a number",
-            "the table says why: leave the picture out",
-        )
     differing = [shown for shown in amounts if _differs(shown, rows)]
+    if is_compared:
+        is_empty = not differing and not any(row["latency_s"] for row in rows)
+    else:
+        is_empty = not amounts
+    if is_empty:
+        raise nothing_to_draw()
     equal = [shown for shown in amounts if shown not in differing]
     if not is_compared and not differing:
         differing, equal = equal, []
@@ -120,6 +121,14 @@ def ratio_figure(report: Report) -> Figure:
     same = ", ".join(_range_text(shown, rows) for shown in equal)
     finish(figure, about(report) + (f"\nall rows: {same}" if same else ""), handles)
     return figure
+
+
+def nothing_to_draw() -> FfnbenchError:
+    """What to say of a picture that would have no number."""
+    return FfnbenchError(
+        "there is nothing to draw: no row has a number",
+        "the table says why: leave the picture out",
+    )
 
 
 def about(report: Report) -> str:

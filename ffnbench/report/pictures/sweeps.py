@@ -43,7 +43,7 @@ from ffnbench.report.pictures.canvas import (
     shortened,
     write_numbers,
 )
-from ffnbench.report.pictures.ratios import about
+from ffnbench.report.pictures.ratios import about, nothing_to_draw
 from ffnbench.report.sweep_sentences import sweep_line
 from ffnbench.report.words import WITHIN, verdict_word
 from ffnbench.result import SAME_WITHIN, Crossing, Report
@@ -168,8 +168,10 @@ def number_text(value: float) -> str:
 
 @drawing()
 def sweep_figure(report: Report) -> Figure:
-    """The picture of a sweep."""
+    """The picture of a sweep; raises FfnbenchError where no row has a number."""
     drawn = swept(report)
+    if not any(map(drawn.is_known, drawn.rows)):
+        raise nothing_to_draw()
     axis = drawn.axis
     pens_of = dict(zip(drawn.names, pens(drawn.names), strict=True))
     count = len(drawn.panels)

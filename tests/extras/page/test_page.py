@@ -138,6 +138,10 @@ def test_checks_and_histories_have_a_page_with_the_answer_first(
         ROOT / "tests" / "golden" / "runs" / name
         for name in ("baseline.json", "again.json")
     ]
+    typed = ["check", *map(str, runs), "--tolerance", "7%", "--exact-only"]
+    assert in_process(*typed, "-o", tmp_path / "exact.html")[0] == 0
+    exact = Read((tmp_path / "exact.html").read_text())
+    assert exact.of("code") == [shlex.join(["ffnbench", *typed])]
     assert in_process("check", *runs, "-o", tmp_path / "check.html")[0] == 1
     assert in_process("history", *runs, "-o", tmp_path / "history.html")[0] == 0
     check, history = (
@@ -147,8 +151,16 @@ def test_checks_and_histories_have_a_page_with_the_answer_first(
     assert check.of("h2") == ["Answer", "Table", "Method", "Environment", "Command"]
     assert check.of("code") == [shlex.join(["ffnbench", "check", *map(str, runs)])]
     assert check.of("p")[0].startswith("gelu latency: REGRESSED, +20%")
-    assert history.of("h2") == ["Answer", "Table", "Picture", "Environment"]
+    assert history.of("h2") == [
+        "Answer",
+        "Table",
+        "Picture",
+        "Method",
+        "Environment",
+        "Command",
+    ]
     assert history.of("p") == ["no step was found in 2 rows"]
+    assert history.of("code") == [shlex.join(["ffnbench", "history", *map(str, runs)])]
     assert "Fake CPU" in check.of("dd")
     assert "Fake CPU" in history.of("dd")
 

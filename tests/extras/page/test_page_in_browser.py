@@ -134,6 +134,28 @@ def test_nothing_is_wrong_for_screen_readers_and_phones(
     assert {url.partition(":")[0] for url in browser.loaded()} <= {"file", "data"}
 
 
+def test_the_verdict_is_seen_without_scrolling(
+    browser: Browser, on_fakes, tmp_path: Path
+) -> None:
+    """On a screen of 1,000 pixels, of a run with most of the columns that there are."""
+    asked = (
+        "compare a_long_name_of_a_variant=swiglu relu@bias=true swiglu@moe=8x2 -q --quick"
+        " --d-model 64 --match none --metrics latency,memory,error,sparsity -o"
+    )
+    assert on_fakes(asked, tmp_path / "run.html")[0] == 0
+    browser.open(tmp_path / "run.html")
+    edges = (
+        "return [...document.querySelectorAll('section > .wide:has(table)')]"
+        ".map(one => one.scrollWidth - one.clientWidth)"
+    )
+    assert browser.run(edges) == [0]
+    headings = (
+        "return [...document.querySelector('thead').querySelectorAll('th')]"
+        ".map(cell => cell.innerText)"
+    )
+    assert "verdict" in browser.run(headings)
+
+
 def with_label(value: object, label: str, key: str = "") -> object:
     """A saved run in which gelu has another label."""
     if isinstance(value, dict):

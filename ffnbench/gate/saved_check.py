@@ -1,0 +1,59 @@
+"""What `check -o FILE.json` wrote, shown again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ffnbench.common import jsonable
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.files import content_of
+from ffnbench.gate.decision import CHECKED_METRICS, OUTPUT, Checked, Finding
+from ffnbench.gate.shown_check import check_view
+from ffnbench.report.files.store import report_in
+from ffnbench.report.formats import View
+from ffnbench.report.frame import estimate_in
+
+METRICS = ("spec", OUTPUT, *CHECKED_METRICS)
+TEXTS = ("against", "saved", "command", "confirms")
+
+
+def saved_check_view(path: str) -> View:
+    """A saved check as it was shown; raises FfnbenchError for a file that is not
+    whole.
+    """
+    try:
+        data = jsonable.parse(content_of(path))
+        if "now" not in data:
+            raise ValueError("its run, `now`, is missing")
+        now = report_in(jsonable.json_text(data["now"]).encode(), path)
+        checked = Checked(
+            findings=tuple(map(_finding, data["findings"])),
+            before=now,
+            now=now,
+            sides=tuple(data.get("sides", ())),
+            **{name: data.get(name, "") for name in TEXTS},
+        )
+        return check_view(checked).ending(0)
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise FfnbenchError(
+            f"{path!r} is not a complete result of a check: {problem}",
+            "was it cut off? check again",
+        ) from problem
+
+
+def _finding(record: dict[str, Any]) -> Finding:
+    """A finding of its record; the change of an exact metric follows from its
+    values.
+    """
+    data = {
+        name: value
+        for name, value in record.items()
+        if not name.startswith(("change", "first_run", "this_run"))
+    }
+    for name in ("change", "first_run", "this_run"):
+        if record.get(f"{name}_low") is not None:
+            data[name] = jsonable.encode(estimate_in(record, name))
+    finding = jsonable.decode(Finding, data)
+    if finding.metric not in METRICS:
+        raise ValueError(f"no metric is called {finding.metric!r}")
+    return finding
