@@ -17,7 +17,8 @@ in as much wall time (`--seconds`). Each has the same limit of 5 %:
 
 - `ffnbench ab` and `ffnbench check`: the status of the latency row; exact rows, which
   would tell at once, are not asked. "can't tell" and busy count as not found. `check`
-  has a new baseline of three runs in each turn, whose time is not counted. docs/ci.md.
+  has a new baseline of three runs, 5 s apart, in each turn, whose time is not counted.
+  docs/ci.md.
 - `asv run --python=same --set-commit-hash` of both commits, and `asv compare
   --factor=1.05`: a line with the mark `+`. That is what `asv continuous` decides, which
   can't use an existing environment.
@@ -60,6 +61,7 @@ from exam.text import table
 D_MODEL, TOKENS, BASE_WIDTH = 512, 128, 3200  # a percent of the width is 32 columns
 LIMIT = 5  # percent, of all tools
 BASELINE_RUNS, BASELINE_RUN_S = 3, 15.0  # the default budget of so few rows
+PAUSE = "5s"  # between two of them; 60 s by default, which would be two hours a night
 TRUTH_PROCESSES = 6
 ASV_ROUNDS = 2  # asv's own default
 PYPERF_PROCESSES = 3  # of 20, its default: each has to import torch
@@ -248,6 +250,7 @@ class Repository:
             command,
             cwd=self.work,
             env=self.environment,
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             check=False,
@@ -297,7 +300,7 @@ def make_baseline(repository: Repository, seconds: float) -> None:
     repository.git("checkout", "-q", repository.base)
     run = ("compare", f"relu@d_ff={BASE_WIDTH},ffn={FFN}", *SHAPE, "--match", "none")
     kept = ("--metrics", "latency", "--runs", str(BASELINE_RUNS), "-o", "baseline.json")
-    budget = ("--budget", f"{max(BASELINE_RUN_S, seconds):g}s", "-q")
+    budget = ("--budget", f"{max(BASELINE_RUN_S, seconds):g}s", "--pause", PAUSE, "-q")
     repository.python("-m", "ffnbench", *run, *kept, *budget, good=(0, 3))
 
 
