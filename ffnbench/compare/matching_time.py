@@ -29,11 +29,15 @@ from ffnbench.planning.variant_text import parse_variant
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import CompareRequest
 from ffnbench.run.world import World
-from ffnbench.stats.matching import FOUND, Trial, next_width
+from ffnbench.stats.matching import (
+    FOUND,
+    MOST_SEARCHES,
+    SEARCH_SHARE,
+    Trial,
+    next_width,
+)
 
 MULTIPLE = 64  # of a width, where @multiple_of says nothing else
-MOST_SEARCHES = 3
-SEARCH_SHARE = 0.2  # of the budget, for each of them
 PRECISION = 0.01  # finer than half a step, of most widths
 NOT_FOUND = "no width could be found, the short runs were too disturbed; this is the one of equal parameters"
 
@@ -343,12 +347,12 @@ class WidthSearch:
 
     def _so_far(self, report: ShownReport) -> ShownReport:
         """The report of an interrupted search, with what was found by then."""
-        found = []
+        ratios = []
         for label, trials in self.trials.items():
             tried = ", ".join(f"{each.ratio:.3f} at {each.d_ff:,}" for each in trials)
-            found.append(f"{label} {tried}")
+            ratios.append(f"{label} {tried}")
         text = "widths were still being found"
-        if found:
-            text += f": time against {self.prepared.plan.reference} so far: {'; '.join(found)}"
+        if ratios:
+            text += f": time against {self.prepared.plan.reference} so far: {'; '.join(ratios)}"
         note = Note(text=text)
         return replace(report, interrupted=True, warnings=(*report.warnings, note))

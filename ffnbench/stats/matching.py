@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 from ffnbench.ffn.width_rules import round_nearest
 from ffnbench.result import LONGEST_S, Figures, Report
@@ -20,7 +21,8 @@ FOUND = "matched by time"  # how such a width is sized
 # of the slope that the time has without a constant, what a secant's may be
 LEAST_SLOPE, MOST_SLOPE = 0.2, 1.5
 WIDEST = 2.0  # times the nearest measured width
-LAST_SHARE = 0.4  # of a budget, for the run that answers
+MOST_SEARCHES = 3
+SEARCH_SHARE = 0.2  # of the budget, for each of them
 LONGER = 0.01  # that a width may be expected to take longer: half of `same`
 
 
@@ -60,7 +62,7 @@ def _by_width(trials: Iterable[Trial]) -> list[Trial]:
     ratios: dict[int, list[float]] = {}
     for trial in trials:
         ratios.setdefault(trial.d_ff, []).append(trial.ratio)
-    return [Trial(d_ff, sum(found) / len(found)) for d_ff, found in ratios.items()]
+    return [Trial(d_ff, fmean(values)) for d_ff, values in ratios.items()]
 
 
 def _bracket(trials: Sequence[Trial]) -> tuple[Trial, Trial] | None:
@@ -102,7 +104,8 @@ def with_matched(figures: Figures, report: Report) -> Figures:
     narrowing = figures.narrowing
     if narrowing is None or narrowing.seconds is None:
         return figures
-    seconds = narrowing.seconds / LAST_SHARE
+    share_of_last = 1 - MOST_SEARCHES * SEARCH_SHARE
+    seconds = narrowing.seconds / share_of_last
     if seconds > LONGEST_S:
         narrowing = replace(narrowing, seconds=LONGEST_S, is_likely=False)
     else:
@@ -114,13 +117,13 @@ def _more_params(report: Report) -> dict[str, float | None]:
     """The rows whose widths were found by time, with their parameters relative to those
     of the reference.
     """
-    found: dict[str, float | None] = {}
+    shares: dict[str, float | None] = {}
     for case in report.plan.shown:
         if case.sizing.how != FOUND or report.comparison(case.label) is None:
             continue
         params = report.cost(case.label).params
         of_reference = report.cost(report.plan.reference_of(case.label)).params
-        found[case.label] = None
+        shares[case.label] = None
         if params and of_reference:
-            found[case.label] = params / of_reference - 1
-    return found
+            shares[case.label] = params / of_reference - 1
+    return shares
