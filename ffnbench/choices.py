@@ -6,8 +6,8 @@ from enum import StrEnum
 
 
 class Mode(StrEnum):
-    """FORWARD: inference, no graph. TRAIN: forward and backward through a fresh graph.
-    BACKWARD: its second half.
+    """What a call does. FORWARD: inference, without a graph. TRAIN: forward and
+    backward, through a fresh graph. BACKWARD: the backward alone.
     """
 
     FORWARD = "forward"
@@ -15,6 +15,7 @@ class Mode(StrEnum):
     BACKWARD = "backward"
 
 
+# what others call a mode
 MODE_ALIASES = {"inference": Mode.FORWARD, "training": Mode.TRAIN}
 
 
@@ -36,8 +37,8 @@ class Backend(StrEnum):
 
 class Weights(StrEnum):
     """How the matrices of weights are held. NONE: in the dtype of the call. INT8, INT4:
-    in so many bits, while the other factor stays as it is. INT8_DYNAMIC: in 8 bits, and
-    the other factor is brought to 8 bits at each call.
+    in 8 or 4 bits, while the inputs of the product keep their dtype. INT8_DYNAMIC: in 8
+    bits, and each call quantises the inputs to 8 bits as well.
     """
 
     NONE = "none"
@@ -47,7 +48,7 @@ class Weights(StrEnum):
 
 
 class CompileMode(StrEnum):
-    """torch.compile's own modes."""
+    """The modes of torch.compile, as torch names them."""
 
     DEFAULT = "default"
     REDUCE_OVERHEAD = "reduce-overhead"
@@ -74,8 +75,9 @@ class Cache(StrEnum):
 
 
 class MatmulPrecision(StrEnum):
-    """torch.set_float32_matmul_precision's own: HIGHEST is float32, HIGH may be TF32,
-    MEDIUM bfloat16 inside.
+    """The values of torch.set_float32_matmul_precision. Products of float32 matrices
+    are computed in float32 with HIGHEST, perhaps in TF32 with HIGH, and perhaps in
+    bfloat16 with MEDIUM.
     """
 
     HIGHEST = "highest"
@@ -84,8 +86,9 @@ class MatmulPrecision(StrEnum):
 
 
 class Init(StrEnum):
-    """How weights are filled: torch's nn.Linear default, He on the way up and Xavier *
-    0.02 on the way down (zero biases), or N(0, 0.02) with zero biases.
+    """How weights are filled. TORCH: as nn.Linear does by default. HE_XAVIER: He for
+    the matrices that widen, Xavier * 0.02 for the one that narrows, zero biases.
+    NORMAL: N(0, 0.02), zero biases.
     """
 
     TORCH = "torch"
@@ -94,9 +97,9 @@ class Init(StrEnum):
 
 
 class Routing(StrEnum):
-    """How often each expert is asked while it is measured: imposed, because a router
-    that was never trained says nothing of one that was. Each token draws its experts by
-    itself, in proportion to `shares`, no expert twice.
+    """How tokens are spread over experts while these are measured (ffn/experts.py:
+    shares). It is imposed, because a router that was never trained says nothing of one
+    that was. Each token draws its experts by itself, none of them twice.
     """
 
     UNIFORM = "uniform"
@@ -105,8 +108,9 @@ class Routing(StrEnum):
 
 
 class Match(StrEnum):
-    """What is made equal to the reference: parameters, forward matmul FLOPs, the time
-    that is measured, or nothing (all get one width).
+    """What is made equal to the reference by choosing d_ff: the parameters, the FLOPs
+    of a forward's matrix products, the measured time, or nothing. With NONE all
+    variants get one width.
     """
 
     PARAMS = "params"

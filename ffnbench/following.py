@@ -1,5 +1,5 @@
-"""What follows a run from outside: its progress, its journal, and what an earlier run
-has left.
+"""What a run tells while it is measured, its progress and its journal, and the earlier
+run that it resumes.
 """
 
 from __future__ import annotations
@@ -12,33 +12,33 @@ from ffnbench.result import Progress, Report
 
 
 class ProgressListener:
-    """A listener that ignores everything; others draw a bar or write lines.
+    """A listener that ignores everything. Those that draw a bar or write lines are its
+    subclasses.
 
-    It is called with every event of a run. `left` is how many parts come after the one
-    that is followed.
+    `left` is how many parts come after the one that it listens to.
     """
 
     left = 0
     tells = False  # whether anybody reads what is told
 
     def __call__(self, event: Progress) -> None:
-        """How far a run is."""
+        """Show how far a run is."""
 
     def tell(self, text: str) -> None:
-        """One line, before anything is measured."""
+        """Show one line, before anything is measured."""
 
     def part(
         self, number: int, of: int, what: str, later_s: float = 0.0
     ) -> ProgressListener:
-        """A listener for one of several parts, which take `later_s` seconds after this
-        one.
+        """A listener for part `number` of `of`, each of which is a `what`. The parts
+        after it take about `later_s` seconds.
         """
         return _Part(self, number, of, what, later_s)
 
 
 @dataclass(frozen=True, slots=True)
 class _Part(ProgressListener):
-    """Progress of one part as that of all of them."""
+    """Tells the listener of all parts about the progress of one."""
 
     of_all: ProgressListener
     number: int
@@ -55,14 +55,14 @@ class _Part(ProgressListener):
         return self.of_all.tells
 
     def __call__(self, event: Progress) -> None:
-        """With the part's number before the text."""
+        """Show the progress of all parts, with this one's number before the text."""
         done = (self.number - 1 + event.done) / self.of
         text = f"{self.what} {self.number}/{self.of}: {event.text}"
         eta_s = None if event.eta_s is None else event.eta_s + self.later_s
         self.of_all(replace(event, done=done, text=text, eta_s=eta_s))
 
     def tell(self, text: str) -> None:
-        """As the whole does."""
+        """Show one line, before anything is measured."""
         self.of_all.tell(text)
 
 
@@ -71,11 +71,11 @@ SILENT = ProgressListener()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Following:
-    """How a run is followed.
+    """Who is told of a run while it is measured, and which earlier run it resumes.
 
-    `journal` is given a report without samples when a run begins, and then all that the
-    run finds, as it comes. `resumed` reads what an earlier run has left that is gone on
-    with.
+    `journal` is given a report without samples when a run begins, and then everything
+    that the run finds, as it comes. `resumed` reads the interrupted run whose samples
+    are taken over, None where there is none.
     """
 
     progress: ProgressListener = SILENT
@@ -83,8 +83,8 @@ class Following:
     resumed: Callable[[], Report | None] = lambda: None
 
     def part(self, number: int, of: int, what: str, later_s: float = 0.0) -> Following:
-        """How one of several parts is followed: one journal holds them all, and nothing
-        is gone on with twice.
+        """How part `number` of `of` is followed. One journal holds all parts, and no
+        part resumes a run by itself: that would take over its samples twice.
         """
         progress = self.progress.part(number, of, what, later_s)
         return replace(self, progress=progress, resumed=lambda: None)

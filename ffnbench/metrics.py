@@ -1,6 +1,4 @@
-"""The metrics: one row each, what can be known of a case. A new one is a row here, and
-the job that measures it.
-"""
+"""The table of metrics: what can be known of a case."""
 
 from __future__ import annotations
 
@@ -11,20 +9,20 @@ DEVICE_TIME, HOST_TIME = "device_s", "host_s"
 LOAD, HIT = "expert_load_max", "experts_hit"
 PACK, HELD = "pack_s", "held_bytes"
 ERROR, LARGEST_ERROR, GRADIENT_ERROR = "error", "largest_error", "gradient_error"
-MEMORY_GROUP = "memory"  # a group of metrics
-# a group of its own, and what the samples of a ceiling are called
+MEMORY_GROUP = "memory"
+# the group of the one metric ROOF, which is the metric of a roof's samples
 CEILINGS, ROOF = "ceilings", "roof"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One row of the table of what can be known of a case. A new metric is one row, and
-    the job that measures it.
+    """A row of the table. A new metric is one row, and the job that measures it.
 
-    `group` is its name in --metrics, "" where nobody asks for it. `job` is what a
-    worker is asked, "" for what follows from the closed forms alone. An exact metric is
-    the same in every process and needs one; a timed one is sampled. `closed_form`: a
-    field of Cost of that name predicts it, and tests hold the two equal.
+    `group` is the word of --metrics that asks for it, "" for a metric that comes along
+    with others. `job` is what a worker does to measure it, "" for what follows from the
+    closed forms alone. An exact metric has the same value in every process, so one
+    process measures it. `closed_form` is whether a field of Cost with that name
+    predicts it; tests hold the two equal.
     """
 
     name: str
@@ -40,8 +38,8 @@ class Metric:
 # fmt: off
 METRICS = (
     Metric(name=LATENCY, unit="s", group="latency", job="sample", exact=False, less_is_better=True),
-    # on an accelerator, from the same sample: what the device works for a call, and
-    # what a call costs the host
+    # on an accelerator, from the same sample as the latency: the seconds that the
+    # device works for a call, and those that the host takes to launch it
     Metric(name=DEVICE_TIME, unit="s", job="sample", exact=False, less_is_better=True),
     Metric(name=HOST_TIME, unit="s", job="sample", exact=False, less_is_better=True),
     Metric(name="params", unit="", checked=True, closed_form=True),
@@ -54,18 +52,18 @@ METRICS = (
     Metric(name="dead_share", unit="share", group="sparsity", job="sparsity"),
     Metric(name=LOAD, unit="", group="routing", job="route"),
     Metric(name=HIT, unit="", group="routing", job="route"),
-    # wherever something is compiled
+    # of every case that is compiled
     Metric(name=COMPILE, unit="s", job="open", exact=False, less_is_better=True),
-    # wherever weights are packed
+    # of every case whose weights are packed
     Metric(name=PACK, unit="s", job="open", exact=False, less_is_better=True),
-    # of the weights that a call computes with
+    # of the weights, as the call holds them
     Metric(name=HELD, unit="bytes", job="open", less_is_better=True),
-    # relative, against float64; asked for by name also without latency, which their
-    # group is for
+    # relative to float64; a run that measures latency checks errors anyway, and their
+    # group asks for them without latency
     Metric(name=ERROR, unit="", group=ERROR, job="check", exact=False, less_is_better=True),
     Metric(name=LARGEST_ERROR, unit="", group=ERROR, job="check", less_is_better=True),
     Metric(name=GRADIENT_ERROR, unit="", group=ERROR, job="check", less_is_better=True),
-    # of a Roof's call, not of a case
+    # the only metric of a Roof, and of no case
     Metric(name=ROOF, unit="s", group=CEILINGS, job="roof", exact=False),
 )
 # fmt: on

@@ -47,20 +47,23 @@ from ffnbench.ffn.spec import (
 from ffnbench.metrics import METRICS, Metric
 
 DEFAULT_WORKERS, DEFAULT_ROUNDS = 5, 30
-# by which method seconds are measured and become ratios; whatever changes what a ratio
-# means raises it
-# 1: a plain mean over workers; 2: workers weighted by how sure they are;
-# 3: clean rounds only, and placements spread inside a worker; 4: every call of a sample
-# has an input of its own;
+# the number of the method by which seconds are measured and become ratios; whatever
+# changes what a ratio means raises it
+# 1: a plain mean over workers
+# 2: workers weighted by how sure they are
+# 3: clean rounds only, and placements spread inside a worker
+# 4: every call of a sample has an input of its own
 # 5: on an accelerator wall, device and host time apart, memory in requested bytes,
-# matmul precision set before a sample
+#    matmul precision set before a sample
 # 6: workers are blocks of rounds in forked processes, equal in weight; the heap keeps
-# what is freed
+#    what is freed
 METHOD = 6
 
 
 class AddedSpec(ABC):
-    """What a feature measures in place of a network, and `around` one: a dataclass."""
+    """What a feature measures in place of a network: a dataclass with what it adds to
+    the network `around` which it is built.
+    """
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -68,22 +71,22 @@ class AddedSpec(ABC):
 
     @property
     def d_model(self) -> int:
-        """Width of the model."""
+        """The width of the model."""
         return self.around.d_model
 
     @property
     def d_ff(self) -> int | None:
-        """Width of its network."""
+        """The d_ff of its network."""
         return self.around.d_ff
 
     @abstractmethod
     def cost(self, case: Case, probe: Probe) -> Cost:
-        """What is known of a case of it without timing it."""
+        """What is known of a case with this spec without timing it."""
 
     @abstractmethod
     def bytes_held(self, case: Case) -> int:
-        """About the bytes that a worker takes to measure a case of it; code of the
-        user's counts as nothing.
+        """About the bytes that a worker takes to measure a case with this spec. Code of
+        the user's counts as nothing.
         """
 
     @abstractmethod
@@ -97,9 +100,9 @@ AnySpec = NetworkSpec | ActivationSpec | AttentionSpec | AddedSpec
 
 
 class Kind(StrEnum):
-    """What a plan asks, and so how its answer reads: variants; an FFN beside attention,
-    by length; operations by size; two sides of one variant. Features add others, each
-    an AddedKind.
+    """What a plan asks, and so how its answer reads. COMPARE: variants. BLOCK: an FFN
+    beside attention, by length. ACTIVATIONS: operations by size. SIDES: two sides of
+    one variant. Features add others, each an AddedKind.
     """
 
     COMPARE = "compare"
@@ -110,10 +113,10 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddedKind:
-    """A kind of plan that a feature adds. `frame` and `picture` are functions of a
-    report, as `package.module:name`. `says` is what its reports say in place of times
-    and counts. `case` is the type of its cases, `metrics` are what can be known of them
-    beside METRICS.
+    """A kind of plan that a feature adds. `case` is the type of its cases, `metrics`
+    are what can be known of them beside METRICS. `frame` and `picture` name functions
+    of a report, as `package.module:name`. `says` is what its reports say in place of
+    times and counts.
     """
 
     case: type[Case]
@@ -124,7 +127,9 @@ class AddedKind:
 
 
 def added_kind(name: str) -> AddedKind | None:
-    """A kind that a feature adds; None for one of the core's."""
+    """The kind of this name that a feature adds; None for one of the core's, and for a
+    name that no feature has.
+    """
     if name in [*Kind]:
         return None
     feature = of_features("kinds").get(name)
@@ -135,36 +140,38 @@ def added_kind(name: str) -> AddedKind | None:
 
 
 def metrics_of(kind: str) -> tuple[Metric, ...]:
-    """What can be known of the cases of a kind of plan."""
+    """The metrics that cases of a kind of plan may have."""
     added = added_kind(kind)
     if added is None:
         return METRICS
     return (*METRICS, *added.metrics)
 
 
-def cases_as(plan: Mapping[str, Any]) -> Any:
-    """The type of the cases of a plan, as it stands in a file."""
+def type_of_cases(plan: Mapping[str, Any]) -> Any:
+    """The type of the field `cases` of a plan, which is given as a file has it."""
     added = added_kind(plan.get("kind", Kind.COMPARE))
     case: Any = Case if added is None else added.case
     return tuple[case, ...]
 
 
 def kind_names() -> list[str]:
-    """Every kind, those of the core first."""
+    """The names of all kinds, those of the core first."""
     return [*Kind, *of_features("kinds")]
 
 
-# no variant can have this label by accident: the grammar's labels are names
+# the label of the control, which is the reference a second time; no variant can have it
+# by accident, because labels of variants are names
 CONTROL = "(control)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What the FFN is fed: (batch, seq_len, d_model) of dtype on device.
+    """What the FFN is fed: a tensor (batch, seq_len, d_model) of dtype on device; and
+    how it is run.
 
-    `compile` and `freeze` (weights are constants of the compiled code) say more of
-    Backend.COMPILE; `routing` is None where there are no experts. `weights` is how its
-    matrices are held, in groups of `group` columns where the format has groups; `spin`
+    `compile` and `freeze` (weights are constants of the compiled code) belong to
+    Backend.COMPILE. `routing` is None where there are no experts. `weights` is how the
+    matrices are held, in groups of `group` columns where the format has groups. `spin`
     lets threads wait without sleeping where a backend can choose.
     """
 
@@ -175,7 +182,7 @@ class Workload:
     mode: Mode
     threads: int = field(metadata=least(1))
     backend: Backend = Backend.EAGER
-    # for tests of the measuring itself: each call spins for this share of its own time
+    # for tests of measuring itself: each call spins for this share of its own time
     slowdown: float = field(default=0.0, metadata=least(0.0))
     routing: Routing | None = field(default=None, metadata=LATER)
     compile: CompileMode = field(default=CompileMode.DEFAULT, metadata=LATER)
@@ -194,7 +201,7 @@ class Workload:
 
     @property
     def tokens(self) -> int:
-        """Tokens of one call."""
+        """The tokens of one call."""
         return self.batch * self.seq_len
 
     @property
@@ -204,25 +211,27 @@ class Workload:
 
     @property
     def compiled(self) -> bool:
-        """Whether a compiler makes other code of the one that is written."""
+        """Whether torch.compile compiles it."""
         return self.backend == Backend.COMPILE
 
     @property
     def eager(self) -> bool:
-        """Whether it is run as it is written."""
+        """Whether torch runs the module as it is written, without a compiler, a runtime
+        or a quantised format.
+        """
         return self.backend == Backend.EAGER and self.weights == Weights.NONE
 
     @property
     def accelerated(self) -> bool:
-        """Whether its device has a queue of its own, and so a time of its own; not
-        while that is `auto`.
+        """Whether it is on an accelerator, whose own time differs from that of the
+        caller; False as long as the device is `auto`.
         """
         return self.device not in ("cpu", "auto")
 
     @property
     def tolerance(self) -> float:
-        """The relative error of an output that rounding, and how the weights are held,
-        explain.
+        """The largest relative error of an output that rounding and the format of the
+        weights explain.
         """
         return max(
             tolerance(self.dtype, self.matmul_precision),
@@ -230,26 +239,26 @@ class Workload:
         )
 
     def on(self, device: str) -> Workload:
-        """The workload on a device. On an accelerator calls of a cold cache are timed
-        alone, and by the device; a CPU has no time but what a caller waits for.
+        """The workload with `auto` resolved to a device; unchanged where it names its
+        device itself.
         """
         if self.device != "auto":
             return self
         time = self.time
         if device == "cpu":
-            time = Time.WALL
+            time = Time.WALL  # a CPU has no time but that of the caller
         elif self.cache == Cache.COLD:
-            time = Time.DEVICE
+            time = Time.DEVICE  # such calls are timed one by one, by the device
         return replace(self, device=device, time=time)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """An interpreter, a folder put first on the module path, environment variables;
-    empty is this process's own.
+    """Where a case runs: an interpreter, a folder that is put first on the module path,
+    environment variables. What is empty is as in this process.
 
-    Cases of equal arms share a process. `name` says which arm it is, and sets apart
-    what differs in nothing else.
+    Cases of equal arms share a process. `name` is shown for the arm, and keeps arms
+    apart that differ in nothing else.
     """
 
     python: str = ""
@@ -276,10 +285,15 @@ ACTIVE_PARAMS = "active params"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizing:
-    """Where a width comes from. `how` is one of: given; unread (a width that the module
-    does not read); matched, on `what` (params, active params or flops); matched by
-    time, in multiples of `multiple_of`; rule, whose name is `what`; ratio, of d_model,
-    rounded up to `multiple_of` where that is not None; model, whose name is `what`.
+    """Where a width comes from. `how` is one of these words:
+
+    - given: by the user
+    - unread: the module does not read its width
+    - matched: on `what`, which is params, active params or flops
+    - matched by time: in multiples of `multiple_of`
+    - rule: the published rule `what`
+    - ratio: d_model times `ratio`, rounded up to `multiple_of` where that is not None
+    - model: the width of the model `what`
     """
 
     how: str
@@ -296,13 +310,14 @@ Point = tuple[tuple[str, Value], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One row: a network and a workload under a label. `sizing` says where its sizes
-    come from, `arm` where it runs.
+    """One row: a network and a workload under a label. `sizing` says where its width
+    comes from, `arm` where it runs.
 
-    `against` is the label of what it is compared with where that is not the plan's
-    reference; its own for another one. `layers` are how many of a model's an attention
-    stands for, where these have several. `point` is where its cell is in a sweep: a
-    value of each axis. Kinds of features have cases that are more.
+    `against` is the label of the reference that it is compared with, where that is not
+    the plan's; a reference itself has its own label there. `layers` is for how many
+    layers of a model an attention stands, where a model has several attentions. `point`
+    is where its cell is in a sweep: a value of each axis. The kind of a feature may
+    have a subclass.
     """
 
     label: str
@@ -318,25 +333,25 @@ class Case:
     point: Point = field(default=(), metadata=LATER)
 
     @property
-    def ends_with(self) -> str:
-        """The metric whose sample says that it is done; empty where it is done when
-        enough workers have timed it.
+    def last_metric(self) -> str:
+        """The metric whose sample says that the case is complete; empty where it is
+        complete when enough workers have timed it.
         """
         return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
-    """How it is measured. The replicate is the worker, a fresh process; a round
+    """How a plan is measured. The replicate is the worker, a fresh process; a round
     measures each case once.
 
     Without `precision`, `workers` and `rounds` are what is run. With it they are the
     fewest: the run adds to them until every ratio is known to +-`precision` (a
     fraction) or `budget_s` seconds are over (stats/stopping.py). `bound` is whether
     nothing may go beyond that budget; else it gives way to the fewest workers. The
-    whole is measured `runs` times, with `pause_s` seconds between two. Latencies of
-    different `method`s are not compared. `looks` is how often measuring might have
-    ended because a row was decided, which a sweep pays for in confidence.
+    whole plan is measured `runs` times, with `pause_s` seconds between two. Latencies
+    of different `method`s are not compared. `looks` is the number of interim analyses
+    of a sweep, which it pays for in confidence.
     """
 
     workers: int = field(default=DEFAULT_WORKERS, metadata=least(1))
@@ -355,10 +370,19 @@ class Protocol:
 
 
 class NoteKind(StrEnum):
-    """What a note is about. NAME: what a name means. MODEL: whose FFN a variant is.
-    SEEN: noise that was seen beside the run. Read off the samples are SHORT, calls so
-    short that the harness is a part of them, and the other noise: BUSY, no verdict for
-    it; MOVES, seconds more than ratios; NOISE, others.
+    """What a note is about.
+
+    - GENERAL: anything else
+    - NAME: what the name of a variant means
+    - MODEL: whose FFN a variant is
+    - SEEN: noise that was seen beside the run
+
+    The others are found in the samples:
+
+    - SHORT: calls so short that the harness is a part of them
+    - BUSY: noise because of which a row has no verdict
+    - MOVES: noise that moves seconds more than ratios
+    - NOISE: any other noise
     """
 
     GENERAL = "general"
@@ -377,21 +401,20 @@ NOISES = {NoteKind.SEEN, NoteKind.BUSY, NoteKind.MOVES, NoteKind.NOISE}
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
     """Something a reader should know of one case, or with an empty label of the whole
-    run.
+    run. Older files have notes without a kind.
     """
 
     label: str = ""
     text: str
-    # what a file has that was made before notes had one
     kind: NoteKind = NoteKind.GENERAL
 
 
-# what groups differ in where no case has a point
+# in what groups may differ whose cases have no point
 SWEPT = ("d_model", "dtype", "mode", "threads", "batch", "seq_len")
 
 
 def value_of(case: Case, key: str) -> Value:
-    """What a case has of an axis, or of one of SWEPT."""
+    """The value of a case on an axis of its sweep, or of one of SWEPT."""
     for name, value in case.point:
         if name == key:
             return value
@@ -402,8 +425,8 @@ def value_of(case: Case, key: str) -> Value:
 
 
 def group_suffix(values: Mapping[str, Value]) -> str:
-    """The end of the labels of a group: `@dtype=bfloat16@seq_len=128`; empty where
-    there is one group.
+    """What the labels of a group end with: `@dtype=bfloat16@seq_len=128`; empty without
+    values.
     """
     return "".join(f"@{key}={typed_as(value)}" for key, value in values.items())
 
@@ -420,35 +443,37 @@ LEAST_POINTS = 3  # of an axis that is drawn as a curve
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis of numbers, smallest first; logarithmic where its steps are by factors
-    rather than equal.
-    """
+    """An axis of a sweep whose values are numbers, in ascending order."""
 
     name: str
     values: tuple[float, ...]
 
     @property
     def logarithmic(self) -> bool:
-        """Whether the steps are more alike as factors than as differences."""
+        """Whether its scale is logarithmic: the values are spaced more evenly by
+        factors than by differences.
+        """
         if self.values[0] <= 0 or len(self.values) < LEAST_POINTS:
             return False
         steps = [b - a for a, b in pairwise(self.values)]
-        factors = [math.log(b / a) for a, b in pairwise(self.values)]
-        return max(steps) * min(factors) > max(factors) * min(steps) * (1 + 1e-9)
+        log_steps = [math.log(b / a) for a, b in pairwise(self.values)]
+        unevenness = max(steps) / min(steps)
+        # linear where both are equal, whatever rounding makes of that
+        return unevenness > max(log_steps) / min(log_steps) * (1 + 1e-9)
 
     def place(self, value: float) -> float:
-        """Where a value stands on its scale."""
+        """The place of a value on this scale: its log where that is logarithmic."""
         return math.log(value) if self.logarithmic else value
 
     def value(self, place: float) -> float:
-        """What stands at a place."""
+        """The value at a place of this scale."""
         return math.exp(place) if self.logarithmic else place
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
     """The cases that are compared with one reference, which is among them. `values` are
-    where it is in a sweep: what groups differ in.
+    its values on the axes of a sweep.
     """
 
     reference: str
@@ -456,11 +481,11 @@ class Group:
     values: Mapping[str, Value]
 
     def name(self, label: str) -> str:
-        """The label of a case without what all of the group have."""
+        """The label of a case without the suffix that all labels of the group have."""
         return label.removesuffix(group_suffix(self.values))
 
     def variant_of(self, case: Case) -> str:
-        """What a case is called in each cell of a sweep."""
+        """The name that a case has in every group of a sweep."""
         if isinstance(case.ffn, ActivationSpec):
             return case.variant
         return self.name(case.label)
@@ -468,14 +493,14 @@ class Group:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The whole question, enough to run it again. `reference` is the label that ratios
-    are relative to.
+    """The whole question, enough to measure it again. `reference` is the label of the
+    case that ratios are relative to.
 
-    A case with the label CONTROL is the reference a second time: what it differs from
-    itself by is the machine's.
+    A case with the label CONTROL is the reference a second time: the difference between
+    the two is noise of the machine.
     """
 
-    cases: tuple[Case, ...] = field(metadata=typed(cases_as))
+    cases: tuple[Case, ...] = field(metadata=typed(type_of_cases))
     reference: str
     protocol: Protocol
     metrics: tuple[str, ...]
@@ -485,7 +510,7 @@ class Plan:
     kind: str = field(default=Kind.COMPARE, metadata=LATER | one_of_names(kind_names))
     # what asks the same again: `ffnbench compare relu,gelu --d-model 768`
     command: str = field(default="", metadata=LATER)
-    # a file of weights, and what their names begin with
+    # a file of weights, and the prefix of their names in it
     state: str = field(default="", metadata=LATER)
     prefix: str = field(default="", metadata=LATER)
 
@@ -510,11 +535,11 @@ class Plan:
         return notes
 
     def notes_of(self, label: str) -> list[Note]:
-        """What a reader should know of a case."""
+        """The notes on a case."""
         return self._notes.get(label, [])
 
     def reference_of(self, label: str) -> str:
-        """The label of what a case is compared with; its own for a reference."""
+        """The label of the reference of a case; its own label for a reference."""
         case = self._by_label.get(label)
         if case is None or case.against is None:
             return self.reference
@@ -526,9 +551,7 @@ class Plan:
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
-        """The cases that were asked for, by the reference that they are compared
-        with.
-        """
+        """The cases that were asked for, grouped by reference."""
         by_reference: dict[str, list[Case]] = {}
         for case in self.shown:
             by_reference.setdefault(self.reference_of(case.label), []).append(case)
@@ -556,8 +579,8 @@ class Plan:
 
     @cached_property
     def axes(self) -> tuple[Axis, ...]:
-        """The axes of numbers with enough points for a curve, the one with most points
-        first.
+        """The axes whose values are numbers, where they have enough points for a curve;
+        the one with the most points first.
         """
         axes = []
         for name in self.groups[0].values:
@@ -580,40 +603,38 @@ class Plan:
         }
 
     def name_of(self, label: str) -> str:
-        """The label of a case without what all of its group have: `swiglu` of
+        """The label of a case without the suffix of its group: `swiglu` for
         `swiglu@seq_len=128`.
         """
         return self._names.get(label, label)
 
     @cached_property
     def arms(self) -> tuple[Arm, ...]:
-        """Where its cases run, the reference's arm first: one process each."""
+        """The arms of the cases, the reference's first; each is a process."""
         reference = self.case(self.reference)
         return tuple(dict.fromkeys(case.arm for case in (reference, *self.cases)))
 
     @cached_property
     def is_sweep(self) -> bool:
-        """Whether it has several cells: groups of cases, each with a reference and a
-        run of its own.
-        """
+        """Whether it has several groups, which are then measured as cells."""
         return len({self.reference_of(case.label) for case in self.shown}) > 1
 
     @cached_property
     def compares_precisions(self) -> bool:
-        """Whether times are held against errors: rows hold their weights in different
-        ways.
+        """Whether the rows hold their weights in several formats, so that errors are
+        compared beside times.
         """
         return len({case.workload.weights for case in self.shown}) > 1
 
     @cached_property
     def compared(self) -> int:
-        """How many rows are compared with a reference: what decisions about them are
-        corrected for.
+        """How many rows are compared with a reference: for so many the decisions about
+        them are corrected.
         """
         return sum(not self.is_reference(case.label) for case in self.shown)
 
     def with_device(self, device: str) -> Plan:
-        """The plan on a device, `auto` resolved."""
+        """The plan with `auto` resolved to a device."""
         cases = [
             replace(case, workload=case.workload.on(device)) for case in self.cases
         ]
@@ -621,8 +642,8 @@ class Plan:
 
 
 def control_of(cases: Iterable[Case], reference: str) -> Case:
-    """The reference a second time. Where cases run in several processes it has one of
-    its own, as all others have.
+    """The control: the reference a second time. Where the cases run in several arms it
+    has an arm, and so a process, of its own.
     """
     by_label = {case.label: case for case in cases}
     case = by_label[reference]
@@ -634,8 +655,8 @@ def control_of(cases: Iterable[Case], reference: str) -> Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needed:
-    """What one call can't do without: FLOPs of its matrix products (None: not known),
-    bytes read and written once.
+    """The least that one call has to do: the FLOPs of its matrix products, None where
+    they are not known, and the bytes that it reads or writes at least once.
     """
 
     flops: int | None
@@ -643,7 +664,7 @@ class Needed:
 
 
 def needed_by(case: Case, cost: Cost) -> Needed:
-    """What one call of a case needs, in the mode that is timed."""
+    """The least that one call of a case has to do, in the mode that is timed."""
     work = case.workload
     flops: int | None = 0
     if work.mode != Mode.BACKWARD:
@@ -662,23 +683,24 @@ def needed_by(case: Case, cost: Cost) -> Needed:
 
 
 def _plus(flops: int | None, more: int | None) -> int | None:
+    """The sum; None where one of them is not known."""
     return None if flops is None or more is None else flops + more
 
 
 class Probe:
-    """Looks at code of the user's by running it, which a pure plan can't. run/prober.py
-    has the one that does; this one stands in where such code is out of reach.
+    """Learns something of code of the user's by running it. This one refuses to; it
+    serves where no process may be started. The one that runs code is run/prober.py's.
     """
 
     def within(self, arm: Arm) -> Probe:
-        """A probe that looks from there; this one where the arm has nothing of its
+        """The probe that runs code in an arm; this one where the arm has nothing of its
         own.
         """
         return self
 
     def describe(self, target: str) -> OwnActivation | None:
-        """What a function declares as an activation; None for a module's class or
-        factory.
+        """The activation that a target is; None where it is a class or factory of a
+        module.
         """
         raise FfnbenchError(
             f"{target} can only be known by running it", "use `ffnbench compare`"
@@ -692,17 +714,19 @@ class Probe:
 
 
 def cost_of(case: Case, probe: Probe) -> Cost:
-    """What is known of a case without timing it."""
+    """What is known of a case without timing it: closed forms, and for a target what
+    the probe counts.
+    """
     work = case.workload
+    weight_format = format_of(work.weights, work.backend)
     if isinstance(case.ffn, ImportedSpec):
         counted = probe.within(case.arm).count(case.ffn, work)
-        held = format_of(work.weights, work.backend)
-        if held is None or case.ffn.like is None or counted.failed:
+        if weight_format is None or case.ffn.like is None or counted.failed:
             return counted
         return replace(
             counted,
             weight_bytes=quantised_bytes(
-                counted.weight_bytes, case.ffn.like, work, held
+                counted.weight_bytes, case.ffn.like, work, weight_format
             ),
             peak_bytes=None,
         )
@@ -715,35 +739,34 @@ def cost_of(case: Case, probe: Probe) -> Cost:
     if isinstance(case.ffn, AddedSpec):
         return case.ffn.cost(case, probe)
     device = work.device.partition(":")[0]
-    eagerly = cost(
+    eager_cost = cost(
         case.ffn, tokens=work.tokens, dtype=work.dtype, train=work.train, device=device
     )
     if work.eager:
-        return eagerly
-    # what is fused is neither held nor saved: the closed forms are those of eager
-    # tensors
-    without_peaks = replace(eagerly, peak_bytes=None, saved_bytes=None)
-    held = format_of(work.weights, work.backend)
-    if held is None:
+        return eager_cost
+    # the closed forms count the tensors of eager code, of which other backends fuse
+    # some, so that these are neither held nor saved
+    without_peaks = replace(eager_cost, peak_bytes=None, saved_bytes=None)
+    if weight_format is None:
         return without_peaks
     return replace(
         without_peaks,
-        weight_bytes=quantised_bytes(without_peaks.weight_bytes, case.ffn, work, held),
+        weight_bytes=quantised_bytes(
+            without_peaks.weight_bytes, case.ffn, work, weight_format
+        ),
         weight_bytes_touched=None,
     )
 
 
 def quantised_bytes(
-    weight_bytes: int, spec: FFNSpec, work: Workload, held: WeightFormat
+    weight_bytes: int, spec: FFNSpec, work: Workload, weight_format: WeightFormat
 ) -> int:
-    """Bytes of all weights, which take `weight_bytes` in the call's dtype, where the
-    matrices of a form are held so.
+    """The bytes of all weights where the matrices of a form are held in a format. In
+    the dtype of the call they take `weight_bytes`.
     """
     item = item_bytes(work.dtype)
     total = weight_bytes
     for rows, columns in spec.matrices.values():
-        total += (
-            held.bytes_of(rows, columns, group=work.group, item=item)
-            - rows * columns * item
-        )
+        in_format = weight_format.bytes_of(rows, columns, group=work.group, item=item)
+        total += in_format - rows * columns * item
     return total

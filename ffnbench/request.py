@@ -21,7 +21,7 @@ Percent = Annotated[float, "as 0.5%"]
 Ints = int | str | tuple[int, ...]  # one, several, or a range as it was typed
 
 TAKE_LISTS = "`ffnbench compare` and `ffnbench cost` take lists"
-EXAMPLES = {  # of a list, by the flags that may have one
+EXAMPLES = {  # an example of a list, for each flag that may have one
     "d_model": "512,1024..4096", "dtype": "float32,bfloat16", "mode": "forward,train", "threads": "1,2..8",
     "batch": "1,8..64", "seq_len": "1,128..1024", "elements": "4096,64Ki..1Mi", "d_ff": "2688..2752/8",
     "device": "cpu,cuda",
@@ -32,7 +32,7 @@ OTHER_NAMES = {  # what others call a flag
     "model": "preset", "wide": "verbose", "fail_above": "tolerance",
 }  # fmt: skip
 DEFAULT_VARIANTS = "relu,gelu,swiglu"
-DEFAULT_BUDGET_S = 120.0  # of a check, and of a run with --precision
+DEFAULT_BUDGET_S = 120.0  # of `check` and `ab`, and of a run with --precision alone
 
 
 def spelling(name: str) -> str:
@@ -42,12 +42,13 @@ def spelling(name: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """The base of every command's request; of `seed` and `timeout` few commands have a
-    flag.
+    """The base of every command's request. Few commands have flags for `seed` and
+    `timeout`.
     """
 
     COMMAND: ClassVar[str] = ""  # what is typed before its flags
-    PLACED: ClassVar[tuple[str, ...]] = ()  # what is typed without a name
+    # the fields that are positional arguments of the command
+    POSITIONAL: ClassVar[tuple[str, ...]] = ()
 
     seed: int = 0
     timeout: Seconds = 300.0
@@ -55,7 +56,9 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class SizedRequest(Request):
-    """How wide an FFN is, and what it is fed: of `cost`, `compare` and `block`."""
+    """How wide an FFN is, and what it is fed: the base for `cost`, `compare` and
+    `block`.
+    """
 
     preset: str | None = None
     d_model: Ints | None = None
@@ -70,8 +73,9 @@ class SizedRequest(Request):
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredRequest(Request):
-    """Where and how much is measured: numbers, or limits, and then the run finds the
-    numbers. `threads` None is the CPUs that this process may use: api/ fills it in.
+    """Where and how much is measured: `workers` and `rounds`, or the limits `precision`
+    and `budget`, with which the run finds these numbers. Where `threads` is None, api/
+    fills in the CPUs that this process may use.
     """
 
     device: Texts = "auto"
@@ -92,7 +96,7 @@ class CostRequest(SizedRequest):
     """
 
     COMMAND = "cost"
-    PLACED = ("variants",)
+    POSITIONAL = ("variants",)
 
     variants: Texts = DEFAULT_VARIANTS
     match: Match = Match.PARAMS
@@ -115,7 +119,7 @@ class BlockRequest(MeasuredRequest, SizedRequest):
     """`ffnbench block`."""
 
     COMMAND = "block"
-    PLACED = ("variant",)
+    POSITIONAL = ("variant",)
 
     variant: str | None = None
     heads: int | None = None
@@ -137,7 +141,7 @@ class TimingRequest(MeasuredRequest):
     """`ffnbench activations --time`: what their operations take."""
 
     COMMAND = "activations --time"
-    PLACED = ("activations",)
+    POSITIONAL = ("activations",)
 
     activations: Texts | None = None
     elements: Texts = "1048576"
@@ -157,7 +161,7 @@ class PictureRequest(Request):
 class CheckRequest(Request):
     """`ffnbench check`."""
 
-    PLACED = ("baseline", "current")
+    POSITIONAL = ("baseline", "current")
 
     baseline: str = ""
     current: str | None = None
@@ -172,11 +176,11 @@ class CheckRequest(Request):
 
 @dataclass(frozen=True, kw_only=True)
 class ModuleRequest(Request):
-    """A module whose revisions are measured, and what it is fed: of `ab` and
+    """A module whose revisions are measured, and what it is fed: the base for `ab` and
     `bisect`.
     """
 
-    PLACED = ("variant",)
+    POSITIONAL = ("variant",)
 
     variant: str = ""
     d_model: int | None = None
@@ -192,8 +196,8 @@ class ModuleRequest(Request):
 
 @dataclass(frozen=True, kw_only=True)
 class SidesRequest(ModuleRequest):
-    """`ffnbench ab`: base and head, as this process has them where nothing else is
-    said; head is the working tree.
+    """`ffnbench ab`: where base and head run. What is not given is as in this process,
+    and head is then the working tree.
     """
 
     COMMAND = "ab"
@@ -211,9 +215,9 @@ class SidesRequest(ModuleRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class AddedRequest(Request):
-    """The base of a feature's request about variants, of which some may fail."""
+    """The base of a feature's request about variants."""
 
-    PLACED = ("variants",)
+    POSITIONAL = ("variants",)
 
     variants: Texts = DEFAULT_VARIANTS
     preset: str | None = None
@@ -228,37 +232,41 @@ AnyRequest = MeasuredRequest | SidesRequest | AddedRequest  # what a plan is mad
 
 
 def command_line(request: Request, command: str = "") -> str:
-    """The command that asks the same again: what is typed by place, and every flag that
-    is not at its default.
+    """The command that asks the same again: the positional arguments, and every flag
+    that is not at its default.
     """
     words = ["ffnbench", command or request.COMMAND]
-    for name in request.PLACED:
+    for name in request.POSITIONAL:
         text = getattr(request, name)
         if text is not None:
             words.append(shlex.quote(text))
     for field in fields(request):
         value = getattr(request, field.name)
-        if field.name in request.PLACED or value == field.default:
+        if field.name in request.POSITIONAL or value == field.default:
             continue
-        name = spelling(field.name)
+        flag = spelling(field.name)
         if isinstance(value, bool):
-            words.append(name if value else name.replace("--", "--no-", 1))
-            continue
-        if isinstance(value, tuple) and not isinstance(field.default, tuple):
-            value = ",".join(map(str, value))
-        for item in value if isinstance(value, tuple) else (value,):
-            words += [
-                name,
-                shlex.quote(f"{item:g}" if isinstance(item, float) else str(item)),
-            ]
+            words.append(flag if value else flag.replace("--", "--no-", 1))
+        elif not isinstance(value, tuple):
+            words += [flag, _word(value)]
+        elif isinstance(field.default, tuple):  # the flag is repeated
+            for item in value:
+                words += [flag, _word(item)]
+        else:  # the flag takes a list
+            words += [flag, _word(",".join(map(str, value)))]
     return " ".join(words)
+
+
+def _word(value: object) -> str:
+    """A value as one word of a shell."""
+    return shlex.quote(f"{value:g}" if isinstance(value, float) else str(value))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """How an answer is shown and written. `defaults` are what a reader should know of
-    those that a file has set; `measure` is what a feature measures with in place of the
-    core.
+    """How an answer is shown and written. `defaults` are notes on the flags that a
+    pyproject.toml has set. `measure` is the function of a feature that measures in
+    place of api/measuring.py, None for that one.
     """
 
     format: str = "table"

@@ -21,27 +21,28 @@ from ffnbench.metrics import CLOSED_FORMS, LATENCY
 from ffnbench.plan import CONTROL, Axis, Case, Needed, Note, Plan, Protocol
 
 SCHEMA = 2
-KEPT = 20  # runs of a baseline, beside the oldest
+KEPT_REPEATS = 20  # of a baseline, which also keeps its oldest run
 MEMORY = "memory"  # the level of bytes that no cache holds
-# a card at its power limit, where heavy products keep it: no trouble from outside
+# the name in Sample.throttled of a card at its power limit; heavy products alone keep
+# it there, so it is no disturbance
 POWER_CAP = "power cap"
 CONFIDENCE = 0.95  # of every interval, as stated
-SAME_WITHIN = 0.02  # of a ratio that is the same
-# quiet samples wait 0.3 % (median), those beside a spinner 77 %; 1 % gives the same
-# rows
-WAITED = 0.03
+SAME_WITHIN = 0.02  # how far from 1 the interval of a ratio that is the same may reach
+# the largest Sample.waited of a clean sample: quiet samples wait 0.3 % (median), those
+# beside a busy loop 77 %; a limit of 1 % gives the same rows
+MOST_WAITED = 0.03
 SIZES_ALIKE = 0.05  # sizes that differ by no more share one roof
-LONGEST_S = 1800  # that a hint asks for
+LONGEST_BUDGET_S = 1800  # the longest budget that a hint asks for
 R = TypeVar("R", bound="Report")
 
 
 class Verdict(StrEnum):
     """What the interval of a ratio allows to say.
 
-    UNCLEAR: this run can't decide. BUSY: it can't, since something else had the CPUs,
-    or the device's clocks were held down, and the rounds that were left alone do not
-    decide. A BUSY row has neither seconds nor ratio; a reference, or a row that stands
-    alone, is BUSY where it has no seconds.
+    UNCLEAR: this run can't decide. BUSY: it can't, because something else had the CPUs,
+    or the device's clocks were held down, and the clean rounds do not decide. A BUSY
+    row has neither seconds nor ratio; a reference, or a row that stands alone, is BUSY
+    where it has no seconds.
     """
 
     REFERENCE = "reference"
@@ -54,8 +55,8 @@ class Verdict(StrEnum):
 
 class FailureKind(StrEnum):
     """Why a case has no numbers. MISMATCH: its output or a gradient is not what it
-    should be. LOST: what was to measure it has ended without a result. DIVERGED: its
-    numbers grew beyond what they can mean.
+    should be. LOST: the job that was to measure it has ended without a result.
+    DIVERGED: the loss grew too large to mean anything while it was trained.
     """
 
     OOM = "oom"
@@ -70,8 +71,8 @@ class FailureKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """One measured value of one case: mean over `calls` calls, at place `order` of a
-    round of a worker.
+    """One measured value of one case: the mean over `calls` calls, which were made as
+    number `order` of a round of a worker.
 
     `waited` is the share of its time that the worker's threads waited for a CPU, None
     where that is not known; `starter` is the process that the worker was forked from,
@@ -124,8 +125,8 @@ class Estimate:
         return math.sqrt(self.high / self.low) - 1
 
     def inverse(self) -> Estimate:
-        """Of a ratio that of the other to the one: how many times as fast, where this
-        is of times.
+        """The estimate of the inverse: of the ratio of two times it is how many times
+        as fast.
         """
         low = None if self.high is None else 1 / self.high
         high = None if self.low is None else 1 / self.low
@@ -143,8 +144,8 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """A case's metric against the reference's, as a ratio measured within the same
-    rounds.
+    """A case's metric divided by the reference's, measured in the same rounds. `reason`
+    says why there is no clear verdict, where the interval alone does not tell.
     """
 
     case: str
@@ -193,8 +194,8 @@ class Roof:
 
     @property
     def read_bytes(self) -> int:
-        """The bytes of its buffer, which a call may read several times: its shape then
-        says how often.
+        """The bytes of its buffer. A call may read it several times: how often is then
+        the one number of `shape`.
         """
         if not self.shape:
             return self.amount
@@ -306,8 +307,8 @@ class BackgroundLoad:
 class DeviceReadings:
     """What a worker read of a device right after its samples; unknown is None.
 
-    It is the least and the most of the clock of its cores, and how many other processes
-    computed on it at the first.
+    These are the lowest and the highest clock of its cores, and `others`, how many
+    other processes computed on it after the first sample.
     """
 
     worker: int = field(metadata=least(0))
@@ -319,7 +320,9 @@ class DeviceReadings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One arm of a run: its cases, and what (name, value) not all arms share."""
+    """One arm of a run: its cases, and the facts about it (name, value) that are not
+    the same for all arms.
+    """
 
     name: str
     cases: tuple[str, ...]
@@ -328,12 +331,12 @@ class Side:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
-    """Outputs of base and head on one input with the base's weights: relative errors
-    (Frobenius), unknown is None.
+    """How far the output of head is from that of base, on one input with the weights of
+    base: relative errors (Frobenius), unknown is None.
 
-    `error` is head against base in the case's dtype, `exact_error` the same with both
-    run in float64. `own_weights` says why the weights could not be carried over, and
-    then each side has its own of the same seed. `tolerance` is what rounding explains.
+    `error` is that in the case's dtype, `exact_error` that of both run in float64.
+    `own_weights` says why the weights could not be carried over, and then each side has
+    its own of the same seed. `tolerance` is the largest error that rounding explains.
     """
 
     error: float | None
@@ -344,11 +347,11 @@ class Agreement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """The inputs of a sample's calls: so many that none repeats, and the bytes of all.
-    Part of a case's workload.
+    """The inputs that the calls of a sample take in turn: how many, and the bytes of
+    all together.
 
     `level` is the cache that holds them all, `one_level` the one that holds a single
-    one: L1, L2, L3 or memory, empty where that is not known.
+    input: L1, L2, L3 or memory, empty where that is not known.
     """
 
     case: str
@@ -360,7 +363,7 @@ class Inputs:
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """What is a run's own, raw, before any statistics."""
+    """What one run has measured, before any statistics."""
 
     samples: tuple[Sample, ...] = field(default=(), repr=False)
     environment: Environment | None = None
@@ -376,11 +379,11 @@ class Measurement:
 
 @dataclass(frozen=True, kw_only=True)
 class Run(Measurement):
-    """What the runner hands back. `sides` say where arms differ, if there are
+    """What the runner returns. `sides` say in what the arms differ, where there are
     several.
     """
 
-    plan: Plan  # the device resolved
+    plan: Plan  # on a device that is there, no longer `auto`
     warnings: tuple[Note, ...] = ()
     timer: Timer | None = None
     sides: tuple[Side, ...] = field(default=(), metadata=LATER)
@@ -388,7 +391,7 @@ class Run(Measurement):
 
 
 def raw_of(run: Run) -> dict[str, Any]:
-    """All that a run holds by name, as a Report has it too."""
+    """The fields of a run by name, with which a Report is made of it."""
     return {f.name: getattr(run, f.name) for f in fields(Run)}
 
 
@@ -421,15 +424,15 @@ class Repeat(Measurement):
     protocol: Protocol
 
 
-# what a repeat and a report have alike
-REPEATED = [f.name for f in fields(Repeat) if f.name != "protocol"]
+# the fields that a repeat has in common with a report
+REPEAT_FIELDS = [f.name for f in fields(Repeat) if f.name != "protocol"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossing:
-    """Where a variant becomes slower than one that stands before it in the plan, or
-    where not `slower` faster, as the axis grows. `within` are the values of the other
-    axes.
+    """Where along an axis `variant` becomes slower than `than`, or, where `slower` is
+    False, faster. `than` stands before it in the plan. `at` is the value of the axis,
+    `within` are those of the other axes.
     """
 
     within: Mapping[str, object]
@@ -441,8 +444,8 @@ class Crossing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossings:
-    """All crossings along an axis, in the order of the plan; `lines` are how often they
-    were looked for, once for each combination of the values of the other axes.
+    """All crossings along an axis, in the order of the plan. `lines` is how many
+    combinations of values of the other axes there are: each was searched by itself.
     """
 
     axis: Axis
@@ -452,12 +455,12 @@ class Crossings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fastest:
-    """The answer for one network and workload: `first` holds the fastest, by label, and
-    what can't be told from it.
+    """Which rows of a group are the fastest. `first` are the labels of the fastest one
+    and of those that can't be told from it.
 
-    `verdict` is FASTER for one that is the fastest, SAME for several that are the same,
-    else UNCLEAR. `against` is the row that `ratios`, of the first ones and in their
-    order, are relative to.
+    `verdict` is FASTER where `first` is one row, SAME where they all take the same
+    time, else UNCLEAR. `ratios` are those of the rows of `first`, in their order,
+    relative to the row `against`.
     """
 
     cases: tuple[Case, ...]
@@ -469,9 +472,10 @@ class Fastest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Narrowing:
-    """What would decide the rows that could not be told: intervals of half width
-    `precision`, of which `is_asked` says whether that was asked for, by so many
-    seconds; None where no run has so many. `is_likely`: whether these will do.
+    """The run that would decide the UNCLEAR rows, of which there are `rows`: one with
+    the precision `precision` and a budget of `seconds`, None where no budget is enough.
+    `is_asked` is whether this run was asked for that precision, `is_likely` whether
+    that budget will probably do.
     """
 
     rows: int
@@ -495,15 +499,16 @@ class TradeOff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What stats/ finds of a report beyond estimates and comparisons. It stands in no
-    file: samples give it again.
+    """What stats/ computes from a report beside estimates and comparisons. It stands in
+    no file, because it follows from the samples.
 
-    By label: `rounds`, clean ones and all; `launch_bound`; `ceilings`, of each bound
-    the fastest; `over_runs`, the mean of the ratio over several runs; `matched`, the
-    rows whose d_ff was found by time, with their parameters relative to those of the
-    reference (0.03 is 3 % more), None where these are not known. `roofline` are the
-    ceilings that a picture shows. `cells` are how many of a sweep are complete, of how
-    many.
+    Mappings are by label. `rounds` are the clean ones and all; `launch_bound` is
+    whether the host limits a row's time on an accelerator; `ceilings` has the fastest
+    ceiling of each bound; `over_runs` is the mean of the ratio over several runs;
+    `matched` has the rows whose d_ff was found by time, with their parameters relative
+    to those of the reference (0.03 is 3 % more), None where these are not known.
+    `roofline` are the ceilings that a picture shows. `cells` is how many cells of a
+    sweep are complete, and how many there are.
     """
 
     rounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -542,8 +547,8 @@ class Report(Run):
 
     @cached_property
     def _of_cases(self) -> dict[str, dict[str, Any]]:
-        """What there is one of for each case, by the name of its field and the case; of
-        several the first.
+        """The entries of the fields that have one for each case, by field and label;
+        where there are several, the first.
         """
         names = ("costs", "comparisons", "inputs", "shares", "failures")
         return {
@@ -576,8 +581,8 @@ class Report(Run):
         return self._of_cases["comparisons"].get(label)
 
     def has_time(self, label: str) -> bool:
-        """Whether a case has a time that can be held against another one's: it did not
-        fail, nothing disturbed it.
+        """Whether a case has a time that can be compared: it did not fail, and enough
+        of its rounds were clean.
         """
         return self.estimate(label, LATENCY) is not None and self.failure(label) is None
 
@@ -586,8 +591,8 @@ class Report(Run):
         return self._of_cases["failures"].get(label)
 
     def mismatch(self, label: str) -> str:
-        """How the answer of a case differs from what it should be; empty where it was
-        not seen to.
+        """How the output of a case, or a gradient, differs from what it should be;
+        empty where no difference was seen.
         """
         failure = self.failure(label)
         if failure is None or failure.kind is not FailureKind.MISMATCH:
@@ -603,15 +608,15 @@ class Report(Run):
         return self._of_cases["shares"].get(label)
 
     def notes(self, label: str) -> list[Note]:
-        """The warnings of a case; for an empty label those of the run as a whole, after
-        what its plan says of it.
+        """The warnings of a case; for an empty label those about the whole run, the
+        notes of its plan first.
         """
         of_plan = [] if label else self.plan.notes
         return [note for note in (*of_plan, *self.warnings) if note.label == label]
 
     def value(self, label: str, metric: str) -> float | None:
-        """The value of a metric, or None. What was not meant to be measured is that of
-        its closed form.
+        """The value of a metric of a case, or None. A report of counts alone, which has
+        no environment, gives that of the closed form.
         """
         estimate = self.estimate(label, metric)
         if estimate is not None:
@@ -621,8 +626,8 @@ class Report(Run):
         return None
 
     def rounds(self, label: str) -> int:
-        """Rounds that a worker really made of a case, at most: an interrupted one made
-        fewer than planned.
+        """The most rounds that a worker made of a case; in an interrupted run these may
+        be fewer than planned.
         """
         return self._rounds.get(label, self.plan.protocol.rounds)
 
@@ -647,8 +652,8 @@ class Report(Run):
 
     @property
     def runs(self) -> tuple[Report, ...]:
-        """This run and its repeats, each by itself and the oldest first; what is
-        computed from samples is in none.
+        """This run and its repeats as reports of their own, the oldest first, without
+        what is computed from samples.
         """
         alone = replace(
             self,
@@ -661,20 +666,20 @@ class Report(Run):
         )
         runs = [alone]
         for repeat in self.repeats:
-            own = {name: getattr(repeat, name) for name in REPEATED}
+            own = {name: getattr(repeat, name) for name in REPEAT_FIELDS}
             runs.append(
                 replace(alone, plan=replace(self.plan, protocol=repeat.protocol), **own)
             )
         return tuple(runs)
 
     def with_repeat(self: R, now: Report) -> R:
-        """With a further run of the same plan, by time; the oldest and the KEPT newest
-        are kept.
+        """This report with a further run of its plan, in the order of time. The oldest
+        run and the KEPT_REPEATS newest are kept.
         """
         labels = {case.label for case in self.plan.cases}
-        own = {name: getattr(now, name) for name in REPEATED}
+        own = {name: getattr(now, name) for name in REPEAT_FIELDS}
         for name in ("samples", "failures", "inputs"):
             own[name] = tuple(entry for entry in own[name] if entry.case in labels)
         repeats = [*self.repeats, Repeat(protocol=now.plan.protocol, **own)]
         repeats.sort(key=lambda run: run.created)
-        return replace(self, repeats=tuple(repeats[-KEPT:]))
+        return replace(self, repeats=tuple(repeats[-KEPT_REPEATS:]))

@@ -70,8 +70,8 @@ def read(request: type[Any], name: str, typed: bool | Sequence[str]) -> Any:
         raise FfnbenchError(
             f"{flag} can't be {','.join(typed)!r}", "it is true or false"
         )
-    is_placed = name in getattr(request, "PLACED", ())
-    refuse_empty(name.upper() if is_placed else flag, typed)
+    is_positional = name in getattr(request, "POSITIONAL", ())
+    refuse_empty(name.upper() if is_positional else flag, typed)
     if get_origin(kind) is tuple:
         return tuple(typed)
     # words of a shell have commas at their ends, as in `relu, gelu ,silu`; in

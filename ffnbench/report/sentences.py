@@ -23,7 +23,7 @@ from ffnbench.report.words import (
     labelled,
     way_text,
 )
-from ffnbench.result import LONGEST_S, Comparison, Fastest, Report, Verdict
+from ffnbench.result import LONGEST_BUDGET_S, Comparison, Fastest, Report, Verdict
 
 MOST_SENTENCES = 4  # lines
 MOST_MEANS = 8  # rows whose mean over several runs is told
@@ -319,7 +319,7 @@ def to_do(report: Report) -> list[str]:
     if narrowing.seconds is None:
         rows = counted(narrowing.rows, "row")
         return [
-            f"too noisy to decide {rows} within {LONGEST_S // 60} min: `ffnbench env` says what disturbs"
+            f"too noisy to decide {rows} within {LONGEST_BUDGET_S // 60} min: `ffnbench env` says what disturbs"
         ]
     step = LONG_STEP_S if narrowing.seconds > LONG_S else SHORT_STEP_S
     seconds = step * math.ceil(narrowing.seconds / step)

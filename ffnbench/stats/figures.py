@@ -12,7 +12,7 @@ from ffnbench.metrics import DEVICE_TIME, HOST_TIME
 from ffnbench.plan import CONTROL
 from ffnbench.result import (
     CONFIDENCE,
-    LONGEST_S,
+    LONGEST_BUDGET_S,
     Estimate,
     Figures,
     Narrowing,
@@ -145,9 +145,9 @@ def _narrowing_of(report: Report) -> Narrowing | None:
     narrowing = Narrowing(
         rows=len(rows), precision=wanted, is_asked=is_asked, seconds=seconds
     )
-    if seconds <= LONGEST_S:
+    if seconds <= LONGEST_BUDGET_S:
         return narrowing
     if workers >= SEVERAL:
         return replace(narrowing, seconds=None)
     # the scatter of few workers may be luck
-    return replace(narrowing, seconds=LONGEST_S, is_likely=False)
+    return replace(narrowing, seconds=LONGEST_BUDGET_S, is_likely=False)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from ffnbench.ffn.width_rules import round_nearest
-from ffnbench.result import LONGEST_S, Figures, Report
+from ffnbench.result import LONGEST_BUDGET_S, Figures, Report
 
 FOUND = "matched by time"  # how such a width is sized
 # of the slope that the time has without a constant, what a secant's may be
@@ -106,8 +106,8 @@ def with_matched(figures: Figures, report: Report) -> Figures:
         return figures
     share_of_last = 1 - MOST_SEARCHES * SEARCH_SHARE
     seconds = narrowing.seconds / share_of_last
-    if seconds > LONGEST_S:
-        narrowing = replace(narrowing, seconds=LONGEST_S, is_likely=False)
+    if seconds > LONGEST_BUDGET_S:
+        narrowing = replace(narrowing, seconds=LONGEST_BUDGET_S, is_likely=False)
     else:
         narrowing = replace(narrowing, seconds=seconds)
     return replace(figures, narrowing=narrowing)

@@ -1,7 +1,7 @@
 """Samples -> one table of rounds: which of them are clean, the logs of a row by worker.
 Pure.
 
-A sample is clean where the worker's threads waited for a CPU during no more than WAITED
+A sample is clean where the worker's threads waited for a CPU during no more than MOST_WAITED
 of its time, and nothing held the device's clocks down: heat, a power brake. A card at
 its power limit is where heavy products keep it, whoever runs them, and no wait would
 help: that is reported, and leaves a sample clean. A row's round is clean where its own
@@ -19,7 +19,7 @@ from statistics import median
 
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Plan
-from ffnbench.result import CONFIDENCE, POWER_CAP, WAITED, Estimate, Report, Run, Sample
+from ffnbench.result import CONFIDENCE, POWER_CAP, MOST_WAITED, Estimate, Report, Run, Sample
 from ffnbench.stats.interval import Mean, WorkerValue, mean_of, midmean
 
 CPUS_TAKEN = "threads waited for a CPU"
@@ -336,7 +336,7 @@ def is_clean(sample: Sample) -> bool:
 
 def waited_for(sample: Sample) -> bool:
     """Whether its threads waited for a CPU."""
-    return sample.waited is not None and sample.waited > WAITED
+    return sample.waited is not None and sample.waited > MOST_WAITED
 
 
 def held_down(sample: Sample) -> list[str]:

@@ -31,7 +31,7 @@ from ffnbench.device.ceilings import (
 from ffnbench.device.environment import accelerator_of, place_of, usable_cpus
 from ffnbench.device.waiting import WaitMeter
 from ffnbench.messages import MeasureCeilings, ReachedRoof, ReachedRoofs
-from ffnbench.result import MEMORY, WAITED, Bound, Roof
+from ffnbench.result import MEMORY, MOST_WAITED, Bound, Roof
 from ffnbench.worker import timing
 from ffnbench.worker.backends.building import no_onednn
 from ffnbench.worker.subject import Subject, set_precision
@@ -308,7 +308,7 @@ def measure_ceilings(request: MeasureCeilings) -> ReachedRoofs:
         for _ in range(MOST_SAMPLES):
             value, waited = ceilings.time_roof(reached.roof, reached.calls, waits)
             best = min(best, value)
-            disturbed = waited is not None and waited > WAITED
+            disturbed = waited is not None and waited > MOST_WAITED
             if not disturbed:
                 break
         measured.append(replace(reached, seconds=best, disturbed=disturbed))

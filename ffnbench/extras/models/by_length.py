@@ -50,7 +50,7 @@ OF_ALL = (
 class InspectRequest(Request):
     """`ffnbench inspect`."""
 
-    PLACED = ("model",)
+    POSITIONAL = ("model",)
 
     model: str = ""
     whole_model: bool = False

@@ -327,7 +327,7 @@ class TrainCase(Case):
         return self.training
 
     @property
-    def ends_with(self) -> str:
+    def last_metric(self) -> str:
         """A run is done when it has a loss."""
         return LOSS if self.training else ""
 
