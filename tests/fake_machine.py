@@ -276,10 +276,10 @@ class KnownProber(Prober):
             counted=True,
         )
 
-    def keep(self, case: Case, seed: int, folder: str) -> None:
+    def save_output(self, case: Case, seed: int, folder: str) -> None:
         pass
 
-    def hold(self, case: Case, seed: int, folder: str) -> Agreement:
+    def compare_output(self, case: Case, seed: int, folder: str) -> Agreement:
         return Agreement(error=1e-7, tolerance=1e-4, exact_error=1e-16)
 
 

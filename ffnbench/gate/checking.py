@@ -336,8 +336,8 @@ def _prepare_sides(
         plan = asked_as(plan_sides(with_threads(request), arms, probes), request)
         prepared = with_costs(with_notes(plan, notes), prober)
         base, head = plan.cases
-        probes[0].keep(base, request.seed, folder)
-        agreement = probes[1].hold(head, request.seed, folder)
+        probes[0].save_output(base, request.seed, folder)
+        agreement = probes[1].compare_output(head, request.seed, folder)
     output = output_finding(variant.label, agreement, allowed=request.allow_mismatch)
     return prepared, output, not agreement.own_weights
 

@@ -1,8 +1,8 @@
-"""How long a run may still take, what its parts cost, and how much the next worker
-makes.
+"""How long a run may still take, what its parts cost, and how many rounds the next
+worker makes.
 
-A budget gives way to the least that can answer; a bound ends everything: rounds, and
-requests that have begun.
+A budget gives way to the fewest workers that the protocol allows. A bound does not: it
+ends everything, even a request that has begun.
 """
 
 from __future__ import annotations
@@ -18,42 +18,42 @@ from ffnbench.result import Progress
 from ffnbench.stats.rounds import RoundTable
 from ffnbench.stats.stopping import Pace, StopRule, rounds_wanted, scatter_of_rounds
 
-# the rounds that a worker should make: then it waits for quiet no longer
+# a worker whose rounds are disturbed makes at most so many times the planned ones
 MOST_TIMES_ROUNDS = 4
-FEWEST = 2  # rounds of a worker, where the budget has no time for more
-# of what the first worker took beside its rounds, a later one takes: it checks and
-# finds out nothing
+FEWEST_ROUNDS = 2  # of a worker, where the budget has no time for more
+# a later worker takes this share of what the first one took beside its rounds, because
+# the first one checks the cases and finds out how many calls make a sample
 LATER_WORKER = 0.2
-LATE_S = 1.0  # that a request may end after the budget
+LATE_S = 1.0  # so long after the bound a request may end
 FEWEST_FOR_ETA = 3  # rounds after which the time that is left is told
 
 
 @dataclass(slots=True)
 class Budget:
     """The time of a run. It is told when workers and rounds begin and end, and answers
-    how much there is left.
+    how much time is left.
 
-    `now` gives seconds; tests and simulations bring their own clock.
+    `now` is the clock, in seconds; tests and simulations bring their own.
     """
 
     now: Callable[[], float]
     protocol: Protocol
-    spent_s: float = 0.0  # before the run
-    bound_s: float = math.inf  # since the budget began
-    rounds: int = 0  # of the next worker
+    spent_s: float = 0.0  # of the budget, before the run
+    bound_s: float = math.inf  # counted from the beginning of the budget
+    rounds: int = 0  # that the next worker makes
     workers_done: int = 0
-    # a sample was not begun, since it would have lasted for too long
+    # whether a sample was not begun, because it would have ended after the budget
     out_of_time: bool = False
     _began: float = 0.0
     _worker_began: float = 0.0
     _last_round_ended: float = 0.0
     _round_s: list[float] = field(default_factory=list)
-    # of each worker that is done
+    # of each complete worker
     _beside_rounds_s: list[float] = field(default_factory=list)
     _first_worker_s: float = 0.0  # of the first worker, until its rounds began
-    # of this worker, with what says nothing of further ones
-    _worker_in_rounds_s: float = 0.0
-    _shown: float = 0.0
+    # of this worker, in rounds and on what no further worker does
+    _in_rounds_s: float = 0.0
+    _shown_done: float = 0.0
 
     def __post_init__(self) -> None:
         self._worker_began = self._last_round_ended = self.now()
@@ -67,63 +67,67 @@ class Budget:
 
     @property
     def is_past_bound(self) -> bool:
-        """Whether nothing more may begin; never where the budget is no bound."""
+        """Whether the bound is over, so that nothing more may begin."""
         return self.elapsed_s >= self.bound_s
 
     @property
     def left_s(self) -> float:
-        """Seconds that are left for rounds and what comes before them: of the budget,
-        or what the fewest workers take, within the bound.
+        """Seconds that are left for measuring: those of the budget, or those that the
+        fewest workers still take where these are more; never beyond the bound.
         """
         elapsed_s = self.elapsed_s
-        rounds = FEWEST
-        if self.bound_s == math.inf:
-            rounds = self.protocol.rounds
+        rounds = self.protocol.rounds
+        if self.bound_s < math.inf:
+            rounds = FEWEST_ROUNDS
         workers_due = self.protocol.workers - self.workers_done
-        due_s = workers_due * self.pace().seconds(rounds + 1) - self._worker_in_rounds_s
+        practice = 1
+        worker_s = self.pace().seconds(practice + rounds)
+        due_s = workers_due * worker_s - self._in_rounds_s
         budget_s = self.protocol.budget_s or math.inf
         return min(self.bound_s - elapsed_s, max(0.0, due_s, budget_s - elapsed_s))
 
     def wait_s(self, most_s: float) -> float:
-        """For how long an answer may be waited for."""
+        """For how many seconds an answer may be waited for: `most_s`, or less so that a
+        request does not end long after the bound.
+        """
         return max(0.0, min(most_s, self.bound_s + LATE_S - self.elapsed_s))
 
     def worker_begins(self) -> None:
-        """Another worker is about to be made."""
+        """To be called when another worker is about to begin."""
         self._worker_began = self.now()
-        self._worker_in_rounds_s = 0.0
+        self._in_rounds_s = 0.0
 
     def rounds_begin(self) -> None:
-        """The practice is over."""
+        """To be called when a worker has made its practice."""
         self._last_round_ended = self.now()
         if not self._first_worker_s:
             self._first_worker_s = (
-                self._last_round_ended - self._worker_began - self._worker_in_rounds_s
+                self._last_round_ended - self._worker_began - self._in_rounds_s
             )
 
     def round_done(self) -> None:
-        """One more round."""
+        """To be called when a worker has made a round."""
         now = self.now()
         round_s = now - self._last_round_ended
         self._round_s.append(round_s)
-        self._worker_in_rounds_s += round_s
+        self._in_rounds_s += round_s
         self._last_round_ended = now
 
     def spent_once(self, seconds: float) -> None:
-        """So long was spent on what no further worker does."""
-        self._worker_in_rounds_s += seconds
+        """To be called when so long was spent on what no further worker does."""
+        self._in_rounds_s += seconds
 
     def worker_done(self) -> None:
-        """One more complete worker."""
+        """To be called when a worker is complete."""
         self._beside_rounds_s.append(
-            self.now() - self._worker_began - self._worker_in_rounds_s
+            self.now() - self._worker_began - self._in_rounds_s
         )
-        self._worker_in_rounds_s = 0.0
+        self._in_rounds_s = 0.0
         self.workers_done += 1
 
     def pace(self) -> Pace:
-        """What a further worker and a round cost. The first worker finds out what the
-        others know, and counts as little as can be.
+        """The seconds that a further worker and a round take. As long as there is no
+        second worker, a share of those of the first one serves for the worker.
         """
         worker_s = LATER_WORKER * self._first_worker_s
         if len(self._beside_rounds_s) > 1:
@@ -134,8 +138,8 @@ class Budget:
         return Pace(worker_s, round_s)
 
     def plan_rounds(self, table: RoundTable) -> None:
-        """From what was measured so far: how many rounds the next worker makes. The
-        last one makes what there is time for.
+        """Decide from what was measured so far how many rounds the next worker makes.
+        The last one makes as many as there is time for.
         """
         protocol, pace = self.protocol, self.pace()
         if protocol.precision is None or protocol.budget_s is None or not pace.round_s:
@@ -147,10 +151,10 @@ class Budget:
         self.rounds = max(protocol.rounds, min(wanted, most))
 
     def limit(self, table: RoundTable, stop: StopRule) -> str:
-        """Which limit is met, "" for none."""
+        """Which limit the run has met, in a word; "" where it goes on."""
         rounds = self.rounds
         if self.workers_done < self.protocol.workers:
-            rounds = 1
+            rounds = 1  # one of the fewest workers may be shorter than planned
         fits = not self.out_of_time and self.left_s >= self.pace().seconds(rounds)
         return stop.limit(table, fits=fits, expected=self.expected_workers)
 
@@ -165,26 +169,30 @@ class Budget:
         return self.workers_done + int(left_s / worker_s)
 
     def is_enough(self, rounds: int, clean: int) -> bool:
-        """Whether a worker has made what it should: so many clean rounds, or as many as
-        there is time for, where those that are still due are to make as many.
+        """Whether a worker that has made so many rounds, so many of them clean, has
+        made enough: the planned number of clean ones, or as many as there is time for
+        where the workers that are still due shall make as many as well.
         """
         protocol, pace = self.protocol, self.pace()
         if self.out_of_time:
             return True
         if protocol.budget_s is None:
             return rounds >= protocol.rounds
-        if rounds < FEWEST:
+        if rounds < FEWEST_ROUNDS:
             return self.left_s < pace.round_s
+        practice = 1
         workers_due = max(0, protocol.workers - self.workers_done - 1)
-        if self.left_s < pace.round_s + workers_due * pace.seconds(rounds + 1):
+        due_s = workers_due * pace.seconds(practice + rounds)
+        if self.left_s < pace.round_s + due_s:
             return True
         if rounds < protocol.rounds:
             return False
         return clean >= self.rounds or rounds >= MOST_TIMES_ROUNDS * self.rounds
 
     def progress(self, rounds: int, text: str) -> Progress:
-        """Share done, never less than before, and the time left once there is something
-        to tell it by.
+        """The progress when this worker has made so many rounds: the share that is
+        done, never less than before, and the time left, once a few rounds have shown
+        it.
         """
         protocol, elapsed_s = self.protocol, self.elapsed_s
         if protocol.budget_s is not None:
@@ -195,28 +203,28 @@ class Budget:
                 protocol.workers, self.workers_done + 1
             )
             left_s = elapsed_s * (1 / done - 1) if done else 0.0
-        self._shown = max(self._shown, min(done, 1.0))
+        self._shown_done = max(self._shown_done, min(done, 1.0))
         if len(self._round_s) < FEWEST_FOR_ETA:
-            return Progress(done=self._shown, text=text)
-        return Progress(done=self._shown, text=text, eta_s=left_s)
+            return Progress(done=self._shown_done, text=text)
+        return Progress(done=self._shown_done, text=text, eta_s=left_s)
 
 
 @dataclass(slots=True)
 class Tally:
-    """The clean rounds of one worker, by row: a row's is clean where its reference's
-    sample is as well.
+    """Counts the rounds of one worker, and the clean ones of each row: those in which
+    its own sample and that of its reference are clean.
     """
 
     plan: Plan
     rounds: int = 0
-    clean: int = 0  # of the row with the fewest
+    clean: int = 0  # of the row with the fewest clean rounds
     _clean_by_row: Counter[str] = field(default_factory=Counter)
 
     def add(self, clean: dict[str, bool]) -> None:
-        """Count a round, by case whether its sample was clean."""
+        """Count a round. `clean` is by case whether its sample was clean."""
         self.rounds += 1
         for label, is_clean in clean.items():
             if is_clean and clean.get(self.plan.reference_of(label), True):
                 self._clean_by_row[label] += 1
-        # one that has failed counts no more
+        # cases that have failed are not in this round, and do not count any more
         self.clean = min((self._clean_by_row[label] for label in clean), default=0)

@@ -1,9 +1,9 @@
-"""Asks about code without measuring it, in a worker that is used for nothing else and
-started only if needed.
+"""Learns something of code without measuring it, in a worker that is used for nothing
+else and started only if needed.
 
-Handed to `plan_compare` as its probe; every mistake in user code that can be found
-without measuring comes out here as one clear error. Facts and curves of activations
-come from here too: the parent has no torch.
+A Prober is the probe of `plan_compare`: a mistake in user code that can be found
+without measuring becomes one clear error here. Curves of activations come from here as
+well, because the parent has no torch.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from ffnbench.result import ActivationCurve, Agreement, FailureKind
 if TYPE_CHECKING:
     from ffnbench.run.worker_process import WorkerProcess
 
+# the fields of a workload on which parameters and FLOPs do not depend
 EAGERLY: dict[str, Any] = {
     "backend": Backend.EAGER,
     "compile": CompileMode.DEFAULT,
@@ -49,8 +50,8 @@ BY_ITSELF = "does it import by itself, in a plain `python`?"
 
 
 class Prober(Probe):
-    """A context manager; its first question starts the worker, of one arm, and every
-    answer is remembered.
+    """The probe that runs code, in one worker of one arm. The first question starts it,
+    every answer is remembered, and as a context manager it ends the worker.
     """
 
     def __init__(
@@ -75,12 +76,21 @@ class Prober(Probe):
             self._worker.close()
 
     def within(self, arm: Arm) -> Prober:
-        """The prober of another arm, which ends with this one; one with nothing of its
-        own is where this one is.
+        """The prober of an arm, which ends with this one; this one itself where the arm
+        has nothing of its own.
         """
         if arm in (THIS_INTERPRETER, self._arm):
             return self
         return self._others.setdefault(arm, Prober(self._timeout_s, arm, self._launch))
+
+    def start(self) -> WorkerProcess:
+        """The worker, which is started if there is none yet, and not waited for."""
+        if self._worker is None:
+            from ffnbench.run.worker_process import WorkerProcess
+
+            launch = self._launch or WorkerProcess
+            self._worker = launch(self._arm)
+        return self._worker
 
     def refuse_without_torch(self) -> None:
         """Raise FfnbenchError where the worker can't start."""
@@ -90,20 +100,19 @@ class Prober(Probe):
             if self._arm == THIS_INTERPRETER:
                 raise
             hint = f"does `{self._arm.python or 'python'} -c 'import torch'` work?"
-            raise FfnbenchError(self._said(problem.message), hint) from problem
+            raise FfnbenchError(self._with_arm(problem.message), hint) from problem
 
     def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
-        """Parameters and FLOPs of a user's module; raises FfnbenchError where it can't
-        serve as an FFN.
+        """The parameters and FLOPs of a user's module; raises FfnbenchError where it
+        can't serve as an FFN.
         """
-        # what a module has and does is the same however it is run; the device stays,
-        # for some kernels run on one alone
+        # the device stays, because some kernels run on one alone
         eagerly = replace(workload, **EAGERLY)
         return self._ask(spec.target, Count(spec=spec, workload=eagerly))
 
     def describe(self, target: str) -> OwnActivation | None:
-        """What a function declares as an activation; None for a module's class or
-        factory.
+        """The activation that a target is; None where it is a class or factory of a
+        module.
         """
         return self._ask(target, Describe(target=target)).activation
 
@@ -125,18 +134,21 @@ class Prober(Probe):
         return ActivationCurve(x=traced.x, y=traced.y, slope=slope)
 
     def origin(self, target: str) -> Path:
-        """The file that a target's module is read from there."""
+        """The file from which the arm imports a target's module."""
         return Path(self._ask(target, Locate(target=target)).file)
 
-    def keep(self, case: Case, seed: int, folder: str) -> None:
-        """Have the base write its weights, an input and its output into a folder."""
+    def save_output(self, case: Case, seed: int, folder: str) -> None:
+        """Have a case write its weights, an input and its output into a folder."""
         self._ask(case.variant, KeepOutput(case=case, seed=seed, folder=folder))
 
-    def hold(self, case: Case, seed: int, folder: str) -> Agreement:
-        """Have the head held against what the base wrote there."""
+    def compare_output(self, case: Case, seed: int, folder: str) -> Agreement:
+        """How far the output of a case is from the one that the base wrote there."""
         return self._ask(case.variant, HoldOutput(case=case, seed=seed, folder=folder))
 
     def _ask(self, target: str, request: WorkerRequest[A]) -> A:
+        """The answer of the worker, or the one that it gave to the same request before.
+        Raises FfnbenchError, which names the target, where there is none.
+        """
         if request in self._answers:
             earlier: A = self._answers[request]
             return earlier
@@ -147,40 +159,29 @@ class Prober(Probe):
             answer = self.start().ask(request, self._timeout_s)
         except WorkerLost as lost:
             self.start().close()
-            self._worker = None  # another one answers what is asked next
+            self._worker = None  # the next question starts another one
             hint = BY_ITSELF
             if lost.kind is FailureKind.TIMEOUT:
                 hint = "give it longer with --timeout"
-            raise Unsupported(self._said(f"{target}: {lost}"), hint) from lost
+            raise Unsupported(self._with_arm(f"{target}: {lost}"), hint) from lost
         if isinstance(answer, Failed):
             raise self._error_of(answer, target)
         self._answers[request] = answer
         return answer
 
     def _error_of(self, failed: Failed, target: str) -> FfnbenchError:
-        """What to raise for a target that could not be looked at."""
+        """The error to raise where a worker failed to do what was asked of a target."""
         message = failed.message
-        if (
-            target.partition(":")[0] not in message
-            and target.rpartition(":")[2] not in message
-        ):
+        module, attr = target.partition(":")[0], target.rpartition(":")[2]
+        if module not in message and attr not in message:
             message = f"{target}: {message}"
-        # what has no hint was raised by the code itself, and is no mistake in what was
-        # typed
-        message, hint = self._said(message), failed.hint or BY_ITSELF
+        message = self._with_arm(message)
+        hint = failed.hint or BY_ITSELF
+        # an error without a hint comes from the user's code: what was typed is right
         if failed.hint is None or failed.kind is FailureKind.UNSUPPORTED:
             return Unsupported(message, hint)
         return FfnbenchError(message, hint)
 
-    def start(self) -> WorkerProcess:
-        """The worker, started if it is not there yet; it is not waited for."""
-        if self._worker is None:
-            from ffnbench.run.worker_process import WorkerProcess
-
-            launch = self._launch or WorkerProcess
-            self._worker = launch(self._arm)
-        return self._worker
-
-    def _said(self, message: str) -> str:
-        """The message, with the arm that it is about where there are several."""
+    def _with_arm(self, message: str) -> str:
+        """The message, with the arm that it is about where that is not this one."""
         return message if self._arm == THIS_INTERPRETER else f"{self._arm}: {message}"

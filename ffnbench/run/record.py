@@ -1,10 +1,9 @@
-"""The record of a run: samples, failures, notes, roofs and inputs so far. The journal
-is given each as it comes.
+"""What a run has measured so far: the record, which gives every entry to the journal,
+and the samples of roofs.
 
-Samples of roofs stand beside those of cases: which calls could be a ceiling, when it is
-their turn, what they took. The first worker finds the fastest; they are sampled in its
-rounds, and in the first round of each later worker, within a small share of the time of
-the run.
+The first worker finds the roofs that are fastest. They are sampled in its first round,
+and those that may bind a row in later rounds as well, within a small share of the time
+of the run.
 """
 
 from __future__ import annotations
@@ -39,9 +38,12 @@ from ffnbench.run.resources import room_for_ceilings
 from ffnbench.stats.ceilings import may_bind
 
 
+PRACTICE = -1  # the number of a worker's first round, whose samples are not recorded
+
+
 @dataclass(slots=True)
 class RunRecord:
-    """The record of a run, to which is only added; `journal` is given every entry."""
+    """Everything that a run has measured so far; `journal` is given every entry."""
 
     plan: Plan
     journal: Callable[[object], None]
@@ -54,13 +56,13 @@ class RunRecord:
 
     @property
     def alive(self) -> list[str]:
-        """The cases that have not failed."""
+        """The labels of the cases that have not failed."""
         failed = {failure.case for failure in self.failures}
         return [case.label for case in self.plan.cases if case.label not in failed]
 
     @property
-    def left(self) -> Plan:
-        """The plan with these."""
+    def plan_of_alive(self) -> Plan:
+        """The plan with the cases that have not failed."""
         alive = set(self.alive)
         return replace(
             self.plan,
@@ -68,25 +70,26 @@ class RunRecord:
         )
 
     def fail(self, label: str, kind: FailureKind, message: str) -> None:
-        """A case is a row without figures from now on."""
+        """Record why a case failed: it is a row without figures, measured no further.
+        """
         failure = Failure(case=label, kind=kind, message=message)
         self.failures.append(failure)
         self.journal(failure)
 
     def note(self, label: str, text: str) -> None:
-        """Something a reader should know, once."""
+        """Record what a reader should know, the same only once."""
         note = Note(label=label, text=text, kind=NoteKind.GENERAL)
         if note not in self.notes:
             self.notes.append(note)
             self.journal(note)
 
     def add(self, sample: Sample) -> None:
-        """One sample."""
+        """Record a sample."""
         self.samples.append(sample)
         self.journal(sample)
 
-    def once(self, label: str, metric: str, worker: int, value: float) -> None:
-        """A sample of which a worker makes one."""
+    def add_single(self, label: str, metric: str, worker: int, value: float) -> None:
+        """Record a value that a worker measures once, and not in rounds."""
         self.add(
             Sample(
                 case=label,
@@ -99,9 +102,9 @@ class RunRecord:
             )
         )
 
-    def timed(self, sample: Sample, sampled: Sampled) -> None:
-        """A latency; beside it what the device worked for a call and what a call took
-        the host, where they are told.
+    def add_latency(self, sample: Sample, sampled: Sampled) -> None:
+        """Record a sample of the latency, and those of the device's and the host's
+        seconds, where the worker has measured them.
         """
         self.add(sample)
         for metric, value in (
@@ -111,14 +114,14 @@ class RunRecord:
             if value is not None:
                 self.add(replace(sample, metric=metric, value=value))
 
-    def roof(self, roof: Roof) -> None:
-        """A call that may show what the machine can do."""
+    def add_roof(self, roof: Roof) -> None:
+        """Record a roof that will be sampled."""
         self.roofs.append(roof)
         self.journal(roof)
 
-    def reads(self, label: str, count: int, bytes: int) -> None:
-        """What the calls of a sample read: all of it, and each by itself, in which
-        cache.
+    def add_inputs(self, label: str, count: int, bytes: int) -> None:
+        """Record how many inputs the calls of a sample read, and on a CPU which cache
+        holds all of them, and which a single one.
         """
         work = self.plan.case(label).workload
         inputs = Inputs(case=label, count=count, bytes=bytes)
@@ -131,122 +134,126 @@ class RunRecord:
             self.journal(inputs)
 
 
-SHARE = 0.05  # of a run's time, for all that is about ceilings
-EXPLORING = 0.02  # of the budget, and at most
-EXPLORING_S, EXPLORING_A_WORKER_S = 1.5, 0.05  # the second where there is no budget
-# of the least time that a row's ceilings allow: what is farther away is looked at once
+ROOFS_SHARE = 0.05  # the share of a run's time that roofs may take
+# exploring takes this share of the budget, or without a budget so long for each worker,
+# and in any case no longer than MOST_EXPLORING_S
+EXPLORING_SHARE, EXPLORING_A_WORKER_S, MOST_EXPLORING_S = 0.02, 0.05, 1.5
+# a roof may bind a row where the least time that it allows is at least this share of
+# the one that binds the row now; roofs that bind no row are sampled once
 MAY_BIND = 0.5
-KEPT_ROOFS = 3  # of each ceiling: which is the fastest is known at the end
-# that sample those that may bind, whatever the time: one gives no interval
+KEPT_ROOFS = 3  # of each ceiling; only all samples together show which is the fastest
+# so many workers sample the roofs that may bind a row, whatever time they take, because
+# the sample of one worker gives no interval
 FEWEST_ROOF_WORKERS = 3
 
 
 class Ask(Protocol):
-    """Asks the worker of the reference; None where it can't do it."""
+    """Asks the worker; None where it can't do it. Raises WorkerLost."""
 
     def __call__(self, request: WorkerRequest[A]) -> A | None: ...
 
 
 @dataclass(slots=True)
 class RoofSamples:
-    """All that a run knows of its ceilings. Without costs nothing is known of them."""
+    """The roofs of a run: which there are, when they are sampled, and what they took.
+    Without costs there are none.
+    """
 
     record: RunRecord
     costs: tuple[CaseCost, ...]
     now: Callable[[], float]
-    seconds: float = 0.0  # spent on ceilings
-    reached: list[Ceiling] = field(default_factory=list)
-    # of a sample of those that are still sampled
+    spent_s: float = 0.0
+    # the calls of a sample, by the names of the roofs that are still sampled
     _calls: dict[str, int] = field(default_factory=dict)
     _may_bind: frozenset[str] = frozenset()
-    _set_s: float = 0.0  # what one sample of each that may bind takes
+    _binding_s: float = 0.0  # what one sample of each roof that may bind takes
 
     def explore(self, ask: Ask, room: int | None) -> None:
-        """Find the fastest roofs, once in a run."""
+        """Find the fastest roofs, once in a run. They may take `room` bytes, None where
+        it is not known how many there are.
+        """
         start = self.now()
         if CEILINGS in self.record.plan.metrics and self.costs:
-            for reached in self.reach(ask, self.exploring_s, room):
+            fastest = self._find_fastest(ask, room)
+            for reached in fastest:
                 self._calls[reached.roof.name] = reached.calls
-                self.record.roof(reached.roof)
-            self._may_bind = may_bind(
-                self.record.left.shown, self.costs, self.reached, MAY_BIND
-            )
-            binding = [
-                ceiling
-                for ceiling in self.reached
-                if ceiling.roof.name in self._may_bind
+                self.record.add_roof(reached.roof)
+            ceilings = [
+                Ceiling(roof=reached.roof, seconds=reached.seconds)
+                for reached in fastest
             ]
-            self._set_s = sum(
-                ceiling.seconds * self._calls[ceiling.roof.name] for ceiling in binding
+            self._may_bind = may_bind(
+                self.record.plan_of_alive.shown, self.costs, ceilings, MAY_BIND
             )
-        self.seconds += self.now() - start
+            self._binding_s = sum(
+                reached.seconds * reached.calls
+                for reached in fastest
+                if reached.roof.name in self._may_bind
+            )
+        self.spent_s += self.now() - start
 
     def due(self, workers: int, round_: int, elapsed_s: float) -> list[str]:
-        """The roofs whose turn it is in this round, after so many whole workers: in the
-        very first all of them, then those that may bind a row, once in each of the
-        first workers and as often as their share of the time allows.
+        """The names of the roofs to sample in this round, after so many complete
+        workers: in the very first round all of them; later those that may bind a row,
+        once in each of the first workers, and as often as their share of the time
+        allows.
         """
-        if round_ < 0:  # practice
+        if round_ == PRACTICE:
             return []
         if workers == 0 and round_ == 0:
             return list(self._calls)
         must_be_sampled = round_ == 0 and workers < FEWEST_ROOF_WORKERS
-        if must_be_sampled or self.seconds + self._set_s <= SHARE * elapsed_s:
+        has_time = self.spent_s + self._binding_s <= ROOFS_SHARE * elapsed_s
+        if must_be_sampled or has_time:
             return [name for name in self._calls if name in self._may_bind]
         return []
 
     def take_sample(self, ask: Ask, name: str, place: dict[str, Any]) -> None:
-        """One sample of a roof; one that can't be had is dropped, and fails no case."""
+        """Take one sample of a roof. A roof that can't be sampled is dropped, and fails
+        no case.
+        """
         start = self.now()
         roofs = {roof.name: roof for roof in self.record.roofs}
         calls = self._calls[name]
         sampled = ask(SampleRoof(roof=roofs[name], calls=calls))
         if sampled is not None and sampled.value > 0:
-            value, waited = sampled.value, sampled.waited
             self.record.add(
                 Sample(
                     case=name,
                     metric=ROOF,
-                    value=value,
+                    value=sampled.value,
                     calls=calls,
-                    waited=waited,
+                    waited=sampled.waited,
                     **place,
                 )
             )
         else:
             self._calls.pop(name, None)
-        self.seconds += self.now() - start
+        self.spent_s += self.now() - start
 
     def lost(self) -> None:
-        """A worker was lost over them: they are not sampled any more."""
+        """Sample no roof any more: a worker was lost over one."""
         self._calls = {}
 
-    @property
-    def exploring_s(self) -> float:
-        """For how long they are looked for."""
-        protocol = self.record.plan.protocol
-        if protocol.budget_s is None:
-            return min(EXPLORING_S, EXPLORING_A_WORKER_S * protocol.workers)
-        return min(EXPLORING_S, EXPLORING * protocol.budget_s)
-
-    def reach(
-        self, ask: Ask, seconds: float, room: int | None
-    ) -> tuple[ReachedRoof, ...]:
-        """Look for the fastest roofs."""
-        left = self.record.left
-        asked = roofs_for(
-            left.shown,
+    def _find_fastest(self, ask: Ask, room: int | None) -> tuple[ReachedRoof, ...]:
+        """The fastest roofs of each ceiling, as a worker finds them."""
+        plan = self.record.plan_of_alive
+        roofs = roofs_for(
+            plan.shown,
             self.costs,
             self.record.caches,
-            room_for_ceilings(left.cases, room),
+            room_for_ceilings(plan.cases, room),
         )
-        if not asked:
+        if not roofs:
             return ()
-        answer = ask(ExploreRoofs(roofs=tuple(asked), seconds=seconds, keep=KEPT_ROOFS))
-        if answer is None:
-            return ()
-        self.reached += [
-            Ceiling(roof=reached.roof, seconds=reached.seconds)
-            for reached in answer.roofs
-        ]
-        return answer.roofs
+        exploring_s = EXPLORING_A_WORKER_S * plan.protocol.workers
+        if plan.protocol.budget_s is not None:
+            exploring_s = EXPLORING_SHARE * plan.protocol.budget_s
+        answer = ask(
+            ExploreRoofs(
+                roofs=tuple(roofs),
+                seconds=min(MOST_EXPLORING_S, exploring_s),
+                keep=KEPT_ROOFS,
+            )
+        )
+        return () if answer is None else answer.roofs

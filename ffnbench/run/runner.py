@@ -1,9 +1,9 @@
 """The measuring itself, from the parent: one worker after another, rounds shuffled,
 nothing lost on the way.
 
-A worker is a process with a block of rounds; where it comes from is worker_pool.py's.
-Only one ever measures. A case that fails is dropped and told; a worker that dies is
-replaced without the case that killed it.
+A worker is a process that makes a block of rounds; worker_pool.py starts it. Only one
+measures at a time. A case that fails is dropped and recorded as a failure; a worker
+that dies is replaced by one without the case that killed it.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from ffnbench.result import (
     Timer,
 )
 from ffnbench.run.budget import Budget, Tally
-from ffnbench.run.record import RoofSamples, RunRecord
+from ffnbench.run.record import PRACTICE, RoofSamples, RunRecord
 from ffnbench.run.resources import RunDevices
 from ffnbench.run.worker_pool import RESTARTS, Worker, WorkerPool
 from ffnbench.run.worker_process import WorkerLost
@@ -57,12 +57,10 @@ from ffnbench.run.world import Watch, World
 from ffnbench.stats.rounds import RoundTable, is_clean
 from ffnbench.stats.stopping import StopRule, stop_rule
 
-ATTEMPTS = 4  # of a sample in one round, while others leave the CPUs alone now and then
-# what opening a case tells
-OPENED = [metric for metric in METRICS if metric.job == "open"]
-# what checking it tells
+ATTEMPTS = 4  # at a clean sample in one round
+OPENING_METRICS = [metric for metric in METRICS if metric.job == "open"]
 CORRECTNESS_METRICS = [metric for metric in METRICS if metric.job == "check"]
-# what a worker is asked for exact metrics, by their job
+# the request for the exact metrics of a job
 EXACT_JOBS: dict[str, type[OfCase[Values]]] = {
     "memory": MeasureMemory,
     "sparsity": MeasureSparsity,
@@ -83,22 +81,22 @@ def run_workers(
     spent_s: float = 0.0,
     bound_s: float = math.inf,
 ) -> Run:
-    """Measure a plan. A failed case is a row of the result; Ctrl-C ends with what was
-    measured by then.
+    """Measure a plan. A failed case is a row of the result; Ctrl-C ends the run with
+    what was measured by then.
 
     Raises FfnbenchError where the plan asks for a device that is not there or for more
     memory than there is, Unfinished where nothing can be measured at all. `progress`
-    and `journal` are told of everything as it comes. `stop` says when the run ends; by
-    itself that is what the protocol states. `weights` is a folder with the weights that
-    every case takes over. Without `costs` nothing is known of ceilings. `pool` is where
-    workers come from, for several runs that share it and end it. `spent_s` of the
-    budget are over. The protocol's fewest workers are made whatever they take, but
-    nothing goes beyond `bound_s` of it.
+    and `journal` are told of everything as it comes. `stop` says when the run ends;
+    without it the protocol does. `weights` is a folder with the weights that every case
+    takes over. Without `costs` no ceilings are measured. `pool` makes the workers of
+    several runs, which share it; the caller closes it. `spent_s` seconds of the budget
+    are over when the run begins. The protocol's fewest workers are made even beyond the
+    budget, but nothing goes on after `bound_s` seconds of it.
     """
     workers = pool or WorkerPool(plan, world.launch, world.now)
     record = RunRecord(plan, journal)
     budget = Budget(world.now, plan.protocol, spent_s=spent_s, bound_s=bound_s)
-    workers.plan, workers.wait_s = plan, budget.wait_s
+    workers.plan, workers.wait_s = plan, budget.wait_s  # a shared pool had other ones
     runner = _Runner(
         record,
         workers,
@@ -135,16 +133,14 @@ def run_workers(
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a run is: the worker's number, its starter's, and the round; -1 is
-    practice.
-    """
+    """Where a run is: the numbers of the worker, of its starter, and of the round."""
 
     worker: int
     starter: int
-    round: int = -1
+    round: int = PRACTICE
 
-    def at(self, order: int) -> dict[str, int]:
-        """As a sample has it."""
+    def fields_of_sample(self, order: int) -> dict[str, int]:
+        """The fields of a Sample that is taken here as number `order` of the round."""
         return {
             "worker": self.worker,
             "starter": self.starter,
@@ -154,7 +150,7 @@ class _Place:
 
 
 class _CaseFailed(Exception):
-    """An answer that says that a case failed."""
+    """Raised for an answer that says that a case failed."""
 
     def __init__(self, failed: Failed) -> None:
         super().__init__(failed.message)
@@ -162,8 +158,8 @@ class _CaseFailed(Exception):
 
 
 class _LostOverCase(WorkerLost):
-    """A worker lost while it was busy with a case, "" for none. `broke_device`: it has
-    itself said so.
+    """Raised for a worker that was lost while it was busy with the case `label`, "" for
+    none. `broke_device`: the worker has said that this case made it useless.
     """
 
     def __init__(
@@ -175,8 +171,8 @@ class _LostOverCase(WorkerLost):
 
 @dataclass(slots=True)
 class _Calibration:
-    """How many calls make a sample of a case, which the first worker finds out, and the
-    fastest call so far.
+    """What is known of the samples of a case: how many calls they make, which the first
+    worker finds out, and the seconds of the fastest call so far.
     """
 
     calls: int | None = None
@@ -184,7 +180,7 @@ class _Calibration:
 
     @property
     def sample_s(self) -> float:
-        """Seconds that a sample takes at least, as far as that is known."""
+        """The seconds that a sample takes at least; 0 as long as that is not known."""
         if self.calls is None or self.fastest_s == math.inf:
             return 0.0
         return self.calls * self.fastest_s
@@ -192,14 +188,12 @@ class _Calibration:
 
 @dataclass(slots=True)
 class _Runner:
-    """The loop, over four things: the record, where workers come from, how long a run
-    may take, and ceilings.
-    """
+    """The loop of a run over its workers, their rounds and the cases."""
 
-    record: RunRecord
-    workers: WorkerPool
-    budget: Budget
-    roofs: RoofSamples
+    record: RunRecord  # what was measured
+    workers: WorkerPool  # where workers come from
+    budget: Budget  # how long the run may take
+    roofs: RoofSamples  # what is measured beside the cases
     progress: Callable[[Progress], None]
     describe: Callable[[Greeting, DeviceFacts | None], Environment]
     stop: StopRule
@@ -213,15 +207,16 @@ class _Runner:
     _calibrations: dict[str, _Calibration] = field(
         default_factory=lambda: defaultdict(_Calibration)
     )
-    # of a case: an exact metric, or the job for some
+    # a label with an exact metric or a job that need not be measured again
     _measured: set[tuple[str, str]] = field(default_factory=set)
+    # lost workers by the case that they were busy with
     _losses: Counter[str] = field(default_factory=Counter)
     _explored_roofs: bool = False
-    _is_quiet: bool = True  # whether a sample of the last round was clean
+    _is_quiet: bool = True  # whether any sample of the last round was clean
 
     @property
     def plan(self) -> Plan:
-        """The plan, its device known."""
+        """The plan; once a worker has told what devices there are, it is on these."""
         return self.record.plan
 
     @property
@@ -233,13 +228,13 @@ class _Runner:
         return "latency" in self.plan.metrics
 
     def run_until_limit(self) -> None:
-        """One worker after another, until a limit is met. Each has a number of its own,
-        those that are lost too.
+        """Run one worker after another, until a limit is met. Each has a number of its
+        own, those that are lost too.
         """
         self._tell("starting")
         greeting = self.workers.greeting()
         self.sides = greeting.sides
-        number = 0
+        worker_number = 0
         while self.record.alive and not self.limit:
             starter, worker = self.workers.next(
                 self.plan.protocol.workers - self.budget.workers_done
@@ -248,19 +243,19 @@ class _Runner:
             try:
                 if self.environment is None:
                     self._find_devices(worker, greeting)
-                self._run_worker(worker, _Place(number, starter))
+                self._run_worker(worker, _Place(worker_number, starter))
             except WorkerLost as lost:
-                if not self.budget.is_past_bound:
-                    self._handle_loss(number, lost)
+                if not self.budget.is_past_bound:  # which ends requests by itself
+                    self._handle_loss(worker_number, lost)
             else:
                 self.budget.worker_done()
             finally:
                 worker.close()
             self._plan_next_worker()
-            number += 1
+            worker_number += 1
 
-    def result(self, watch: Watch, **how: Any) -> Run:
-        """All that was measured, and `how` it ended."""
+    def result(self, watch: Watch, **ending: Any) -> Run:
+        """The run: all that was measured, and the fields that say how it ended."""
         return Run(
             plan=self.record.plan,
             samples=tuple(self.record.samples),
@@ -274,22 +269,22 @@ class _Runner:
             roofs=tuple(self.record.roofs),
             inputs=tuple(self.record.inputs.values()),
             devices=self.devices.readings,
-            **how,
+            **ending,
         )
 
     def _plan_next_worker(self) -> None:
-        """Between two workers: how many rounds the next one makes, and whether there is
-        one.
-        """
+        """Decide whether there is a further worker, and how many rounds it makes."""
         if self._is_timed:
-            table = RoundTable(self.record.left, self.record.samples)
+            table = RoundTable(self.record.plan_of_alive, self.record.samples)
             self.budget.plan_rounds(table)
             self.limit = self.budget.limit(table, self.stop)
         elif self.budget.workers_done:  # exact metrics alone need one process
             self.limit = "workers"
 
     def _find_devices(self, worker: Worker, greeting: Greeting) -> None:
-        """Where all is measured, and what can't be run there."""
+        """Find the devices of the run, describe them in the record, and fail the cases
+        that can't be run there.
+        """
         plan, gpu, notes = self.devices.find(
             self.plan, greeting, worker, self._timeout_s
         )
@@ -306,8 +301,8 @@ class _Runner:
                 self.record.fail(case.label, FailureKind.UNSUPPORTED, reason)
 
     def _run_worker(self, worker: Worker, place: _Place) -> None:
-        """Open every case, one round unrecorded, the recorded rounds, and what is exact
-        once in a run.
+        """Have a worker open every case, make its rounds, check the cases, and measure
+        what is exact, where no worker before has done so.
         """
         self._ask(
             worker,
@@ -337,17 +332,17 @@ class _Runner:
         )
         self.budget.spent_once(self.budget.now() - start)
 
-    def _open_case(self, worker: Worker, label: str, number: int) -> None:
-        """Build and warm up a case in this worker; what compiling and packing took are
-        samples of their own.
+    def _open_case(self, worker: Worker, label: str, worker_number: int) -> None:
+        """Build and warm up a case in this worker. The seconds of compiling and packing
+        are samples of their own.
         """
         doing = BACKENDS[self.plan.case(label).workload.backend].doing
         self._tell(f"{self._which_process}  {doing} {label}")
         calibration = self._calibrations[label]
-        calls: int | None = 1  # which warms nothing up
+        calls: int | None = 1  # nothing to find out where nothing is timed
         if self._is_timed:
             calls = calibration.calls
-        is_checked = calibration.calls is not None
+        is_checked = calibration.calls is not None  # whoever found them has checked it
         opened = self._try(
             worker,
             Open(label=label, calls=calls, checked=is_checked, weights=self.weights),
@@ -356,22 +351,22 @@ class _Runner:
             return
         calibration.calls = opened.calls
         if opened.inputs:
-            self.record.reads(label, opened.inputs, opened.input_bytes)
-        for metric in OPENED:
+            self.record.add_inputs(label, opened.inputs, opened.input_bytes)
+        for metric in OPENING_METRICS:
             value = opened.values.get(metric.name)
-            if value is None or (
-                metric.exact and (label, metric.name) in self._measured
-            ):
-                continue
-            self.record.once(label, metric.name, number, value)
-            self._measured.add((label, metric.name))
+            is_known = metric.exact and (label, metric.name) in self._measured
+            if value is not None and not is_known:
+                self.record.add_single(label, metric.name, worker_number, value)
+                self._measured.add((label, metric.name))
         for text in opened.notes:
             self.record.note(label, text)
         if opened.graphs > 1:
             self.record.note(label, f"compiled with {opened.graphs - 1} graph breaks")
 
     def _take_rounds(self, worker: Worker, place: _Place) -> None:
-        """One round of practice, then as many clean ones as are wanted."""
+        """Take a round of practice, whose samples are not recorded, then rounds until
+        there are enough.
+        """
         self._take_round(worker, place)
         self.budget.rounds_begin()
         tally = Tally(self.plan)
@@ -384,34 +379,34 @@ class _Runner:
             self._is_quiet = any(clean.values())
             self.budget.round_done()
             if not self.budget.workers_done:
+                # the first worker shows only now what a round takes
                 self.budget.plan_rounds(
-                    RoundTable(self.record.left, self.record.samples)
+                    RoundTable(self.record.plan_of_alive, self.record.samples)
                 )
 
     def _take_round(self, worker: Worker, place: _Place) -> dict[str, bool]:
-        """One sample of every case, in an order that depends on nothing but seed,
-        worker and round.
-
-        Gives for each case whether its sample was clean.
+        """Take one sample of every case, in an order that depends on nothing but seed,
+        worker and round. Returns for each case whether its sample was clean.
         """
         roofs = self.roofs.due(
             self.budget.workers_done, place.round, self.budget.elapsed_s
         )
-        order = [*self.record.alive, *roofs]
-        random.Random(
-            f"{self.plan.protocol.seed}/{place.worker}/{place.round}"
-        ).shuffle(order)
+        labels = [*self.record.alive, *roofs]
+        seed = f"{self.plan.protocol.seed}/{place.worker}/{place.round}"
+        random.Random(seed).shuffle(labels)
         clean: dict[str, bool] = {}
-        for number, label in enumerate(order):
+        for order, label in enumerate(labels):
             if self.budget.left_s < self._calibrations[label].sample_s:
                 self.budget.out_of_time = True
                 break
             if label in roofs:
                 self.roofs.take_sample(
-                    partial(self._ask_beside_cases, worker), label, place.at(number)
+                    partial(self._ask_beside_cases, worker),
+                    label,
+                    place.fields_of_sample(order),
                 )
                 continue
-            is_sample_clean = self._take_sample(worker, place, label, number)
+            is_sample_clean = self._take_sample(worker, place, label, order)
             if is_sample_clean is not None:
                 clean[label] = is_sample_clean
         self._tell(
@@ -423,14 +418,14 @@ class _Runner:
     def _take_sample(
         self, worker: Worker, place: _Place, label: str, order: int
     ) -> bool | None:
-        """One sample of a case, taken again where it was disturbed and there is a
-        budget for it; all are kept.
+        """Take a sample of a case, and again where it was disturbed and the budget has
+        time for it; all of them are recorded.
 
-        After a round without a clean sample it is not: where nothing helps, every case
-        should have its rounds. Gives whether the last one was clean, None for one of
-        practice or a case that has failed.
+        After a round without any clean sample there is one attempt: where waiting does
+        not help, every case should at least have its rounds. Returns whether the last
+        sample was clean, None for practice and for a case that failed.
         """
-        is_practice = place.round < 0
+        is_practice = place.round == PRACTICE
         attempts = 1
         if (
             self.plan.protocol.precision is not None
@@ -450,7 +445,7 @@ class _Runner:
                 return None
             for text in sampled.notes:
                 self.record.note(label, text)
-            self.devices.read(
+            self.devices.record(
                 place.worker, self.plan.case(label).workload.device, sampled
             )
             calibration.fastest_s = min(calibration.fastest_s, sampled.value)
@@ -464,33 +459,36 @@ class _Runner:
                 waited=sampled.waited,
                 throttled=sampled.throttled,
                 faults=sampled.faults,
-                **place.at(order),
+                **place.fields_of_sample(order),
             )
-            self.record.timed(sample, sampled)
+            self.record.add_latency(sample, sampled)
             was_clean = is_clean(sample)
             if was_clean or self.budget.left_s < calibration.sample_s:
                 break
         return was_clean
 
-    def _check_case(self, worker: Worker, label: str, number: int) -> None:
-        """Hold a case against float64 after its rounds: one that is off fails. Once in
-        a run; in each process, on inputs of its own, where errors are held against
-        times.
+    def _check_case(self, worker: Worker, label: str, worker_number: int) -> None:
+        """Compare the output of a case with float64 after its rounds; it fails where
+        the error is too large. Once in a run is enough, but where errors are compared
+        beside times each worker does it, on inputs of its own.
         """
         is_again = (label, "check") in self._measured
-        is_enough = is_again and not self.plan.compares_precisions
-        if is_enough or self.budget.is_past_bound:
+        if is_again and not self.plan.compares_precisions:
+            return
+        if self.budget.is_past_bound:
             return
         self._tell(f"{self._which_process}  checking {label}")
         errors = self._try(worker, Check(label=label))
         if errors is not None:
             metrics = [m for m in CORRECTNESS_METRICS if not (m.exact and is_again)]
-            self._record_values(label, metrics, errors, number)
+            self._record_values(label, metrics, errors, worker_number)
         self._measured.add((label, "check"))
 
-    def _measure_exact(self, worker: Worker, label: str, job: str, number: int) -> None:
-        """Exact metrics need one process only; where they can't be had, the row keeps
-        its latency.
+    def _measure_exact(
+        self, worker: Worker, label: str, job: str, worker_number: int
+    ) -> None:
+        """Measure the exact metrics of a job, which one process in a run does. Where
+        they can't be measured there is a note, and the row keeps its latency.
         """
         metrics = [
             m
@@ -500,9 +498,8 @@ class _Runner:
         if not metrics or (label, job) in self._measured:
             return
         try:
-            self._record_values(
-                label, metrics, self._ask(worker, EXACT_JOBS[job](label=label)), number
-            )
+            values = self._ask(worker, EXACT_JOBS[job](label=label))
+            self._record_values(label, metrics, values, worker_number)
         except _CaseFailed as problem:
             self.record.note(
                 label, f"{metrics[0].group} could not be measured: {problem}"
@@ -510,16 +507,20 @@ class _Runner:
         self._measured.add((label, job))
 
     def _record_values(
-        self, label: str, metrics: Iterable[Metric], measured: Values, number: int
+        self,
+        label: str,
+        metrics: Iterable[Metric],
+        measured: Values,
+        worker_number: int,
     ) -> None:
-        """Record the metrics of a case that a worker has measured once."""
+        """Record the metrics of a case of which a worker makes one sample."""
         for metric in metrics:
             value = measured.values.get(metric.name)
             if value is not None:
-                self.record.once(label, metric.name, number, value)
+                self.record.add_single(label, metric.name, worker_number, value)
 
     def _try(self, worker: Worker, request: OfCase[A]) -> A | None:
-        """Ask; a failed case is recorded and answers None."""
+        """Ask a worker about a case; None where the case failed, which is recorded."""
         try:
             return self._ask(worker, request)
         except _CaseFailed as problem:
@@ -527,6 +528,9 @@ class _Runner:
             return None
 
     def _ask(self, worker: Worker, request: WorkerRequest[A]) -> A:
+        """Ask a worker. Raises _CaseFailed where the case of the request failed, and
+        _LostOverCase where the worker can't go on.
+        """
         label = request.label if isinstance(request, OfCase) else ""
         try:
             answer = worker.ask(request, self._timeout_s)
@@ -541,8 +545,8 @@ class _Runner:
         raise _CaseFailed(answer)
 
     def _ask_beside_cases(self, worker: Worker, request: WorkerRequest[A]) -> A | None:
-        """Ask for what is no case's; None where it can't be had. One that is lost ends
-        the sampling of roofs.
+        """Ask a worker about something that is no case, such as a roof; None where it
+        can't be done. Raises WorkerLost, after which roofs are not sampled any more.
         """
         try:
             answer = worker.ask(request, self._timeout_s)
@@ -553,13 +557,14 @@ class _Runner:
             raise
         return None if isinstance(answer, Failed) else answer
 
-    def _handle_loss(self, number: int, lost: WorkerLost) -> None:
-        """What a lost worker had measured stays.
+    def _handle_loss(self, worker_number: int, lost: WorkerLost) -> None:
+        """Drop the case that a lost worker was busy with, or note the loss. What the
+        worker had measured stays.
 
-        The case that it was busy with is dropped at its second loss, or where it hung
-        before any worker was complete: a single death may be the worker's own, and a
-        hang would cost the whole timeout again. One that broke the device is dropped at
-        once: the worker has said so.
+        A case is dropped at its second loss, for a single one may be the worker's own;
+        at the first where it broke the device, or where it hung before any worker was
+        complete and would cost the whole timeout again. Raises Unfinished where workers
+        are lost again and again over no case.
         """
         label, broke_device = "", False
         if isinstance(lost, _LostOverCase):
@@ -574,11 +579,12 @@ class _Runner:
                 "`ffnbench env` shows what else runs",
             )
         else:
-            self.record.note(label, f"process {number + 1} was lost: {lost}")
+            self.record.note(label, f"process {worker_number + 1} was lost: {lost}")
 
     @property
     def _which_process(self) -> str:
-        number = self.budget.workers_done + 1  # one that was lost is made up for
+        """The worker as progress shows it: the number of complete ones, plus one."""
+        number = self.budget.workers_done + 1
         if self.plan.protocol.precision is not None:
             return f"process {number}"
         return f"process {number}/{self.plan.protocol.workers}"

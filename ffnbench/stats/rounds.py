@@ -1,11 +1,12 @@
 """Samples -> one table of rounds: which of them are clean, the logs of a row by worker.
 Pure.
 
-A sample is clean where the worker's threads waited for a CPU during no more than MOST_WAITED
-of its time, and nothing held the device's clocks down: heat, a power brake. A card at
-its power limit is where heavy products keep it, whoever runs them, and no wait would
-help: that is reported, and leaves a sample clean. A row's round is clean where its own
-sample and its reference's are. How long a sample took is no reason to leave it out.
+A sample is clean where the worker's threads waited for a CPU during no more than
+MOST_WAITED of its time, and nothing held the device's clocks down: heat, a power brake.
+A card at its power limit is where heavy products keep it, whoever runs them, and no
+wait would help: that is reported, and leaves a sample clean. A row's round is clean
+where its own sample and its reference's are. How long a sample took is no reason to
+leave it out.
 """
 
 from __future__ import annotations
@@ -19,7 +20,15 @@ from statistics import median
 
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Plan
-from ffnbench.result import CONFIDENCE, POWER_CAP, MOST_WAITED, Estimate, Report, Run, Sample
+from ffnbench.result import (
+    CONFIDENCE,
+    MOST_WAITED,
+    POWER_CAP,
+    Estimate,
+    Report,
+    Run,
+    Sample,
+)
 from ffnbench.stats.interval import Mean, WorkerValue, mean_of, midmean
 
 CPUS_TAKEN = "threads waited for a CPU"
