@@ -1,5 +1,5 @@
-"""The devices and the memory that a plan needs: what is missing is told before anything
-is built.
+"""The devices and the memory that a plan needs: what is missing is an error before
+anything is built.
 
 Each worker holds the weights and the inputs of all cases at once, and what the largest
 call needs beside them; the check copies one matrix after another to float64. No torch
@@ -34,32 +34,35 @@ from ffnbench.result import DeviceReadings, Failure, FailureKind
 from ffnbench.run.worker_pool import Worker
 from ffnbench.run.worker_process import COUNT_TIMEOUT_S, WorkerLost, lost_over_device
 
-MODEST = 8  # the share of what is free that ceilings may take is one part of so many
-CALLS_HELD_AT_ONCE = 3  # of the largest call: what several of them hold together
-UNKNOWN_MEMORY = 1 << 31
+CEILINGS_PART = 8  # ceilings may take one part in so many of the memory
+CALLS_HELD_AT_ONCE = 3  # the calls of ceilings together hold so many times the largest
+UNKNOWN_MEMORY = 1 << 31  # bytes that are assumed where it is not known how many
 FLOAT64_BYTES = 8
 TRY_CUDA = "does `nvidia-smi` work? `python -c 'import torch; torch.zeros(1, device=\"cuda\")'` says more"
 
 
 class RunDevices:
-    """The devices of a run: found by its first worker, and what workers read of them
-    with their samples.
+    """The devices of a run, which its first worker finds, and what all workers read of
+    them with their samples.
     """
 
     def __init__(self) -> None:
-        self._usable: int | None = None  # bytes of the machine
-        # usable bytes of each GPU, where they are known
-        self._free: dict[str, int] = {}
+        self._usable_bytes: int | None = None  # of the machine
+        # of each GPU by name, where they are known
+        self._free_bytes: dict[str, int] = {}
         self._readings: dict[tuple[int, str], DeviceReadings] = {}
 
     def find(
         self, plan: Plan, greeting: Greeting, worker: Worker, timeout_s: float
     ) -> tuple[Plan, DeviceFacts | None, list[str]]:
-        """The plan on devices that are there and hold it, what a worker says of the
-        first GPU of them, and what a reader should know; raises FfnbenchError where one
-        is not there, can't be used or is too small.
+        """Resolve `auto`, and look at the devices and the memory that the plan needs.
+
+        Returns the plan on these devices, without what memory does not hold; what the
+        worker says of the first GPU among them, None where there is none; and what a
+        reader should know. Raises FfnbenchError where a device is not there, can't be
+        used or is too small.
         """
-        is_auto = "auto" in _used(plan)
+        is_auto = "auto" in _devices_of(plan)
         plan = plan.with_device(auto_device(greeting))
         check_devices(plan, greeting)
         try:
@@ -68,10 +71,10 @@ class RunDevices:
             raise lost_over_device(lost) from lost
         for name, gpu in gpus.items():
             if gpu.gpu_free_bytes:
-                self._free[name] = int(USABLE * gpu.gpu_free_bytes)
-        self._usable = greeting.usable_bytes
+                self._free_bytes[name] = int(USABLE * gpu.gpu_free_bytes)
+        self._usable_bytes = greeting.usable_bytes
         plan = fit_into(plan, self.room(plan))
-        check_fits(plan, self._usable, self._free)
+        check_fits(plan, self._usable_bytes, self._free_bytes)
         notes = [
             f"clocks, throttling and other processes of {name} were not seen: {gpu.nvml_missing}"
             for name, gpu in gpus.items()
@@ -83,18 +86,17 @@ class RunDevices:
         return plan, next(iter(gpus.values()), None), notes
 
     def room(self, plan: Plan) -> int | None:
-        """Bytes that there are for what is measured: of the machine, or of the device
-        that has the least.
+        """The bytes that are there for what is measured: those of the machine, or where
+        all is on GPUs those of the GPU with the fewest. None where it is not known.
         """
-        devices = _used(plan)
+        devices = _devices_of(plan)
         if "cpu" in devices:
-            return self._usable
-        return min(
-            (self._free[name] for name in devices & self._free.keys()), default=None
-        )
+            return self._usable_bytes
+        known = devices & self._free_bytes.keys()
+        return min((self._free_bytes[name] for name in known), default=None)
 
-    def read(self, worker: int, device: str, sampled: Sampled) -> None:
-        """What one sample of a GPU tells of it; a CPU's tells nothing."""
+    def record(self, worker: int, device: str, sampled: Sampled) -> None:
+        """Record what a sample says of its GPU; that of a CPU says nothing."""
         if sampled.clock_mhz is None and sampled.others is None:
             return
         key = worker, device
@@ -108,25 +110,25 @@ class RunDevices:
                 least_clock_mhz=min(least, clock),
                 most_clock_mhz=max(most, clock),
             )
-        if sampled.others is not None:
+        if sampled.others is not None:  # with the first sample of a worker alone
             readings = replace(readings, others=sampled.others)
         self._readings[key] = readings
 
     @property
     def readings(self) -> tuple[DeviceReadings, ...]:
-        """The extremes of what was read, by worker and device."""
+        """What was read, an entry for each worker and device."""
         return tuple(self._readings.values())
 
 
-def _used(plan: Plan) -> set[str]:
+def _devices_of(plan: Plan) -> set[str]:
     return {case.workload.device for case in plan.cases}
 
 
 def check_devices(plan: Plan, greeting: Greeting) -> None:
-    """Raise FfnbenchError before anything is built where a device is not there; the
-    hint says what is, or why not.
+    """Raise FfnbenchError where a device is not there. The hint says which are, or why
+    there is none.
     """
-    for device in sorted(_used(plan) - {"cpu"}):
+    for device in sorted(_devices_of(plan) - {"cpu"}):
         index = int(device.partition(":")[2] or 0)
         if index < greeting.gpus:
             continue
@@ -151,24 +153,25 @@ def gpu_names(greeting: Greeting) -> str:
 
 
 def why_not_seen(greeting: Greeting) -> str:
-    """Why torch, built for a GPU, sees none, in its own words; empty where it says
-    nothing of the kind.
+    """Why a torch that is built for GPUs sees none, in its own words; empty where it
+    does not say.
     """
     message = greeting.no_gpu.removeprefix("CUDA initialization: ")
     return message.partition(" (Triggered internally")[0][:200]
 
 
 def _gpus_of(plan: Plan, worker: Worker, timeout_s: float) -> dict[str, DeviceFacts]:
-    """What workers say of every GPU that cases are measured on, by name, each arm's own
-    asked; raises FfnbenchError where one can't be used.
+    """What the worker says of every GPU that the plan needs, by name; raises
+    FfnbenchError where one can't be used, in whatever arm.
     """
-    asked = {
+    # one case of each arm and GPU, by whose label its process is asked
+    labels = {
         (case.arm, case.workload.device): case.label
         for case in plan.cases
         if case.workload.device != "cpu"
     }
     gpus: dict[str, DeviceFacts] = {}
-    for (_, device), label in asked.items():
+    for (_, device), label in labels.items():
         answer = worker.ask(DescribeDevice(device=device, label=label), timeout_s)
         if isinstance(answer, Failed):
             raise FfnbenchError(
@@ -191,9 +194,9 @@ def device_facts(worker: Worker, device: str) -> DeviceFacts | None:
 
 
 def fit_into(plan: Plan, available: int | None) -> Plan:
-    """The plan of a block without the textbook forms that memory does not hold.
-    `available` in bytes, of the memory that all of it is measured in; None where it is
-    not known.
+    """A plan without the textbook forms of attention that memory does not hold, with a
+    note for each; other kinds than BLOCK have none. `available` are the bytes of the
+    memory in which everything is measured, None where it is not known.
     """
     if plan.kind != Kind.BLOCK or available is None:
         return plan
@@ -209,7 +212,9 @@ def fit_into(plan: Plan, available: int | None) -> Plan:
 
 
 def is_textbook(case: Case) -> bool:
-    """Whether it is attention as textbooks write it, which holds all scores at once."""
+    """Whether a case is attention as textbooks write it, which holds all scores at
+    once.
+    """
     return (
         isinstance(case.ffn, AttentionSpec) and case.ffn.form is AttentionForm.TEXTBOOK
     )
@@ -218,10 +223,10 @@ def is_textbook(case: Case) -> bool:
 def check_fits(
     plan: Plan, available: int | None, free: Mapping[str, int] | None = None
 ) -> None:
-    """Raise FfnbenchError where memory does not hold the plan. `available` in bytes of
-    the machine, None where it is not known; `free`, those of GPUs, by name.
+    """Raise FfnbenchError where memory does not hold the plan. `available` are the
+    bytes of the machine, None where it is not known; `free` are those of GPUs, by name.
     """
-    for device in _used(plan):
+    for device in _devices_of(plan):
         room, where = available, ""
         if device != "cpu":
             room, where = (free or {}).get(device), f" on {device}"
@@ -236,10 +241,11 @@ def check_fits(
 
 
 def too_large(plan: Plan, available: int | None) -> list[Failure]:
-    """The rows that memory does not hold, cell by cell: the largest first until the
-    others fit beside each other, and all of a cell whose reference does not fit. By
-    closed forms, before a worker starts. `available` is in bytes of the machine: what a
-    GPU has is not known yet.
+    """The failures of the rows that memory does not hold, before a worker starts.
+
+    In each cell the largest rows fail until the others fit beside each other; all fail
+    where the reference does not fit. `available` are the bytes of the machine; what a
+    GPU has is not known yet, so its rows are left for later.
     """
     failures = []
     for group in plan.groups:
@@ -266,15 +272,13 @@ def too_large(plan: Plan, available: int | None) -> list[Failure]:
 
 
 def room_for_ceilings(cases: Sequence[Case], available: int | None) -> int:
-    """Bytes that the calls of ceilings may take: what the cases leave, and a modest
-    share of all.
+    """The bytes that one call of a ceiling may take: together they take no more than
+    the cases leave, and than a part of all memory.
     """
     if available is None:
         available = UNKNOWN_MEMORY
-    return (
-        max(0, min(available // MODEST, available - memory_needed(cases)))
-        // CALLS_HELD_AT_ONCE
-    )
+    left = max(0, available - memory_needed(cases))
+    return min(available // CEILINGS_PART, left) // CALLS_HELD_AT_ONCE
 
 
 def memory_needed(cases: Sequence[Case]) -> int:
@@ -305,11 +309,9 @@ def memory_needed(cases: Sequence[Case]) -> int:
 
 
 def _copies_of_weights(work: Workload) -> int:
-    """How often the weights are there; where they are frozen, MKL's packed ones may be
-    larger than they are.
-    """
+    """How many times the bytes of its weights a backend holds."""
     if work.freeze:
-        return 4
+        return 4  # MKL packs frozen weights, which may make them larger
     return BACKENDS[work.backend].copies
 
 
@@ -319,7 +321,7 @@ def has_known_sizes(ffn: AnySpec) -> TypeGuard[FFNSpec | AttentionSpec]:
 
 
 def _working_bytes(case: Case) -> int:
-    """Beside weights and input, in one call."""
+    """About the bytes that one call takes beside its weights and inputs."""
     work, item = case.workload, item_bytes(case.workload.dtype)
     if isinstance(case.ffn, AttentionSpec):
         from ffnbench.ffn.attention import working_bytes

@@ -1,11 +1,11 @@
 """Where the workers of a run come from: forked by turns from a few starters, or each an
 interpreter of its own.
 
-A fork has torch loaded and a heap of its own, and comes a hundred times as cheap as an
-interpreter. What it shares with its siblings is the address layout of its starter: so
-there are several, visited by turns (stats/interval.py reckons with what differs between
-them). Where the cases of a plan run in several places (`ab`), a worker is a group of
-processes, one of each arm, alive at once; the runner speaks to them as to one.
+A fork has torch loaded and a heap of its own, and costs a hundredth of an interpreter.
+The forks of one starter share its address layout, so there are several starters, which
+are forked by turns (stats/interval.py reckons with what differs between them). Where a
+plan has several arms (`ab`), a worker is a group of processes, one for each arm, alive
+at once; the runner asks them as one.
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ from ffnbench.result import Side
 from ffnbench.run.worker_process import START_TIMEOUT_S, WorkerLost
 from ffnbench.stats.stopping import SERVES_S, STARTERS
 
-RESTARTS = 3
-SERVES = 10  # times as long as they took to start, starters serve at least
-NONE = "none"
+RESTARTS = 3  # processes in a row that may be lost before a run ends
+SERVES_STARTS = 10  # starters serve at least so many times the seconds of their start
+NONE = "none"  # the value of a fact that one arm has and another has not
 
 
 class Worker(Protocol):
-    """What the runner needs of a worker; the tests' fake one has no process and no
-    torch.
+    """What the runner needs of a worker. That of the tests has no process and no torch.
     """
 
     def greeting(self, timeout_s: float = ...) -> Greeting: ...
@@ -50,12 +49,12 @@ class Starter(Worker, Protocol):
     def fork(self, timeout_s: float) -> Worker | None: ...
 
 
-Launch = Callable[..., Starter]  # of an arm; without one of this process's own
+Launch = Callable[..., Starter]  # of an arm; without an argument of THIS_INTERPRETER
 
 
 def start_processes(plan: Plan, launch: Launch) -> Starter:
-    """What measures a plan: a plain process where nothing has an arm of its own, else a
-    group of them.
+    """A process that measures a plan, or a group of them where there are arms of their
+    own.
     """
     if plan.arms == (THIS_INTERPRETER,):
         return launch()
@@ -71,8 +70,9 @@ def start_processes(plan: Plan, launch: Launch) -> Starter:
 
 
 class WorkerGroup:
-    """One process of each arm. Where one is lost, all are: what they had in common was
-    the moment.
+    """One process of each arm, asked as one worker; a group of starters is a starter.
+    Where one process is lost the whole group is given up, because their samples are
+    compared within rounds that they made at the same time.
     """
 
     def __init__(self, plan: Plan, members: Mapping[Arm, Worker]) -> None:
@@ -85,7 +85,7 @@ class WorkerGroup:
         return any(member.ended for member in self._members.values())  # type: ignore[attr-defined]
 
     def fork(self, timeout_s: float) -> WorkerGroup | None:
-        """A fork of each; None where one can't be forked."""
+        """A group with a fork of each; None where one can't be forked."""
         forks: dict[Arm, Worker] = {}
         self.resume()
         for arm, member in self._members.items():
@@ -98,8 +98,8 @@ class WorkerGroup:
         return WorkerGroup(self._plan, forks)
 
     def greeting(self, timeout_s: float = START_TIMEOUT_S) -> Greeting:
-        """That of the reference's process, with the GPUs that all of them see, and in
-        what they differ.
+        """The greeting of the reference's process, with the number of GPUs that all
+        processes see, and with in what the arms differ.
         """
         greetings = {
             arm: member.greeting(timeout_s) for arm, member in self._members.items()
@@ -110,13 +110,13 @@ class WorkerGroup:
         )
 
     def _sides(self, greetings: Mapping[Arm, Greeting]) -> tuple[Side, ...]:
-        """Of each arm but the control its cases, and the facts about it that differ
-        between arms.
+        """The cases of each arm but the control's, and the facts about it that are not
+        the same for all arms.
         """
         facts = {
             arm: _facts(arm, greeting)
             for arm, greeting in greetings.items()
-            if self._cases(arm) != (CONTROL,)
+            if self._labels_of(arm) != (CONTROL,)
         }
         names = dict.fromkeys(
             name for facts_of_arm in facts.values() for name in facts_of_arm
@@ -138,9 +138,9 @@ class WorkerGroup:
         return tuple(sides)
 
     def ask(self, request: WorkerRequest[A], timeout_s: float) -> A | Failed:
-        """A request about a case goes to the process of its arm; a plan goes to all of
-        them in parts, and what is to be preloaded to all. The reference's process
-        answers anything else.
+        """Ask the process of the case's arm. What is asked before cases are measured
+        goes to all processes, a plan to each with its own cases; the process of the
+        reference answers anything else.
         """
         if isinstance(request, OfCase):
             return self._ask(self._arm_of[request.label], request, timeout_s)
@@ -157,8 +157,8 @@ class WorkerGroup:
         return answers[0]
 
     def _ask(self, arm: Arm, request: WorkerRequest[A], timeout_s: float) -> A | Failed:
-        """Ask one while the others are stopped: their OpenMP threads spin for some
-        milliseconds after a product, on the CPUs that it needs.
+        """Ask one process while the others are stopped, whose OpenMP threads would spin
+        for some milliseconds after a product, on the CPUs that this one needs.
         """
         member = self._members[arm]
         member.resume()
@@ -183,11 +183,13 @@ class WorkerGroup:
         for member in self._members.values():
             member.close()
 
-    def _cases(self, arm: Arm) -> tuple[str, ...]:
+    def _labels_of(self, arm: Arm) -> tuple[str, ...]:
         return tuple(label for label, own in self._arm_of.items() if own == arm)
 
     def _part_of(self, request: Any, arm: Arm) -> Any:
-        """A request as it goes to the process of an arm: of a plan its own cases."""
+        """A request as it goes to the process of an arm: a plan with the cases of the
+        arm alone.
+        """
         if not isinstance(request, Begin):
             return request
         cases = tuple(
@@ -197,9 +199,7 @@ class WorkerGroup:
 
 
 def _facts(arm: Arm, greeting: Greeting) -> dict[str, str]:
-    """What is known of an arm and of its worker, by the words for it; the unknown left
-    out.
-    """
+    """What is known of an arm and of its worker, by the words for it."""
     facts = {"interpreter": arm.python or "ffnbench's own"}
     if arm.source and not arm.name:  # a name says it better
         facts["source"] = arm.source
@@ -221,8 +221,8 @@ def _facts(arm: Arm, greeting: Greeting) -> dict[str, str]:
 
 @dataclass(slots=True)
 class WorkerPool:
-    """Gives one worker after another. `wait_s` cuts the seconds for which an answer may
-    be waited for.
+    """Makes one worker after another. `wait_s` shortens the seconds for which an answer
+    may be waited for.
     """
 
     plan: Plan
@@ -231,16 +231,17 @@ class WorkerPool:
     wait_s: Callable[[float], float] = float
     forks: bool = True  # until a starter says that it can't
     started: int = 0
-    _ready: deque[tuple[int, Starter]] = field(default_factory=deque)  # numbered
-    _since: float = 0.0  # when the starters that are there began to serve
-    _start_s: float = 0.0  # what their start took
-    _preloaded: set[int] = field(default_factory=set)
-    _preloads: bool = True  # until that costs a starter
+    # the starters with their numbers, the next one that is forked first
+    _ready: deque[tuple[int, Starter]] = field(default_factory=deque)
+    _since: float = 0.0  # when these began to serve
+    _start_s: float = 0.0  # the most seconds that a start took
+    _preloaded: set[int] = field(default_factory=set)  # numbers of starters
+    _preloads: bool = True  # until a starter is lost over it
     _cpus: int = 1  # that a starter may use
 
     def start(self, count: int = STARTERS) -> None:
-        """Start so many processes, one where nothing is timed; they are not waited
-        for.
+        """Start so many starters, or one where nothing is timed, without waiting for
+        them.
         """
         if "latency" not in self.plan.metrics:
             count = 1
@@ -250,15 +251,15 @@ class WorkerPool:
         self._since = self.now()
 
     def greeting(self, needed: int = 0) -> Greeting:
-        """What the first one says. Waits until all have started, for none measures
-        beside one that starts. Where there are none that go on serving, new ones are
-        started: as many as are `needed`, up to one a CPU, where each is a worker.
+        """The greeting of the next starter. Waits until all have started, because
+        nothing may be measured while a process starts. Starts new ones where none is
+        left that serves on.
         """
         start = self.now()
         self._close_ended()
         if not self._ready:
             count = STARTERS
-            if not self.forks:
+            if not self.forks:  # each is one worker, and as many start at once as can
                 at_once = max(1, self._cpus // len(self.plan.arms))
                 count = max(1, min(needed, at_once))
             self.start(count)
@@ -270,9 +271,9 @@ class WorkerPool:
         return greetings[0]
 
     def next(self, needed: int) -> tuple[int, Worker]:
-        """The next worker, with the number of the starter that it is of. `needed` is
-        how many will be wanted. Raises Unfinished where one starter after another is
-        lost.
+        """The number of the next starter, and a worker forked from it, or the starter
+        itself where it can't be forked. `needed` is how many workers will be wanted in
+        all. Raises Unfinished where one starter after another is lost.
         """
         for _ in range(RESTARTS):
             self.greeting(needed)
@@ -294,15 +295,17 @@ class WorkerPool:
         )
 
     def _fork_of(self, number: int, starter: Starter) -> Worker | None:
-        """A fork; None where it can't be, and this process is the worker. What its
-        children need is imported before, once; after an import that has cost a starter
-        each child imports for itself, and finds out.
+        """A fork of a starter; None where it can't be forked. Before its first fork it
+        imports what its forks need. Once a starter was lost over that, each fork
+        imports for itself, so that its own case is known to be the cause.
         """
         if self._preloads and number not in self._preloaded:
             self._preloaded.add(number)
-            self._preloads = False
-            self._preload(starter)
-            self._preloads = True
+            try:
+                self._preload(starter)
+            except WorkerLost:
+                self._preloads = False
+                raise
         worker = starter.fork(self.wait_s(self.plan.protocol.timeout_s))
         self.forks = worker is not None
         return worker
@@ -324,15 +327,15 @@ class WorkerPool:
             starter.ask(preload, self.wait_s(self.plan.protocol.timeout_s))
 
     def _close_ended(self) -> None:
-        """Let go of starters that have ended with a child, or have served long enough:
-        the longer, the longer they take to start.
+        """Close the starters that have ended with a fork, or have served long enough:
+        for the longer, the longer they take to start.
         """
-        serves_s = max(SERVES_S, SERVES * self._start_s)
-        has_served = self.forks and self.now() - self._since > serves_s
+        serves_s = max(SERVES_S, SERVES_STARTS * self._start_s)
+        have_served = self.forks and self.now() - self._since > serves_s
         ready = list(self._ready)
         self._ready.clear()
         for number, starter in ready:
-            if has_served or starter.ended:
+            if have_served or starter.ended:
                 starter.close()
             else:
                 self._ready.append((number, starter))

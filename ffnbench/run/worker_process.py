@@ -1,9 +1,9 @@
 """The parent's end of one process that measures: start it, ask it, notice when it hangs
 or dies. No torch here.
 
-A WorkerProcess that can be forked is a starter: `fork` gives a ForkedWorker, which has
-torch loaded and serves for a block of rounds. One that can't be forked is the worker
-itself.
+A WorkerProcess that can be forked is a starter: `fork` returns a ForkedWorker, which
+has torch loaded and serves for a block of rounds. One that can't be forked is the
+worker itself.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ from ffnbench.result import FailureKind
 
 BOOT = Path(__file__).parents[1] / "worker" / "boot.py"
 START_TIMEOUT_S = 300.0
-COUNT_TIMEOUT_S = 300.0
-LEAVE_S = 10.0
+COUNT_TIMEOUT_S = 300.0  # of what is asked outside a run
+LEAVE_S = 10.0  # so long a forked worker may take to end
 PRINTED_BY_TORCH = ("USDT:",)  # what torch's profiler prints by itself
 
 
 class WorkerLost(Exception):
-    """A worker that is gone: `kind` is TIMEOUT, OOM or CRASH."""
+    """Raised for a worker that is gone: `kind` is TIMEOUT, OOM or CRASH."""
 
     def __init__(self, kind: FailureKind, message: str) -> None:
         super().__init__(message)
@@ -58,7 +58,7 @@ class WorkerLost(Exception):
 
 
 def lost_over_device(lost: WorkerLost) -> Unfinished:
-    """A worker that was asked about its device has not answered."""
+    """The error to raise where a worker that was asked about its device is lost."""
     return Unfinished(
         f"a worker was lost while it looked for its device: {lost}",
         "does `nvidia-smi` work?",
@@ -72,8 +72,10 @@ class WorkerProcess:
 
     def __init__(self, arm: Arm = THIS_INTERPRETER) -> None:
         self._answers: queue.Queue[str | None] = queue.Queue()
-        self._asked, self._hung = 0, False
-        # the request that the living child answers in place of
+        self._asked = 0  # the number of the last request
+        self._hung = False
+        # the numbers of the requests whose forks are alive; the last fork answers in
+        # place of this process
         self._forks: list[int] = []
         self._greeting: Greeting | None = None
         command = [interpreter_of(arm), "-u", str(BOOT)]
@@ -89,8 +91,8 @@ class WorkerProcess:
         self._answers.put(None)
 
     def greeting(self, timeout_s: float = START_TIMEOUT_S) -> Greeting:
-        """What the worker says of its torch; waits for its start the first time. Raises
-        Unfinished where that fails.
+        """What the worker says of its torch. The first time it is waited for; raises
+        Unfinished where it does not start.
         """
         if self._greeting is None:
             try:
@@ -109,8 +111,8 @@ class WorkerProcess:
         return self._greeting
 
     def ask(self, request: WorkerRequest[A], timeout_s: float) -> A | Failed:
-        """One request, one answer; raises WorkerLost when none comes, or one that is
-        not to this request.
+        """The answer to a request; raises WorkerLost where none comes, or one of
+        another type.
         """
         line = self._exchange(request, timeout_s)
         try:
@@ -119,6 +121,9 @@ class WorkerProcess:
             raise _no_answer(json.dumps(line)) from None
 
     def _exchange(self, request: WorkerRequest[Any], timeout_s: float) -> MessageLine:
+        """Write a request, and read until its answer comes. Raises WorkerLost where the
+        fork that was asked ends instead, unless it was asked to leave.
+        """
         self.greeting()
         self._asked += 1
         self._write(json.dumps(line_of(request, self._asked)))
@@ -132,20 +137,21 @@ class WorkerProcess:
                 raise WorkerLost(*self._cause_of(line["ended"]))
             if number == self._asked:
                 return line
-            # code of the user's that writes into pipes
+            # a late answer to an earlier request is passed over; anything else was
+            # written by code of the user's
             if not isinstance(number, int) or not number < self._asked:
                 raise _no_answer(json.dumps(line))
 
     def _write(self, line: str) -> None:
         assert self._process.stdin is not None
-        # how it died is told when its answer is waited for
+        # where it has died, waiting for its answer finds out how
         with suppress(BrokenPipeError):
             self._process.stdin.write(line + "\n")
             self._process.stdin.flush()
 
     def fork(self, timeout_s: float) -> ForkedWorker | None:
-        """A worker that is forked from this process, which is asked for nothing else
-        until that is closed; None where this one can't be forked, and has to serve by
+        """A worker that is forked from this process, which may be asked for nothing
+        else until that one is closed; None where it can't be forked, and has to serve
         itself.
         """
         answer = self.ask(Split(), timeout_s)
@@ -164,10 +170,11 @@ class WorkerProcess:
 
     @property
     def ended(self) -> bool:
-        """Whether it is of no use any more."""
+        """Whether it hangs or has ended, and is of no use any more."""
         return self._hung or self._process.poll() is not None
 
     def _receive(self, timeout_s: float) -> MessageLine:
+        """The next line that it writes; raises WorkerLost where none comes in time."""
         try:
             line = self._answers.get(timeout=min(timeout_s, threading.TIMEOUT_MAX))
         except queue.Empty:
@@ -180,10 +187,11 @@ class WorkerProcess:
             raise WorkerLost(*self._cause_of(self._process.wait()))
         try:
             return dict(json.loads(line, parse_constant=jsonable.no_number))
-        except (ValueError, TypeError, RecursionError):  # an interpreter that is none
+        except (ValueError, TypeError, RecursionError):  # it may be no interpreter
             raise _no_answer(line) from None
 
     def _cause_of(self, code: int) -> tuple[FailureKind, str]:
+        """Why a process with this exit code ended, as WorkerLost takes it."""
         if code == -signal.SIGKILL:
             return (
                 FailureKind.OOM,
@@ -191,17 +199,17 @@ class WorkerProcess:
             )
         how = f"exit code {code}"
         if code < 0:
-            # those of real time have none
+            # real-time signals have no names
             names = {sign.value: f", {sign.name}" for sign in signal.Signals}
             how = f"signal {-code}{names.get(-code, '')}"
         message = f"the process ended ({how})"
-        last = self.last_output()
+        last = self._last_output()
         if last:
             message += f"; its last output: {last}"
         return FailureKind.CRASH, message
 
-    def last_output(self) -> str:
-        """The last line that the worker or its user code printed."""
+    def _last_output(self) -> str:
+        """The last line that the worker or user code in it printed; empty for none."""
         self._log.seek(0)
         lines = self._log.read().decode("utf-8", "replace").splitlines()
         for line in reversed(lines):
@@ -211,7 +219,7 @@ class WorkerProcess:
 
     def close(self) -> None:
         """End the worker and all that it started, now."""
-        # not waited for yet, so the number is still its own
+        # as long as it was not waited for, no other process can have its id
         if self._process.returncode is None:
             end_group(self._process.pid)
         self._process.wait()
@@ -224,17 +232,20 @@ class WorkerProcess:
 
 
 class ForkedWorker:
-    """A worker that was forked from a starter, and is asked over its pipes."""
+    """A worker that was forked from a starter, and is asked over the starter's pipes.
+    `process` is its process id.
+    """
 
     def __init__(self, starter: WorkerProcess, process: int) -> None:
-        self._starter, self._process, self._gone = starter, process, False
+        self._starter, self._process = starter, process
+        self._gone = False  # whether it was lost or has left
 
     def greeting(self, timeout_s: float = START_TIMEOUT_S) -> Greeting:
-        """What its starter says."""
+        """The greeting of its starter."""
         return self._starter.greeting(timeout_s)
 
     def ask(self, request: WorkerRequest[A], timeout_s: float) -> A | Failed:
-        """As its starter does."""
+        """The answer to a request; raises WorkerLost where none comes."""
         try:
             return self._starter.ask(request, timeout_s)
         except WorkerLost:
@@ -252,7 +263,7 @@ class ForkedWorker:
             _send_signal(self._process, signal.SIGCONT)
 
     def close(self) -> None:
-        """End it. A starter whose child does not answer ends with it."""
+        """End it, and where it does not answer its starter as well."""
         if not self._gone:
             self._gone = True
             try:
@@ -261,21 +272,22 @@ class ForkedWorker:
             except WorkerLost:
                 pass
         elif not self._starter.ended:
-            return
+            return  # the starter has seen it end, and can be forked again
         end_group(self._process)
         self._starter.close()
 
 
 def _send_signal(process: int, sign: signal.Signals) -> None:
-    with suppress(ProcessLookupError):  # how it has ended is told when it is asked
+    # where it has ended, asking it finds out how
+    with suppress(ProcessLookupError):
         os.kill(process, sign)
 
 
 def _start_process(
     command: list[str], log: IO[bytes], variables: dict[str, str], folder: Path | None
 ) -> subprocess.Popen[str]:
-    """A process in a session of its own, which is spoken to; raises FfnbenchError where
-    there is none.
+    """A process in a session of its own, with pipes to ask it over; raises
+    FfnbenchError where it can't be started.
     """
     try:
         return subprocess.Popen(
@@ -305,8 +317,8 @@ def _no_answer(line: str) -> WorkerLost:
 
 
 def interpreter_of(arm: Arm) -> str:
-    """The absolute path of its interpreter, links kept, for a virtual environment is
-    one; raises FfnbenchError.
+    """The absolute path of an arm's interpreter; raises FfnbenchError where there is
+    none. Links are not followed: the python of a virtual environment is one.
     """
     if not arm.python:
         return sys.executable
@@ -323,13 +335,14 @@ def interpreter_of(arm: Arm) -> str:
 
 
 def folder_of(arm: Arm) -> Path | None:
-    """The folder that comes first on its module path and is its current one; raises
-    FfnbenchError where it is none.
+    """The folder that comes first on the module path of an arm, and is its current
+    folder; None where it has none of its own. Raises FfnbenchError for what is no
+    folder.
     """
     if not arm.source:
         return None
     folder = Path(os.path.expanduser(arm.source)).absolute()
-    if not os.path.isdir(folder):  # a name too long is none either
+    if not os.path.isdir(folder):  # unlike Path.is_dir also where the name is too long
         made = f"`git worktree add {shlex.quote(arm.source)} HEAD~1` makes a checkout there, of the last commit but one"
         raise FfnbenchError(
             f"there is no folder {arm.source!r}", f"is the path right? {made}"
@@ -338,8 +351,8 @@ def folder_of(arm: Arm) -> Path | None:
 
 
 def variables_of(arm: Arm) -> dict[str, str]:
-    """The environment of its process: this one's, its own variables, and its folder on
-    the module path.
+    """The environment variables for the process of an arm: those of this process, its
+    own, and PYTHONPATH with its folder.
     """
     variables = {**os.environ, **dict(arm.env)}
     folder = folder_of(arm)

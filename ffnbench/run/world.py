@@ -1,11 +1,10 @@
-"""The world outside that a run needs, as one value: a test or a simulation hands down
-another one.
+"""Everything that a run needs of the machine, as one value; a test or a simulation
+passes another one.
 
 Who else works on this machine is a part of it: another run of this user, which holds a
 lock while it measures, and other processes. A lock ends with its process, however that
-ends. Runs of other users, and in other containers, are not seen by it; the time that
-threads wait for a CPU tells of them (waiting.py). Which rounds count is not decided
-here.
+ends. It does not see runs of other users or in other containers; these show in the time
+that threads wait for a CPU (device/waiting.py). Which rounds count is not decided here.
 """
 
 from __future__ import annotations
@@ -32,66 +31,68 @@ if TYPE_CHECKING:
 
 LOCK_POLL_S = 0.5
 OTHER_RUN_MEASURED = "another run of ffnbench{who} measured on this machine when this one began: they disturb each other"
-SHORTEST_S = 2.0  # the kernel counts in hundredths
-# for a look before a run; more than a quiet machine's own services use
+# of a run whose load is told: the kernel counts CPU time in hundredths of a second
+SHORTEST_S = 2.0
+# the look at other processes before a run, and what services of a quiet machine use
 LOOK_S, BUSY_CPUS = 0.3, 0.25
-# without anybody else at work in them there is nothing to look at
+# before that look: where none of these glances sees a process at work, it is left out
 GLANCES, GLANCE_S = 4, 0.01
 
 
 @contextmanager
-def machine_lock(tell: Callable[[str], None], wait: bool = False) -> Iterator[str]:
-    """Hold the lock while something is measured; gives what a reader should know:
-    nothing where no other run has it.
+def machine_lock(tell: Tell, wait: bool = False) -> Iterator[str]:
+    """Hold the lock while something is measured. Yields a note for the reader, empty
+    where no other run holds the lock.
 
-    With `wait` it is waited for, and `tell` is told so. Where there can be no lock a
+    With `wait` it is waited for, and `tell` is told so. Where there can be no lock, a
     run is made without.
     """
     try:
-        # nodes may share a home
-        place = own_folder() / f"measuring-{os.uname().nodename}"
-        mine, who = _lock_or_owner(place)
-        if who is not None and wait:
-            tell(f"waiting: another run of ffnbench{who} measures on this machine")
-            while who is not None:
+        # machines may share a home, so the name of this one is in it
+        path = own_folder() / f"measuring-{os.uname().nodename}"
+        mine, owner = _lock_or_owner(path)
+        if owner is not None and wait:
+            tell(f"waiting: another run of ffnbench{owner} measures on this machine")
+            while owner is not None:
                 time.sleep(LOCK_POLL_S)
-                mine, who = _lock_or_owner(place)
-        elif who is not None:
+                mine, owner = _lock_or_owner(path)
+        elif owner is not None:
             tell(
-                f"note: another run of ffnbench{who} measures on this machine now; --wait waits for it"
+                f"note: another run of ffnbench{owner} measures on this machine now; --wait waits for it"
             )
     except (OSError, RuntimeError):  # no such folder, or no home
-        mine, who = None, None
+        mine, owner = None, None
     try:
-        yield "" if who is None else OTHER_RUN_MEASURED.format(who=who)
+        yield "" if owner is None else OTHER_RUN_MEASURED.format(who=owner)
     finally:
         if mine is not None:
-            with suppress(OSError):  # nothing about a lock costs an answer
-                place.unlink()  # first, so that nobody takes a file that is about to go
+            with suppress(OSError):  # trouble with the lock must not cost the answer
+                # before it is released: nobody may lock a file that is about to go
+                path.unlink()
             mine.close()
 
 
-def _lock_or_owner(place: Path) -> tuple[BinaryIO | None, str | None]:
-    """The file, locked for this process; else what is known of the process that has
-    it.
+def _lock_or_owner(path: Path) -> tuple[BinaryIO | None, str | None]:
+    """The locked file and None; or None and what to say of the process that holds the
+    lock: ` (process 12)`, empty where its number is not known.
     """
     while True:
-        handle = os.open(place, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         file = os.fdopen(handle, "r+b", buffering=0)
         if not locked(file):
             number = file.read(20).decode("ascii", "replace").strip()
             file.close()
             return None, f" (process {number})" if number.isdigit() else ""
-        if place.exists() and os.path.samestat(os.fstat(handle), place.stat()):
+        if path.exists() and os.path.samestat(os.fstat(handle), path.stat()):
             file.truncate()
             file.write(str(os.getpid()).encode())
             return file, None
-        file.close()  # it went between opening and locking
+        file.close()  # its owner deleted it after it was opened here
 
 
 def others_now(threads: int) -> float | None:
-    """CPUs that others use at this moment; None where that leaves enough for so many
-    threads, or is not known.
+    """How many CPUs other processes use now; None where they leave enough for so many
+    threads, or where it is not known.
     """
     if not any(_someone_works() for _ in range(GLANCES)):
         return None
@@ -105,8 +106,8 @@ def others_now(threads: int) -> float | None:
 
 
 def _someone_works() -> bool:
-    """Whether the kernel runs more than this process at this moment, or does not
-    say.
+    """Whether another process than this one runs at this moment; True where the kernel
+    does not say.
     """
     time.sleep(GLANCE_S)
     try:
@@ -119,19 +120,21 @@ def _someone_works() -> bool:
 
 
 class Watch:
-    """Made when a run begins; asked when all its workers have ended."""
+    """Sees the CPU time of other processes. It is made when a run begins, and asked
+    when all its workers have ended.
+    """
 
     def __init__(self, stat: Path = Path("/proc/stat")) -> None:
         self._stat = stat
         self._start = self._used()
 
     def around(self) -> BackgroundLoad:
-        """What others did during the run; unknown is None."""
+        """The load by other processes during the run."""
         return BackgroundLoad(others_cpus=self.others(SHORTEST_S))
 
     def others(self, shortest_s: float = 0.0) -> float | None:
-        """CPUs that others have used since the start; None where that is not known, or
-        was less than so long ago.
+        """How many CPUs others have used since the start, on average; None where it is
+        not known, and where the start is no longer than `shortest_s` ago.
         """
         end = self._used()
         if self._start is None or end is None:
@@ -143,8 +146,8 @@ class Watch:
         return max(0.0, (used_s - used_before_s) / (end_s - start_s))
 
     def _used(self) -> tuple[float, float] | None:
-        """Now, and the CPU seconds since boot of all but this process and its children
-        that have ended.
+        """The time now, and the CPU seconds since boot of all processes but this one
+        and its children that have ended; None where they are not known.
         """
         try:
             user, nice, system, _, _, irq, softirq = map(
@@ -161,11 +164,8 @@ class Watch:
         return time.monotonic(), all_s - own_s
 
 
-Tell = Callable[[str], None]
-
-
 def start_worker(arm: Arm = THIS_INTERPRETER) -> Starter:
-    """A process of an arm."""
+    """Start a process of an arm."""
     from ffnbench.run.worker_process import WorkerProcess
 
     return WorkerProcess(arm)
@@ -173,13 +173,13 @@ def start_worker(arm: Arm = THIS_INTERPRETER) -> Starter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """What starts a worker, what looks at code without measuring it, the clock, the
-    lock, and what else runs here.
+    """What starts a worker, what learns something of code without measuring it, the
+    clock, the lock, and what else runs here.
 
-    `began` is when the command began, by `now`: budgets count from there, and from the
-    start of a run where it is None. `lock` is held while something is measured: it
-    gives what a reader should know of another run. The defaults know of no GPU that is
-    missing and of no neighbours: they serve tests; `this_machine` is the real one.
+    `began` is when the command began, by `now`: a budget counts from there, or from the
+    start of the run where it is None. `lock` is held while something is measured, and
+    yields what a reader should know of another run. The defaults see no missing GPU and
+    no other processes, and serve tests; `this_machine` is the real one.
     """
 
     launch: Launch = start_worker
@@ -189,11 +189,11 @@ class World:
     lock: Callable[[Tell], AbstractContextManager[str]] = machine_lock
     describe: Callable[[Greeting, DeviceFacts | None], Environment] = environment_of_run
     watch: Callable[[], Watch] = Watch
-    # why there is none, where that is known without torch
+    # why there is no GPU, where that is known without torch
     no_gpu: Callable[[], str] = lambda: ""
-    # CPUs that others use now, where that disturbs
+    # how many CPUs others use now, where that disturbs a run of so many threads
     others: Callable[[int], float | None] = lambda threads: None
-    memory: Callable[[], int | None] = usable_memory
+    memory: Callable[[], int | None] = usable_memory  # bytes of the machine
 
     @property
     def from_now(self) -> World:
