@@ -128,7 +128,7 @@ class WorkerGroup:
         ]
         sides = []
         for arm, facts_of_arm in facts.items():
-            cases = self._cases(arm)
+            cases = self._labels_of(arm)
             differing = tuple((name, facts_of_arm.get(name, NONE)) for name in differ)
             sides.append(
                 Side(

@@ -359,7 +359,7 @@ def variables_of(arm: Arm) -> dict[str, str]:
     if folder is not None:
         paths = [str(folder)]
         src = folder / "src"
-        # packages stand in it: it is none itself
+        # a folder of packages, and not a package that is called src
         if src.is_dir() and not (src / "__init__.py").exists():
             paths.append(str(src))
         if variables.get("PYTHONPATH"):

@@ -29,6 +29,8 @@ from ffnbench.run.prober import Prober
 if TYPE_CHECKING:
     from ffnbench.run.worker_pool import Launch, Starter
 
+Tell = Callable[[str], None]  # shows a line to the user
+
 LOCK_POLL_S = 0.5
 OTHER_RUN_MEASURED = "another run of ffnbench{who} measured on this machine when this one began: they disturb each other"
 # of a run whose load is told: the kernel counts CPU time in hundredths of a second
