@@ -1,5 +1,5 @@
 """The axes of a sweep and its cells: every flag and every key with several values is an
-axis, and each point of them is a cell, with all variants. Pure.
+axis, and each combination of their values is a cell, with all variants. Pure.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ CHOICES: Mapping[str, type[StrEnum]] = {
     "scores": Scores,
     "experts": Dispatch,
 }
-# what has one of some words
+# the axes whose values are words that are known here
 AXES_OF_WORDS = {*CHOICES, "dtype", "mode", "device", "rule"}
-OF_FLAGS = (*SWEPT, *(key for key in EXAMPLES if key not in (*SWEPT, "elements")))
-# no axes: these are rows of one cell, by --backend and --weights
-SINGLE = {*names_of_keys(Of.PROCESS, Of.OWN_CODE), "backend", "weights"}
-# an example of their values
-OF_KEYS = {key.name: key.pair.partition("=")[2] for key in KEYS} | EXAMPLES
+FLAG_AXES = (*SWEPT, *(key for key in EXAMPLES if key not in (*SWEPT, "elements")))
+# the keys that are no axes; lists of --backend and --weights make rows in one cell
+NO_AXES = {*names_of_keys(Of.PROCESS, Of.OWN_CODE), "backend", "weights"}
+# an example of a value, or of a list, for each key
+EXAMPLES_OF_KEYS = {key.name: key.pair.partition("=")[2] for key in KEYS} | EXAMPLES
 BOOLEAN_WORDS = ("true", "false", "yes", "no", "on", "off", "none")
 
 
 def read_value(name: str, value: Any) -> Value:
-    """A value of a flag or a key as it stands in a point; raises FfnbenchError for what
-    it can't have.
+    """The value of a flag or a key as a point has it; raises FfnbenchError for a value
+    that the flag or key can't have.
     """
     if name in WHOLE_NUMBER_AXES:
         return read_positive(name, value)
@@ -85,8 +85,8 @@ def read_value(name: str, value: Any) -> Value:
 
 @dataclass(frozen=True, slots=True)
 class CellRequest(Generic[R]):
-    """What one cell of a sweep is asked for with: its point, the request with one value
-    of each flag, and the text of the value of each key.
+    """One cell of a sweep: its point, the request with one value of each flag, and one
+    value of each key with a list, as a text.
     """
 
     point: Point
@@ -96,15 +96,15 @@ class CellRequest(Generic[R]):
 
 def requests_of_cells(
     request: R,
-    flags: Iterable[str] = OF_FLAGS,
+    flags: Iterable[str] = FLAG_AXES,
     keys: Mapping[str, tuple[str, ...]] | None = None,
 ) -> list[CellRequest[R]]:
-    """The cells of a request and of the lists of `keys`, flags before keys, the last
-    axis changing first; one where there is no axis.
+    """The cells of a request and of the lists of `keys`; one cell where there is no
+    list. The axes of flags come before those of keys, and the last axis changes first.
 
-    Raises FfnbenchError for more cells than a sweep has, before the first is made.
+    Raises FfnbenchError for more cells than a sweep may have, before the first is made.
     """
-    alone: dict[str, Any] = {}
+    single: dict[str, Any] = {}  # the flags that are no axes
     axes: dict[str, tuple[Value, ...]] = {}
     for name in flags:
         value = getattr(request, name, None)
@@ -112,10 +112,10 @@ def requests_of_cells(
             continue
         values = several(name, value, partial(read_value, name))
         if len(values) == 1:
-            alone[name] = values[0]
+            single[name] = values[0]
         else:
             axes[name] = values
-    texts: dict[str, dict[Value, str]] = {}
+    texts: dict[str, dict[Value, str]] = {}  # of the values of each key, as typed
     for name, typed in (keys or {}).items():
         if name in axes:
             raise FfnbenchError(
@@ -132,7 +132,7 @@ def requests_of_cells(
     cells = []
     for values in product(*axes.values()):
         point = tuple(zip(axes, values, strict=True))
-        of_flags = dict(alone)
+        of_flags = dict(single)
         of_keys = {}
         for name, value in point:
             if name in texts:
@@ -144,14 +144,15 @@ def requests_of_cells(
 
 
 def swept_flags(cells: list[CellRequest[R]]) -> set[str]:
-    """The axes that are flags."""
+    """The names of the axes that are flags."""
     return {name for name, _ in cells[0].point} - cells[0].keys.keys()
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
-    """Variants as they were typed, each as its text without the keys that have lists,
-    and these keys in their order; `axes` are the texts of the values of each such key.
+class ListedVariants:
+    """Variants whose keys may have lists. Each of `variants` is the text without the
+    keys that have lists, and the names of these keys; `axes` are the values of each
+    such key, as texts. `models` is as for `parse_variant`.
     """
 
     variants: tuple[tuple[str, tuple[str, ...]], ...]
@@ -160,12 +161,12 @@ class Listed:
 
     @property
     def first(self) -> dict[str, str]:
-        """The first value of each key."""
+        """The first value of each key with a list."""
         return {name: texts[0] for name, texts in self.axes.items()}
 
     def texts(self, keys: Mapping[str, str], *, named: bool = False) -> list[str]:
-        """The variants at one value of each key, as they would be typed; `named`: by
-        the labels they have without.
+        """The texts of the variants with one value of each key. With `named`, a variant
+        is labelled with its text without these keys.
         """
         texts = []
         for text, own in self.variants:
@@ -177,9 +178,7 @@ class Listed:
         return texts
 
     def at(self, keys: Mapping[str, str]) -> list[Variant]:
-        """The variants at one value of each key, by the labels that they have without
-        these keys.
-        """
+        """The variants with one value of each key, labelled as without these keys."""
         variants = []
         for with_keys, (text, own) in zip(self.texts(keys), self.variants, strict=True):
             variant = parse_variant(with_keys, self.models)
@@ -190,9 +189,10 @@ class Listed:
         return variants
 
 
-def listed_variants(text: str, models: Mapping[str, ModelSpec] | None = None) -> Listed:
-    """Cut a comma separated list of variants whose keys may have lists: a part that is
-    no variant, but a value of the key before it, goes on with that. Raises
+def listed_variants(
+    text: str, models: Mapping[str, ModelSpec] | None = None
+) -> ListedVariants:
+    """Read a comma separated list of variants whose keys may have lists. Raises
     FfnbenchError where two lists of one key differ.
     """
     axes: dict[str, tuple[str, ...]] = {}
@@ -202,10 +202,10 @@ def listed_variants(text: str, models: Mapping[str, ModelSpec] | None = None) ->
         plain, own = [head], []
         for pair in pairs:
             name, value = _key_of(pair)
-            if name in SINGLE or not ("," in value or is_range(value)):
+            if name in NO_AXES or not ("," in value or is_range(value)):
                 plain.append(pair)
                 continue
-            example = OF_KEYS.get(name, "1..4096")
+            example = EXAMPLES_OF_KEYS.get(name, "1..4096")
             texts = tuple(dict.fromkeys(written_out(f"@{name}=", value, example)))
             if axes.setdefault(name, texts) != texts:
                 raise FfnbenchError(
@@ -214,17 +214,19 @@ def listed_variants(text: str, models: Mapping[str, ModelSpec] | None = None) ->
                 )
             own.append(name)
         variants.append(("@".join(plain), tuple(own)))
-    return Listed(tuple(variants), axes, models or {})
+    return ListedVariants(tuple(variants), axes, models or {})
 
 
 def _key_of(pair: str) -> tuple[str, str]:
-    """The name of a key, and the text of its value."""
+    """The name of a key and the text of its value, of `KEY=VALUE`."""
     name, _, value = pair.partition("=")
     return name.strip().replace("-", "_"), value
 
 
 def _parts(text: str, models: Mapping[str, ModelSpec]) -> list[str]:
-    """The texts of the variants, each with all values of its last key."""
+    """The texts of the variants of a list. A comma divides two variants, or two values
+    of a key: a part that is a value of the key before it belongs to that.
+    """
     variants: list[str] = []
     for part in cut("", text, DEFAULT_VARIANTS):
         head = part.partition("@")[0].strip()
@@ -247,12 +249,10 @@ def _last_key(variants: list[str]) -> str:
 
 
 def _is_value_of(key: str, text: str) -> bool:
-    """Whether a part is one more value of a key. No name of a variant begins as a
-    number.
-    """
-    if key in SINGLE:
+    """Whether a text is one more value of a key, and no variant."""
+    if key in NO_AXES:
         return False
-    if text.lstrip("-.")[:1].isdigit():
+    if text.lstrip("-.")[:1].isdigit():  # no name of a variant begins like a number
         return ":" not in text and "=" not in text
     if is_variant(text):
         return False

@@ -1,8 +1,8 @@
-"""From a request to a Plan of variants: every mistake is found here.
+"""From a request to a Plan of variants: every mistake of the user's is found here.
 
-Pure: text in, Plan out, before a process is spawned or a file opened. The one thing
-that a pure function can't know is what code of the user's is and costs; `plan_compare`
-is handed a `probe` for that, and never asks it about ffnbench's own forms.
+Pure: text in, Plan out, before a process is started or a file opened. The one thing
+that a pure function can't know is what code of the user's is and costs: `plan_compare`
+asks its argument `probe` for that, and never about ffnbench's own forms.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ffnbench.planning.variant_text import Variant, as_activation_variant, parse
 from ffnbench.planning.widths import Sizer
 from ffnbench.planning.workload import (
     Way,
-    lacks,
+    lack_in_one_line,
     parse_backends,
     parse_weights,
     refuse_lacking,
@@ -44,28 +44,30 @@ from ffnbench.request import (
 if TYPE_CHECKING:
     from ffnbench.models.model import ModelSpec
 
-# above it a call of 512 tokens takes a second of a few cores, and a first run minutes
+# a larger d_model is wide: a call of 512 tokens would take a few cores a second, and a
+# first run minutes
 WIDE = 2048
-TOKENS, TOKENS_OF_WIDE = 512, 64  # of a sequence, where none is given
-# what the model that is named is called among the variants
-STANDS_FOR_IT = ("preset", "config", "model")
+TOKENS, TOKENS_OF_WIDE = 512, 64  # of a sequence, where no length is given
+# the names that the model of --preset has among the variants
+NAMES_OF_MODEL = ("preset", "config", "model")
 
 
 def plan_compare(
     request: CompareRequest, probe: Probe | None = None, d_model: int = 768
 ) -> Plan:
-    """Parse, check and size everything; raises FfnbenchError with a hint for whatever
-    is wrong. `d_model` is the width where nothing says it.
+    """The plan of a request, which is parsed, checked and sized; raises FfnbenchError
+    with a hint for whatever is wrong. `d_model` is the width where neither the request
+    nor a model has one.
     """
     probe = probe or Probe()
     models: Mapping[str, ModelSpec] = {}
     if request.preset is not None:
         from ffnbench.models.presets import model_of
 
-        models = dict.fromkeys(STANDS_FOR_IT, model_of(request.preset))
+        models = dict.fromkeys(NAMES_OF_MODEL, model_of(request.preset))
     text = with_model(request.variants, models)
     listed = None
-    if "@" in text:  # a key, which may have a list
+    if "@" in text:  # there are keys, and they may have lists
         from ffnbench.planning.axes import listed_variants
 
         listed = listed_variants(text, models)
@@ -75,14 +77,14 @@ def plan_compare(
             parse_variant(part, models) for part in cut("", text, DEFAULT_VARIANTS)
         ]
     variants = [identify(variant, probe) for variant in parsed]
-    ways = parse_backends(request.backend), parse_weights(request.weights)
-    backend, held = ways[0][0], ways[1][0]
+    backends, weights = parse_backends(request.backend), parse_weights(request.weights)
     request = replace(
         _with_defaults(request, models, variants, d_model),
-        backend=backend,
-        weights=held,
+        backend=backends[0],
+        weights=weights[0],
     )
-    rows = _rows(variants, *ways)
+    rows = _rows(variants, backends, weights)
+    # the rows of the first variant; the first of them that can be run is the reference
     references = [row.label for row in rows if row.variant is rows[0].variant]
 
     if (listed and listed.axes) or any(
@@ -96,10 +98,8 @@ def plan_compare(
         groups = []
         for cell in cells:
             if listed and cell.keys:
-                rows = _rows(
-                    [identify(variant, probe) for variant in listed.at(cell.keys)],
-                    *ways,
-                )
+                of_cell = [identify(variant, probe) for variant in listed.at(cell.keys)]
+                rows = _rows(of_cell, backends, weights)
             groups.append(
                 _sized_group(cell.request, cell.point, rows, references, probe)
             )
@@ -109,7 +109,7 @@ def plan_compare(
     cases = tuple(case for group in groups for case in group.cases)
     refused = [note for group in groups for note in group.refused]
     _refuse_state(request, cases)
-    metrics = _metrics(request, cases)
+    metrics = _metric_groups(request, cases)
     return Plan(
         cases=cases,
         reference=groups[0].reference,
@@ -129,8 +129,8 @@ def _with_defaults(
     variants: list[Variant],
     default: int,
 ) -> CompareRequest:
-    """The request with what is not given: the width and biases of a model, the length
-    of the sequence.
+    """The request with defaults for d_model, the length of the sequence and biases,
+    where these are not given: those of the models, or `default` for d_model.
     """
     widths = shared_widths(request, models, variants, default)
     request = replace(request, d_model=widths[0] if len(widths) == 1 else widths)
@@ -147,7 +147,7 @@ def _with_defaults(
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A row of every group: the variant, and how it is run."""
+    """A row of every group: a variant, and how it is run."""
 
     label: str
     variant: Variant
@@ -157,7 +157,9 @@ class _Row:
 def _rows(
     variants: list[Variant], backends: tuple[Backend, ...], weights: tuple[Weights, ...]
 ) -> list[_Row]:
-    """The rows of some variants; raises FfnbenchError where two are called alike."""
+    """The rows of the variants, several of one where flags have lists of backends or of
+    formats of weights; raises FfnbenchError where two have one label.
+    """
     rows: list[_Row] = []
     labels: set[str] = set()
     for variant in variants:
@@ -174,14 +176,12 @@ def _rows(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Group:
-    """The cases of one group, row by row; what is said of them; and the label of the
-    reference.
-    """
+    """The cases of one group, a case for each row."""
 
     cases: tuple[Case, ...]
     notes: tuple[Note, ...]
-    refused: tuple[Note, ...]  # why some of them can't be run
-    reference: str
+    refused: tuple[Note, ...]  # why some of the cases can't be run
+    reference: str  # its label
     sizer: Sizer
 
 
@@ -192,21 +192,22 @@ def _sized_group(
     references: list[str],
     probe: Probe,
 ) -> _Group:
-    """One group sized: every one has its own target to match, and so its own widths.
+    """The group at one point, whose widths are found by matching its own reference.
 
-    Raises FfnbenchError for a row that stands by itself and can't be run, and where
-    none is left or no reference.
+    The first of `references` that can be run is the reference. Raises FfnbenchError
+    where none of them can be run, and for a row that can't be run and is the only one
+    of its variant.
     """
     by_label = {row.label: row.variant for row in rows}
     sizer = Sizer(request, by_label[references[0]], probe)
-    # by the labels of variants, which are as wide however they are run
+    # by the label of the variant, which has one width however it is run
     sized: dict[str, Case] = {}
     cases: list[Case] = []
-    why_not: dict[str, str] = {}
-    works_of: dict[str, list[Workload]] = {}
+    lacking: dict[str, str] = {}  # why a row can't be run
+    workloads: dict[str, list[Workload]] = {}  # by the label of the variant
     for row in rows:
         variant, work = row.variant, row.way.of(workload_of(request, row.variant))
-        works_of.setdefault(variant.label, []).append(work)
+        workloads.setdefault(variant.label, []).append(work)
         if variant.label not in sized:
             sized[variant.label] = sizer.case(variant, work)
         arm = variant.arm
@@ -215,42 +216,43 @@ def _sized_group(
         case = replace(sized[variant.label], label=row.label, workload=work, arm=arm)
         cases.append(case)
         if row.way.one_of_several:
-            why = lacks(case.ffn, work, arm)
+            why = lack_in_one_line(case.ffn, work, arm)
             if why:
-                why_not[row.label] = why
+                lacking[row.label] = why
         else:
             refuse_lacking(row.label, case.ffn, work, arm)
     for row in rows:
         if row.variant.workload_keys:
             from ffnbench.planning.keys import refuse_unread
 
-            works = works_of[row.variant.label]
-            refuse_unread(row.variant.text, row.variant.workload_keys, works)
-    if len(why_not) == len(rows):
+            of_variant = workloads[row.variant.label]
+            refuse_unread(row.variant.text, row.variant.workload_keys, of_variant)
+    if len(lacking) == len(rows):
         refuse_lacking(rows[0].label, cases[0].ffn, cases[0].workload, cases[0].arm)
-    runnable = [label for label in references if label not in why_not]
+    runnable = [label for label in references if label not in lacking]
     if not runnable:
         raise FfnbenchError(
-            f"the reference {references[0]!r} can't be run: {why_not[references[0]]}",
+            f"the reference {references[0]!r} can't be run: {lacking[references[0]]}",
             "put another variant first",
         )
 
-    end = group_suffix(dict(point))
-    against = runnable[0] + end
-    matched = len(sized) > 1 and sizer.match is not Match.NONE
+    suffix = group_suffix(dict(point))
+    reference = runnable[0] + suffix
+    is_matched = len(sized) > 1 and sizer.match is not Match.NONE
     placed = []
     notes = []
     for row, case in zip(rows, cases, strict=True):
-        label = row.label + end
+        label = row.label + suffix
         residual = case.residual
-        if matched and row.variant.label == sizer.reference.label and label != against:
-            residual = 0.0  # the same network by another backend
+        is_of_reference = row.variant.label == sizer.reference.label
+        if is_matched and is_of_reference and label != reference:
+            residual = 0.0  # it is the network of the reference, run another way
         placed.append(
             replace(
                 case,
                 label=label,
                 point=point,
-                against=against if end else None,
+                against=reference if suffix else None,
                 residual=residual,
             )
         )
@@ -259,16 +261,16 @@ def _sized_group(
         cases=tuple(placed),
         notes=tuple(notes),
         refused=tuple(
-            Note(label=label + end, text=why) for label, why in why_not.items()
+            Note(label=label + suffix, text=why) for label, why in lacking.items()
         ),
-        reference=against,
+        reference=reference,
         sizer=sizer,
     )
 
 
 def identify(variant: Variant, probe: Probe) -> Variant:
-    """A target is a module or an activation; which of the two shows when it is
-    loaded.
+    """The variant, or where its target is an activation the form around that. Only the
+    probe can tell a module from an activation.
     """
     if not variant.target:
         return variant
@@ -279,8 +281,8 @@ def identify(variant: Variant, probe: Probe) -> Variant:
 
 
 def refuse_own_values(swept: Set[str], variants: Iterable[Variant]) -> None:
-    """A variant has no value of its own of what groups differ in: it is the same in
-    all.
+    """Raise FfnbenchError where a variant has a key whose flag is an axis of the sweep:
+    it would have one value in all groups.
     """
     for variant in variants:
         for key in [*variant.workload_keys, *dict(variant.arguments)]:
@@ -292,8 +294,8 @@ def refuse_own_values(swept: Set[str], variants: Iterable[Variant]) -> None:
 
 
 def _refuse_state(request: CompareRequest, cases: Iterable[Case]) -> None:
-    """Raise FfnbenchError where a file of weights can have none for one of the
-    cases.
+    """Raise FfnbenchError for a case that can't take weights from the file of --state,
+    and for --prefix without --state.
     """
     if not request.state:
         if request.prefix:
@@ -314,9 +316,9 @@ def _refuse_state(request: CompareRequest, cases: Iterable[Case]) -> None:
             )
 
 
-def _metrics(request: CompareRequest, cases: tuple[Case, ...]) -> tuple[str, ...]:
-    """The groups of metrics that are asked for, and routing wherever there are
-    experts.
+def _metric_groups(request: CompareRequest, cases: tuple[Case, ...]) -> tuple[str, ...]:
+    """The groups of metrics that are asked for, and routing wherever there are experts.
+    Raises FfnbenchError for a group that does not exist or can't be measured.
     """
     names = list(
         dict.fromkeys(cut("--metrics ", request.metrics, CompareRequest.metrics))
@@ -342,8 +344,8 @@ def _metrics(request: CompareRequest, cases: tuple[Case, ...]) -> tuple[str, ...
 
 
 def as_compare(request: Request, **more: Any) -> CompareRequest:
-    """What another command's request says of what `compare` asks as well, with these
-    fields in place of its own.
+    """A request of `compare` with the fields of another request that it has in common,
+    and with `more` in place of some.
     """
     names = [field.name for field in fields(CompareRequest)]
     shared = {name: getattr(request, name) for name in names if hasattr(request, name)}
@@ -351,8 +353,8 @@ def as_compare(request: Request, **more: Any) -> CompareRequest:
 
 
 def with_model(variants: str, models: Mapping[str, ModelSpec]) -> str:
-    """The list of variants; the model's own FFN stands first where it is not among
-    them, and beside it a form that nobody asked for does not stand twice.
+    """The list of variants with the FFN of the model first, where the list does not
+    name it. The default variants are then without the form of that FFN.
     """
     names = [
         part.strip().partition("@")[0].rpartition("=")[2]
@@ -372,9 +374,9 @@ def shared_widths(
     variants: list[Variant],
     default: int,
 ) -> tuple[int, ...]:
-    """d_model of the comparison, or of each group: the flag's, the models', or the
-    default; raises FfnbenchError where they differ, and for several beside what has one
-    width.
+    """The d_model of each group of a sweep, or the one of all cases: those of the flag,
+    that of the models, or the default. Raises FfnbenchError where flag and models
+    differ, and for several beside a --d-ff, which is the width for one.
     """
     named = {model.key: model.main.ffn.d_model for model in models.values()}
     for variant in variants:

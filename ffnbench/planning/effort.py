@@ -1,8 +1,7 @@
-"""How much is measured: the flags of an effort -> Protocol. Pure; every default of
-theirs stands here.
+"""How much is measured: flags -> Protocol. Pure; their defaults stand here.
 
-Either the numbers of workers and rounds are given, or limits, and the run finds the
-numbers (stats/stopping.py).
+Either the numbers of workers and rounds are given, or limits are, with which the run
+finds these numbers (stats/stopping.py).
 """
 
 from __future__ import annotations
@@ -17,13 +16,15 @@ from ffnbench.request import DEFAULT_BUDGET_S, MeasuredRequest, Request, spellin
 MIN_WORKERS, MIN_ROUNDS = 3, 6
 QUICK_WORKERS, QUICK_ROUNDS = 5, 4
 DEFAULT_PRECISION, FINEST, COARSEST = 1.0, 0.05, 50.0  # percent
-BUDGET_A_CASE_S, LEAST_BUDGET_S = 5.0, 5.0
+# of the default budget: so long for each case, and for so many cases at least
+BUDGET_A_CASE_S, FEWEST_BUDGETED = 5.0, 3
+LEAST_BUDGET_S = 5.0
 MOST_RUNS, PAUSE_S, DAY_S, MOST_S = 20, 60.0, 86_400, 1e9
 
 
 def protocol_of(cases: int, effort: MeasuredRequest) -> Protocol:
-    """The protocol for that many cases. Raises FfnbenchError for limits that contradict
-    each other or can't be met.
+    """The protocol for a number of cases. Raises FfnbenchError for limits that
+    contradict each other or can't be met.
     """
     fixed = [
         name for name in ("workers", "rounds") if getattr(effort, name) is not None
@@ -48,7 +49,9 @@ def protocol_of(cases: int, effort: MeasuredRequest) -> Protocol:
 
 
 def _fixed_effort(effort: MeasuredRequest) -> Protocol:
-    """Workers and rounds as they are given."""
+    """The protocol with numbers of workers and rounds: those that are given, or the
+    defaults.
+    """
     workers, rounds = DEFAULT_WORKERS, DEFAULT_ROUNDS
     if effort.quick:
         workers, rounds = QUICK_WORKERS, QUICK_ROUNDS
@@ -67,14 +70,13 @@ def _fixed_effort(effort: MeasuredRequest) -> Protocol:
 def _adaptive_effort(
     precision: float | None, budget: float | None, cases: int
 ) -> Protocol:
-    """The fewest workers and rounds, with limits that say how many more: percent, and
-    seconds.
+    """The protocol with the fewest workers and rounds, and with limits that say how
+    many more there will be: a precision in percent, and a budget in seconds.
     """
     if budget is None:
+        budget = DEFAULT_BUDGET_S
         if precision is None:
-            budget = BUDGET_A_CASE_S * max(cases, 3)
-        else:
-            budget = DEFAULT_BUDGET_S
+            budget = BUDGET_A_CASE_S * max(cases, FEWEST_BUDGETED)
     if precision is None:
         precision = DEFAULT_PRECISION
     hint = f"give {FINEST:g} to {COARSEST:g} percent, the half-width of a ratio's interval: --precision 0.5 is +-0.5%"
@@ -89,7 +91,7 @@ def _adaptive_effort(
 
 
 def _in_range(name: str, value: float, least: float, most: float, hint: str) -> float:
-    """The value of a flag; raises FfnbenchError where it is out of its range."""
+    """The value, as it is; raises FfnbenchError where it is out of its range."""
     if not least <= value <= most:
         shown = f"{value:g}" if isinstance(value, float) else value
         raise FfnbenchError(f"{spelling(name)} {shown} is out of range", hint)
@@ -97,27 +99,30 @@ def _in_range(name: str, value: float, least: float, most: float, hint: str) -> 
 
 
 def check_seed(seed: int) -> int:
-    """A seed that every generator takes."""
+    """The seed, as it is; raises FfnbenchError for one that not every generator takes.
+    """
     _in_range("seed", seed, 0, 2**63 - 1, "a seed is between 0 and 2^63 - 1")
     return seed
 
 
 def check_budget(seconds: float) -> None:
-    """Raise FfnbenchError for a budget that the fewest workers can't keep to."""
+    """Raise FfnbenchError for a budget in which the fewest workers can't be measured.
+    """
     hint = f"give at least {LEAST_BUDGET_S:g} seconds: {MIN_WORKERS} workers take that long to start"
     _in_range("budget", seconds, LEAST_BUDGET_S, MOST_S, hint)
 
 
 def check_timeout(seconds: float) -> float:
-    """A timeout is positive and finite."""
+    """The timeout, as it is; raises FfnbenchError where it is not positive and finite.
+    """
     return _in_range(
         "timeout", seconds, 1e-9, MOST_S, "give positive seconds; the default is 300"
     )
 
 
 def pause_of(runs: int, pause: float | None) -> float:
-    """Seconds between two runs; raises FfnbenchError for what is no number of runs, or
-    of seconds.
+    """The seconds between two runs; raises FfnbenchError where these, or how many runs
+    there are, are out of range.
     """
     _in_range("runs", runs, 1, MOST_RUNS, f"a file holds 1 to {MOST_RUNS} runs")
     if pause is None:
@@ -128,8 +133,8 @@ def pause_of(runs: int, pause: float | None) -> float:
 
 
 def repeated(protocol: Protocol, request: Request) -> Protocol:
-    """The protocol with how often the whole is measured, and whether its budget was
-    typed and so is a bound.
+    """The protocol with the number of runs of the whole plan and the pause between
+    them, and with a budget that is a bound where it was typed.
     """
     protocol = replace(protocol, bound=getattr(request, "budget", None) is not None)
     if not isinstance(request, MeasuredRequest):

@@ -1,4 +1,4 @@
-"""How what is typed becomes the value of a field of a request: the same for a flag, an
+"""How a text becomes the value of a field of a request: the same for a flag, an
 argument of Python and a line of a pyproject.toml. The field's type says how. Pure.
 """
 
@@ -31,7 +31,8 @@ NUMBER_READERS: Mapping[Any, Callable[[str], Any]] = {
     Percent: read_percent,
 }
 MODES: Mapping[str, Mode] = {**{str(mode): mode for mode in Mode}, **MODE_ALIASES}
-
+T = TypeVar("T")
+MOST_CELLS = 100_000  # of a sweep, and so the most values of a list
 
 _hints = cache(get_type_hints)
 
@@ -54,11 +55,12 @@ def takes_several(types: Sequence[Any]) -> bool:
 
 
 def read(request: type[Any], name: str, typed: bool | Sequence[str]) -> Any:
-    """The value of a field of a request, from the texts that were typed for it, or from
-    whether it is on. Raises FfnbenchError for what it can't hold.
+    """The value of a field of a request, from the texts that were typed for it, or for
+    a flag without a value from whether it is on. Raises FfnbenchError for a value that
+    the field can't have.
     """
     types = types_of(request, name)
-    kind = types[0]
+    kind = types[0]  # the type of one value
     flag = spelling(name)
     if isinstance(typed, bool):
         if kind is not bool:
@@ -74,8 +76,8 @@ def read(request: type[Any], name: str, typed: bool | Sequence[str]) -> Any:
     refuse_empty(name.upper() if is_positional else flag, typed)
     if get_origin(kind) is tuple:
         return tuple(typed)
-    # words of a shell have commas at their ends, as in `relu, gelu ,silu`; in
-    # `relu,,gelu` a name is empty
+    # one list of all words, which may have commas at their ends: `relu, gelu ,silu` are
+    # three words of a shell; the empty name of `relu,,gelu` stays, and is refused
     text = re.sub(",*\n[\n,]*", ",", "\n".join(typed))
     if takes_several(types):
         if kind in NUMBER_READERS:
@@ -93,7 +95,9 @@ def read(request: type[Any], name: str, typed: bool | Sequence[str]) -> Any:
 
 
 def reader_of(kind: type, name: str) -> Callable[[object], Any]:
-    """What makes a value of a word: a member of an enum, or the word itself."""
+    """The function that makes a value of a word: a member of an enum, or the word
+    itself.
+    """
     if kind is Mode:
         return mode_of
     if issubclass(kind, Enum):
@@ -102,9 +106,7 @@ def reader_of(kind: type, name: str) -> Callable[[object], Any]:
 
 
 def mode_of(asked: object) -> Mode:
-    """A mode by its name or by what trainers call it; raises FfnbenchError for what is
-    none.
-    """
+    """A mode by its name or by an alias; raises FfnbenchError for what is none."""
     text = normalise(str(asked))
     if text not in MODES:
         every = "modes: forward (inference), train (training), backward"
@@ -113,8 +115,8 @@ def mode_of(asked: object) -> Mode:
 
 
 def refuse_empty(name: str, texts: Sequence[str]) -> None:
-    """Raise FfnbenchError for an empty text: a shell makes one of a variable that is
-    not set.
+    """Raise FfnbenchError for an empty text, which a shell makes of a variable that is
+    not set. `name` is the flag or the positional argument.
     """
     if not all(text.strip() for text in texts):
         raise FfnbenchError(
@@ -126,7 +128,9 @@ def refuse_empty(name: str, texts: Sequence[str]) -> None:
 def _numbers(
     name: str, text: str, read: Callable[[str], float]
 ) -> float | str | tuple[float, ...]:
-    """One number, or several with commas between; a range stays as it was typed."""
+    """The number in a text, or the numbers where it is a list; the text itself where it
+    has a range.
+    """
 
     def read_one(part: str) -> float:
         try:
@@ -153,21 +157,20 @@ def _numbers(
     return numbers
 
 
-T = TypeVar("T")
-MOST_CELLS = 100_000
 _SIZES = COUNT_SUFFIXES | {"": 1}
 _END = rf"\s*(\d{{1,15}}(?:\.\d{{1,15}})?)({'|'.join(COUNT_SUFFIXES)})?\s*"
 _RANGE = re.compile(rf"(?:{_END})?\.\.(?:{_END})?(?:/{_END})?", re.ASCII)
 
 
 def is_range(text: str) -> bool:
-    """Whether it is meant as one: a path such as `../old` is not."""
+    """Whether a text is meant as a range: a path such as `../old` is not."""
     return ".." in text and "../" not in text and "/.." not in text
 
 
 def cut(lead: str, text: str, example: str) -> list[str]:
-    """The parts of a list. Raises FfnbenchError for an empty one, whose hint is the
-    example.
+    """The parts of a list. Raises FfnbenchError where one is empty; it shows the text
+    and in its hint the example, each behind `lead`, which is the flag or key with what
+    divides it from its value.
     """
     parts = [part.strip() for part in text.split(",")]
     if "" in parts:
@@ -178,9 +181,9 @@ def cut(lead: str, text: str, example: str) -> list[str]:
 
 
 def written_out(lead: str, text: str, example: str) -> list[str]:
-    """The values of a list, ranges among them, as they would be typed one by one.
-    Raises FfnbenchError for an empty value, for a range that can't be, and before
-    anything is written out for one of too many values.
+    """The values of a list that may have ranges, as they would be typed one by one.
+    Raises FfnbenchError for an empty value and for a range that is none, or that has
+    too many values. `lead` and `example` are as for `cut`.
     """
     values = []
     for part in cut(lead, text, example):
@@ -192,7 +195,7 @@ def written_out(lead: str, text: str, example: str) -> list[str]:
 
 
 def too_many(count: int, of: str) -> FfnbenchError:
-    """What to say of so many cells."""
+    """The error to raise where `of` would make more cells than a sweep may have."""
     hint = (
         "a longer step or fewer values; without a step a range doubles: 1..4096 has 13"
     )
@@ -202,8 +205,8 @@ def too_many(count: int, of: str) -> FfnbenchError:
 
 
 def _values_of_range(lead: str, text: str, example: str) -> list[str]:
-    """From first to last, both with it: doubling without a step, and then last stands
-    at the end in any case.
+    """The values of `first..last/step`, or without a step those of `first..last`, which
+    are first, doubled again and again, and at the end last.
     """
 
     def wrong(why: str) -> FfnbenchError:
@@ -244,15 +247,18 @@ def _values_of_range(lead: str, text: str, example: str) -> list[str]:
 
 
 def _size(number: str | None, unit: str | None) -> Fraction | None:
-    """An end of a range, or its step; None where it is left out."""
+    """An end of a range, or its step, from its number and its suffix; None where it is
+    left out.
+    """
     if number is None:
         return None
     return Fraction(number) * _SIZES[unit or ""]
 
 
 def several(name: str, value: Any, read: Callable[[Any], T]) -> tuple[T, ...]:
-    """The values of a field that may be a list, each read and once; a text is cut at
-    its commas and its ranges written out. Raises FfnbenchError where one is empty.
+    """The values of a field that may have a list: `read` of each, without repetitions.
+    A text is cut at its commas, and its ranges are written out. Raises FfnbenchError
+    where a value is empty.
     """
     if isinstance(value, str) or value in ((), []):
         value = written_out(f"{spelling(name)} ", value or "", EXAMPLES[name])

@@ -30,7 +30,7 @@ _WORDS: dict[str, Scalar] = {
 
 
 class Of(StrEnum):
-    """What a key is about; how `ffnbench list keys` calls it."""
+    """What a key is about, in the word of `ffnbench list keys`."""
 
     FORM = "form"
     EXPERTS = "experts"
@@ -41,7 +41,7 @@ class Of(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A row of the table. `example` is a variant whose key is not at its default."""
+    """A row of the table. `example` is a variant with the key, not at its default."""
 
     name: str
     of: Of
@@ -51,7 +51,7 @@ class Key:
 
     @property
     def pair(self) -> str:
-        """`@d_ff=2048`: the key as the example has it."""
+        """The key with its value as the example has it: `@d_ff=2048`."""
         value = self.example.partition(f"@{self.name}=")[2].partition("@")[0]
         return f"@{self.name}={value}"
 
@@ -126,17 +126,18 @@ KEYS = (
 
 
 def names_of_keys(*about: Of) -> tuple[str, ...]:
-    """The names of the keys that are about these, in the order of the table."""
+    """The names of the keys that are about one of these, in the order of the table."""
     return tuple(key.name for key in KEYS if key.of in about)
 
 
 MOE_KEYS, SPEC_KEYS = names_of_keys(Of.EXPERTS), names_of_keys(Of.FORM, Of.EXPERTS)
 WORKLOAD_KEYS, ARM_KEYS = names_of_keys(Of.WORKLOAD), names_of_keys(Of.PROCESS)
+# hints for keys that a form of ffnbench's own does not have
 ELSEWHERE = {
     LIKE: "it names the form that your own code computes: mlp.py:MLP@like=swiglu; to compare forms, list them: relu,swiglu",
     "d_model": "all variants of a group have the same: --d-model 512,1024 makes two groups",
 }
-# what reads a key that says nothing by itself
+# the hint for a key that only some backends or formats of weights read
 READ_BY = {
     "spin": "ONNX Runtime's threads can spin: add @backend=ort",
     "group": "weights in groups have it: add @weights=int4",
@@ -144,8 +145,8 @@ READ_BY = {
 
 
 def parse_keys(text: str) -> tuple[dict[str, Scalar], Arm]:
-    """The keys of a variant, given as it was typed; what they say of its process is the
-    arm.
+    """The keys in the text of a variant; those about its process are the arm. Raises
+    FfnbenchError for a key that can't be read or is there twice.
     """
     keys: dict[str, Scalar] = {}
     arm: dict[str, str] = {}
@@ -169,7 +170,8 @@ def parse_keys(text: str) -> tuple[dict[str, Scalar], Arm]:
 
 
 def check_keys(text: str, keys: Iterable[str]) -> None:
-    """Raise FfnbenchError for a key that a form does not have."""
+    """Raise FfnbenchError for a key that a form does not have, in the variant `text`.
+    """
     for key in keys:
         if key not in SPEC_KEYS + WORKLOAD_KEYS:
             names = sorted(SPEC_KEYS + WORKLOAD_KEYS + ARM_KEYS)
@@ -180,7 +182,9 @@ def check_keys(text: str, keys: Iterable[str]) -> None:
 
 
 def refuse_unread(text: str, keys: Iterable[str], works: Iterable[Workload]) -> None:
-    """Raise FfnbenchError for a key that no row of the variant `text` reads."""
+    """Raise FfnbenchError for a key of the variant `text` that has no effect on any of
+    its workloads.
+    """
     read = set()
     for work in works:
         if BACKENDS[work.backend].can_spin:
@@ -199,13 +203,15 @@ def keys_named(names: tuple[str, ...], keys: dict[str, Scalar]) -> dict[str, Sca
 
 
 def parse_scalar(text: str) -> Scalar:
-    """`true`/`false`, `none`, an integer, a float, else the text itself."""
+    """The value that a text stands for: a bool, None, an integer or a float, else the
+    text itself.
+    """
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     for kind in (int, float):
         try:
             value = kind(text)
-            # a whole number beyond all floats is infinite, and is refused as such
+            # raises for a whole number beyond all floats, which float() makes infinite
             float(value)
         except (ValueError, OverflowError):
             continue
@@ -214,7 +220,9 @@ def parse_scalar(text: str) -> Scalar:
 
 
 def parse_env(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """`NAME:VALUE` of each text; a name that stands twice takes its last value."""
+    """The name and value of each text, which is `NAME:VALUE`; a name that is there
+    twice has its last value. Raises FfnbenchError for any other text.
+    """
     variables: dict[str, str] = {}
     for text in texts:
         match = _VARIABLE.fullmatch(text.strip())

@@ -1,4 +1,4 @@
-"""What to say of a name that is no variant: what was meant by it."""
+"""The error for a name that is no variant, with a guess at what was meant."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from ffnbench.planning.keys import KEY_HINT, KEYS
 
 
 def unknown_name(name: str, is_form: Callable[[str], bool]) -> FfnbenchError:
-    """What to say of a name that is no variant."""
+    """The error to raise for a name that is no variant. `is_form` says whether a name
+    is one of ffnbench's own forms.
+    """
     parts = re.split(r"[\s;+|/]+", name)
     if len(parts) > 1 and all(is_form(part) for part in parts):
         return FfnbenchError(

@@ -1,5 +1,4 @@
-"""The text of a variant: `[LABEL=]NAME[@KEY=VALUE]...`, comma separated, no quoting
-needed in any shell.
+"""The text of a variant: `[LABEL=]NAME[@KEY=VALUE]...`, which no shell needs quoted.
 
 Text in, `Variant` out: names and keys are checked here, widths are found later
 (planning/widths.py). The table of keys is planning/keys.py.
@@ -34,11 +33,12 @@ from ffnbench.request import DEFAULT_VARIANTS
 if TYPE_CHECKING:
     from ffnbench.models.model import ModelSpec
 
-# how it is compiled: where no backend is named, that is what they mean
+# how a variant is compiled: one that has such a key and no backend is compiled
 COMPILE_KEYS = ("compile", "freeze")
 BACKEND_KEYS = {"backend", *COMPILE_KEYS}
 _TARGET = re.compile(r"^(?P<module>[^:]+):(?P<attr>[A-Za-z_][\w.]*)$")
-_EXPERTS = re.compile(r"^(?P<experts>\d{1,9})[xX](?P<top_k>\d{1,9})$")
+# 8x2: how many experts, or groups of them, there are and how many a token has
+_EXPERTS = re.compile(r"^(?P<all>\d{1,9})[xX](?P<chosen>\d{1,9})$")
 Keys = dict[str, Scalar]
 
 
@@ -47,11 +47,11 @@ class Variant:
     """One parsed variant. `activation` and `gate` are set for ffnbench's own forms,
     `target` for user code.
 
-    A target that turns out to be an activation becomes one of our forms with `own` set.
-    `d_model` is that of a model, where the variant names one. `like` is the variant
-    that `@like` names: the form that a module of the user's is said to be. `also` are
-    other names for its label, and the name of the model alone comes first: `llama3-8b`
-    of `llama3-8b (swiglu)`.
+    A target that is found to be an activation becomes one of our forms, with `own` set.
+    `d_model` is that of the model that the variant names, if any. `like` is the variant
+    that `@like` names: the form that a module of the user's should compute. `also` are
+    other names for the label, that of the model alone first: `llama3-8b` for `llama3-8b
+    (swiglu)`. `arguments` are those of the constructor of user code.
     """
 
     label: str
@@ -63,7 +63,7 @@ class Variant:
     spec_keys: Keys = field(default_factory=dict)
     workload_keys: Keys = field(default_factory=dict)
     arguments: tuple[tuple[str, Scalar], ...] = ()
-    notes: tuple[Note, ...] = ()  # their label is not known yet
+    notes: tuple[Note, ...] = ()  # without a label, which a sweep makes longer
     d_model: int | None = None
     like: Variant | None = None
     arm: Arm = THIS_INTERPRETER
@@ -71,13 +71,15 @@ class Variant:
 
 
 def parse_variants(text: str) -> list[Variant]:
-    """Parse a comma separated list; raises FfnbenchError for an empty name."""
+    """Parse a comma separated list of variants whose keys have no lists; raises
+    FfnbenchError for what is none.
+    """
     return [parse_variant(part) for part in cut("", text, DEFAULT_VARIANTS)]
 
 
 def parse_variant(text: str, models: Mapping[str, ModelSpec] | None = None) -> Variant:
-    """Parse one `[LABEL=]NAME[@KEY=VALUE]...`. `models` are names beside those of the
-    presets: `preset` and `config`, where these were given.
+    """Parse one `[LABEL=]NAME[@KEY=VALUE]...`; raises FfnbenchError for what is none.
+    `models` are by name the models that may be named beside the presets.
     """
     label, _, name = text.partition("@")[0].rpartition("=")
     keys: Keys = {}
@@ -104,7 +106,7 @@ def parse_variant(text: str, models: Mapping[str, ModelSpec] | None = None) -> V
 
 
 def is_variant(text: str) -> bool:
-    """Whether it is read as a variant, whatever stands in it."""
+    """Whether a text can be read as a variant."""
     try:
         parse_variant(text)
     except FfnbenchError:
@@ -119,8 +121,8 @@ def _without_label(text: str, label: str) -> str:
 
 
 def _with_keys(variant: Variant, keys: Keys) -> Variant:
-    """A variant of one of our forms with these keys; raises FfnbenchError for one that
-    a form does not have.
+    """A variant of one of our forms with these keys; raises FfnbenchError for a key
+    that a form does not have.
     """
     if not keys:
         return variant
@@ -137,7 +139,7 @@ def _with_keys(variant: Variant, keys: Keys) -> Variant:
 
 
 def _is_form(name: str) -> bool:
-    """Whether it names one of ffnbench's own forms."""
+    """Whether a name is that of one of ffnbench's own forms."""
     return (
         name in GATED
         or name in ACTIVATIONS
@@ -146,7 +148,9 @@ def _is_form(name: str) -> bool:
 
 
 def _variant_of_form(text: str, label: str, name: str, keys: Keys) -> Variant:
-    """One of ffnbench's own forms."""
+    """The variant of one of ffnbench's own forms: a gated name, an activation, or an
+    activation with `_glu` behind it, which is gated.
+    """
     limits: Keys = {}
     if name in GATED:
         gated = GATED.get(name)
@@ -162,7 +166,7 @@ def _variant_of_form(text: str, label: str, name: str, keys: Keys) -> Variant:
         if not note and normalise(alias) != activation:
             note = f"{alias} is {activation}: {row.formula}"
     if keys.get("beta", 1) != 1 or "limit" in keys or "offset" in keys:
-        note = ""  # what is said of a name holds for its own beta and its own limits
+        note = ""  # it explains the name with its own beta and its own limits
     activation, keys = _with_beta(activation, limits | keys, text)
     variant = Variant(
         label=label or text,
@@ -175,7 +179,9 @@ def _variant_of_form(text: str, label: str, name: str, keys: Keys) -> Variant:
 
 
 def _variant_of_model(text: str, label: str, model: ModelSpec, keys: Keys) -> Variant:
-    """The main FFN of a model; keys of the user's own win over the model's."""
+    """The variant of the main FFN of a model. The keys of the user take precedence over
+    those of the model.
+    """
     from ffnbench.models.presets import PRESETS, as_text, variant_keys
 
     spec = model.main.ffn
@@ -183,7 +189,7 @@ def _variant_of_model(text: str, label: str, model: ModelSpec, keys: Keys) -> Va
     if "rule" in keys or "ratio" in keys:
         del of_model["d_ff"]
     activation, all_keys = _with_beta(spec.activation, of_model | keys, text)
-    named = "@".join([model.key, *text.split("@")[1:]])
+    model_text = "@".join([model.key, *text.split("@")[1:]])
     notes = [
         Note(text=f"the FFN of {model.name} ({model.source})", kind=NoteKind.MODEL)
     ]
@@ -196,7 +202,7 @@ def _variant_of_model(text: str, label: str, model: ModelSpec, keys: Keys) -> Va
         notes.append(Note(text=model.defaults))
     variant = Variant(
         label=label,
-        text=named if model.key in PRESETS else as_text(spec, all_keys),
+        text=model_text if model.key in PRESETS else as_text(spec, all_keys),
         activation=activation,
         gate=spec.gate,
         notes=tuple(notes),
@@ -207,13 +213,14 @@ def _variant_of_model(text: str, label: str, model: ModelSpec, keys: Keys) -> Va
     if label:
         return variant
     form = replace(spec, activation=activation, gate=variant.gate).name
-    names = dict.fromkeys((model.key, named, text))
-    return replace(variant, label=f"{named} ({form})", also=tuple(names))
+    names = dict.fromkeys((model.key, model_text, text))
+    return replace(variant, label=f"{model_text} ({form})", also=tuple(names))
 
 
 def _with_beta(activation: str, keys: Keys, text: str) -> tuple[str, Keys]:
-    """@beta= turns silu into swish, and swish with beta 1 back into silu, which has a
-    kernel of its own.
+    """The activation that @beta makes of another one, and the keys that are left. With
+    @beta, silu is swish; but swish with beta 1 is silu, which has a kernel of its own.
+    Raises FfnbenchError for an activation without a beta, in the variant `text`.
     """
     if "beta" not in keys:
         if activation == "swish":
@@ -230,8 +237,8 @@ def _with_beta(activation: str, keys: Keys, text: str) -> tuple[str, Keys]:
 
 
 def _variant_of_target(text: str, label: str, target: str, keys: Keys) -> Variant:
-    """User code: keys of the workload and the width are ours, all others go to its
-    constructor.
+    """The variant of user code. Keys of the workload, of the width and @like are read
+    here, all others are arguments of its constructor.
     """
     attr = target.rpartition(":")[2]
     variant = Variant(
@@ -262,12 +269,12 @@ def _variant_of_target(text: str, label: str, target: str, keys: Keys) -> Varian
 
 
 def as_activation_variant(variant: Variant, own: OwnActivation) -> Variant:
-    """The form around an activation of the user's: classic, or gated where `@gate=`
-    says so.
+    """The variant of the form around an activation of the user's: classic, or gated
+    where @gate says so.
     """
     keys = variant.spec_keys | variant.workload_keys | dict(variant.arguments)
     if variant.like is not None:
-        # which is no key of a form, and is refused as such
+        # it is no key of a form, so that it is refused below
         keys[LIKE] = variant.like.text
     notes: tuple[Note, ...] = ()
     if own.flops is None:
@@ -289,8 +296,8 @@ def as_activation_variant(variant: Variant, own: OwnActivation) -> Variant:
 
 
 def module_spec(variant: Variant, d_model: int, d_ff: int) -> ImportedSpec:
-    """The spec of a variant that names a module of somebody else's. Of the form that it
-    is like, only the activation, the gate and its limits matter.
+    """The spec of a variant whose target is a module. Of the form that it should
+    compute, only the activation, the gate and its limits matter.
     """
     like = None
     if variant.like is not None:
@@ -311,11 +318,11 @@ def module_spec(variant: Variant, d_model: int, d_ff: int) -> ImportedSpec:
     )
 
 
-# What the values of keys mean
+# The values of keys, each with the type that its key must have
 
 
-def flag(keys: Keys, name: str, default: bool) -> bool:
-    """A key that is true or false."""
+def boolean(keys: Keys, name: str, default: bool) -> bool:
+    """The value of a key that is true or false; raises FfnbenchError for any other."""
     value = keys.get(name, default)
     if not isinstance(value, bool):
         raise FfnbenchError(
@@ -326,7 +333,7 @@ def flag(keys: Keys, name: str, default: bool) -> bool:
 
 
 def number(keys: Keys, name: str, default: float, hint: str) -> float:
-    """A key that is a number."""
+    """The value of a key that is a number; raises FfnbenchError for any other."""
     value = keys.get(name, default)
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise FfnbenchError(f"{name} must be a number, not {value!r}", hint)
@@ -334,19 +341,23 @@ def number(keys: Keys, name: str, default: float, hint: str) -> float:
 
 
 def offset_of(keys: Keys) -> float:
-    """What is added to up in a gated form."""
+    """The number that is added to up in a gated form."""
     return number(keys, "offset", 0.0, "for example swiglu_oai@offset=1, as in gpt-oss")
 
 
 def limit_of(keys: Keys) -> float | None:
-    """The limit of a clamped gate; `none` takes away what a name brings along."""
+    """The limit of a clamped gate; None for none, also where @limit=none takes away
+    the one of a name.
+    """
     if keys.get("limit") is None:
         return None
     return number(keys, "limit", 0, "for example swiglu_oai@limit=7, as in gpt-oss")
 
 
 def moe_of(keys: Keys, text: str) -> MoESpec | None:
-    """The experts that a variant asks for; `text` is the variant as it was typed."""
+    """The experts that a variant asks for, None where it asks for none. `text` is the
+    variant as it was typed, for errors.
+    """
     if not keys:
         return None
     from ffnbench.planning.keys import MOE_KEYS
@@ -379,17 +390,17 @@ def moe_of(keys: Keys, text: str) -> MoESpec | None:
             "e.g. @shared=2048",
         )
     return MoESpec(
-        experts=int(experts["experts"]),
-        top_k=int(experts["top_k"]),
+        experts=int(experts["all"]),
+        top_k=int(experts["chosen"]),
         shared_d_ff=shared,
-        shared_gate=flag(keys, "shared_gate", False),
-        router_bias=flag(keys, "router_bias", False),
+        shared_gate=boolean(keys, "shared_gate", False),
+        router_bias=boolean(keys, "router_bias", False),
         scores=choose(Scores, "scores", keys.get("scores", Scores.SOFTMAX)),
-        normalised=flag(keys, "normalised", True),
+        normalised=boolean(keys, "normalised", True),
         routed_scale=number(
             keys, "routed_scale", 1.0, "DeepSeek-V3 has @routed_scale=2.5"
         ),
-        groups=int(groups["experts"]),
-        top_groups=int(groups["top_k"]),
+        groups=int(groups["all"]),
+        top_groups=int(groups["chosen"]),
         dispatch=choose(Dispatch, "experts", keys.get("experts", Dispatch.EAGER)),
     )

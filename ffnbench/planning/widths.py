@@ -30,7 +30,7 @@ from ffnbench.ffn.width_rules import (
 from ffnbench.plan import ACTIVE_PARAMS, GIVEN, Arm, Case, Probe, Sizing, Workload
 from ffnbench.planning.variant_text import (
     Variant,
-    flag,
+    boolean,
     limit_of,
     module_spec,
     moe_of,
@@ -44,9 +44,7 @@ SIZING_KEYS = ("ffn_dim_multiplier", "multiple_of", "ratio", "rule")
 
 
 class Sizer:
-    """Turns variants into cases: final widths, found by rule, by hand or by matching
-    the reference.
-    """
+    """Finds the final widths of variants, and makes cases of them."""
 
     def __init__(
         self, request: CompareRequest, reference: Variant, probe: Probe
@@ -69,15 +67,15 @@ class Sizer:
             )
 
     def case(self, variant: Variant, workload: Workload) -> Case:
-        """The sized case of a variant, with what it costs relative to the reference
-        where that is matched.
+        """The case of a variant with its width, and with how far the matched cost is
+        from that of the reference.
         """
         width, sizing = self._width(variant, workload)
         spec = self._spec(variant, width)
         residual = None
         if self.match != Match.NONE and variant.label != self.reference.label:
-            target = self._of_reference[1]
-            with suppress(Unsupported):  # it can't be counted: its row will say so
+            target = self._reference_cost
+            with suppress(Unsupported):  # its row will say that it can't be counted
                 residual = self._matched_cost(spec, workload, variant.arm) / target - 1
         return Case(
             label=variant.label,
@@ -90,8 +88,8 @@ class Sizer:
         )
 
     def _width(self, variant: Variant, workload: Workload) -> tuple[int, Sizing]:
-        """d_ff and where it comes from. Order: the variant's own keys, the flags, the
-        match.
+        """d_ff, and where it comes from: the keys of the variant, else the flags, else
+        the match.
         """
         keys, request = variant.spec_keys, self.request
         if "d_ff" in keys:
@@ -119,7 +117,7 @@ class Sizer:
 
         experts = variant.spec_keys.get("moe") is not None
         if not is_reference:
-            target = self._of_reference[1]
+            target = self._reference_cost
         elif gated or experts:
             target = self._classic_cost(variant, workload)
         else:
@@ -139,7 +137,9 @@ class Sizer:
         )
 
     def _by_rule(self, rule: str, variant: Variant) -> tuple[int, Sizing]:
-        """The width by a rule, whose arguments are the keys of the variant."""
+        """d_ff by a rule, whose arguments are the keys of the variant, and where it
+        comes from.
+        """
         keys = variant.spec_keys
         multiple = keys.get("multiple_of")
         if multiple is not None:
@@ -158,16 +158,18 @@ class Sizer:
     def _own_width(
         self, variant: Variant, workload: Workload, target: int, multiple: int
     ) -> int:
-        """The width at which one of ffnbench's forms costs as much as the reference."""
+        """The d_ff, a multiple of `multiple`, at which the cost of one of ffnbench's
+        forms is nearest to `target`.
+        """
 
         @cache
         def cost_at(width: int) -> int:
             return self._matched_cost(self._spec(variant, width), workload, variant.arm)
 
         if variant.label != self.reference.label:
-            width, _ = self._of_reference
+            width = self._reference_width
             if cost_at(width) == target:
-                return width  # the same form: no rounding may come between
+                return width  # the form of the reference has its width, unrounded
         if cost_at(1) >= target:
             raise FfnbenchError(
                 f"{variant.label} is larger than {self.reference.label} at any d_ff",
@@ -178,8 +180,9 @@ class Sizer:
     def _imported_width(
         self, variant: Variant, workload: Workload, target: int, multiple: int
     ) -> tuple[int, Sizing]:
-        """The width at which code of the user's costs as much: it may refuse odd
-        widths, so the line is drawn through two ordinary ones.
+        """The d_ff at which code of the user's costs about `target`, and where it comes
+        from. The code may refuse odd widths, so its cost is counted at two ordinary
+        ones, and a line is drawn through these.
         """
         wide = round_nearest(DEFAULT_RATIO * self.d_model, multiple)
         half = round_nearest(wide / 2, multiple)
@@ -196,19 +199,22 @@ class Sizer:
         return width, Sizing(how="matched", what=self.match)
 
     @cached_property
-    def _of_reference(self) -> tuple[int, int]:
-        """What the others are matched to: the reference's own width, and its cost at
-        that.
-        """
+    def _reference_width(self) -> int:
+        """The d_ff of the reference."""
         workload = workload_of(self.request, self.reference)
         width, _ = self._width(self.reference, workload)
-        return width, self._matched_cost(
-            self._spec(self.reference, width), workload, self.reference.arm
-        )
+        return width
+
+    @cached_property
+    def _reference_cost(self) -> int:
+        """The cost of the reference, to which the others are matched."""
+        spec = self._spec(self.reference, self._reference_width)
+        workload = workload_of(self.request, self.reference)
+        return self._matched_cost(spec, workload, self.reference.arm)
 
     def _classic_cost(self, variant: Variant, workload: Workload) -> int:
-        """What a reference without a width is matched to, gated or of experts: the
-        classic form with its keys.
+        """The cost to which a gated reference, or one of experts, is matched where it
+        has no width itself: that of the classic form with its other keys.
         """
         classic = replace(variant, gate=Gate.NONE)
         if variant.spec_keys:
@@ -225,8 +231,8 @@ class Sizer:
         return self._matched_cost(self._spec(classic, width), workload, variant.arm)
 
     def _matched_cost(self, spec: NetworkSpec, workload: Workload, arm: Arm) -> int:
-        """What is matched of a network: the parameters that a token meets, or the FLOPs
-        of a forward.
+        """The cost of a network that is matched: the parameters that a token meets, or
+        the FLOPs of a forward. Raises FfnbenchError where it is not known.
         """
         on_params = self.match == Match.PARAMS
         if isinstance(spec, ImportedSpec):
@@ -254,7 +260,7 @@ class Sizer:
             d_ff=width,
             activation=variant.activation,
             gate=variant.gate,
-            bias=flag(keys, "bias", bool(self.request.bias)),
+            bias=boolean(keys, "bias", bool(self.request.bias)),
             beta=None if beta is None else float(beta),
             dropout=number(keys, "dropout", 0.0, "it is a probability, e.g. 0.1"),
             init=choose(Init, "init", keys.get("init", Init.TORCH)),
@@ -266,8 +272,8 @@ class Sizer:
 
 
 def _positive(key: str, value: Scalar) -> float | None:
-    """A key of a rule, where it is given; raises FfnbenchError for what is no positive
-    number.
+    """The value of a key of a rule, None where it is not given; raises FfnbenchError
+    for what is no positive number.
     """
     if value is None:
         return None

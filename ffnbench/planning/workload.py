@@ -1,5 +1,5 @@
-"""Flags and keys -> Workload: what a variant is fed and how it is run, each value
-checked. Pure.
+"""Flags and keys -> Workload: what a variant is fed and how it is run. Each value is
+checked here. Pure.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from ffnbench.ffn.spec import (
     item_bytes,
     read_positive,
 )
-from ffnbench.plan import AnySpec, Arm, Workload
+from ffnbench.plan import THIS_INTERPRETER, AnySpec, Arm, Workload
 from ffnbench.planning.fields import cut, mode_of
 from ffnbench.planning.variant_text import (
     BACKEND_KEYS,
     COMPILE_KEYS,
     Variant,
-    flag,
+    boolean,
     number,
 )
 from ffnbench.request import CompareRequest
@@ -46,8 +46,8 @@ _NUMBERED = re.compile(r"cuda:[0-9]{1,4}")
 
 
 def workload_of(request: CompareRequest, variant: Variant) -> Workload:
-    """The workload of a variant: its own keys win over the flags. Raises FfnbenchError
-    for what can't be.
+    """The workload of a variant: its own keys take precedence over the flags. Raises
+    FfnbenchError for a value that can't be.
     """
     flags = {name: getattr(request, name) for name in FLAGS}
     threads = 1 if request.threads is None else request.threads
@@ -66,7 +66,7 @@ def workload_of(request: CompareRequest, variant: Variant) -> Workload:
         "matmul_precision",
         given.get("matmul_precision", MatmulPrecision.HIGHEST),
     )
-    reduced = flag(given, "reduced_reductions", True)
+    reduced = boolean(given, "reduced_reductions", True)
     return Workload(
         batch=read_positive("batch", given["batch"]),
         seq_len=read_positive("seq_len", given["seq_len"]),
@@ -80,21 +80,22 @@ def workload_of(request: CompareRequest, variant: Variant) -> Workload:
         compile=choose(
             CompileMode, "compile", given.get("compile", CompileMode.DEFAULT)
         ),
-        freeze=flag(given, "freeze", False),
+        freeze=boolean(given, "freeze", False),
         time=_time(given.get("time"), device, cache),
         cache=cache,
-        # what nothing depends on is at its default, so that the row is no other one
+        # a value without effect here is the default, so that equal work compares equal
         matmul_precision=precision if dtype == "float32" else MatmulPrecision.HIGHEST,
         reduced_reductions=reduced or item_bytes(dtype) != 2 or device == "cpu",
         weights=choose(Weights, "weights", given["weights"]),
         group=read_positive("group", given.get("group", GROUP)),
-        spin=flag(given, "spin", False),
+        spin=boolean(given, "spin", False),
     )
 
 
 def _time(asked: Scalar, device: str, cache: Cache) -> Time:
-    """Which time is the latency. What a CPU works and what a caller waits for are one;
-    see also Workload.on.
+    """Which time is the latency: that of the caller on a CPU, which has no other, and
+    else the one that is asked for, or the device's for a cold cache. Where the device
+    is still `auto`, Workload.on decides later.
     """
     time = None if asked is None else choose(Time, "time", asked)
     if time is Time.WALL and cache is Cache.COLD and device != "cpu":
@@ -113,23 +114,23 @@ def _time(asked: Scalar, device: str, cache: Cache) -> Time:
 
 
 def _backend(asked: str, variant: Variant) -> Backend:
-    """Keys about compiling mean that it is compiled, where the variant names no backend
-    itself.
+    """The backend that is asked for; COMPILE for a variant that has a key about
+    compiling and names no backend itself.
     """
-    about = [key for key in COMPILE_KEYS if key in variant.workload_keys]
-    if about and "backend" not in variant.workload_keys:
+    compile_keys = [key for key in COMPILE_KEYS if key in variant.workload_keys]
+    if compile_keys and "backend" not in variant.workload_keys:
         return Backend.COMPILE
     backend = choose(Backend, "backend", asked)
-    if about and backend is not Backend.COMPILE:
+    if compile_keys and backend is not Backend.COMPILE:
         raise FfnbenchError(
-            f"{about[0]!r} needs the backend compile, and {variant.text!r} has {backend}",
+            f"{compile_keys[0]!r} needs the backend compile, and {variant.text!r} has {backend}",
             f"leave one of the two out, or write @backend={Backend.COMPILE}",
         )
     return backend
 
 
 def _routing(asked: Scalar, variant: Variant) -> Routing | None:
-    """How tokens are spread over experts; None without any."""
+    """How tokens are spread over experts; None for a variant without experts."""
     if asked is None:
         asked = Routing.UNIFORM
     routing = choose(Routing, "routing", asked)
@@ -144,7 +145,7 @@ def _routing(asked: Scalar, variant: Variant) -> Routing | None:
 
 
 def device_of(text: str) -> str:
-    """A device by name; raises FfnbenchError for what is none."""
+    """The name of a device as torch has it; raises FfnbenchError for what is none."""
     text = re.sub("^gpu\\b", "cuda", text.lower())
     kind, colon, _ = text.partition(":")
     if kind not in DEVICES or (colon and not _NUMBERED.fullmatch(text)):
@@ -156,15 +157,15 @@ def device_of(text: str) -> str:
 # Backends: which were asked for, and why one can't run a case, as far as that is known
 # without a machine
 
-THIS = Arm()  # interpreter
 ALL_BACKENDS = "all"  # in place of a list of backends: every one
 
 
-def lack_of(ffn: AnySpec, work: Workload, arm: Arm = THIS) -> tuple[str, str]:
-    """Why the workload's backend can't run this network in an arm, and what to do
-    instead; empty where nothing speaks against it.
-
-    Device `auto` says nothing yet: ask again once it is known.
+def lack_of(
+    ffn: AnySpec, work: Workload, arm: Arm = THIS_INTERPRETER
+) -> tuple[str, str]:
+    """Why the workload's backend can't run a network in an arm, and what to do instead;
+    both empty where it can, as far as is known. It is asked again when the device is no
+    longer `auto`.
     """
     for lack in (BACKENDS[work.backend].lack, lack_of_weights):
         why, hint = lack(ffn, work)
@@ -174,21 +175,25 @@ def lack_of(ffn: AnySpec, work: Workload, arm: Arm = THIS) -> tuple[str, str]:
     return ("", "") if arm.python else not_installed(work.backend)
 
 
-def refuse_lacking(label: str, ffn: AnySpec, work: Workload, arm: Arm = THIS) -> None:
+def refuse_lacking(
+    label: str, ffn: AnySpec, work: Workload, arm: Arm = THIS_INTERPRETER
+) -> None:
     """Raise FfnbenchError for a case that its backend can't run."""
     why, hint = lack_of(ffn, work, arm)
     if why:
         raise FfnbenchError(f"{label!r} can't be run: {why}", hint)
 
 
-def lacks(ffn: AnySpec, work: Workload, arm: Arm = THIS) -> str:
-    """As `lack_of`, in one line."""
+def lack_in_one_line(
+    ffn: AnySpec, work: Workload, arm: Arm = THIS_INTERPRETER
+) -> str:
+    """What `lack_of` returns, in one line."""
     return "; ".join(filter(None, lack_of(ffn, work, arm)))
 
 
 def parse_backends(text: str) -> tuple[Backend, ...]:
-    """One backend, `eager,onednn`, or `all`, each once; raises FfnbenchError for an
-    empty name, and an unknown one.
+    """The backends of `eager`, `eager,onednn` or `all`, without repetitions; raises
+    FfnbenchError for an empty name and for an unknown one.
     """
     parts = cut("--backend ", text, "eager,packed")
     if ALL_BACKENDS in parts:
@@ -198,7 +203,7 @@ def parse_backends(text: str) -> tuple[Backend, ...]:
 
 
 def parse_weights(text: str) -> tuple[Weights, ...]:
-    """One way to hold weights, or several as `none,int8`, each once; raises
+    """The formats of weights of `none` or `none,int8`, without repetitions; raises
     FfnbenchError for an unknown one.
     """
     parts = cut("--weights ", text, "none,int8,int4")
@@ -207,8 +212,9 @@ def parse_weights(text: str) -> tuple[Weights, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a row is run: what flags say of it, and None of what its variant says itself.
-    `one_of_several`: a list made it, so that it may be one that can't be run.
+    """How a row is run: its backend and its format of weights, None where a key of its
+    variant says that. `one_of_several` is whether lists of flags made several rows of
+    the variant; such a row is left out where it can't be run, and is no error.
     """
 
     backend: Backend | None
@@ -216,7 +222,7 @@ class Way:
     one_of_several: bool
 
     def of(self, work: Workload) -> Workload:
-        """The workload run this way."""
+        """A workload, run this way."""
         changed = replace(
             work,
             backend=self.backend or work.backend,
@@ -228,31 +234,31 @@ class Way:
 def ways_of(
     variant: Variant, backends: tuple[Backend, ...], weights: tuple[Weights, ...]
 ) -> dict[str, Way]:
-    """The rows of a variant by label: every backend with every way to hold weights,
-    where flags have lists.
+    """The ways to run a variant, by the labels of the rows: each backend with each
+    format of weights.
     """
     own = variant.workload_keys.keys()
-    ways_to_run: tuple[Backend | None, ...] = backends
+    backends_of_row: tuple[Backend | None, ...] = backends
     if BACKEND_KEYS & own:
-        ways_to_run = (None,)
-    ways_to_hold: tuple[Weights | None, ...] = weights
+        backends_of_row = (None,)
+    formats_of_row: tuple[Weights | None, ...] = weights
     if "weights" in own:
-        ways_to_hold = (None,)
-    several = len(ways_to_run) * len(ways_to_hold) > 1
+        formats_of_row = (None,)
+    one_of_several = len(backends_of_row) * len(formats_of_row) > 1
     ways = {}
-    for backend, held in product(ways_to_run, ways_to_hold):
+    for backend, weight_format in product(backends_of_row, formats_of_row):
         label = variant.label
-        if len(ways_to_run) > 1 and backend is not Backend.EAGER:
+        if len(backends_of_row) > 1 and backend is not Backend.EAGER:
             label += f"@backend={backend}"
-        if len(ways_to_hold) > 1 and held is not Weights.NONE:
-            label += f"@weights={held}"
-        ways[label] = Way(backend, held, several)
+        if len(formats_of_row) > 1 and weight_format is not Weights.NONE:
+            label += f"@weights={weight_format}"
+        ways[label] = Way(backend, weight_format, one_of_several)
     return ways
 
 
 def _group(group: int, work: Workload) -> int:
-    """The columns of a group; where nothing depends on it the default, so that the row
-    is no other one.
+    """The columns of a group; the default where the format has no groups, so that equal
+    work compares equal.
     """
     held = format_of(work.weights, work.backend)
     return group if held is not None and held.grouped else GROUP

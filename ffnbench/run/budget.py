@@ -80,8 +80,7 @@ class Budget:
         if self.bound_s < math.inf:
             rounds = FEWEST_ROUNDS
         workers_due = self.protocol.workers - self.workers_done
-        practice = 1
-        worker_s = self.pace().seconds(practice + rounds)
+        worker_s = self.pace().seconds(rounds + 1)  # one more is the practice
         due_s = workers_due * worker_s - self._in_rounds_s
         budget_s = self.protocol.budget_s or math.inf
         return min(self.bound_s - elapsed_s, max(0.0, due_s, budget_s - elapsed_s))
@@ -180,9 +179,8 @@ class Budget:
             return rounds >= protocol.rounds
         if rounds < FEWEST_ROUNDS:
             return self.left_s < pace.round_s
-        practice = 1
         workers_due = max(0, protocol.workers - self.workers_done - 1)
-        due_s = workers_due * pace.seconds(practice + rounds)
+        due_s = workers_due * pace.seconds(rounds + 1)  # one more is the practice
         if self.left_s < pace.round_s + due_s:
             return True
         if rounds < protocol.rounds:

@@ -37,7 +37,7 @@ from ffnbench.messages import (
 )
 from ffnbench.metrics import LATENCY, METRICS, Metric
 from ffnbench.plan import Plan
-from ffnbench.planning.workload import lacks
+from ffnbench.planning.workload import lack_in_one_line
 from ffnbench.result import (
     CaseCost,
     Environment,
@@ -296,7 +296,7 @@ class _Runner:
         for text in notes:
             self.record.note("", text)
         for case in plan.cases:
-            reason = lacks(case.ffn, case.workload, case.arm)
+            reason = lack_in_one_line(case.ffn, case.workload, case.arm)
             if reason:
                 self.record.fail(case.label, FailureKind.UNSUPPORTED, reason)
 

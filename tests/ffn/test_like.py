@@ -24,7 +24,7 @@ from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec, NetworkSpec
 from ffnbench.messages import Check, Open
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
-from ffnbench.planning.workload import lacks
+from ffnbench.planning.workload import lack_in_one_line
 from ffnbench.request import CompareRequest
 from ffnbench.worker.jobs import Jobs
 
@@ -471,7 +471,7 @@ def test_gate_and_up_of_a_module_can_be_packed(tmp_path: Path) -> None:
 
     jobs = packed("Gated", "train")
     label = jobs.plan.reference
-    assert lacks(jobs.plan.cases[0].ffn, jobs.plan.cases[0].workload) == ""
+    assert lack_in_one_line(jobs.plan.cases[0].ffn, jobs.plan.cases[0].workload) == ""
     jobs.open(Open(label=label, calls=1))
     assert jobs.check(Check(label=label)).values["error"] < 1e-6
     subject = jobs.subjects[label]

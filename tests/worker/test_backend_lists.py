@@ -35,7 +35,7 @@ from ffnbench.messages import (
 from ffnbench.metrics import COMPILE, ERROR, HELD, PACK
 from ffnbench.plan import Plan, Workload
 from ffnbench.planning.compare import plan_compare
-from ffnbench.planning.workload import lacks
+from ffnbench.planning.workload import lack_in_one_line
 from ffnbench.report.terminal import plain
 from ffnbench.request import BlockRequest, CompareRequest
 from ffnbench.result import Report, Verdict
@@ -78,7 +78,7 @@ def test_what_a_backend_lacks_is_known_without_a_machine() -> None:
         return {
             name
             for name, ffn in specs.items()
-            if not lacks(ffn, work(backend=Backend(backend), **changes))
+            if not lack_in_one_line(ffn, work(backend=Backend(backend), **changes))
         }
 
     everything = set(specs)
@@ -106,7 +106,7 @@ def test_what_a_backend_lacks_is_known_without_a_machine() -> None:
             "own swiglu",
         }
     assert (
-        lacks(SWIGLU, work(backend=Backend.ONEDNN, device="cuda"))
+        lack_in_one_line(SWIGLU, work(backend=Backend.ONEDNN, device="cuda"))
         == "oneDNN runs on the CPU; use --device cpu"
     )
 
