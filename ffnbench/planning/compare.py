@@ -22,7 +22,11 @@ from ffnbench.metrics import CEILINGS, METRIC_GROUPS
 from ffnbench.plan import Case, Note, Plan, Point, Probe, Workload, group_suffix
 from ffnbench.planning.effort import protocol_of
 from ffnbench.planning.fields import cut, has_list, several
-from ffnbench.planning.variant_text import Variant, as_activation_variant, parse_variant
+from ffnbench.planning.variant_text import (
+    Variant,
+    as_activation_variant,
+    parse_variants,
+)
 from ffnbench.planning.widths import Sizer
 from ffnbench.planning.workload import (
     Way,
@@ -73,9 +77,7 @@ def plan_compare(
         listed = listed_variants(text, models)
         parsed = listed.at(listed.first)
     else:
-        parsed = [
-            parse_variant(part, models) for part in cut("", text, DEFAULT_VARIANTS)
-        ]
+        parsed = parse_variants(text, models)
     variants = [identify(variant, probe) for variant in parsed]
     backends, weights = parse_backends(request.backend), parse_weights(request.weights)
     request = replace(

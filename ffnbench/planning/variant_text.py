@@ -70,11 +70,13 @@ class Variant:
     also: tuple[str, ...] = ()
 
 
-def parse_variants(text: str) -> list[Variant]:
+def parse_variants(
+    text: str, models: Mapping[str, ModelSpec] | None = None
+) -> list[Variant]:
     """Parse a comma separated list of variants whose keys have no lists; raises
-    FfnbenchError for what is none.
+    FfnbenchError for what is none. `models` is as for `parse_variant`.
     """
-    return [parse_variant(part) for part in cut("", text, DEFAULT_VARIANTS)]
+    return [parse_variant(part, models) for part in cut("", text, DEFAULT_VARIANTS)]
 
 
 def parse_variant(text: str, models: Mapping[str, ModelSpec] | None = None) -> Variant:

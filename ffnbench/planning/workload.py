@@ -184,9 +184,7 @@ def refuse_lacking(
         raise FfnbenchError(f"{label!r} can't be run: {why}", hint)
 
 
-def lack_in_one_line(
-    ffn: AnySpec, work: Workload, arm: Arm = THIS_INTERPRETER
-) -> str:
+def lack_in_one_line(ffn: AnySpec, work: Workload, arm: Arm = THIS_INTERPRETER) -> str:
     """What `lack_of` returns, in one line."""
     return "; ".join(filter(None, lack_of(ffn, work, arm)))
 

@@ -37,7 +37,6 @@ from ffnbench.result import (
 from ffnbench.run.resources import room_for_ceilings
 from ffnbench.stats.ceilings import may_bind
 
-
 PRACTICE = -1  # the number of a worker's first round, whose samples are not recorded
 
 
@@ -70,8 +69,7 @@ class RunRecord:
         )
 
     def fail(self, label: str, kind: FailureKind, message: str) -> None:
-        """Record why a case failed: it is a row without figures, measured no further.
-        """
+        """Record why a case failed: it is a row without figures, measured no further."""
         failure = Failure(case=label, kind=kind, message=message)
         self.failures.append(failure)
         self.journal(failure)

@@ -235,9 +235,13 @@ def check_fits(
         )
         if room is not None and needed > room:
             raise FfnbenchError(
-                f"this needs {quantity(needed, IEC)} of memory, and {quantity(room, IEC)} are available{where}",
+                _needs_more(needed, room) + where,
                 "--dtype bfloat16 halves the weights; or fewer variants, a smaller --seq-len or --batch",
             )
+
+
+def _needs_more(needed: int, available: int) -> str:
+    return f"this needs {quantity(needed, IEC)} of memory, and {quantity(available, IEC)} are available"
 
 
 def too_large(plan: Plan, available: int | None) -> list[Failure]:
@@ -260,7 +264,7 @@ def too_large(plan: Plan, available: int | None) -> list[Failure]:
             dropped.append(fitting.pop())
         for case in dropped:
             needed = memory_needed([case])
-            message = f"this needs {quantity(needed, IEC)} of memory, and {quantity(available, IEC)} are available"
+            message = _needs_more(needed, available)
             if fitting and needed <= available:
                 message += " for all rows of its cell"
             elif not fitting and case.label != group.reference:
