@@ -37,7 +37,9 @@ from ffnbench.result import (
 from ffnbench.run.resources import room_for_ceilings
 from ffnbench.stats.ceilings import may_bind
 
-PRACTICE = -1  # the number of a worker's first round, whose samples are not recorded
+# the number of a worker's first round, the one before round 0; its samples are not
+# recorded
+PRACTICE = -1
 
 
 @dataclass(slots=True)
