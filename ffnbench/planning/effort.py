@@ -99,19 +99,19 @@ def _in_range(name: str, value: float, least: float, most: float, hint: str) -> 
 
 
 def check_seed(seed: int) -> int:
-    """The seed, as it is; raises FfnbenchError for one that not every generator takes."""
+    """The seed, as it is; raises FfnbenchError where a generator may refuse it."""
     _in_range("seed", seed, 0, 2**63 - 1, "a seed is between 0 and 2^63 - 1")
     return seed
 
 
 def check_budget(seconds: float) -> None:
-    """Raise FfnbenchError for a budget in which the fewest workers can't be measured."""
+    """Raise FfnbenchError for a budget too short for the fewest workers."""
     hint = f"give at least {LEAST_BUDGET_S:g} seconds: {MIN_WORKERS} workers take that long to start"
     _in_range("budget", seconds, LEAST_BUDGET_S, MOST_S, hint)
 
 
 def check_timeout(seconds: float) -> float:
-    """The timeout, as it is; raises FfnbenchError where it is not positive and finite."""
+    """The timeout, as it is; raises FfnbenchError unless it is positive and finite."""
     return _in_range(
         "timeout", seconds, 1e-9, MOST_S, "give positive seconds; the default is 300"
     )

@@ -170,7 +170,7 @@ def parse_keys(text: str) -> tuple[dict[str, Scalar], Arm]:
 
 
 def check_keys(text: str, keys: Iterable[str]) -> None:
-    """Raise FfnbenchError for a key that a form does not have, in the variant `text`."""
+    """Raise FfnbenchError for a key of the variant `text` that no form has."""
     for key in keys:
         if key not in SPEC_KEYS + WORKLOAD_KEYS:
             names = sorted(SPEC_KEYS + WORKLOAD_KEYS + ARM_KEYS)

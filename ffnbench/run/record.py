@@ -71,7 +71,7 @@ class RunRecord:
         )
 
     def fail(self, label: str, kind: FailureKind, message: str) -> None:
-        """Record why a case failed: it is a row without figures, measured no further."""
+        """Record why a case failed. It is measured no further, a row without figures."""
         failure = Failure(case=label, kind=kind, message=message)
         self.failures.append(failure)
         self.journal(failure)

@@ -31,7 +31,7 @@ NONE = "none"  # the value of a fact that one arm has and another has not
 
 
 class Worker(Protocol):
-    """What the runner needs of a worker. That of the tests has no process and no torch."""
+    """What the runner needs of a worker; that of the tests is no process."""
 
     def greeting(self, timeout_s: float = ...) -> Greeting: ...
     def ask(self, request: WorkerRequest[A], timeout_s: float) -> A | Failed: ...
