@@ -128,7 +128,7 @@ class Correctness:
         _refuse_infinite(answer, when)
         reference = "the float64 reference"
         if form is not subject.module:
-            reference += f" of ffnbench's own {form.spec.form}"
+            reference += f" of ffnbench's own {form.spec.form_name}"
         if layout is not None:
             answer = _as_laid_out(answer, layout)
         self._compare(
