@@ -89,7 +89,7 @@ class MoESpec:
     def __post_init__(self) -> None:
         for name, least in (("experts", 1), ("top_k", 1), ("shared_d_ff", 0)):
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            if type(value) is not int or value < least:  # nor a bool
                 raise FfnbenchError(
                     f"{name} must be a whole number of at least {least}, not {value!r}",
                     "e.g. moe=8x2",
@@ -133,7 +133,7 @@ class MoESpec:
         return params
 
     def router_matrix_params(self, d_model: int) -> int:
-        """As `router_params`, without the router's bias: one MAC each for every token."""
+        """Parameters without the router's bias: one MAC each for every token."""
         outputs = self.experts
         if self.shared_gate:
             outputs += 1
@@ -521,7 +521,7 @@ def require_positive(name: str, value: object) -> int:
     integer of at most LARGEST_SIZE.
     """
     hint = "give a whole number, such as 64"
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+    if type(value) is not int or value < 1:  # nor a bool
         raise FfnbenchError(f"{name} must be a positive integer, not {value!r}", hint)
     if value > LARGEST_SIZE:
         raise FfnbenchError(f"{name} is larger than {LARGEST_SIZE:,}", hint)

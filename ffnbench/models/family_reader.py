@@ -523,13 +523,9 @@ class Reader:
         return keys[-1]
 
     def count(self, entry: Any, least: int = 1) -> int:
-        """A whole number of at least `least` and at most MOST."""
+        """A whole number of at least `least` and at most LARGEST_NUMBER."""
         value = self.value(entry)
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int)
-            or not least <= value <= LARGEST_NUMBER
-        ):
+        if type(value) is not int or not least <= value <= LARGEST_NUMBER:  # nor a bool
             raise FfnbenchError(
                 f"the {self.model_type} config has {key_name(entry)} {value!r:.60}",
                 f"it must be a whole number of at least {least}, and at most {LARGEST_NUMBER:,}",
@@ -539,11 +535,7 @@ class Reader:
     def number(self, entry: Any) -> float:
         """A positive number of a bearable size."""
         value = self.value(entry)
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not 0 < value <= LARGEST_SIZE
-        ):
+        if type(value) not in (int, float) or not 0 < value <= LARGEST_SIZE:
             raise FfnbenchError(
                 f"{key_name(entry)} must be a positive number, not {value!r:.60}",
                 "for example 4",

@@ -45,7 +45,7 @@ class WindowRule:
 
 def _number(config: Config, key: str, default: int) -> int:
     value = config.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if type(value) is not int or value < 1:  # nor a bool
         raise FfnbenchError(
             f"{key} is {value!r}", "it must be a whole number of at least 1"
         )

@@ -160,10 +160,10 @@ class Correctness:
             return module, None
         if not isinstance(ffn, ImportedSpec) or ffn.like is None:
             return None, None
-        from ffnbench.ffn.like import layout_as_said, on_weights
+        from ffnbench.ffn.like import layout_of_like, on_weights
 
         try:
-            layout = layout_as_said(module, ffn, x)
+            layout = layout_of_like(module, ffn, x)
         except FfnbenchError as problem:
             raise Mismatch(problem.message) from problem
         return on_weights(layout, module), layout
