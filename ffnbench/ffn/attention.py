@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 
-from ffnbench.ffn.cost import Cost
+from ffnbench.ffn.cost import Cost, matrix_params
 from ffnbench.ffn.spec import AttentionForm, AttentionSpec, item_bytes
 
 # Element-wise FLOPs of one score: scaling, and softmax's exp, sum and division, whose
@@ -43,7 +43,7 @@ def projection_flops(spec: AttentionSpec) -> int:
     """Matmul FLOPs of one token's forward pass through q, k, v and o, or through MLA's
     factors of them.
     """
-    return 2 * sum(rows * columns for rows, columns in spec.matrices.values())
+    return 2 * matrix_params(spec)
 
 
 def score_flops(spec: AttentionSpec, seq_len: int) -> int:

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ffnbench.ffn.modules import Device, OwnModule
+from ffnbench.ffn.modules import Device, OwnModule, linear_reference
 from ffnbench.ffn.spec import AttentionForm, AttentionSpec, MLASpec
 
 
@@ -152,12 +152,13 @@ def build_attention(
     return _FORMS[spec.form](spec, device=device, dtype=dtype)
 
 
+@torch.no_grad()
 def attention_reference(module: Attention, x: Tensor) -> Tensor:
     """What a module should give for x (batch, seq_len, d_model), computed in float64,
     one head after another, by code of its own.
     """
     spec = module.spec
-    x = x.detach().double()
+    x = x.double()
     position = torch.arange(x.shape[1], device=x.device)
     distance = position[:, None] - position  # how far back from its query a key is
     window = x.shape[1] if spec.window is None else spec.window
@@ -219,7 +220,4 @@ def _reference_latent_heads(
 
 def _reference_linear(module: Attention, name: str, x: Tensor) -> Tensor:
     layer = getattr(module, name)
-    y = x @ layer.weight.detach().double().T
-    if layer.bias is None:
-        return y
-    return y + layer.bias.detach().double()
+    return linear_reference(x, layer.weight, layer.bias)

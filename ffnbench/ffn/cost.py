@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from ffnbench.common.jsonable import LATER, least
 from ffnbench.ffn.spec import (
     ActivationSpec,
+    AttentionSpec,
     FFNSpec,
     Gate,
     MoESpec,
@@ -90,7 +91,7 @@ def cost_unknown(why: str) -> Cost:
     )
 
 
-def matrix_params(spec: FFNSpec) -> int:
+def matrix_params(spec: FFNSpec | AttentionSpec) -> int:
     """Elements of the weight matrices, biases left out: of one expert, where there are
     experts.
     """

@@ -21,7 +21,13 @@ from torch import Tensor, nn
 
 from ffnbench.choices import Init, Routing
 from ffnbench.common.errors import Unsupported
-from ffnbench.ffn.modules import Device, OwnForm, build_dense, dense_reference
+from ffnbench.ffn.modules import (
+    Device,
+    OwnForm,
+    build_dense,
+    dense_reference,
+    linear_reference,
+)
 from ffnbench.ffn.spec import Dispatch, FFNSpec, MoESpec, Scores, shared_expert
 
 HALVES = (torch.bfloat16, torch.float16)
@@ -336,12 +342,10 @@ def mixture_reference(
     `chosen` (tokens, top_k) are the experts that the module itself chose; None stands
     for those that it chooses for this x.
     """
-    moe = module.moe
-    logits = x @ module.router.weight.double().T
-    if module.router.bias is not None:
-        logits = logits + module.router.bias.double()
+    moe, router = module.moe, module.router
+    logits = linear_reference(x, router.weight, router.bias)
     if chosen is None:
-        chosen = module.choose(x.detach().to(module.router.weight.dtype))
+        chosen = module.choose(x.detach().to(router.weight.dtype))
     choice = _reference_choice(module, logits.detach(), chosen)
     weights = _reference_scores(moe, logits) * choice
     if moe.normalised:
@@ -354,7 +358,8 @@ def mixture_reference(
     if module.shared is not None:
         shared = dense_reference(module.shared, x)
         if module.shared_gate is not None:
-            shared = shared * (x @ module.shared_gate.weight.double().T).sigmoid()
+            gate = linear_reference(x, module.shared_gate.weight, None)
+            shared = shared * gate.sigmoid()
         y = y + shared
     return y
 

@@ -122,7 +122,8 @@ def match_arguments(factory: Callable[..., Any], spec: ImportedSpec) -> dict[str
     given = dict(spec.arguments)
     config = _first_of(CONFIG_NAMES, names)
     if config is not None:
-        of_config = {name: given.pop(name) for name in [*given] if name not in names}
+        unknown = given.keys() - names
+        of_config = {name: given.pop(name) for name in unknown}
         arguments[config] = StandInConfig(spec, of_config)
     for name in given:
         if name not in names and not takes_any:

@@ -241,7 +241,7 @@ def _ways_to_cut(
     ways_for_each = [
         _ways_to_cut_one(name, module, matrix) for name, matrix in matrices.items()
     ]
-    ways = [list(chain(*pieces_of_each)) for pieces_of_each in product(*ways_for_each)]
+    ways = (list(chain(*pieces_of_each)) for pieces_of_each in product(*ways_for_each))
     return sorted(
         (pieces for pieces in ways if len(pieces) == count),
         key=lambda pieces: sum(piece.transposed for piece in pieces),
@@ -264,15 +264,13 @@ def _ways_to_cut_one(
         orientations = [False, True]
     for transposed in orientations:
         half = matrix.shape[1 if transposed else 0] // 2
-        yield [Piece(name, transposed)]
-        yield [
-            Piece(name, transposed, slice(0, half)),
-            Piece(name, transposed, slice(half, None)),
+        cuts: list[list[slice | None]] = [
+            [None],
+            [slice(0, half), slice(half, None)],
+            [slice(0, None, 2), slice(1, None, 2)],
         ]
-        yield [
-            Piece(name, transposed, slice(0, None, 2)),
-            Piece(name, transposed, slice(1, None, 2)),
-        ]
+        for cut in cuts:
+            yield [Piece(name, transposed, rows) for rows in cut]
 
 
 def _biases(

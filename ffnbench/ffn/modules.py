@@ -228,10 +228,7 @@ def dense_reference(
         if expert is not None:
             weight = weight[expert]
             bias = None if bias is None else bias[expert]
-        y = v @ weight.double().T
-        if bias is None:
-            return y
-        return y + bias.double()
+        return linear_reference(v, weight, bias)
 
     spec = module.spec
     if spec.gate is Gate.INNER:
@@ -244,6 +241,14 @@ def dense_reference(
     if spec.gate is Gate.OUTPUT:
         return y * linear("gate", x)
     return y
+
+
+def linear_reference(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """What a linear layer of these weights should give for an x in float64."""
+    y = x @ weight.double().T
+    if bias is None:
+        return y
+    return y + bias.double()
 
 
 def reference_output(module: OwnForm, x: Tensor) -> Tensor:

@@ -49,7 +49,7 @@ def round_nearest(width: float, multiple: int) -> int:
     return max(multiple, nearest)
 
 
-def _ratio(d: int, ratio: float, multiple: int, _: float | None = None) -> int:
+def _ratio(d: int, ratio: float, multiple: int, _: float | None) -> int:
     width = ratio * d
     if width != int(width):
         raise FfnbenchError(
@@ -59,7 +59,7 @@ def _ratio(d: int, ratio: float, multiple: int, _: float | None = None) -> int:
     return round_up(int(width), multiple)
 
 
-def _two_thirds(d: int, ratio: float, multiple: int, _: float | None = None) -> int:
+def _two_thirds(d: int, ratio: float, multiple: int, _: float | None) -> int:
     if 2 * ratio * d % 3 and multiple == 1:
         raise FfnbenchError(
             f"the two_thirds rule needs 2 * {ratio:g} * d_model divisible by 3, and d_model is {d}",
