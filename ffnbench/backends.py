@@ -14,7 +14,7 @@ from importlib.util import find_spec
 
 from ffnbench.choices import Backend, Mode, Weights
 from ffnbench.ffn.spec import (
-    OF_TORCH,
+    TORCH_FORMATS,
     WEIGHT_FORMATS,
     ActivationSpec,
     AttentionSpec,
@@ -101,7 +101,7 @@ def lack_of_weights(ffn: AnySpec, work: Workload) -> Lack:
                 f"{columns:,} columns can't be cut into groups of {work.group}",
                 "give @group= or --d-ff",
             )
-        if held is OF_TORCH[Weights.INT4] and rows % ROWS_OF_INT4:
+        if held is TORCH_FORMATS[Weights.INT4] and rows % ROWS_OF_INT4:
             return (
                 f"torch packs int4 weights by {ROWS_OF_INT4} rows, and a matrix has {rows:,}",
                 "give --d-ff",

@@ -31,8 +31,8 @@ from ffnbench.features import of_features
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost, activation_cost, cost
 from ffnbench.ffn.spec import (
+    DEFAULT_GROUP,
     DTYPES,
-    GROUP,
     WEIGHTS_TOLERANCE,
     ActivationSpec,
     AttentionSpec,
@@ -196,7 +196,7 @@ class Workload:
     # default
     reduced_reductions: bool = field(default=True, metadata=LATER)
     weights: Weights = field(default=Weights.NONE, metadata=LATER)
-    group: int = field(default=GROUP, metadata=LATER | least(1))
+    group: int = field(default=DEFAULT_GROUP, metadata=LATER | least(1))
     spin: bool = field(default=False, metadata=LATER)
 
     @property

@@ -1,4 +1,4 @@
-"""The commands that look at activations."""
+"""The commands `activations` and `plot-activations`."""
 
 from dataclasses import replace
 
@@ -96,7 +96,7 @@ def activations(
     from ffnbench.planning.workload import device_of
     from ffnbench.run.world import this_machine
 
-    # a word that is none is a mistake, whatever is asked of them
+    # facts need no device and no dtype, but a wrong one is a mistake here too
     several("device", request.device, device_of)
     several("dtype", request.dtype, DTYPES.get)
     with destination_of(

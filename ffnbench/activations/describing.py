@@ -1,4 +1,4 @@
-"""What is told and drawn of activations without timing."""
+"""Facts and pictures of activations, for which nothing is timed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ffnbench.activations.facts import Facts, facts_of
 from ffnbench.activations.plan import (
-    CHOSEN,
+    USUAL_CHOICES,
     every_activation,
     every_gated_form,
     parse_range,
@@ -22,12 +22,13 @@ from ffnbench.run.world import World
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+# of a curve; of each side of a surface
 CURVE_POINTS, SURFACE_POINTS = 1601, 161
 
 
 def describe_activations(request: FactsRequest, world: World) -> View:
-    """What is true of activations; a worker looks at functions of the user's, of which
-    no facts are known.
+    """The facts of activations, for `activations`. Functions of the user's are loaded
+    by a worker, and have no facts but those that they declare.
     """
     names = every_activation() if request.activations is None else request.activations
     with world.prober(check_timeout(request.timeout)) as prober:
@@ -38,14 +39,14 @@ def describe_activations(request: FactsRequest, world: World) -> View:
 def draw_activations(
     request: PictureRequest, world: World
 ) -> tuple[Figure, dict[str, Write]]:
-    """The figure of activations, and what writes it by suffix."""
+    """The figure of activations, and what writes it or its points, by suffix."""
     from ffnbench.activations.picture import picture
 
     low, high = parse_range(request.range_)
     if request.gated:
         names, points = every_gated_form(), SURFACE_POINTS
     else:
-        names, points = CHOSEN, CURVE_POINTS
+        names, points = USUAL_CHOICES, CURVE_POINTS
     if request.activations is not None:
         names = request.activations
     with world.prober(check_timeout(request.timeout)) as prober:

@@ -1,7 +1,7 @@
-"""What is true of an activation: minimum, range, monotony, smoothness, and what it does
-to N(0, 1).
+"""Facts of an activation: minimum, range, monotony, smoothness, and what it does to
+N(0, 1).
 
-They are data, facts.json, which `python benchmarks/activation_facts.py` finds in
+They are data, facts.json, which `python benchmarks/activation_facts.py` computes in
 float64 and writes.
 """
 
@@ -23,13 +23,15 @@ class Facts:
     """Facts of a scalar function f. None stands for a bound that is not finite, or a
     minimum that is not reached.
 
-    `low_reached` and `high_reached` tell whether f takes the values of its bounds.
-    `minimum_flat` is a minimum held on a whole interval, [minimum_at, minimum_until],
-    where None is then an end at infinity; a minimum at one point has no
-    `minimum_until`. `monotonic` is increasing (never decreasing), decreasing, constant
-    or no. `jumps` is where f itself jumps, `kinks` where f' does, `bends` where only
-    f'' does. Shares and moments are of f'(x) and f(x) for x ~ N(0, 1). `dead` are the
-    intervals on which f' is exactly zero, None an end at infinity.
+    `low` and `high` are the bounds of f, `slope_low` and `slope_high` those of f'.
+    `low_reached` and `high_reached` say whether f takes the values of its bounds. The
+    minimum is at the point `minimum_at`, or where it is `minimum_flat` on the whole
+    interval [minimum_at, minimum_until], where None is an end at infinity. `monotonic`
+    is increasing (never decreasing), decreasing, constant or no. `jumps` is where f
+    itself jumps, `kinks` where f' does, `bends` where only f'' does. `zero_gradient`
+    and `saturated` are shares of f'(x), `mean` and `second_moment` moments of f(x), for
+    x ~ N(0, 1). `dead` are the intervals on which f' is exactly zero, with None for an
+    end at infinity.
     """
 
     low: float | None
@@ -60,13 +62,14 @@ class Facts:
 
 @cache
 def _facts_by_name() -> dict[str, Facts]:
+    """The facts of every built-in activation, read at the first call."""
     data = json.loads(FACTS_FILE.read_text())
     return {name: jsonable.decode(Facts, facts) for name, facts in data.items()}
 
 
 def facts_of(activation: Activation, beta: float | None) -> Facts | None:
-    """The facts of a row of the table at its own beta; None of a function of the
-    user's, and at another beta.
+    """The facts of a built-in activation at the beta of its row; None for another beta,
+    and for a function of the user's.
     """
     if beta == activation.beta:
         return _facts_by_name().get(activation.name)

@@ -1,6 +1,6 @@
 """What `plot-activations` writes: f on the left and f' on the right, with facts in the
-legend; or act(g) * u over gate g and up u, one small panel a form, all on one colour
-scale; and the points of either as csv.
+legend; or act(g) * u over gate g and up u, a small panel for each form, all on one
+colour scale; and the points of either as csv.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def picture(
     curves: dict[str, ActivationCurve],
     facts: dict[str, Facts],
 ) -> tuple[Figure, dict[str, Write]]:
-    """The picture, and what writes it and its points, by suffix."""
+    """The picture, and what writes it or its points, by suffix."""
     if request.gated:
         figure = gated_figure(curves, titles(chosen))
     else:
@@ -62,8 +62,8 @@ def picture(
 
 
 def titles(chosen: Mapping[str, ActivationSpec]) -> dict[str, str]:
-    """`swiglu: silu(g) · u`. An activation by itself is titled with the name of its
-    gated form.
+    """The title of each surface, such as `swiglu: silu(g) · u`. One that was given by
+    the name of its activation has the name of the gated form.
     """
     titles = {}
     for label, spec in chosen.items():
@@ -96,58 +96,63 @@ def points(curves: dict[str, ActivationCurve], gated: bool) -> str:
 
 
 HEIGHT = 2.5  # inches
-DERIVATIVE_REACH = (-0.6, 2.1)
-# of the range of x: two curves that are nowhere farther apart are told by their
-# difference alone
-LIKE_ONE = 0.002
-# of the range, on which a curve lies on an earlier one: it is dashed then, so that both
-# are seen
-COVERED = 0.4
-# in widths of a line: a dash with its gap; each further curve at one place has dashes
+DERIVATIVE_REACH = (-0.6, 2.1)  # beyond it f' is cut off
+# Two values look equal where they are no farther apart than this share of the reach of
+# x, or within a panel of its height.
+LOOKS_EQUAL_SHARE = 0.002
+# A curve that looks like an earlier one on more than this share of its points is
+# dashed, so that both are seen.
+COVERED_SHARE = 0.4
+# a dash with its gap, in widths of a line; each further curve at one place has dashes
 # of half the length
 DASH = 8
 MARKERS_OF_CURVE = 6
+# A step between two points is a jump where it is larger than the first of these, and
+# than the third largest step times the second: with two jumps at most, the third
+# largest is a slope.
+JUMP_LEAST, JUMP_FACTOR = 0.2, 20
 
 
 def curves_figure(
     curves: dict[str, ActivationCurve], facts: dict[str, Facts]
 ) -> Figure:
-    """All curves in one picture, with their minima and where their gradient is zero in
-    the legend. Curves that look like one have a panel more, with what is between them.
+    """All curves in one picture; the legend has their minima and where their gradient
+    is zero. Where curves look like one, a third panel has their differences.
     """
     x = np.array(next(iter(curves.values())).x)
     values = np.array([curve.y for curve in curves.values()], dtype=float)
-    # where there is none, a gap
+    # not a number where there is no derivative, which is drawn as a gap
     slopes = np.array([curve.slope for curve in curves.values()], dtype=float)
     # a square function must not flatten the others
     reach = 1.02 * max(abs(x[0]), abs(x[-1]), 1.0)
-    near = LIKE_ONE * reach
-    pairs = []
+    looking_equal = []
     for i, j in combinations(range(len(values)), 2):
         difference = abs(values[i] - values[j]).max()
-        if 0 < difference < near:
-            pairs.append((i, j))
-    count = 3 if pairs else 2
+        if 0 < difference < LOOKS_EQUAL_SHARE * reach:
+            looking_equal.append((i, j))
+    count = 3 if looking_equal else 2
+    names = list(curves)
     pens_of = pens(curves)
     with drawing(**{"lines.linewidth": 1.3}):
         figure, axes = panels(count, count, (PAGE, HEIGHT))
         _draw(axes[0], "f(x)", x, values, pens_of, _limits(values, -reach, reach))
         _draw(axes[1], "f'(x)", x, slopes, pens_of, _limits(slopes, *DERIVATIVE_REACH))
-        if pairs:
-            names = list(curves)
-            titles = [f"{names[j]} \N{MINUS SIGN} {names[i]}" for i, j in pairs]
-            differences = np.array([values[j] - values[i] for i, j in pairs])
+        if looking_equal:
+            titles = [f"{names[j]} \N{MINUS SIGN} {names[i]}" for i, j in looking_equal]
+            differences = np.array([values[j] - values[i] for i, j in looking_equal])
             limits = _limits(differences, -math.inf, math.inf)
             _draw(
                 axes[-1],
                 shortened(", ".join(titles)),
                 x,
                 differences,
-                [pens_of[j] for _, j in pairs],
+                [pens_of[j] for _, j in looking_equal],
                 limits,
             )
-        shown = zip(names_apart(list(curves)), curves, strict=True)
-        labels = [text + _facts_text(facts.get(name)) for text, name in shown]
+        labels = [
+            text + _facts_text(facts.get(name))
+            for text, name in zip(names_apart(names), names, strict=True)
+        ]
         finish(
             figure,
             "dashed: a curve that lies on another one for a large part",
@@ -157,22 +162,24 @@ def curves_figure(
 
 
 def _limits(values: np.ndarray, lowest: float, highest: float) -> tuple[float, float]:
-    """Room for every curve, cut at `lowest` and `highest` where that leaves something
-    of each.
+    """The bottom and top of a panel of these curves, with some room. They are cut at
+    `lowest` and `highest` unless a curve lies wholly beyond these.
     """
     finite = values[np.isfinite(values)]
     if not finite.size:
         return lowest, highest
     bottom, top = finite.min(), finite.max()
-    is_inside = ~np.isfinite(values) | ((lowest <= values) & (values <= highest))
-    if is_inside.any(axis=1).all():
+    may_stay = ~np.isfinite(values) | ((lowest <= values) & (values <= highest))
+    if may_stay.any(axis=1).all():
         bottom, top = max(bottom, lowest), min(top, highest)
     room = 0.05 * (top - bottom) or 0.5 * max(1.0, abs(top))
     return float(bottom - room), float(top + room)
 
 
 def _facts_text(facts: Facts | None) -> str:
-    """` (min -0.1700 at -0.7518; f' = 0 for x < -3)`; empty where there is neither."""
+    """What a legend says after a name, ` (min -0.1700 at -0.7518; f' = 0 for x < -3)`;
+    "" where there is neither.
+    """
     parts = []
     if (
         facts
@@ -202,23 +209,26 @@ def _draw(
     line_pens: Sequence[Mapping[str, Any]],
     limits: tuple[float, float],
 ) -> None:
-    """The curves, with markers at places of their own; where one jumps, a gap."""
+    """Draw curves into a panel, with markers at different places; where a function
+    jumps, its curve has a gap.
+    """
     axes.axhline(0, color=BLACK, alpha=0.4, linewidth=0.8, zorder=0)
     axes.axvline(0, color=BLACK, alpha=0.4, linewidth=0.8, zorder=0)
     axes.set(xlim=(x[0], x[-1]), ylim=limits, xlabel="x", title=literal(title))
     axes.ticklabel_format(scilimits=(-2, 5), useMathText=True)
-    near = LIKE_ONE * (limits[1] - limits[0])
+    near = LOOKS_EQUAL_SHARE * (limits[1] - limits[0])
     between_markers = max(1, len(x) // MARKERS_OF_CURVE)
     for number, (y, pen) in enumerate(zip(values, line_pens, strict=True)):
-        covered = sum(
-            np.mean(abs(y - earlier) < near) > COVERED for earlier in values[:number]
+        below = sum(
+            np.mean(abs(y - earlier) < near) > COVERED_SHARE
+            for earlier in values[:number]
         )
-        dash = DASH / 2**covered
+        dash = DASH / 2**below
         gaps: np.ndarray = _jumps(y) + 1
         axes.plot(
             np.insert(x, gaps, np.nan),
             np.insert(y, gaps, np.nan),
-            linestyle=(0, (dash, DASH - dash)) if covered else "-",
+            linestyle=(0, (dash, DASH - dash)) if below else "-",
             zorder=3,
             markevery=(
                 int(between_markers * (number + 0.5) / len(values)),
@@ -229,20 +239,21 @@ def _draw(
 
 
 def _jumps(y: np.ndarray) -> np.ndarray:
-    """The points after which y jumps: drawn as a gap, not as a steep line that the
-    function never takes.
+    """The indices of points after which y jumps; such a step is no steep line, whose
+    values the function would have.
     """
-    change = np.nan_to_num(np.abs(np.diff(y)))
-    typical = np.partition(change, -3)[-3] if len(change) > 3 else 0.0
-    return np.nonzero((change > 0.2) & (change > 20 * max(typical, 1e-9)))[0]
+    steps = np.nan_to_num(np.abs(np.diff(y)))
+    usual = np.partition(steps, -3)[-3] if len(steps) > 3 else 0.0
+    least = max(JUMP_LEAST, JUMP_FACTOR * usual)
+    return np.nonzero(steps > least)[0]
 
 
-# inches: a panel at most; what the colour bar and the labels of axes take
-SIDE, BESIDE = 2.4, 0.9
+# inches: the side of a panel at most; what colour bar and labels of axes take
+LARGEST_SIDE, BAR_AND_LABELS = 2.4, 0.9
 CONTOUR_LEVELS = 5
-# times the usual height: steeper ones are cut, so that a square function does not
-# flatten the others
-STEEP = 2.0
+# Surfaces higher than this many times the median of all heights are cut, so that a
+# square function does not flatten the others.
+HIGHEST_FACTOR = 2.0
 
 
 @drawing(**{"axes.grid": False, "axes.spines.top": True, "axes.spines.right": True})
@@ -260,10 +271,11 @@ def gated_figure(curves: dict[str, ActivationCurve], titles: dict[str, str]) -> 
         raise FfnbenchError(
             "act(g) * u is not finite on this range", "choose a smaller --range"
         )
-    scale = max(top for top in tops if top <= STEEP * median_high(tops)) or 1.0
+    highest = HIGHEST_FACTOR * median_high(tops)
+    scale = max(top for top in tops if top <= highest) or 1.0
     columns = columns_for(len(curves))
-    side = min(SIDE, (PAGE - BESIDE) / columns)
-    size = side * columns + BESIDE, side + 0.2
+    side = min(LARGEST_SIDE, (PAGE - BAR_AND_LABELS) / columns)
+    size = side * columns + BAR_AND_LABELS, side + 0.2
     figure, axes = panels(len(curves), columns, size, sharex=True, sharey=True)
     figure.set_layout_engine("compressed")  # as constrained, for panels that are square
     names = names_apart([titles[name] for name in curves])
@@ -283,8 +295,8 @@ def gated_figure(curves: dict[str, ActivationCurve], titles: dict[str, str]) -> 
 
 
 def _levels(scale: float) -> list[float]:
-    """Contours at 1, 2, 5 times powers of ten, the highest ones that fit under 3/4 of
-    the scale; both signs.
+    """The levels of contours, ascending: of 1, 2 and 5 times powers of ten the highest
+    that are at most 3/4 of the scale, with both signs.
     """
     exponent = math.floor(math.log10(scale))
     positive = []
@@ -298,6 +310,9 @@ def _levels(scale: float) -> list[float]:
 def _surface(
     axes: Axes, x: np.ndarray, z: np.ndarray, scale: float, levels: list[float]
 ) -> Any:
+    """Draw a surface with its contours into a panel; returns its image, for the colour
+    bar.
+    """
     image = axes.pcolormesh(
         x,
         x,

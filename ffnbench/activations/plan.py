@@ -1,5 +1,5 @@
-"""Which activations, over which range, timed how: the text of flags -> specs and a
-plan. Pure.
+"""Which activations, over which range, and how they are timed: the text of flags ->
+specs, a range, a plan. Pure.
 """
 
 from __future__ import annotations
@@ -21,17 +21,22 @@ from ffnbench.planning.variant_text import Variant, parse_variant
 from ffnbench.planning.workload import workload_of
 from ffnbench.request import TimingRequest
 
-CHOSEN = "relu,relu2,gelu,silu,mish"  # what people choose between for an FFN
+# what people choose between for an FFN: drawn where no activations are given
+USUAL_CHOICES = "relu,relu2,gelu,silu,mish"
 REFERENCE = "relu"
-OF_TIMING = ("dtype", "elements", "device", "threads")  # what may be an axis
-# |x| of a picture; the width of its range, also relative to |x|
-LARGEST_X, NARROWEST = 1e12, 1e-9
+# axes of a sweep: those whose value every label has, and those that it has if they are
+# swept
+AXES_IN_LABEL = ("dtype", "elements")
+TIMING_AXES = (*AXES_IN_LABEL, "device", "threads")
+LARGEST_X = 1e12  # |x| of a picture
+# of the range of a picture: its width, or its width over the largest |x|
+NARROWEST = 1e-9
 # an operation is short, and one run holds many of them
 TIMING_ROUNDS, TIMING_WARMUP_S = 15, 0.05
 
 
 def every_activation() -> str:
-    """All rows, as the text of a flag."""
+    """All built-in activations, as the text of a flag."""
     return ",".join(row.name for row in ACTIVATIONS)
 
 
@@ -43,12 +48,12 @@ def every_gated_form() -> str:
 def select(
     text: str, probe: Probe, *, gated: bool = False
 ) -> dict[str, ActivationSpec]:
-    """Labels and specs of a comma separated list; gated names stand for the activation
-    on their gate if `gated`.
+    """Label -> spec of a comma separated list; with `gated`, gated names stand for the
+    activation on their gate.
     """
     chosen: dict[str, ActivationSpec] = {}
     for part in cut("", text, "relu,gelu,silu"):
-        variant = _activation(part, probe, gated)
+        variant = _variant_of_activation(part, probe, gated)
         if variant.label in chosen:
             raise FfnbenchError(
                 f"the activation {variant.label!r} is given twice",
@@ -63,7 +68,10 @@ def select(
     return chosen
 
 
-def _activation(text: str, probe: Probe, gated: bool) -> Variant:
+def _variant_of_activation(text: str, probe: Probe, gated: bool) -> Variant:
+    """The variant of one entry of the list; raises FfnbenchError where that is not an
+    activation, or has other keys than beta.
+    """
     name = text.split("@")[0].rpartition("=")[2]
     if (
         ":" not in name
@@ -86,21 +94,21 @@ def _activation(text: str, probe: Probe, gated: bool) -> Variant:
             f"{variant.text!r} is a gated form, not an activation",
             f"`ffnbench plot-activations --gated` draws its surface; its activation is {variant.activation}",
         )
-    outer = gated and variant.spec_keys.get("gate", Gate.INNER) != Gate.INNER
-    other = sorted(
-        (variant.spec_keys.keys() | variant.workload_keys.keys()) - {"beta", "gate"}
-    )
-    if other or outer:
+    keys = variant.spec_keys.keys() | variant.workload_keys.keys()
+    refused = sorted(keys - {"beta", "gate"})
+    if gated and variant.spec_keys.get("gate", Gate.INNER) != Gate.INNER:
+        refused.append("gate")
+    if refused:
         raise FfnbenchError(
-            f"an activation has no {(*other, 'gate')[0]!r}, in {text!r}",
+            f"an activation has no {refused[0]!r}, in {text!r}",
             "the only key of an activation is beta",
         )
     return variant
 
 
 def parse_range(text: str) -> tuple[float, float]:
-    """`LO:HI`, both finite, LO below HI by so much that float64 tells the points
-    between them apart.
+    """The bounds of a text LO:HI. Raises FfnbenchError unless both are finite and LO is
+    below HI by so much that float64 tells the points between them apart.
     """
     low, _, high = text.partition(":")
     try:
@@ -120,17 +128,15 @@ def parse_range(text: str) -> tuple[float, float]:
 
 
 def plan_timing(request: TimingRequest, probe: Probe | None = None) -> Plan:
-    """All sizes, dtypes and directions in one plan, each with relu of its own as
-    reference.
-
-    relu is added where it was not asked for.
+    """The plan that times activations: a group for each dtype, number of elements and
+    direction. Its reference is relu, which is added where it was not asked for.
     """
     listed = listed_variants(
         request.activations or every_activation().removeprefix("identity,")
     )
     cases: list[Case] = []
     for cell, mode in product(
-        requests_of_cells(request, OF_TIMING, listed.axes),
+        requests_of_cells(request, TIMING_AXES, listed.axes),
         (Mode.FORWARD, Mode.BACKWARD),
     ):
         specs = select(",".join(listed.texts(cell.keys, named=True)), probe or Probe())
@@ -146,21 +152,21 @@ def plan_timing(request: TimingRequest, probe: Probe | None = None) -> Plan:
             as_compare(cell.request, seq_len=1, mode=mode.value),
             parse_variant(REFERENCE),
         )
-        end = group_suffix(
-            {name: value for name, value in cell.point if name not in OF_TIMING[:2]}
+        suffix = group_suffix(
+            {name: value for name, value in cell.point if name not in AXES_IN_LABEL}
         )
-        of_group = f"{work.dtype} {elements} {mode}{end}"
+        group_label = f"{work.dtype} {elements} {mode}{suffix}"
         point: Point = ()
         if cell.point:
             point = (*cell.point, ("mode", mode.value))
         for name, spec in specs.items():
             case = Case(
-                label=f"{name} {of_group}",
+                label=f"{name} {group_label}",
                 variant=name,
                 ffn=replace(spec, elements=elements),
                 workload=work,
                 sizing=GIVEN,
-                against=f"{REFERENCE} {of_group}",
+                against=f"{REFERENCE} {group_label}",
                 point=point,
             )
             cases.append(case)

@@ -1,4 +1,4 @@
-"""The facts of activations, and what their operations cost: rows, columns,
+"""The facts of activations, and the times of their operations: rows, columns,
 sentences.
 """
 
@@ -29,13 +29,14 @@ from ffnbench.report.sentences import answer_sentences
 from ffnbench.report.words import FLOPS_OF_ONE, device_text
 from ffnbench.result import Report
 
-MOST_PLACES = 4  # of jumps and kinks, in the table
+MOST_PLACES = 4  # of jumps or kinks, in a cell of the table
 ONLY_BUILT_IN = "facts are known of built-in names, each at its own beta; `plot-activations` draws all"
 FACT_KEYS = (*(field.name for field in fields(Facts) if field.name != "dead"), "smooth")
 ACTIVATION = column("activation", 0)
-# of one element
-BACKWARD = column("flops_backward", 8, title="FLOPs", unit="bwd", units=None, write=str)
-FACTS = (
+BACKWARD_FLOPS = column(
+    "flops_backward", 8, title="FLOPs", unit="bwd", units=None, write=str
+)
+FACT_COLUMNS = (
     "formula",
     "minimum",
     "place",
@@ -76,10 +77,8 @@ DETAILS = (
 def facts_records(
     chosen: dict[str, ActivationSpec], facts: dict[str, Facts]
 ) -> list[Row]:
-    """One record an activation, numbers in full precision, None for what is not finite,
-    not reached or not known.
-
-    Flat but for the places of jumps, kinks and bends, which are lists.
+    """One record for each activation, numbers in full precision; None for what is not
+    finite, not reached or not known. Jumps, kinks and bends are lists of places.
     """
     records = []
     for label, spec in chosen.items():
@@ -88,25 +87,25 @@ def facts_records(
             "activation": label,
             "formula": row.formula or None,
             "derivative": row.derivative,
-        }
-        record |= {name: getattr(facts_of_row, name, None) for name in FACT_KEYS}
-        record |= {
+            **{name: getattr(facts_of_row, name, None) for name in FACT_KEYS},
             "flops": row.flops,
             "flops_backward": row.flops_backward,
             **asdict(row.names),
+            "aliases": ", ".join(row.aliases),
+            "source": row.source or None,
+            "torch_differs": row.torch_differs or None,
         }
-        record |= {"aliases": ", ".join(row.aliases), "source": row.source or None}
-        records.append(record | {"torch_differs": row.torch_differs or None})
+        records.append(record)
     return records
 
 
 def facts_view(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> View:
-    """The answer of `activations`."""
+    """What `activations` shows."""
     return View(frame=lambda: facts_frame(chosen, facts), title="activations")
 
 
 def facts_frame(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> Frame:
-    """One row an activation."""
+    """One row for each activation; below them which have no facts."""
     rows = facts_records(chosen, facts)
     differs = [
         f"{row['activation']}: {row['torch_differs']}"
@@ -115,7 +114,12 @@ def facts_frame(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> F
     ]
     unknown = ", ".join(label for label in chosen if label not in facts)
     return Frame(
-        columns=(ACTIVATION, *map(column, FACTS), BACKWARD, *map(column, NAME_COLUMNS)),
+        columns=(
+            ACTIVATION,
+            *map(column, FACT_COLUMNS),
+            BACKWARD_FLOPS,
+            *map(column, NAME_COLUMNS),
+        ),
         rows=[_in_words(row) for row in rows],
         saved=rows,
         header=[
@@ -127,8 +131,8 @@ def facts_frame(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> F
 
 
 def _in_words(row: Row) -> Row:
-    """What a table says of a row in words; nothing of an activation whose facts are not
-    known.
+    """A record with the cells that a table has in words; without them where no facts
+    are known.
     """
     row = row | {name: row[name] or None for name in NAME_COLUMNS}
     if row["monotonic"] is None:
@@ -151,25 +155,34 @@ def _in_words(row: Row) -> Row:
 
 
 def _place(row: Row) -> str | None:
-    """Where the minimum is: at a point, or on an interval."""
+    """Where the minimum is, at a point or on an interval; None where there is none."""
     if row["minimum"] is None:
         return None
     start, end = row["minimum_at"], row["minimum_until"]
     if not row["minimum_flat"]:
         return ten_digits(start or 0.0)
-    if start is None:
-        return "all x" if end is None else f"x <= {end:g}"
-    return f"x >= {start:g}" if end is None else f"[{start:g}, {end:g}]"
+    match start, end:
+        case None, None:
+            return "all x"
+        case None, _:
+            return f"x <= {end:g}"
+        case _, None:
+            return f"x >= {start:g}"
+    return f"[{start:g}, {end:g}]"
 
 
 def _places(places: Sequence[float]) -> str:
-    """The first few, from zero on where there are many."""
+    """The places in ascending order; of more than MOST_PLACES those nearest to zero."""
     shown = sorted(sorted(places, key=abs)[:MOST_PLACES])
-    more = f" and {len(places) - MOST_PLACES} more" if len(places) > MOST_PLACES else ""
-    return ", ".join(f"{x:g}" for x in shown) + more
+    text = ", ".join(f"{x:g}" for x in shown)
+    more = len(places) - len(shown)
+    if more:
+        text += f" and {more} more"
+    return text
 
 
 def _bound(value: float | None, infinite: str) -> str:
+    """A bound in digits; `infinite` where there is none."""
     return infinite if value is None else rounded_text(value)
 
 
@@ -177,7 +190,7 @@ def _bound(value: float | None, infinite: str) -> str:
 
 
 def timing_rows(report: Report) -> list[Row]:
-    """One row for each activation, size, dtype and direction."""
+    """One row for each case: an activation, number of elements, dtype and direction."""
     rows = []
     for case, row in zip(report.plan.shown, case_rows(report), strict=True):
         assert isinstance(case.ffn, ActivationSpec)
@@ -194,9 +207,7 @@ def timing_rows(report: Report) -> list[Row]:
 
 
 def timing_frame(report: Report) -> Frame:
-    """Seconds of each operation, the ratio to relu's and the verdict, group by
-    group.
-    """
+    """The seconds of each operation, its ratio to relu's and the verdict, by group."""
     groups = report.plan.groups
     by_label = {row["label"]: row for row in timing_rows(report)}
     return Frame(
@@ -214,7 +225,7 @@ def timing_frame(report: Report) -> Frame:
 
 
 def _heading(group: Group) -> str:
-    """`forward, 65,536 elements, float32`."""
+    """What the rows of a group have in common: `forward, 65,536 elements, float32`."""
     case = group.cases[0]
     assert isinstance(case.ffn, ActivationSpec)
     more = [

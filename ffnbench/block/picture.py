@@ -22,7 +22,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter
 
-from ffnbench.block.plan import lengths_of
+from ffnbench.block.plan import lengths_of, without_length
 from ffnbench.block.rows import (
     MEAN,
     block_rows,
@@ -30,7 +30,6 @@ from ffnbench.block.rows import (
     counts_by_length,
     kinds_of,
     sees,
-    spec_of,
 )
 from ffnbench.common.units import SI, scale
 from ffnbench.plan import typed_as
@@ -64,7 +63,7 @@ def block_figure(report: Report) -> Figure:
 def _title(report: Report) -> str:
     """`gelu (BERT-base) beside multi-head attention, 12 heads`."""
     [first, *_], kinds = lengths_of(report.plan), kinds_of(report)
-    spec = spec_of(first)
+    spec = first.spec
     title = f"{first.ffn.variant} ({sizing_text(first.ffn.sizing)}) beside {spec.name} attention, {spec.heads} heads"
     if spec.causal:
         title += ", causal"
@@ -79,42 +78,36 @@ def _draw(counts: Axes, shares: Axes, report: Report) -> None:
     """
     curves = counts_by_length(report)
     x = curves.seq_lens
-    unit, size = scale(
+    unit, unit_size = scale(
         [flops for flops in (curves.ffn, curves.projections) if flops], SI
     )
     counts.plot(
         x,
-        [flops / size for flops in curves.attention],
+        [flops / unit_size for flops in curves.attention],
         color=OF_ATTENTION,
         label="attention",
     )
     counts.axhline(
-        curves.projections / size,
+        curves.projections / unit_size,
         color=OF_ATTENTION,
         linestyle="--",
         label="its projections alone",
     )
     if curves.ffn is not None:
-        counts.axhline(curves.ffn / size, color=OF_FFN, label="FFN")
+        counts.axhline(curves.ffn / unit_size, color=OF_FFN, label="FFN")
         shares.plot(x, curves.ffn_shares, color=OF_FFN)
     _draw_measured(shares, report)
 
     of_layers = ", mean of all layers" if len(kinds_of(report)) > 1 else ""
-    titles = [
-        f"{unit}FLOPs of a token{of_layers}",
-        f"the FFN's share of FLOPs{of_layers}",
-    ]
+    counts_title = f"{unit}FLOPs of a token{of_layers}"
     if curves.overtaken_at is not None:
-        titles[0] += f"; attention overtakes at {curves.overtaken_at:,}"
-    [first, *_] = lengths_of(report.plan)
-    where = [
-        f"{name} {typed_as(value)}"
-        for name, value in first.ffn.point
-        if name != "seq_len"
-    ]
-    for axes, title in zip((counts, shares), titles, strict=True):
+        counts_title += f"; attention overtakes at {curves.overtaken_at:,}"
+    shares_title = f"the FFN's share of FLOPs{of_layers}"
+    point = without_length(report.plan.cases[0].point)
+    block = [f"{name} {typed_as(value)}" for name, value in point]
+    for axes, title in ((counts, counts_title), (shares, shares_title)):
         axes.set(xscale="log", xlim=(x[0], x[-1]), xlabel="tokens in the sequence")
-        axes.set_title(literal(", ".join([*where, title])))
+        axes.set_title(literal(", ".join([*block, title])))
         axes.xaxis.set_major_locator(LogLocator(base=2, numticks=8))
         axes.xaxis.set_minor_formatter(NullFormatter())
         write_numbers(axes.xaxis)
@@ -129,35 +122,28 @@ def _draw(counts: Axes, shares: Axes, report: Report) -> None:
 
 
 def _draw_measured(axes: Axes, report: Report) -> None:
-    """Measured shares with their intervals; at a length whose time can't be told,
-    why.
+    """Draw the measured shares with their intervals, and at a length whose time can't
+    be told the reason.
     """
-    at, values, lows, highs = [], [], [], []
+    seq_lens, values, lows, highs = [], [], [], []
     for row in block_rows(report):
         value, low, high = (row[key] for key in interval_keys("ffn_share_latency"))
-        if row["sees"] == MEAN:
+        if row["sees"] == MEAN:  # is counted alone
             continue
         if low is None:
-            why = (
-                verdict_word(
-                    {
-                        "verdict": row["attention_verdict"],
-                        "failure": row["attention_failure"],
-                    }
-                )
-                or ""
-            )
+            verdict, failure = row["attention_verdict"], row["attention_failure"]
+            reason = verdict_word({"verdict": verdict, "failure": failure}) or ""
             axes.annotate(
-                why, (row["seq_len"], 0.97), rotation=90, ha="center", va="top"
+                reason, (row["seq_len"], 0.97), rotation=90, ha="center", va="top"
             )
         else:
-            at.append(row["seq_len"])
+            seq_lens.append(row["seq_len"])
             values.append(value)
             lows.append(value - low)
             highs.append(high - value)
-    if at:
+    if seq_lens:
         axes.errorbar(
-            at,
+            seq_lens,
             values,
             yerr=[lows, highs],
             fmt="o",

@@ -1,8 +1,8 @@
 """A block's question: an FFN, the attention beside it, the lengths of the sequence ->
 Plan. Pure.
 
-Each length has cases of its own: the FFN, which is their reference, attention, and the
-textbook's form of it; these two for each window that the model's layers have.
+Each length has cases of its own: the FFN, which is their reference, and for each window
+that the model's layers have attention and the textbook's form of it.
 """
 
 from __future__ import annotations
@@ -30,45 +30,56 @@ from ffnbench.planning.variant_text import parse_variant
 from ffnbench.planning.workload import refuse_lacking, workload_of
 from ffnbench.request import BlockRequest
 
-# what the labels of its cases begin with
+# the beginnings of the cases' labels
 FFN, ATTENTION, TEXTBOOK = "ffn", "attention", "textbook"
 # kinds of layers in which a token sees all others
 NOT_CAUSAL = ("encoder", "vision", "audio")
-HEAD_DIM = 64  # of a block that is not asked for by its name
+HEAD_DIM = 64  # of a block whose sizes are given by hand
 DEFAULT_FORM = "gelu"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CasesOfLength:
-    """The cases of one length of the sequence, and of one kind of attention."""
+    """The cases of one length of the sequence, and of one window of attention.
+    `textbook` is None where that form of attention has been left out.
+    """
 
     seq_len: int
     ffn: Case
     attention: Case
     textbook: Case | None
 
+    @property
+    def spec(self) -> AttentionSpec:
+        """The spec of the attention."""
+        assert isinstance(self.attention.ffn, AttentionSpec)
+        return self.attention.ffn
+
 
 def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
-    """The plan of a block: of a model's main kind of layer, or of sizes by hand."""
+    """The plan of a block: of a model's main kind of layer, or of sizes by hand. A
+    sweep has several blocks, each at all lengths.
+    """
     request = with_named_model(request)
     model = None if request.preset is None else model_of(request.preset)
     variants = listed_variants(request.variant or DEFAULT_FORM)
     lengths = ",".join(map(str, parse_lengths(request.seq_len)))
     cells = requests_of_cells(replace(request, seq_len=lengths), keys=variants.axes)
     refuse_own_values({*swept_flags(cells), "seq_len"}, variants.at(variants.first))
-    ffns: dict[Point, Case] = {}  # by where they stand on all axes but that of lengths
+    main = None if model is None else model.main
+    ffns: dict[Point, Case] = {}  # by block: planned once, for all of its lengths
     cases: list[Case] = []
     for cell in cells:
-        place = tuple((name, value) for name, value in cell.point if name != "seq_len")
-        if place not in ffns:
+        block = without_length(cell.point)
+        if block not in ffns:
             variant = request.variant
             if cell.keys:
                 variant = ",".join(variants.texts(cell.keys))
-            ffns[place] = _ffn(replace(cell.request, variant=variant), model, probe)
-        suffix = f"@{cell.request.seq_len}{group_suffix(dict(place))}"
-        cases += _cases_of_cell(
-            cell, ffns[place], suffix, model.main if model else None
-        )
+            ffns[block] = _ffn_case(
+                replace(cell.request, variant=variant), model, probe
+            )
+        suffix = f"@{cell.request.seq_len}{group_suffix(dict(block))}"
+        cases += _cases_of_cell(cell, ffns[block], suffix, main)
     for case in cases:
         refuse_lacking(case.label, case.ffn, case.workload)
     return Plan(
@@ -81,11 +92,18 @@ def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
     )
 
 
+def without_length(point: Point) -> Point:
+    """The point of a sweep on all axes but that of lengths: it tells the blocks of a
+    plan apart.
+    """
+    return tuple((name, value) for name, value in point if name != "seq_len")
+
+
 def _cases_of_cell(
     cell: CellRequest[BlockRequest], ffn: Case, suffix: str, group: LayerGroup | None
 ) -> Iterator[Case]:
-    """The FFN at one length, which is the reference, and its attentions; their labels
-    end with the suffix.
+    """The case of the FFN at one length, which is the reference, then those of its
+    attentions; the suffix ends their labels.
     """
     request = cell.request
     work = replace(ffn.workload, seq_len=int(request.seq_len))
@@ -112,10 +130,10 @@ def _cases_of_cell(
             )
 
 
-def _ffn(request: BlockRequest, model: ModelSpec | None, probe: Probe | None) -> Case:
-    """The FFN's case: that of a plan of `compare` for one variant, or the model's own,
-    with the sizes that it has.
-    """
+def _ffn_case(
+    request: BlockRequest, model: ModelSpec | None, probe: Probe | None
+) -> Case:
+    """The case of the FFN: the model's own, or a variant's as `compare` plans it."""
     if model is not None:
         refuse_sizes(request)
         ffn, backend = model.main.ffn, request.backend
@@ -137,8 +155,8 @@ def _ffn(request: BlockRequest, model: ModelSpec | None, probe: Probe | None) ->
 
 
 def with_named_model(request: BlockRequest) -> BlockRequest:
-    """A variant that is nothing but the name of a model, or its file, stands for the
-    whole block of it.
+    """The request with a variant that is only the name or the file of a model taken as
+    `preset`: it stands for the whole block of that model.
     """
     named = request.variant or ""
     name = named.partition("@")[0]  # a key may hold a range with a step
@@ -149,7 +167,7 @@ def with_named_model(request: BlockRequest) -> BlockRequest:
 
 
 def refuse_sizes(request: BlockRequest) -> None:
-    """A model says itself what its FFN is."""
+    """Raise FfnbenchError for a size given beside a model, which has its own."""
     for name in ("variant", "d_model", "d_ff", "bias"):
         if getattr(request, name) is not None:
             raise FfnbenchError(
@@ -161,8 +179,8 @@ def refuse_sizes(request: BlockRequest) -> None:
 def attentions_of(
     request: BlockRequest, d_model: int, group: LayerGroup | None
 ) -> list[tuple[AttentionSpec, int | None]]:
-    """The attentions of a kind of layer that are counted, by their windows; where these
-    differ with their layers.
+    """The attentions of a kind of layer that are counted: one for each window, with the
+    number of layers that have it, or None where all have the same.
     """
     spec = attention_of(request, d_model, group)
     if group is None:
@@ -179,8 +197,8 @@ def attentions_of(
 
 
 def uncounted(group: LayerGroup) -> str:
-    """Which of its layers have an attention that is not counted, in words; "" where
-    there are none.
+    """What attention of a kind of layer is not counted, and how many of its layers have
+    it, in words; "" where all is counted.
     """
     windows = [window for window in group.windows if window.other]
     if not windows:
@@ -193,10 +211,10 @@ def uncounted(group: LayerGroup) -> str:
 def attention_of(
     request: BlockRequest, d_model: int, group: LayerGroup | None
 ) -> AttentionSpec:
-    """The attention of a kind of layer, with what the flags change; by hand:
-    multi-head, heads of 64, causal.
+    """The attention of a kind of layer, with the numbers of heads that the flags give.
 
-    Where a model's attention is not known it is by hand too, without biases.
+    Without a model it is made by hand: causal, and multi-head with heads of HEAD_DIM
+    unless the flags say otherwise. So it is where a model's attention is not known.
     """
     sizes: dict[str, Any] = {}
     if request.heads is not None:
@@ -223,6 +241,9 @@ def attention_of(
 
 
 def _by_hand(sizes: dict[str, int], d_model: int, bias: bool) -> AttentionSpec:
+    """The attention of that width whose heads fill it; `sizes` are those that the flags
+    give. Raises FfnbenchError where no whole number of heads does.
+    """
     heads = sizes.get("heads")
     if heads is None:
         heads, rest = divmod(d_model, HEAD_DIM)
@@ -248,7 +269,7 @@ def _by_hand(sizes: dict[str, int], d_model: int, bias: bool) -> AttentionSpec:
 
 
 def parse_lengths(text: str) -> list[int]:
-    """`128,1024,8192`, ascending."""
+    """The lengths of a text such as `128,1024,8192`, ascending."""
     return sorted(
         int(length)
         for length in several("seq_len", text, partial(read_positive, "seq_len"))
@@ -256,25 +277,24 @@ def parse_lengths(text: str) -> list[int]:
 
 
 def lengths_of(plan: Plan) -> Iterator[CasesOfLength]:
-    """The cases of a block's plan, by length and window."""
+    """The cases of a block's plan by length and window; raises KeyError where a length
+    of a saved plan lacks one.
+    """
     for group in plan.groups:
         ffn = plan.case(group.reference)
-        attentions = [
-            (case.ffn, case)
-            for case in group.cases
-            if isinstance(case.ffn, AttentionSpec)
-        ]
-        if not attentions:
+        # window -> form -> case
+        by_window: dict[int | None, dict[AttentionForm, Case]] = {}
+        for case in group.cases:
+            if isinstance(case.ffn, AttentionSpec):
+                by_window.setdefault(case.ffn.window, {})[case.ffn.form] = case
+        if not by_window:
             raise KeyError(ffn.label)
-        for window in dict.fromkeys(spec.window for spec, _ in attentions):
-            forms = {
-                spec.form: case for spec, case in attentions if spec.window == window
-            }
+        for by_form in by_window.values():
             yield CasesOfLength(
                 seq_len=ffn.workload.seq_len,
                 ffn=ffn,
-                attention=forms[AttentionForm.SDPA],
-                textbook=forms.get(AttentionForm.TEXTBOOK),
+                attention=by_form[AttentionForm.SDPA],
+                textbook=by_form.get(AttentionForm.TEXTBOOK),
             )
 
 
@@ -291,14 +311,13 @@ def problems(plan: Plan) -> Iterator[str]:
         yield "a length has no attention"
 
 
-def parts_of(plan: Plan) -> list[Plan]:
-    """The plan of a sweep cut into those of one block each, at several lengths: cells
-    that differ in nothing else.
+def plans_of_blocks(plan: Plan) -> list[Plan]:
+    """The plan of a sweep cut into one for each block, at all of its lengths. The notes
+    go with the last one.
     """
-    cases_of_block: dict[object, list[Case]] = {}
+    cases_of_block: dict[Point, list[Case]] = {}
     for case in plan.cases:
-        block = tuple((name, value) for name, value in case.point if name != "seq_len")
-        cases_of_block.setdefault(block, []).append(case)
+        cases_of_block.setdefault(without_length(case.point), []).append(case)
     plans = [
         replace(plan, cases=tuple(cases), reference=cases[0].label, notes=())
         for cases in cases_of_block.values()
@@ -307,6 +326,7 @@ def parts_of(plan: Plan) -> list[Plan]:
 
 
 def _notes(model: ModelSpec | None) -> Iterator[Note]:
+    """What a reader should know of a model and of what is left out of it."""
     if model is None:
         return
     for text in filter(None, (model.note, model.defaults)):

@@ -1,9 +1,9 @@
-"""A block's figures by length, flat: FLOPs, bytes, latencies, and the FFN's share of
-each.
+"""A block's figures as flat rows by length: FLOPs, bytes, latencies, and the FFN's
+share of each.
 
-Shares are those of the FFN in the two together, as a block's norms are left out; a
-measured share is 1 / (1 + ratio) of attention to the FFN, so its interval is the
-ratio's.
+A share is that of the FFN in FFN and attention together, as a block's norms are left
+out. A measured share is 1 / (1 + r), where r is the ratio of attention's time to the
+FFN's, so its interval follows from that of r.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from operator import attrgetter
 
 from ffnbench.block.plan import (
     ATTENTION,
@@ -18,7 +19,7 @@ from ffnbench.block.plan import (
     TEXTBOOK,
     CasesOfLength,
     lengths_of,
-    parts_of,
+    plans_of_blocks,
 )
 from ffnbench.choices import Mode
 from ffnbench.ffn.attention import (
@@ -46,23 +47,18 @@ from ffnbench.result import Estimate, Report
 from ffnbench.stats.cells import restricted
 from ffnbench.stats.figures import figures_of
 
-# backward: two products for each
-PRODUCTS = {Mode.FORWARD: 1, Mode.TRAIN: 3, Mode.BACKWARD: 2}
-PART_WORDS = ("verdict", "failure")  # of a part, that are not saved
+# FLOPs of a mode over those of forward: backward has two products for each of forward's
+FLOPS_FACTOR = {Mode.FORWARD: 1, Mode.TRAIN: 3, Mode.BACKWARD: 2}
+UNSAVED_KEYS = ("verdict", "failure")  # of FFN and attentions, for tables alone
 POINTS = 200  # of a curve over lengths
-# how far it goes on beyond the shortest and the longest length, and beyond the crossing
-AROUND = 4
+# A curve begins at the shortest length over this factor, and ends at the longest
+# length, or the crossing, times it.
+MARGIN_FACTOR = 4
 MEAN = "mean"  # of all layers, in place of what a token sees
 
 
-def spec_of(length: CasesOfLength) -> AttentionSpec:
-    """The attention of a block."""
-    assert isinstance(length.attention.ffn, AttentionSpec)
-    return length.attention.ffn
-
-
 def sees(spec: AttentionSpec) -> str:
-    """How many tokens one sees: `all`, `the last 128`."""
+    """Which tokens a token sees, in words: `all`, `the last 128`."""
     if spec.window is None:
         return "all"
     if spec.causal:
@@ -71,41 +67,45 @@ def sees(spec: AttentionSpec) -> str:
 
 
 def kinds_of(report: Report) -> list[CasesOfLength]:
-    """Each window at the shortest length."""
+    """The kinds of layers, which differ in their windows: the cases of each kind at the
+    shortest length.
+    """
     lengths = list(lengths_of(report.plan))
     return [length for length in lengths if length.seq_len == lengths[0].seq_len]
 
 
-def in_all_layers(kinds: Sequence[CasesOfLength], seq_len: int) -> int:
+def number_of_layers(kinds: Sequence[CasesOfLength]) -> int:
+    """How many layers there are of these kinds; where all are alike, one stands for
+    them.
+    """
+    return sum(kind.attention.layers or 1 for kind in kinds)
+
+
+def flops_in_all_layers(kinds: Sequence[CasesOfLength], seq_len: int) -> int:
     """Attention's FLOPs of a token's forward pass through all layers of these kinds."""
     return sum(
-        (kind.attention.layers or 1) * attention_flops(spec_of(kind), seq_len)
-        for kind in kinds
+        number_of_layers([kind]) * attention_flops(kind.spec, seq_len) for kind in kinds
     )
 
 
 def crossing(kinds: Sequence[CasesOfLength], ffn_flops: int) -> int | None:
     """The shortest length at which attention needs more FLOPs than the FFN, in the mean
-    of these kinds of layers.
+    over all layers of these kinds; None where it never does.
     """
-    layers = sum(kind.attention.layers or 1 for kind in kinds)
     return overtakes_at(
-        lambda seq_len: in_all_layers(kinds, seq_len), layers * ffn_flops
+        lambda seq_len: flops_in_all_layers(kinds, seq_len),
+        number_of_layers(kinds) * ffn_flops,
     )
-
-
-def _tokens(length: CasesOfLength) -> int:
-    return length.seq_len
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """FLOPs of a token in all passes of the mode, in the mean of all layers: of the
-    FFN, of attention's projections, and of attention at lengths around those of a
-    block.
+    """FLOPs of a token in the block's mode, the mean over all layers: of the FFN, of
+    attention's projections, and of attention at each of `seq_lens`, which lie around
+    the lengths of the block.
 
-    `overtaken_at` is the length at which attention needs more than the FFN, if it is
-    not the first.
+    `overtaken_at` is the length from which attention needs more than the FFN; None
+    where it does so at every length or at none.
     """
 
     ffn: int | None
@@ -123,40 +123,36 @@ class Counts:
 
 
 def counts_by_length(report: Report) -> Counts:
-    """What a curve of one block's FLOPs shows."""
+    """What the picture shows of one block's FLOPs."""
     lengths, kinds = list(lengths_of(report.plan)), kinds_of(report)
-    passes = PRODUCTS[lengths[0].ffn.workload.mode]
+    factor = FLOPS_FACTOR[lengths[0].ffn.workload.mode]
     ffn = report.cost(report.plan.reference).flops_forward
     overtaken_at = None if ffn is None else crossing(kinds, ffn)
     marks = [length.seq_len for length in lengths]
-    if overtaken_at == 1:  # it is above the FFN at every length
+    if overtaken_at == 1:  # attention is above the FFN at every length
         overtaken_at = None
     if overtaken_at is not None:
         marks.append(overtaken_at)
-    start, end = max(1.0, min(marks) / AROUND), max(marks) * AROUND
-    seq_lens = sorted(
-        {
-            round(start * (end / start) ** (point / (POINTS - 1)))
-            for point in range(POINTS)
-        }
-    )
-    layers = sum(kind.attention.layers or 1 for kind in kinds)
+    start, end = max(1.0, min(marks) / MARGIN_FACTOR), max(marks) * MARGIN_FACTOR
+    step = (end / start) ** (1 / (POINTS - 1))
+    # whole numbers, evenly on a scale of logarithms
+    seq_lens = sorted({round(start * step**point) for point in range(POINTS)})
+    layers = number_of_layers(kinds)
     return Counts(
-        ffn=None if ffn is None else passes * ffn,
-        projections=passes * projection_flops(spec_of(lengths[0])),
+        ffn=None if ffn is None else factor * ffn,
+        projections=factor * projection_flops(lengths[0].spec),
         seq_lens=seq_lens,
         attention=[
-            passes * in_all_layers(kinds, seq_len) / layers for seq_len in seq_lens
+            factor * flops_in_all_layers(kinds, seq_len) / layers
+            for seq_len in seq_lens
         ],
         overtaken_at=overtaken_at,
     )
 
 
 def blocks_of(report: Report) -> list[Report]:
-    """A report of each block of a sweep: its cells at several lengths, and what was
-    found of these.
-    """
-    plans = parts_of(report.plan)
+    """A report of each block of a sweep, with the figures of its cases alone."""
+    plans = plans_of_blocks(report.plan)
     if len(plans) == 1:
         return [report]
     parts = [restricted(report, plan) for plan in plans]
@@ -165,7 +161,7 @@ def blocks_of(report: Report) -> list[Report]:
 
 def block_records(report: Report) -> list[Row]:
     """The rows as they are saved."""
-    unsaved = tuple(f"_{key}" for key in PART_WORDS)
+    unsaved = tuple(f"_{key}" for key in UNSAVED_KEYS)
     return [
         {key: value for key, value in row.items() if not key.endswith(unsaved)}
         for row in block_rows(report)
@@ -173,25 +169,23 @@ def block_records(report: Report) -> list[Row]:
 
 
 def block_rows(report: Report) -> list[Row]:
-    """One flat row a length and window, everything in base units, unknown as None; with
-    why a part has no time.
+    """One flat row for each length and window: base units, None for what is not known,
+    and the UNSAVED_KEYS, which say why there is no time.
 
-    Where layers differ in their windows, the mean of them all comes after those of each
-    length.
+    Where layers differ in their windows, the rows of a length are followed by the mean
+    over all layers.
     """
     of_cases = {row["label"]: row for row in case_rows(report)}
     rows = []
-    for block in parts_of(report.plan):
-        for _, windows in groupby(lengths_of(block), key=_tokens):
-            lengths = list(windows)
-            counted = [_counted_columns(report, length) for length in lengths]
-            measured = [
-                _measured_columns(report, length, of_cases) for length in lengths
-            ]
+    for block in plans_of_blocks(report.plan):
+        for _, kinds_at_length in groupby(lengths_of(block), attrgetter("seq_len")):
+            kinds = list(kinds_at_length)
+            counted = [_counted_columns(report, kind) for kind in kinds]
+            measured = [_measured_columns(report, kind, of_cases) for kind in kinds]
             rows += [
                 counts | times for counts, times in zip(counted, measured, strict=True)
             ]
-            if len(lengths) > 1:
+            if len(kinds) > 1:
                 conditions = {
                     key: value if key in (*CONDITION_KEYS, "threads") else None
                     for key, value in measured[0].items()
@@ -201,7 +195,9 @@ def block_rows(report: Report) -> list[Row]:
 
 
 def _mean_over_layers(rows: list[Row]) -> Row:
-    """What is counted of one length, on average over all layers."""
+    """The counted columns of one length, the mean over all layers: `rows` has one row
+    for each kind of them.
+    """
     layers = sum(row["layers"] for row in rows)
     means = {}
     for key in (
@@ -228,15 +224,16 @@ def _ffn_share(of_ffn: int | None, of_attention: int) -> float | None:
 
 
 def _counted_columns(report: Report, length: CasesOfLength) -> Row:
-    spec, work = spec_of(length), length.ffn.workload
+    """What a block is, and what is counted of it, at one length and window."""
+    spec, work = length.spec, length.ffn.workload
     ffn, attention = report.cost(length.ffn.label), report.cost(length.attention.label)
-    passes = PRODUCTS[work.mode]
+    factor = FLOPS_FACTOR[work.mode]
     parts = {
-        "flops_projections": passes * projection_flops(spec),
-        "flops_scores": passes * score_flops(spec, length.seq_len),
-        "flops_values": passes * value_flops(spec, length.seq_len),
+        "flops_projections": factor * projection_flops(spec),
+        "flops_scores": factor * score_flops(spec, length.seq_len),
+        "flops_values": factor * value_flops(spec, length.seq_len),
     }
-    of_ffn = None if ffn.flops_forward is None else passes * ffn.flops_forward
+    of_ffn = None if ffn.flops_forward is None else factor * ffn.flops_forward
     of_attention = sum(parts.values())
     return {
         "ffn": length.ffn.variant,
@@ -274,37 +271,40 @@ def _counted_columns(report: Report, length: CasesOfLength) -> Row:
 def _measured_columns(
     report: Report, length: CasesOfLength, rows: dict[str, Row]
 ) -> Row:
-    """What was measured of one length and window: columns of the rows of its parts, and
-    the FFN's share.
+    """What was measured at one length and window: columns of FFN, attention and
+    textbook, from `rows` by label, and the FFN's share.
     """
     parts = {FFN: length.ffn, ATTENTION: length.attention, TEXTBOOK: length.textbook}
     row: Row = {}
     for name, case in parts.items():
         compared = () if name == FFN else RATIO_KEYS
-        row |= _of_part(name, case, (*LATENCY_KEYS, PEAK, *compared), rows)
+        row |= _columns_of(name, case, (*LATENCY_KEYS, PEAK, *compared), rows)
     row |= in_row(
         "ffn_share_latency", ffn_share(ratio_to_ffn(report, length.attention.label))
     )
     row |= {key: rows[length.ffn.label][key] for key in CONDITION_KEYS}
     for name, case in parts.items():
-        row |= _of_part(name, case, (*DEVICE_KEYS, *PART_WORDS), rows)
+        row |= _columns_of(name, case, (*DEVICE_KEYS, *UNSAVED_KEYS), rows)
     return row | {"threads": length.ffn.workload.threads}
 
 
-def _of_part(
+def _columns_of(
     name: str, case: Case | None, keys: Iterable[str], rows: dict[str, Row]
 ) -> Row:
+    """The values of a case's row under `name_key`; None where there is no such case."""
     return {f"{name}_{key}": rows[case.label][key] if case else None for key in keys}
 
 
 def ratio_to_ffn(report: Report, label: str) -> Estimate | None:
-    """The ratio of a case to the FFN, or None."""
+    """The ratio of a case's time to the FFN's; None where they were not compared."""
     comparison = report.comparison(label)
     return comparison.ratio if comparison else None
 
 
 def ffn_share(ratio: Estimate | None) -> Estimate | None:
-    """1 / (1 + attention / FFN), with the interval that the ratio's gives."""
+    """The FFN's share by the ratio of attention's time to the FFN's, with the interval
+    that follows from the ratio's.
+    """
     if ratio is None:
         return None
     low, high = (

@@ -15,7 +15,6 @@ from ffnbench.block.rows import (
     crossing,
     kinds_of,
     sees,
-    spec_of,
 )
 from ffnbench.choices import Mode
 from ffnbench.common.units import counted
@@ -28,7 +27,7 @@ from ffnbench.report.sentences import failure_line, machine_line, to_do
 from ffnbench.report.words import device_text, sizing_text
 from ffnbench.result import Report, Verdict
 
-PASS_OF_MODE = {
+PASSES_OF_MODE = {
     Mode.FORWARD: "forward",
     Mode.TRAIN: "forward and backward",
     Mode.BACKWARD: "backward",
@@ -48,7 +47,7 @@ BLOCK_COST_COLUMNS = (
 
 
 def block_frame(report: Report) -> Frame:
-    """What is counted by length, and below it what was measured; of a sweep that for
+    """What is counted by length, and below it what was measured; in a sweep both for
     each block.
     """
     frames = []
@@ -63,16 +62,16 @@ def block_frame(report: Report) -> Frame:
 
 
 def _counted_frame(report: Report, rows: list[Row]) -> Frame:
-    """FLOPs of a token and bytes of keys and values, one row a length and window; where
-    attention overtakes.
+    """FLOPs of a token and bytes of keys and values, one row for each length and
+    window; below them where attention overtakes the FFN.
     """
     batch = rows[0]["batch"]
     sequences = f"{batch} sequences" if batch > 1 else "one sequence"
-    windows = ("layers", "sees") if rows[0]["layers"] else ()
-    seq_len = column("seq_len", 0, write=None)
-    passes = PASS_OF_MODE[rows[0]["mode"]]
+    window_columns = ("layers", "sees") if rows[0]["layers"] else ()
+    names = (*window_columns, *BLOCK_COST_COLUMNS)
+    passes = PASSES_OF_MODE[rows[0]["mode"]]
     return Frame(
-        columns=(seq_len, *map(column, windows), *map(column, BLOCK_COST_COLUMNS)),
+        columns=(column("seq_len", 0, write=None), *map(column, names)),
         rows=rows,
         header=[
             *_header(report),
@@ -88,22 +87,20 @@ def _counted_frame(report: Report, rows: list[Row]) -> Frame:
 
 
 def _measured_frame(report: Report, rows: list[Row]) -> Frame:
-    """Latencies, their ratios to the FFN's and the FFN's share, one row a length."""
+    """Latencies, their ratios to the FFN's and the FFN's share, one row for each length
+    and window.
+    """
     parts = [FFN, ATTENTION]
     if any(length.textbook for length in lengths_of(report.plan)):
         parts.append(TEXTBOOK)
-    names = [f"{FFN}_latency_s"]  # the reference, whose ratio would be 1
+    names = ["sees"] if len(kinds_of(report)) > 1 else []
+    names.append(f"{FFN}_latency_s")  # the reference, whose ratio would be 1
     for part in parts[1:]:
         names += [f"{part}_latency_s", f"{part}_ratio"]
-    windows = ["sees"] if len(kinds_of(report)) > 1 else []
-    shown = [
-        *windows,
-        *names,
-        "ffn_share_latency",
-        *(f"{part}_peak_bytes" for part in parts),
-    ]
+    names.append("ffn_share_latency")
+    names += [f"{part}_peak_bytes" for part in parts]
     return Frame(
-        columns=(column("seq_len", 0, write=None), *map(column, shown)),
+        columns=(column("seq_len", 0, write=None), *map(column, names)),
         rows=rows,
         header=["measured"],
         summary=[
@@ -117,8 +114,8 @@ def _measured_frame(report: Report, rows: list[Row]) -> Frame:
 
 
 def _crossover(report: Report) -> str:
-    """Where attention's FLOPs overtake the FFN's, by the closed forms: by windows, and
-    in the mean of all layers.
+    """Where attention's FLOPs overtake the FFN's by the closed forms, as a sentence:
+    for each kind of layer, and in the mean of all.
     """
     kinds, ffn = kinds_of(report), report.cost(report.plan.reference).flops_forward
     if ffn is None:
@@ -129,18 +126,22 @@ def _crossover(report: Report) -> str:
         f"{_length_text(crossing([kind], ffn))} in the {_layers_text(kind)}"
         for kind in kinds
     ]
-    return f"in FLOPs attention overtakes the FFN {', '.join(places)}, {_length_text(crossing(kinds, ffn))} in the mean of all"
+    places.append(f"{_length_text(crossing(kinds, ffn))} in the mean of all")
+    return f"in FLOPs attention overtakes the FFN {', '.join(places)}"
 
 
 def _layers_text(kind: CasesOfLength) -> str:
-    return f"{kind.attention.layers} layers that see {sees(spec_of(kind))}"
+    """`20 layers that see the last 128`."""
+    return f"{kind.attention.layers} layers that see {sees(kind.spec)}"
 
 
 def _length_text(at: int | None) -> str:
-    """At which length attention overtakes."""
+    """At which length attention overtakes, as a part of a sentence."""
     if at is None:
         return "never"
-    return "at every length" if at == 1 else f"at {at:,} tokens"
+    if at == 1:
+        return "at every length"
+    return f"at {at:,} tokens"
 
 
 def overtaking_text(at: int | None) -> str:
@@ -148,15 +149,13 @@ def overtaking_text(at: int | None) -> str:
     if at == 1:
         return "attention needs more FLOPs than the FFN at every length"
     if at is None:
-        overtakes = "never overtakes the FFN"
-    else:
-        overtakes = f"overtakes the FFN {_length_text(at)}"
-    return f"in FLOPs attention {overtakes}"
+        return "in FLOPs attention never overtakes the FFN"
+    return f"in FLOPs attention overtakes the FFN {_length_text(at)}"
 
 
 def _overtaking_lines(report: Report) -> list[str]:
-    """Between which lengths attention becomes the slower one, as far as the intervals
-    tell, for each window.
+    """For each kind of layer a sentence on the lengths between which attention becomes
+    the slower one, as far as the verdicts tell.
     """
     kinds = kinds_of(report)
     lines = []
@@ -164,12 +163,12 @@ def _overtaking_lines(report: Report) -> list[str]:
         faster, slower = [], []
         for length in lengths_of(report.plan):
             comparison = report.comparison(length.attention.label)
-            if comparison and spec_of(length).window == spec_of(kind).window:
+            if comparison and length.spec.window == kind.spec.window:
                 if comparison.verdict is Verdict.FASTER:
                     faster.append(length.seq_len)
                 elif comparison.verdict is Verdict.SLOWER:
                     slower.append(length.seq_len)
-        where = f" where it sees {sees(spec_of(kind))}" if len(kinds) > 1 else ""
+        where = f" where it sees {sees(kind.spec)}" if len(kinds) > 1 else ""
         if slower and faster and max(faster) < min(slower):
             text = (
                 f"overtakes the FFN between {max(faster):,} and {min(slower):,} tokens"
@@ -185,19 +184,19 @@ def _overtaking_lines(report: Report) -> list[str]:
 
 
 def _params_text(report: Report) -> str:
-    """How many times the FFN is as large as attention, and as its matrices without the
-    last one.
+    """How many times the parameters of attention the FFN has, and how many times those
+    of attention without its output matrix o, as a sentence.
     """
     length = next(lengths_of(report.plan))
-    spec, ffn = spec_of(length), report.cost(length.ffn.label)
+    spec, ffn = length.spec, report.cost(length.ffn.label)
     attention = report.cost(length.attention.label).params
     rows, columns = spec.matrices["o"]
-    inputs = attention - rows * columns - spec.biases.get("o", 0)
+    without_o = attention - rows * columns - spec.biases.get("o", 0)
     if spec.mla:
         names = "all but o"
     else:
         names = " + ".join(name for name in spec.matrices if name != "o")
-    times = f"{ffn.params / attention:.2f} times attention, {ffn.params / inputs:.2f} times {names}"
+    times = f"{ffn.params / attention:.2f} times attention, {ffn.params / without_o:.2f} times {names}"
     active = ""
     if isinstance(length.ffn.ffn, FFNSpec) and length.ffn.ffn.moe is not None:
         active = f" (active for a token: {ffn.params_active / attention:.2f} times)"
@@ -205,9 +204,9 @@ def _params_text(report: Report) -> str:
 
 
 def _header(report: Report) -> list[str]:
-    """What is in a block: its FFN and its attention."""
+    """Two lines on what a block is: its conditions and FFN, and its attention."""
     length = next(lengths_of(report.plan))
-    case, spec, work = length.ffn, spec_of(length), length.ffn.workload
+    case, spec, work = length.ffn, length.spec, length.ffn.workload
     facts = [f"d_model {case.ffn.d_model:,}", work.dtype]
     if report.environment:
         facts += [device_text(work), *in_title(report.plan)]

@@ -27,10 +27,10 @@ class Step:
     """One kernel of an activation: reads `inputs`, allocates `output`, keeps `saves`
     for backward.
 
-    The activation's argument is called "x", its result "y". `temps` is the number of
-    extra buffers of the same size that are alive at once in its backward kernel, beside
-    the gradient that it returns, `masks` of those with one byte an element; a constant
-    factor is a tensor of `scalar_bytes` to autograd, kept until its backward.
+    The activation's argument is called "x", its result "y". The backward kernel holds
+    the gradient that it returns and, at once, `temps` buffers as large as that and
+    `masks` buffers of one byte an element. A constant factor is a tensor of
+    `scalar_bytes` to autograd, which keeps it until the backward.
     """
 
     output: str
@@ -67,8 +67,8 @@ class Activation:
     """A scalar function f and what the cost model has to know of it.
 
     `apply` is given the values of `learned`, one tensor each, after beta; without them
-    it is the function at its init. `steps` None is an activation whose kernels are not
-    known: its memory can be measured, not predicted.
+    it is the function at its init. `steps` is None where the kernels are not known:
+    memory can then be measured, but not predicted.
     """
 
     name: str
@@ -92,8 +92,9 @@ class Activation:
 
 
 def _xielu(F: Any, x: Any, positive: Any = None, negative: Any = None) -> Any:
-    """Both branches are computed everywhere, as eager code does; the clamp keeps the
-    unused exp from overflowing.
+    """xIELU of x; `positive` and `negative` are its trained scalars, alpha_p and
+    alpha_n. Both branches are computed everywhere, as eager code does; the clamp keeps
+    the unused exp from overflowing.
     """
     a = 0.8 if positive is None else F.softplus(positive)
     b = 0.8 if negative is None else 0.5 + F.softplus(negative)
@@ -286,8 +287,8 @@ class OwnActivation:
 
 @cache
 def row_of_own(own: OwnActivation) -> Activation:
-    """A row like those above. The function itself is loaded at its first use, in a
-    worker.
+    """The row of a function of the user's, like those above. The function itself is
+    loaded at its first use, in a worker.
     """
 
     def apply(functional: Any, x: Any, beta: float) -> Any:

@@ -8,69 +8,73 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable
 
-from ffnbench.ffn.cost import Cost
+from ffnbench.ffn.cost import Cost, matrix_params
 from ffnbench.ffn.spec import AttentionForm, AttentionSpec, item_bytes
 
-# element-wise, of one score: scaling; softmax's exp, sum, division (its backward is y *
-# (g - sum of y * g))
-SCORE, SCORE_BACKWARD = 4, 5
+# Element-wise FLOPs of one score: scaling, and softmax's exp, sum and division, whose
+# backward is y * (g - sum of y * g).
+SCORE_FLOPS, SCORE_FLOPS_BACKWARD = 4, 5
 LONGER_THAN_ANY = 1 << 60  # tokens: longer than any sequence
 
 
 def pairs(spec: AttentionSpec, seq_len: int) -> int:
-    """The (query, key) pairs of one sequence that are computed, in one head: the
-    textbook's form masks them after.
+    """How many (query, key) pairs of one sequence one head computes: in the textbook's
+    form all of them, for it masks scores that it has computed.
     """
     if spec.form is AttentionForm.TEXTBOOK:
         return seq_len**2
     if spec.causal:
-        # by the last tokens; the first ones see fewer
+        # so many keys are seen by the last tokens; the first ones see fewer
         seen = min(spec.window or seq_len, seq_len)
         return seq_len * seen - seen * (seen - 1) // 2
-    # those at both ends see fewer
+    # the tokens at both ends see fewer
     to_one_side = min(spec.window or seq_len, seq_len - 1)
     return seq_len * (2 * to_one_side + 1) - to_one_side * (to_one_side + 1)
 
 
-def _of_a_token(total: int, seq_len: int) -> int:
-    """The mean over a sequence, to the nearest whole number: with a window it need not
-    be one.
+def _mean_of_tokens(total: int, seq_len: int) -> int:
+    """The total of a sequence over its tokens, rounded to the nearest whole number:
+    with a window it need not be one.
     """
     return (2 * total + seq_len) // (2 * seq_len)
 
 
 def projection_flops(spec: AttentionSpec) -> int:
-    """Of one token's forward pass through q, k, v and o, or MLA's factors of them."""
-    return 2 * sum(rows * columns for rows, columns in spec.matrices.values())
+    """Matmul FLOPs of one token's forward pass through q, k, v and o, or through MLA's
+    factors of them.
+    """
+    return 2 * matrix_params(spec)
 
 
 def score_flops(spec: AttentionSpec, seq_len: int) -> int:
-    """Of one token's q k^T, all heads, on average over a sequence."""
+    """Matmul FLOPs of one token's q k^T in all heads, the mean over a sequence."""
     flops = 2 * pairs(spec, seq_len) * spec.heads * spec.key_dim
-    return _of_a_token(flops, seq_len)
+    return _mean_of_tokens(flops, seq_len)
 
 
 def value_flops(spec: AttentionSpec, seq_len: int) -> int:
-    """Of one token's weights times v, all heads, on average over a sequence."""
+    """Matmul FLOPs of one token's softmax weights times v in all heads, the mean over a
+    sequence.
+    """
     flops = 2 * pairs(spec, seq_len) * spec.heads * spec.value_dim
-    return _of_a_token(flops, seq_len)
+    return _mean_of_tokens(flops, seq_len)
 
 
 def attention_flops(spec: AttentionSpec, seq_len: int) -> int:
-    """Of one token's forward pass through all of it."""
+    """Matmul FLOPs of one token's forward pass through the whole attention."""
     return (
         projection_flops(spec) + score_flops(spec, seq_len) + value_flops(spec, seq_len)
     )
 
 
 def kv_bytes(spec: AttentionSpec, dtype: str) -> int:
-    """Bytes that a cache keeps of one token in one layer."""
+    """Bytes that a cache of keys and values keeps of one token in one layer."""
     return spec.kv_per_token * item_bytes(dtype)
 
 
 def cached_tokens(spec: AttentionSpec, seq_len: int) -> int:
-    """How many tokens' keys and values a cache keeps of a sequence: no more than a
-    causal token will see.
+    """Of how many tokens of a sequence a cache keeps keys and values: with causal
+    attention of no more than the next token sees.
     """
     if spec.causal and spec.window is not None:
         return min(seq_len, spec.window)
@@ -89,8 +93,8 @@ def overtakes_at(attention: Callable[[int], int], ffn_flops: int) -> int | None:
 
 
 def attention_cost(spec: AttentionSpec, *, seq_len: int, dtype: str) -> Cost:
-    """Everything that is known of attention over sequences of `seq_len` tokens. Its
-    bytes at work are measured only.
+    """Everything that is known of attention over sequences of `seq_len` tokens. The
+    bytes at its peak and those saved for backward are measured only.
     """
     flops = attention_flops(spec, seq_len)
     forward, backward = _elementwise(spec, seq_len)
@@ -107,8 +111,8 @@ def attention_cost(spec: AttentionSpec, *, seq_len: int, dtype: str) -> Cost:
 
 
 def _elementwise(spec: AttentionSpec, seq_len: int) -> tuple[int, int]:
-    """Of one token, forward and backward: softmax and scaling of every score, biases,
-    and backward the sums of gradients that meet.
+    """Element-wise FLOPs of one token, forward and backward: softmax and scaling of
+    every score, biases, and in backward the sums of gradients that meet.
     """
     scores = pairs(spec, seq_len) * spec.heads
     biases = sum(spec.biases.values())
@@ -119,13 +123,15 @@ def _elementwise(spec: AttentionSpec, seq_len: int) -> tuple[int, int]:
     else:
         sums = spec.d_model  # x feeds q and the latent
         sums += (spec.heads - 1) * spec.mla.rope  # all heads share the key's rope part
-    forward = _of_a_token(SCORE * scores, seq_len) + biases
-    backward = _of_a_token(SCORE_BACKWARD * scores, seq_len) + biases + sums
+    forward = _mean_of_tokens(SCORE_FLOPS * scores, seq_len) + biases
+    backward = _mean_of_tokens(SCORE_FLOPS_BACKWARD * scores, seq_len) + biases + sums
     return forward, backward
 
 
 def _formula(spec: AttentionSpec) -> str | None:
-    """The closed form in words; None for MLA, whose factors are too many for a cell."""
+    """The closed form of the parameters in words; None for MLA, whose factors are too
+    many for a cell of a table.
+    """
     if spec.mla is not None:
         return None
     q = spec.heads * spec.head_dim
@@ -143,11 +149,12 @@ def working_bytes(
     spec: AttentionSpec, *, batch: int, seq_len: int, item: int, train: bool
 ) -> int:
     """About the most bytes that one call needs beside weights and input, rather too
-    many than too few.
+    many than too few; `item` is the size of an element.
 
-    Vectors of a token, and whole squares of scores in the textbook's form; latent
-    attention has them too where its keys and values differ in size, for which torch has
-    no fused kernel on the CPU. A window is a mask of the square.
+    These are vectors of each token and, in the textbook's form, squares of seq_len x
+    seq_len scores in each head. Latent attention has the squares too where its keys and
+    values differ in size, for which torch has no fused kernel on the CPU. A window is a
+    mask of one such square: up to three copies of bytes, and one in the call's dtype.
     """
     vectors_of_a_token = 12 if train else 8
     width = max(spec.d_model, spec.heads * spec.key_dim)

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ffnbench.ffn.modules import Device, OwnModule
+from ffnbench.ffn.modules import Device, OwnModule, linear_reference
 from ffnbench.ffn.spec import AttentionForm, AttentionSpec, MLASpec
 
 
@@ -54,6 +54,7 @@ class Attention(OwnModule):
         return q, k, v
 
     def _latent_heads(self, x: Tensor, mla: MLASpec) -> tuple[Tensor, Tensor, Tensor]:
+        """As `heads`, of latent attention: keys and values of all heads."""
         if mla.q_lora is None:
             q = self.q(x)
         else:
@@ -67,14 +68,15 @@ class Attention(OwnModule):
 
     @staticmethod
     def _split(y: Tensor, dim: int) -> Tensor:
+        """y (batch, seq_len, heads * dim) by heads: (batch, heads, seq_len, dim)."""
         return y.unflatten(-1, (-1, dim)).transpose(1, 2)
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Each token's values, weighted by softmax of its scores: (batch, heads,
-        seq_len, dim).
+        """Each token's mean of the values, weighted by softmax of its scores: (batch,
+        heads, seq_len, dim).
 
-        torch has no window: it is a mask, of the whole square, as transformers has it
-        for this function.
+        torch's function has no window: here it is a mask of seq_len x seq_len, as in
+        transformers.
         """
         if self.spec.windowed(q.shape[2]):
             k, v = _for_each_query_head(q, k, v)
@@ -105,7 +107,7 @@ class TextbookAttention(Attention):
     """
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Scores, mask, softmax, values: (batch, heads, seq_len, dim)."""
+        """As Attention's, one step after another."""
         k, v = _for_each_query_head(q, k, v)
         dim = q.shape[-1]
         scores = q @ k.transpose(-2, -1) / math.sqrt(dim)
@@ -116,7 +118,9 @@ class TextbookAttention(Attention):
 
 
 def _for_each_query_head(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    """Keys and values, those of a group once for each of its query heads."""
+    """Keys and values of as many heads as q has: those of a group are repeated for each
+    of its query heads.
+    """
     group = q.shape[1] // k.shape[1]
     if group == 1:
         return k, v
@@ -142,20 +146,21 @@ _FORMS = {AttentionForm.SDPA: Attention, AttentionForm.TEXTBOOK: TextbookAttenti
 def build_attention(
     spec: AttentionSpec, *, device: Device = None, dtype: torch.dtype | None = None
 ) -> Attention:
-    """The nn.Module of a spec, weights filled from torch's global generator: the same
-    for both forms.
+    """The nn.Module of a spec. Its weights are drawn from torch's global generator, the
+    same ones for both forms.
     """
     return _FORMS[spec.form](spec, device=device, dtype=dtype)
 
 
+@torch.no_grad()
 def attention_reference(module: Attention, x: Tensor) -> Tensor:
-    """What a module should give for x (batch, seq_len, d_model), in float64, one head
-    after another.
+    """What a module should give for x (batch, seq_len, d_model), computed in float64,
+    one head after another, by code of its own.
     """
     spec = module.spec
-    x = x.detach().double()
+    x = x.double()
     position = torch.arange(x.shape[1], device=x.device)
-    distance = position[:, None] - position  # of a key, back from its query
+    distance = position[:, None] - position  # how far back from its query a key is
     window = x.shape[1] if spec.window is None else spec.window
     if spec.causal:
         visible = (distance >= 0) & (distance < window)
@@ -173,25 +178,27 @@ def attention_reference(module: Attention, x: Tensor) -> Tensor:
 def _reference_heads(
     module: Attention, x: Tensor
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Query, key and value of each head, cut out of the projections by position."""
+    """Query, key and value of each head, (batch, seq_len, dim), cut out of the
+    projections by position.
+    """
     spec = module.spec
     if spec.mla is not None:
         yield from _reference_latent_heads(module, spec.mla, x)
         return
     q, k, v = (_reference_linear(module, name, x) for name in "qkv")
     for head in range(spec.heads):
-        of_query = head * spec.head_dim
-        of_group = head // (spec.heads // spec.kv_heads) * spec.head_dim
+        group = head // (spec.heads // spec.kv_heads)
         yield (
-            q.narrow(-1, of_query, spec.head_dim),
-            k.narrow(-1, of_group, spec.head_dim),
-            v.narrow(-1, of_group, spec.head_dim),
+            q.narrow(-1, head * spec.head_dim, spec.head_dim),
+            k.narrow(-1, group * spec.head_dim, spec.head_dim),
+            v.narrow(-1, group * spec.head_dim, spec.head_dim),
         )
 
 
 def _reference_latent_heads(
     module: Attention, mla: MLASpec, x: Tensor
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """As `_reference_heads`, of latent attention."""
     if mla.q_lora is None:
         queries = _reference_linear(module, "q", x)
     else:
@@ -213,7 +220,4 @@ def _reference_latent_heads(
 
 def _reference_linear(module: Attention, name: str, x: Tensor) -> Tensor:
     layer = getattr(module, name)
-    y = x @ layer.weight.detach().double().T
-    if layer.bias is None:
-        return y
-    return y + layer.bias.detach().double()
+    return linear_reference(x, layer.weight, layer.bias)

@@ -9,9 +9,9 @@ Bytes at the peak, and saved for backward, are of one eager call. A form is writ
 the list of kernels that it runs (`tape`); playing the list forward, and for training
 backward again, gives every allocation and every release in the order in which eager
 PyTorch makes them. The closed forms follow from it: SwiGLU's inference peak is 3 *
-tokens * d_ff items (the activated gate, the up projection and their product), its saved
-tensors are 4 * tokens * d_ff. Weights, input, incoming gradient and the matrix
-library's own scratch buffers are left out.
+tokens * d_ff elements (the activated gate, the up projection and their product), its
+saved tensors are 4 * tokens * d_ff. Weights, input, incoming gradient and the matrix
+library's own scratch buffers are left out. `item` is the size of an element in bytes.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from ffnbench.common.jsonable import LATER, least
 from ffnbench.ffn.spec import (
     ActivationSpec,
+    AttentionSpec,
     FFNSpec,
     Gate,
     MoESpec,
@@ -67,7 +68,7 @@ class Cost:
     uncounted: tuple[str, ...] = ()
     width_note: str = ""
     weight_bytes_touched: int | None = field(default=None, metadata=LATER)
-    # why nothing is known: the numbers say nothing then
+    # why nothing is known; the other fields then mean nothing
     failed: str = field(default="", metadata=LATER)
 
 
@@ -84,13 +85,13 @@ NO_MATRICES = Cost(
 
 
 def cost_unknown(why: str) -> Cost:
-    """The cost of a module that can't be counted, for that reason."""
+    """The cost of a module that can't be counted; `why` is the reason."""
     return replace(
         NO_MATRICES, flops_forward=None, flops_backward=None, counted=True, failed=why
     )
 
 
-def matrix_params(spec: FFNSpec) -> int:
+def matrix_params(spec: FFNSpec | AttentionSpec) -> int:
     """Elements of the weight matrices, biases left out: of one expert, where there are
     experts.
     """
@@ -121,9 +122,9 @@ def params_active(spec: FFNSpec) -> int:
 
 
 def params_of_experts(spec: FFNSpec, experts: float) -> float:
-    """The parameters of so many experts and of what every token meets: the router, the
-    shared experts and the trained scalars of the activation, which all experts have in
-    common. Without experts the network is the one expert.
+    """The parameters of so many routed experts and of what every token meets: the
+    router, the shared experts and the trained scalars of the activation, which all
+    experts have in common. A spec without experts counts as one expert.
     """
     of_an_expert = matrix_params(spec) + bias_params(spec)
     total = experts * of_an_expert + len(spec.row.learned)
@@ -136,27 +137,27 @@ def params_of_experts(spec: FFNSpec, experts: float) -> float:
 
 
 def weight_elements_touched(spec: FFNSpec, tokens: int) -> int:
-    """The parameters that one call should read, where each token chooses its experts
-    uniformly and by itself.
+    """The expected number of parameters that one call reads, where each token chooses
+    its experts uniformly and by itself.
     """
     if spec.moe is None:
         return params(spec)
-    return round(params_of_experts(spec, spec.moe.distinct(tokens)))
+    return round(params_of_experts(spec, spec.moe.expected_hits(tokens)))
 
 
 def params_formula(spec: FFNSpec) -> str:
     """The closed form in words: `2*d*4d` for the usual width, `3*d*d_ff`, `2*d*d_ff +
-    d^2`, biases after it.
+    d^2`; the biases follow.
 
-    Experts: `8*3*d*d_ff + 8*d`, which is theirs and the router's, then the shared
-    one's.
+    With experts the terms are those of all experts, of the router and of the shared
+    expert: `8*3*d*d_ff + 8*d + 3*d*2048`.
     """
-    formula = FORMULA[spec.gate]
+    of_any_width = FORMULA[spec.gate]
     if spec.bias:
-        formula += BIAS_FORMULA[spec.gate]
-    network = formula
+        of_any_width += BIAS_FORMULA[spec.gate]
+    network = of_any_width
     if spec.d_ff == 4 * spec.d_model:
-        network = formula.replace("d_ff", "4d")
+        network = of_any_width.replace("d_ff", "4d")
     learned = [str(len(spec.row.learned))] if spec.row.learned else []
     moe = spec.moe
     if moe is None:
@@ -167,16 +168,14 @@ def params_formula(spec: FFNSpec) -> str:
     if moe.router_bias:
         terms.append(str(moe.experts))
     if moe.shared_d_ff:
-        terms += [formula.replace("d_ff", str(moe.shared_d_ff)), *learned]
+        terms += [of_any_width.replace("d_ff", str(moe.shared_d_ff)), *learned]
     if moe.shared_gate:
         terms.append("d")
     return " + ".join(terms)
 
 
 def flops_forward(spec: FFNSpec) -> int:
-    """Matmul FLOPs of one token's forward pass: each weight that it meets is one MAC,
-    the router's too.
-    """
+    """Matmul FLOPs of one token's forward pass, the router's too."""
     return 2 * _macs(spec)
 
 
@@ -188,6 +187,7 @@ def flops_backward(spec: FFNSpec) -> int:
 
 
 def _macs(spec: FFNSpec) -> int:
+    """The MACs of one token's forward pass: one for each weight that it meets."""
     macs = matrix_params(spec)
     if spec.moe is not None:
         macs = spec.moe.top_k * macs + spec.moe.router_matrix_params(spec.d_model)
@@ -198,10 +198,10 @@ def _macs(spec: FFNSpec) -> int:
 
 
 def flops_elementwise(spec: FFNSpec) -> tuple[int | None, int | None]:
-    """Element-wise FLOPs of one token, forward and backward: activation, gating,
-    clamps, biases, dropout; routing.
+    """Element-wise FLOPs of one token, forward and backward: of activation, gating,
+    clamps, biases, dropout and routing.
 
-    None where the user's own activation declares no cost.
+    Either is None where the user's own activation declares no such cost.
     """
     activated = spec.d_ff
     forward, backward = _elementwise_beside_activation(spec)
@@ -217,18 +217,18 @@ def flops_elementwise(spec: FFNSpec) -> tuple[int | None, int | None]:
             forward += shared_forward
             backward += shared_backward
     activation = spec.row
-    in_all: int | None = None
-    in_all_backward: int | None = None
+    total: int | None = None
+    total_backward: int | None = None
     if activation.flops is not None:
-        in_all = activated * activation.flops + forward
+        total = activated * activation.flops + forward
     if activation.flops_backward is not None:
-        in_all_backward = activated * activation.flops_backward + backward
-    return in_all, in_all_backward
+        total_backward = activated * activation.flops_backward + backward
+    return total, total_backward
 
 
 def _elementwise_beside_activation(spec: FFNSpec) -> tuple[int, int]:
-    """Of one network: the product with the gate, clamps, offset, biases and dropout,
-    forward and backward.
+    """Element-wise FLOPs of one token in one network, forward and backward, without the
+    activation: of the product with the gate, clamps, offset, biases and dropout.
     """
     d, h = spec.d_model, spec.d_ff
     biases = bias_params(spec)
@@ -250,8 +250,8 @@ def _elementwise_beside_activation(spec: FFNSpec) -> tuple[int, int]:
 
 
 def _elementwise_of_routing(spec: FFNSpec, moe: MoESpec) -> tuple[int, int]:
-    """What joins the experts, forward and backward. Choosing the highest scores moves
-    data and counts nothing.
+    """Element-wise FLOPs of one token, forward and backward, that join the experts.
+    Choosing the highest scores moves data and counts nothing.
     """
     d, k = spec.d_model, moe.top_k
     if moe.scores is Scores.SOFTMAX:
@@ -283,12 +283,12 @@ def _elementwise_of_routing(spec: FFNSpec, moe: MoESpec) -> tuple[int, int]:
 
 
 def cost(spec: FFNSpec, *, tokens: int, dtype: str, train: bool, device: str) -> Cost:
-    """Everything at once for a workload of `tokens` tokens. `device` matters for
-    dropout's mask, and for numbers.
+    """Everything that is known of a spec under a workload of `tokens` tokens. The bytes
+    depend on the device: on dropout's mask and constants, as `tape` says.
     """
     item = item_bytes(dtype)
     forward, backward = flops_elementwise(spec)
-    peak, saved = bytes_at_work(
+    peak, saved = peak_and_saved_bytes(
         spec, tokens=tokens, item=item, train=train, device=device
     )
     return Cost(
@@ -307,7 +307,7 @@ def cost(spec: FFNSpec, *, tokens: int, dtype: str, train: bool, device: str) ->
 
 
 def activation_cost(spec: ActivationSpec) -> Cost:
-    """An activation by itself: no parameters; a token is one element."""
+    """The cost of an activation by itself: no parameters, and a token is an element."""
     row = spec.row
     return replace(
         NO_MATRICES,
@@ -321,21 +321,21 @@ X = "x"  # the input of the module: alive before and after the call, so never co
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """One kernel: tensors by name. `grads` are the inputs that get a gradient, `weight`
-    the bytes of dW and db.
+    """One kernel, with its tensors by name. `grads` are the inputs that get a gradient.
 
-    `scratch` are bytes alive during it alone, `temps` those during its backward,
-    `scalar` those of a constant factor.
+    Bytes: `weight_grad_bytes` are dW and db, `temp_bytes` live during its backward
+    alone, `scratch_bytes` during its forward alone, and `scalar_bytes`, a constant
+    factor, from its forward to the end of its backward.
     """
 
     inputs: tuple[str, ...]
     output: str
     saves: tuple[str, ...] = ()
     grads: tuple[str, ...] = ()
-    weight: int = 0
-    temps: int = 0
-    scalar: int = 0
-    scratch: int = 0
+    weight_grad_bytes: int = 0
+    temp_bytes: int = 0
+    scalar_bytes: int = 0
+    scratch_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +352,7 @@ class Tape:
         return kernel.output
 
     def linear(self, source: str, output: str, *, size: int, weight: int) -> str:
-        """Append a product with a weight of so many bytes, bias included: it saves its
+        """Append a product with a weight of `weight` bytes, bias included: it saves its
         input.
         """
         kernel = Kernel(
@@ -360,7 +360,7 @@ class Tape:
             output=output,
             saves=(source,),
             grads=(source,),
-            weight=weight,
+            weight_grad_bytes=weight,
         )
         return self.add(size, kernel)
 
@@ -380,14 +380,14 @@ class Tape:
             output=f"limited_{source}",
             saves=(source,),
             grads=(source,),
-            temps=_mask_bytes(bounds, size, item),
+            temp_bytes=_mask_bytes(bounds, size, item),
         )
         return self.add(size, kernel)
 
 
 def _mask_bytes(masks: int, size: int, item: int) -> int:
-    """Bytes of so many masks of one byte an element, beside which the kernel makes one
-    zero.
+    """Bytes of so many masks of one byte an element, for a tensor of `size` bytes; with
+    any mask comes a zero of one element, which is put where the mask is false.
     """
     if masks == 0:
         return 0
@@ -419,17 +419,17 @@ def tape(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str) -> 
         if spec.limit is not None:
             up = t.clamp(up, bounds=2, size=hidden_bytes, item=item)
         if spec.up_offset:
-            # a number that a kernel adds is a float64, and its cast; a device's kernel
-            # takes it as an argument
-            number = 8 + item % 8 if device == "cpu" else 0
-            up = t.add(
-                hidden_bytes,
-                Kernel(inputs=(up,), output="offset", grads=(up,), scratch=number),
+            # on a CPU the number to add is a tensor of float64, and another of the
+            # dtype where that differs; a kernel of a device takes it as an argument
+            number_bytes = 8 + item % 8 if device == "cpu" else 0
+            offset = Kernel(
+                inputs=(up,), output="offset", grads=(up,), scratch_bytes=number_bytes
             )
+            up = t.add(hidden_bytes, offset)
         hidden = t.product(hidden, up, "product", size=hidden_bytes)
     if train and spec.dropout:
-        # CPU keeps a mask in the tensor's own dtype, CUDA's fused kernel one byte an
-        # element
+        # on a CPU the mask has the tensor's own dtype; CUDA's fused kernel keeps one
+        # byte an element
         mask_bytes = tokens * h if device == "cuda" else hidden_bytes
         mask = t.add(mask_bytes, Kernel(inputs=(hidden,), output="mask"))
         dropout = Kernel(
@@ -446,8 +446,8 @@ def tape(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str) -> 
 def _activate(
     t: Tape, spec: FFNSpec, source: str, size: int, item: int, device: str
 ) -> str:
-    """Append the activation's kernels; returns the name of its result (its argument,
-    where it does nothing).
+    """Append the activation's kernels, and return the name of its result: that of its
+    argument for the identity, which has no kernel.
     """
     names = {"x": source, "y": "activated"}
     result = source
@@ -455,28 +455,28 @@ def _activate(
     for step in steps:
         arguments = tuple(names.get(name, name) for name in step.inputs)
         inputs = arguments
-        weight = 0
+        learned_bytes = 0
         if step is steps[-1]:
             # the caller's frame holds the argument until the activation returns
             inputs = (*arguments, source)
-            weight = len(spec.row.learned) * item
+            learned_bytes = len(spec.row.learned) * item
         kernel = Kernel(
             inputs=inputs,
             output=names.get(step.output, step.output),
             saves=tuple(names.get(name, name) for name in step.saves),
             grads=arguments,
-            weight=weight,
-            temps=step.temps * size + _mask_bytes(step.masks, size, item),
-            # to autograd a tensor, which is the host's
-            scalar=step.scalar_bytes if device == "cpu" else 0,
+            weight_grad_bytes=learned_bytes,
+            temp_bytes=step.temps * size + _mask_bytes(step.masks, size, item),
+            # autograd keeps it on the host, whatever the device
+            scalar_bytes=step.scalar_bytes if device == "cpu" else 0,
         )
         result = t.add(size, kernel)
     return result
 
 
 class _Memory:
-    """The bytes alive while a tape is played, each tensor with a count of its
-    references; remembers the peak.
+    """The bytes that are alive while a tape is played, and their peak. A tensor lives
+    while it has references, which are counted by its name.
     """
 
     def __init__(self, sizes: dict[str, int]) -> None:
@@ -510,26 +510,27 @@ class _Memory:
 
 def _play_forward(t: Tape, memory: _Memory, *, train: bool) -> None:
     """Play the tape: each tensor lives until its last reader is done, and in training
-    while somebody saved it.
+    as long as a kernel has saved it.
     """
+    # a later reader of the same tensor replaces the one before
     last_reader = {name: kernel for kernel in t.kernels for name in kernel.inputs}
     for kernel in t.kernels:
         memory.acquire(kernel.output)
-        memory.allocate(kernel.scalar + kernel.scratch)
-        memory.free(kernel.scratch)
+        memory.allocate(kernel.scalar_bytes + kernel.scratch_bytes)
+        memory.free(kernel.scratch_bytes)
         if train:
             for name in kernel.saves:
                 memory.acquire(name)
         else:
-            memory.free(kernel.scalar)
+            memory.free(kernel.scalar_bytes)
         for name in set(kernel.inputs):
             if last_reader[name] is kernel:
                 memory.release(name)
 
 
 def _play_backward(t: Tape, memory: _Memory) -> None:
-    """Play the tape backward: gradients of inputs and weights appear, then saved
-    tensors and the used gradient go.
+    """Play the tape backward: each kernel allocates the gradients of its inputs and
+    weight, then its saved tensors and the gradient of its output are released.
     """
     # the input is as large as the output
     size_of_gradient = {**t.sizes, X: t.sizes[t.kernels[-1].output]}
@@ -540,15 +541,14 @@ def _play_backward(t: Tape, memory: _Memory) -> None:
         if not kernel.grads:
             continue
         summed = [name for name in kernel.grads if name in with_gradient]
-        memory.allocate(kernel.weight)
-        memory.allocate(kernel.temps)
+        memory.allocate(kernel.weight_grad_bytes + kernel.temp_bytes)
         for name in kernel.grads:
             if name in summed:
                 memory.allocate(size_of_gradient[name])
             else:
                 memory.acquire(f"d_{name}")
             with_gradient.add(name)
-        memory.free(kernel.temps + kernel.scalar)
+        memory.free(kernel.temp_bytes + kernel.scalar_bytes)
         for name in kernel.saves:
             memory.release(name)
         if kernel.output in with_gradient:
@@ -559,15 +559,15 @@ def _play_backward(t: Tape, memory: _Memory) -> None:
             memory.free(2 * size_of_gradient[name])
 
 
-def bytes_at_work(
+def peak_and_saved_bytes(
     spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str
 ) -> tuple[int | None, int | None]:
-    """The most bytes that one call holds at once: forward, or forward and backward with
-    fresh gradients; and those that autograd keeps between the two, each storage once,
-    parameters and input left out, None where there is no backward.
+    """Two numbers of bytes, without parameters and input. The peak is the most that one
+    call holds at once: forward, and in training backward with fresh gradients. Saved is
+    what autograd keeps between the two, each storage once; None without training.
 
     Both are None for an activation whose kernels are not known, and for experts, whose
-    peak follows the routing.
+    peak depends on the routing.
     """
     if spec.row.steps is None or spec.moe is not None:
         return None, None

@@ -21,20 +21,29 @@ from torch import Tensor, nn
 
 from ffnbench.choices import Init, Routing
 from ffnbench.common.errors import Unsupported
-from ffnbench.ffn.modules import Device, OwnForm, build_dense, dense_reference
+from ffnbench.ffn.modules import (
+    Device,
+    OwnForm,
+    build_dense,
+    dense_reference,
+    linear_reference,
+)
 from ffnbench.ffn.spec import Dispatch, FFNSpec, MoESpec, Scores, shared_expert
 
 HALVES = (torch.bfloat16, torch.float16)
+# by so many roundings a logit of the module's router may differ from float64
+ROUNDINGS_OF_A_LOGIT = 8
 GROUPED_MM: Callable[..., Tensor] | None = getattr(F, "grouped_mm", None) or getattr(
     torch, "_grouped_mm", None
 )
 
 
 @dataclass(slots=True)
-class Rows:
-    """Whose rows the layers of the experts are given: those of one `expert`; or all
-    rows, sorted by expert, with the expert of each row in `experts` and the end of each
-    expert's rows in `ends`.
+class RowsOfExperts:
+    """Which experts the rows belong to that the experts' layers are given next.
+
+    Eager: all of them are those of one `expert`. Grouped: they are sorted by expert,
+    `experts` has the expert of each row, and `ends` where the rows of each expert end.
     """
 
     expert: int = 0
@@ -44,9 +53,9 @@ class Rows:
 
 class ExpertLinear(nn.Module):
     """One linear layer of every expert: weight (experts, out, in), bias (experts, out).
-    `rows` says whose rows come.
+    `rows`, which all layers share, says before a call whose rows come.
 
-    Filled as nn.Linear fills its own: U(+-1/sqrt(fan_in)).
+    Its weights are drawn as nn.Linear draws its own: U(-1, 1) / sqrt(fan_in).
     """
 
     def __init__(
@@ -55,7 +64,7 @@ class ExpertLinear(nn.Module):
         fan_out: int,
         *,
         experts: int,
-        rows: Rows,
+        rows: RowsOfExperts,
         bias: bool,
         device: Device = None,
         dtype: torch.dtype | None = None,
@@ -77,8 +86,8 @@ class ExpertLinear(nn.Module):
             nn.init.uniform_(parameter, -bound, bound)
 
     def unbind(self) -> None:
-        """Split the tensors by expert, once a call: the gradients of a weight are then
-        stacked in one step.
+        """Split weight and bias by expert, once for each call of the mixture: the
+        experts' gradients of a weight are then stacked in one step.
         """
         self._weights = self.weight.unbind(0)
         self._biases = (None,) * len(self.weight)
@@ -102,10 +111,10 @@ class ExpertLinear(nn.Module):
 
 class MixtureOfExperts(OwnForm):
     """Sum of weight_e * expert_e(x) over the chosen experts, plus the shared expert. x
-    and the result: (..., d_model).
+    and the result are (..., d_model).
 
-    `imposed`, (tokens, top_k), replaces the router's choice by expert numbers; the
-    router does all of its work still.
+    `imposed`, (tokens, top_k), holds the numbers of the experts that replace the
+    router's choice; the router still does all of its work.
     """
 
     imposed: Tensor | None
@@ -118,7 +127,7 @@ class MixtureOfExperts(OwnForm):
         self.spec = spec
         self.moe = spec.moe
         place: dict[str, Any] = {"device": device, "dtype": dtype}
-        self._rows = Rows()
+        self._rows = RowsOfExperts()
         self.router = nn.Linear(
             spec.d_model, self.moe.experts, bias=self.moe.router_bias, **place
         )
@@ -137,8 +146,8 @@ class MixtureOfExperts(OwnForm):
             check_grouped(spec, self.router.weight.device, self.router.weight.dtype)
 
     def reset_parameters(self) -> None:
-        """The router and the shared expert's gate: N(0, 0.02) where that is the init,
-        else nn.Linear's own.
+        """Fill the router and the shared expert's gate: by N(0, 0.02) where that is the
+        init, else as nn.Linear does.
         """
         if self.spec.init is Init.NORMAL:
             nn.init.normal_(self.router.weight, std=0.02)
@@ -148,8 +157,8 @@ class MixtureOfExperts(OwnForm):
             nn.init.zeros_(self.router.bias)
 
     def scores(self, x: Tensor) -> Tensor:
-        """What the router gives each expert, (tokens, experts); in float32 where x has
-        less.
+        """The router's scores of each expert, (tokens, experts): in x's dtype, or in
+        float32 where that is of 16 bits.
         """
         logits = self.router(x)
         dtype = torch.float32 if logits.dtype in HALVES else logits.dtype
@@ -162,6 +171,9 @@ class MixtureOfExperts(OwnForm):
         return self._chosen(self.scores(x))
 
     def _chosen(self, scores: Tensor) -> Tensor:
+        """The experts of each token by their scores, or the imposed ones: (tokens,
+        top_k).
+        """
         if self.moe.groups > 1:
             scores = scores.masked_fill(
                 ~in_chosen_groups(scores, self.moe), float("-inf")
@@ -203,8 +215,8 @@ class MixtureOfExperts(OwnForm):
         return mixture_reference(self, x.reshape(-1, x.shape[-1]), chosen).view(x.shape)
 
     def _eager(self, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
-        """One expert after another: its tokens are gathered, and its results added
-        where they belong.
+        """The sum over one expert after another: its tokens are gathered, and its
+        results added at their places.
         """
         y = torch.zeros_like(x)
         layers = [
@@ -225,8 +237,8 @@ class MixtureOfExperts(OwnForm):
         return y
 
     def _grouped(self, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
-        """All experts at once: rows sorted by expert, and brought back to their tokens
-        at the end.
+        """The sum with all experts at once: a row for each choice, sorted by expert,
+        and brought back to its token at the end.
         """
         top_k = self.moe.top_k
         experts, order = chosen.reshape(-1).sort()
@@ -243,17 +255,17 @@ class MixtureOfExperts(OwnForm):
         return self.spec.name
 
 
-# of trained-like routing: the busiest expert is asked so much more often than the mean
-# one
+# Trained-like routing chooses the busiest expert by this share more often than the mean
+# one.
 IMBALANCE = 0.5
 
 
 def shares(routing: Routing, experts: int) -> list[float]:
-    """How often each expert is drawn; the sum is 1.
+    """The probability of each expert to be drawn; the sum is 1.
 
-    Uniform: all the same, as `distinct` assumes. Skewed: Zipf's law, 1, 1/2, 1/3 ...
-    Trained-like: evenly from 1 + IMBALANCE times the mean down to 1 - IMBALANCE; (max -
-    mean) / mean is MaxVio (Wang et al. 2024).
+    Uniform: all the same, as `MoESpec.expected_hits` assumes. Skewed: Zipf's law, in
+    proportion to 1, 1/2, 1/3 ... Trained-like: evenly from 1 + IMBALANCE times the mean
+    down to 1 - IMBALANCE times; (max - mean) / mean is MaxVio (Wang et al. 2024).
     """
     if experts == 1 or routing is Routing.UNIFORM:
         weights = [1.0] * experts
@@ -269,8 +281,8 @@ def shares(routing: Routing, experts: int) -> list[float]:
 def impose(
     module: MixtureOfExperts, routing: Routing, *, tokens: int, seed: int
 ) -> None:
-    """Give every token its experts, drawn by `shares` without putting back, from a
-    generator of that seed.
+    """Set `module.imposed`: for every token experts drawn by `shares` without
+    replacement, from a generator of that seed.
 
     The k smallest of exponential variables with the shares as rates are such a draw
     (Efraimidis & Spirakis 2006).
@@ -284,8 +296,8 @@ def impose(
 
 
 def in_chosen_groups(scores: Tensor, moe: MoESpec) -> Tensor:
-    """Whether each expert is in one of its token's groups, (tokens, experts): those of
-    the largest sum of two.
+    """Whether each expert is in a chosen group of each token, (tokens, experts). The
+    chosen groups are those whose two best scores have the largest sum.
     """
     sums = scores.unflatten(-1, (moe.groups, -1)).topk(2, dim=-1).values.sum(-1)
     best = sums.topk(moe.top_groups).indices
@@ -294,8 +306,8 @@ def in_chosen_groups(scores: Tensor, moe: MoESpec) -> Tensor:
 
 
 def check_grouped(spec: FFNSpec, device: torch.device, dtype: torch.dtype) -> None:
-    """Raises Unsupported where torch has no grouped matrix product for that device,
-    dtype and widths, backward too.
+    """Raise Unsupported where torch has no grouped matrix product, forward and
+    backward, for that device, dtype and these widths.
     """
     name = str(dtype).removeprefix("torch.")
     lacking = f"torch {torch.__version__} has no grouped matrix product for {name} on {device}"
@@ -304,6 +316,7 @@ def check_grouped(spec: FFNSpec, device: torch.device, dtype: torch.dtype) -> No
         raise Unsupported(lacking, hint)
     if device.type == "meta":
         return
+    # rows must be whole multiples of 16 bytes
     if spec.d_model * dtype.itemsize % 16 or spec.d_ff * dtype.itemsize % 16:
         raise Unsupported(
             f"grouped matrix products need d_model and d_ff in multiples of {16 // dtype.itemsize}"
@@ -321,34 +334,32 @@ def check_grouped(spec: FFNSpec, device: torch.device, dtype: torch.dtype) -> No
 
 
 def mixture_reference(
-    module: MixtureOfExperts, x: Tensor, taken: Tensor | None
+    module: MixtureOfExperts, x: Tensor, chosen: Tensor | None
 ) -> Tensor:
-    """Every expert that is asked, on every token, weighted by zero where it was not
-    chosen. x is (tokens, d_model).
+    """What a mixture should give for x (tokens, d_model) in float64: the sum of every
+    expert that has a token, on all tokens, weighted by zero where it was not chosen.
 
-    `taken` (tokens, top_k) are the experts that the module itself took; None: those
-    that it takes for this x.
+    `chosen` (tokens, top_k) are the experts that the module itself chose; None stands
+    for those that it chooses for this x.
     """
-    moe = module.moe
-    logits = x @ module.router.weight.double().T
-    if module.router.bias is not None:
-        logits = logits + module.router.bias.double()
-    if taken is None:
-        taken = module.choose(x.detach().to(module.router.weight.dtype))
-    weights = _reference_scores(moe, logits) * _reference_choice(
-        module, logits.detach(), taken
-    )
+    moe, router = module.moe, module.router
+    logits = linear_reference(x, router.weight, router.bias)
+    if chosen is None:
+        chosen = module.choose(x.detach().to(router.weight.dtype))
+    choice = _reference_choice(module, logits.detach(), chosen)
+    weights = _reference_scores(moe, logits) * choice
     if moe.normalised:
         weights = weights / weights.sum(-1, keepdim=True)
     weights = weights * moe.routed_scale
     y = torch.zeros_like(x)
-    asked = weights.any(0).nonzero().flatten()
-    for expert in asked.tolist():
+    hit = weights.any(0).nonzero().flatten()
+    for expert in hit.tolist():
         y = y + weights[:, expert, None] * dense_reference(module.experts, x, expert)
     if module.shared is not None:
         shared = dense_reference(module.shared, x)
         if module.shared_gate is not None:
-            shared = shared * (x @ module.shared_gate.weight.double().T).sigmoid()
+            gate = linear_reference(x, module.shared_gate.weight, None)
+            shared = shared * gate.sigmoid()
         y = y + shared
     return y
 
@@ -360,31 +371,32 @@ def _reference_scores(moe: MoESpec, logits: Tensor) -> Tensor:
 
 
 def _reference_choice(
-    module: MixtureOfExperts, logits: Tensor, taken: Tensor
+    module: MixtureOfExperts, logits: Tensor, chosen: Tensor
 ) -> Tensor:
-    """1 where a token goes to an expert, else 0; both as float64 of (tokens, experts).
+    """1 where a token goes to an expert, else 0; float64 of (tokens, experts), as the
+    logits are.
 
-    The experts that the module took count where they are as good as the best to the
-    precision of its router, and where the router does not choose freely: by an imposed
-    routing, or by groups.
+    A token goes to the experts of the highest logits. It goes to those that the module
+    itself chose where their logits are as high to the precision of its router, or where
+    the router is not free to choose: with an imposed routing, or with groups.
     """
     moe = module.moe
-    module_choice = torch.zeros_like(logits).scatter(1, taken, 1.0)
+    module_choice = torch.zeros_like(logits).scatter(1, chosen, 1.0)
     if module.imposed is not None or moe.groups > 1:
         return module_choice
     best_choice = torch.zeros_like(logits).scatter(
         1, logits.topk(moe.top_k).indices, 1.0
     )
     lost = (logits * (best_choice - module_choice)).sum(-1, keepdim=True)
-    precision = torch.finfo(module.router.weight.dtype).eps * logits.abs().amax(
-        -1, keepdim=True
-    )
-    return torch.where(lost <= 8 * moe.top_k * precision, module_choice, best_choice)
+    rounding = torch.finfo(module.router.weight.dtype).eps
+    largest = logits.abs().amax(-1, keepdim=True)
+    allowed = ROUNDINGS_OF_A_LOGIT * moe.top_k * rounding * largest
+    return torch.where(lost <= allowed, module_choice, best_choice)
 
 
 def expert_load(module: MixtureOfExperts, x: Tensor) -> tuple[float, int]:
-    """The busiest expert's tokens over the mean, and how many experts are asked at all,
-    for an input.
+    """For an input, the busiest expert's tokens over the mean of all experts, and how
+    many experts have any token.
     """
     with torch.inference_mode():
         chosen = module.choose(x.detach().reshape(-1, x.shape[-1]))

@@ -70,8 +70,8 @@ class StandInConfig:
 
 
 def build_imported(spec: ImportedSpec) -> Any:
-    """Call the target for an nn.Module, or a function in place of one; raises
-    FfnbenchError where it gives neither.
+    """Call the target, and return its nn.Module, or the function that it gives in place
+    of one; raises FfnbenchError where it gives neither.
     """
     factory = resolve(spec.target)
     arguments = match_arguments(factory, spec)
@@ -87,9 +87,8 @@ def build_imported(spec: ImportedSpec) -> Any:
             for name, value in arguments.items()
         ]
         hint = "set or override arguments with @name=value"
-        # whatever the arguments are
         if isinstance(problem, NameError | AttributeError | ImportError):
-            hint = "mend that line of it"
+            hint = "mend that line of it"  # no argument would help
         raise Raised(
             f"{spec.target}({', '.join(shown)}) raised {one_line(problem)}", hint
         ) from problem
@@ -102,8 +101,9 @@ def build_imported(spec: ImportedSpec) -> Any:
 
 
 def match_arguments(factory: Callable[..., Any], spec: ImportedSpec) -> dict[str, Any]:
-    """Keyword arguments for a constructor: the user's, then the widths by name, then a
-    config where it wants one.
+    """Keyword arguments for a constructor: the widths by name, a config where it takes
+    one, and the user's own arguments, which win over both. Those of the user's that the
+    constructor does not take go into the config.
     """
     try:
         parameters = inspect.signature(factory).parameters
@@ -122,7 +122,8 @@ def match_arguments(factory: Callable[..., Any], spec: ImportedSpec) -> dict[str
     given = dict(spec.arguments)
     config = _first_of(CONFIG_NAMES, names)
     if config is not None:
-        of_config = {name: given.pop(name) for name in [*given] if name not in names}
+        unknown = given.keys() - names
+        of_config = {name: given.pop(name) for name in unknown}
         arguments[config] = StandInConfig(spec, of_config)
     for name in given:
         if name not in names and not takes_any:
@@ -156,18 +157,13 @@ def _first_of(candidates: Iterable[str], names: Container[str]) -> str | None:
 
 
 def _widths(names: list[str], spec: ImportedSpec, takes_any: bool) -> dict[str, Any]:
-    """The widths by the names of a constructor's parameters; `takes_any`: it has
-    **kwargs.
+    """The widths by those of a constructor's parameters whose names are known;
+    `takes_any` says that it has **kwargs.
     """
     model = _first_of(D_MODEL_NAMES, names)
     inner = _first_of([name for name in D_FF_NAMES if name != model], names)
-    if (
-        model is None
-        and inner != "hidden_dim"
-        and inner is not None
-        and "hidden_dim" in names
-    ):
-        # (hidden_dim, ffn_dim): beside a clearer name it is the model's width
+    if model is None and inner not in (None, "hidden_dim") and "hidden_dim" in names:
+        # in (hidden_dim, ffn_dim) the second is clearer, and the first is d_model
         model = "hidden_dim"
     if model is None and inner is None and takes_any:
         return {"d_model": spec.d_model, "d_ff": spec.d_ff}
@@ -187,8 +183,8 @@ def _widths(names: list[str], spec: ImportedSpec, takes_any: bool) -> dict[str, 
 
 
 def _ratio(spec: ImportedSpec) -> float:
-    """d_ff / d_model, whole where it is, else such that int(d_model * ratio), the usual
-    code, gives d_ff back.
+    """d_ff / d_model: an integer where it is whole, else a number for which the usual
+    int(d_model * ratio) gives d_ff back.
     """
     if spec.d_ff % spec.d_model == 0:
         return spec.d_ff // spec.d_model
@@ -205,13 +201,11 @@ ACTIVATION_ATTRIBUTE = "__ffnbench_activation__"
 def activation(
     *, formula: str, flops: int, flops_backward: int | None = None
 ) -> Callable[[F], F]:
-    """Declare formula and element-wise FLOPs of an activation; raises FfnbenchError for
-    a cost that is no count.
+    """Declare the formula of an activation and its element-wise FLOPs for one element;
+    raises FfnbenchError where these are no whole number.
     """
     for name, value in (("flops", flops), ("flops_backward", flops_backward)):
-        if value is not None and (
-            not isinstance(value, int) or isinstance(value, bool) or value < 0
-        ):
+        if value is not None and (type(value) is not int or value < 0):  # nor a bool
             raise FfnbenchError(
                 f"{name} must be a whole number of FLOPs per element, not {value!r}",
                 "for example 5",
@@ -229,11 +223,11 @@ def activation(
 
 
 def as_activation(loaded: Any, target: str) -> OwnActivation | None:
-    """What a loaded object declares as an activation; None where it is a module's class
-    or factory.
+    """A loaded object as an activation, with what it declares; None where it is the
+    class or factory of a module.
 
-    Undecorated, a plain function of one required argument that is not a width counts as
-    one.
+    Without the decorator it is an activation if it is a function of one required
+    argument whose name is not that of a width.
     """
     declared = getattr(loaded, ACTIVATION_ATTRIBUTE, None)
     if declared is not None:

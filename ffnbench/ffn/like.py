@@ -1,4 +1,4 @@
-"""A module of somebody else's as the form that it is said to be, on its very weights.
+"""A target as the form that it should compute (`like`), on the target's own weights.
 Needs torch.
 
 Which parameter is which matrix of the form is read off its shape. Where that leaves
@@ -23,52 +23,53 @@ from ffnbench.ffn.cost import matrix_params
 from ffnbench.ffn.modules import OwnForm, build_dense, reference_output
 from ffnbench.ffn.spec import DTYPES, FFNSpec, Gate, ImportedSpec, tolerance
 
-# of the tolerance: an output nearer than that is the form's own, and no other layout
-# need be tried
-CLEAR = 0.2
-# what tells a weight from its bias: fc1.weight and fc1.bias, w_gate and b_gate, w1 and
-# b1 have the rest in common
-KIND = re.compile(
+# A layout whose output is off by no more than this share of the tolerance is the right
+# one, and no other need be tried.
+CLEAR_SHARE = 0.2
+# The part of a name that tells a weight from its bias: fc1.weight and fc1.bias, w_gate
+# and b_gate, w1 and b1 have the rest in common.
+WEIGHT_OR_BIAS = re.compile(
     r"(?<![a-z])(?:weights?|bias|kernel|[wb](?=gate|up|down)|[wb](?![a-z]))"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """The parameter of that name, or some of its `rows`, taken after turning: as one of
-    ours has rows and columns.
+    """The parameter of a target, or a part of it, that is one parameter of ours: that
+    of `name`, transposed where its rows are our columns, and then some of the `rows`.
     """
 
     name: str
-    turned: bool = False
+    transposed: bool = False
     rows: slice | None = None
 
     def of(self, tensor: Tensor) -> Tensor:
-        """The view of the parameter, or of anything of its shape, such as its
+        """The view of the whole parameter, or of anything of its shape such as its
         gradient.
         """
-        if self.turned:
+        if self.transposed:
             tensor = tensor.mT
         if self.rows is None:
             return tensor
         return tensor[self.rows]
 
 
-Pieces = dict[str, Piece]  # by the name of our parameter, or by its role
+# by the name of our parameter (gate.weight), or by the role of a matrix (gate)
+Pieces = dict[str, Piece]
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which parameters of a module are which of a form's. `form` has the module's own
-    d_ff and bias.
+    """Which parameters of a target are which of a form's. `form` has the d_ff and bias
+    that the target has.
     """
 
     form: FFNSpec
     pieces: Pieces
 
     def of(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """By the names of our module's parameters: views of theirs, or of whatever has
-        their names and shapes.
+        """Views of a target's parameters by the names of ours. `tensors` are its
+        parameters, or whatever has their names and shapes, such as their gradients.
         """
         return {
             name: piece.of(tensors[piece.name]) for name, piece in self.pieces.items()
@@ -76,19 +77,19 @@ class Layout:
 
 
 def as_form(module: nn.Module, form: FFNSpec, x: Tensor) -> OwnForm:
-    """Our module of that form on the very weights of the module: it shares their memory
-    and has their dtype.
+    """Our module of that form on the weights of the target's module, of which it shares
+    memory and dtype; d_ff and bias are those of the weights.
 
-    `x` (..., d_model) is what the module is called with, in eval mode and without a
-    graph, where its weights can be read in several ways. d_ff and bias are those of the
-    weights. Raises FfnbenchError, with what does not fit.
+    Where the weights can be read in several ways, `x` (..., d_model) is what the module
+    is called with, in eval mode and without a graph. Raises FfnbenchError, with what
+    does not fit.
     """
     return on_weights(layout_of(module, form, x), module)
 
 
-def layout_as_said(module: nn.Module, spec: ImportedSpec, x: Tensor) -> Layout:
-    """How the parameters of a module are those of the form that it is said to be; x as
-    for `as_form`. Raises FfnbenchError where the weights are no such form's.
+def layout_of_like(module: nn.Module, spec: ImportedSpec, x: Tensor) -> Layout:
+    """How the parameters of a target's module are those of its form `like`; x as for
+    `as_form`. Raises FfnbenchError where the weights are no such form's.
     """
     assert spec.like is not None
     try:
@@ -100,8 +101,8 @@ def layout_as_said(module: nn.Module, spec: ImportedSpec, x: Tensor) -> Layout:
 
 
 def on_weights(layout: Layout, module: nn.Module) -> OwnForm:
-    """Our module of a layout's form on the weights of the module; a bias that only its
-    other weights have is zero.
+    """Our module of a layout's form on the weights of the module. Where only some of
+    them have a bias, the others' is zero.
     """
     form = layout.form
     weights = layout.of(
@@ -117,7 +118,7 @@ def on_weights(layout: Layout, module: nn.Module) -> OwnForm:
 
 
 def layout_of(module: nn.Module, form: FFNSpec, x: Tensor) -> Layout:
-    """How the module's parameters are those of the form; x and errors as for
+    """Which parameters of the module are which of the form's; x and errors as for
     `as_form`.
     """
     # at an address of its own: the module may have seen the old one
@@ -132,8 +133,8 @@ def layout_of(module: nn.Module, form: FFNSpec, x: Tensor) -> Layout:
 
 
 def module_output(module: nn.Module, x: Tensor) -> Tensor:
-    """The module's own output in eval mode, without a graph; raises FfnbenchError where
-    that is no such tensor.
+    """The module's own output for x, in eval mode and without a graph; raises
+    FfnbenchError unless that is a tensor of x's shape.
     """
     training = module.training
     module.eval()
@@ -158,14 +159,14 @@ def _nearest(
         error = relative_error(y, reference_output(on_weights(layout, module), x))
         if error < least_error:
             nearest, least_error = layout, error
-        if error <= CLEAR * tolerance_of(y.dtype):
+        if error <= CLEAR_SHARE * tolerance_of(y.dtype):
             break
     return nearest
 
 
 def relative_error(y: Tensor, expected: Tensor) -> float:
-    """The norm of the difference over that of what is expected, in float64, or by
-    itself where nothing but zeros is expected; NaN for what is not finite.
+    """The norm of the difference over that of `expected`, in float64; where `expected`
+    is zero, the norm of the difference. NaN where a number is not finite.
     """
     difference = (y.double() - expected.double()).norm()
     size = expected.double().norm()
@@ -173,47 +174,37 @@ def relative_error(y: Tensor, expected: Tensor) -> float:
 
 
 def tolerance_of(dtype: torch.dtype) -> float:
-    """The relative error that rounding alone explains, as exactly as this process
-    multiplies matrices now; that of float32 for a dtype that is none of the table's.
+    """The relative error that rounding alone explains, at the precision at which this
+    process multiplies matrices now. A dtype that is not in DTYPES has that of float32.
     """
     name = str(dtype).removeprefix("torch.")
     if name not in DTYPES:
         name = "float32"
     try:
         precision = torch.get_float32_matmul_precision()
-    except RuntimeError:  # set in both of torch's ways: nobody knows
+    except RuntimeError:  # torch refuses where its old and its new setting are mixed
         precision = "highest"
     return tolerance(name, precision)
 
 
 def _layouts(module: nn.Module, form: FFNSpec) -> Iterator[Layout]:
-    """Every layout that the shapes allow, those with fewer turned matrices first."""
+    """Every layout that the shapes allow, those with fewer transposed matrices first;
+    none for a form or a module that is not covered.
+    """
     parameters = dict(module.named_parameters())
-    matrices = [name for name, parameter in parameters.items() if parameter.ndim == 2]
-    vectors = [name for name, parameter in parameters.items() if parameter.ndim == 1]
-    floating = all(parameter.is_floating_point() for parameter in parameters.values())
-    d_ff = _width_of(form, sum(parameters[name].numel() for name in matrices))
-    other_kinds = len(parameters) - len(matrices) - len(vectors)
-    if (
-        other_kinds
-        or not floating
-        or d_ff is None
-        or form.moe is not None
-        or form.row.learned
-    ):
+    matrices = {name: p for name, p in parameters.items() if p.ndim == 2}
+    vectors = [name for name, p in parameters.items() if p.ndim == 1]
+    is_covered = (
+        form.moe is None
+        and not form.row.learned
+        and len(matrices) + len(vectors) == len(parameters)
+        and all(p.is_floating_point() for p in parameters.values())
+    )
+    d_ff = _width_of(form, sum(matrix.numel() for matrix in matrices.values()))
+    if d_ff is None or not is_covered:
         return
     form = replace(form, d_ff=d_ff)
-    readings = [
-        list(_ways_to_read(name, module, parameters[name])) for name in matrices
-    ]
-    ways = []
-    for reading_of_each in product(*readings):
-        pieces = list(chain(*reading_of_each))
-        if len(pieces) == len(form.matrices):
-            ways.append(pieces)
-    for pieces in sorted(
-        ways, key=lambda pieces: sum(piece.turned for piece in pieces)
-    ):
+    for pieces in _ways_to_cut(matrices, module, len(form.matrices)):
         for roles in permutations(form.matrices):
             weights = dict(zip(roles, pieces, strict=True))
             shapes = {
@@ -241,12 +232,28 @@ def _width_of(form: FFNSpec, elements: int) -> int | None:
     return 1 + columns
 
 
-def _ways_to_read(
-    name: str, module: nn.Module, parameter: Tensor
+def _ways_to_cut(
+    matrices: Mapping[str, Tensor], module: nn.Module, count: int
+) -> list[list[Piece]]:
+    """Every way to cut the matrices of a module into `count` pieces, those with fewer
+    transposed pieces first.
+    """
+    ways_for_each = [
+        _ways_to_cut_one(name, module, matrix) for name, matrix in matrices.items()
+    ]
+    ways = (list(chain(*pieces_of_each)) for pieces_of_each in product(*ways_for_each))
+    return sorted(
+        (pieces for pieces in ways if len(pieces) == count),
+        key=lambda pieces: sum(piece.transposed for piece in pieces),
+    )
+
+
+def _ways_to_cut_one(
+    name: str, module: nn.Module, matrix: Tensor
 ) -> Iterator[list[Piece]]:
-    """Every way to see matrices in a parameter: one, or two, whose rows are its halves
-    or alternate. Where its module's class does not tell, its rows may be outputs or
-    inputs, as those of transformers' Conv1D are.
+    """Every way to see matrices in one parameter: one, or two, whose rows are its
+    halves or alternate. Unless the class of its module tells, its rows may be outputs
+    or, as those of transformers' Conv1D, inputs.
     """
     owner = type(module.get_submodule(name.rpartition(".")[0]))
     if issubclass(owner, nn.Linear):
@@ -255,24 +262,23 @@ def _ways_to_read(
         orientations = [True]
     else:
         orientations = [False, True]
-    for turned in orientations:
-        half = parameter.shape[1 if turned else 0] // 2
-        yield [Piece(name, turned)]
-        yield [
-            Piece(name, turned, slice(0, half)),
-            Piece(name, turned, slice(half, None)),
+    for transposed in orientations:
+        half = matrix.shape[1 if transposed else 0] // 2
+        cuts: list[list[slice | None]] = [
+            [None],
+            [slice(0, half), slice(half, None)],
+            [slice(0, None, 2), slice(1, None, 2)],
         ]
-        yield [
-            Piece(name, turned, slice(0, None, 2)),
-            Piece(name, turned, slice(1, None, 2)),
-        ]
+        for cut in cuts:
+            yield [Piece(name, transposed, rows) for rows in cut]
 
 
 def _biases(
     form: FFNSpec, weights: Pieces, vectors: list[str], parameters: Mapping[str, Tensor]
 ) -> Pieces | None:
-    """The vectors as biases of the weights of their names; None where one is none. Rows
-    of one matrix share a bias.
+    """The vectors as biases of the weights with which they share a name; None where one
+    of them is no such bias. The pieces of one packed weight cut its bias as they cut
+    it.
     """
     biases: Pieces = {}
     for name in vectors:
@@ -290,12 +296,15 @@ def _biases(
 
 
 def _stem(name: str) -> str:
-    """What a weight's name has in common with its bias's."""
-    return "".join(re.findall(r"[a-z0-9]+", KIND.sub("", name.lower())))
+    """The part of a weight's name that its bias's name has too."""
+    rest = WEIGHT_OR_BIAS.sub("", name.lower())
+    return "".join(re.findall(r"[a-z0-9]+", rest))
 
 
 def _misfit_text(module: nn.Module, form: FFNSpec) -> str:
-    """What the module has, and what it should have."""
+    """Which parameters the module has, and which the form has, as the message of an
+    error.
+    """
     parameters = [
         f"{name} {tuple(parameter.shape)}"
         for name, parameter in module.named_parameters()
@@ -310,5 +319,5 @@ def _misfit_text(module: nn.Module, form: FFNSpec) -> str:
     expected += [f"{name} ()" for name, _ in form.row.learned]
     return (
         f"its parameters are {', '.join(parameters) or 'none'}, "
-        f"where {form.form} has {', '.join(expected)}, and biases of their rows"
+        f"where {form.form_name} has {', '.join(expected)}, and biases of their rows"
     )

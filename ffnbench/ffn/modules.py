@@ -1,6 +1,6 @@
 """The dense modules: one class a form, plain eager PyTorch, bias and widths exactly as
-the spec says. And what they should compute: the same function in float64, written
-apart.
+the spec says. And what they should compute: the same function in float64, by other
+code.
 
 Weights are named gate, up and down (w1, w3 and w2 in Llama's code).
 """
@@ -19,14 +19,14 @@ from ffnbench.choices import Init
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate
 
 Device: TypeAlias = torch.device | str | None
-# (fan_in, fan_out, bias=, device=, dtype=) -> module: nn.Linear, or one for experts
-Linear = Callable[..., nn.Module]
-# numbers of a large weight, a prime so that no two rows are alike; the rest repeats
-# them
+# (fan_in, fan_out, bias=, device=, dtype=) -> a linear layer, or one of every expert
+MakeLinear = Callable[..., nn.Module]
+# How many numbers of a large weight are drawn; the rest repeats them. It is a prime, so
+# that no two rows are alike.
 DRAWN = 4_194_301
 
 
-def large_linear(
+def default_linear(
     fan_in: int,
     fan_out: int,
     *,
@@ -34,8 +34,8 @@ def large_linear(
     device: Device = None,
     dtype: torch.dtype | None = None,
 ) -> nn.Linear:
-    """nn.Linear; of a large weight DRAWN numbers are drawn as it draws them, U(-1, 1) /
-    sqrt(fan_in), and repeated, for to draw 45 million takes 0.3 s.
+    """nn.Linear with its default init, U(-1, 1) / sqrt(fan_in). Of a large weight only
+    DRAWN numbers are drawn, and repeated: to draw 45 million takes 0.3 s.
     """
     place = torch.device(device or torch.get_default_device())
     if fan_in * fan_out <= DRAWN or place.type == "meta":
@@ -53,20 +53,20 @@ def large_linear(
 
 
 class OwnModule(nn.Module):
-    """A module of ffnbench's own: that of `spec`."""
+    """A module of ffnbench's own, the one that `spec` describes."""
 
     spec: Any
 
 
 class OwnForm(OwnModule):
-    """A form of FFN: a dense one, or experts of one. x and the result are (...,
-    d_model).
+    """The module of a form of FFN, or of experts of one form. x and the result are
+    (..., d_model).
     """
 
     def reference(self, x: Tensor, chosen: Tensor | None = None) -> Tensor:
-        """What it should give for an x in float64, with a graph where one is wanted.
-        `chosen` (tokens, top_k) are the experts that the module itself took, where x is
-        a part of what it was called with.
+        """What the module should give for an x in float64; with a graph where autograd
+        is on. `chosen` (tokens, top_k) are the experts that the module itself chose: to
+        be given where x is a part of what it was called with.
         """
         raise NotImplementedError
 
@@ -78,7 +78,7 @@ class FeedForward(OwnForm):
         self,
         spec: FFNSpec,
         *,
-        linear: Linear = large_linear,
+        linear: MakeLinear = default_linear,
         device: Device = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -102,8 +102,8 @@ class FeedForward(OwnForm):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Fill the weights as spec.init says, each expert's by itself; nn.Linear's own
-        default needs nothing more.
+        """Fill the weights as spec.init says, each expert's by itself; those of
+        Init.TORCH are filled already.
         """
         if self.spec.init is Init.TORCH:
             return
@@ -120,8 +120,8 @@ class FeedForward(OwnForm):
         return self._apply_activation(F, x, self._beta, *learned)
 
     def hidden(self, x: Tensor) -> Tensor:
-        """What enters the down projection, (..., d_ff). Nested so that no temporary
-        outlives its use.
+        """What enters the down projection, (..., d_ff). The calls are nested so that no
+        temporary outlives its use.
         """
         return self.act(self.up(x))
 
@@ -136,7 +136,7 @@ class FeedForward(OwnForm):
         return self.project(self.hidden(x))
 
     def reference(self, x: Tensor, chosen: Tensor | None = None) -> Tensor:
-        """As OwnForm says; there is nothing to choose."""
+        """As OwnForm says; a dense module has no experts to choose."""
         return dense_reference(self, x)
 
     def extra_repr(self) -> str:
@@ -190,11 +190,11 @@ _FORMS = {
 def build_dense(
     spec: FFNSpec,
     *,
-    linear: Linear = large_linear,
+    linear: MakeLinear = default_linear,
     device: Device = None,
     dtype: torch.dtype | None = None,
 ) -> FeedForward:
-    """The module of a spec without experts, weights filled from torch's global
+    """The module of a spec without experts. Its weights are drawn from torch's global
     generator.
     """
     form = _FORMS[spec.gate]
@@ -204,8 +204,8 @@ def build_dense(
 
 
 def fill(matrix: Tensor, init: Init, *, down: bool) -> None:
-    """Fill one weight matrix in place: N(0, 0.02), or He on the way up and Xavier *
-    0.02 on the way down.
+    """Fill one weight matrix in place: by N(0, 0.02), or for Init.HE_XAVIER by He's
+    init, and by Xavier's times 0.02 where it projects down.
     """
     if init is Init.NORMAL:
         nn.init.normal_(matrix, std=0.02)
@@ -218,8 +218,8 @@ def fill(matrix: Tensor, init: Init, *, down: bool) -> None:
 def dense_reference(
     module: FeedForward, x: Tensor, expert: int | None = None
 ) -> Tensor:
-    """What one network, or one expert of a stack of them, should give for an x in
-    float64; apart from `forward`.
+    """What a dense module, or one expert of a module of experts, should give for an x
+    in float64; by other code than `forward`.
     """
 
     def linear(name: str, v: Tensor) -> Tensor:
@@ -228,10 +228,7 @@ def dense_reference(
         if expert is not None:
             weight = weight[expert]
             bias = None if bias is None else bias[expert]
-        y = v @ weight.double().T
-        if bias is None:
-            return y
-        return y + bias.double()
+        return linear_reference(v, weight, bias)
 
     spec = module.spec
     if spec.gate is Gate.INNER:
@@ -246,9 +243,17 @@ def dense_reference(
     return y
 
 
+def linear_reference(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """What a linear layer of these weights should give for an x in float64."""
+    y = x @ weight.double().T
+    if bias is None:
+        return y
+    return y + bias.double()
+
+
 def reference_output(module: OwnForm, x: Tensor) -> Tensor:
-    """What a module of ours should give for x (..., d_model), in float64 and written
-    apart from `forward`.
+    """What a module of ours should give for x (..., d_model), in float64, without a
+    graph and by other code than `forward`.
 
     With experts, a token goes to those that the module itself chose where a choice is a
     tie to the module's own precision, and to the best by float64 everywhere else.
@@ -258,7 +263,7 @@ def reference_output(module: OwnForm, x: Tensor) -> Tensor:
 
 
 class Pointwise(nn.Module):
-    """An activation by itself, element by element."""
+    """The module of an activation by itself, applied element by element."""
 
     def __init__(self, spec: ActivationSpec) -> None:
         super().__init__()

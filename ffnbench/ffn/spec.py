@@ -1,9 +1,9 @@
-"""The specifications: of one FFN, of experts of it, of an activation alone, of the
-attention beside it; and dtypes.
+"""The specs: of one FFN, of experts of it, of an activation alone, of the attention
+beside it; and dtypes and formats of quantised weights.
 
 Pure data, final numbers only, validated on construction. Width rules and matching run
-before (planning/widths.py); a spec never computes a width. What text means which spec
-is the business of planning/variant_text.py.
+before (planning/widths.py); a spec never computes a width. Which text means which spec
+is decided in planning/variant_text.py.
 """
 
 from __future__ import annotations
@@ -21,18 +21,17 @@ from ffnbench.common.units import read_count
 from ffnbench.ffn.activations import ACTIVATIONS, Activation, OwnActivation, row_of_own
 
 Scalar = bool | int | float | str | None
-# the key of a module of the user's that names the form of ffnbench that it is said to
-# be
+# the key of a target that names the form which it should compute
 LIKE = "like"
-LARGEST_SIZE = 10**12
+LARGEST_SIZE = 10**12  # of a width or a count that a user gives
 
 
 class Gate(StrEnum):
-    """Where the second factor stands.
+    """Where the gate, the second factor, stands.
 
-    NONE: W_down act(W_up x). INNER: W_down(act(W_gate x) * (W_up x)), Shazeer 2020,
-    LLaMA. OUTPUT: (W_down act(W_up x)) * (W_gate x) with W_gate of d_model x d_model,
-    near RWKV's channel mix.
+    NONE: there is none, W_down act(W_up x). INNER: W_down(act(W_gate x) * (W_up x)),
+    Shazeer 2020, LLaMA. OUTPUT: (W_down act(W_up x)) * (W_gate x) with W_gate of
+    d_model x d_model, near RWKV's channel mix.
     """
 
     NONE = "none"
@@ -90,7 +89,7 @@ class MoESpec:
     def __post_init__(self) -> None:
         for name, least in (("experts", 1), ("top_k", 1), ("shared_d_ff", 0)):
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            if type(value) is not int or value < least:  # nor a bool
                 raise FfnbenchError(
                     f"{name} must be a whole number of at least {least}, not {value!r}",
                     "e.g. moe=8x2",
@@ -112,8 +111,8 @@ class MoESpec:
             )
 
     def _check_groups(self) -> None:
-        """A group needs two experts, and those of the chosen groups must do for a
-        token.
+        """Raise FfnbenchError unless the groups are equal, each has at least two
+        experts, and the chosen groups have enough of them for a token.
         """
         equal = self.groups > 0 and self.experts % self.groups == 0
         size = self.experts // self.groups if equal else 0
@@ -127,22 +126,22 @@ class MoESpec:
             )
 
     def router_params(self, d_model: int) -> int:
-        """Elements of the router, and of the shared expert's gate."""
+        """Parameters of the router and of the shared expert's gate."""
         params = self.router_matrix_params(d_model)
         if self.router_bias:
             params += self.experts
         return params
 
     def router_matrix_params(self, d_model: int) -> int:
-        """Parameters of the router without its bias: one MAC each for every token."""
+        """Parameters without the router's bias: one MAC each for every token."""
         outputs = self.experts
         if self.shared_gate:
             outputs += 1
         return outputs * d_model
 
-    def distinct(self, tokens: int) -> float:
-        """Expected number of experts that are hit by so many tokens, where each chooses
-        uniformly and by itself.
+    def expected_hits(self, tokens: int) -> float:
+        """The expected number of experts that at least one of so many tokens chooses,
+        where each token chooses uniformly and by itself.
         """
         missed_by_a_token = 1 - self.top_k / self.experts
         return self.experts * (1 - missed_by_a_token**tokens)
@@ -225,21 +224,21 @@ class FFNSpec:
 
     @property
     def gated(self) -> bool:
-        """Whether there is a second factor at all."""
+        """Whether there is a gate."""
         return self.gate is not Gate.NONE
 
     @property
     def name(self) -> str:
-        """The published name of the form: `relu`, `swiglu`, `mish_glu`,
-        `silu@gate=output`, `swiglu@moe=8x2`.
+        """The name of the form with its experts, as a user types it: `relu`, `swiglu`,
+        `mish_glu`, `silu@gate=output`, `swiglu@moe=8x2`.
         """
         if self.moe is None:
-            return self.form
-        return f"{self.form}@moe={self.moe.experts}x{self.moe.top_k}"
+            return self.form_name
+        return f"{self.form_name}@moe={self.moe.experts}x{self.moe.top_k}"
 
     @property
-    def form(self) -> str:
-        """The name of the form, without the experts around it."""
+    def form_name(self) -> str:
+        """As `name`, without the experts."""
         match self.gate:
             case Gate.NONE:
                 return self.activation
@@ -249,6 +248,9 @@ class FFNSpec:
                 return f"{self.activation}@gate=output"
 
     def _gated_name(self) -> str:
+        """The published name of this gated form, or one made from its activation and
+        clamps.
+        """
         for row in CLAMPED:
             if (row.activation, row.limit, row.offset) == (
                 self.activation,
@@ -270,8 +272,8 @@ class ImportedSpec:
 
     d_ff is what its constructor is given; what it makes of it shows in the counts.
     `arguments` are the user's `@key=value` pairs for the constructor, which win over
-    what ffnbench fills in by name. `like` is what `@like` names: the same function as
-    one of ours, whose d_ff and bias are those of the module's weights.
+    what ffnbench fills in by name. `like` is the form that `@like` names, which the
+    module should compute; d_ff and bias of that form are read off the module's weights.
     """
 
     target: str
@@ -313,12 +315,12 @@ class ActivationSpec:
 
     @property
     def d_model(self) -> int:
-        """The width of the vector that it is applied to: all elements are one token."""
+        """The width of the vector that it is applied to: all elements as one token."""
         return self.elements
 
     @property
     def d_ff(self) -> int:
-        """As d_model: there is nothing between."""
+        """As d_model: an activation has no other width."""
         return self.elements
 
 
@@ -329,8 +331,8 @@ class AttentionForm(StrEnum):
     """How scores become values: torch's scaled_dot_product_attention, or as a textbook
     writes it.
 
-    TEXTBOOK: all scores q k^T / sqrt(dim), masked, softmax, times v, each a tensor of
-    its own (Vaswani 2017).
+    TEXTBOOK computes all scores q k^T / sqrt(dim), masks them, takes their softmax and
+    multiplies it by v, each step into a tensor of its own (Vaswani 2017).
     """
 
     SDPA = "sdpa"
@@ -339,8 +341,9 @@ class AttentionForm(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MLASpec:
-    """Multi-head latent attention (DeepSeek-V2, 2024): ranks of the compressed queries
-    (None: not compressed) and of keys and values.
+    """Multi-head latent attention (DeepSeek-V2, 2024). `q_lora` is the rank of the
+    compressed queries, None where they are not compressed, `kv_lora` that of keys and
+    values.
 
     A head's query and key have `nope` + `rope` elements, its value `v`; all heads share
     the key's rope part.
@@ -364,12 +367,13 @@ class AttentionSpec:
     """Multi-head (Vaswani 2017), multi-query (Shazeer 2019), grouped-query (Ainslie et
     al. 2023) or latent attention.
 
-    `heads` query heads and `kv_heads` heads of keys and values, each of `head_dim`;
-    biases of q/k/v and of o.
+    It has `heads` query heads and `kv_heads` heads of keys and values, each of
+    `head_dim` elements. `qkv_bias` and `out_bias` give q, k and v, and o, a bias.
 
-    `causal`: a token sees itself and those before it, else all of its sequence. `form`
-    is how it is computed. `window`: it sees the last so many of them, itself among
-    these; not causal, so many to either side. None: all.
+    Where it is `causal`, a token sees itself and those before it, else its whole
+    sequence. A `window` leaves it the last so many of these, itself among them, and
+    where it is not causal so many to either side; None leaves it all. `form` is how it
+    is computed.
     """
 
     d_model: int
@@ -393,7 +397,6 @@ class AttentionSpec:
                 f"{self.heads} heads can't share {self.kv_heads} heads of keys and values",
                 "kv_heads divides heads: 32 and 8",
             )
-
         if self.qkv_bias and self.mla is not None:
             raise FfnbenchError(
                 "biases of q, k and v are not those of latent attention",
@@ -402,12 +405,12 @@ class AttentionSpec:
 
     @property
     def matrices(self) -> dict[str, tuple[int, int]]:
-        """Name -> rows, columns of every weight: q, k, v, o, or MLA's low-rank
-        factors.
+        """Name -> rows, columns of every weight: q, k, v and o, or MLA's low-rank
+        factors and o.
         """
         d, h, mla = self.d_model, self.heads, self.mla
-        q, kv = h * self.head_dim, self.kv_heads * self.head_dim
         if mla is None:
+            q, kv = h * self.head_dim, self.kv_heads * self.head_dim
             return {"q": (q, d), "k": (kv, d), "v": (kv, d), "o": (d, q)}
         q = h * (mla.nope + mla.rope)
         if mla.q_lora is None:
@@ -433,7 +436,7 @@ class AttentionSpec:
 
     @property
     def params(self) -> int:
-        """All parameters, biases where there are any."""
+        """The number of all parameters, biases included."""
         matrices = sum(rows * columns for rows, columns in self.matrices.values())
         return matrices + sum(self.biases.values())
 
@@ -453,17 +456,20 @@ class AttentionSpec:
 
     @property
     def kv_per_token(self) -> int:
-        """Elements that a cache keeps of one token: keys and values, or MLA's latent
-        and its shared rope part.
+        """Elements that a cache keeps of one token: those of its keys and values, or
+        of MLA's latent vector and the key's shared rope part.
         """
         if self.mla is None:
             return 2 * self.kv_heads * self.head_dim
         return self.mla.kv_lora + self.mla.rope
 
     def windowed(self, seq_len: int) -> bool:
-        """Whether the window hides anything of so many tokens."""
-        furthest = seq_len if self.causal else seq_len - 1  # by which a window counts
-        return self.window is not None and self.window < furthest
+        """Whether the window hides any token of a sequence of so many tokens."""
+        if self.window is None:
+            return False
+        if self.causal:  # the last token sees them all by a window of seq_len
+            return self.window < seq_len
+        return self.window < seq_len - 1  # the first token counts the others only
 
     @property
     def d_ff(self) -> None:
@@ -490,14 +496,16 @@ def shared_expert(spec: FFNSpec) -> FFNSpec | None:
 
 
 def activation_row(activation: str, own: OwnActivation | None) -> Activation:
-    """The row of a built-in activation, or one made from what the user declares."""
+    """The row of a built-in activation, or that of a function of the user's, `own`."""
     if own is None:
         return ACTIVATIONS.get(activation)
     return row_of_own(own)
 
 
 def check_beta(row: Activation, beta: float | None) -> None:
-    """Beta is finite, and given exactly where the activation has one."""
+    """Raise FfnbenchError unless beta is finite, and given exactly where the activation
+    has one.
+    """
     if beta is not None and not isfinite(beta):
         raise FfnbenchError(
             f"beta {beta:g} is not finite", "for beta -> infinity use relu"
@@ -509,9 +517,11 @@ def check_beta(row: Activation, beta: float | None) -> None:
 
 
 def require_positive(name: str, value: object) -> int:
-    """A width or a count is a positive integer; anything else is the user's mistake."""
+    """A width or a count as it was given; raises FfnbenchError unless it is a positive
+    integer of at most LARGEST_SIZE.
+    """
     hint = "give a whole number, such as 64"
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+    if type(value) is not int or value < 1:  # nor a bool
         raise FfnbenchError(f"{name} must be a positive integer, not {value!r}", hint)
     if value > LARGEST_SIZE:
         raise FfnbenchError(f"{name} is larger than {LARGEST_SIZE:,}", hint)
@@ -519,7 +529,7 @@ def require_positive(name: str, value: object) -> int:
 
 
 def read_positive(name: str, value: object) -> int:
-    """As `require_positive`, of what was typed: `2k` is 2,000."""
+    """As `require_positive`, of what was typed: the text `2k` is 2,000."""
     if isinstance(value, str):
         with suppress(FfnbenchError):
             value = read_count(value)
@@ -528,10 +538,10 @@ def read_positive(name: str, value: object) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatedName:
-    """A published name of W_down(act(W_gate x) * (W_up x)) and the activation on its
+    """A published name of W_down(act(W_gate x) * (W_up x)), with the activation on its
     gate.
 
-    A clamped one has a `limit` and an `offset`: act(min(gate, limit)) * (clamp(up,
+    A clamped form has a `limit` and an `offset`: act(min(gate, limit)) * (clamp(up,
     -limit, limit) + offset).
     """
 
@@ -584,8 +594,8 @@ CLAMPED = tuple(row for row in _GATED_ROWS if row.limit is not None)
 class Dtype:
     """A dtype by torch's name.
 
-    `tolerance` is the relative error (Frobenius) that rounding alone explains, with
-    room: sqrt(d_ff) roundings.
+    `tolerance` is the relative error (Frobenius) that rounding alone explains, which
+    grows as the square root of d_ff, with room to spare.
     """
 
     name: str
@@ -619,8 +629,9 @@ FACTOR_ROUNDINGS = 10
 
 
 def tolerance(dtype: str, matmul_precision: str = "highest") -> float:
-    """The relative error that rounding alone explains, with room. The precision of
-    matrix products is that of float32's alone: those of other dtypes don't know it.
+    """The relative error that rounding alone explains, with room to spare.
+    `matmul_precision` is torch's setting for products of float32; it does not change
+    those of other dtypes.
     """
     row = DTYPES.get(dtype)
     if row.name == "float32" and matmul_precision in FACTOR_ROUNDOFF:
@@ -633,24 +644,25 @@ def item_bytes(dtype: str) -> int:
     return DTYPES.get(dtype).bytes
 
 
-# The relative error (Frobenius) of an output beside float64 of the original weights
-# that the precision explains. With weights drawn evenly, near the worst case, a SwiGLU
-# of 768 x 2048 is off by 6.5e-3 to 1.7e-2 (int8), 3.3e-2 (int8-dynamic) and 0.11 to
-# 0.13 (int4).
+# The relative error (Frobenius) that quantised weights explain, of an output beside
+# that of the original weights in float64. With weights drawn evenly, near the worst
+# case, a SwiGLU of 768 x 2048 is off by 6.5e-3 to 1.7e-2 (int8), 3.3e-2 (int8-dynamic)
+# and 0.11 to 0.13 (int4).
 WEIGHTS_TOLERANCE = {
     Weights.NONE: 0.0,
     Weights.INT8: 2e-2,
     Weights.INT8_DYNAMIC: 0.1,  # one scale for all tokens: 0.052 of 512 by 4,096
     Weights.INT4: 0.2,
 }
-GROUP = 32  # columns that share a scale, where nothing else is said
+DEFAULT_GROUP = 32  # columns of a weight that share a scale
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightFormat:
-    """What a quantised matrix (rows, columns) is made of: its elements, and the scales
-    and zero points of each row, or of each group of columns in a row. `number_bytes` is
-    the size of one of these; None is that of the call's dtype.
+    """What a quantised matrix (rows, columns) is made of: elements of `bits` bits, and
+    numbers that give them back, such as scales and zero points, for each row or for
+    each group of columns in a row. `number_bytes` is the size of such a number; None
+    is the size of an element of the call's dtype.
     """
 
     bits: int
@@ -673,24 +685,25 @@ class WeightFormat:
         return rows * columns * self.bits // 8 + numbers * (self.number_bytes or item)
 
 
-# torch's own operations: a scale for each row; scale, zero point and the sum of the
-# row, all of 32 bits; a scale and the middle of the range for each group
-OF_TORCH = {
+# What torch's own operations hold: a scale for each row (int8); scale, zero point and
+# sum of each row, all of 32 bits (int8-dynamic); a scale and the middle of the range
+# for each group (int4).
+TORCH_FORMATS = {
     Weights.INT8: WeightFormat(bits=8, numbers_per_row=1),
     Weights.INT8_DYNAMIC: WeightFormat(bits=8, numbers_per_row=3, number_bytes=4),
     Weights.INT4: WeightFormat(bits=4, numbers_per_group=2),
 }
-# ONNX's operators, symmetric: a scale of float32
-OF_ONNX = {
+# ONNX's operators are symmetric, with a scale of float32.
+ONNX_FORMATS = {
     Weights.INT8: WeightFormat(bits=8, numbers_per_group=1, number_bytes=4),
     Weights.INT8_DYNAMIC: WeightFormat(bits=8, numbers_per_row=1, number_bytes=4),
     Weights.INT4: WeightFormat(bits=4, numbers_per_group=1, number_bytes=4),
 }
-# by the backends that have any
+# the backends that quantise weights
 WEIGHT_FORMATS = {
-    Backend.EAGER: OF_TORCH,
-    Backend.ORT: OF_ONNX,
-    Backend.OPENVINO: OF_ONNX,
+    Backend.EAGER: TORCH_FORMATS,
+    Backend.ORT: ONNX_FORMATS,
+    Backend.OPENVINO: ONNX_FORMATS,
 }
 
 

@@ -14,8 +14,8 @@ from typing import Any
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import FFNSpec
 
-# what a matrix is called in published checkpoints, the most common first; of a classic
-# form w1 is what goes up
+# What a matrix is called in published checkpoints, the most common name first. In a
+# classic form w1 is up.
 WEIGHT_NAMES = {
     "gate": ("gate_proj", "w1", "wi_0", "gate"),
     "up": (
@@ -45,19 +45,19 @@ WEIGHT_NAMES = {
     ),
 }
 CLASSIC_UP = (*WEIGHT_NAMES["up"], "w1")
-JOINED = "gate_up_proj"  # the rows of gate, then those of up
+GATE_UP = "gate_up_proj"  # one tensor: the rows of gate, then those of up
 Shape = tuple[int, ...]
 MOST_NAMES = 6  # of tensors in a hint
 
 
 class OtherSize(FfnbenchError):
-    """A matrix of a file has another size than the one that it would be."""
+    """A matrix of a file has another size than the network's."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredMatrix:
     """Where a matrix (rows, columns) lies: the name of its tensor, whether that is
-    stored as (columns, rows), and which half of the rows it is, None for all.
+    stored as (columns, rows), and which half of the tensor's rows it is, None for all.
     """
 
     tensor: str
@@ -90,6 +90,9 @@ def stored_matrices(
 def _stored_matrix(
     matrix: str, names: Collection[str], spec: FFNSpec, prefix: str
 ) -> StoredMatrix:
+    """Where a matrix lies by the names of the tensors alone; raises FfnbenchError where
+    none of them is it.
+    """
     spellings = (
         CLASSIC_UP if matrix == "up" and not spec.gated else WEIGHT_NAMES[matrix]
     )
@@ -97,17 +100,17 @@ def _stored_matrix(
         tensor = f"{prefix}{name}.weight"
         if tensor in names:
             return StoredMatrix(tensor)
-    joined = f"{prefix}{JOINED}.weight"
-    if joined in names and matrix in ("gate", "up"):
-        return StoredMatrix(joined, half=0 if matrix == "gate" else 1)
-    raise _not_there(matrix, spellings, names, prefix)
+    gate_up = f"{prefix}{GATE_UP}.weight"
+    if gate_up in names and matrix in ("gate", "up"):
+        return StoredMatrix(gate_up, half=0 if matrix == "gate" else 1)
+    raise _missing_matrix(matrix, spellings, names, prefix)
 
 
-def _not_there(
+def _missing_matrix(
     matrix: str, spellings: Sequence[str], names: Collection[str], prefix: str
 ) -> FfnbenchError:
-    """What to say of a matrix that no tensor behind the prefix is, and which prefix
-    there is.
+    """The error for a matrix that no tensor behind the prefix is; its hint is a prefix
+    that would do, or the names that there are.
     """
     below = [name for name in names if name.startswith(prefix)]
     message = f"no tensor is called {prefix}{spellings[0]}.weight, or otherwise {matrix} of an FFN"
@@ -119,14 +122,15 @@ def _not_there(
         for ending in (f"{spelling}.weight" for spelling in WEIGHT_NAMES["down"])
         if name.endswith(ending)
     }
-    known = sorted(each for each in prefixes - {prefix} if each[-1:] in ("", "."))
-    if f"{prefix}." in known:
+    # an ending counts only as a whole part of a name: xw2.weight is no w2.weight
+    others = sorted(other for other in prefixes - {prefix} if other[-1:] in ("", "."))
+    if f"{prefix}." in others:
         return FfnbenchError(message, f"with a dot at its end: --prefix {prefix}.")
-    if known == [""]:
+    if others == [""]:
         return FfnbenchError(message, "leave --prefix out")
-    if known:
-        others = f"; there are {len(known) - 1} more" if known[1:] else ""
-        return FfnbenchError(message, f"for example --prefix {known[0]}{others}")
+    if others:
+        more = f"; there are {len(others) - 1} more" if others[1:] else ""
+        return FfnbenchError(message, f"for example --prefix {others[0]}{more}")
     if not names:
         return FfnbenchError(
             "the file has no tensor of floating-point numbers",
@@ -139,14 +143,15 @@ def _not_there(
 
 
 def _sizes_hint(matrix: str, stored: Shape) -> str:
+    """The flags for the sizes that a stored matrix has."""
     if len(stored) != 2:
         return "a matrix has two dimensions"
     d_ff, d_model = stored if matrix != "down" else stored[::-1]
     return f"give --d-model {d_model} --d-ff {d_ff}"
 
 
-def opened(path: str, framework: str) -> Any:
-    """The file, as safetensors opens it for torch (`pt`) or `numpy`; raises
+def open_safetensors(path: str, framework: str) -> Any:
+    """Open the file by safetensors for the framework, `pt` (torch) or `numpy`; raises
     FfnbenchError where it can't be read.
     """
     try:
@@ -164,23 +169,23 @@ def opened(path: str, framework: str) -> Any:
 
 
 def shapes_in(path: str) -> dict[str, Shape]:
-    """The names and shapes of all tensors of numbers with a point; whole ones are
-    quantised, and say nothing alone.
+    """Name -> shape of all tensors of floating-point numbers. Tensors of integers are
+    left out: they are quantised weights, which mean nothing without their scales.
     """
-    with opened(path, "numpy") as file:
+    with open_safetensors(path, "numpy") as file:
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - no mapping
         return {
             name: tuple(part.get_shape())
             for name, part in slices.items()
-            if "F" in part.get_dtype()
+            if "F" in part.get_dtype()  # F32, BF16, F8_E4M3, and not I8
         }
 
 
 def tensors_of(path: str, spec: FFNSpec, prefix: str) -> dict[str, Any]:
-    """gate, up and down as tensors (rows, columns). Needs torch."""
+    """gate, up and down of a file as tensors (rows, columns). Needs torch."""
     matrices = stored_matrices(shapes_in(path), spec, prefix)
     tensors = {}
-    with opened(path, "pt") as file:
+    with open_safetensors(path, "pt") as file:
         for matrix, stored_matrix in matrices.items():
             tensor = file.get_tensor(stored_matrix.tensor)
             if stored_matrix.half is not None:
@@ -190,8 +195,8 @@ def tensors_of(path: str, spec: FFNSpec, prefix: str) -> dict[str, Any]:
 
 
 def refuse_other_weights(path: str, prefix: str, networks: Mapping[str, Any]) -> None:
-    """Raise FfnbenchError where a file of weights lacks a matrix of one of these
-    networks by label, or has it in another size.
+    """Raise FfnbenchError where a file of weights lacks a matrix of one of the
+    networks, which are specs by label, or has it in another size.
     """
     shapes = shapes_in(path)
     for label, spec in networks.items():
@@ -200,6 +205,6 @@ def refuse_other_weights(path: str, prefix: str, networks: Mapping[str, Any]) ->
         except OtherSize as problem:
             if len(networks) == 1:
                 raise
-            # equal parameters give forms of other shapes other widths
+            # one file can't serve several forms whose widths were matched
             message = f"{label!r}: {problem.message}"
             raise FfnbenchError(message, f"{problem.hint} --match none") from None

@@ -18,11 +18,11 @@ DEFAULT_MULTIPLE = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A published width rule: `apply` gives d_ff of d_model, the ratio, the multiple
-    and Llama's multiplier.
+    """A published width rule: `apply(d_model, ratio, multiple_of, multiplier)` is its
+    d_ff, where the multiplier is Llama's ffn_dim_multiplier.
 
-    `multiple_of` and `ratio` are used where none is given. `reads` is what it can be
-    told; anything else is a mistake.
+    `multiple_of` and `ratio` are used where none is given. `reads` are the keys that
+    may be given; any other is a mistake of the user.
     """
 
     name: str
@@ -35,13 +35,13 @@ class Rule:
 
 
 def round_up(width: int, multiple: int) -> int:
-    """The next multiple at or above width."""
+    """The smallest multiple that is not below width."""
     return -(-width // multiple) * multiple
 
 
 def round_nearest(width: float, multiple: int) -> int:
-    """The nearest multiple, at least one of it; a tie goes down, so that nothing costs
-    more than asked.
+    """The nearest multiple, at least the first; a tie goes down, so that nothing costs
+    more than was asked for.
     """
     nearest = int(width // multiple) * multiple
     if width - nearest > multiple / 2:
@@ -49,7 +49,7 @@ def round_nearest(width: float, multiple: int) -> int:
     return max(multiple, nearest)
 
 
-def _ratio(d: int, ratio: float, multiple: int, _: float | None = None) -> int:
+def _ratio(d: int, ratio: float, multiple: int, _: float | None) -> int:
     width = ratio * d
     if width != int(width):
         raise FfnbenchError(
@@ -59,7 +59,7 @@ def _ratio(d: int, ratio: float, multiple: int, _: float | None = None) -> int:
     return round_up(int(width), multiple)
 
 
-def _two_thirds(d: int, ratio: float, multiple: int, _: float | None = None) -> int:
+def _two_thirds(d: int, ratio: float, multiple: int, _: float | None) -> int:
     if 2 * ratio * d % 3 and multiple == 1:
         raise FfnbenchError(
             f"the two_thirds rule needs 2 * {ratio:g} * d_model divisible by 3, and d_model is {d}",
@@ -166,8 +166,8 @@ def width_by_rule(
 def width_for(cost: Callable[[int], int], target: int, multiple_of: int) -> int:
     """The multiple of `multiple_of` whose cost comes nearest to `target`.
 
-    `cost` must be affine in d_ff, as parameters and FLOPs of every form here are: two
-    values fix the line.
+    `cost` gives the parameters or FLOPs at a d_ff. Those of every form are affine in
+    d_ff, so that two values fix the line.
     """
     at_one, at_two = cost(1), cost(2)
     return round_nearest(1 + (target - at_one) / (at_two - at_one), multiple_of)

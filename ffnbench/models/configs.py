@@ -1,8 +1,8 @@
 """Hugging Face's config.json -> ModelSpec, by the table of families.toml. Never a wrong
 number.
 
-A model type outside the table, and a class whose layers are others than its model
-type's row says, raise Unanswered, since transformers itself may have the answer.
+A model type outside the table, and a class with other layers than the row of its model
+type says, raise Unanswered, since transformers itself may have the answer.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ A_CONFIG = "give a config.json, or the folder that holds one"
 
 
 def read_file(path: str) -> tuple[Config, str]:
-    """The content of a config.json, given as its path or as its folder's, and the path;
-    raises FfnbenchError.
+    """The content and the path of a config.json, which is given by its path or by that
+    of its folder; raises FfnbenchError where it can't be read.
     """
     file = Path(os.path.expanduser(path))
     if os.path.isdir(file):
         file /= "config.json"
-        if file.is_fifo():  # which nobody has named, and which would be waited for
+        if file.is_fifo():  # only the folder was named; reading a pipe may never end
             raise FfnbenchError(f"{str(file)!r} is a pipe", A_CONFIG)
     try:
         data = jsonable.parse(content_of(file, A_CONFIG), ours=False)
@@ -88,17 +88,17 @@ def type_of(config: Config) -> str:
 
 
 def read_groups(config: Config) -> list[LayerGroup]:
-    """The kinds of layers of a config, equal ones together, in the order of the
-    table.
+    """The layers of a config, equal ones in one group, in the order of the table;
+    raises Unanswered or FfnbenchError.
     """
     model_type, table = type_of(config), families()
     stacks: list[list[LayerGroup]]
     if model_type in table.composites:
-        parts = nested_of(config, model_type)
+        parts = nested_configs(config, model_type)
         refuse_other_names(
             config, model_type, table.defaults[model_type], {}, list(parts.values())
         )
-        stacks = [_of_part(key, read_groups(part)) for key, part in parts.items()]
+        stacks = [_groups_of_part(key, part) for key, part in parts.items()]
     elif model_type in table.stacks:
         stacks = [reader.groups() for reader in readers(config, model_type)]
     else:
@@ -108,11 +108,11 @@ def read_groups(config: Config) -> list[LayerGroup]:
             "; ".join(filter(None, hints)),
         )
     _refuse_other_parts(config, model_type)
-    times = times_of(config, model_type) or (1,) * len(stacks)
+    repeats = repeats_of_stacks(config, model_type) or (1,) * len(stacks)
     groups = []
-    for n, stack in zip(times, stacks, strict=True):
-        if n > 0:
-            groups += [replace(group, count=n * group.count) for group in stack]
+    for times, stack in zip(repeats, stacks, strict=True):
+        if times > 0:
+            groups += [replace(group, count=times * group.count) for group in stack]
     if not groups:
         raise FfnbenchError(
             f"the {model_type} config has no layers", "is its number of layers 0?"
@@ -139,22 +139,22 @@ def readers(config: Config, model_type: str) -> list[Reader]:
 
 
 def defaults_taken(config: Config) -> str:
-    """The numbers that a file leaves to its class, or its parts to theirs, in words; ""
-    for none.
+    """The numbers that a file leaves to its class, and those that nested configs leave
+    to theirs, in words; "" for none.
     """
     model_type, table = type_of(config), families()
     if model_type in table.composites:
         of_parts = [
-            defaults_taken(part) for part in nested_of(config, model_type).values()
+            defaults_taken(part) for part in nested_configs(config, model_type).values()
         ]
         return "; ".join(filter(None, of_parts))
     config = by_own_names(config, table.other_names.get(model_type, {}))
     return defaults_in_words(config, model_type, table.defaults[model_type])
 
 
-def times_of(config: Config, model_type: str) -> tuple[int, ...] | None:
-    """How often the class that a file names has each stack of a model type of two; None
-    for once.
+def repeats_of_stacks(config: Config, model_type: str) -> tuple[int, ...] | None:
+    """How often the class that a file names has each of the two stacks of its model
+    type; None where it has each stack once. Raises as `refuse_other_classes` does.
     """
     names = refuse_other_classes(config, model_type)
     if len(families().stacks.get(model_type, ())) != 2:
@@ -169,8 +169,9 @@ def times_of(config: Config, model_type: str) -> tuple[int, ...] | None:
 def refuse_other_classes(
     config: Config, model_type: str, known_classes: object = None
 ) -> list[str]:
-    """The classes that a file names; raises Unanswered where one has other layers than
-    its model type's, and is none of the module of `known_classes`.
+    """The classes that a file names under `architectures`. Raises Unanswered where one
+    of them, or of `auto_map`, has other layers than its model type says, unless the
+    module `known_classes` has it.
     """
     names = config.get("architectures") or []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -178,7 +179,7 @@ def refuse_other_classes(
             f"the {model_type} config has architectures {names!r:.60}",
             "a list with the name of a class",
         )
-    for name in (*of_its_own(config), *names):
+    for name in (*auto_map_classes(config), *names):
         if name in families().classes["other"] and not hasattr(known_classes, name):
             raise Unanswered(
                 f"the {model_type} config is of the class {name}, whose layers are others than {model_type}'s",
@@ -187,13 +188,13 @@ def refuse_other_classes(
     return names
 
 
-def nested_of(config: Config, model_type: str) -> dict[str, Config]:
-    """The nested configs of a composite, each with the model type that it is read
-    by.
+def nested_configs(config: Config, model_type: str) -> dict[str, Config]:
+    """The nested configs of a composite by their keys, each with the model type by
+    which it is read.
     """
     parts = {}
     for key, default in zip(PARTS, families().composites[model_type], strict=True):
-        # older files say it twice, and the first is meant
+        # older files have it under both keys, and transformers reads the first
         nested = config.get(f"{key}_dict") or config.get(key)
         if (
             nested is None
@@ -215,13 +216,18 @@ def nested_of(config: Config, model_type: str) -> dict[str, Config]:
                 f"the {model_type} config has a {key} that is no object: {nested!r:.60}",
                 A_CONFIG,
             )
-        named = nested.get("model_type", model_type)
-        parts[key] = nested | {"model_type": default if named == model_type else named}
+        own_type = nested.get("model_type", model_type)
+        if own_type == model_type:  # it repeats that of the whole model
+            own_type = default
+        parts[key] = nested | {"model_type": own_type}
     return parts
 
 
-def _of_part(key: str, groups: list[LayerGroup]) -> list[LayerGroup]:
-    """The layers of a nested config: the text's keep their own kinds."""
+def _groups_of_part(key: str, part: Config) -> list[LayerGroup]:
+    """The layers of the nested config of that key; all but those of the text are of
+    kind vision.
+    """
+    groups = read_groups(part)
     if key == "text_config":
         return groups
     return [
@@ -231,7 +237,9 @@ def _of_part(key: str, groups: list[LayerGroup]) -> list[LayerGroup]:
 
 
 def _refuse_other_parts(config: Config, model_type: str) -> None:
-    """A nested model that the table does not name may hold FFNs too."""
+    """Raise Unanswered for a nested model that the table does not name: it may hold
+    FFNs too.
+    """
     is_composite = model_type in families().composites
     for key, nested in config.items():
         if isinstance(nested, dict) and nested.get("model_type"):
@@ -244,9 +252,9 @@ def _refuse_other_parts(config: Config, model_type: str) -> None:
             )
 
 
-def of_its_own(config: Config) -> list[str]:
-    """The classes of models that `auto_map` names, without their repository:
-    `modeling_bert.JinaBertModel`.
+def auto_map_classes(config: Config) -> list[str]:
+    """The classes of models that `auto_map` names, which come with the file and not
+    with transformers; without their repository: `modeling_bert.JinaBertModel`.
     """
     mapped = config.get("auto_map")
     if not isinstance(mapped, dict):
@@ -259,10 +267,8 @@ def of_its_own(config: Config) -> list[str]:
 
 
 def code_note(config: Config, counted_as: str) -> str:
-    """One line where `auto_map` names code that is not transformers' own; or
-    nothing.
-    """
-    code = ", ".join(dict.fromkeys(of_its_own(config)))
+    """A sentence where `auto_map` names code that is not transformers' own; else ""."""
+    code = ", ".join(dict.fromkeys(auto_map_classes(config)))
     if not code:
         return ""
     return f"auto_map: with trust_remote_code its code would be {code}; counted as {counted_as}"

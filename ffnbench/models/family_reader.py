@@ -11,10 +11,10 @@ wrong kind raises FfnbenchError.
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
@@ -35,7 +35,7 @@ from ffnbench.models.model import LayerGroup
 from ffnbench.models.windows import ALL_TOKENS, LayerWindow, grouped, layer_windows
 
 FAMILIES_FILE = Path(__file__).with_name("families.toml")
-DEFAULTS = Path(__file__).with_name("defaults.json")
+DEFAULTS_FILE = Path(__file__).with_name("defaults.json")
 PARTS = ("text_config", "vision_config")  # of a composite model
 FamilyRow = Mapping[str, Any]
 T = TypeVar("T")
@@ -50,8 +50,11 @@ HF_ACTIVATIONS = {
     name: row.name for row in ACTIVATIONS for name in row.names.hf.split(", ") if name
 }
 AS_PUBLISHED = "give the config.json as it was published"
-# of a key that switches something off, such as experts of a dense model
+# values of a key for a size that mean there is no such thing, such as experts in a
+# dense model
 NO_SIZE = (None, 0, 1)
+# what reading raises where a config has unusual values
+READ_ERRORS = (FfnbenchError, TypeError, LookupError, ZeroDivisionError)
 
 
 class Unanswered(FfnbenchError):
@@ -59,7 +62,7 @@ class Unanswered(FfnbenchError):
 
 
 def key_name(entry: Any) -> str:
-    """What an entry of the table looks for, in words."""
+    """The keys in which an entry of the table looks, in words."""
     if isinstance(entry, dict):
         return str(entry["key"])
     if isinstance(entry, list):
@@ -106,7 +109,7 @@ def families() -> Families:
     import tomllib  # not before it is needed
 
     data = tomllib.loads(FAMILIES_FILE.read_text(encoding="utf-8"))
-    defaults = json.loads(DEFAULTS.read_text(encoding="utf-8"))
+    defaults = json.loads(DEFAULTS_FILE.read_text(encoding="utf-8"))
     return Families(
         stacks=by_type("stack", data["family"], data),
         composites={
@@ -122,31 +125,37 @@ def families() -> Families:
 
 
 def by_type(
-    kind: str, rows: FamilyRow, data: FamilyRow
+    section: str, rows: FamilyRow, data: FamilyRow
 ) -> dict[str, tuple[FamilyRow, ...]]:
-    """Model type -> its rows in full, one a stack."""
+    """Model type -> its rows in full, one for each stack. `section` is the section of
+    the table whose rows they may be like: stack, or rest.
+    """
     table: dict[str, tuple[FamilyRow, ...]] = {}
     for row in rows.values():
         for model_type in row.get("types", ()):
-            table[model_type] = by_stack(kind, row, data)
+            table[model_type] = by_stack(section, row, data)
     return table
 
 
-def by_stack(kind: str, row: FamilyRow, data: FamilyRow) -> tuple[FamilyRow, ...]:
-    """A row in full, one a stack."""
+def by_stack(section: str, row: FamilyRow, data: FamilyRow) -> tuple[FamilyRow, ...]:
+    """A row in full, one for each of its stacks; `section` as for `by_type`."""
     shared = {
         key: value for key, value in row.items() if key not in ("types", "stacks")
     }
-    return tuple(_full(kind, shared | stack, data) for stack in row.get("stacks", [{}]))
+    return tuple(
+        _full(section, shared | stack, data) for stack in row.get("stacks", [{}])
+    )
 
 
-def _full(kind: str, row: FamilyRow, data: FamilyRow) -> FamilyRow:
-    """A row on top of the one that it is like; its experts and its attention too."""
+def _full(section: str, row: FamilyRow, data: FamilyRow) -> FamilyRow:
+    """A row with the keys that it has from the row that it is like, and so its experts
+    and its attention.
+    """
     full: dict[str, Any] = {}
-    if row is not data[kind]["default"]:
-        full.update(_full(kind, data[kind][row.get("like", "default")], data))
+    if row is not data[section]["default"]:
+        full.update(_full(section, data[section][row.get("like", "default")], data))
     for key, value in row.items():
-        if kind == "stack" and key in ("experts", "attention"):
+        if section == "stack" and key in ("experts", "attention"):
             full[key] = _full(key, value, data)
         elif key not in ("like", "types", "stacks"):
             full[key] = value
@@ -161,10 +170,11 @@ def refuse_other_names(
     parts: Sequence[FamilyRow],
 ) -> None:
     """Raise FfnbenchError for a size under a name that the class does not read, or
-    beside the one that it reads, unless it repeats a size of its kind that `parts`
-    have: a class ignores what it does not know, so that a size under another name would
-    be counted as its default. `own` are the names that the class reads, `other_names`
-    further ones.
+    under another name beside the one that it reads. The class would ignore it, so that
+    its default would be counted in place of that size.
+
+    A size is let pass where it repeats a size of its kind in `parts`. `own` are the
+    names that the class reads, `other_names` further ones -> own name.
     """
     for kind, names in families().sizes.items():
         sizes_read = [part[name] for part in parts for name in names if name in part]
@@ -175,7 +185,7 @@ def refuse_other_names(
                 name in other_names and other_names[name] not in config
             )
             if not is_read:
-                own_names = [each for each in names if each in own]
+                own_names = [size for size in names if size in own]
                 hint = "is its model_type right?"
                 if own_names:
                     hint = f"{model_type} reads: {', '.join(own_names)}"
@@ -186,8 +196,8 @@ def refuse_other_names(
 
 
 def by_own_names(config: Config, other_names: Mapping[str, str]) -> Config:
-    """The config by its class's own names. `other_names` are further names -> own name:
-    of two the other one counts.
+    """The config by its class's own names. `other_names` are further names -> own name;
+    where a config has both, the value under the further name counts.
     """
     renamed = {
         own: config[other] for other, own in other_names.items() if other in config
@@ -196,8 +206,8 @@ def by_own_names(config: Config, other_names: Mapping[str, str]) -> Config:
 
 
 def defaults_in_words(config: Config, model_type: str, own: FamilyRow) -> str:
-    """The numbers that a config by its class's own names leaves to its class, whose
-    defaults are `own`; "" for none.
+    """The numbers that a config leaves to its class, in words; "" for none. The config
+    has the class's own names, and `own` are the class's defaults.
     """
     defaults = [
         f"{key} {value:,}"
@@ -213,14 +223,19 @@ def defaults_in_words(config: Config, model_type: str, own: FamilyRow) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
-    """A config by the row of one of its stacks."""
+    """Reads a config by the row of one of its stacks.
+
+    An `entry` of a row says where a value is, as the head of families.toml explains.
+    """
 
     config: Config
     model_type: str
     stack: FamilyRow
 
     def groups(self) -> list[LayerGroup]:
-        """The layers of the stack: all alike, or dense ones and those with experts."""
+        """The layers of the stack: all in one group, or those without experts in the
+        first and those with experts in the second.
+        """
         setting = self.other_setting(self.stack)
         if setting is not None:
             key, value = setting
@@ -238,37 +253,32 @@ class Reader:
         with_experts = [False] * layers
         if experts is not None:
             with_experts = self.layers_with_experts(experts, layers)
-        keys = self.stack.get("attention")
+        windows = self._windows(layers)
         attention = None
-        windows = self.read_or_none(
-            {}, partial(self._windows, layers, keys is not None)
-        )
         if windows is None:
             windows = [ALL_TOKENS] * layers
         else:
-            attention = self.read_or_none(keys, self._attention)
+            attention = self.read_or_none(self.stack.get("attention"), self._attention)
+        # by whether the layers have experts
+        windows_of: dict[bool, list[LayerWindow]] = defaultdict(list)
+        for has_experts, window in zip(with_experts, windows, strict=True):
+            windows_of[has_experts].append(window)
         groups = []
-        for moe, count in sorted(Counter(with_experts).items()):
+        for has_experts in sorted(windows_of):  # False comes first
             kind = self.stack["kind"]
-            if experts is not None and moe:
+            if experts is not None and has_experts:
                 kind = "moe" if kind == "dense" else f"{kind} moe"
                 ffn = self.expert_ffn(experts)
             else:
                 ffn = self.ffn()
-            seen = [
-                window
-                for window, has_experts in zip(windows, with_experts, strict=True)
-                if has_experts == moe
-            ]
-            groups.append(
-                LayerGroup(
-                    kind=kind,
-                    count=count,
-                    ffn=ffn,
-                    windows=grouped(seen),
-                    attention=attention,
-                )
+            group = LayerGroup(
+                kind=kind,
+                count=len(windows_of[has_experts]),
+                ffn=ffn,
+                windows=grouped(windows_of[has_experts]),
+                attention=attention,
             )
+            groups.append(group)
         return groups
 
     def layers_with_experts(self, experts: FamilyRow, layers: int) -> list[bool]:
@@ -299,12 +309,13 @@ class Reader:
                 return [True] * layers
 
     def _all_but_first(self, experts: FamilyRow, layers: int) -> list[bool]:
+        """Whether each layer comes after the first ones, which are dense."""
         dense = self.count(experts["first_dense"], least=0)
         return [layer >= dense for layer in range(layers)]
 
     def _by_words(self, experts: FamilyRow, layers: int) -> list[bool]:
-        """By a list with one word a layer, sparse or dense; without it the first ones
-        are dense.
+        """Whether each layer has experts by a list of one word a layer, sparse or
+        dense; without the list the first layers are dense.
         """
         words = self.listed("mlp_layer_types")
         if words is None:
@@ -321,19 +332,19 @@ class Reader:
     def read_or_none(
         self, keys: FamilyRow | None, read: Callable[[FamilyRow], T]
     ) -> T | None:
-        """What is read by the keys of a row; None where there is no row, or the config
-        does not tell it.
+        """What `read` gives for a row; None where there is no row, or where the config
+        is not as the row assumes it, or lacks something.
         """
         if keys is None or self.other_setting(keys) is not None:
             return None
         try:
             return read(keys)
-        except (FfnbenchError, TypeError, LookupError, ZeroDivisionError):
+        except READ_ERRORS:
             return None
 
     def other_setting(self, row: FamilyRow) -> tuple[str, Any] | None:
-        """The first key that is not as a row assumes it, with what is assumed; None
-        where all are.
+        """The first key whose value is not the one that a row assumes, with the assumed
+        value; None where there is no such key.
         """
         for key, assumed in row.get("assumes", {}).items():
             is_set = key in self.config or key in self.defaults
@@ -346,12 +357,15 @@ class Reader:
         """What the class has where a file leaves a key out, as far as that is known."""
         return families().defaults.get(self.model_type, {})
 
-    def _windows(
-        self, layers: int, attention_known: bool, keys: FamilyRow
-    ) -> list[LayerWindow]:
-        return layer_windows(
-            self.config, self.model_type, layers, attention_known=attention_known
-        )
+    def _windows(self, layers: int) -> list[LayerWindow] | None:
+        """How far the tokens of each layer see; None where the config does not tell."""
+        attention_known = "attention" in self.stack
+        try:
+            return layer_windows(
+                self.config, self.model_type, layers, attention_known=attention_known
+            )
+        except READ_ERRORS:
+            return None
 
     def _attention(self, keys: FamilyRow) -> AttentionSpec:
         """The attention of the stack's layers; raises FfnbenchError where a key is
@@ -424,8 +438,8 @@ class Reader:
         return self.count(key)
 
     def form(self) -> tuple[Gate, str]:
-        """The gate and the activation. T5's feed_forward_proj says both: `gated-gelu`
-        means gelu_new.
+        """The gate and the activation of the stack's FFNs. T5's feed_forward_proj says
+        both, and its `gated-gelu` means gelu_new.
         """
         gated = self.stack["gated"]
         if "acts_as" in self.stack:
@@ -436,11 +450,11 @@ class Reader:
             name = str(name).removeprefix("gated-")
             if gated and name == "gelu":
                 name = "gelu_new"
-            # the class writes the two that it made of it, and takes what a file has for
-            # them
+            # T5's class saves these two, which follow from feed_forward_proj, and reads
+            # them back where a file has them
             gated = self.config.get("is_gated_act", gated)
             name = self.config.get("dense_act_fn", name)
-        # as strict as transformers: ReLU is no name
+        # capitals matter, as they do to transformers: ReLU is no name
         if not isinstance(name, str) or name not in HF_ACTIVATIONS:
             raise FfnbenchError(
                 f"the {self.model_type} config has the activation {name!r}, no name of transformers for one of ours",
@@ -462,21 +476,20 @@ class Reader:
             shared_d_ff = self.count(experts["d_ff"]) * self.count(
                 experts["shared"], least=0
             )
-        keys: dict[str, Any] = {
-            key: self.count(experts[key])
-            for key in ("experts", "top_k", "groups", "top_groups")
+        fields: dict[str, Any] = {
+            name: self.count(experts[name])
+            for name in ("experts", "top_k", "groups", "top_groups")
         }
-        keys |= {
-            key: self.switch(experts[key]) for key in ("router_bias", "normalised")
-        }
-        keys["routed_scale"] = self.number(experts["routed_scale"])
+        for name in ("router_bias", "normalised"):
+            fields[name] = self.switch(experts[name])
+        fields["routed_scale"] = self.number(experts["routed_scale"])
         scores = Scores.SIGMOID if experts["sigmoid"] else Scores.SOFTMAX
         try:
             return MoESpec(
                 shared_d_ff=shared_d_ff,
                 shared_gate=experts["shared_gate"],
                 scores=scores,
-                **keys,
+                **fields,
             )
         except FfnbenchError as problem:
             raise FfnbenchError(
@@ -485,16 +498,16 @@ class Reader:
             ) from problem
 
     def get(self, key: str) -> Any:
-        """What the file says, or the class where the file leaves it out; None for null
-        and for what nobody says.
+        """The value of a key in the file, or the default of the class where the file
+        leaves it out; None for null, and where neither has it.
         """
         if key in self.config:
             return self.config[key]
         return self.defaults.get(key)
 
     def value(self, entry: Any) -> Any:
-        """What stands where an entry of the table says; a number or a truth value is
-        itself, as None is.
+        """The value to which an entry of the table points; raises Unanswered where a
+        key that must be there is not. A number, a truth value or None is its own value.
         """
         if isinstance(entry, dict):
             value = self.get(entry["key"])
@@ -514,8 +527,8 @@ class Reader:
         return value
 
     def _first_given(self, keys: list[str]) -> str:
-        """The first of the keys that the file has, which comes before the class's
-        default of the last one.
+        """The first of the keys that the file has; else the last one, for which the
+        class may have a default.
         """
         for key in keys:
             if self.config.get(key) is not None:
@@ -523,13 +536,11 @@ class Reader:
         return keys[-1]
 
     def count(self, entry: Any, least: int = 1) -> int:
-        """A whole number of at least `least` and at most MOST."""
+        """The value of an entry, a whole number of at least `least` and at most
+        LARGEST_NUMBER; raises FfnbenchError.
+        """
         value = self.value(entry)
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int)
-            or not least <= value <= LARGEST_NUMBER
-        ):
+        if type(value) is not int or not least <= value <= LARGEST_NUMBER:  # nor a bool
             raise FfnbenchError(
                 f"the {self.model_type} config has {key_name(entry)} {value!r:.60}",
                 f"it must be a whole number of at least {least}, and at most {LARGEST_NUMBER:,}",
@@ -537,13 +548,11 @@ class Reader:
         return value
 
     def number(self, entry: Any) -> float:
-        """A positive number of a bearable size."""
+        """The value of an entry, a positive number of at most LARGEST_SIZE; raises
+        FfnbenchError.
+        """
         value = self.value(entry)
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not 0 < value <= LARGEST_SIZE
-        ):
+        if type(value) not in (int, float) or not 0 < value <= LARGEST_SIZE:
             raise FfnbenchError(
                 f"{key_name(entry)} must be a positive number, not {value!r:.60}",
                 "for example 4",
@@ -551,7 +560,9 @@ class Reader:
         return value
 
     def listed(self, key: str) -> list[Any] | None:
-        """A list, or None where there is none."""
+        """The value of a key that has a list; None where there is none. Raises
+        FfnbenchError.
+        """
         value = self.get(key)
         if value is not None and not isinstance(value, list):
             raise FfnbenchError(
@@ -561,7 +572,7 @@ class Reader:
         return value
 
     def switch(self, entry: Any) -> bool:
-        """A truth value."""
+        """The value of an entry, true or false; raises FfnbenchError."""
         value = self.value(entry)
         if not isinstance(value, bool):
             raise FfnbenchError(

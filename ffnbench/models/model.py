@@ -13,10 +13,11 @@ from ffnbench.ffn.spec import AttentionSpec, FFNSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionWindow:
-    """`count` layers in which a token attends to the last `tokens` ones, None for all.
+    """`count` layers in which a token attends to the last `tokens` ones; None stands
+    for all tokens.
 
-    `other` names what they have in place of that, which is not counted: chunked
-    attention, linear attention.
+    `other` names what such layers have in place of that and what is not counted:
+    chunked attention, linear attention.
     """
 
     count: int
@@ -26,10 +27,10 @@ class AttentionWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerGroup:
-    """`count` equal layers: dense, moe, encoder, decoder, vision ... `attention` None
-    is not known or not there.
+    """`count` equal layers of one `kind`: dense, moe, encoder, decoder, vision ...
 
-    `windows` are how far their tokens see, where not all of them see every token.
+    `attention` is None where it is not known or not there. `windows` says how far
+    tokens see; it is empty where all layers see every token.
     """
 
     kind: str
@@ -40,7 +41,7 @@ class LayerGroup:
 
     @property
     def all_windows(self) -> tuple[AttentionWindow, ...]:
-        """All of its layers, by how far a token sees."""
+        """The windows of all of its layers, also where these see every token."""
         return self.windows or (AttentionWindow(count=self.count),)
 
 
@@ -48,8 +49,8 @@ class LayerGroup:
 class ModelSpec:
     """A published or configured model. `source` is where its numbers were read.
 
-    `config` is what its config.json says, where it has one. `defaults` names the
-    numbers that are its class's, since its file does not set them.
+    `config` is the content of its config.json, if it has one. `defaults` names the
+    numbers that it has from its class, since its file does not set them.
     """
 
     key: str
@@ -62,9 +63,9 @@ class ModelSpec:
 
     @property
     def main(self) -> LayerGroup:
-        """The kind of layer that the model is known by: the one with the most layers,
-        the later of equals; of the language model where there is one beside a tower
-        that sees.
+        """The kind of layer by which the model is known: the one with the most layers,
+        of two equal ones the later. Those of a vision encoder count only where there
+        are no others.
         """
         return max(
             reversed(self.groups),

@@ -58,10 +58,11 @@ def _model(
     windows: dict[int | None, int] | None = None,
     note: str = "",
 ) -> ModelSpec:
-    """A row: kinds of layers with their numbers, all of one form.
+    """A row of the table: `layers` has the number of layers of each kind, which all
+    have the same FFN and attention.
 
-    `heads` are those of queries, those of keys and values, and the width of one;
-    `windows` the numbers of layers with each.
+    `heads` are the number of heads of queries, that of keys and values, and the width
+    of a head; `windows` has the number of layers by how far their tokens see.
     """
     count, kv_heads, head_dim = heads
     attention = AttentionSpec(
@@ -229,9 +230,9 @@ PUBLISHERS = (
     "meta-llama", "huggyllama", "mistralai", "openai", "openai-community", "google", "google-bert", "google-t5",
     "tiiuae", "microsoft", "qwen", "nvidia", "answerdotai", "deepseek-ai", "swiss-ai",
 )  # fmt: skip
-# other names of the very same sizes, as `plain_name` has them; further versions differ
-# and are none
-ALSO = {
+# Other names of exactly the same sizes, spelled as `plain_name` gives them. A later
+# version with other sizes is not among them.
+OTHER_NAMES = {
     "bert-base": ("bert", "bert-base-uncased"), "gpt2": ("gpt2-124m", "gpt2-small"), "gpt3-175b": ("gpt3",),
     "t5-v1.1-xxl": ("t5-v1-1-xxl",), "palm-540b": ("palm",), "falcon-7b": ("falcon",),
     "llama-7b": ("llama1-7b", "llama2-7b"), "llama3-8b": ("llama3.1-8b", "meta-llama3-8b", "meta-llama3.1-8b"),
@@ -245,8 +246,9 @@ _NOT_BETWEEN_DIGITS = re.compile(r"(?<!\d)-|-(?!\d)")
 
 
 def plain_name(name: str) -> str:
-    """`meta-llama/Llama-3.1-8B-Instruct`, `llama 3.1 8b` and `llama3.1-8b` are one
-    name; a dot and what stands between two digits tell models apart, tuning does not.
+    """One spelling for the names of one model: `llama3.1-8b` for `llama 3.1 8b` and for
+    `meta-llama/Llama-3.1-8B-Instruct`. Dots, and a dash between two digits, tell models
+    apart and are kept; a word for tuning does not.
     """
     publisher, _, model = name.strip().lower().rpartition("/")
     if publisher and publisher not in PUBLISHERS:
@@ -259,7 +261,7 @@ PRESETS: Registry[ModelSpec] = Registry(
     "preset", "`ffnbench list presets` shows all", plain_name
 )
 for _row in _ROWS:
-    PRESETS.add(_row.key, _row, ALSO.get(_row.key, ()))
+    PRESETS.add(_row.key, _row, OTHER_NAMES.get(_row.key, ()))
 
 
 def model_of(name: str) -> ModelSpec:
@@ -278,11 +280,11 @@ def model_of(name: str) -> ModelSpec:
 
 
 def config_path(name: str) -> str:
-    """The path of a config that is named: a file or folder, else that of a model in the
-    hub's cache on this disk.
+    """The path of a config that is named: by a file or folder, which comes first, else
+    by a model in the hub's cache on this disk.
 
-    What exists wins over a name. Raises FfnbenchError for a name that nothing here has;
-    a path is returned as it is, and whoever reads it says what is wrong with it.
+    Raises FfnbenchError for the name of a model that is not there. What looks like the
+    path of a file is returned as it is, and its reader says what is wrong with it.
     """
     if _exists(name):
         return name
@@ -313,8 +315,8 @@ def _exists(name: str) -> bool:
 
 
 def variant_keys(spec: FFNSpec) -> dict[str, Scalar]:
-    """The keys that make the form of a spec's name into that spec; those that say
-    nothing are left out.
+    """The keys of a variant that make its form into that spec; those that would repeat
+    a default are left out.
     """
     keys: dict[str, Scalar] = {"d_ff": spec.d_ff, "bias": spec.bias}
     if spec.limit is not None:
@@ -322,11 +324,11 @@ def variant_keys(spec: FFNSpec) -> dict[str, Scalar]:
     if spec.up_offset:
         keys["offset"] = spec.up_offset
     if spec.moe is not None:
-        keys |= _of_experts(spec.moe)
+        keys |= _keys_of_experts(spec.moe)
     return keys
 
 
-def _of_experts(moe: MoESpec) -> dict[str, Scalar]:
+def _keys_of_experts(moe: MoESpec) -> dict[str, Scalar]:
     default = MoESpec(experts=moe.experts, top_k=moe.top_k)
     keys: dict[str, Scalar] = {"moe": f"{moe.experts}x{moe.top_k}"}
     if moe.shared_d_ff:
@@ -342,7 +344,7 @@ def _of_experts(moe: MoESpec) -> dict[str, Scalar]:
 
 
 def as_text(spec: FFNSpec, keys: dict[str, Scalar]) -> str:
-    """A variant that can be typed again."""
+    """The variant of a spec with these keys, as text that a user can type."""
     text = spec.activation
     if spec.gate is Gate.INNER:
         text += "_glu"
@@ -358,8 +360,8 @@ NAME = re.compile(rf"(?:{NAME_PART}/)?{NAME_PART}", re.ASCII)
 
 
 def is_name(text: str) -> bool:
-    """Whether it may be a model of the hub: ORG/NAME or NAME, which can't lead out of
-    the cache.
+    """Whether it may be a model of the hub, ORG/NAME or NAME; no such name leads out of
+    the folder of the cache.
     """
     if text.endswith(".json") or ".." in text or "--" in text:
         return False
@@ -367,7 +369,7 @@ def is_name(text: str) -> bool:
 
 
 def cache_folder() -> Path:
-    """Where the cache is; it need not be there."""
+    """The folder of the hub's cache by the variables of the hub; it need not exist."""
     home = (
         os.environ.get("HF_HOME")
         or os.environ.get("XDG_CACHE_HOME", "~/.cache") + "/huggingface"
@@ -378,8 +380,8 @@ def cache_folder() -> Path:
 
 
 def cached_config(name: str) -> Path | None:
-    """The config.json of a name in the cache: of the commit that `main` was when it was
-    downloaded, else of the only snapshot; None where there is none that can be read.
+    """The config.json of a model in the cache: of the commit that was `main` at the
+    last download, else of the only snapshot; None where neither is there.
     """
     if not is_name(name):
         return None

@@ -1,9 +1,9 @@
 """How far the tokens of each layer see: windows of attention, by the keys of
 config.json. Held to transformers.
 
-A class decides by `sliding_window` and by `layer_types`, a list with one word a layer,
-or by a rule where that is left out. What is neither attention to all tokens nor to the
-last of them keeps its word: it is not counted.
+A class decides by `sliding_window` and by `layer_types`, a list with one word for each
+layer, or by a rule where that list is left out. Attention that is neither to all tokens
+nor to the last ones keeps its word, and is not counted.
 """
 
 from __future__ import annotations
@@ -11,15 +11,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.models.model import AttentionWindow
 
 Config = Mapping[str, Any]
-# of one layer: its window, None for all tokens; what it is where that is not counted
-LayerWindow = tuple[int | None, str]
-ALL_TOKENS: LayerWindow = (None, "")
+
+
+class LayerWindow(NamedTuple):
+    """How far the tokens of one layer see, as AttentionWindow has it."""
+
+    tokens: int | None = None
+    other: str = ""
+
+
+ALL_TOKENS = LayerWindow()
 FULL = "full_attention"
 SLIDING = "sliding_attention"
 CHUNKED = "chunked_attention"
@@ -29,108 +36,123 @@ OLD_WORDS = {"attention": FULL, "mamba": LINEAR}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowRule:
-    """How a class reads its keys: which layers have `word`, by their number, and the
-    others see all.
+    """How a class reads its keys. Layers to which the rule `applies`, by config and
+    number of the layer, have the attention `word`; the others see all tokens.
 
-    `window` is what it has where sliding_window is left out. `typed`: layer_types comes
-    before the rule. `switched`: use_sliding_window must be true.
+    `window` is the class's default of sliding_window. Where it `reads_layer_types`,
+    that list comes before the rule. Where it `needs_switch`, there is a window only if
+    use_sliding_window is true.
     """
 
-    has: Callable[[Config, int], bool]
+    applies: Callable[[Config, int], bool]
     word: str = SLIDING
     window: int | None = None
-    typed: bool = True
-    switched: bool = False
+    reads_layer_types: bool = True
+    needs_switch: bool = False
 
 
-def _number(config: Config, key: str, default: int) -> int:
+def _number(config: Config, key: str, default: object) -> int:
+    """The value of a key, a whole number of at least 1; raises FfnbenchError."""
     value = config.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if type(value) is not int or value < 1:  # nor a bool
         raise FfnbenchError(
             f"{key} is {value!r}", "it must be a whole number of at least 1"
         )
     return value
 
 
-def _always(config: Config, layer: int) -> bool:
+def _to_all(config: Config, layer: int) -> bool:
     return True
 
 
-def _but_every(n: int, key: str = "") -> Callable[[Config, int], bool]:
-    """All but each n-th layer, n by its key where it has one."""
+def _to_all_but_each(n: int, key: str = "") -> Callable[[Config, int], bool]:
+    """A rule for all but each n-th layer, where the key, if the class has one, gives
+    another n.
+    """
 
-    def has(config: Config, layer: int) -> bool:
+    def applies(config: Config, layer: int) -> bool:
         return (layer + 1) % _number(config, key, n) != 0
 
-    return has
+    return applies
 
 
-def _never(config: Config, layer: int) -> bool:
+def _to_none(config: Config, layer: int) -> bool:
     return False
 
 
-def _from_layer_on(config: Config, layer: int) -> bool:
+def _to_late(config: Config, layer: int) -> bool:
     return layer >= _number(config, "max_window_layers", 28)
 
 
-def _early_odd(config: Config, layer: int) -> bool:
+def _to_every_second_early(config: Config, layer: int) -> bool:
     return layer % 2 == 0 and layer < _number(config, "max_window_layers", 28)
 
 
 def _has_rotary(config: Config, layer: int) -> bool:
-    """Whether a layer has rotary positions: all but each n-th, or as listed."""
+    """Whether a layer has rotary positions: all have but each n-th, unless a list says
+    it for each layer.
+    """
     by_layer = config.get("no_rope_layers")
     if by_layer:
         return bool(by_layer[layer])
     return (layer + 1) % _number(config, "no_rope_layer_interval", 4) != 0
 
 
-def _switched_on(config: Config, layer: int) -> bool:
-    switched = (
-        config.get("use_sliding_window", False)
-        and config.get("sliding_window") is not None
-    )
-    return switched and not _has_rotary(config, layer)
+def _to_those_without_rotary(config: Config, layer: int) -> bool:
+    is_switched_on = config.get("use_sliding_window", False)
+    has_window = config.get("sliding_window") is not None
+    return is_switched_on and has_window and not _has_rotary(config, layer)
 
 
-_ALL = WindowRule(has=_always, typed=False)
-_QWEN = WindowRule(has=_from_layer_on, window=4096, switched=True)
-_INTERVAL = WindowRule(has=_but_every(4, "full_attention_interval"), word=LINEAR)
+_ALL = WindowRule(applies=_to_all, reads_layer_types=False)
+_QWEN = WindowRule(applies=_to_late, window=4096, needs_switch=True)
+_INTERVAL = WindowRule(
+    applies=_to_all_but_each(4, "full_attention_interval"), word=LINEAR
+)
 WINDOW_RULES = {
-    "mistral": WindowRule(has=_always, typed=False, window=4096),
+    "mistral": WindowRule(applies=_to_all, reads_layer_types=False, window=4096),
     **dict.fromkeys(("ministral3", "mixtral", "phi3", "starcoder2"), _ALL),
     "qwen2": _QWEN,
     "qwen3": _QWEN,
-    "qwen2_moe": WindowRule(has=_early_odd, window=4096, switched=True),
-    "qwen3_moe": WindowRule(has=_always, typed=False, window=4096, switched=True),
-    "gemma2": WindowRule(has=_but_every(2), window=4096),
-    "gemma3_text": WindowRule(has=_but_every(6, "sliding_window_pattern"), window=4096),
-    "gpt_oss": WindowRule(has=_but_every(2), window=128),
-    "olmo3": WindowRule(has=_but_every(4), window=4096),
-    "smollm3": WindowRule(has=_switched_on),
-    "llama4_text": WindowRule(has=_has_rotary, word=CHUNKED),
+    "qwen2_moe": WindowRule(
+        applies=_to_every_second_early, window=4096, needs_switch=True
+    ),
+    "qwen3_moe": WindowRule(
+        applies=_to_all, reads_layer_types=False, window=4096, needs_switch=True
+    ),
+    "gemma2": WindowRule(applies=_to_all_but_each(2), window=4096),
+    "gemma3_text": WindowRule(
+        applies=_to_all_but_each(6, "sliding_window_pattern"), window=4096
+    ),
+    "gpt_oss": WindowRule(applies=_to_all_but_each(2), window=128),
+    "olmo3": WindowRule(applies=_to_all_but_each(4), window=4096),
+    "smollm3": WindowRule(applies=_to_those_without_rotary),
+    "llama4_text": WindowRule(applies=_has_rotary, word=CHUNKED),
     **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"), _INTERVAL),
 }
-# its attention is known to have no window
-FULL_ALONE = WindowRule(has=_never, typed=False)
-BY_WORDS = WindowRule(has=_never)
+# of a model type whose attention is known, and has no window
+NO_WINDOW = WindowRule(applies=_to_none, reads_layer_types=False)
+# of a model type whose attention is not known
+LAYER_TYPES_ALONE = WindowRule(applies=_to_none)
 
 
 def layer_windows(
     config: Config, model_type: str, layers: int, *, attention_known: bool
 ) -> list[LayerWindow]:
-    """How far each layer sees; raises FfnbenchError where the keys don't say it.
-    `attention_known`: whether that of its model type is.
+    """How far the tokens of each layer see; raises FfnbenchError where the keys don't
+    say it. `attention_known` says whether the table has the attention of the model
+    type.
     """
     if config.get("use_bidirectional_attention"):
         raise FfnbenchError(
             "its attention goes in both directions", "that is not known"
         )
-    rule = WINDOW_RULES.get(model_type, FULL_ALONE if attention_known else BY_WORDS)
+    default_rule = NO_WINDOW if attention_known else LAYER_TYPES_ALONE
+    rule = WINDOW_RULES.get(model_type, default_rule)
     window = config.get("sliding_window", rule.window)
-    if rule.switched and not config.get("use_sliding_window", False):
+    if rule.needs_switch and not config.get("use_sliding_window", False):
         window = None
-    words = config.get("layer_types") if rule.typed else None
+    words = config.get("layer_types") if rule.reads_layer_types else None
     if words is None:
         words = _words_by_rule(rule, config, window, layers)
     if (
@@ -141,40 +163,43 @@ def layer_windows(
         raise FfnbenchError(
             "layer_types does not fit its layers", "it needs one word for each layer"
         )
-    return [_window(word, window) for word in words]
+    return [_layer_window(word, window) for word in words]
 
 
 def _words_by_rule(
     rule: WindowRule, config: Config, window: Any, layers: int
 ) -> list[str]:
-    """What each layer has, where layer_types does not say it."""
-    may_lack_window = rule.switched or not rule.typed
+    """The word of each layer by the rule, where no layer_types says it."""
+    may_lack_window = rule.needs_switch or not rule.reads_layer_types
     if window is None and rule.word == SLIDING and may_lack_window:
         return [FULL] * layers
-    return [rule.word if rule.has(config, layer) else FULL for layer in range(layers)]
+    words = []
+    for layer in range(layers):
+        words.append(rule.word if rule.applies(config, layer) else FULL)
+    return words
 
 
-def _window(word: str, window: Any) -> LayerWindow:
+def _layer_window(word: str, window: Any) -> LayerWindow:
+    """How far a layer of that word sees; raises FfnbenchError where it needs a window,
+    and `window` is none.
+    """
     word = OLD_WORDS.get(word, word)
     if word == SLIDING:
-        return _number({"sliding_window": window}, "sliding_window", 0), ""
+        return LayerWindow(_number({}, "sliding_window", window))
     if word == FULL:
         return ALL_TOKENS
-    return None, word
+    return LayerWindow(other=word)
 
 
 def grouped(windows: Iterable[LayerWindow]) -> tuple[AttentionWindow, ...]:
-    """Equal layers together, those that see all first; nothing where these are all."""
+    """Equal windows of layers in one, those that see all tokens first; empty where all
+    layers see them.
+    """
     counts = Counter(windows)
     if set(counts) <= {ALL_TOKENS}:
         return ()
-
-    def place(window: LayerWindow) -> tuple[str, int]:
-        tokens, other = window
-        return other, tokens or 0
-
-    rows = []
-    for window in sorted(counts, key=place):
-        tokens, other = window
-        rows.append(AttentionWindow(count=counts[window], tokens=tokens, other=other))
-    return tuple(rows)
+    in_order = sorted(counts, key=lambda window: (window.other, window.tokens or 0))
+    return tuple(
+        AttentionWindow(count=counts[window], tokens=window.tokens, other=window.other)
+        for window in in_order
+    )

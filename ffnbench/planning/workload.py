@@ -22,8 +22,8 @@ from ffnbench.choices import (
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import choose, hint_for
 from ffnbench.ffn.spec import (
+    DEFAULT_GROUP,
     DTYPES,
-    GROUP,
     Scalar,
     format_of,
     item_bytes,
@@ -87,7 +87,7 @@ def workload_of(request: CompareRequest, variant: Variant) -> Workload:
         matmul_precision=precision if dtype == "float32" else MatmulPrecision.HIGHEST,
         reduced_reductions=reduced or item_bytes(dtype) != 2 or device == "cpu",
         weights=choose(Weights, "weights", given["weights"]),
-        group=read_positive("group", given.get("group", GROUP)),
+        group=read_positive("group", given.get("group", DEFAULT_GROUP)),
         spin=boolean(given, "spin", False),
     )
 
@@ -259,4 +259,4 @@ def _group(group: int, work: Workload) -> int:
     work compares equal.
     """
     held = format_of(work.weights, work.backend)
-    return group if held is not None and held.grouped else GROUP
+    return group if held is not None and held.grouped else DEFAULT_GROUP

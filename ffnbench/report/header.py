@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ffnbench.backends import BACKENDS
 from ffnbench.choices import Backend, Cache, MatmulPrecision, Time, Weights
 from ffnbench.common.units import signed_percent
-from ffnbench.ffn.spec import GROUP, format_of, item_bytes
+from ffnbench.ffn.spec import DEFAULT_GROUP, format_of, item_bytes
 from ffnbench.plan import (
     ACTIVE_PARAMS,
     Case,
@@ -83,7 +83,9 @@ CONDITIONS = (
     Condition(
         "weight_format", "format", Weights.NONE, lambda work: work.weights, "{} weights"
     ),
-    Condition("weight_group", "group", GROUP, _quantisation_group, "groups of {}"),
+    Condition(
+        "weight_group", "group", DEFAULT_GROUP, _quantisation_group, "groups of {}"
+    ),
     Condition("spin", "spin", False, _spin, "spinning threads"),
 )
 

@@ -177,7 +177,7 @@ def presets() -> list[Row]:
         ffn = model.main.ffn
         row: Row = {
             "name": model.key,
-            "FFN": ffn.form,
+            "FFN": ffn.form_name,
             "d_model": ffn.d_model,
             "d_ff": ffn.d_ff,
         }

@@ -235,7 +235,7 @@ def _routing_note(report: Report, label: str) -> list[str]:
     moe = case.ffn.moe if isinstance(case.ffn, FFNSpec) else None
     if moe is None:
         return []
-    expected = digits(moe.distinct(case.workload.tokens))
+    expected = digits(moe.expected_hits(case.workload.tokens))
     notes = [f"touched: {expected} of {moe.experts} experts, as with uniform routing"]
     busiest, hit = report.estimate(label, LOAD), report.estimate(label, HIT)
     if busiest and hit:

@@ -128,7 +128,7 @@ class Correctness:
         _refuse_infinite(answer, when)
         reference = "the float64 reference"
         if form is not subject.module:
-            reference += f" of ffnbench's own {form.spec.form}"
+            reference += f" of ffnbench's own {form.spec.form_name}"
         if layout is not None:
             answer = _as_laid_out(answer, layout)
         self._compare(
@@ -160,10 +160,10 @@ class Correctness:
             return module, None
         if not isinstance(ffn, ImportedSpec) or ffn.like is None:
             return None, None
-        from ffnbench.ffn.like import layout_as_said, on_weights
+        from ffnbench.ffn.like import layout_of_like, on_weights
 
         try:
-            layout = layout_as_said(module, ffn, x)
+            layout = layout_of_like(module, ffn, x)
         except FfnbenchError as problem:
             raise Mismatch(problem.message) from problem
         return on_weights(layout, module), layout

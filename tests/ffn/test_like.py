@@ -436,7 +436,7 @@ def test_the_grammar_of_like() -> None:
     )
     names = {"llama3-8b": "swiglu", "gelu_new": "gelu_tanh", "mish_glu": "mish_glu", "swiglu_oai": "swiglu_oai",
              "swish": "silu", "none": "identity", "LiGLU": "bilinear"}  # fmt: skip
-    assert {name: like_of(name).like.form for name in names} == names
+    assert {name: like_of(name).like.form_name for name in names} == names
     plain = ImportedSpec(target="a:B", d_model=8, d_ff=16)
     assert "like" not in jsonable.encode(plain)
     for one in (plain, like_of("swiglu_oai")):

@@ -10,7 +10,7 @@ from functools import cache, partial
 from pathlib import Path
 
 from ffnbench.ffn.spec import AttentionSpec
-from ffnbench.models.configs import readers, times_of, type_of
+from ffnbench.models.configs import readers, repeats_of_stacks, type_of
 from ffnbench.models.family_reader import FamilyRow, Reader, by_stack, by_type
 from ffnbench.models.model import LayerGroup, ModelSpec
 
@@ -98,7 +98,7 @@ def _stacks_of_config(
     model_type = type_of(config)
     rows = table().types.get(model_type)
     # a class that has other parts than its type's
-    if rows is None or times_of(config, model_type):
+    if rows is None or repeats_of_stacks(config, model_type):
         return []
     stacks: list[tuple[Reader, FamilyRow, Sequence[LayerGroup]]] = []
     first = 0

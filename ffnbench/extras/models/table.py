@@ -30,7 +30,7 @@ def words(layers: CountedLayers) -> str:
     spec = layers.spec
     if spec is None:
         return layers.name
-    parts = [f"{spec.form} {spec.d_model:,} -> {spec.d_ff:,}"]
+    parts = [f"{spec.form_name} {spec.d_model:,} -> {spec.d_ff:,}"]
     parts.append("biases" if spec.bias else "no biases")
     if spec.limit is not None:
         parts.append(f"gate clamped at {spec.limit:g}")

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.experts import ExpertLinear
 from ffnbench.ffn.like import (
-    layout_as_said,
+    layout_of_like,
     module_output,
     on_weights,
     relative_error,
@@ -103,7 +103,7 @@ def form_of(module: nn.Module, spec: ImportedSpec) -> nn.Module:
         weight.device, weight.dtype
     )
     try:
-        ours = on_weights(layout_as_said(module, spec, x), module)
+        ours = on_weights(layout_of_like(module, spec, x), module)
     except FfnbenchError as problem:
         raise Unsupported(problem.message) from problem
     assert spec.like is not None
