@@ -99,7 +99,7 @@ class Accelerator:
         self._buffer: Tensor | None = None
         self._rate = 0.0  # units of spinning a second
 
-    def settle(self) -> None:
+    def make_current(self) -> None:
         """Make it the current device: events are recorded on that."""
         torch.cuda.set_device(self.device)
 

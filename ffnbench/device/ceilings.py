@@ -24,7 +24,7 @@ MM, ONEDNN = "torch.mm", "oneDNN"
 SUM = "torch.sum"
 SUM_INT = "torch.sum of int64"
 MV = "torch.mv"
-AGAIN = "repeated torch.sum"
+SUM_REPEATED = "repeated torch.sum"
 EMPTY = "an empty module"
 PRODUCT_PATHS = {"cpu": (MM, ONEDNN), "cuda": (MM,)}
 BYTES_PATHS = {"cpu": (SUM, SUM_INT), "cuda": (SUM, MV)}
@@ -281,7 +281,7 @@ def _reads(site: Site, sizes: Iterable[int]) -> list[Roof]:
         times_read = dict.fromkeys(BYTES_PATHS[site.kind], 1)
         # tried first, whatever the time: by it a call itself hides least
         if read_bytes < SMALL_BYTES:
-            times_read = {AGAIN: max(2, READ_IN_ALL // read_bytes)} | times_read
+            times_read = {SUM_REPEATED: max(2, READ_IN_ALL // read_bytes)} | times_read
         for path, times in times_read.items():
             roof = Roof(
                 name=f"({path} {read_bytes} bytes {site.device} {site.threads})",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 USABLE = 0.95  # of the memory that is available: the rest keeps the machine alive
 # the beginnings of variables that change how fast torch is, or which libraries it finds
-SPEAKING = (
+VARIABLES_OF_TORCH = (
     "OMP_",
     "GOMP_",
     "KMP_",
@@ -199,7 +199,7 @@ def about_torch() -> dict[str, Any]:
     """
     import torch
 
-    from ffnbench.device.waiting import source, threads_of
+    from ffnbench.device.waiting import threads_of, wait_source
 
     gpus = about_gpus()  # first of all: torch says only once why it sees none
     blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
@@ -208,7 +208,7 @@ def about_torch() -> dict[str, Any]:
         "torch": torch.__version__,
         "torch_commit": torch.version.git_version,
         "torch_threads": torch.get_num_threads(),
-        "waits": source(threads_of()),
+        "waits": wait_source(threads_of()),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "blas": blas[1] if blas else None,
         "cuda": torch.version.cuda,
@@ -216,7 +216,7 @@ def about_torch() -> dict[str, Any]:
         "variables": [
             (name, value)
             for name, value in os.environ.items()
-            if name.startswith(SPEAKING)
+            if name.startswith(VARIABLES_OF_TORCH)
         ],
         **gpus,
     }
@@ -275,7 +275,7 @@ def accelerator_of(device: str | torch.device) -> Accelerator | None:
     return of_name(name)
 
 
-def known_device(name: str) -> str:
+def resolved_device(name: str) -> str:
     """The name of a workload's device; of `auto` what that is in this worker."""
     import torch
 
@@ -284,7 +284,7 @@ def known_device(name: str) -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def place_of(device: str) -> torch.device:
+def torch_device(device: str) -> torch.device:
     """Where tensors of a workload's device live."""
     import torch
 

@@ -97,7 +97,7 @@ class Card:
             bits = self.ask("nvmlDeviceGetCurrentClocksThrottleReasons")
         if bits is None:
             return None
-        return reasons(int(bits))
+        return throttle_reasons(int(bits))
 
     def others(self) -> int | None:
         """How many processes compute on it beside this one and the other workers of
@@ -120,7 +120,7 @@ class Card:
         return len(others)
 
 
-def reasons(bits: int) -> str:
+def throttle_reasons(bits: int) -> str:
     """The names of what holds the clocks down, by commas; "" for nothing."""
     if bits & CAUSES_OF_SLOWDOWN:
         bits &= ~HW_SLOWDOWN

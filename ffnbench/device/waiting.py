@@ -35,7 +35,7 @@ class Thread:
 
 
 Threads = dict[str, Thread]
-Gave = TypeVar("Gave")
+T = TypeVar("T")
 
 
 def threads_of(tasks: Path = TASKS) -> Threads:
@@ -65,7 +65,7 @@ def threads_of(tasks: Path = TASKS) -> Threads:
     return threads
 
 
-def source(threads: Threads) -> str:
+def wait_source(threads: Threads) -> str:
     """What tells. That a thread has run says nothing: just after a fork no time of it
     is counted yet.
     """
@@ -106,11 +106,9 @@ class WaitMeter:
 
     def __init__(self, cpus: int, tasks: Path = TASKS) -> None:
         self._cpus, self._tasks = cpus, tasks
-        self.source = source(threads_of(tasks))
+        self.source = wait_source(threads_of(tasks))
 
-    def with_share(
-        self, work: Callable[[], Gave], threads: int
-    ) -> tuple[Gave, float | None]:
+    def with_share(self, work: Callable[[], T], threads: int) -> tuple[T, float | None]:
         """`threads` are those that the workload was given: beyond the CPUs, involuntary
         switches say nothing.
         """

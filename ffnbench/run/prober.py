@@ -21,12 +21,12 @@ from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
 from ffnbench.messages import (
     A,
+    CompareOutput,
     Count,
     Describe,
     Failed,
-    HoldOutput,
-    KeepOutput,
     Locate,
+    SaveOutput,
     Trace,
     WorkerRequest,
 )
@@ -130,11 +130,13 @@ class Prober(Probe):
 
     def keep(self, case: Case, seed: int, folder: str) -> None:
         """Have the base write its weights, an input and its output into a folder."""
-        self._ask(case.variant, KeepOutput(case=case, seed=seed, folder=folder))
+        self._ask(case.variant, SaveOutput(case=case, seed=seed, folder=folder))
 
     def hold(self, case: Case, seed: int, folder: str) -> Agreement:
         """Have the head held against what the base wrote there."""
-        return self._ask(case.variant, HoldOutput(case=case, seed=seed, folder=folder))
+        return self._ask(
+            case.variant, CompareOutput(case=case, seed=seed, folder=folder)
+        )
 
     def _ask(self, target: str, request: WorkerRequest[A]) -> A:
         if request in self._answers:

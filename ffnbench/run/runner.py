@@ -311,7 +311,9 @@ class _Runner:
         """
         self._ask(
             worker,
-            Begin(plan=self.plan, block=f"{self.plan.protocol.seed}/{place.worker}"),
+            Begin(
+                plan=self.plan, layout_seed=f"{self.plan.protocol.seed}/{place.worker}"
+            ),
         )
         if self._is_timed and self.timer is None:
             self.timer = self._ask_beside_cases(worker, MeasureTimer())
@@ -350,7 +352,12 @@ class _Runner:
         is_checked = calibration.calls is not None
         opened = self._try(
             worker,
-            Open(label=label, calls=calls, checked=is_checked, weights=self.weights),
+            Open(
+                label=label,
+                calls=calls,
+                checked=is_checked,
+                weights_folder=self.weights,
+            ),
         )
         if opened is None:
             return
@@ -534,9 +541,11 @@ class _Runner:
             raise _LostOverCase(label, lost.kind, str(lost)) from lost
         if not isinstance(answer, Failed):
             return answer
-        if answer.ends or not label:  # where it is of no case, the worker is of no use
+        if (
+            answer.ends_process or not label
+        ):  # where it is of no case, the worker is of no use
             raise _LostOverCase(
-                label, answer.kind, answer.message, broke_device=answer.ends
+                label, answer.kind, answer.message, broke_device=answer.ends_process
             )
         raise _CaseFailed(answer)
 
@@ -546,7 +555,7 @@ class _Runner:
         """
         try:
             answer = worker.ask(request, self._timeout_s)
-            if isinstance(answer, Failed) and answer.ends:
+            if isinstance(answer, Failed) and answer.ends_process:
                 raise WorkerLost(answer.kind, answer.message)
         except WorkerLost:
             self.roofs.lost()

@@ -14,18 +14,18 @@ import torch
 from torch import Tensor, nn
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.device.environment import known_device, place_of
+from ffnbench.device.environment import resolved_device, torch_device
 from ffnbench.ffn.like import relative_error
 from ffnbench.ffn.modules import OwnForm, reference_output
-from ffnbench.messages import Done, HoldOutput, KeepOutput
+from ffnbench.messages import CompareOutput, Done, SaveOutput
 from ffnbench.plan import Case
 from ffnbench.result import Agreement
 from ffnbench.worker.backends.building import (
     WEIGHTS,
     build_module,
-    carry,
-    changed,
     in_float64,
+    load_weights,
+    module_for_backend,
     seed_all,
 )
 from ffnbench.worker.backends.running import implementation_of
@@ -34,7 +34,7 @@ from ffnbench.worker.subject import Subject, set_precision_of
 TOKENS = 16
 
 
-def keep_output(request: KeepOutput) -> Done:
+def save_output(request: SaveOutput) -> Done:
     """Of the base: write what the head is held against. Raises FfnbenchError where its
     own output is not finite.
     """
@@ -56,14 +56,14 @@ def keep_output(request: KeepOutput) -> Done:
     return Done()
 
 
-def hold_output(request: HoldOutput) -> Agreement:
+def compare_output(request: CompareOutput) -> Agreement:
     """Of the head: the same input, the base's weights where they fit, and how far the
     outputs are apart.
     """
     case = request.case
     saved = torch.load(Path(request.folder, WEIGHTS), weights_only=True)
     module = _built(case, request.seed)
-    own_weights = carry(saved["state"], module)
+    own_weights = load_weights(saved["state"], module)
     y, exact = _both_outputs(module, case, _to_device(saved["x"], case), request.seed)
     return Agreement(
         error=_error_of_output(y, saved["y"]),
@@ -76,16 +76,16 @@ def hold_output(request: HoldOutput) -> Agreement:
 def _built(case: Case, seed: int) -> nn.Module:
     set_precision_of(case.workload)
     seed_all(seed, case.ffn)
-    place = place_of(known_device(case.workload.device))
+    place = torch_device(resolved_device(case.workload.device))
     module = build_module(
         case.ffn, device=place, dtype=getattr(torch, case.workload.dtype)
     ).eval()
-    return changed(module, case.ffn, case.workload.backend)
+    return module_for_backend(module, case.ffn, case.workload.backend)
 
 
 def _to_device(x: Tensor, case: Case) -> Tensor:
     return x.to(
-        place_of(known_device(case.workload.device)),
+        torch_device(resolved_device(case.workload.device)),
         getattr(torch, case.workload.dtype),
     )
 

@@ -19,21 +19,21 @@ import torch
 from torch import Tensor, nn
 
 from ffnbench.device.ceilings import (
-    AGAIN,
     MM,
     MV,
     ONEDNN,
     SUM,
     SUM_INT,
+    SUM_REPEATED,
     group_of,
     matrix_of,
 )
-from ffnbench.device.environment import accelerator_of, place_of, usable_cpus
+from ffnbench.device.environment import accelerator_of, torch_device, usable_cpus
 from ffnbench.device.waiting import WaitMeter
 from ffnbench.messages import MeasureCeilings, ReachedRoof, ReachedRoofs
 from ffnbench.result import MEMORY, WAITED, Bound, Roof
 from ffnbench.worker import timing
-from ffnbench.worker.backends.building import no_onednn
+from ffnbench.worker.backends.building import why_no_onednn
 from ffnbench.worker.subject import Subject, set_precision
 
 RoofCall = Callable[[], Any]
@@ -174,7 +174,7 @@ class RoofCalls:
         buffer = self._buffers.get((dtype, device))
         if buffer is None or len(buffer) < end:
             drawn = torch.randn(BLOCK, generator=torch.Generator().manual_seed(0))
-            drawn = drawn.to(place_of(device), getattr(torch, dtype))
+            drawn = drawn.to(torch_device(device), getattr(torch, dtype))
             drawn[drawn == 0] = 1
             # twice as long each time: older ones, whose views are still there, are no
             # longer than it in all
@@ -197,7 +197,7 @@ class RoofCalls:
             )
         if roof.path != ONEDNN:
             raise ValueError(f"no product by {roof.path}")
-        reason = no_onednn(x.dtype)
+        reason = why_no_onednn(x.dtype)
         if reason:
             raise ValueError(reason)
         packed = torch.ops.mkldnn._reorder_linear_weight(w.contiguous(), tokens)
@@ -212,7 +212,7 @@ class RoofCalls:
             return partial(torch.sum, flat)
         if roof.path == SUM_INT:
             return partial(torch.sum, flat.view(torch.int64))
-        if roof.path == AGAIN:
+        if roof.path == SUM_REPEATED:
             return partial(torch.sum, flat.expand(roof.shape[0], len(flat)))
         if roof.path == MV:
             vector = self.operand(columns, "float32", roof.device).clone()
@@ -266,7 +266,7 @@ def _best_of_paths(
 
 def _empty_call(roof: Roof) -> RoofCall:
     """A call of an empty module, measured as every other call is."""
-    x = torch.randn(1, 1, 8, device=place_of(roof.device))
+    x = torch.randn(1, 1, 8, device=torch_device(roof.device))
     accelerator = accelerator_of(roof.device)
     return Subject(
         nn.Identity(), x, torch.randn_like(x), train=False, accelerator=accelerator
@@ -278,7 +278,7 @@ def _set_conditions_of(roof: Roof) -> None:
     set_precision(roof.matmul_precision)
     accelerator = accelerator_of(roof.device)
     if accelerator is not None:
-        accelerator.settle()
+        accelerator.make_current()
     if roof.bound is not Bound.CALL and torch.get_num_threads() != roof.threads:
         torch.set_num_threads(roof.threads)
 
@@ -287,7 +287,7 @@ def _seconds(roof: Roof, call: RoofCall, calls: int) -> float:
     """Mean seconds of a call; on an accelerator those of the device."""
     if roof.bound is Bound.CALL:
         empty = call.__self__  # type: ignore[attr-defined]
-        return float(timing.time_calls(empty, [empty.x] * calls, counts=False).wall)
+        return float(timing.time_calls(empty, [empty.x] * calls, is_sample=False).wall)
     accelerator = accelerator_of(roof.device)
     if accelerator is not None:
         from ffnbench.device.accelerator import device_seconds

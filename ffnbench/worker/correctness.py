@@ -23,11 +23,11 @@ from torch import Tensor, nn
 
 from ffnbench.choices import Weights
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.device.environment import place_of
+from ffnbench.device.environment import torch_device
 from ffnbench.ffn.modules import OwnModule
 from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, ImportedSpec
 from ffnbench.plan import AnySpec, Case
-from ffnbench.worker.backends.building import build_module, carried, seed_all
+from ffnbench.worker.backends.building import build_module, load_base_weights, seed_all
 from ffnbench.worker.subject import Subject, gradient_salt
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Correctness:
     _form: tuple[OwnModule | None, Layout | None] | None = None
 
     @property
-    def again(self) -> bool:
+    def checks_again(self) -> bool:
         """Whether a case is checked after its rounds too: what is ours and runs as it
         is written keeps no answers.
         """
@@ -112,7 +112,7 @@ class Correctness:
         form, layout = self._form
         if form is not None:
             self._check_against_form(form, layout, subject, salt, when)
-        elif self.again:
+        elif self.checks_again:
             self._check_against_second(subject, salt, when)
 
     def _check_against_form(
@@ -180,11 +180,11 @@ class Correctness:
             seed_all(self.seed, self.case.ffn)
             second = build_module(
                 self.case.ffn,
-                device=place_of(work.device),
+                device=torch_device(work.device),
                 dtype=getattr(torch, work.dtype),
             )
             if self.weights:
-                carried(self.weights, second)
+                load_base_weights(self.weights, second)
             state = subject.module.state_dict()
             if not subject.train:
                 state = dict(subject.module.named_parameters())

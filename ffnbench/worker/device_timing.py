@@ -34,7 +34,7 @@ def time_calls_on_device(
     inputs: Sequence[Tensor],
     grads: Sequence[Tensor],
     *,
-    counts: bool,
+    is_sample: bool,
 ) -> dict[str, Any]:
     """The wall's time of calls one after another, and the device's own for the same
     calls: the fields of timing.Times.

@@ -13,14 +13,14 @@ from ffnbench.common.targets import one_line
 from ffnbench.device.accelerator import device_error, first_line, is_full
 from ffnbench.messages import Failed
 from ffnbench.result import FailureKind
-from ffnbench.worker.backends.compiling import Recompiled, not_compiled
+from ffnbench.worker.backends.compiling import Recompiled, why_not_compiled
 from ffnbench.worker.correctness import Mismatch
 
 RECOMPILED = "FailOnRecompileLimitHit"  # of torch's compiler, which is not loaded here
 ALLOCATING = re.compile(r"you tried to allocate (\d+) bytes")
 
 
-def failed(problem: BaseException, *, compiled: bool, measures: bool) -> Failed:
+def failure_of(problem: BaseException, *, compiled: bool, measures: bool) -> Failed:
     """How a request has failed. `compiled` is whether it was about a case that is
     compiled, `measures` whether there is a plan that is measured.
 
@@ -29,10 +29,12 @@ def failed(problem: BaseException, *, compiled: bool, measures: bool) -> Failed:
     """
     broken = device_error(problem)
     if broken:
-        return Failed(kind=FailureKind.CRASH, message=broken, ends=True)
+        return Failed(kind=FailureKind.CRASH, message=broken, ends_process=True)
     if not isinstance(problem, FfnbenchError):
         ends = compiled and not _is_expected(problem)
-        return Failed(kind=_kind_of(problem), message=_message_of(problem), ends=ends)
+        return Failed(
+            kind=_kind_of(problem), message=_message_of(problem), ends_process=ends
+        )
     cause = problem.__cause__  # of one of our own errors, what has made us raise it
     ends = compiled and cause is not None and not _is_expected(cause)
     # before anything is measured, Raised says that no mistake was typed
@@ -40,7 +42,9 @@ def failed(problem: BaseException, *, compiled: bool, measures: bool) -> Failed:
         not measures or not isinstance(problem, Raised)
     )
     kind = FailureKind.UNSUPPORTED if unsupported else FailureKind.CRASH
-    return Failed(kind=kind, message=problem.message, hint=problem.hint, ends=ends)
+    return Failed(
+        kind=kind, message=problem.message, hint=problem.hint, ends_process=ends
+    )
 
 
 def _is_expected(problem: BaseException) -> bool:
@@ -63,7 +67,7 @@ def _kind_of(problem: BaseException) -> FailureKind:
     if (
         isinstance(problem, NotImplementedError)
         or "not implemented for" in text
-        or not_compiled(problem)
+        or why_not_compiled(problem)
     ):
         return FailureKind.UNSUPPORTED
     if isinstance(problem, Mismatch):
@@ -83,4 +87,4 @@ def _message_of(problem: BaseException) -> str:
         return first_line(str(problem))
     if isinstance(problem, Mismatch | Recompiled):
         return text
-    return not_compiled(problem) or one_line(problem)
+    return why_not_compiled(problem) or one_line(problem)

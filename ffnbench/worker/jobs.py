@@ -1,7 +1,7 @@
 """What a worker does with the cases of a plan: open one, take a sample, measure its
 memory, check it. Needs torch.
 
-In the first worker of a run a subject is held against float64 before its rounds, and
+In the first worker of a run a subject is compared with float64 before its rounds, and
 after them (correctness.py).
 """
 
@@ -21,7 +21,7 @@ from torch import Tensor
 from ffnbench import messages
 from ffnbench.backends import BACKENDS
 from ffnbench.common.errors import FfnbenchError, Unsupported
-from ffnbench.device.environment import accelerator_of, place_of, usable_cpus
+from ffnbench.device.environment import accelerator_of, torch_device, usable_cpus
 from ffnbench.device.waiting import WaitMeter
 from ffnbench.features import handler
 from ffnbench.ffn.spec import ActivationSpec
@@ -54,10 +54,10 @@ from ffnbench.plan import Case, Plan, Workload
 from ffnbench.worker import peak_memory, probe_jobs, timing
 from ffnbench.worker.backends.building import (
     build_module,
-    carried,
-    changed,
     impose_routing,
-    read_weights,
+    load_base_weights,
+    load_plan_weights,
+    module_for_backend,
     seed_all,
 )
 from ffnbench.worker.backends.running import implementation_of
@@ -67,7 +67,7 @@ from ffnbench.worker.subject import (
     Subject,
     gradient_salt,
     most_inputs,
-    padded,
+    random_gaps,
     set_precision_of,
     subject_of,
 )
@@ -87,14 +87,14 @@ class Jobs:
 
     plan: Plan
     memory_bytes: int | None = None
-    block: str = ""  # the seed of where its tensors lie
+    layout_seed: str = ""  # the seed of where its tensors lie
     subjects: dict[str, Subject] = field(default_factory=dict)
     checks: dict[str, Correctness] = field(default_factory=dict)
-    waits: WaitMeter = field(default_factory=lambda: WaitMeter(usable_cpus()))
+    wait_meter: WaitMeter = field(default_factory=lambda: WaitMeter(usable_cpus()))
     ceilings: RoofCalls | None = None  # where they are asked for
     devices: DeviceWatch | None = None  # where a case runs on one
     # what features keep from one request to the next
-    held: dict[str, Any] = field(default_factory=dict)
+    feature_state: dict[str, Any] = field(default_factory=dict)
 
     def open(self, request: Open) -> Opened:
         """Build, check and warm up a case; finds how many calls make a sample unless
@@ -137,18 +137,20 @@ class Jobs:
             raise Unsupported("@slowdown works on the CPU only: @device=cpu")
         _set_conditions(work)
         seed_all(seed, case.ffn)
-        with padded(f"{self.block}/{case.label}", work.device) as pads:
+        with random_gaps(f"{self.layout_seed}/{case.label}", work.device) as pads:
             module = build_module(
-                case.ffn, device=place_of(work.device), dtype=getattr(torch, work.dtype)
+                case.ffn,
+                device=torch_device(work.device),
+                dtype=getattr(torch, work.dtype),
             )
         if self.plan.state:
-            read_weights(module, self.plan)
-        module = changed(module, case.ffn, work.backend)
+            load_plan_weights(module, self.plan)
+        module = module_for_backend(module, case.ffn, work.backend)
         impose_routing(module, work, seed)
         subject = subject_of(module, work, case.ffn.d_model, seed)
         subject.pads = pads
         if weights:
-            carried(weights, subject.module)
+            load_base_weights(weights, subject.module)
         return subject
 
     def _most_inputs(self, subject: Subject) -> int:
@@ -211,7 +213,7 @@ class Jobs:
             grads = subject.grads.renew(gradient_salt(request.salt), different) * turns
         with _without_compiling(work):
             before = getrusage(RUSAGE_SELF).ru_minflt
-            times, waited = self.waits.with_share(
+            times, waited = self.wait_meter.with_share(
                 partial(timing.time_calls, subject, inputs, grads), work.threads
             )
             faults = getrusage(RUSAGE_SELF).ru_minflt - before
@@ -247,8 +249,8 @@ class Jobs:
         """
         check = self.checks[request.label]
         _set_conditions(self.plan.case(request.label).workload)
-        if check.again or check.output_error is None:
-            salt = Random(f"{self.block}/check").getrandbits(56)
+        if check.checks_again or check.output_error is None:
+            salt = Random(f"{self.layout_seed}/check").getrandbits(56)
             check.check(self.subjects[request.label], salt, "after its rounds ")
         errors = {
             ERROR: check.output_error,
@@ -267,7 +269,9 @@ class Jobs:
 
     def sample_roof(self, request: SampleRoof) -> Sampled:
         """Time the calls of a roof."""
-        value, waited = self._roofs().time_roof(request.roof, request.calls, self.waits)
+        value, waited = self._roofs().time_roof(
+            request.roof, request.calls, self.wait_meter
+        )
         return Sampled(value=value, waited=waited)
 
     def _roofs(self) -> RoofCalls:
@@ -277,7 +281,7 @@ class Jobs:
             self.ceilings = RoofCalls()
         return self.ceilings
 
-    def settle(self, label: str) -> Case:
+    def set_conditions_of(self, label: str) -> Case:
         """A case, with threads, device and precision as it has them."""
         case = self.plan.case(label)
         _set_conditions(case.workload)
@@ -335,9 +339,9 @@ def _without_compiling(work: Workload) -> AbstractContextManager[None]:
     """Where it is compiled, nothing compiles in here."""
     if not work.compiled:
         return nullcontext()
-    from ffnbench.worker.backends.compiling import settled
+    from ffnbench.worker.backends.compiling import recompiling_refused
 
-    return settled()
+    return recompiling_refused()
 
 
 def _set_conditions(work: Workload) -> None:
@@ -346,7 +350,7 @@ def _set_conditions(work: Workload) -> None:
     """
     accelerator = accelerator_of(work.device)
     if accelerator is not None:
-        accelerator.settle()
+        accelerator.make_current()
     # beside a runtime with threads of its own torch has one: others would still spin,
     # after inputs are made, while a call is timed
     threads = 1 if BACKENDS[work.backend].is_runtime else work.threads
@@ -366,10 +370,10 @@ def answer_to(request: WorkerRequest[Any], jobs: Jobs | None = None) -> Any:
         return answer
     except BaseException as problem:
         # user code may raise anything, SystemExit included
-        from ffnbench.worker.failures import failed
+        from ffnbench.worker.failures import failure_of
 
         compiled = jobs is not None and jobs.has_compiled(label)
-        return failed(problem, compiled=compiled, measures=jobs is not None)
+        return failure_of(problem, compiled=compiled, measures=jobs is not None)
 
 
 def _dispatch(request: WorkerRequest[Any], jobs: Jobs | None) -> Any:
@@ -415,13 +419,13 @@ def _dispatch(request: WorkerRequest[Any], jobs: Jobs | None) -> Any:
             from ffnbench.worker.ceiling_calls import measure_ceilings
 
             return measure_ceilings(request)
-        case messages.KeepOutput():
-            from ffnbench.worker.agreement import keep_output
+        case messages.SaveOutput():
+            from ffnbench.worker.agreement import save_output
 
-            return keep_output(request)
-        case messages.HoldOutput():
-            from ffnbench.worker.agreement import hold_output
+            return save_output(request)
+        case messages.CompareOutput():
+            from ffnbench.worker.agreement import compare_output
 
-            return hold_output(request)
+            return compare_output(request)
     _, function = handler(type(request).__name__)
     return function(jobs, request)

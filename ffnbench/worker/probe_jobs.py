@@ -26,7 +26,7 @@ from torch.utils.flop_counter import FlopCounterMode, flop_registry
 from ffnbench.choices import Backend
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.common.targets import one_line, origin_of, resolve
-from ffnbench.device.environment import about_device, accelerator_of, known_device
+from ffnbench.device.environment import about_device, accelerator_of, resolved_device
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.imported import D_FF_NAMES, as_activation
@@ -45,8 +45,8 @@ from ffnbench.messages import (
 )
 from ffnbench.plan import Arm, Probe, Workload
 from ffnbench.result import Timer
-from ffnbench.worker.backends.building import build_foreign
-from ffnbench.worker.backends.running import unavailable
+from ffnbench.worker.backends.building import build_imported_module
+from ffnbench.worker.backends.running import why_unavailable
 from ffnbench.worker.timing import empty_call
 
 if TYPE_CHECKING:
@@ -207,9 +207,9 @@ def _counted_by_running(
     for device, shape, accelerator in _devices_to_try(workload):
         try:
             if accelerator is not None:
-                accelerator.settle()
+                accelerator.make_current()
             with torch.device(device):
-                module = build_foreign(spec)
+                module = build_imported_module(spec)
         except Exception as problem:
             # a constructor that looks at its data; if it is wrong, it fails with data
             # as well
@@ -243,7 +243,7 @@ def _devices_to_try(
     """
     full_size = (workload.batch, workload.seq_len)
     yield torch.device("meta"), full_size, None
-    accelerator = accelerator_of(known_device(workload.device))
+    accelerator = accelerator_of(resolved_device(workload.device))
     if accelerator is not None:
         yield accelerator.device, SMALL, accelerator
         yield accelerator.device, full_size, accelerator
@@ -377,9 +377,10 @@ def list_backends(request: ListBackends) -> BackendProblems:
     """Why each backend can't run on a device here."""
     device = torch.device(request.device)
     return BackendProblems(
-        reasons={each.value: unavailable(each, device) for each in Backend},
+        reasons={each.value: why_unavailable(each, device) for each in Backend},
         bfloat16={
-            each.value: unavailable(each, device, torch.bfloat16) for each in Backend
+            each.value: why_unavailable(each, device, torch.bfloat16)
+            for each in Backend
         },
     )
 

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from ffnbench.choices import Cache, MatmulPrecision, Mode, Time
-from ffnbench.device.environment import accelerator_of, place_of
+from ffnbench.device.environment import accelerator_of, torch_device
 from ffnbench.plan import Workload
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ HOLES, LARGEST_HOLE = 128, 1 << 20
 
 
 @contextmanager
-def padded(seed: str, device: str) -> Iterator[list[Tensor]]:
+def random_gaps(seed: str, device: str) -> Iterator[list[Tensor]]:
     """While it is open, storage of a size drawn from the seed is taken before
     everything and after each parameter that a module registers. What it gives has to
     live as long as the module. An accelerator's allocator begins anew in each process,
@@ -128,7 +128,7 @@ def gradient_salt(salt: int) -> int:
     return salt + 1
 
 
-def width_of(d_model: int) -> int:
+def row_width(d_model: int) -> int:
     """Elements of a row: of a token, or the largest divisor that cuts a long list into
     parts.
     """
@@ -158,7 +158,7 @@ class Pool:
     def __init__(self, base: Tensor, *, train: bool) -> None:
         self._base = base.detach().clone()  # its own: the seeded one is moved
         self._train = train
-        self._width = width_of(base.shape[-1])
+        self._width = row_width(base.shape[-1])
         self._rows = self._base.view(-1, self._width)
         self.memory = torch.empty(0, *base.shape, dtype=base.dtype, device=base.device)
         self._inputs: list[Tensor] = []
@@ -297,7 +297,7 @@ def subject_of(
     """
     generator = torch.Generator().manual_seed(seed)
     shape = (workload.batch, workload.seq_len, d_model)
-    where, dtype = place_of(workload.device), getattr(torch, workload.dtype)
+    where, dtype = torch_device(workload.device), getattr(torch, workload.dtype)
     x = torch.randn(shape, generator=generator).to(where, dtype)
     grad = torch.randn(shape, generator=generator).to(where, dtype)
     module.train(workload.train)

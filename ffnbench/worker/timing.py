@@ -52,7 +52,7 @@ def warm_up(subject: Subject, seconds: float) -> None:
     best_s, calls_since_best = math.inf, 0
     elapsed_s = 0.0
     while elapsed_s < 5 * seconds:
-        call_s = time_calls(subject, fresh(subject), counts=False).value
+        call_s = time_calls(subject, fresh_input(subject), is_sample=False).value
         calls_since_best += 1
         if call_s < 0.98 * best_s:
             best_s, calls_since_best = call_s, 0
@@ -86,9 +86,9 @@ def _seconds_a_call(subject: Subject, calls: int) -> float:
     """Seconds of so many calls, each; with what it takes to flush the cache, where that
     stands between them.
     """
-    inputs = fresh(subject) * calls
+    inputs = fresh_input(subject) * calls
     start = _now(subject)
-    call_s = time_calls(subject, inputs, counts=False).value
+    call_s = time_calls(subject, inputs, is_sample=False).value
     if subject.cold:
         return (_now(subject) - start) / calls
     return call_s
@@ -100,7 +100,7 @@ def _now(subject: Subject) -> float:
     return subject.accelerator.now()
 
 
-def fresh(subject: Subject) -> list[Tensor]:
+def fresh_input(subject: Subject) -> list[Tensor]:
     """One input that no call has seen, for a call that is no sample."""
     return subject.pool.renew(int.from_bytes(urandom(7)), 1)
 
@@ -110,7 +110,7 @@ def time_calls(
     inputs: Sequence[Tensor],
     grads: Sequence[Tensor] = (),
     *,
-    counts: bool = True,
+    is_sample: bool = True,
 ) -> Times:
     """Mean seconds of one call over those of these inputs, with these gradients that
     flow back; without any, always the seeded one.
@@ -123,7 +123,9 @@ def time_calls(
     if subject.accelerator is not None:
         from ffnbench.worker.device_timing import time_calls_on_device
 
-        return Times(**time_calls_on_device(subject, inputs, grads, counts=counts))
+        return Times(
+            **time_calls_on_device(subject, inputs, grads, is_sample=is_sample)
+        )
     if subject.train or subject.cold:
         seconds = _one_by_one(subject, inputs, grads)
     else:

@@ -26,7 +26,7 @@ from ffnbench.device.environment import (
     usable_cpus,
     usable_memory,
 )
-from ffnbench.device.nvml import DeviceWatch, clock_advice, reasons
+from ffnbench.device.nvml import DeviceWatch, clock_advice, throttle_reasons
 from ffnbench.messages import Begin, DeviceFacts, Greeting, Open, Sampled
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
@@ -211,7 +211,7 @@ def test_only_what_holds_clocks_down_is_named() -> None:
     bits = (0x0, 0x1, 0x2, 0x10, 0x100, 0x4, 0x20, 0x8, 0x48, 0x88, 0x25)
     names = ["", "", "", "", "", "power cap", "sw thermal slowdown", "hw slowdown", "hw thermal slowdown",
              "power brake", "sw thermal slowdown, power cap"]  # fmt: skip
-    assert list(map(reasons, bits)) == names
+    assert list(map(throttle_reasons, bits)) == names
 
 
 def test_a_sample_tells_clock_and_once_who_else_is_there(

@@ -1,7 +1,7 @@
 """A spec -> the nn.Module that it describes, one of ffnbench's forms or the user's own,
 and the backend that runs it.
 
-A backend may change the module once it is built (`changed`), and what is called in its
+A backend may change the module once it is built (`module_for_backend`), and what is called in its
 place once its input is there (`worker/jobs.py: prepare`). Runs in a worker; needs
 torch.
 """
@@ -49,7 +49,7 @@ def build_module(spec: AnySpec, *, device: Any = None, dtype: Any = None) -> nn.
     if isinstance(spec, AddedSpec):
         added: nn.Module = spec.build(device=device, dtype=dtype)
         return added
-    return build_foreign(spec).to(device=device, dtype=dtype)
+    return build_imported_module(spec).to(device=device, dtype=dtype)
 
 
 def seed_all(seed: int, spec: AnySpec | None = None) -> None:
@@ -92,7 +92,7 @@ def impose_routing(module: nn.Module, work: Workload, seed: int) -> None:
         impose(module, Routing(work.routing), tokens=work.tokens, seed=seed)
 
 
-def carry(state: dict[str, Tensor], module: nn.Module) -> str:
+def load_weights(state: dict[str, Tensor], module: nn.Module) -> str:
     """Give the module these weights; why not, where names or shapes do not fit."""
     own = module.state_dict()
     for name in sorted(state.keys() ^ own.keys()):
@@ -105,12 +105,12 @@ def carry(state: dict[str, Tensor], module: nn.Module) -> str:
     return ""
 
 
-def carried(folder: str, module: nn.Module) -> None:
+def load_base_weights(folder: str, module: nn.Module) -> None:
     """Give the module the weights that a base has written there, where they fit."""
-    carry(torch.load(Path(folder, WEIGHTS), weights_only=True)["state"], module)
+    load_weights(torch.load(Path(folder, WEIGHTS), weights_only=True)["state"], module)
 
 
-def read_weights(module: nn.Module, plan: Plan) -> None:
+def load_plan_weights(module: nn.Module, plan: Plan) -> None:
     """Give one of ffnbench's forms the matrices that the plan's file has."""
     from ffnbench.ffn.state import tensors_of
 
@@ -120,7 +120,7 @@ def read_weights(module: nn.Module, plan: Plan) -> None:
             getattr(module, name).weight.copy_(tensor)
 
 
-class Called(nn.Module):
+class FunctionModule(nn.Module):
     """A function that a factory gave in place of a module: a runtime of the user's own,
     whose weights nobody sees.
     """
@@ -133,12 +133,12 @@ class Called(nn.Module):
         return self.function(x)
 
 
-def build_foreign(spec: ImportedSpec) -> nn.Module:
+def build_imported_module(spec: ImportedSpec) -> nn.Module:
     """A module that ffnbench has no form of, on the device and in the dtype that its
     own code chooses. A lazy one makes its weights now, by a call with one token.
     """
     built = build_imported(spec)
-    module = built if isinstance(built, nn.Module) else Called(built)
+    module = built if isinstance(built, nn.Module) else FunctionModule(built)
     lazy = [
         tensor
         for tensor in (*module.parameters(), *module.buffers())
@@ -154,7 +154,7 @@ def build_foreign(spec: ImportedSpec) -> nn.Module:
     return module
 
 
-def changed(module: nn.Module, ffn: AnySpec, backend: Backend) -> nn.Module:
+def module_for_backend(module: nn.Module, ffn: AnySpec, backend: Backend) -> nn.Module:
     """The module that a backend runs, with the same weights; raises Unsupported where
     its form lacks what it needs.
     """
@@ -163,13 +163,13 @@ def changed(module: nn.Module, ffn: AnySpec, backend: Backend) -> nn.Module:
 
         return pack_gate_and_up(module, ffn, gate_first=backend == Backend.PACKED)
     if BACKENDS[backend].is_runtime and isinstance(ffn, ImportedSpec):
-        from ffnbench.worker.backends.packed import form_of
+        from ffnbench.worker.backends.packed import own_form_of
 
-        return form_of(module, ffn)
+        return own_form_of(module, ffn)
     return module
 
 
-def no_onednn(dtype: torch.dtype | None = None) -> str:
+def why_no_onednn(dtype: torch.dtype | None = None) -> str:
     """Why oneDNN can't run here; "" if it can."""
     ops = torch.ops.mkldnn
     if not torch.backends.mkldnn.is_available():

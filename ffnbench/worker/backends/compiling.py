@@ -102,7 +102,7 @@ def compile_now(
 
 
 @contextmanager
-def settled() -> Iterator[None]:
+def recompiling_refused() -> Iterator[None]:
     """Nothing compiles in here; raises Recompiled where something would."""
     try:
         with torch.compiler.set_stance("fail_on_recompile"):
@@ -136,7 +136,7 @@ def _load(device: torch.device) -> None:
             True  # by itself it would go on in eager mode, and we would time that
         )
     inductor.compile_threads = 1  # no pool of processes that lives on beside the timing
-    reason = no_compiler(device)
+    reason = why_no_compiler(device)
     if reason:
         raise Unsupported(reason)
     torch.compile(_trifle)(torch.randn(64, 64, device=device))
@@ -164,7 +164,7 @@ def _empty_cache() -> Any:
     return (getattr(utils, "fresh_cache", None) or utils.fresh_inductor_cache)()
 
 
-def no_compiler(device: torch.device) -> str:
+def why_no_compiler(device: torch.device) -> str:
     """Why torch.compile can't make kernels for a device here, as far as a look tells;
     "" if it can.
     """
@@ -191,7 +191,7 @@ TRITON = ("TritonError", "CompilationError", "OutOfResources", "PTXASError")
 LONGEST_COMPILER_ERROR = 300  # characters of a reason
 
 
-def not_compiled(problem: BaseException) -> str:
+def why_not_compiled(problem: BaseException) -> str:
     """Why code could not be compiled, in one line; "" for any other problem, and for
     memory that was full meanwhile.
     """

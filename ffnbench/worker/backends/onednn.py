@@ -23,7 +23,7 @@ from ffnbench.ffn.modules import FeedForward, GatedFeedForward, OutputGatedFeedF
 from ffnbench.messages import Opened
 from ffnbench.metrics import HELD, PACK
 from ffnbench.plan import Workload
-from ffnbench.worker.backends.building import no_onednn
+from ffnbench.worker.backends.building import why_no_onednn
 from ffnbench.worker.subject import Subject
 
 Fused = tuple[str, list[float], str]  # oneDNN's name, its scalars, its algorithm
@@ -43,11 +43,11 @@ FUSED: dict[str, Fused] = {
 TORCH_DTYPES = (torch.float32, torch.bfloat16)
 
 
-def unavailable(device: torch.device, dtype: torch.dtype | None = None) -> str:
+def why_unavailable(device: torch.device, dtype: torch.dtype | None = None) -> str:
     """Why oneDNN can't run here; "" if it can, as far as a look tells."""
     if device.type != "cpu":
         return "oneDNN runs only on the CPU"
-    return no_onednn(dtype)
+    return why_no_onednn(dtype)
 
 
 def prepare(subject: Subject, work: Workload) -> Opened:
@@ -156,7 +156,7 @@ def pack(module: nn.Module, x: Tensor) -> Packed:
     Raises Unsupported where nothing of the module can be run by oneDNN, or packing
     fails.
     """
-    reason = no_onednn(x.dtype)
+    reason = why_no_onednn(x.dtype)
     if reason:
         raise Unsupported(
             reason, "float32 runs: @dtype=float32" if x.dtype is torch.bfloat16 else ""
@@ -209,7 +209,7 @@ def _takes(layer: nn.Module) -> TypeGuard[nn.Linear]:
         and not layer._forward_hooks
         and not nn.utils.parametrize.is_parametrized(layer)
         and layer.weight.dtype in TORCH_DTYPES
-        and not (layer.weight.dtype is torch.bfloat16 and no_onednn(torch.bfloat16))
+        and not (layer.weight.dtype is torch.bfloat16 and why_no_onednn(torch.bfloat16))
     )
 
 

@@ -193,7 +193,7 @@ def onnx_model(
 
     def linear(name: str, x: GraphTensor) -> GraphTensor:
         layer = getattr(module, name)
-        y = product(graph, x, layer.weight.detach().float(), weights, group)
+        y = _product(graph, x, layer.weight.detach().float(), weights, group)
         if layer.bias is None:
             return y
         return y + graph.constant(layer.bias.detach().float())
@@ -240,7 +240,7 @@ def prepare_runtime(
     return Opened(calls=1, values={PACK: seconds, HELD: bytes_held(subject, work)})
 
 
-def product(
+def _product(
     graph: Graph, x: GraphTensor, weight: Tensor, weights: Weights, group: int
 ) -> GraphTensor:
     """x (tokens, in) times a weight (out, in), held as `weights` says."""

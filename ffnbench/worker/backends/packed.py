@@ -89,11 +89,11 @@ def pack_gate_and_up(module: nn.Module, ffn: AnySpec, *, gate_first: bool) -> nn
     without a gate, or where that code computes something else.
     """
     if isinstance(ffn, ImportedSpec) and ffn.like is not None:
-        module = form_of(module, ffn)
+        module = own_form_of(module, ffn)
     return join(module, gate_first=gate_first)
 
 
-def form_of(module: nn.Module, spec: ImportedSpec) -> nn.Module:
+def own_form_of(module: nn.Module, spec: ImportedSpec) -> nn.Module:
     """Our module on the weights of theirs; raises Unsupported where theirs does not
     compute the same.
     """

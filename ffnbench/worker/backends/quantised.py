@@ -122,7 +122,7 @@ OPERATIONS = {
 }
 
 
-def no_operation(weights: Weights) -> str:
+def why_no_operation(weights: Weights) -> str:
     """Why this torch can't hold weights so; "" if it can."""
     namespace, name = OPERATIONS[weights]
     if hasattr(getattr(torch.ops, namespace), name):
@@ -137,7 +137,7 @@ def quantised(module: nn.Module, weights: Weights, group: int) -> nn.Module:
     Raises Unsupported where this torch lacks the operation, and where the module has no
     layer that can hold such.
     """
-    if reason := no_operation(weights):
+    if reason := why_no_operation(weights):
         raise Unsupported(reason)
     shared: dict[int, Any] = {
         id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import torch
 
-from ffnbench.backends import not_installed
+from ffnbench.backends import why_not_installed
 from ffnbench.choices import Backend
 from ffnbench.messages import Opened
 from ffnbench.plan import Workload
@@ -54,17 +54,17 @@ def implementation_of(backend: Backend) -> Implementation:
             return eager
 
 
-def unavailable(
+def why_unavailable(
     backend: Backend, device: torch.device, dtype: torch.dtype | None = None
 ) -> str:
     """Why a backend can't run on this machine; "" if it can, as far as a look tells."""
     match backend:
         case Backend.COMPILE:
-            from ffnbench.worker.backends.compiling import no_compiler
+            from ffnbench.worker.backends.compiling import why_no_compiler
 
-            return no_compiler(device)
+            return why_no_compiler(device)
         case Backend.ONEDNN:
             from ffnbench.worker.backends import onednn
 
-            return onednn.unavailable(device, dtype)
-    return "; ".join(filter(None, not_installed(backend)))
+            return onednn.why_unavailable(device, dtype)
+    return "; ".join(filter(None, why_not_installed(backend)))
