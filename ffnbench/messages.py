@@ -117,8 +117,8 @@ class DeviceFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
     """A request that could not be done. `hint` is None where the message was raised by
-    code that is not ours. `ends_process` says that the worker ends with it: its device, or its
-    compiler, is of no use any more.
+    code that is not ours. `ends_process` says that the worker ends after it: its device
+    or its compiler can't be used any more.
     """
 
     kind: FailureKind
@@ -543,6 +543,7 @@ def decode_answer(line: MessageLine, request: WorkerRequest[A]) -> A | Failed:
     return answer
 
 
+SALT_BITS = 56  # random bits of a salt; torch takes it as a seed
 WORKER_VARIABLE = "FFNBENCH_WORKER"  # in the environment of a worker
 
 

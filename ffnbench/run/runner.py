@@ -19,6 +19,7 @@ from typing import Any
 from ffnbench.backends import BACKENDS
 from ffnbench.common.errors import Unfinished, termination_as_interruption
 from ffnbench.messages import (
+    SALT_BITS,
     A,
     Begin,
     Check,
@@ -449,7 +450,7 @@ class _Runner:
         assert calibration.calls is not None
         was_clean = None
         for _ in range(attempts):
-            salt = self.salts.getrandbits(56)
+            salt = self.salts.getrandbits(SALT_BITS)
             sampled = self._try(
                 worker, TakeSample(label=label, calls=calibration.calls, salt=salt)
             )
