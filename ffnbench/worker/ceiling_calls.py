@@ -61,8 +61,8 @@ class RoofCalls:
     def explore(
         self, roofs: Sequence[Roof], seconds: float, keep: int | None
     ) -> list[ReachedRoof]:
-        """Find the `keep` fastest roofs of each group, or the fastest by each path where
-        `keep` is None. Drop the calls of all others.
+        """Find the `keep` fastest roofs of each group, or where `keep` is None the
+        fastest by each path. Drop the calls of all others.
 
         Groups share the time; those of products have a larger share. Each candidate is
         called a few times. One that would take longer than the time that is left is
@@ -98,28 +98,27 @@ class RoofCalls:
             call = self._call(roof)
             if calls > 1:  # the first call finds cold caches
                 _seconds(roof, call, 1)
-            return wait_meter.with_share(partial(_seconds, roof, call, calls), roof.threads)
+            return wait_meter.with_share(
+                partial(_seconds, roof, call, calls), roof.threads
+            )
 
     def _fastest_of_group(
         self, group: Sequence[Roof], end: float, keep: int | None
     ) -> list[ReachedRoof]:
         """The fastest roofs of a group, timed until `end`."""
         seconds: dict[str, float] = {}
-        best_rate = math.inf
+        best_rate = 0.0
         for roof in group:
-            would_take_s = (TRIES + 1) * roof.amount / best_rate
-            if seconds and perf_counter() + would_take_s > end:
-                continue
+            if seconds:
+                would_take_s = (TRIES + 1) * roof.amount / best_rate
+                if perf_counter() + would_take_s > end:
+                    continue
             try:
                 seconds[roof.name] = self._fastest_call(roof, end)
             except CANNOT:  # a call that can't be run here is no ceiling
                 self._calls.pop(roof.name, None)
                 continue
-            best_rate = max(
-                tried.amount / seconds[tried.name]
-                for tried in group
-                if tried.name in seconds
-            )
+            best_rate = max(best_rate, roof.amount / seconds[roof.name])
             candidates = {
                 candidate.name
                 for candidate in _best_of_paths(group, seconds, keep, more=1)
@@ -178,7 +177,9 @@ class RoofCalls:
         end = after + elements
         buffer = self._buffers.get((dtype, device))
         if buffer is None or len(buffer) < end:
-            drawn = torch.randn(DRAWN_ELEMENTS, generator=torch.Generator().manual_seed(0))
+            drawn = torch.randn(
+                DRAWN_ELEMENTS, generator=torch.Generator().manual_seed(0)
+            )
             drawn = drawn.to(torch_device(device), getattr(torch, dtype))
             drawn[drawn == 0] = 1
             # its length is a power of two: older buffers, whose views are still in use,
@@ -244,7 +245,7 @@ def _with_cache_level(roof: Roof) -> Roof:
 def _best_of_paths(
     group: Sequence[Roof], seconds: dict[str, float], keep: int | None, more: int = 0
 ) -> list[Roof]:
-    """The best roofs of those with `seconds`: where `keep` is None, the best one by each
+    """The best of the roofs that have `seconds`: where `keep` is None, the best by each
     path; otherwise two of these and the fastest others, `keep + more` in all. Two paths
     are kept since what disturbs the calls of one does not disturb all alike.
 
