@@ -1,5 +1,5 @@
 """Answers requests that need no plan: what a target, a device or a backend is, and how
-many parameters and FLOPs a module has, which is counted by running it. Runs in a worker.
+many parameters and FLOPs a module has, which is counted by running it. In a worker.
 
 A module is run on the meta device, where tensors have shapes and no data, so that one
 of 100 B parameters is counted in a moment. A module that can't run without data is run
@@ -120,7 +120,7 @@ class _UncountedOperations(TorchDispatchMode):
         )
         self._launch = getattr(self._triton, "run", None)
 
-    def __enter__(self) -> _Census:
+    def __enter__(self) -> _UncountedOperations:
         if self._triton is not None:
             self._triton.run = lambda *args, **named: self._launched(*args, **named)
         super().__enter__()
