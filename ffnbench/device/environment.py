@@ -299,8 +299,8 @@ def torch_device(device: str) -> torch.device:
     return accelerator.device
 
 
-# fields of a worker's Greeting, and of its DeviceFacts, that are saved with a run for its
-# reader alone
+# fields of a worker's Greeting, and of its DeviceFacts, that are saved with a run only
+# for its reader
 FACTS_OF_WORKER = (
     "cpus",
     "memory_bytes",

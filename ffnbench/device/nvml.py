@@ -1,5 +1,5 @@
-"""Asks NVIDIA's management library (NVML) about a GPU: what it is, what holds its clocks
-down now, and which other processes use it.
+"""Asks NVIDIA's management library (NVML) about a GPU: what it is, what holds its
+clocks down now, and how many other processes use it.
 
 NVML is reached by `pynvml` (package nvidia-ml-py), which is loaded when it is first
 needed. An answer is None where it can't be had: without the package or a driver, or
@@ -20,8 +20,8 @@ from ffnbench.common.units import counted
 from ffnbench.messages import DeviceFacts, Sampled
 from ffnbench.result import POWER_CAP
 
-# NVML's clock event reasons that hold clocks down, by their bits, without those of an idle
-# GPU and of clocks that somebody has set
+# NVML's clock event reasons that hold clocks down, by their bits, without those of an
+# idle GPU and of clocks that somebody has set
 HW_SLOWDOWN = 0x08
 REASONS = (
     (0x40, "hw thermal slowdown"),
@@ -37,7 +37,7 @@ NVML_NOT_INSTALLED = "nvidia-ml-py is not installed: pip install 'ffnbench[cuda]
 
 @cache
 def library() -> tuple[Any, str]:
-    """NVML, opened once in a process, and ""; or None and why it could not be opened."""
+    """NVML, opened once in a process, and ""; or None, and why it can't be opened."""
     try:
         with warnings.catch_warnings():
             # an older package of the same name warns when it is imported
@@ -135,8 +135,8 @@ def card_of(device: str) -> Card | None:
 
     if device == "cpu" or torch.version.cuda is None or not torch.cuda.is_available():
         return None
-    # found by its UUID: environment variables may give it another index in torch than in
-    # NVML
+    # found by its UUID: environment variables may give it another index in torch than
+    # in NVML
     properties = torch.cuda.get_device_properties(torch.device(device).index or 0)
     module, _ = library()
     with suppress(Exception):

@@ -22,7 +22,8 @@ from typing import TypeVar
 TASKS = Path("/proc/self/task")
 SCHEDSTAT, SWITCHES = "schedstat", "involuntary switches"
 # measured on Linux beside a process that spins: a switch by which another process takes
-# the CPU costs about 4 ms; a quiet sample has up to 50 a second that cost nearly nothing
+# the CPU costs about 4 ms; a quiet sample has up to 50 a second, which cost next to
+# nothing
 SWITCH_S, QUIET_SWITCHES_A_S = 0.004, 50.0
 # a thread that ran for a smaller share of a sample does not belong to the workload
 WORKED = 0.1
@@ -54,8 +55,8 @@ def threads_of(tasks: Path = TASKS) -> Threads:
             ran, waited, turns, *_ = map(
                 int, (tasks / name / "schedstat").read_bytes().split()
             )
-            # the thread that reads this has had a turn on a CPU: where all have none, the
-            # kernel does not count
+            # the thread that reads this has had a turn on a CPU: where all have none,
+            # the kernel does not count
             if turns:
                 threads[name] = ThreadTimes(ran, waited)
         except (OSError, ValueError):
@@ -93,7 +94,7 @@ def waited_share(
 
 def switched_share(switches: int, seconds: float) -> float:
     """An estimate of the share of the seconds that a thread waited for a CPU, from the
-    number of involuntary switches. One of them is always there.
+    number of involuntary switches beyond those of a quiet sample.
     """
     return max(0.0, switches - 1 - QUIET_SWITCHES_A_S * seconds) * SWITCH_S / seconds
 

@@ -12,14 +12,14 @@ from functools import partial
 from torch import Tensor
 
 from ffnbench.common.errors import Unsupported
-from ffnbench.device.accelerator import UNROLLED
+from ffnbench.device.accelerator import MOST_CALLS_OF_QUEUE
 from ffnbench.worker.subject import Subject, Times
 
 # tries to get the device's time, where that is what is measured: other processes may
 # disturb the host
 MEASURING_PASSES = 3
-# a queue of a sample takes so many steps of the clock of events at least, so that its
-# time is known to about 2 %
+# the device's time of a sample is so many steps of the clock of events at least: it is
+# known to about 2 % then
 LEAST_STEPS = 20
 NO_DEVICE_TIME = (
     "device time can't be told apart: its calls wait for the device, run on another stream, "
@@ -72,7 +72,7 @@ def _wall_pass(
     """
     accelerator = subject.accelerator
     assert accelerator is not None
-    together = UNROLLED if subject.backward_only else len(inputs)
+    together = MOST_CALLS_OF_QUEUE if subject.backward_only else len(inputs)
     wall = host = 0.0
     for first in range(0, len(inputs), together):
         calls = _calls_to_issue(
@@ -100,7 +100,7 @@ def _device_pass(
     steps: int,
 ) -> float | None:
     """Mean seconds that the device works for a call; None where that is not to be had,
-    or a queue takes less than so many steps of the device's clock.
+    or is less than so many steps of the clock of events (DeviceTimer.seconds).
     """
     timer = subject.timer
     assert timer is not None

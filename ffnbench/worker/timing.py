@@ -73,9 +73,11 @@ def calls_for(subject: Subject, min_sample_s: float) -> int:
             return 1
     calls = max(1, math.ceil(min_sample_s / max(fastest, 1e-9)))
     if subject.accelerator is not None and calls > 1:
-        from ffnbench.device.accelerator import UNROLLED
+        from ffnbench.device.accelerator import MOST_CALLS_OF_QUEUE
 
-        fastest = min(_seconds_a_call(subject, min(calls, UNROLLED)) for _ in range(2))
+        fastest = min(
+            _seconds_a_call(subject, min(calls, MOST_CALLS_OF_QUEUE)) for _ in range(2)
+        )
     return max(1, math.ceil(min_sample_s / max(fastest, 1e-9)))
 
 

@@ -30,6 +30,13 @@ from ffnbench.worker.subject import Subject
 if TYPE_CHECKING:
     from ffnbench.device.accelerator import Accelerator
 
+# exceptions of compilers are known by module and name: torch may be without Triton, so
+# their classes can't be imported
+INDUCTOR = "torch._inductor.exc"
+COMPILER_ERRORS = ("BackendCompilerFailed", "GPUTooOldForTriton", "TritonMissing")
+TRITON = ("TritonError", "CompilationError", "OutOfResources", "PTXASError")
+LONGEST_MESSAGE = 300  # characters of what is said of a compiler's error
+
 
 def prepare(subject: Subject, work: Workload) -> Opened:
     """Compile a subject's module by its first call, and have it called from then on."""
@@ -110,13 +117,12 @@ def recompiling_refused() -> Iterator[None]:
             raise
         lines = [line for line in str(problem).splitlines() if line.strip()]
         why = lines[-1].strip(" -")
-        raise Recompiled(
-            f"it compiles again while it is timed: {why}"[:300]
-        ) from problem
+        message = f"it compiles again while it is timed: {why}"[:LONGEST_MESSAGE]
+        raise Recompiled(message) from problem
 
 
-_loaded: set[str] = set()
-_numbers = count()
+_loaded: set[str] = set()  # types of devices for which the compiler has been loaded
+_numbers = count()  # of the functions that are compiled
 
 
 def _load(device: torch.device) -> None:
@@ -176,14 +182,6 @@ def why_no_compiler(device: torch.device) -> str:
     return ""
 
 
-# exceptions of compilers are known by module and name: torch may be without Triton, so
-# their classes can't be imported
-INDUCTOR = "torch._inductor.exc"
-COMPILER_ERRORS = ("BackendCompilerFailed", "GPUTooOldForTriton", "TritonMissing")
-TRITON = ("TritonError", "CompilationError", "OutOfResources", "PTXASError")
-LONGEST_COMPILER_ERROR = 300  # characters of a reason
-
-
 def why_not_compiled(problem: BaseException) -> str:
     """Why code could not be compiled, in one line; "" for any other problem, and where
     memory was full meanwhile.
@@ -198,7 +196,7 @@ def why_not_compiled(problem: BaseException) -> str:
     if isinstance(inner, MemoryError) or type(inner).__name__ == "OutOfMemoryError":
         return ""
     who = "Triton" if _is_of_triton(inner) else "torch.compile"
-    return f"{who} can't compile it: {_reason(inner)}"[:LONGEST_COMPILER_ERROR]
+    return f"{who} can't compile it: {_reason(inner)}"[:LONGEST_MESSAGE]
 
 
 def _is_of_compiler(problem: BaseException) -> bool:
