@@ -196,7 +196,9 @@ def clock_advice(device: DeviceFacts) -> list[str]:
         )
     if device.gpu_others:
         processes = counted(device.gpu_others, "other process")
-        texts.append(f"{processes} compute on the GPU now; wait or stop them")
+        texts.append(
+            f"the GPU is in use by {processes} now; wait, or stop what uses it"
+        )
     return texts
 
 

@@ -204,6 +204,16 @@ def test_whatever_is_missing_of_nvml_nothing_fails(driver: Any, how: str) -> Non
         assert told["nvml_missing"] in clock_advice(DeviceFacts(**told))[0]
 
 
+@pytest.mark.parametrize(
+    ("others", "users"), [(1, "1 other process"), (3, "3 other processes")]
+)
+def test_other_users_of_a_gpu_are_counted_in_the_advice(
+    others: int, users: str
+) -> None:
+    [advice] = clock_advice(DeviceFacts(gpu_others=others))
+    assert advice == f"the GPU is in use by {users} now; wait, or stop what uses it"
+
+
 def test_only_what_holds_clocks_down_is_named() -> None:
     """By nvml.h: nvmlClocksEventReason*; idle, set clocks, sync boost and display are
     none.
