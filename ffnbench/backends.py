@@ -77,8 +77,8 @@ def lack_of_weights(ffn: AnySpec, work: Workload) -> Lack:
     """
     if work.weights is Weights.NONE:
         return NOTHING_LACKING
-    held = format_of(work.weights, work.backend)
-    if held is None:
+    weight_format = format_of(work.weights, work.backend)
+    if weight_format is None:
         return (
             f"{work.backend} has no quantised weights",
             f"backends that have: {', '.join(WEIGHT_FORMATS)}",
@@ -102,18 +102,18 @@ def lack_of_weights(ffn: AnySpec, work: Workload) -> Lack:
         return "the weights of experts are not quantised", "use --weights none"
     if work.weights is Weights.INT8_DYNAMIC and work.dtype != "float32":
         return f"{work.weights} computes only in float32", "use --dtype float32"
-    if held.grouped and work.group not in GROUP_SIZES:
+    if weight_format.grouped and work.group not in GROUP_SIZES:
         return (
             f"weights have no groups of {work.group}",
             f"@group= takes {', '.join(map(str, GROUP_SIZES))}",
         )
     for rows, columns in form.matrices.values():
-        if held.grouped and columns % work.group:
+        if weight_format.grouped and columns % work.group:
             return (
                 f"{columns:,} columns can't be cut into groups of {work.group}",
                 "give @group= or --d-ff",
             )
-        if held is OF_TORCH[Weights.INT4] and rows % INT4_PACKED_ROWS:
+        if weight_format is OF_TORCH[Weights.INT4] and rows % INT4_PACKED_ROWS:
             return (
                 f"torch packs int4 weights by {INT4_PACKED_ROWS} rows, and a matrix has {rows:,}",
                 "give --d-ff",

@@ -105,7 +105,9 @@ class RoofCalls:
     def _fastest_of_group(
         self, group: Sequence[Roof], end: float, keep: int | None
     ) -> list[ReachedRoof]:
-        """The fastest roofs of a group, timed until `end`."""
+        """Time the roofs of a group until `end`, and return the fastest ones: `keep` of
+        them, or as explore says. The calls of others are dropped.
+        """
         seconds: dict[str, float] = {}
         best_rate = 0.0
         for roof in group:

@@ -386,10 +386,10 @@ def list_backends(request: ListBackends) -> BackendProblems:
     """Why each backend can't run on a device here."""
     device = torch.device(request.device)
     return BackendProblems(
-        reasons={each.value: why_unavailable(each, device) for each in Backend},
+        reasons={name.value: why_unavailable(name, device) for name in Backend},
         bfloat16={
-            each.value: why_unavailable(each, device, torch.bfloat16)
-            for each in Backend
+            name.value: why_unavailable(name, device, torch.bfloat16)
+            for name in Backend
         },
     )
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 # torch's word for a precision that another setting, or torch's default, decides
 INHERITED = "none"
 
-PAD_BYTES = 1 << 18  # by so much the sizes of gaps differ
+PAD_BYTES = 1 << 18  # the sizes of gaps differ by so much at most
 # blocks that are taken before anything is built, and half of them kept; a gap is larger
 # than any of them
 HOLES, LARGEST_HOLE = 128, 1 << 20

@@ -23,11 +23,11 @@ from ffnbench.device.environment import (
 from ffnbench.messages import SALT_BITS
 from ffnbench.worker.subject import Subject, Times
 
-# a call that is faster than the fastest so far by less is not faster
-NO_FASTER = 0.98
-CALLS_NO_FASTER = 3  # in a row, after which a subject is warm
+# a subject is warm after so many calls in a row of which none was faster than the
+# fastest before them; a faster one takes less than this share of its time
+CALLS_WITHOUT_FASTER, FASTER = 3, 0.98
 LONGEST_WARM_UP = 5  # times as long as was asked for
-LOOKS = 3  # at a call, to find how many make a sample
+CALLS_TO_LOOK = 3  # single calls that are timed to find how many make a sample
 
 
 def empty_subject(device: str = "cpu") -> Subject:
@@ -52,9 +52,9 @@ def warm_up(subject: Subject, seconds: float) -> None:
     while elapsed_s < LONGEST_WARM_UP * seconds:
         call_s = time_calls(subject, fresh_input(subject), is_sample=False).value
         calls_since_best += 1
-        if call_s < NO_FASTER * best_s:
+        if call_s < FASTER * best_s:
             best_s, calls_since_best = call_s, 0
-        if elapsed_s >= seconds and calls_since_best >= CALLS_NO_FASTER:
+        if elapsed_s >= seconds and calls_since_best >= CALLS_WITHOUT_FASTER:
             return
         elapsed_s = _now(subject) - start
 
@@ -66,7 +66,7 @@ def calls_for(subject: Subject, min_sample_s: float) -> int:
     timed too.
     """
     fastest = math.inf
-    for _ in range(LOOKS):
+    for _ in range(CALLS_TO_LOOK):
         fastest = min(fastest, _seconds_a_call(subject, 1))
         # one call is long enough, even if this one was disturbed
         if fastest > 2 * min_sample_s:
@@ -82,8 +82,8 @@ def calls_for(subject: Subject, min_sample_s: float) -> int:
 
 
 def _seconds_a_call(subject: Subject, calls: int) -> float:
-    """Mean seconds of so many calls; where the cache is flushed between them, with the
-    time that this takes.
+    """Mean seconds of so many calls, with the time to flush the cache between them if
+    that should be cold.
     """
     inputs = fresh_input(subject) * calls
     start = _now(subject)
@@ -122,9 +122,7 @@ def time_calls(
     if subject.accelerator is not None:
         from ffnbench.worker.device_timing import time_calls_on_device
 
-        return Times(
-            **time_calls_on_device(subject, inputs, grads, is_sample=is_sample)
-        )
+        return time_calls_on_device(subject, inputs, grads, is_sample=is_sample)
     if subject.train or subject.cold:
         seconds = _one_by_one(subject, inputs, grads)
     else:
