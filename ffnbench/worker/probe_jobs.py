@@ -386,10 +386,12 @@ def list_backends(request: ListBackends) -> BackendProblems:
     """Why each backend can't run on a device here."""
     device = torch.device(request.device)
     return BackendProblems(
-        reasons={name.value: why_unavailable(name, device) for name in Backend},
+        reasons={
+            backend.value: why_unavailable(backend, device) for backend in Backend
+        },
         bfloat16={
-            name.value: why_unavailable(name, device, torch.bfloat16)
-            for name in Backend
+            backend.value: why_unavailable(backend, device, torch.bfloat16)
+            for backend in Backend
         },
     )
 
