@@ -25,30 +25,40 @@ from ffnbench.ffn.spec import (
 )
 from ffnbench.plan import AnySpec, Workload
 
-ROWS_OF_INT4 = 16  # which torch packs together
-GROUPS = (32, 64, 128, 256)  # that all of the formats have
+INT4_PACKED_ROWS = 16  # torch packs so many rows of int4 weights together
+GROUP_SIZES = (32, 64, 128, 256)  # every format with groups has these
 SAY_LIKE = "@like=swiglu says that it is one"
-# why a backend can't run a network under a workload, and what to do instead; empty
-# where it can
+# why a backend can't run a network under a workload, and what to do instead; both are
+# empty where it can
 Lack = tuple[str, str]
+NOTHING_LACKING: Lack = ("", "")
 
 
 def _lacks_nothing(ffn: AnySpec, work: Workload) -> Lack:
-    return "", ""
+    return NOTHING_LACKING
+
+
+def _form_of(ffn: AnySpec) -> AnySpec | None:
+    """The spec itself, or the form that a target is said to be; None where a target is
+    said to be none.
+    """
+    return ffn.like if isinstance(ffn, ImportedSpec) else ffn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendRow:
-    """What is to be known of a backend without torch.
+    """What is known of a backend without loading torch.
 
-    `says` is what it does, and `keys` are those of a variant that belong to it, for
-    `ffnbench list backends`. `doing` is what opening a case is called, and `copies` is
-    how often the weights are in memory then. `requires` are the modules of its extra,
-    which has its name. A runtime beside torch has threads of its own, so that it runs
-    in processes where no other backend does; it is given the graph of a form, and code
-    of the user's as the form that it is said to be. `can_spin`: its threads may wait
-    without sleeping. `lack` tells what it can't run, as
-    far as that is known without a machine; device `auto` says nothing yet.
+    `says` is what it does, and `keys` are the keys of a variant that belong to it, for
+    `ffnbench list backends`. `doing` is what progress calls the opening of a case, and
+    `copies` is how many copies of the weights are in memory meanwhile. `requires` are
+    the modules of the extra that installs it, which has its name.
+
+    `is_runtime` marks a runtime beside torch. It has threads of its own, so it runs in
+    processes where no other backend does. It is given the graph of a form; code of the
+    user's is run as the form that it is said to be. `can_spin` is whether its threads
+    may wait without sleeping. `lack` says why it can't run a network under a workload,
+    as far as that is known without a machine; device `auto` says nothing yet.
     """
 
     says: str
@@ -62,11 +72,13 @@ class BackendRow:
 
 
 def lack_of_weights(ffn: AnySpec, work: Workload) -> Lack:
-    """Why the matrices of a network can't be held as the workload says."""
+    """Why the matrices of a network can't be held in the format that the workload
+    asks for.
+    """
     if work.weights is Weights.NONE:
-        return "", ""
-    held = format_of(work.weights, work.backend)
-    if held is None:
+        return NOTHING_LACKING
+    weight_format = format_of(work.weights, work.backend)
+    if weight_format is None:
         return (
             f"{work.backend} has no quantised weights",
             f"backends that have: {', '.join(WEIGHT_FORMATS)}",
@@ -83,30 +95,30 @@ def lack_of_weights(ffn: AnySpec, work: Workload) -> Lack:
             "quantised weights are of an FFN alone",
             "`ffnbench compare` measures an FFN alone",
         )
-    form = ffn.like if isinstance(ffn, ImportedSpec) else ffn
+    form = _form_of(ffn)
     if not isinstance(form, FFNSpec):
         return "which of its weights are matrices of an FFN is not known", SAY_LIKE
     if form.moe is not None:
         return "the weights of experts are not quantised", "use --weights none"
     if work.weights is Weights.INT8_DYNAMIC and work.dtype != "float32":
         return f"{work.weights} computes only in float32", "use --dtype float32"
-    if held.grouped and work.group not in GROUPS:
+    if weight_format.grouped and work.group not in GROUP_SIZES:
         return (
             f"weights have no groups of {work.group}",
-            f"@group= takes {', '.join(map(str, GROUPS))}",
+            f"@group= takes {', '.join(map(str, GROUP_SIZES))}",
         )
     for rows, columns in form.matrices.values():
-        if held.grouped and columns % work.group:
+        if weight_format.grouped and columns % work.group:
             return (
                 f"{columns:,} columns can't be cut into groups of {work.group}",
                 "give @group= or --d-ff",
             )
-        if held is TORCH_FORMATS[Weights.INT4] and rows % ROWS_OF_INT4:
+        if weight_format is TORCH_FORMATS[Weights.INT4] and rows % INT4_PACKED_ROWS:
             return (
-                f"torch packs int4 weights by {ROWS_OF_INT4} rows, and a matrix has {rows:,}",
+                f"torch packs int4 weights by {INT4_PACKED_ROWS} rows, and a matrix has {rows:,}",
                 "give --d-ff",
             )
-    return "", ""
+    return NOTHING_LACKING
 
 
 def _lack_of_packed(ffn: AnySpec, work: Workload) -> Lack:
@@ -115,17 +127,15 @@ def _lack_of_packed(ffn: AnySpec, work: Workload) -> Lack:
             "it has no gate to pack with up",
             "`ffnbench compare` measures an FFN without attention",
         )
-    form = ffn
-    if isinstance(ffn, ImportedSpec):
-        if ffn.like is None:
-            return "ffnbench can't tell its gate from its up", SAY_LIKE
-        form = ffn.like
+    form = _form_of(ffn)
+    if form is None:
+        return "ffnbench can't tell its gate from its up", SAY_LIKE
     if not isinstance(form, FFNSpec) or form.gate is not Gate.INNER:
         return (
             "only an inner gate can be packed with up, and it has none",
             "swiglu has one",
         )
-    return "", ""
+    return NOTHING_LACKING
 
 
 def _lack_of_compile(ffn: AnySpec, work: Workload) -> Lack:
@@ -134,7 +144,7 @@ def _lack_of_compile(ffn: AnySpec, work: Workload) -> Lack:
             "freeze is for inference: constants have no gradient",
             "use --mode forward",
         )
-    return "", ""
+    return NOTHING_LACKING
 
 
 def _other_dtype(backend: Backend, dtypes: tuple[str, ...]) -> Lack:
@@ -161,11 +171,13 @@ def _lack_of_onednn(ffn: AnySpec, work: Workload) -> Lack:
         return "an activation alone has no linear layers", ""
     if isinstance(ffn, FFNSpec) and ffn.moe is not None:
         return "onednn packs no experts", ""
-    return "", ""
+    return NOTHING_LACKING
 
 
 def _lack_of_graph(ffn: AnySpec, work: Workload, *, dtypes: tuple[str, ...]) -> Lack:
-    """Of a runtime that is given the graph of a form, and computes in these dtypes."""
+    """Why a runtime can't run a network: one that is given the graph of a form, and
+    computes in these dtypes.
+    """
     if work.dtype not in dtypes:
         return _other_dtype(work.backend, dtypes)
     if work.accelerated:
@@ -175,7 +187,7 @@ def _lack_of_graph(ffn: AnySpec, work: Workload, *, dtypes: tuple[str, ...]) -> 
             f"{work.backend} is for inference: it has no gradient",
             "use --mode forward",
         )
-    form = ffn.like if isinstance(ffn, ImportedSpec) else ffn
+    form = _form_of(ffn)
     if not isinstance(form, FFNSpec):
         return "its graph can't be made: ffnbench knows no form of it", SAY_LIKE
     if form.moe is not None:
@@ -185,7 +197,7 @@ def _lack_of_graph(ffn: AnySpec, work: Workload, *, dtypes: tuple[str, ...]) -> 
             f"{form.activation} is code that no runtime but torch can run",
             "use --backend eager",
         )
-    return "", ""
+    return NOTHING_LACKING
 
 
 BACKENDS = {
@@ -229,13 +241,13 @@ BACKENDS = {
 }
 
 
-def not_installed(backend: Backend) -> Lack:
-    """Why a backend can't be imported here, and what installs it; empty if it can, or
-    needs nothing.
+def why_not_installed(backend: Backend) -> Lack:
+    """Why a backend can't be imported here, and what installs it; both are empty where
+    it can be, or where it needs no package.
     """
     missing = [name for name in BACKENDS[backend].requires if find_spec(name) is None]
     if not missing:
-        return "", ""
+        return NOTHING_LACKING
     verb = "is" if len(missing) == 1 else "are"
     why = f"{' and '.join(missing)} {verb} not installed"
     return why, f"pip install 'ffnbench[{backend}]'"

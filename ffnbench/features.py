@@ -16,8 +16,8 @@ from ffnbench.common.errors import FfnbenchError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Feature:
-    """What a folder of extras/ adds, by the names that a user types; a row is data, no
-    file of the folder is loaded.
+    """What a folder of extras/ adds, by the names that a user types. A row is data: it
+    is read without loading a file of the folder.
 
     `commands` are registered by importing its `command.py`; `calls` are public
     functions in its `python.py`; `listings` are topics of `ffnbench list`, in LISTINGS
@@ -29,9 +29,9 @@ class Feature:
 
     `suffixes` are of files of `-o`, written by WRITERS of its `files.py`: (table,
     pictures, reports, title) -> text. `report/formats.py: View` says what these four
-    are. One that `measures` has measured_by(on, slurm) in its `jobs.py`, which gives
-    what measures groups in place of this process: (prepared, world, destination, how
-    one is measured) -> report.
+    are. A feature that `measures` has measured_by(on, slurm) in its `jobs.py`, which
+    returns the function that measures groups in place of this process: (prepared,
+    world, destination, how one is measured) -> report.
     """
 
     name: str
@@ -79,23 +79,24 @@ FEATURES = (
 
 
 def imported_function(name: str) -> Any:
-    """A function of this package by `file:name`, imported now: one of a room above that
-    of the caller, where an `import` would make a circle between rooms.
+    """Import a function of this package by `file:name`. It is for a function in a room
+    above that of the caller, where an `import` would make a circle between rooms.
     """
     file, _, function = name.partition(":")
     return getattr(import_module(f"ffnbench.{file}"), function)
 
 
-def of_features(what: str) -> dict[str, Feature]:
-    """What all features add of one kind, which is a field of Feature: by name, each
-    with the feature that has it.
+def of_features(field: str) -> dict[str, Feature]:
+    """The names in one field of all features, such as "commands", each with its
+    feature.
     """
-    return {name: feature for feature in FEATURES for name in getattr(feature, what)}
+    return {name: feature for feature in FEATURES for name in getattr(feature, field)}
 
 
 def measured_as_jobs(on: str, slurm: Sequence[str]) -> Callable[..., Any] | None:
-    """What measures groups in place of this process where `--on` says so; None where it
-    is not typed. Raises FfnbenchError for what can be none.
+    """The function that measures groups in place of this process, as `--on` says; None
+    where neither flag is typed. Raises FfnbenchError for flags that name no place for
+    jobs.
     """
     if not on and not slurm:
         return None
@@ -117,8 +118,8 @@ def handler(name: str) -> tuple[type[Any], Callable[..., Any]]:
 
 
 def completer_of(flag: str) -> Callable[[], Any] | None:
-    """What gives the words for the value of a feature's flag; None where no feature
-    completes it.
+    """The function that returns the words for the value of a feature's flag; None where
+    no feature completes it.
     """
     feature = of_features("completes").get(flag)
     return feature.file("table").COMPLETIONS[flag] if feature else None

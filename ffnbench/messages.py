@@ -1,9 +1,9 @@
-"""What parent and worker say to each other: requests, and what answers them. Plain
-data, standard library alone: the worker may run in another interpreter, which has torch
-and nothing else.
+"""What parent and worker say to each other: requests and their answers. They are plain
+data, and need the standard library alone: the worker may run in another interpreter,
+which has torch and nothing else.
 
-A line of JSON is `{"number": 7, "request": "Open", "fields": {...}}` on the way there.
-On the way back it is `{"number": 7, "answer": {...}}`, of the type that the request
+The parent sends a line of JSON, `{"number": 7, "request": "Open", "fields": {...}}`.
+The worker's answer is `{"number": 7, "answer": {...}}`, of the type that the request
 names, or `{"number": 7, "failed": {...}}`. Before the first request a worker greets
 with `{"greeting": {...}}`. Where a forked child has ended, its starter says so with
 `{"number": 7, "ended": -9}`. Features add requests of their own: `features.py:
@@ -37,8 +37,8 @@ MessageLine = dict[str, Any]  # a message as it stands in JSON
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheLevel:
-    """A level of data caches: bytes of one of them, and how many the CPUs that may be
-    used have.
+    """A level of data caches. `bytes` is the size of one cache, `instances` is how many
+    caches of this level the usable CPUs have.
     """
 
     level: int
@@ -46,18 +46,23 @@ class CacheLevel:
     instances: int
 
     def capacity(self, threads: int) -> int:
-        """Bytes that so many threads find in it, each on a CPU of its own."""
+        """The bytes that fit into this level for so many threads, each on a CPU of its
+        own.
+        """
         return self.bytes * max(1, min(threads, self.instances))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Greeting:
-    """What a worker says of itself, of its torch and of its machine. None is what it
-    does not know.
+    """What a worker says of itself, of its torch and of its machine, before it is asked
+    anything. A field is None where the worker does not know it.
 
     `usable_bytes` is the memory that a worker may take. `no_gpu` is what torch says
-    where it was built for a GPU and sees none. `variables` are those of the environment
-    that speak to torch. `sides` say in what the processes of a group differ.
+    where it was built for a GPU and sees none. `variables` are the environment
+    variables that torch or its libraries read. `waits` is how the time is known that
+    threads waited for a CPU (device/waiting.py), `allocator` is what the allocator does
+    with freed memory (worker/loop.py). `sides` say in what the processes of a group
+    differ.
     """
 
     gpus: int = 0
@@ -88,11 +93,12 @@ class Greeting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceFacts:
-    """What a worker says of a GPU: what it is, how it is set, who else is on it. None
-    is what is not known.
+    """What a worker says of a GPU: what it is, how it is set, and who else uses it. A
+    field is None where it is not known.
 
-    `nvml_missing` says why clocks, throttling and other processes can't be seen; empty
-    where they can.
+    `gpu_others` is the number of other processes that compute on it. `nvml_missing`
+    says why clocks, throttling and other processes can't be seen; it is empty where
+    they can.
     """
 
     gpu: str | None = None
@@ -111,24 +117,24 @@ class DeviceFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failed:
     """A request that could not be done. `hint` is None where the message was raised by
-    code that is not ours. `ends` says that the worker ends with it: its device, or its
-    compiler, is of no use any more.
+    code that is not ours. `ends_process` says that the worker ends after it: its device
+    or its compiler can't be used any more.
     """
 
     kind: FailureKind
     message: str
     hint: str | None = None
-    ends: bool = False
+    ends_process: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """Nothing but that it was done."""
+    """The answer to a request that only has to be done."""
 
 
 class WorkerRequest(Generic[A]):
-    """What a worker is asked. `answer` is the type of what it gives back: A, or a
-    Failed.
+    """What a worker is asked. `answer` is the type of its answer, A; where the request
+    could not be done, the worker answers with Failed instead.
     """
 
     __slots__ = ()
@@ -137,7 +143,9 @@ class WorkerRequest(Generic[A]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfCase(WorkerRequest[A]):
-    """A request about the case of this label: the process that measures it answers."""
+    """A request about the case of this label. In a group of workers, the process that
+    measures the case answers.
+    """
 
     label: str
 
@@ -155,23 +163,23 @@ class Forked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Split(WorkerRequest[Forked]):
-    """Fork: the child answers until it is asked to leave."""
+class Fork(WorkerRequest[Forked]):
+    """Fork the process: its child answers until it is asked to leave."""
 
     answer = Forked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leave(WorkerRequest[Done]):
-    """End, so that the starter answers again."""
+    """End this child process, so that its starter answers again."""
 
     answer = Done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preload(WorkerRequest[Done]):
-    """Import what the children of a starter will need: code of the user's, and the
-    compiler.
+    """Import what the children of a starter will need: the user's code that `targets`
+    name, and the compiler where it `compiles`.
     """
 
     answer = Done
@@ -181,13 +189,15 @@ class Preload(WorkerRequest[Done]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begin(WorkerRequest[Done]):
-    """Take on the cases of a plan. `block` is the seed of where their tensors lie.
-    Without `memory_bytes` the worker finds out by itself how much memory it may take.
+    """Be ready to measure the cases of a plan.
+
+    `layout_seed` is the seed of where their tensors lie in memory. Without
+    `memory_bytes` the worker finds out by itself how much memory it may take.
     """
 
     answer = Done
     plan: Plan
-    block: str = ""
+    layout_seed: str = ""
     memory_bytes: int | None = None
 
 
@@ -196,7 +206,7 @@ class Begin(WorkerRequest[Done]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Values:
-    """Metrics of a case by name; None is what is not known."""
+    """Metrics of a case by name. A value is None where it is not known."""
 
     values: dict[str, int | float | None]
 
@@ -205,9 +215,9 @@ class Values:
 class Opened:
     """How many calls make a sample, what these read, and what opening has shown.
 
-    `inputs` is how many inputs the calls share, 0 where that is not told, and
-    `input_bytes` their bytes. `graphs` is how many the compiler has cut the module
-    into.
+    `inputs` is how many inputs the calls share, 0 where that is not known, and
+    `input_bytes` their bytes. `graphs` is the number of graphs into which the compiler
+    has cut the module.
     """
 
     calls: int
@@ -220,24 +230,28 @@ class Opened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Open(OfCase[Opened]):
-    """Build, check and warm up a case. `calls` are those of a sample, None where that
-    is to be found out. `checked` is whether an earlier worker has checked it. `weights`
-    is a folder with those that it takes over.
+    """Build, check and warm up a case.
+
+    `calls` is the number of calls in a sample, None where the worker has to find it.
+    `checked` is whether an earlier worker has checked the case. `weights_folder` is
+    where a base has written the weights that the case takes over, empty for none.
     """
 
     answer = Opened
     calls: int | None
     checked: bool = False
-    weights: str = ""
+    weights_folder: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled:
-    """The mean seconds of a call. `waited` is the share of the time that threads waited
-    for a CPU, `faults` are page faults. On an accelerator also the device's and the
-    host's seconds for a call, and what NVML says right after it: what throttles the
-    clocks ("" for nothing), the clock, and, once, how many other processes compute
-    there.
+    """A sample: `value` is the mean seconds of a call.
+
+    `waited` is the share of the time that threads waited for a CPU, `faults` are page
+    faults. On an accelerator there are also the device's and the host's seconds for a
+    call, and what NVML says right after the sample: what throttles the clocks ("" for
+    nothing), the clock, and, in the first sample of a worker, how many other processes
+    compute there.
     """
 
     value: float
@@ -253,7 +267,7 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeSample(OfCase[Sampled]):
-    """Time so many calls in a row, on inputs that are made of `salt`."""
+    """Time so many calls in a row, on inputs that are drawn from `salt`."""
 
     answer = Sampled
     calls: int
@@ -262,14 +276,16 @@ class TakeSample(OfCase[Sampled]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check(OfCase[Values]):
-    """Hold a case against float64 once more, after its rounds; its relative errors."""
+    """Compare a case with float64 once more, after its rounds. The answer has its
+    relative errors.
+    """
 
     answer = Values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureMemory(OfCase[Values]):
-    """Exact bytes: the peak of one call and, in train mode, what is kept for
+    """Measure exact bytes: the peak of one call and, in train mode, what is saved for
     backward.
     """
 
@@ -278,14 +294,14 @@ class MeasureMemory(OfCase[Values]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureSparsity(OfCase[Values]):
-    """How sparse the hidden layer is."""
+    """Measure how sparse the hidden layer is."""
 
     answer = Values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureRouting(OfCase[Values]):
-    """How the tokens are spread over the experts."""
+    """Measure how the tokens are spread over the experts."""
 
     answer = Values
 
@@ -296,7 +312,7 @@ class MeasureRouting(OfCase[Values]):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReachedRoof:
     """A roof with the seconds of a call, and how many calls make a sample. `disturbed`
-    is whether threads waited for a CPU whenever it was measured.
+    is whether threads waited for a CPU each time it was measured.
     """
 
     roof: Roof
@@ -333,7 +349,7 @@ class SampleRoof(WorkerRequest[Sampled]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureCeilings(WorkerRequest[ReachedRoofs]):
-    """Of each path the fastest roof of this machine, looked for in so many seconds."""
+    """Look for so many seconds for the fastest roof of this machine by each path."""
 
     answer = ReachedRoofs
     roofs: tuple[Roof, ...]
@@ -345,14 +361,14 @@ class MeasureCeilings(WorkerRequest[ReachedRoofs]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureTimer(WorkerRequest[Timer]):
-    """What measuring itself costs."""
+    """Measure what measuring itself costs."""
 
     answer = Timer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeDevice(OfCase[DeviceFacts]):
-    """What a GPU is; `label` is a case that uses it, or empty."""
+    """Describe a GPU. `label` is a case that uses it, or empty."""
 
     answer = DeviceFacts
     label: str = ""
@@ -361,8 +377,8 @@ class DescribeDevice(OfCase[DeviceFacts]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendProblems:
-    """By backend, why it can't run on a device, or there in bfloat16; empty where it
-    can.
+    """By backend, why it can't run on a device, and why it can't run there in bfloat16.
+    A reason is empty where the backend can run.
     """
 
     reasons: dict[str, str]
@@ -371,7 +387,7 @@ class BackendProblems:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListBackends(WorkerRequest[BackendProblems]):
-    """Which backends can run on a device."""
+    """Find out which backends can run on a device."""
 
     answer = BackendProblems
     device: str
@@ -389,7 +405,7 @@ class Described:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Describe(WorkerRequest[Described]):
-    """Is this target an activation?"""
+    """Find out whether this target is an activation."""
 
     answer = Described
     target: str
@@ -404,7 +420,7 @@ class Located:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Locate(WorkerRequest[Located]):
-    """Which file is a target's module read from?"""
+    """Find the file that a target's module is read from."""
 
     answer = Located
     target: str
@@ -412,7 +428,7 @@ class Locate(WorkerRequest[Located]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count(WorkerRequest[Cost]):
-    """Parameters and FLOPs of a module of the user's."""
+    """Count parameters and FLOPs of a module of the user's."""
 
     answer = Cost
     spec: ImportedSpec
@@ -421,8 +437,8 @@ class Count(WorkerRequest[Cost]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traced:
-    """x, f(x) and f'(x) in float64; a slope is None where it is not finite. `finite` is
-    whether all f(x) are.
+    """x, f(x) and f'(x) in float64. A slope is None where it is not finite. `finite` is
+    whether all f(x) are finite.
     """
 
     x: tuple[float, ...]
@@ -433,7 +449,7 @@ class Traced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace(WorkerRequest[Traced]):
-    """An activation at so many equidistant points of [low, high]."""
+    """Compute an activation at so many equidistant points of [low, high]."""
 
     answer = Traced
     spec: ActivationSpec
@@ -443,8 +459,8 @@ class Trace(WorkerRequest[Traced]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeepOutput(WorkerRequest[Done]):
-    """Write the weights of a base, an input and its output into a folder."""
+class SaveOutput(WorkerRequest[Done]):
+    """Write the weights of a base, an input and the output for it into a folder."""
 
     answer = Done
     case: Case
@@ -453,8 +469,10 @@ class KeepOutput(WorkerRequest[Done]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HoldOutput(WorkerRequest[Agreement]):
-    """Hold the output of a head against what its base has written there."""
+class CompareOutput(WorkerRequest[Agreement]):
+    """Compare the output of a head with that which its base has written into the
+    folder.
+    """
 
     answer = Agreement
     case: Case
@@ -463,9 +481,9 @@ class HoldOutput(WorkerRequest[Agreement]):
 
 
 REQUESTS: dict[str, type[WorkerRequest[Any]]] = {
-    kind.__name__: kind
-    for kind in (
-        Split,
+    request_type.__name__: request_type
+    for request_type in (
+        Fork,
         Leave,
         Preload,
         Begin,
@@ -485,14 +503,14 @@ REQUESTS: dict[str, type[WorkerRequest[Any]]] = {
         Locate,
         Count,
         Trace,
-        KeepOutput,
-        HoldOutput,
+        SaveOutput,
+        CompareOutput,
     )
 }
 
 
-def line_of(request: WorkerRequest[Any], number: int) -> MessageLine:
-    """A request as it is sent."""
+def encode_request(request: WorkerRequest[Any], number: int) -> MessageLine:
+    """Make the line that sends a request."""
     return {
         "number": number,
         "request": type(request).__name__,
@@ -501,29 +519,31 @@ def line_of(request: WorkerRequest[Any], number: int) -> MessageLine:
 
 
 def decode_request(line: MessageLine) -> WorkerRequest[Any]:
-    """A request as it came; raises ValueError or KeyError where it is none."""
+    """Read the request of a line; raises ValueError or KeyError where it has none."""
     name = line["request"]
-    kind = REQUESTS.get(name)
-    if kind is None:
-        kind, _ = handler(name)
-    return jsonable.decode(kind, line["fields"])
+    request_type = REQUESTS.get(name)
+    if request_type is None:
+        request_type, _ = handler(name)
+    return jsonable.decode(request_type, line["fields"])
 
 
-def answer_line(answer: object) -> MessageLine:
-    """An answer as it is sent, without the number of its request."""
-    return {
-        "failed" if isinstance(answer, Failed) else "answer": jsonable.encode(answer)
-    }
+def encode_answer(answer: object) -> MessageLine:
+    """Make the line that sends an answer, without the number of its request."""
+    key = "failed" if isinstance(answer, Failed) else "answer"
+    return {key: jsonable.encode(answer)}
 
 
-def answer_of(line: MessageLine, request: WorkerRequest[A]) -> A | Failed:
-    """An answer as it came; raises ValueError where it is none."""
+def decode_answer(line: MessageLine, request: WorkerRequest[A]) -> A | Failed:
+    """Read the answer to a request from its line; raises ValueError where it has
+    none.
+    """
     if "failed" in line:
         return jsonable.decode(Failed, line["failed"])
     answer: A = jsonable.decode(request.answer, line.get("answer"))
     return answer
 
 
+SALT_BITS = 56  # random bits of a salt; torch takes it as a seed
 WORKER_VARIABLE = "FFNBENCH_WORKER"  # in the environment of a worker
 
 
@@ -536,8 +556,8 @@ class Channel:
 
     @classmethod
     def claim(cls) -> Channel:
-        """Take stdin and stdout away from everything that runs later in this
-        process.
+        """Take over stdin and stdout of this process, so that no code that runs later
+        reads or writes them.
         """
         incoming, outgoing = os.dup(0), os.dup(1)
         nothing = os.open(os.devnull, os.O_RDONLY)
@@ -548,19 +568,19 @@ class Channel:
         return cls(incoming, outgoing)
 
     def send(self, line: MessageLine) -> None:
-        """Send one line, at once."""
+        """Send one line without waiting for more."""
         self._outgoing.write(json.dumps(line, allow_nan=False) + "\n")
         self._outgoing.flush()
 
     def receive(self) -> MessageLine | None:
-        """Wait for the next line; None when the parent has gone."""
+        """Wait for the next line, and return it; None when the parent has gone."""
         text = self._incoming.readline()
         return json.loads(text) if text else None
 
 
 def end_group(leader: int) -> None:
-    """Kill a process and its group, if there is one: what code of the user's has
-    started ends with its worker.
+    """Kill a process and its process group, if there is one, so that what code of the
+    user's has started ends with its worker.
     """
     for kill in (os.killpg, os.kill):
         try:

@@ -37,10 +37,10 @@ from ffnbench.messages import (
     MeasureTimer,
     Preload,
     WorkerRequest,
-    answer_line,
-    answer_of,
+    decode_answer,
     decode_request,
-    line_of,
+    encode_answer,
+    encode_request,
 )
 from ffnbench.worker.jobs import Jobs, answer_to
 
@@ -140,7 +140,7 @@ class Context:
 
     # of the host
 
-    def settle(self) -> None:
+    def make_current(self) -> None:
         self.world.host_s += 0.2 * US
 
     def now(self) -> float:
@@ -389,18 +389,18 @@ class SimulatedWorker(FakeWorker):
         self.context.world.host_s += 1e-3
         if isinstance(request, DescribeDevice | Preload | MeasureTimer):
             return super().answer(request)
-        request = decode_request(json.loads(json.dumps(line_of(request, 1))))
+        request = decode_request(json.loads(json.dumps(encode_request(request, 1))))
         with used(self.context):
             if isinstance(request, Begin):
                 plan = replace(
                     request.plan, protocol=replace(request.plan.protocol, **AT_ONCE)
                 )
                 self.jobs = Jobs(plan, request.memory_bytes)
-                self.jobs.waits = NoWait()
+                self.jobs.wait_meter = NoWait()
                 return Done()
             answer = answer_to(request, self.jobs)
-        self.ended = isinstance(answer, Failed) and answer.ends
-        return answer_of(json.loads(json.dumps(answer_line(answer))), request)
+        self.ended = isinstance(answer, Failed) and answer.ends_process
+        return decode_answer(json.loads(json.dumps(encode_answer(answer))), request)
 
 
 # modules of the user's

@@ -114,7 +114,7 @@ class FakeWorker:
         if isinstance(problem, str):
             return Failed(kind=FailureKind(problem), message=f"{label} said no")
         if isinstance(problem, Failed):
-            self.ended = problem.ends
+            self.ended = problem.ends_process
         return self.answer(request) if problem is None else problem
 
     def answer(self, request: WorkerRequest[Any]) -> Any:

@@ -1,9 +1,8 @@
-"""A GPU as torch.cuda offers it (ROCm's too): its clock, events and memory, what it
+"""A GPU as torch.cuda offers it (ROCm's too): its clock, events and memory, how long it
 works for a call, and its errors.
 
-All that is timed on it goes through one Accelerator, so that tests can bring a
-simulated one. Runs inside a worker that uses one; nothing of it is loaded for the CPU
-(device/environment.py: accelerator_of).
+All timing on a GPU goes through one Accelerator, so that tests can use a simulated one.
+Only a worker that uses a GPU loads this file (device/environment.py: accelerator_of).
 """
 
 from __future__ import annotations
@@ -19,29 +18,52 @@ from typing import Any
 import torch
 from torch import Tensor
 
+# errors that every later call on the device repeats
 STICKY = re.compile(r"(CUDA|HIP) error|device-side assert|Triton Error \[(CUDA|HIP)\]")
-# what torch and the libraries say where the device's memory is full; the context stays
-# whole then
+# what torch and the libraries say where the device's memory is full, which does not
+# break the device's context
 FULL = re.compile(
     r"out of memory|CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED|rocblas_status_memory_error",
     re.I,
 )
 
 
+SPUN_S = 0.002  # a spin that it is calibrated with takes so long at least
+# bytes of AMD's largest cache, which lies behind the one whose size HIP tells
+INFINITY_CACHE = 1 << 28
+LEAST_CACHE = 1 << 25  # bytes, where the device does not tell what its last cache holds
+
+MOST_CALLS_OF_QUEUE = 64
+# calls of a sample that are timed from queues, at most: the host needs time to launch
+MOST_QUEUED_CALLS = 128
+TRIES = 4  # to time a queue
+SPIN_FACTOR = 2.0  # a spin is so many times as long as queueing is expected to take
+LEAST_SPIN_S = 2e-4
+LONGEST_SPIN_S = 1.0
+# a queue was alone on the device if waiting for all of the device took no longer than
+# the queue by this share and these seconds
+LATE, LATE_S = 0.25, 0.0003
+DRAIN_S = 2e-5  # after a flush, until none of its writes is under way
+CLOCK_EVENTS = 16  # events by which the step of their clock is found
+# after so many samples in a row without a device time, and none with one before, it is
+# not tried again
+GIVEN_UP = 2
+
+
 def _chain(problem: BaseException | None) -> Iterator[BaseException]:
-    """It, and what it was raised from or while: user code may dress an error as one of
-    its own.
+    """An exception, and those from which or during which it was raised: code of the
+    user's may raise another one for an error of the device.
     """
-    for _ in range(100):  # one that is its own cause has no end
+    for _ in range(100):  # an exception that is its own cause would have no end
         if problem is not None:
             yield problem
             problem = problem.__cause__ or problem.__context__
 
 
 def device_error(problem: BaseException) -> str:
-    """What broke the device's context, in one line; "" where it was nothing such.
+    """What broke the device's context, in one line; "" for any other problem.
 
-    Afterwards every call of this process on the device fails with it, whoever makes it.
+    Afterwards every call of this process on the device fails with the same error.
     """
     for cause in _chain(problem):
         text = str(cause)
@@ -53,14 +75,14 @@ def device_error(problem: BaseException) -> str:
 
 
 def is_full(problem: BaseException) -> bool:
-    """Whether the device's memory was too little."""
+    """Whether the device's memory was full."""
     full = isinstance(problem, RuntimeError) and FULL.search(str(problem)) is not None
     return full or type(problem).__name__ == "OutOfMemoryError"
 
 
 def first_line(text: str) -> str:
-    """An error of a device without the advice that follows it in every message, in
-    lines or sentences.
+    """The first line of an error of a device, without the advice that torch adds to
+    each such message.
     """
     for line in text.splitlines():
         if line.strip():
@@ -68,39 +90,33 @@ def first_line(text: str) -> str:
     return ""
 
 
-SPUN_S = 0.002  # that a spin is calibrated with, at least
-# bytes of AMD's largest, which stands behind the cache that HIP tells of
-INFINITY_CACHE = 1 << 28
-LEAST_CACHE = 1 << 25  # bytes, where the device does not tell what its last cache holds
-
-
 @dataclass(frozen=True, slots=True)
 class Event:
     """A mark in the queue of the device."""
 
-    of_torch: Any
+    torch_event: Any
 
     def record(self) -> None:
-        """Put it behind all that is queued."""
-        self.of_torch.record()
+        """Put the mark behind all that is queued."""
+        self.torch_event.record()
 
     def seconds_since(self, start: Event) -> float:
-        """Seconds of the device between two marks that it has passed."""
-        return float(start.of_torch.elapsed_time(self.of_torch)) / 1e3
+        """Seconds of the device from another mark to this one; it has passed both."""
+        return float(start.torch_event.elapsed_time(self.torch_event)) / 1e3
 
 
 class Accelerator:
-    """One GPU. `device` is where its tensors live. What is not said to wait only queues
-    work.
+    """One GPU. `device` is where its tensors are. Methods only queue work, unless they
+    say that they wait.
     """
 
     def __init__(self, name: str) -> None:
         self.device = torch.device(name if ":" in name else f"{name}:0")
         self._buffer: Tensor | None = None
-        self._rate = 0.0  # units of spinning a second
+        self._spin_units_a_second = 0.0  # 0 until it is calibrated
 
-    def settle(self) -> None:
-        """Make it the current device: events are recorded on that."""
+    def make_current(self) -> None:
+        """Make this the current device, on which events are recorded."""
         torch.cuda.set_device(self.device)
 
     def now(self) -> float:
@@ -116,18 +132,18 @@ class Accelerator:
         return Event(torch.cuda.Event(enable_timing=True))
 
     def spin(self, seconds: float) -> None:
-        """Queue work that takes about so long and does nothing else."""
-        if not self._rate:
-            self._rate = self._calibrated()
-        self._spin(max(1, round(seconds * self._rate)))
+        """Queue a kernel that does nothing for about so long."""
+        if not self._spin_units_a_second:
+            self._spin_units_a_second = self._calibrate()
+        self._spin(max(1, round(seconds * self._spin_units_a_second)))
 
     def _spin(self, units: int) -> None:
-        """A unit is 1,000 cycles of the clock that `_sleep` reads."""
+        """Queue so many units, 1,000 cycles each of the clock that `_sleep` reads."""
         torch.cuda._sleep(1000 * units)
 
-    def _calibrated(self) -> float:
-        """Units a second, by events around ever more units, until they take long enough
-        to be told.
+    def _calibrate(self) -> float:
+        """Units of spinning a second: twice as many units are timed each time, until
+        they take long enough for the clock of events.
         """
         units, start, end = 1, self.event(), self.event()
         self._spin(units)
@@ -144,27 +160,25 @@ class Accelerator:
         return units / max(seconds, 1e-9)
 
     def flush(self) -> None:
-        """Queue a write of twice what the last cache holds."""
+        """Queue a write of twice as many bytes as the last cache holds."""
         if self._buffer is None:
-            size = 2 * max(
-                LEAST_CACHE if torch.version.hip is None else INFINITY_CACHE,
-                self.cache_bytes(),
-            )
+            least = LEAST_CACHE if torch.version.hip is None else INFINITY_CACHE
+            size = 2 * max(least, self.cache_bytes())
             self._buffer = torch.empty(size, dtype=torch.uint8, device=self.device)
         self._buffer.zero_()
 
     def cache_bytes(self) -> int:
-        """What its last cache holds, 0 where it does not tell."""
+        """Bytes of the cache that the device tells of, 0 where it tells of none."""
         return int(
             getattr(torch.cuda.get_device_properties(self.device), "L2_cache_size", 0)
         )
 
     def rng_state(self) -> Tensor:
-        """The state that random numbers on it come from."""
+        """The state of the random number generator on this device."""
         return torch.cuda.get_rng_state(self.device)
 
     def requested_bytes(self) -> int:
-        """Bytes of living tensors as they were asked for, without the allocator's
+        """Bytes of all living tensors as they were requested, without the allocator's
         rounding.
         """
         return int(
@@ -172,7 +186,7 @@ class Accelerator:
         )
 
     def peak_requested_bytes(self) -> int:
-        """The most of them since `reset_peak`."""
+        """The largest value of requested_bytes since `reset_peak`."""
         return int(
             torch.cuda.memory_stats(self.device).get("requested_bytes.all.peak", 0)
         )
@@ -182,8 +196,8 @@ class Accelerator:
         torch.cuda.reset_peak_memory_stats(self.device)
 
     def free_bytes(self) -> int:
-        """What the driver has left, and what torch's allocator holds and nobody
-        uses.
+        """Bytes that a tensor may take: those that the driver has left, and those that
+        torch's allocator holds for no tensor.
         """
         free, _ = torch.cuda.mem_get_info(self.device)
         return int(
@@ -193,36 +207,21 @@ class Accelerator:
         )
 
 
-MAKE = Accelerator  # tests put theirs here
+MAKE = Accelerator  # tests put a simulated one here
 _MADE: dict[str, Accelerator] = {}
 
 
 def of_name(name: str) -> Accelerator:
-    """The one accelerator of that name in this process."""
+    """The accelerator of this name, made when it is first asked for."""
     if name not in _MADE:
         _MADE[name] = MAKE(name)
     return _MADE[name]
 
 
-UNROLLED = 64  # calls of a queue, at most
-# calls of a sample that are timed from queues, at most: launching takes the host its
-# time
-QUEUED = 128
-TRIES = 4
-SPIN_MARGIN = 2.0  # times what launching is known to take, of a spin
-LEAST_SPIN_S = 2e-4
-LONGEST_SPIN_S = 1.0
-# of what was queued, by which waiting for all of the device may take longer
-LATE, LATE_S = 0.25, 0.0003
-DRAIN_S = 2e-5  # after a flush, until nothing of it is under way
-CLOCK_EVENTS = 16  # events by which a step of their clock is found
-GIVEN_UP = 2  # samples in a row that could not be held back, none before them
-
-
 def clock_step(accelerator: Accelerator) -> float:
-    """The step of the clock that stamps events, seconds: the least by which events one
-    after another differ, between which the device does nothing at first, and then more
-    and more.
+    """The step of the clock that stamps events, in seconds: the least difference of two
+    events in a row. Between them the device does nothing at first, and then ever longer
+    spins, until there is a difference.
     """
     between_s = 0.0
     while between_s < LONGEST_SPIN_S:
@@ -242,106 +241,116 @@ def clock_step(accelerator: Accelerator) -> float:
 
 
 Calls = Sequence[Callable[[], object]]
-# the calls from one number up to another, ready to be issued
-Make = Callable[[int, int], Calls]
+MakeCalls = Callable[[int, int], Calls]  # makes those from one number up to another
 
 
 @dataclass(slots=True)
 class DeviceTimer:
-    """Of one subject."""
+    """Measures how long a device works for calls of one subject, without the time that
+    the host needs to launch them.
+
+    The calls are queued behind a spin, and timed by events around them. If all are in
+    the queue before the spin ends, the device works through them without waiting for
+    the host. If not, for instance because other processes disturb the host, it is tried
+    again with a longer spin, and then with fewer calls.
+    """
 
     accelerator: Accelerator
-    # of a spin, and calls of a queue at most: a disturbed host asks for more, and for
-    # fewer
-    _room: float = SPIN_MARGIN
-    _most: int = UNROLLED
-    _missed: int = 0
-    _known: bool = False  # whether a time of the device was ever known
-    _step_s: float = 0.0  # of the clock of events
+    _spin_factor: float = SPIN_FACTOR
+    _most_calls: int = MOST_CALLS_OF_QUEUE
+    _misses: int = 0  # samples in a row without a device time
+    _has_succeeded: bool = False  # whether there ever was a device time
+    _clock_step_s: float = 0.0  # 0 until it is measured
 
     def seconds(
         self,
-        make: Make,
+        make_calls: MakeCalls,
         count: int,
         host_s: float,
         steps: int = 1,
         *,
         cold: bool = False,
     ) -> float | None:
-        """Mean seconds of the device for one of `count` calls; None where they can't be
-        had apart, or are so short that the clock of events makes fewer steps. `host_s`
-        is about what issuing one takes. Of `cold` calls each finds the cache flushed.
+        """Mean seconds of the device for one of `count` calls, of which as many are
+        timed as MOST_QUEUED_CALLS allows. Each `cold` call finds the cache flushed.
+
+        `host_s` is about how long the host takes to issue one. None where no queue
+        could be timed, or where the time is less than so many `steps` of the clock of
+        events. Each time between two events may be wrong by a step, so the error of
+        their sum grows with the root of their number, and so does the least time.
         """
         total, done, queues = 0.0, 0, 0
-        if not self._step_s:
-            self._step_s = clock_step(self.accelerator)
-        self._room, self._most = SPIN_MARGIN, UNROLLED
-        while done < min(count, QUEUED):
-            queue = self._queue(make, done, count, host_s, cold)
+        if not self._clock_step_s:
+            self._clock_step_s = clock_step(self.accelerator)
+        self._spin_factor, self._most_calls = SPIN_FACTOR, MOST_CALLS_OF_QUEUE
+        while done < min(count, MOST_QUEUED_CALLS):
+            queue = self._time_queue(make_calls, done, count, host_s, cold)
             if queue is None:
                 break
             queue_s, calls = queue
             total, done, queues = total + queue_s, done + calls, queues + 1
-        # nothing, where all is beside
-        if total <= steps * self._step_s * math.sqrt(done if cold else queues):
-            self._missed += 1
+        intervals = done if cold else queues  # between two events
+        # the total is 0 without a queue, and where all calls run on another stream
+        if total <= steps * self._clock_step_s * math.sqrt(intervals):
+            self._misses += 1
             return None
-        self._missed, self._known = 0, True
+        self._misses, self._has_succeeded = 0, True
         return total / done
 
     @property
     def gives_up(self) -> bool:
-        """Whether the device's time is not to be had, again and again."""
-        return not self._known and self._missed >= GIVEN_UP
+        """Whether the device's time can't be had, again and again."""
+        return not self._has_succeeded and self._misses >= GIVEN_UP
 
-    def _queue(
-        self, make: Make, first: int, count: int, host_s: float, cold: bool
+    def _time_queue(
+        self, make_calls: MakeCalls, first: int, count: int, host_s: float, cold: bool
     ) -> tuple[float, int] | None:
-        """Seconds of one queue that all was in before its first began, and its calls:
-        where the host took longer than the spin, with more room, and then with fewer
-        calls, since a queue that is full makes the host wait.
+        """Time the calls from the number `first` on, as many as a queue may have.
+        Return the seconds of the device, and the number of calls; None after TRIES.
+
+        Where the host took longer than the spin, the next try has a longer one, and
+        later ones fewer calls too, since a full queue makes the host wait.
         """
         for attempt in range(TRIES):
-            number = min(self._most, count - first)
-            device_s, queued_s = self._held_back(
-                make(first, first + number), self._room * host_s * number, cold
+            number = min(self._most_calls, count - first)
+            issue_s = host_s * number
+            device_s, queued_s = self._seconds_behind_spin(
+                make_calls(first, first + number), self._spin_factor * issue_s, cold
             )
             if device_s is not None:
                 return device_s, number
-            self._room = max(
-                self._room,
-                min(
-                    4 * self._room, SPIN_MARGIN * queued_s / max(host_s * number, 1e-9)
-                ),
+            wanted = SPIN_FACTOR * queued_s / max(issue_s, 1e-9)
+            self._spin_factor = max(
+                self._spin_factor, min(4 * self._spin_factor, wanted)
             )
             if attempt:
-                self._most = max(1, self._most // 8)
+                self._most_calls = max(1, self._most_calls // 8)
         return None
 
-    def _held_back(
+    def _seconds_behind_spin(
         self, calls: Calls, spin_s: float, cold: bool
     ) -> tuple[float | None, float]:
-        """Seconds of the device for these calls behind a spin, each between marks of
-        its own where the cache is flushed before it; None unless all was queued before
-        the spin was over, and nothing ran beside the queue. And the seconds that
-        queueing took.
+        """Queue the calls behind a spin. Return the seconds of the device for them, and
+        the seconds that queueing took.
+
+        `cold` calls have a flush before each, and are timed one by one. The seconds of
+        the device are None unless all was queued before the spin was over, and nothing
+        else ran on the device.
         """
         accelerator = self.accelerator
         before = accelerator.event()
-        marks = [
-            (accelerator.event(), accelerator.event())
-            for _ in (calls if cold else range(1))
-        ]
+        timed_together = [[call] for call in calls] if cold else [calls]
+        marks = [(accelerator.event(), accelerator.event()) for _ in timed_together]
         accelerator.synchronize()
         begin = accelerator.now()
         before.record()
         accelerator.spin(min(LONGEST_SPIN_S, max(LEAST_SPIN_S, spin_s)))
-        for number, (start, end) in enumerate(marks):
+        for some_calls, (start, end) in zip(timed_together, marks, strict=True):
             if cold:
                 accelerator.flush()
                 accelerator.spin(DRAIN_S)
             start.record()
-            for call in calls[number : number + 1] if cold else calls:
+            for call in some_calls:
                 call()
             end.record()
         queued_s = accelerator.now() - begin
@@ -358,9 +367,9 @@ class DeviceTimer:
 def device_seconds(
     accelerator: Accelerator, call: Callable[[], object], calls: int
 ) -> float:
-    """Mean seconds that the device works for one of so many calls that wait for
-    nothing. By marks alone where a spin can't hold them back: what launching takes may
-    be inside then.
+    """Mean seconds that the device works for one of so many calls, which only queue
+    work. Where DeviceTimer fails, they are timed by events without a spin, which may
+    include time to launch them.
     """
     begin = accelerator.now()
     call()

@@ -1,9 +1,9 @@
-"""Which calls could show what this machine can do, for the cases of a plan or for the
-machine alone.
+"""Lists the roofs of a machine: calls that could show what it can do, for the cases of
+a plan or for the machine alone.
 
-The worker finds out which of them are the fastest (worker/ceiling_calls.py). Those of a
-group stand in the order in which they are tried, the cheap ones first: there is not
-always time for all.
+The worker finds out which of them are the fastest (worker/ceiling_calls.py). The roofs
+of a group are in the order in which they are tried, the cheap ones first, since there
+may not be time for all.
 """
 
 from __future__ import annotations
@@ -24,21 +24,23 @@ MM, ONEDNN = "torch.mm", "oneDNN"
 SUM = "torch.sum"
 SUM_INT = "torch.sum of int64"
 MV = "torch.mv"
-AGAIN = "repeated torch.sum"
+SUM_REPEATED = "repeated torch.sum"
 EMPTY = "an empty module"
 PRODUCT_PATHS = {"cpu": (MM, ONEDNN), "cuda": (MM,)}
 BYTES_PATHS = {"cpu": (SUM, SUM_INT), "cuda": (SUM, MV)}
 MATRIX_COLUMNS = 4096  # of a matrix that is read, at most
-SMALL_BYTES = 1 << 21  # bytes: below, what a call itself takes hides how fast it reads
-READ_IN_ALL = 1 << 23  # by a call that reads a small buffer again and again
+# a single read of less takes so little time that the call itself hides it
+SMALL_BYTES = 1 << 21
+READ_IN_ALL = 1 << 23  # bytes that a call reads which reads a small buffer repeatedly
 SQUARES = {"cpu": (256, 512, 1024, 2048), "cuda": (256, 2048, 4096, 8192)}
-# tokens of a part of a longer input
+# tokens of the parts into which a longer input is split
 SPLITS = {"cpu": (128, 512, 2048), "cuda": (2048, 8192, 32768)}
-LEAST_TOKENS = 16  # with fewer the weights are read, and little is computed
+LEAST_TOKENS = 16  # with fewer a product mostly reads its weights
 MOST_FLOPS = {"cpu": 2e10, "cuda": 4e12}  # of one call
-MOST_WIDTHS = 2
-TIMES_LAST_CACHE = 4  # times the last cache: what is larger is read from memory alone
-GPU_CACHE = 1 << 26
+MOST_WIDTHS = 2  # of the cases, the widest ones
+TIMES_LAST_CACHE = 4  # a buffer so many times as large is read from memory alone
+LEAST_READ = 1 << 12  # bytes
+GPU_CACHE = 1 << 26  # bytes that the last cache of a GPU is taken to hold
 HIGHEST = MatmulPrecision.HIGHEST
 
 MatmulShape = tuple[int, int, int]  # tokens, out, in
@@ -46,8 +48,8 @@ MatmulShape = tuple[int, int, int]  # tokens, out, in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Where cases run: what their roofs have in common. `caches` are those of the
-    machine.
+    """Where cases run, which their roofs have in common. `caches` are those of the
+    machine's CPU.
     """
 
     device: str
@@ -55,35 +57,35 @@ class Site:
     caches: tuple[CacheLevel, ...]
 
     @property
-    def kind(self) -> str:
-        """cpu, or cuda for what every accelerator is asked."""
+    def device_type(self) -> str:
+        """cpu, or cuda for every accelerator: a key of the tables of this file."""
         return "cpu" if self.device == "cpu" else "cuda"
 
     @property
     def last_cache_bytes(self) -> int:
-        """What the last cache holds, or is taken to hold."""
-        if self.kind == "cuda":
+        """Bytes that the last cache holds, or is taken to hold."""
+        if self.device_type == "cuda":
             return GPU_CACHE
         if self.caches:
             return self.caches[-1].capacity(self.threads)
         return UNKNOWN_CACHE
 
     def level_of(self, size: int) -> str:
-        """The cache of a CPU that holds so many bytes; a GPU's is known to the worker
-        alone.
+        """The cache of a CPU that holds so many bytes; empty for a GPU, whose caches
+        only the worker knows.
         """
-        if self.kind == "cuda":
+        if self.device_type == "cuda":
             return ""
         return level_of(size, self.threads, self.caches)
 
-    def enough_bytes(self, size: int, room: int) -> int:
-        """How much of a size is read: what is read from memory alone needs not be read
-        whole.
+    def enough_bytes(self, size: int, memory_bytes: int) -> int:
+        """How many bytes are read in place of so many: of a buffer that is read from
+        memory alone a part is enough.
         """
         return min(
             size,
             max(TIMES_LAST_CACHE * self.last_cache_bytes, SMALL_BYTES),
-            max(room // 2, 1 << 12),
+            max(memory_bytes // 2, LEAST_READ),
         )
 
 
@@ -91,10 +93,10 @@ def roofs_for(
     cases: Sequence[Case],
     costs: Iterable[CaseCost],
     caches: Sequence[CacheLevel],
-    room: int,
+    memory_bytes: int,
 ) -> list[Roof]:
-    """The candidates for the cases of a plan whose devices are known; none that takes
-    more than `room` bytes.
+    """The roofs that may bound the cases of a plan whose devices are known, without
+    those that take more than `memory_bytes`.
     """
     needs = {case.label: needed for case, needed in needed_by_cases(cases, costs)}
     cases_of: dict[Site, list[Case]] = defaultdict(list)
@@ -111,7 +113,7 @@ def roofs_for(
     ]
     for site, here in cases_of.items():
         sizes = different_sizes({needs[case.label].bytes for case in here})
-        roofs += _reads(site, [site.enough_bytes(size, room) for size in sizes])
+        roofs += _reads(site, [site.enough_bytes(size, memory_bytes) for size in sizes])
         for dtype, precision in dict.fromkeys(map(_exactness, here)):
             with_products = [
                 case
@@ -120,38 +122,41 @@ def roofs_for(
             ]
             if with_products:
                 roofs += _products(
-                    site, dtype, shapes_of(with_products, site.kind), precision
+                    site, dtype, shapes_of(with_products, site.device_type), precision
                 )
-        # may compute in float32
+        # a case of 16 bits may compute in float32
         if any(
             item_bytes(case.workload.dtype) < item_bytes("float32") for case in here
         ):
-            roofs += _products(site, "float32", _squares(site.kind))
-    return _that_fit(roofs, room)
+            roofs += _products(site, "float32", _squares(site.device_type))
+    return _that_fit(roofs, memory_bytes)
 
 
 def roofs_of_machine(
-    threads: int, dtypes: Iterable[str], caches: Sequence[CacheLevel], room: int
+    threads: int, dtypes: Iterable[str], caches: Sequence[CacheLevel], memory_bytes: int
 ) -> list[Roof]:
-    """The candidates for the CPU by itself: products by dtype, bytes of each level of
-    cache and of memory.
+    """The roofs of the CPU without a plan: products in these dtypes, and reads from
+    each level of cache and from memory, without those that take more than
+    `memory_bytes`.
     """
     site = Site(device="cpu", threads=threads, caches=tuple(caches))
     sizes = [cache.capacity(threads) // 2 for cache in caches]
-    sizes.append(min(2 * TIMES_LAST_CACHE * site.last_cache_bytes, room // 2))
+    sizes.append(min(2 * TIMES_LAST_CACHE * site.last_cache_bytes, memory_bytes // 2))
     roofs = [_empty(site.device), *_reads(site, sizes)]
     for dtype in dtypes:
-        roofs += _products(site, dtype, _squares(site.kind))
-    return _that_fit(roofs, room)
+        roofs += _products(site, dtype, _squares(site.device_type))
+    return _that_fit(roofs, memory_bytes)
 
 
-def _that_fit(roofs: Iterable[Roof], room: int) -> list[Roof]:
-    """The roofs that take at most so many bytes, each once."""
-    return [roof for roof in dict.fromkeys(roofs) if memory_of(roof) <= room]
+def _that_fit(roofs: Iterable[Roof], memory_bytes: int) -> list[Roof]:
+    """The roofs that take at most so many bytes while they are measured, each once."""
+    return [roof for roof in dict.fromkeys(roofs) if memory_of(roof) <= memory_bytes]
 
 
 def group_of(roof: Roof) -> tuple[str | int, ...]:
-    """Those of one group bound the same: the best of them is a ceiling."""
+    """The key of a roof's group. The roofs of a group bound the same cases, and the
+    best of them is a ceiling.
+    """
     if roof.bound is Bound.PRODUCTS:
         return roof.bound, roof.device, roof.threads, roof.dtype, roof.matmul_precision
     if roof.bound is Bound.BYTES:
@@ -160,7 +165,7 @@ def group_of(roof: Roof) -> tuple[str | int, ...]:
 
 
 def memory_of(roof: Roof) -> int:
-    """About the bytes that it takes while it is measured: its operands, and packed
+    """About the bytes that a roof takes while it is measured: its operands, and packed
     weights beside them.
     """
     if roof.bound is Bound.PRODUCTS:
@@ -172,7 +177,7 @@ def memory_of(roof: Roof) -> int:
 
 
 def different_sizes(sizes: Iterable[int]) -> list[int]:
-    """Sizes of which no two are alike: of those that are, the smallest."""
+    """The sizes without those that are much like a smaller one."""
     different: list[int] = []
     for size in sorted(sizes):
         if not different or size > (1 + SIZES_ALIKE) * different[-1]:
@@ -180,9 +185,9 @@ def different_sizes(sizes: Iterable[int]) -> list[int]:
     return different
 
 
-def shapes_of(cases: Sequence[Case], kind: str) -> list[MatmulShape]:
-    """Of products: square ones, and the cases' own, whole and in parts of fewer
-    tokens.
+def shapes_of(cases: Sequence[Case], device_type: str) -> list[MatmulShape]:
+    """The shapes of products to try: square ones, and those of the cases, with all
+    tokens and with parts of them; those of fewer FLOPs first.
     """
     widths = dict.fromkeys(
         (_widest(case), case.ffn.d_model) for case in cases if case.ffn.d_ff
@@ -190,29 +195,33 @@ def shapes_of(cases: Sequence[Case], kind: str) -> list[MatmulShape]:
     widest = sorted(widths, key=lambda width: -width[0])[:MOST_WIDTHS]
     longest = max(case.workload.tokens for case in cases)
     tokens = {
-        count for count in (*SPLITS[kind], longest) if LEAST_TOKENS <= count <= longest
+        count
+        for count in (*SPLITS[device_type], longest)
+        if LEAST_TOKENS <= count <= longest
     }
-    shapes = set(_squares(kind))
+    shapes = set(_squares(device_type))
     for d_ff, d_model in widest:
         for count in tokens:
             shapes |= {(count, d_ff, d_model), (count, d_model, d_ff)}
     return [
         shape
         for shape in sorted(shapes, key=_by_flops)
-        if _flops(shape) <= MOST_FLOPS[kind]
+        if _flops(shape) <= MOST_FLOPS[device_type]
     ]
 
 
 def _widest(case: Case) -> int:
-    """The rows of its largest product: gate and up together where they are one."""
+    """The outputs of a case's largest product: those of gate and up where they are
+    packed.
+    """
     d_ff = case.ffn.d_ff or 0
     if case.workload.backend in (Backend.PACKED, Backend.PACKED_UP_GATE):
         return 2 * d_ff
     return d_ff
 
 
-def _squares(kind: str) -> list[MatmulShape]:
-    return [(side, side, side) for side in SQUARES[kind]]
+def _squares(device_type: str) -> list[MatmulShape]:
+    return [(side, side, side) for side in SQUARES[device_type]]
 
 
 def _flops(shape: MatmulShape) -> int:
@@ -237,8 +246,8 @@ def _empty(device: str) -> Roof:
 
 
 def _exactness(case: Case) -> tuple[str, MatmulPrecision]:
-    """The dtype of its products, and their precision, which those of float32 alone
-    have.
+    """The dtype of a case's products, and their precision, which only those of float32
+    can choose.
     """
     work = case.workload
     if work.dtype == "float32":
@@ -256,7 +265,7 @@ def _products(
     roofs = []
     for shape in shapes:
         sizes = "x".join(map(str, shape))
-        for path in PRODUCT_PATHS[site.kind]:
+        for path in PRODUCT_PATHS[site.device_type]:
             roof = Roof(
                 name=f"({path} {sizes} {dtype}{exact} {site.device} {site.threads})",
                 bound=Bound.PRODUCTS,
@@ -273,15 +282,16 @@ def _products(
 
 
 def _reads(site: Site, sizes: Iterable[int]) -> list[Roof]:
-    """Of each size, rounded down to a matrix of few columns more than rows."""
+    """The roofs that read each size, rounded down to that of a matrix (matrix_of)."""
     roofs = []
     for size in sizes:
         rows, columns = matrix_of(size)
         read_bytes = 4 * rows * columns
-        times_read = dict.fromkeys(BYTES_PATHS[site.kind], 1)
-        # tried first, whatever the time: by it a call itself hides least
+        times_read = dict.fromkeys(BYTES_PATHS[site.device_type], 1)
+        # a repeated read is the first of the group, which is always tried: there the
+        # call itself hides least
         if read_bytes < SMALL_BYTES:
-            times_read = {AGAIN: max(2, READ_IN_ALL // read_bytes)} | times_read
+            times_read = {SUM_REPEATED: max(2, READ_IN_ALL // read_bytes)} | times_read
         for path, times in times_read.items():
             roof = Roof(
                 name=f"({path} {read_bytes} bytes {site.device} {site.threads})",
@@ -299,8 +309,8 @@ def _reads(site: Site, sizes: Iterable[int]) -> list[Roof]:
 
 
 def matrix_of(size: int) -> tuple[int, int]:
-    """Rows and columns of float32 of at most so many bytes, an even number of
-    elements.
+    """Rows and columns of a float32 matrix of at most so many bytes, and of 8 x 8 at
+    least. The columns are a power of two, and no more than rows or MATRIX_COLUMNS.
     """
     elements = max(64, size // 4)
     columns = min(MATRIX_COLUMNS, 1 << (elements.bit_length() - 1) // 2)

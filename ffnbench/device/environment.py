@@ -1,8 +1,8 @@
-"""Where a run happens: the machine and its caches, its devices, the software, and
-advice on how quiet it is.
+"""Describes where a run happens: the machine and its caches, its devices, the software,
+and what makes the machine noisy.
 
-No torch in the parent. The functions `about_...` run in a worker; `environment_of_run`
-joins what they tell with what the parent knows.
+The parent does not load torch. The functions `about_...` run in a worker;
+`environment_of_run` joins what they return with what the parent knows.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 
     from ffnbench.device.accelerator import Accelerator
 
-USABLE = 0.95  # of the memory that is available: the rest keeps the machine alive
+# the share of the available memory that a worker may take: without the rest the machine
+# would stop
+USABLE = 0.95
 # the beginnings of variables that change how fast torch is, or which libraries it finds
-SPEAKING = (
+VARIABLES_OF_TORCH = (
     "OMP_",
     "GOMP_",
     "KMP_",
@@ -60,7 +62,7 @@ SPEAKING = (
     "PYTHONOPTIMIZE",
     "PYTHON_GIL",
 )
-# what a driver leaves in the file system: NVIDIA's, Jetson's, that of WSL, AMD's
+# files of GPU drivers: of NVIDIA, Jetson, WSL and AMD
 GPU_FILES = (
     "/dev/nvidiactl",
     "/dev/nvidia0",
@@ -72,12 +74,13 @@ GPU_FILES = (
 
 
 CPUS = Path("/sys/devices/system/cpu")
-UNKNOWN_CACHE = 1 << 25  # bytes, where the kernel does not tell
+# bytes that the last cache is taken to hold where the kernel does not tell
+UNKNOWN_CACHE = 1 << 25
 
 
 def usable_cpus() -> int:
-    """CPUs that this process may really use: the affinity mask and the quota of cgroup
-    v2, whichever is less.
+    """The number of CPUs that this process may really use: that of the affinity mask or
+    of the quota of cgroup v2, whichever is less.
     """
     cpus = len(_affinity()) or os.cpu_count() or 1
     quota, _, period = (_read("/sys/fs/cgroup/cpu.max") or "max").partition(" ")
@@ -94,9 +97,9 @@ def _affinity() -> list[int]:
 
 
 def usable_memory() -> int | None:
-    """Bytes that a worker may take: of the kernel's estimate and the cgroup's limit,
-    whichever is less, the share that leaves the machine alive; None where that is not
-    known.
+    """Bytes that a worker may take: the share USABLE of what the kernel takes for
+    available or of what the cgroup's limit leaves, whichever is less; None where that
+    is not known.
     """
     available = re.search(r"^MemAvailable:\s*(\d+)", _read("/proc/meminfo") or "", re.M)
     if available is None:
@@ -110,7 +113,7 @@ def usable_memory() -> int | None:
 
 
 def why_no_gpu() -> str:
-    """Why there can be no GPU here, told without torch; empty where there may be
+    """Why there can be no GPU here, found without torch; empty where there may be
     one.
     """
     if any(Path(file).exists() for file in GPU_FILES):
@@ -137,7 +140,9 @@ def about_machine() -> dict[str, Any]:
 def caches(
     root: Path = CPUS, cpus: Iterable[int] | None = None
 ) -> tuple[CacheLevel, ...]:
-    """Those that hold data, the smallest first; empty where the kernel does not tell.
+    """The levels of caches that hold data, the smallest first, of these CPUs, by
+    default those that this process may run on; empty where the kernel does not tell.
+    Where sizes differ, as on CPUs of two kinds, a level has the smallest.
 
     https://www.kernel.org/doc/Documentation/ABI/testing/sysfs-devices-system-cpu
     """
@@ -166,7 +171,7 @@ def _text_of(file: Path) -> str:
 
 
 def _bytes(text: str) -> int:
-    """`512K` or `32M` of the kernel."""
+    """The bytes of a size as the kernel writes it, `512K` or `32M`."""
     units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
     if text[-1:] in units:
         return int(text[:-1]) * units[text[-1]]
@@ -186,20 +191,18 @@ def level_of(size: int, threads: int, caches: Sequence[CacheLevel]) -> str:
 
 
 def auto_device(greeting: Greeting) -> str:
-    """What `auto` becomes where a worker greets so."""
+    """The device that `auto` stands for on the machine of a worker's greeting."""
     return "cuda" if greeting.gpus else "cpu"
 
 
 def about_torch() -> dict[str, Any]:
-    """What torch says of itself, which GPUs it sees, and what speaks to it: fields of a
-    worker's Greeting.
-
-    Of the variables only those that speak to torch, its libraries and the loader are
-    told: others may be secrets.
+    """What torch says of itself, which GPUs it sees, and which environment variables
+    change it: fields of a worker's Greeting. Other variables are left out, since they
+    may be secrets.
     """
     import torch
 
-    from ffnbench.device.waiting import source, threads_of
+    from ffnbench.device.waiting import threads_of, wait_source
 
     gpus = about_gpus()  # first of all: torch says only once why it sees none
     blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
@@ -208,7 +211,7 @@ def about_torch() -> dict[str, Any]:
         "torch": torch.__version__,
         "torch_commit": torch.version.git_version,
         "torch_threads": torch.get_num_threads(),
-        "waits": source(threads_of()),
+        "waits": wait_source(threads_of()),
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "blas": blas[1] if blas else None,
         "cuda": torch.version.cuda,
@@ -216,15 +219,15 @@ def about_torch() -> dict[str, Any]:
         "variables": [
             (name, value)
             for name, value in os.environ.items()
-            if name.startswith(SPEAKING)
+            if name.startswith(VARIABLES_OF_TORCH)
         ],
         **gpus,
     }
 
 
 def about_gpus() -> dict[str, Any]:
-    """How many there are and their names; and what torch says where it was built for
-    some and sees none: once in a process, by a warning.
+    """How many GPUs torch sees and their names; or, where it was built for some and
+    sees none, why. torch says this once in a process, by a warning.
     """
     import torch
 
@@ -241,8 +244,8 @@ def about_gpus() -> dict[str, Any]:
 
 
 def about_device(device: str) -> DeviceFacts:
-    """The GPU that a case will use, how much of its memory is free, and what its driver
-    tells. Called in a worker.
+    """What the GPU is that a case will use, how much of its memory is free, and what
+    its driver says. Called in a worker.
     """
     import torch
 
@@ -266,7 +269,7 @@ def about_device(device: str) -> DeviceFacts:
 
 
 def accelerator_of(device: str | torch.device) -> Accelerator | None:
-    """The one accelerator of that name in this worker; None for the CPU."""
+    """The accelerator of this name, of which a worker has one; None for the CPU."""
     name = str(device)
     if not name.startswith("cuda"):
         return None
@@ -275,8 +278,10 @@ def accelerator_of(device: str | torch.device) -> Accelerator | None:
     return of_name(name)
 
 
-def known_device(name: str) -> str:
-    """The name of a workload's device; of `auto` what that is in this worker."""
+def resolved_device(name: str) -> str:
+    """A workload's device, with `auto` replaced by what it stands for in this
+    worker.
+    """
     import torch
 
     if name != "auto":
@@ -284,8 +289,8 @@ def known_device(name: str) -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def place_of(device: str) -> torch.device:
-    """Where tensors of a workload's device live."""
+def torch_device(device: str) -> torch.device:
+    """The torch.device of a workload's device."""
     import torch
 
     accelerator = accelerator_of(device)
@@ -294,8 +299,8 @@ def place_of(device: str) -> torch.device:
     return accelerator.device
 
 
-# what is told of a run's machine beside what code reads: fields of a worker's Greeting,
-# and of its DeviceFacts
+# fields of a worker's Greeting, and of its DeviceFacts, that are saved with a run only
+# for its reader
 FACTS_OF_WORKER = (
     "cpus",
     "memory_bytes",
@@ -323,7 +328,7 @@ def environment_of_run(
     greeting: Greeting, device: DeviceFacts | None = None
 ) -> Environment:
     """The environment of a run, from what a worker says of itself and of the GPU that
-    is used, None on a CPU.
+    is used; `device` is None on a CPU.
     """
     from ffnbench.common.git import head
 
@@ -346,8 +351,8 @@ def environment_of_run(
 
 
 def _fingerprint(greeting: Greeting, gpu: DeviceFacts) -> str:
-    """The name of this kind of machine and software: of what latency depends on, and
-    nobody changes from run to run.
+    """A name for this kind of machine and software: a hash of all that latency depends
+    on and that does not change from run to run.
     """
     identity: tuple[object, ...] = (
         greeting.cpu,
@@ -369,7 +374,7 @@ def _fingerprint(greeting: Greeting, gpu: DeviceFacts) -> str:
 
 
 def noise_advice() -> list[str]:
-    """What makes this machine noisy now, each with what to do about it."""
+    """Sentences on what makes this machine noisy now, each with what to do about it."""
     texts = []
     load, cpus = os.getloadavg()[0], os.cpu_count() or 1
     if load > 0.3 * cpus:
@@ -405,6 +410,7 @@ def _cpu_name() -> str:
 
 
 def _read(path: str) -> str | None:
+    """The text of a file; None where it can't be read."""
     try:
         return Path(path).read_text(encoding="utf-8", errors="replace").strip()
     except OSError:

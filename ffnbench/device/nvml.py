@@ -1,9 +1,9 @@
-"""What NVIDIA's management library tells of a GPU: what it is, what holds its clocks
-down now, who else is on it.
+"""Asks NVIDIA's management library (NVML) about a GPU: what it is, what holds its
+clocks down now, and how many other processes use it.
 
-Through `pynvml` (package nvidia-ml-py), which is loaded when it is first asked.
-Whatever can't be had is None: no package, no driver, a function that this card or this
-user may not use. Nothing is set here.
+NVML is reached by `pynvml` (package nvidia-ml-py), which is loaded when it is first
+needed. An answer is None where it can't be had: without the package or a driver, or
+where this card or this user may not use a function. No setting is changed here.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ffnbench.common.units import counted
 from ffnbench.messages import DeviceFacts, Sampled
 from ffnbench.result import POWER_CAP
 
-# the bits of NVML's clock event reasons that hold clocks down: not idle, not clocks
-# that somebody has set
+# NVML's clock event reasons that hold clocks down, by their bits, without those of an
+# idle GPU and of clocks that somebody has set
 HW_SLOWDOWN = 0x08
 REASONS = (
     (0x40, "hw thermal slowdown"),
@@ -30,17 +30,17 @@ REASONS = (
     (HW_SLOWDOWN, "hw slowdown"),
     (0x04, POWER_CAP),
 )
-CAUSES_OF_SLOWDOWN = 0xC0  # beside each of these hw slowdown is set too
+CAUSES_OF_SLOWDOWN = 0xC0  # with each of these bits, that of hw slowdown is set too
 SM = 1  # NVML_CLOCK_SM
 NVML_NOT_INSTALLED = "nvidia-ml-py is not installed: pip install 'ffnbench[cuda]'"
 
 
 @cache
 def library() -> tuple[Any, str]:
-    """NVML, opened once in a process; or None and why it could not be."""
+    """NVML, opened once in a process, and ""; or None, and why it can't be opened."""
     try:
         with warnings.catch_warnings():
-            # an older package of the same name warns of itself
+            # an older package of the same name warns when it is imported
             warnings.simplefilter("ignore")
             import pynvml
         pynvml.nvmlInit()
@@ -59,15 +59,15 @@ class Card:
     handle: Any
 
     def ask(self, name: str, *arguments: object) -> Any:
-        """What a function says of it; None where it can't be had."""
+        """What a function of NVML says of this GPU; None where it can't be had."""
         try:
             return getattr(self.module, name)(self.handle, *arguments)
         except Exception:
-            # of NVML's own class, and of ctypes: an older driver lacks functions
+            # an error of NVML, or of ctypes: an older driver lacks functions
             return None
 
     def about(self) -> dict[str, Any]:
-        """What it is and how it is set, by the names of DeviceFacts' fields."""
+        """What the GPU is and how it is set, by the names of DeviceFacts' fields."""
         facts = {
             "gpu_uuid": _text(self.ask("nvmlDeviceGetUUID")),
             "gpu_max_clock_mhz": self.ask("nvmlDeviceGetMaxClockInfo", SM),
@@ -83,27 +83,27 @@ class Card:
         return facts
 
     def clock_mhz(self) -> int | None:
-        """The clock of its cores at this moment."""
+        """The clock of the GPU's cores at this moment."""
         clock: int | None = self.ask("nvmlDeviceGetClockInfo", SM)
         return clock
 
     def throttled(self) -> str | None:
-        """What holds its clocks down at this moment, by commas; "" for nothing, None
-        where that is not known.
+        """The reasons that hold the GPU's clocks down at this moment, separated by
+        commas; "" for none, None where that is not known.
         """
         bits = self.ask("nvmlDeviceGetCurrentClocksEventReasons")
         if bits is None:
-            # its older name
+            # the older name of the function
             bits = self.ask("nvmlDeviceGetCurrentClocksThrottleReasons")
         if bits is None:
             return None
-        return reasons(int(bits))
+        return throttle_reasons(int(bits))
 
     def others(self) -> int | None:
-        """How many processes compute on it beside this one and the other workers of
-        this run, which have its parent.
+        """How many processes compute on the GPU beside this one and the other workers
+        of this run, which have the same parent.
 
-        None where that is not known: inside a container NVML counts by the numbers of
+        None where that is not known: inside a container NVML has the process numbers of
         the host, and this process is not among them.
         """
         processes = {
@@ -120,22 +120,23 @@ class Card:
         return len(others)
 
 
-def reasons(bits: int) -> str:
-    """The names of what holds the clocks down, by commas; "" for nothing."""
+def throttle_reasons(bits: int) -> str:
+    """The names of the reasons whose bits are set, separated by commas; "" for none."""
     if bits & CAUSES_OF_SLOWDOWN:
         bits &= ~HW_SLOWDOWN
     return ", ".join(name for bit, name in REASONS if bits & bit)
 
 
 def card_of(device: str) -> Card | None:
-    """That which torch calls so in this process; None where it is no GPU of NVIDIA's,
-    or NVML is not to be had.
+    """The GPU that torch calls by this name in this process; None where it is not one
+    of NVIDIA's, or NVML can't be used.
     """
     import torch
 
     if device == "cpu" or torch.version.cuda is None or not torch.cuda.is_available():
         return None
-    # by its UUID: variables may give torch other indices than NVML's
+    # found by its UUID: environment variables may give it another index in torch than
+    # in NVML
     properties = torch.cuda.get_device_properties(torch.device(device).index or 0)
     module, _ = library()
     with suppress(Exception):
@@ -145,7 +146,7 @@ def card_of(device: str) -> Card | None:
 
 
 def parent_of(pid: int) -> int | None:
-    """The process that has started it; None where that is not to be seen."""
+    """The number of a process's parent; None where that can't be read."""
     with suppress(OSError, ValueError, IndexError):
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         return int(stat.rpartition(")")[2].split()[1])
@@ -154,13 +155,13 @@ def parent_of(pid: int) -> int | None:
 
 @dataclass(slots=True)
 class DeviceWatch:
-    """What a worker sees of its GPUs between its samples."""
+    """Asks NVML about the GPUs of a worker between its samples."""
 
     cards: dict[str, Card | None] = field(default_factory=dict)
 
     def after(self, sampled: Sampled, device: str) -> Sampled:
-        """The sample with what NVML says now; the first one of a device also says who
-        else computes there.
+        """The sample with what NVML says now. The first sample on a device also gets
+        the number of other processes that compute there.
         """
         is_first = device not in self.cards
         if is_first:
@@ -178,8 +179,8 @@ class DeviceWatch:
 
 
 def clock_advice(device: DeviceFacts) -> list[str]:
-    """How the clocks of a GPU are kept steady, as far as they aren't. It is for the
-    user to do: these settings are the machine's, and hold for everybody on it.
+    """Sentences on what makes times on this GPU noisy, each with what the user can do
+    about it: these settings belong to the machine, and hold for all its users.
     """
     texts = []
     if device.nvml_missing:
@@ -195,13 +196,15 @@ def clock_advice(device: DeviceFacts) -> list[str]:
         )
     if device.gpu_others:
         processes = counted(device.gpu_others, "other process")
-        texts.append(f"{processes} compute on the GPU now; wait or stop them")
+        texts.append(
+            f"the GPU is in use by {processes} now; wait, or stop what uses it"
+        )
     return texts
 
 
 def nvml_facts(device: str) -> dict[str, Any]:
-    """Fields of the DeviceFacts of a device: what it is, how it is set, who else is on
-    it; or why that is not known.
+    """Fields of the DeviceFacts of a device: what it is, how it is set, and how many
+    other processes use it; or why that is not known.
     """
     card = card_of(device)
     if card is not None:

@@ -1,11 +1,12 @@
-"""How long this process's threads waited for a CPU: what others took from a sample,
-told by the kernel.
+"""Finds how long the threads of this process waited for a CPU: the time that other
+processes took from a sample.
 
 Linux counts it to the nanosecond: the second number of /proc/self/task/*/schedstat is
 the time that a thread was ready to run and had no CPU
 (Documentation/scheduler/sched-stats.rst of the kernel). Elsewhere, and where a
-container hides it, involuntary switches stand in for it. Threads of its own beyond the
-CPUs wait for each other: that says nothing.
+container hides that file, it is estimated from involuntary context switches. Where a
+workload has more threads than there are CPUs, they wait for each other, and nothing is
+known of other processes.
 """
 
 from __future__ import annotations
@@ -20,27 +21,29 @@ from typing import TypeVar
 
 TASKS = Path("/proc/self/task")
 SCHEDSTAT, SWITCHES = "schedstat", "involuntary switches"
-# on Linux, beside a spinner: a switch that another process takes the CPU by costs some
-# 4 ms; a quiet sample has up to 50 a second that cost next to nothing
+# measured on Linux beside a process that spins: a switch by which another process takes
+# the CPU costs about 4 ms; a quiet sample has up to 50 a second, which cost next to
+# nothing
 SWITCH_S, QUIET_SWITCHES_A_S = 0.004, 50.0
-WORKED = 0.1  # of a sample: a thread that ran for less is none of the workload's
+# a thread that ran for a smaller share of a sample does not belong to the workload
+WORKED = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Thread:
-    """Nanoseconds that one thread has run, and has waited for a CPU."""
+class ThreadTimes:
+    """Nanoseconds that one thread has run, and that it has waited for a CPU."""
 
     ran: int
     waited: int
 
 
-Threads = dict[str, Thread]
-Gave = TypeVar("Gave")
+Threads = dict[str, ThreadTimes]  # by the number of the thread
+T = TypeVar("T")
 
 
 def threads_of(tasks: Path = TASKS) -> Threads:
-    """Every thread of this process that has had a CPU; empty where the kernel does not
-    tell.
+    """The times of every thread of this process that has run; empty where the kernel
+    does not tell them.
     """
     threads = {}
     try:
@@ -52,22 +55,19 @@ def threads_of(tasks: Path = TASKS) -> Threads:
             ran, waited, turns, *_ = map(
                 int, (tasks / name / "schedstat").read_bytes().split()
             )
-            # on a CPU: none where the kernel does not count, one at least of what reads
-            # this
+            # the thread that reads this has had a turn on a CPU: where all have none,
+            # the kernel does not count
             if turns:
-                threads[name] = Thread(ran, waited)
-        except (
-            OSError,
-            ValueError,
-        ):
-            # a thread that has ended; a file that is hidden, or holds something else
+                threads[name] = ThreadTimes(ran, waited)
+        except (OSError, ValueError):
+            # the thread has ended, or the file is hidden or has another content
             continue
     return threads
 
 
-def source(threads: Threads) -> str:
-    """What tells. That a thread has run says nothing: just after a fork no time of it
-    is counted yet.
+def wait_source(threads: Threads) -> str:
+    """How waiting is known, SCHEDSTAT or SWITCHES. Times of zero do not matter: right
+    after a fork none is counted yet.
     """
     return SCHEDSTAT if threads else SWITCHES
 
@@ -75,13 +75,13 @@ def source(threads: Threads) -> str:
 def waited_share(
     before: Threads, after: Threads, seconds: float, cpus: int
 ) -> float | None:
-    """Share of the time that the thread waited which waited longest: so much longer the
-    sample took.
+    """The share of the seconds that one thread waited, the one that waited longest: so
+    much longer the sample took.
 
     None where more threads worked than there are CPUs: they waited for each other.
     """
     span = seconds * 1e9
-    nothing = Thread(0, 0)
+    nothing = ThreadTimes(0, 0)
     ran = {name: now.ran - before.get(name, nothing).ran for name, now in after.items()}
     waited = {
         name: now.waited - before.get(name, nothing).waited
@@ -93,26 +93,27 @@ def waited_share(
 
 
 def switched_share(switches: int, seconds: float) -> float:
-    """Share of the seconds that a thread waited for a CPU, as far as involuntary
-    switches tell it.
+    """An estimate of the share of the seconds that a thread waited for a CPU, from the
+    number of involuntary switches beyond those of a quiet sample.
     """
     return max(0.0, switches - 1 - QUIET_SWITCHES_A_S * seconds) * SWITCH_S / seconds
 
 
 class WaitMeter:
-    """`with_share(work)` gives what the work gave, and the share of its time that this
-    process's threads waited.
+    """Measures the share of the time of some work that the threads of this process
+    waited for a CPU. `source` is how that is known.
     """
 
     def __init__(self, cpus: int, tasks: Path = TASKS) -> None:
         self._cpus, self._tasks = cpus, tasks
-        self.source = source(threads_of(tasks))
+        self.source = wait_source(threads_of(tasks))
 
-    def with_share(
-        self, work: Callable[[], Gave], threads: int
-    ) -> tuple[Gave, float | None]:
-        """`threads` are those that the workload was given: beyond the CPUs, involuntary
-        switches say nothing.
+    def with_share(self, work: Callable[[], T], threads: int) -> tuple[T, float | None]:
+        """Do the work. Return what it returned, and the share of its time that threads
+        waited, None where that is not known.
+
+        `threads` is the number that the workload was given: if it is larger than that
+        of the CPUs, involuntary switches say nothing.
         """
         before, switches, start = self._read(), _switches(), time.perf_counter()
         value = work()
@@ -128,4 +129,5 @@ class WaitMeter:
 
 
 def _switches() -> int:
+    """Involuntary context switches of this process so far."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw

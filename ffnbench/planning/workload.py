@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from ffnbench.backends import BACKENDS, lack_of_weights, not_installed
+from ffnbench.backends import BACKENDS, lack_of_weights, why_not_installed
 from ffnbench.choices import (
     Backend,
     Cache,
@@ -172,7 +172,7 @@ def lack_of(
         if why:
             return why, hint
     # what another interpreter has is not known
-    return ("", "") if arm.python else not_installed(work.backend)
+    return ("", "") if arm.python else why_not_installed(work.backend)
 
 
 def refuse_lacking(

@@ -21,12 +21,12 @@ from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
 from ffnbench.messages import (
     A,
+    CompareOutput,
     Count,
     Describe,
     Failed,
-    HoldOutput,
-    KeepOutput,
     Locate,
+    SaveOutput,
     Trace,
     WorkerRequest,
 )
@@ -139,11 +139,13 @@ class Prober(Probe):
 
     def save_output(self, case: Case, seed: int, folder: str) -> None:
         """Have a case write its weights, an input and its output into a folder."""
-        self._ask(case.variant, KeepOutput(case=case, seed=seed, folder=folder))
+        self._ask(case.variant, SaveOutput(case=case, seed=seed, folder=folder))
 
     def compare_output(self, case: Case, seed: int, folder: str) -> Agreement:
         """How far the output of a case is from the one that the base wrote there."""
-        return self._ask(case.variant, HoldOutput(case=case, seed=seed, folder=folder))
+        return self._ask(
+            case.variant, CompareOutput(case=case, seed=seed, folder=folder)
+        )
 
     def _ask(self, target: str, request: WorkerRequest[A]) -> A:
         """The answer of the worker, or the one that it gave to the same request before.

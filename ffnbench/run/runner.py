@@ -19,6 +19,7 @@ from typing import Any
 from ffnbench.backends import BACKENDS
 from ffnbench.common.errors import Unfinished, termination_as_interruption
 from ffnbench.messages import (
+    SALT_BITS,
     A,
     Begin,
     Check,
@@ -306,7 +307,9 @@ class _Runner:
         """
         self._ask(
             worker,
-            Begin(plan=self.plan, block=f"{self.plan.protocol.seed}/{place.worker}"),
+            Begin(
+                plan=self.plan, layout_seed=f"{self.plan.protocol.seed}/{place.worker}"
+            ),
         )
         if self._is_timed and self.timer is None:
             self.timer = self._ask_beside_cases(worker, MeasureTimer())
@@ -345,7 +348,12 @@ class _Runner:
         is_checked = calibration.calls is not None  # whoever found them has checked it
         opened = self._try(
             worker,
-            Open(label=label, calls=calls, checked=is_checked, weights=self.weights),
+            Open(
+                label=label,
+                calls=calls,
+                checked=is_checked,
+                weights_folder=self.weights,
+            ),
         )
         if opened is None:
             return
@@ -437,7 +445,7 @@ class _Runner:
         assert calibration.calls is not None
         was_clean = None
         for _ in range(attempts):
-            salt = self.salts.getrandbits(56)
+            salt = self.salts.getrandbits(SALT_BITS)
             sampled = self._try(
                 worker, TakeSample(label=label, calls=calibration.calls, salt=salt)
             )
@@ -538,9 +546,11 @@ class _Runner:
             raise _LostOverCase(label, lost.kind, str(lost)) from lost
         if not isinstance(answer, Failed):
             return answer
-        if answer.ends or not label:  # where it is of no case, the worker is of no use
+        if (
+            answer.ends_process or not label
+        ):  # where it is of no case, the worker is of no use
             raise _LostOverCase(
-                label, answer.kind, answer.message, broke_device=answer.ends
+                label, answer.kind, answer.message, broke_device=answer.ends_process
             )
         raise _CaseFailed(answer)
 
@@ -550,7 +560,7 @@ class _Runner:
         """
         try:
             answer = worker.ask(request, self._timeout_s)
-            if isinstance(answer, Failed) and answer.ends:
+            if isinstance(answer, Failed) and answer.ends_process:
                 raise WorkerLost(answer.kind, answer.message)
         except WorkerLost:
             self.roofs.lost()

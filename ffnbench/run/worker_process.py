@@ -29,15 +29,15 @@ from ffnbench.messages import (
     A,
     Done,
     Failed,
+    Fork,
     Greeting,
     Leave,
     MessageLine,
-    Split,
     WorkerRequest,
-    answer_line,
-    answer_of,
+    decode_answer,
+    encode_answer,
+    encode_request,
     end_group,
-    line_of,
 )
 from ffnbench.plan import THIS_INTERPRETER, Arm
 from ffnbench.result import FailureKind
@@ -116,7 +116,7 @@ class WorkerProcess:
         """
         line = self._exchange(request, timeout_s)
         try:
-            return answer_of(line, request)
+            return decode_answer(line, request)
         except ValueError:
             raise _no_answer(json.dumps(line)) from None
 
@@ -126,14 +126,14 @@ class WorkerProcess:
         """
         self.greeting()
         self._asked += 1
-        self._write(json.dumps(line_of(request, self._asked)))
+        self._write(json.dumps(encode_request(request, self._asked)))
         while True:
             line = self._receive(timeout_s)
             number = line.get("number")
             if "ended" in line and number in self._forks:
                 self._forks.remove(number)
                 if isinstance(request, Leave):
-                    return answer_line(Done())
+                    return encode_answer(Done())
                 raise WorkerLost(*self._cause_of(line["ended"]))
             if number == self._asked:
                 return line
@@ -154,7 +154,7 @@ class WorkerProcess:
         else until that one is closed; None where it can't be forked, and has to serve
         itself.
         """
-        answer = self.ask(Split(), timeout_s)
+        answer = self.ask(Fork(), timeout_s)
         if isinstance(answer, Failed) or answer.process is None:
             return None
         self._forks.append(self._asked)

@@ -1,7 +1,5 @@
-"""A function of one tensor: its value and its slope by autograd, and whether it behaves
-like an activation.
-
-Runs in a worker.
+"""Traces an activation, its value and its slope by autograd, and checks whether a
+function behaves like an activation. Runs in a worker.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.messages import Trace, Traced
 
 Function = Callable[[Tensor], Tensor]
-REPEATS = 1000  # elements enough that even a rare random one shows
+REPEATS = 1000  # of the points of a check: so many that even a rare random value shows
 DESCRIBED_DTYPES = ("float64", "float32", "bfloat16")
 
 
@@ -35,7 +33,7 @@ def torch_function(spec: ActivationSpec) -> Function:
 
 
 def trace(request: Trace) -> Traced:
-    """x, f(x), f'(x) in float64."""
+    """Compute x, f(x) and f'(x) in float64, at the points that are asked for."""
     x = torch.linspace(request.low, request.high, request.points, dtype=torch.float64)
     y, slope = value_and_slope(torch_function(request.spec), x)
     return Traced(
@@ -47,7 +45,7 @@ def trace(request: Trace) -> Traced:
 
 
 def value_and_slope(function: Function, x: Tensor) -> tuple[Tensor, Tensor]:
-    """f(x) and f'(x), elementwise."""
+    """f(x) and f'(x) of an element-wise function."""
     x = x.detach().requires_grad_(True)
     y = function(x)
     (slope,) = torch.autograd.grad(y.sum(), x)
@@ -63,25 +61,27 @@ def check_function(function: Function, name: str) -> None:
         try:
             _check_answer(x, _call_checked(function, x, name), name)
         except FfnbenchError as problem:
-            if dtype == "float64" or "not implemented for" not in problem.message:
-                # else a kernel that torch has not got, which is told where it is timed
+            # torch may lack a kernel for a smaller dtype: a case in it says so
+            lacks_kernel = "not implemented for" in problem.message
+            if dtype == "float64" or not lacks_kernel:
                 raise
     x = torch.linspace(-2, 2, 9, dtype=torch.float64).repeat(REPEATS)
     y = _call_checked(function, x.clone(), name)
     again = _call_checked(function, x.clone(), name)
-    part = _call_checked(function, x[2:3].clone(), name)
+    third = _call_checked(function, x[2:3].clone(), name)
     if not torch.equal(y.nan_to_num(), again.nan_to_num()):
         raise FfnbenchError(
             f"{name} is random: two calls with the same x differ",
             "an activation gives the same y for the same x; dropout is a key of the form, swiglu@dropout=0.1",
         )
-    if not torch.allclose(part, y[2:3], equal_nan=True):
+    if not torch.allclose(third, y[2:3], equal_nan=True):
         raise FfnbenchError(
             f"{name} mixes elements", "an activation works element by element"
         )
 
 
 def _call_checked(function: Function, x: Tensor, name: str) -> Tensor:
+    """Call a function; raises FfnbenchError with its name where it raises."""
     try:
         return function(x)
     except Exception as problem:
@@ -90,6 +90,7 @@ def _call_checked(function: Function, x: Tensor, name: str) -> Tensor:
 
 
 def _check_answer(x: Tensor, y: Tensor, name: str) -> None:
+    """Raise FfnbenchError unless y is a tensor like x, and can be differentiated."""
     if not isinstance(y, torch.Tensor):
         raise FfnbenchError(
             f"{name} returns {type(y).__name__}, not a tensor",

@@ -1,9 +1,9 @@
-"""Do base and head compute the same function? A worker of each is asked; a file goes
-between. Needs torch.
+"""Compares the outputs of base and head of an `ab`. Runs in a worker of each; needs
+torch.
 
-The base writes its weights, the input and its output; the head takes weights and input
-over and is held against it. Input and weights travel, because two versions of torch
-need not draw the same numbers from one seed.
+The base writes its weights, an input and its output into a file. The head takes over
+weights and input, and compares its output. The file has weights and input, and not a
+seed alone, because two versions of torch may draw different numbers from one seed.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ import torch
 from torch import Tensor, nn
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.device.environment import known_device, place_of
+from ffnbench.device.environment import resolved_device, torch_device
 from ffnbench.ffn.like import relative_error
 from ffnbench.ffn.modules import OwnForm, reference_output
-from ffnbench.messages import Done, HoldOutput, KeepOutput
+from ffnbench.messages import CompareOutput, Done, SaveOutput
 from ffnbench.plan import Case
 from ffnbench.result import Agreement
 from ffnbench.worker.backends.building import (
     WEIGHTS,
     build_module,
-    carry,
-    changed,
     in_float64,
+    load_weights,
+    module_for_backend,
     seed_all,
 )
 from ffnbench.worker.backends.running import implementation_of
 from ffnbench.worker.subject import Subject, set_precision_of
 
-TOKENS = 16
+MOST_TOKENS = 16  # of the input
 
 
-def keep_output(request: KeepOutput) -> Done:
-    """Of the base: write what the head is held against. Raises FfnbenchError where its
-    own output is not finite.
+def save_output(request: SaveOutput) -> Done:
+    """Write weights, input and output of the base into a file. Raises FfnbenchError
+    where the output is not finite.
     """
     case = request.case
-    module = _built(case, request.seed)
+    module = _build_case(case, request.seed)
     x = _to_device(
-        torch.randn(1, min(TOKENS, case.workload.seq_len), case.ffn.d_model), case
+        torch.randn(1, min(MOST_TOKENS, case.workload.seq_len), case.ffn.d_model), case
     )
     y, exact = _both_outputs(module, case, x, request.seed)
     if not bool(torch.isfinite(y).all()):
@@ -56,14 +56,14 @@ def keep_output(request: KeepOutput) -> Done:
     return Done()
 
 
-def hold_output(request: HoldOutput) -> Agreement:
-    """Of the head: the same input, the base's weights where they fit, and how far the
-    outputs are apart.
+def compare_output(request: CompareOutput) -> Agreement:
+    """Run the head on the input of the base, with the base's weights where they fit,
+    and return how far the outputs are apart.
     """
     case = request.case
     saved = torch.load(Path(request.folder, WEIGHTS), weights_only=True)
-    module = _built(case, request.seed)
-    own_weights = carry(saved["state"], module)
+    module = _build_case(case, request.seed)
+    own_weights = load_weights(saved["state"], module)
     y, exact = _both_outputs(module, case, _to_device(saved["x"], case), request.seed)
     return Agreement(
         error=_error_of_output(y, saved["y"]),
@@ -73,19 +73,20 @@ def hold_output(request: HoldOutput) -> Agreement:
     )
 
 
-def _built(case: Case, seed: int) -> nn.Module:
+def _build_case(case: Case, seed: int) -> nn.Module:
+    """Build the module of a case in eval mode, as its backend runs it."""
     set_precision_of(case.workload)
     seed_all(seed, case.ffn)
-    place = place_of(known_device(case.workload.device))
+    place = torch_device(resolved_device(case.workload.device))
     module = build_module(
         case.ffn, device=place, dtype=getattr(torch, case.workload.dtype)
     ).eval()
-    return changed(module, case.ffn, case.workload.backend)
+    return module_for_backend(module, case.ffn, case.workload.backend)
 
 
 def _to_device(x: Tensor, case: Case) -> Tensor:
     return x.to(
-        place_of(known_device(case.workload.device)),
+        torch_device(resolved_device(case.workload.device)),
         getattr(torch, case.workload.dtype),
     )
 
@@ -93,9 +94,9 @@ def _to_device(x: Tensor, case: Case) -> Tensor:
 def _both_outputs(
     module: nn.Module, case: Case, x: Tensor, seed: int
 ) -> tuple[Tensor, Tensor | None]:
-    """The output by the case's backend, and that of the module as it is written in
-    float64, None where it can't be run in it. Seeded, for modules that draw numbers
-    even outside of training.
+    """The output by the case's backend, and that of the module in float64, None where
+    it can't be run in float64. Before both the seed is set, for modules that draw
+    random numbers even in eval mode.
     """
     torch.manual_seed(seed)
     with torch.no_grad():
@@ -106,13 +107,13 @@ def _both_outputs(
         subject = Subject(module, x.clone(), x, train=False)
         implementation_of(case.workload.backend).prepare(subject, case.workload)
         torch.manual_seed(seed)
-        y = subject.forward(x.clone())  # which it may change
+        y = subject.forward(x.clone())  # it may change its input
     return y.cpu(), None if exact is None else exact.cpu()
 
 
 def _error_of_output(y: Tensor | None, expected: Tensor | None) -> float | None:
-    """The relative error; None where there is nothing to compare, or something that is
-    not finite.
+    """The relative error; None where there is nothing to compare, or the error is not
+    finite.
     """
     if y is None or expected is None or y.shape != expected.shape:
         return None

@@ -1,9 +1,8 @@
-"""Starts a worker under any interpreter: `PYTHON boot.py`. That one needs torch;
-ffnbench is the one this file is of.
+"""Starts a worker under any interpreter that has torch: `PYTHON boot.py`. The ffnbench
+that runs there is the package that this file belongs to.
 
-Nothing beside the package becomes importable by it, so that another interpreter finds
-its own torch, and a source tree that holds an ffnbench of its own does not come
-between.
+Nothing but this package becomes importable, so that another interpreter finds its own
+torch, and an ffnbench in a source folder is not taken for this one.
 """
 
 import importlib.util
@@ -14,9 +13,11 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def main() -> None:
-    """Load this very package, then be its worker."""
+    """Load the package that this file belongs to, and run its worker."""
     if sys.path and os.path.abspath(sys.path[0]) == HERE:
-        del sys.path[0]  # the folder of a script: its files are no modules of the top
+        # Python has put the folder of this script there: its files would be modules of
+        # the top level
+        del sys.path[0]
     package = os.path.dirname(HERE)
     spec = importlib.util.spec_from_file_location(
         "ffnbench",
@@ -27,9 +28,9 @@ def main() -> None:
     assert spec.loader is not None
     sys.modules["ffnbench"] = module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    from ffnbench.worker.loop import main as work
+    from ffnbench.worker.loop import main as run_worker
 
-    work()
+    run_worker()
 
 
 if __name__ == "__main__":

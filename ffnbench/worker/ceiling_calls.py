@@ -1,8 +1,7 @@
-"""The calls of roofs: made from their description, tried, and timed. Runs in a worker;
-needs torch.
+"""Makes the calls that roofs describe, and times them. Runs in a worker; needs torch.
 
-Operands are random and never zeros, and are views of one buffer a dtype: only one call
-is timed at a time.
+Operands are random numbers other than zero. Those of one dtype are views of one buffer,
+which is possible because only one call is timed at a time.
 """
 
 from __future__ import annotations
@@ -16,42 +15,44 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ffnbench.device.ceilings import (
-    AGAIN,
     MM,
     MV,
     ONEDNN,
     SUM,
     SUM_INT,
+    SUM_REPEATED,
     group_of,
     matrix_of,
 )
-from ffnbench.device.environment import accelerator_of, place_of, usable_cpus
+from ffnbench.device.environment import accelerator_of, torch_device, usable_cpus
 from ffnbench.device.waiting import WaitMeter
 from ffnbench.messages import MeasureCeilings, ReachedRoof, ReachedRoofs
 from ffnbench.result import MEMORY, MOST_WAITED, Bound, Roof
 from ffnbench.worker import timing
-from ffnbench.worker.backends.building import no_onednn
+from ffnbench.worker.backends.building import why_no_onednn
 from ffnbench.worker.subject import Subject, set_precision
 
-RoofCall = Callable[[], Any]
-# of one sample: a case's is 10 ms, but there are more roofs than cases
+# the function to call; for the roof of a call itself an empty subject
+RoofCall = Callable[[], Any] | Subject
+# length of a sample: that of a case is 10 ms, but there are more roofs than cases
 SAMPLE_S = 0.003
-MOST_SAMPLES = 3  # of a roof of the machine, until nothing disturbs one
-TRIED = 3  # times that a candidate is timed, and then as many more of the best
-WEIGHT_OF_PRODUCTS = 4  # of a group's share of the time; others have 1
-KEPT_READS = 2
-NEAR = 0.03  # of the best rate: what a few calls can't tell apart
-BLOCK = 1 << 18  # elements that are drawn; the rest repeats them
-# what a missing path raises
+MOST_SAMPLES = 3  # of a roof of the machine, until one is not disturbed
+# times that a candidate is timed, and that the best ones are timed again
+TRIES = 3
+WEIGHT_OF_PRODUCTS = 4  # of their groups, when groups share the time; others have 1
+KEPT_READS = 2  # of a group of reads, at most
+NEAR = 0.03  # below the best rate: a few calls can't tell such roofs apart
+DRAWN_ELEMENTS = 1 << 18  # the rest of a buffer repeats them
+# what is raised where this machine has no such path
 CANNOT = (RuntimeError, TypeError, ValueError, AttributeError, MemoryError)
 
 
 @dataclass(slots=True)
 class RoofCalls:
-    """The roofs of one worker: their calls are kept once they are made."""
+    """The calls of one worker's roofs, which are kept once they are made."""
 
     _calls: dict[str, RoofCall] = field(default_factory=dict)  # by the name of the roof
     # by dtype and device
@@ -60,11 +61,12 @@ class RoofCalls:
     def explore(
         self, roofs: Sequence[Roof], seconds: float, keep: int | None
     ) -> list[ReachedRoof]:
-        """The `keep` fastest of each group, or the best of each path.
+        """Find the `keep` fastest roofs of each group, or where `keep` is None the
+        fastest by each path. Drop the calls of all others.
 
-        Groups share the time, those of products with the greatest parts. Each candidate
-        has a few calls; one that would take longer than what is left is passed over,
-        and so is one that this machine can't run.
+        Groups share the time; those of products have a larger share. Each candidate is
+        called a few times. One that would take longer than the time that is left is
+        passed over, and so is one that this machine can't run.
         """
         groups: dict[tuple[str | int, ...], list[Roof]] = defaultdict(list)
         for roof in roofs:
@@ -76,54 +78,56 @@ class RoofCalls:
             left_s = max(0.0, end - perf_counter())
             share_s = left_s * _weight_of(group) / weights_left
             weights_left -= _weight_of(group)
-            most = keep
+            keep_here = keep
             if keep is not None and group[0].bound is not Bound.PRODUCTS:
-                most = min(keep, KEPT_READS)
-            reached += self._best(group, perf_counter() + share_s, most)
+                keep_here = min(keep, KEPT_READS)
+            end_of_group = perf_counter() + share_s
+            reached += self._fastest_of_group(group, end_of_group, keep_here)
         for name in self._calls.keys() - {best.roof.name for best in reached}:
             del self._calls[name]
         return reached
 
     def time_roof(
-        self, roof: Roof, calls: int, waits: WaitMeter
+        self, roof: Roof, calls: int, wait_meter: WaitMeter
     ) -> tuple[float, float | None]:
-        """Mean seconds of a call, and the share of the time that threads waited, after
-        a call that is not timed.
+        """Mean seconds of a call, and the share of the time that threads waited for a
+        CPU. Of several calls, one that is not timed comes first.
         """
         _set_conditions_of(roof)
         with torch.inference_mode():
             call = self._call(roof)
-            if calls > 1:  # the first is of cold caches
+            if calls > 1:  # the first call finds cold caches
                 _seconds(roof, call, 1)
-            return waits.with_share(partial(_seconds, roof, call, calls), roof.threads)
+            return wait_meter.with_share(
+                partial(_seconds, roof, call, calls), roof.threads
+            )
 
-    def _best(
+    def _fastest_of_group(
         self, group: Sequence[Roof], end: float, keep: int | None
     ) -> list[ReachedRoof]:
-        """The fastest roofs of a group, timed until `end`."""
+        """Time the roofs of a group until `end`, and return the fastest ones: `keep` of
+        them, or as explore says. The calls of others are dropped.
+        """
         seconds: dict[str, float] = {}
-        best_rate = math.inf
+        best_rate = 0.0
         for roof in group:
-            would_take_s = (TRIED + 1) * roof.amount / best_rate
-            if seconds and perf_counter() + would_take_s > end:
-                continue
+            if seconds:
+                would_take_s = (TRIES + 1) * roof.amount / best_rate
+                if perf_counter() + would_take_s > end:
+                    continue
             try:
                 seconds[roof.name] = self._fastest_call(roof, end)
-            except CANNOT:  # what can't be run here is no ceiling
+            except CANNOT:  # a call that can't be run here is no ceiling
                 self._calls.pop(roof.name, None)
                 continue
-            best_rate = max(
-                tried.amount / seconds[tried.name]
-                for tried in group
-                if tried.name in seconds
-            )
+            best_rate = max(best_rate, roof.amount / seconds[roof.name])
             candidates = {
                 candidate.name
                 for candidate in _best_of_paths(group, seconds, keep, more=1)
             }
             for name in seconds.keys() - candidates:
                 self._calls.pop(name, None)  # its operands are not needed any more
-        # once more: something may have disturbed the first calls
+        # the best are timed once more: something may have disturbed the first calls
         for roof in _best_of_paths(group, seconds, keep, more=1):
             if perf_counter() < end:
                 seconds[roof.name] = min(
@@ -145,14 +149,16 @@ class RoofCalls:
             call = self._call(roof)
             best = _seconds(roof, call, 1)
             calls = max(1, min(1000, math.ceil(SAMPLE_S / 4 / max(best, 1e-9))))
-            for _ in range(TRIED):
+            for _ in range(TRIES):
                 if perf_counter() + calls * best > end:
                     break
                 best = min(best, _seconds(roof, call, calls))
         return best
 
     def _call(self, roof: Roof) -> RoofCall:
-        """What to time; raises where this machine has no such path."""
+        """The call of a roof, made when it is first asked for; raises one of CANNOT
+        where this machine has no such path.
+        """
         if roof.name not in self._calls:
             self._calls[roof.name] = self._make(roof)
         return self._calls[roof.name]
@@ -164,21 +170,23 @@ class RoofCalls:
             case Bound.BYTES:
                 return self._read(roof)
             case Bound.CALL:
-                return _empty_call(roof)
+                return timing.empty_subject(roof.device)
 
     def operand(self, elements: int, dtype: str, device: str, after: int = 0) -> Tensor:
-        """So many random numbers, never zeros, of the buffer that all share, from
-        `after` on.
+        """A view of so many random numbers other than zero, which begins at element
+        `after` of the buffer that all operands share.
         """
         end = after + elements
         buffer = self._buffers.get((dtype, device))
         if buffer is None or len(buffer) < end:
-            drawn = torch.randn(BLOCK, generator=torch.Generator().manual_seed(0))
-            drawn = drawn.to(place_of(device), getattr(torch, dtype))
+            drawn = torch.randn(
+                DRAWN_ELEMENTS, generator=torch.Generator().manual_seed(0)
+            )
+            drawn = drawn.to(torch_device(device), getattr(torch, dtype))
             drawn[drawn == 0] = 1
-            # twice as long each time: older ones, whose views are still there, are no
-            # longer than it in all
-            times = 1 << (math.ceil(end / BLOCK) - 1).bit_length()
+            # its length is a power of two: older buffers, whose views are still in use,
+            # take no more memory together than the new one
+            times = 1 << (math.ceil(end / DRAWN_ELEMENTS) - 1).bit_length()
             buffer = self._buffers[dtype, device] = drawn.repeat(times)
         return buffer[after:end]
 
@@ -197,7 +205,7 @@ class RoofCalls:
             )
         if roof.path != ONEDNN:
             raise ValueError(f"no product by {roof.path}")
-        reason = no_onednn(x.dtype)
+        reason = why_no_onednn(x.dtype)
         if reason:
             raise ValueError(reason)
         packed = torch.ops.mkldnn._reorder_linear_weight(w.contiguous(), tokens)
@@ -212,7 +220,7 @@ class RoofCalls:
             return partial(torch.sum, flat)
         if roof.path == SUM_INT:
             return partial(torch.sum, flat.view(torch.int64))
-        if roof.path == AGAIN:
+        if roof.path == SUM_REPEATED:
             return partial(torch.sum, flat.expand(roof.shape[0], len(flat)))
         if roof.path == MV:
             vector = self.operand(columns, "float32", roof.device).clone()
@@ -221,27 +229,30 @@ class RoofCalls:
 
 
 def _weight_of(group: Sequence[Roof]) -> int:
-    """How great a group's share of the time is, relative to others."""
+    """The share of the time that a group has, relative to other groups."""
     return WEIGHT_OF_PRODUCTS if group[0].bound is Bound.PRODUCTS else 1
 
 
 def _with_cache_level(roof: Roof) -> Roof:
-    """On a GPU the worker knows what its cache holds."""
+    """The roof with the cache level that it reads on a GPU: only the worker knows how
+    much that cache holds.
+    """
     accelerator = accelerator_of(roof.device)
     if roof.bound is not Bound.BYTES or accelerator is None:
         return roof
-    return replace(
-        roof, level="L2" if roof.amount <= accelerator.cache_bytes() else MEMORY
-    )
+    level = "L2" if roof.amount <= accelerator.cache_bytes() else MEMORY
+    return replace(roof, level=level)
 
 
 def _best_of_paths(
     group: Sequence[Roof], seconds: dict[str, float], keep: int | None, more: int = 0
 ) -> list[Roof]:
-    """The best of each path; of them two, and the fastest of the others, where only so
-    many are kept: what disturbs the calls of one does not disturb all paths alike.
-    Those that are near the best of all are as good, and the shortest calls of them come
-    first: they can be sampled more often.
+    """The best of the roofs that have `seconds`: where `keep` is None, the best by each
+    path; otherwise two of these and the fastest others, `keep + more` in all. Two paths
+    are kept since what disturbs the calls of one does not disturb all alike.
+
+    Roofs with nearly the best rate are as good as the best. Among them those with the
+    shortest calls come first, since they can be sampled more often.
     """
     tried = [roof for roof in group if roof.name in seconds]
     rates = {roof.name: roof.amount / seconds[roof.name] for roof in tried}
@@ -264,30 +275,22 @@ def _best_of_paths(
     return chosen[: keep + more]
 
 
-def _empty_call(roof: Roof) -> RoofCall:
-    """A call of an empty module, measured as every other call is."""
-    x = torch.randn(1, 1, 8, device=place_of(roof.device))
-    accelerator = accelerator_of(roof.device)
-    return Subject(
-        nn.Identity(), x, torch.randn_like(x), train=False, accelerator=accelerator
-    ).call
-
-
 def _set_conditions_of(roof: Roof) -> None:
-    """Threads, current device and precision are the roof's."""
+    """Set threads, current device and precision as a roof has them."""
     set_precision(roof.matmul_precision)
     accelerator = accelerator_of(roof.device)
     if accelerator is not None:
-        accelerator.settle()
+        accelerator.make_current()
     if roof.bound is not Bound.CALL and torch.get_num_threads() != roof.threads:
         torch.set_num_threads(roof.threads)
 
 
 def _seconds(roof: Roof, call: RoofCall, calls: int) -> float:
-    """Mean seconds of a call; on an accelerator those of the device."""
-    if roof.bound is Bound.CALL:
-        empty = call.__self__  # type: ignore[attr-defined]
-        return float(timing.time_calls(empty, [empty.x] * calls, counts=False).wall)
+    """Mean seconds of a call: of an empty subject by the wall, of any other on an
+    accelerator by the device.
+    """
+    if isinstance(call, Subject):
+        return timing.time_calls(call, [call.x] * calls, is_sample=False).wall
     accelerator = accelerator_of(roof.device)
     if accelerator is not None:
         from ffnbench.device.accelerator import device_seconds
@@ -300,13 +303,17 @@ def _seconds(roof: Roof, call: RoofCall, calls: int) -> float:
 
 
 def measure_ceilings(request: MeasureCeilings) -> ReachedRoofs:
-    """Of each path the fastest call, by the kind of ceiling."""
-    ceilings, waits = RoofCalls(), WaitMeter(usable_cpus())
+    """Find the fastest roof by each path, and measure it until a sample is not
+    disturbed.
+    """
+    roof_calls, wait_meter = RoofCalls(), WaitMeter(usable_cpus())
     measured = []
-    for reached in ceilings.explore(request.roofs, request.seconds, None):
+    for reached in roof_calls.explore(request.roofs, request.seconds, None):
         best, disturbed = reached.seconds, True
         for _ in range(MOST_SAMPLES):
-            value, waited = ceilings.time_roof(reached.roof, reached.calls, waits)
+            value, waited = roof_calls.time_roof(
+                reached.roof, reached.calls, wait_meter
+            )
             best = min(best, value)
             disturbed = waited is not None and waited > MOST_WAITED
             if not disturbed:

@@ -1,11 +1,11 @@
-"""Is what is timed the right function? Outputs, and gradients in training, held against
-float64. Needs torch.
+"""Checks that what is timed computes the right function: outputs, and in training
+gradients, are compared with float64. Needs torch.
 
-A module that is one of ffnbench's forms, or is said to be one (`@like`), is held
-against that form, which is written apart from the module that is timed
-(ffn/modules.py). Any other is held against a second instance of itself in float64, and
-where that differs or can't be run, in its own dtype: a router may choose otherwise
-between near ties.
+A module that is one of ffnbench's forms, or is said to be one (`@like`), is compared
+with that form, whose reference is written apart from the module that is timed
+(ffn/modules.py). Any other is compared with a second instance of itself in float64.
+Where this one differs or can't be run, it is compared with one in its own dtype: in
+float64 a router may choose otherwise between near ties.
 
 This finds honest mistakes. It is no sandbox, and hunts no cheats.
 """
@@ -23,24 +23,24 @@ from torch import Tensor, nn
 
 from ffnbench.choices import Weights
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.device.environment import place_of
+from ffnbench.device.environment import torch_device
 from ffnbench.ffn.modules import OwnModule
 from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, ImportedSpec
 from ffnbench.plan import AnySpec, Case
-from ffnbench.worker.backends.building import build_module, carried, seed_all
+from ffnbench.worker.backends.building import build_module, load_base_weights, seed_all
 from ffnbench.worker.subject import Subject, gradient_salt
 
 if TYPE_CHECKING:
     from ffnbench.ffn.like import Layout
 
-ROWS = 16  # of an input, spread over it: those that are compared
-# of tokens with experts, of which those with the clearest choice are compared
+ROWS = 16  # rows of an input that are compared, spread over it
+# tokens of a mixture of experts; those ROWS with the clearest choice are compared
 CANDIDATES = 256
-# of the largest gradient of a weight: a smaller one may be what rounding leaves of a
-# zero
+# errors of a gradient are relative to this share of the largest gradient of a weight at
+# least: a smaller gradient may be what rounding leaves of a zero
 LEAST_SCALE = 0.01
 OUTPUT, INPUT_GRADIENT = "output", "gradient of the input"
-# rows of the output and of the input's gradient, gradients of weights, by what they are
+# by what they are: rows of the output and of the input's gradient, gradients of weights
 OutputAndGradients = dict[str, Tensor]
 
 
@@ -49,7 +49,7 @@ class Mismatch(Exception):
 
 
 def is_ours(ffn: AnySpec) -> bool:
-    """Whether ffnbench itself has the code of it."""
+    """Whether the network runs code of ffnbench's own alone."""
     if isinstance(ffn, ActivationSpec):
         return not ffn.own
     return not isinstance(ffn, ImportedSpec)
@@ -57,8 +57,8 @@ def is_ours(ffn: AnySpec) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CheckedCall:
-    """What is called: an input, the gradient that flows back in training, and the
-    tokens whose rows are compared.
+    """What a check calls the subject with: an input, the gradient that flows back in
+    training, and the numbers of the tokens whose rows are compared.
     """
 
     x: Tensor
@@ -66,53 +66,57 @@ class CheckedCall:
     rows: Tensor
 
     def shortened(self) -> CheckedCall:
-        """A call with these tokens alone, as one short sequence (1, rows, d_model)."""
+        """The call with the compared tokens alone, as one sequence (1, rows,
+        d_model).
+        """
         x, gradient = self.compared(self.x)[None], self.compared(self.gradient)[None]
-        every = torch.arange(len(self.rows), device=x.device)
-        return CheckedCall(x.requires_grad_(self.x.requires_grad), gradient, every)
+        all_rows = torch.arange(len(self.rows), device=x.device)
+        return CheckedCall(x.requires_grad_(self.x.requires_grad), gradient, all_rows)
 
     def compared(self, values: Tensor) -> Tensor:
-        """Their rows (rows, d_model), copied from what is of the input's shape."""
+        """A copy of the compared rows, (rows, d_model), of a tensor of the input's
+        shape.
+        """
         return values.detach().reshape(-1, self.x.shape[-1])[self.rows]
 
 
 @dataclass(slots=True)
 class Correctness:
-    """Holds one case against float64. The error of the output is that of the last
-    input, the others are the largest so far; None where nothing is known.
+    """Compares one case with float64. The error of the output is that of the last
+    check, the other two are the largest so far; None where nothing is known.
 
-    `weights` is the folder with a base's, which the case has taken over.
+    `weights_folder` has the weights of a base, if the case has taken these over.
     """
 
     case: Case
     seed: int
-    weights: str = ""
+    weights_folder: str = ""
     output_error: float | None = None
     largest_error: float | None = None
     gradient_error: float | None = None
     _form: tuple[OwnModule | None, Layout | None] | None = None
 
     @property
-    def again(self) -> bool:
-        """Whether a case is checked after its rounds too: what is ours and runs as it
-        is written keeps no answers.
+    def checks_again(self) -> bool:
+        """Whether a case is checked after its rounds too. Code of ffnbench's own that
+        runs as it is written can't keep the answers of earlier calls.
         """
         return not is_ours(self.case.ffn) or not self.case.workload.eager
 
     def check(self, subject: Subject, salt: int, when: str = "") -> None:
-        """Call what is timed on the input of a salt, and hold its answer against the
-        reference. `when` is said first.
+        """Call what is timed on the input of a salt, and compare its answer with the
+        reference. The message of a Mismatch begins with `when`.
 
-        Raises Mismatch for an answer that is not finite, or whose error rounding does
-        not explain.
+        Raises Mismatch for an answer that is not finite, or whose error is larger than
+        rounding explains.
         """
-        # once: to find it calls the module, which then may answer a later call anew
+        # found only once: that calls the module, which may change what it answers later
         if self._form is None:
             self._form = self._form_of(subject)
         form, layout = self._form
         if form is not None:
             self._check_against_form(form, layout, subject, salt, when)
-        elif self.again:
+        elif self.checks_again:
             self._check_against_second(subject, salt, when)
 
     def _check_against_form(
@@ -123,7 +127,7 @@ class Correctness:
         salt: int,
         when: str,
     ) -> None:
-        call = _call_of(subject, form, salt)
+        call = _checked_call(subject, form, salt)
         answer, _ = _answer_of(subject, call)
         _refuse_infinite(answer, when)
         reference = "the float64 reference"
@@ -132,28 +136,29 @@ class Correctness:
         if layout is not None:
             answer = _as_laid_out(answer, layout)
         self._compare(
-            answer, [_of_form(form, call)], f"{when}the {{}} differs from {reference}"
+            answer,
+            [_expected_of_form(form, call)],
+            f"{when}the {{}} differs from {reference}",
         )
 
     def _check_against_second(self, subject: Subject, salt: int, when: str) -> None:
-        call = _call_of(subject, None, salt)
-        second = self._second(subject)
+        call = _checked_call(subject, None, salt)
+        second = self._second_instance(subject)
         answer, was_in_train_mode = _answer_of(subject, call)
         _refuse_infinite(answer, when)
         if second is not None and was_in_train_mode is not None:
             second.train(was_in_train_mode)
-            expected = _of_second(second, call)
             self._compare(
                 answer,
-                expected,
+                _expected_of_second(second, call),
                 f"{when}the {{}} differs from the module's own in float64",
             )
 
     def _form_of(self, subject: Subject) -> tuple[OwnModule | None, Layout | None]:
-        """The form that a module is, or is said to be, on its own weights; how these
-        are laid out, if it is said.
+        """The form that a module is, or is said to be, with the module's weights, None
+        for none; and, where it is only said to be one, how its weights are laid out.
 
-        Raises Mismatch where the weights are no such form's.
+        Raises Mismatch where the weights do not fit that form.
         """
         module, ffn, x = subject.module, self.case.ffn, subject.x[:1, :ROWS]
         if isinstance(module, OwnModule):
@@ -168,23 +173,23 @@ class Correctness:
             raise Mismatch(problem.message) from problem
         return on_weights(layout, module), layout
 
-    def _second(self, subject: Subject) -> nn.Module | None:
-        """A second instance with the weights of the first, which has seen no input;
-        None where it can't be had.
+    def _second_instance(self, subject: Subject) -> nn.Module | None:
+        """A second instance of the module with the weights of the first, which has seen
+        no input; None where there can be none.
 
-        Its buffers are as they were built, for one may hold an answer; in training,
-        which moves them, they are copied.
+        Its buffers are new ones, since one of the first may hold an answer. In training
+        they are copied, since training changes them.
         """
         work = self.case.workload
         try:
             seed_all(self.seed, self.case.ffn)
             second = build_module(
                 self.case.ffn,
-                device=place_of(work.device),
+                device=torch_device(work.device),
                 dtype=getattr(torch, work.dtype),
             )
-            if self.weights:
-                carried(self.weights, second)
+            if self.weights_folder:
+                load_base_weights(self.weights_folder, second)
             state = subject.module.state_dict()
             if not subject.train:
                 state = dict(subject.module.named_parameters())
@@ -199,20 +204,18 @@ class Correctness:
         references: Iterable[OutputAndGradients],
         message: str,
     ) -> None:
-        """Hold an answer against one reference after the other, until one is as near as
-        rounding explains.
-
-        The `message` of a Mismatch has a place for what differs.
+        """Compare an answer with one reference after the other, until the difference is
+        no larger than rounding explains, and keep the errors. The message of a Mismatch
+        is `message` with what differs in the place of `{}`.
         """
         tolerance = self.case.workload.tolerance
-        # a class of error for weights in few bits is that of all rows together
+        # the tolerance of weights in few bits is for all rows together
         by_row = self.case.workload.weights is Weights.NONE
         differences = []
         for expected in references:
-            differences.append(
-                difference_from_expected(answer, expected, by_row=by_row)
-            )
-            if differences[-1].over(tolerance) <= 1:
+            difference = difference_from_expected(answer, expected, by_row=by_row)
+            differences.append(difference)
+            if difference.over(tolerance) <= 1:
                 break
         if not differences:
             return
@@ -220,7 +223,9 @@ class Correctness:
         if nearest.output > tolerance:
             raise Mismatch(f"{message.format(OUTPUT)} by {nearest.output:.1e}")
         if nearest.over(tolerance) > 1:
-            raise Mismatch(f"{message.format(nearest.of)} by {nearest.gradient:.1e}")
+            raise Mismatch(
+                f"{message.format(nearest.worst_gradient)} by {nearest.gradient:.1e}"
+            )
         self.output_error = nearest.frobenius
         self.largest_error = max(nearest.largest, self.largest_error or 0.0)
         if nearest.gradient is not None:
@@ -234,7 +239,7 @@ def _refuse_infinite(answer: OutputAndGradients, when: str) -> None:
             raise Mismatch(f"{when}the {what} is not finite")
 
 
-def _call_of(subject: Subject, form: OwnModule | None, salt: int) -> CheckedCall:
+def _checked_call(subject: Subject, form: OwnModule | None, salt: int) -> CheckedCall:
     """A call on the input of a salt, with the rows that are compared. In training a
     gradient flows back from these rows alone.
     """
@@ -256,8 +261,8 @@ def _rows_of(x: Tensor, form: OwnModule | None) -> Tensor:
     """The numbers of the tokens that are compared: spread over all tokens, the last one
     too.
 
-    Of attention they are the first; with experts those whose choice is clearest, for
-    rounding decides between near ties.
+    For attention they are the first tokens. With experts they are those whose choice is
+    clearest, since rounding decides between near ties.
     """
     tokens = x.shape[:-1].numel()
     if form is not None and isinstance(form.spec, AttentionSpec):
@@ -273,7 +278,7 @@ def _rows_of(x: Tensor, form: OwnModule | None) -> Tensor:
 
 
 def _routes_by_itself(form: OwnModule) -> bool:
-    """Whether a token is at some of the form's experts alone, by its router."""
+    """Whether the form has a router that sends each token to some of its experts."""
     moe = form.spec.moe
     return moe is not None and form.imposed is None and moe.top_k < moe.experts
 
@@ -288,25 +293,28 @@ def _spread_tokens(tokens: int, count: int, x: Tensor) -> Tensor:
 def _answer_of(
     subject: Subject, call: CheckedCall
 ) -> tuple[OutputAndGradients, bool | None]:
-    """What is timed gives for a call, and whether it was in train mode: what draws
-    random numbers there, as dropout does, is called in eval mode. None where it draws
-    numbers even so: then no second call is like it.
+    """What the subject answers to a call, and whether it was in train mode then. A
+    module that draws random numbers in train mode, as dropout does, is called again in
+    eval mode. None in place of the mode where it draws numbers even so: then no other
+    call can give the same.
     """
-    answer, drew = _called(subject, call)
+    answer, drew = _answer_and_draws(subject, call)
     if not drew:
         return answer, subject.train
     if not subject.train:
         return answer, None
     subject.module.eval()
     try:
-        answer, drew = _called(subject, call)
+        answer, drew = _answer_and_draws(subject, call)
     finally:
         subject.module.train()
     return answer, None if drew else False
 
 
-def _called(subject: Subject, call: CheckedCall) -> tuple[OutputAndGradients, bool]:
-    """The answer of what is timed, and whether it drew random numbers."""
+def _answer_and_draws(
+    subject: Subject, call: CheckedCall
+) -> tuple[OutputAndGradients, bool]:
+    """What the subject answers to a call, and whether it drew random numbers."""
     before = _random_state(subject)
     subject.clear(call.x)
     y = subject.call(call.x, call.gradient)
@@ -325,7 +333,7 @@ def _random_state(subject: Subject) -> Tensor:
 def _results_of_call(
     call: CheckedCall, y: Tensor, module: nn.Module
 ) -> OutputAndGradients:
-    """What a call of a module gave."""
+    """What a call of a module gave: the output `y`, and gradients where x has one."""
     answer = {OUTPUT: call.compared(y)}
     if call.x.requires_grad:
         answer[INPUT_GRADIENT] = call.compared(_gradient_or_zero(call.x))
@@ -336,14 +344,14 @@ def _results_of_call(
 
 
 def _gradient_or_zero(tensor: Tensor) -> Tensor:
-    """A gradient that did not come is zero, as an optimiser takes it."""
+    """The gradient of a tensor; zero where there is none, as an optimiser takes it."""
     if tensor.grad is None:
         return torch.zeros_like(tensor)
     return tensor.grad
 
 
 def gradient_of(name: str) -> str:
-    """What the gradient of a weight is called."""
+    """The key of the gradient of a weight in OutputAndGradients."""
     return f"gradient of {name}"
 
 
@@ -361,10 +369,8 @@ def _as_laid_out(answer: OutputAndGradients, layout: Layout) -> OutputAndGradien
     return laid_out
 
 
-def _of_form(form: OwnModule, call: CheckedCall) -> OutputAndGradients:
-    """What a form should give for the rows of a call, written apart from the module
-    that is timed.
-    """
+def _expected_of_form(form: OwnModule, call: CheckedCall) -> OutputAndGradients:
+    """What the reference of a form gives for the rows of a call, in float64."""
     short = call.shortened()
     if isinstance(form.spec, AttentionSpec):
         from ffnbench.ffn.attention_module import attention_reference
@@ -393,10 +399,12 @@ def _of_form(form: OwnModule, call: CheckedCall) -> OutputAndGradients:
     return answer
 
 
-def _of_second(second: nn.Module, call: CheckedCall) -> Iterator[OutputAndGradients]:
-    """What a second instance gives: in float64 for the rows alone, in float64 for the
-    whole input, where a token meets others, and in its own dtype. What can't be run is
-    passed over.
+def _expected_of_second(
+    second: nn.Module, call: CheckedCall
+) -> Iterator[OutputAndGradients]:
+    """What a second instance gives, in three ways: in float64 for the compared rows
+    alone; in float64 for the whole input, for a module in which a token meets others;
+    and in its own dtype. A way that can't be run is left out.
     """
     tries = (
         (call.shortened(), torch.float64),
@@ -405,7 +413,7 @@ def _of_second(second: nn.Module, call: CheckedCall) -> Iterator[OutputAndGradie
     )
     for tried, dtype in tries:
         try:
-            module = deepcopy(second).to(dtype)  # each has seen no input
+            module = deepcopy(second).to(dtype)  # a copy that has seen no input
             x = (
                 tried.x.detach()
                 .to(dtype, copy=True)
@@ -425,23 +433,26 @@ def _of_second(second: nn.Module, call: CheckedCall) -> Iterator[OutputAndGradie
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Relative errors of an output, by its worst row or of all rows together, and of a
-    gradient, the worst `of` all; None without gradients.
+    """Relative errors of an answer.
 
-    `frobenius` is that of all rows of the output together, `largest` that of one
-    element, relative to the root mean square of all.
+    `output` is the error that is compared with the tolerance: that of the worst row, or
+    of all rows together. `frobenius` is the error of all rows together, `largest` that
+    of one element, relative to the root mean square of all. `gradient` is the error of
+    `worst_gradient`, None without gradients.
     """
 
     output: float
     frobenius: float = 0.0
     largest: float = 0.0
     gradient: float | None = None
-    of: str = ""
+    worst_gradient: str = ""
 
     def over(self, tolerance: float) -> float:
-        """How many times what rounding explains. An output that is off by the tolerance
-        is on the other side of a kink in as large a share of the elements, whose slopes
-        are wrong then: so a gradient is off by its square root.
+        """How many times as large the errors are as rounding explains.
+
+        Where an output is off by the tolerance, that share of its elements is on the
+        other side of a kink, and their slopes are wrong. So a gradient may be off by
+        the square root of the tolerance.
         """
         return max(self.output / tolerance, (self.gradient or 0.0) / sqrt(tolerance))
 
@@ -449,7 +460,9 @@ class Difference:
 def difference_from_expected(
     answer: OutputAndGradients, expected: OutputAndGradients, *, by_row: bool = True
 ) -> Difference:
-    """How far an answer is from what is expected, in what both have."""
+    """How far an answer is from what is expected, in the gradients that both have, and
+    in the output: by its worst row, or of all rows together.
+    """
     errors_of_elements = answer[OUTPUT].double() - expected[OUTPUT].double()
     size = _rms(expected[OUTPUT]) or 1.0
     frobenius = _rms(errors_of_elements) / size
@@ -471,20 +484,20 @@ def difference_from_expected(
         frobenius=frobenius,
         largest=largest,
         gradient=errors.get(worst),
-        of=worst,
+        worst_gradient=worst,
     )
 
 
 def _rms(values: Tensor) -> float:
-    """The root of the mean square; 0 of nothing."""
+    """The root of the mean square of all elements; 0 where there are none."""
     if not values.numel():
         return 0.0
     return float(values.double().square().mean().sqrt())
 
 
 def row_error(y: Tensor, expected: Tensor) -> float:
-    """The largest error of a row, relative to its norm or to the mean one of all rows,
-    whichever is larger.
+    """The largest error of a row, relative to its norm or to the root mean square of
+    all norms, whichever is larger.
     """
     y, expected = y.double(), expected.double()
     norms = expected.norm(dim=-1)

@@ -1,32 +1,33 @@
-"""What one sample is on an accelerator: seconds of the wall, of the host, and of the
-device itself. Runs in a worker.
+"""Takes a sample on an accelerator: seconds of the wall, of the host, and of the device
+itself. Runs in a worker.
 
-Calls only queue work, so gradients are cleared inside them, as in a loop that trains.
+Calls only queue work, so gradients are cleared inside of them, as in a training loop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from torch import Tensor
 
 from ffnbench.common.errors import Unsupported
-from ffnbench.device.accelerator import UNROLLED
-from ffnbench.worker.subject import Subject
+from ffnbench.device.accelerator import MOST_CALLS_OF_QUEUE
+from ffnbench.worker.subject import Subject, Times
 
-# at the device's time, where it is what was asked for and others disturb the host
+# tries to get the device's time, where that is what is measured: other processes may
+# disturb the host
 MEASURING_PASSES = 3
-# of the clock of events that a sample is made of, at least: it is known to 2 %
-STEPS = 20
+# the device's time of a sample is so many steps of the clock of events at least: it is
+# known to about 2 % then
+LEAST_STEPS = 20
 NO_DEVICE_TIME = (
     "device time can't be told apart: its calls wait for the device, run on another stream, "
     "or are too short for the clock of its events"
 )
-# calls of an idle device, whose issuing is timed: a queue that is full would make the
-# host wait
-FEW = 3
+# the first calls on an idle device, by which the time to issue a call is known: a full
+# queue would make the host wait
+FIRST_CALLS = 3
 
 
 def time_calls_on_device(
@@ -34,54 +35,50 @@ def time_calls_on_device(
     inputs: Sequence[Tensor],
     grads: Sequence[Tensor],
     *,
-    counts: bool,
-) -> dict[str, Any]:
-    """The wall's time of calls one after another, and the device's own for the same
-    calls: the fields of timing.Times.
+    is_sample: bool,
+) -> Times:
+    """Time calls one after another by the wall, and the same calls by the device.
 
-    `counts` as in timing.py. Raises Unsupported where the device's time is asked for,
-    and can't be had apart.
+    The arguments are those of timing.py: time_calls. Raises Unsupported where the
+    device's time is measured and can't be told apart.
     """
-    calls = len(inputs)
     wall, host = _wall_pass(subject, inputs, grads)
-    passes = MEASURING_PASSES if subject.by_device else int(counts)
+    passes = MEASURING_PASSES if subject.by_device else int(is_sample)
+    steps = LEAST_STEPS if is_sample else 1
     device = None
     for _ in range(passes):
-        if device is None:
-            device = _device_pass(subject, inputs, grads, host, STEPS if counts else 1)
+        device = _device_pass(subject, inputs, grads, host, steps)
+        if device is not None:
+            break
     subject.clear(inputs[-1])
-    times = {
-        "value": wall / calls,
-        "wall": wall / calls,
-        "host": host,
-        "device": device,
-    }
+    call_s = wall / len(inputs)
+    value = call_s
     if subject.by_device:
         if device is None:
             raise Unsupported(
                 NO_DEVICE_TIME, "@time=wall measures what a caller waits for"
             )
-        times["value"] = device
-    return times
+        value = device
+    return Times(value=value, wall=call_s, host=host, device=device)
 
 
 def _wall_pass(
     subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor]
 ) -> tuple[float, float]:
-    """Seconds of all calls, and the seconds that issuing one takes.
+    """Seconds of all calls by the wall, and the mean seconds to issue one.
 
-    The device is idle before the first and drained after the last. A backward alone is
-    run after its forwards, some at a time.
+    The device is idle before the first call and after the last. Where backward alone is
+    measured, the forwards of some calls are run, and then their backwards are timed.
     """
     accelerator = subject.accelerator
     assert accelerator is not None
-    together = UNROLLED if subject.backward_only else len(inputs)
+    together = MOST_CALLS_OF_QUEUE if subject.backward_only else len(inputs)
     wall = host = 0.0
     for first in range(0, len(inputs), together):
-        calls = _issues(
+        calls = _calls_to_issue(
             subject, inputs[first : first + together], grads[first : first + together]
         )
-        few, rest = calls[:FEW], calls[FEW:]
+        few, rest = calls[:FIRST_CALLS], calls[FIRST_CALLS:]
         accelerator.synchronize()
         begin = accelerator.now()
         for call in few:
@@ -102,8 +99,8 @@ def _device_pass(
     host: float,
     steps: int,
 ) -> float | None:
-    """Mean seconds that the device works for a call, known to one part of so many steps
-    of its clock.
+    """Mean seconds that the device works for a call; None where that is not to be had,
+    or is less than so many steps of the clock of events (DeviceTimer.seconds).
     """
     timer = subject.timer
     assert timer is not None
@@ -111,29 +108,29 @@ def _device_pass(
         return None
 
     def make(first: int, end: int) -> list[Callable[[], Tensor]]:
-        return _issues(subject, inputs[first:end], grads[first:end])
+        return _calls_to_issue(subject, inputs[first:end], grads[first:end])
 
     return timer.seconds(make, len(inputs), host, steps, cold=subject.cold)
 
 
-def _issues(
+def _calls_to_issue(
     subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor]
 ) -> list[Callable[[], Tensor]]:
-    """Calls one after another, each with its gradients cleared. Of a backward alone the
-    forwards are run here.
+    """The calls on these inputs, each of which clears the gradients before. Where
+    backward alone is measured, the forwards are run here.
     """
-    calls = [subject.timed(x, grad) for x, grad in zip(inputs, grads, strict=True)]
+    calls = [subject.timed_call(x, grad) for x, grad in zip(inputs, grads, strict=True)]
     if not subject.train:
         return calls
     return [
-        partial(_cleared, subject, x, call)
+        partial(_clear_and_call, subject, x, call)
         for x, call in zip(inputs, calls, strict=True)
     ]
 
 
-def _cleared(subject: Subject, x: Tensor, call: Callable[[], Tensor]) -> Tensor:
-    if subject.last is not None:
-        subject.last.grad = None
+def _clear_and_call(subject: Subject, x: Tensor, call: Callable[[], Tensor]) -> Tensor:
+    if subject.last_input is not None:
+        subject.last_input.grad = None
     subject.clear(x)
-    subject.last = x
+    subject.last_input = x
     return call()

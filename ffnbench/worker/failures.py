@@ -1,7 +1,7 @@
-"""What is told of a request that raised: a kind, one line, and whether the worker is of
-use afterwards. Needs torch.
+"""Turns an exception into the answer to a request: a kind, one line, and whether the
+worker can be used afterwards. Needs torch.
 
-Loaded when something has failed.
+It is loaded when something has failed.
 """
 
 from __future__ import annotations
@@ -13,42 +13,50 @@ from ffnbench.common.targets import one_line
 from ffnbench.device.accelerator import device_error, first_line, is_full
 from ffnbench.messages import Failed
 from ffnbench.result import FailureKind
-from ffnbench.worker.backends.compiling import Recompiled, not_compiled
+from ffnbench.worker.backends.compiling import Recompiled, why_not_compiled
 from ffnbench.worker.correctness import Mismatch
 
 RECOMPILED = "FailOnRecompileLimitHit"  # of torch's compiler, which is not loaded here
 ALLOCATING = re.compile(r"you tried to allocate (\d+) bytes")
 
 
-def failed(problem: BaseException, *, compiled: bool, measures: bool) -> Failed:
-    """How a request has failed. `compiled` is whether it was about a case that is
-    compiled, `measures` whether there is a plan that is measured.
+def failure_of(problem: BaseException, *, compiled: bool, measures: bool) -> Failed:
+    """The answer to a request that raised. `compiled` is whether it was about a case
+    that is compiled, `measures` whether there is a plan that is measured.
 
     A failure ends this process where it has broken its device, or where torch.compile
     failed: what a compiler leaves behind then makes later rows of a process wrong.
     """
     broken = device_error(problem)
     if broken:
-        return Failed(kind=FailureKind.CRASH, message=broken, ends=True)
+        return Failed(kind=FailureKind.CRASH, message=broken, ends_process=True)
     if not isinstance(problem, FfnbenchError):
-        ends = compiled and not _is_expected(problem)
-        return Failed(kind=_kind_of(problem), message=_message_of(problem), ends=ends)
-    cause = problem.__cause__  # of one of our own errors, what has made us raise it
-    ends = compiled and cause is not None and not _is_expected(cause)
-    # before anything is measured, Raised says that no mistake was typed
+        ends_process = compiled and not _leaves_compiler_intact(problem)
+        return Failed(
+            kind=_kind_of(problem),
+            message=_message_of(problem),
+            ends_process=ends_process,
+        )
+    cause = problem.__cause__  # of an error of ours, the exception that led to it
+    ends_process = compiled and cause is not None and not _leaves_compiler_intact(cause)
+    # code of the user's that raises is a crash of its case; while a plan is made, there
+    # is no case yet
     unsupported = isinstance(problem, Unsupported) and (
         not measures or not isinstance(problem, Raised)
     )
     kind = FailureKind.UNSUPPORTED if unsupported else FailureKind.CRASH
-    return Failed(kind=kind, message=problem.message, hint=problem.hint, ends=ends)
-
-
-def _is_expected(problem: BaseException) -> bool:
-    """Whether a failure leaves the compiler as it was."""
-    return (
-        isinstance(problem, Mismatch | Recompiled)
-        or type(problem).__name__ == RECOMPILED
+    return Failed(
+        kind=kind, message=problem.message, hint=problem.hint, ends_process=ends_process
     )
+
+
+def _is_recompiled(problem: BaseException) -> bool:
+    return isinstance(problem, Recompiled) or type(problem).__name__ == RECOMPILED
+
+
+def _leaves_compiler_intact(problem: BaseException) -> bool:
+    """Whether torch.compile works as before after this failure."""
+    return isinstance(problem, Mismatch) or _is_recompiled(problem)
 
 
 def _kind_of(problem: BaseException) -> FailureKind:
@@ -63,18 +71,18 @@ def _kind_of(problem: BaseException) -> FailureKind:
     if (
         isinstance(problem, NotImplementedError)
         or "not implemented for" in text
-        or not_compiled(problem)
+        or why_not_compiled(problem)
     ):
         return FailureKind.UNSUPPORTED
     if isinstance(problem, Mismatch):
         return FailureKind.MISMATCH
-    if _is_expected(problem):
+    if _is_recompiled(problem):
         return FailureKind.RECOMPILED
     return FailureKind.CRASH
 
 
 def _message_of(problem: BaseException) -> str:
-    """What it says, in one line."""
+    """What an exception that is none of ours says, in one line."""
     text = " ".join(str(problem).split())
     asked = ALLOCATING.search(text)
     if asked:
@@ -83,4 +91,4 @@ def _message_of(problem: BaseException) -> str:
         return first_line(str(problem))
     if isinstance(problem, Mismatch | Recompiled):
         return text
-    return not_compiled(problem) or one_line(problem)
+    return why_not_compiled(problem) or one_line(problem)

@@ -1,7 +1,7 @@
-"""What a worker does with the cases of a plan: open one, take a sample, measure its
-memory, check it. Needs torch.
+"""What a worker does with the cases of a plan: it opens a case, takes its samples,
+measures its memory, checks it. Needs torch.
 
-In the first worker of a run a subject is held against float64 before its rounds, and
+In the first worker of a run a subject is compared with float64 before its rounds, and
 after them (correctness.py).
 """
 
@@ -21,11 +21,12 @@ from torch import Tensor
 from ffnbench import messages
 from ffnbench.backends import BACKENDS
 from ffnbench.common.errors import FfnbenchError, Unsupported
-from ffnbench.device.environment import accelerator_of, place_of, usable_cpus
+from ffnbench.device.environment import accelerator_of, torch_device, usable_cpus
 from ffnbench.device.waiting import WaitMeter
 from ffnbench.features import handler
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.messages import (
+    SALT_BITS,
     Check,
     ExploreRoofs,
     MeasureMemory,
@@ -54,10 +55,10 @@ from ffnbench.plan import Case, Plan, Workload
 from ffnbench.worker import peak_memory, probe_jobs, timing
 from ffnbench.worker.backends.building import (
     build_module,
-    carried,
-    changed,
     impose_routing,
-    read_weights,
+    load_base_weights,
+    load_plan_weights,
+    module_for_backend,
     seed_all,
 )
 from ffnbench.worker.backends.running import implementation_of
@@ -67,7 +68,7 @@ from ffnbench.worker.subject import (
     Subject,
     gradient_salt,
     most_inputs,
-    padded,
+    random_gaps,
     set_precision_of,
     subject_of,
 )
@@ -76,47 +77,53 @@ if TYPE_CHECKING:
     from ffnbench.device.nvml import DeviceWatch
     from ffnbench.worker.ceiling_calls import RoofCalls
 
-COPIES = 4  # of a pool: as it is written and as it is read, inputs and gradients
+# a case has two pools, of inputs and of gradients, and each is in memory as it is
+# written and as it is read
+POOL_COPIES = 4
 
 
 @dataclass(slots=True)
 class Jobs:
-    """All cases of a plan inside one process. `memory_bytes` is what the machine has to
-    give.
+    """All cases of a plan inside one process.
+
+    `memory_bytes` is the memory that they may take, None where it is not known, and
+    `layout_seed` the seed of where their tensors lie. `checks` has an entry for each
+    case that is open. `feature_state` is what features keep from one request to the
+    next.
     """
 
     plan: Plan
     memory_bytes: int | None = None
-    block: str = ""  # the seed of where its tensors lie
+    layout_seed: str = ""
     subjects: dict[str, Subject] = field(default_factory=dict)
     checks: dict[str, Correctness] = field(default_factory=dict)
-    waits: WaitMeter = field(default_factory=lambda: WaitMeter(usable_cpus()))
-    ceilings: RoofCalls | None = None  # where they are asked for
-    devices: DeviceWatch | None = None  # where a case runs on one
-    # what features keep from one request to the next
-    held: dict[str, Any] = field(default_factory=dict)
+    wait_meter: WaitMeter = field(default_factory=lambda: WaitMeter(usable_cpus()))
+    # made at the first request about roofs, and by the first sample on an accelerator
+    roof_calls: RoofCalls | None = None
+    device_watch: DeviceWatch | None = None
+    feature_state: dict[str, Any] = field(default_factory=dict)
 
     def open(self, request: Open) -> Opened:
-        """Build, check and warm up a case; finds how many calls make a sample unless
-        that is known.
+        """Build, check and warm up a case, and find how many calls make a sample unless
+        that is known. The case is ready to be sampled then.
         """
         label, calls = request.label, request.calls
         case, protocol = self.plan.case(label), self.plan.protocol
-        subject = self._build(case, request.weights)
+        subject = self._build(case, request.weights_folder)
         opened = implementation_of(case.workload.backend).prepare(
             subject, case.workload
         )
         if not request.checked or subject.accelerator is not None:
             _first_call(subject, case)
-        self.checks[label] = Correctness(case, protocol.seed, request.weights)
+        self.checks[label] = Correctness(case, protocol.seed, request.weights_folder)
         if not request.checked:
             self.checks[label].check(subject, protocol.seed)
         with _without_compiling(case.workload):
-            # where they are known, the round of practice does the rest
+            # where the number is known, the first round warms up: it is not recorded
             if calls is None:
                 timing.warm_up(subject, protocol.warmup_s)
                 calls = timing.calls_for(subject, protocol.min_sample_s)
-        if self._is_alone(case):
+        if self._reuses_one_input(case):
             inputs = 1
         else:
             inputs = calls = min(calls, self._most_inputs(subject))
@@ -128,51 +135,54 @@ class Jobs:
             opened, calls=calls, inputs=inputs, input_bytes=subject.pool.memory.nbytes
         )
 
-    def _build(self, case: Case, weights: str) -> Subject:
-        """The module of a case with its inputs, as its backend wants it; `weights` is a
-        folder with those it takes over. Raises Unsupported where it can't be run.
+    def _build(self, case: Case, weights_folder: str) -> Subject:
+        """Build the module of a case, as its backend needs it, and its inputs;
+        `weights_folder` is as in messages.Open. Raises Unsupported where the case can't
+        be run.
         """
         work, seed = case.workload, self.plan.protocol.seed
         if work.slowdown and work.device != "cpu":
             raise Unsupported("@slowdown works on the CPU only: @device=cpu")
         _set_conditions(work)
         seed_all(seed, case.ffn)
-        with padded(f"{self.block}/{case.label}", work.device) as pads:
+        with random_gaps(f"{self.layout_seed}/{case.label}", work.device) as pads:
             module = build_module(
-                case.ffn, device=place_of(work.device), dtype=getattr(torch, work.dtype)
+                case.ffn,
+                device=torch_device(work.device),
+                dtype=getattr(torch, work.dtype),
             )
         if self.plan.state:
-            read_weights(module, self.plan)
-        module = changed(module, case.ffn, work.backend)
+            load_plan_weights(module, self.plan)
+        module = module_for_backend(module, case.ffn, work.backend)
         impose_routing(module, work, seed)
         subject = subject_of(module, work, case.ffn.d_model, seed)
         subject.pads = pads
-        if weights:
-            carried(weights, subject.module)
+        if weights_folder:
+            load_base_weights(weights_folder, subject.module)
         return subject
 
     def _most_inputs(self, subject: Subject) -> int:
-        """How many inputs its pool may have, so that those of all cases fit into
-        memory.
+        """How many inputs the pool of a subject may have, so that the pools of all
+        cases fit into memory.
         """
         free = self.memory_bytes
         if subject.accelerator is not None:
             free = subject.accelerator.free_bytes()
         if free is None:
             return most_inputs(subject.x, None)
-        return most_inputs(subject.x, free // (COPIES * len(self.plan.cases)))
+        return most_inputs(subject.x, free // (POOL_COPIES * len(self.plan.cases)))
 
     def drain(self, label: str) -> None:
-        """Wait for the device of a case, so that an error of what it still does comes
-        up now.
+        """Wait until the device of a case is idle, so that an error in its pending
+        work is raised now.
         """
         accelerator = accelerator_of(self.plan.case(label).workload.device)
         if accelerator is not None:
             accelerator.synchronize()
 
     def has_compiled(self, label: str) -> bool:
-        """Whether it is a case that is compiled, and the compiler is at work in this
-        process.
+        """Whether the case of this label is to be compiled, and this process has loaded
+        the compiler. False for a label that is of no case.
         """
         is_compiled = any(
             case.label == label and case.workload.compiled for case in self.plan.cases
@@ -180,15 +190,14 @@ class Jobs:
         return is_compiled and "torch._dynamo" in sys.modules
 
     def forget(self, label: str) -> None:
-        """Let go of all that a case holds: it has failed, and others want the
-        memory.
-        """
+        """Release all that a failed case holds: others need the memory."""
         self.subjects.pop(label, None)
         self.checks.pop(label, None)
 
-    def _is_alone(self, case: Case) -> bool:
-        """Whether it is an activation of ffnbench's own among such: timed on one input,
-        which stays in a cache.
+    def _reuses_one_input(self, case: Case) -> bool:
+        """Whether all calls of a sample read the same input, which then stays in a
+        cache. They do for an activation, where the plan has no activation that is code
+        of the user's.
         """
         if not isinstance(case.ffn, ActivationSpec):
             return False
@@ -199,19 +208,19 @@ class Jobs:
 
     def take_sample(self, request: TakeSample) -> Sampled:
         """Time the calls of a sample."""
-        subject, case = self.subjects[request.label], self.plan.case(request.label)
-        work = case.workload
-        different, turns = request.calls, 1
-        if self._is_alone(case):
-            different, turns = 1, request.calls
-        _set_conditions(work)
-        inputs = subject.pool.renew(request.salt, different) * turns
+        case = self.set_conditions_of(request.label)
+        subject, work = self.subjects[request.label], case.workload
+        different, repeats = request.calls, 1
+        if self._reuses_one_input(case):
+            different, repeats = 1, request.calls
+        inputs = subject.pool.renew(request.salt, different) * repeats
         grads: list[Tensor] = []
         if subject.train:
-            grads = subject.grads.renew(gradient_salt(request.salt), different) * turns
+            fresh_grads = subject.grads.renew(gradient_salt(request.salt), different)
+            grads = fresh_grads * repeats
         with _without_compiling(work):
             before = getrusage(RUSAGE_SELF).ru_minflt
-            times, waited = self.waits.with_share(
+            times, waited = self.wait_meter.with_share(
                 partial(timing.time_calls, subject, inputs, grads), work.threads
             )
             faults = getrusage(RUSAGE_SELF).ru_minflt - before
@@ -224,31 +233,35 @@ class Jobs:
         )
         if subject.accelerator is None:
             return sampled
-        return self._on_device(sampled, subject, work.device)
+        return self._with_device_state(sampled, subject, work.device)
 
-    def _on_device(self, sampled: Sampled, subject: Subject, device: str) -> Sampled:
-        """A sample with what is to be said of the accelerator that it was taken on."""
+    def _with_device_state(
+        self, sampled: Sampled, subject: Subject, device: str
+    ) -> Sampled:
+        """A sample with the state of the accelerator that it was taken on, and a note
+        where its device time is not to be had.
+        """
         from ffnbench.device.nvml import DeviceWatch
         from ffnbench.worker.device_timing import NO_DEVICE_TIME
 
-        if self.devices is None:
-            self.devices = DeviceWatch()
-        sampled = self.devices.after(sampled, device)
+        if self.device_watch is None:
+            self.device_watch = DeviceWatch()
+        sampled = self.device_watch.after(sampled, device)
         assert subject.timer is not None
         if sampled.device_s is None and subject.timer.gives_up:
             return replace(sampled, notes=(NO_DEVICE_TIME,))
         return sampled
 
     def check(self, request: Check) -> Values:
-        """The relative errors of a case, before its rounds and after them; None where
-        nothing tells what is right.
+        """Check a case after its rounds, where that can find anything new, and return
+        its relative errors so far; None where nothing says what is right.
 
-        Raises Mismatch where it has come to give something else.
+        Raises Mismatch where its output has become another one.
         """
         check = self.checks[request.label]
-        _set_conditions(self.plan.case(request.label).workload)
-        if check.again or check.output_error is None:
-            salt = Random(f"{self.block}/check").getrandbits(56)
+        self.set_conditions_of(request.label)
+        if check.checks_again or check.output_error is None:
+            salt = Random(f"{self.layout_seed}/check").getrandbits(SALT_BITS)
             check.check(self.subjects[request.label], salt, "after its rounds ")
         errors = {
             ERROR: check.output_error,
@@ -258,66 +271,70 @@ class Jobs:
         return Values(values=errors)
 
     def explore_roofs(self, request: ExploreRoofs) -> ReachedRoofs:
-        """The fastest roofs of each group."""
-        return ReachedRoofs(
-            roofs=tuple(
-                self._roofs().explore(request.roofs, request.seconds, request.keep)
-            )
+        """Find the fastest roofs of each group."""
+        reached = self._roof_calls().explore(
+            request.roofs, request.seconds, request.keep
         )
+        return ReachedRoofs(roofs=tuple(reached))
 
     def sample_roof(self, request: SampleRoof) -> Sampled:
         """Time the calls of a roof."""
-        value, waited = self._roofs().time_roof(request.roof, request.calls, self.waits)
+        value, waited = self._roof_calls().time_roof(
+            request.roof, request.calls, self.wait_meter
+        )
         return Sampled(value=value, waited=waited)
 
-    def _roofs(self) -> RoofCalls:
+    def _roof_calls(self) -> RoofCalls:
         from ffnbench.worker.ceiling_calls import RoofCalls
 
-        if self.ceilings is None:
-            self.ceilings = RoofCalls()
-        return self.ceilings
+        if self.roof_calls is None:
+            self.roof_calls = RoofCalls()
+        return self.roof_calls
 
-    def settle(self, label: str) -> Case:
-        """A case, with threads, device and precision as it has them."""
+    def set_conditions_of(self, label: str) -> Case:
+        """Set threads, device and precision as a case has them, and return the case."""
         case = self.plan.case(label)
         _set_conditions(case.workload)
         return case
 
     def measure_memory(self, request: MeasureMemory) -> Values:
-        """Exact bytes: peak of one call, and in train mode what is kept for
-        backward.
+        """Measure exact bytes: the peak of one call, and in train mode what is saved
+        for backward. Empty for a runtime, whose memory torch does not see.
         """
         subject = self.subjects[request.label]
-        work = self.plan.case(request.label).workload
-        # what a runtime takes is hidden from torch
-        if BACKENDS[work.backend].is_runtime:
+        case = self.set_conditions_of(request.label)
+        if BACKENDS[case.workload.backend].is_runtime:
             return Values(values={})
-        _set_conditions(work)
         peak = peak_memory.peak_bytes(subject)
         saved = peak_memory.saved_bytes(subject) if subject.train else None
         return Values(values={PEAK: peak, SAVED: saved})
 
     def measure_sparsity(self, request: MeasureSparsity) -> Values:
-        """How sparse the hidden layer is at the declared init and the seeded input."""
-        _set_conditions(self.plan.case(request.label).workload)
+        """Measure how sparse the hidden layer is at the declared init and the seeded
+        input.
+        """
+        self.set_conditions_of(request.label)
         zero, dead = peak_memory.sparsity(self.subjects[request.label])
         return Values(values={"zero_share": zero, "dead_share": dead})
 
     def measure_routing(self, request: MeasureRouting) -> Values:
-        """How the tokens are spread over the experts, where there are any."""
+        """Measure how the tokens are spread over the experts; empty where there are
+        none.
+        """
         from ffnbench.ffn.experts import MixtureOfExperts, expert_load
 
         subject = self.subjects[request.label]
         if not isinstance(subject.module, MixtureOfExperts):
             return Values(values={})
-        _set_conditions(self.plan.case(request.label).workload)
+        self.set_conditions_of(request.label)
         busiest, hit = expert_load(subject.module, subject.x)
         return Values(values={LOAD: busiest, HIT: hit})
 
 
 def _first_call(subject: Subject, case: Case) -> None:
-    """The first call of all: its shape and its dtype, and whether its input is as it
-    was.
+    """Make the first call of a case, and check its output and that its input is
+    unchanged. Raises Mismatch for another shape or dtype than the input's, Unsupported
+    where the input was changed.
     """
     before = subject.x.detach().clone()
     try:
@@ -332,23 +349,23 @@ def _first_call(subject: Subject, case: Case) -> None:
 
 
 def _without_compiling(work: Workload) -> AbstractContextManager[None]:
-    """Where it is compiled, nothing compiles in here."""
+    """A context in which nothing is compiled anew, where the workload is compiled."""
     if not work.compiled:
         return nullcontext()
-    from ffnbench.worker.backends.compiling import settled
+    from ffnbench.worker.backends.compiling import recompiling_refused
 
-    return settled()
+    return recompiling_refused()
 
 
 def _set_conditions(work: Workload) -> None:
-    """Threads, device and precision are properties of the case: user code and other
+    """Set threads, device and precision as a workload has them: user code and other
     cases may have changed them.
     """
     accelerator = accelerator_of(work.device)
     if accelerator is not None:
-        accelerator.settle()
-    # beside a runtime with threads of its own torch has one: others would still spin,
-    # after inputs are made, while a call is timed
+        accelerator.make_current()
+    # a runtime has threads of its own: those of torch would still spin after they have
+    # made the inputs, while a call is timed
     threads = 1 if BACKENDS[work.backend].is_runtime else work.threads
     if torch.get_num_threads() != threads:
         torch.set_num_threads(threads)
@@ -356,25 +373,27 @@ def _set_conditions(work: Workload) -> None:
 
 
 def answer_to(request: WorkerRequest[Any], jobs: Jobs | None = None) -> Any:
-    """Do what is asked; any exception becomes a Failed (failures.py)."""
+    """Do what is asked, and return the answer. Any exception becomes a Failed
+    (failures.py). Without `jobs` there is no plan, and no case can be asked about.
+    """
     label = request.label if isinstance(request, OfCase) else ""
     try:
         answer = _dispatch(request, jobs)
         if jobs is not None and label:
-            # what the device finds wrong later is this case's, and not the next one's
+            # an error in work that is still queued belongs to this case, not the next
             jobs.drain(label)
         return answer
     except BaseException as problem:
         # user code may raise anything, SystemExit included
-        from ffnbench.worker.failures import failed
+        from ffnbench.worker.failures import failure_of
 
         compiled = jobs is not None and jobs.has_compiled(label)
-        return failed(problem, compiled=compiled, measures=jobs is not None)
+        return failure_of(problem, compiled=compiled, measures=jobs is not None)
 
 
 def _dispatch(request: WorkerRequest[Any], jobs: Jobs | None) -> Any:
-    """The answer of whoever does what is asked."""
-    if jobs is not None:
+    """Have a request done by the function for its type, and return the answer."""
+    if jobs is not None:  # requests about the cases of a plan, and their roofs
         match request:
             case messages.Open():
                 return jobs.open(request)
@@ -415,13 +434,13 @@ def _dispatch(request: WorkerRequest[Any], jobs: Jobs | None) -> Any:
             from ffnbench.worker.ceiling_calls import measure_ceilings
 
             return measure_ceilings(request)
-        case messages.KeepOutput():
-            from ffnbench.worker.agreement import keep_output
+        case messages.SaveOutput():
+            from ffnbench.worker.agreement import save_output
 
-            return keep_output(request)
-        case messages.HoldOutput():
-            from ffnbench.worker.agreement import hold_output
+            return save_output(request)
+        case messages.CompareOutput():
+            from ffnbench.worker.agreement import compare_output
 
-            return hold_output(request)
-    _, function = handler(type(request).__name__)
-    return function(jobs, request)
+            return compare_output(request)
+    _, answer_of_feature = handler(type(request).__name__)
+    return answer_of_feature(jobs, request)

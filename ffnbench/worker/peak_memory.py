@@ -1,7 +1,8 @@
-"""What a call takes: bytes at its peak, those kept for backward; and how sparse it is.
+"""Measures the memory of a call, at its peak and saved for backward, and how sparse its
+hidden layer is. Runs in a worker.
 
-Runs inside a worker. Memory is counted in the bytes of tensors, so that it is the same
-number on every machine.
+Memory is counted in the bytes of tensors, so that it is the same number on every
+machine.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ MATMULS = (
 
 
 def peak_bytes(subject: Subject) -> int:
-    """The most bytes of tensors that one call holds at once, beside weights and input;
-    on an accelerator as they were asked for, since the allocator's own blocks are
-    larger.
+    """The most bytes of tensors that one call holds at once, beside weights and input.
+    On an accelerator they are the bytes that were requested: the allocator's own blocks
+    are larger.
     """
     subject.clear()
     accelerator = subject.accelerator
@@ -44,10 +45,10 @@ def peak_bytes(subject: Subject) -> int:
 
 
 def _cpu_peak(subject: Subject) -> int:
-    """Play the allocator's events, as torch's profiler records them, in the order of
-    time.
+    """The peak of a call on the CPU: the allocator's events, as torch's profiler
+    records them, are added up in the order of time.
     """
-    # torch.profiler's own would load the compiler first: 1.5 s
+    # torch.profiler.profile would load the compiler, which takes 1.5 s
     from torch.autograd.profiler import profile
 
     with profile(use_cpu=True, profile_memory=True) as recorded:
@@ -61,12 +62,12 @@ def _cpu_peak(subject: Subject) -> int:
 
 
 def _tensor_events(recorded: object) -> list[tuple[int, int]]:
-    """(time, bytes) of every allocation and release, without the scratch that a matmul
-    takes and gives back.
+    """(time, bytes) of every allocation, and with negative bytes of every release,
+    without the scratch memory that a matrix product takes and releases.
     """
     allocation = torch._C._profiler._EventType.Allocation
     outlasting: list[tuple[int, int]] = []
-    # operations with what was recorded inside of them
+    # each operation's name, with the events and operations recorded inside of it
     operations = [("", recorded.kineto_results.experimental_event_tree())]  # type: ignore[attr-defined]
     while operations:
         name, nodes = operations.pop()
@@ -90,16 +91,16 @@ def _tensor_events(recorded: object) -> list[tuple[int, int]]:
 
 
 def without_scratch(events: list[tuple[int, int, int]]) -> list[tuple[int, int]]:
-    """(time, bytes) of the events (time, bytes, address) of one operation whose buffers
-    outlive it.
+    """(time, bytes) of those events of one operation, given as (time, bytes, address),
+    whose buffer was not both allocated and released by it.
     """
-    opened: dict[int, int] = {}  # address -> index of its allocation
+    allocations: dict[int, int] = {}  # index of the event, by address
     scratch: set[int] = set()
     for index, (_, size, address) in enumerate(events):
         if size > 0:
-            opened[address] = index
-        elif address in opened:
-            scratch |= {index, opened.pop(address)}
+            allocations[address] = index
+        elif address in allocations:
+            scratch |= {index, allocations.pop(address)}
     return [
         (time, size)
         for index, (time, size, _) in enumerate(events)
@@ -108,12 +109,12 @@ def without_scratch(events: list[tuple[int, int, int]]) -> list[tuple[int, int]]
 
 
 def saved_bytes(subject: Subject) -> int:
-    """Bytes that autograd keeps between forward and backward: each storage once,
-    without parameters and input.
+    """Bytes that autograd saves between forward and backward: each storage once,
+    without parameters, buffers and input.
     """
     not_counted = (*subject.module.parameters(), *subject.module.buffers(), subject.x)
     outside = {tensor.untyped_storage().data_ptr() for tensor in not_counted}
-    saved: dict[int, Tensor] = {}
+    saved: dict[int, Tensor] = {}  # by the address of its storage
 
     def pack(tensor: Tensor) -> Tensor:
         saved[tensor.untyped_storage().data_ptr()] = tensor
@@ -121,21 +122,21 @@ def saved_bytes(subject: Subject) -> int:
 
     subject.clear()
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        result = subject.forward(subject.x)
+        y = subject.forward(subject.x)  # alive until all is counted
     total = sum(
-        t.untyped_storage().nbytes()
-        for address, t in saved.items()
+        tensor.untyped_storage().nbytes()
+        for address, tensor in saved.items()
         if address not in outside
     )
-    del result
+    del y
     return total
 
 
 def sparsity(subject: Subject) -> tuple[float, float]:
-    """Share of exact zeros in the hidden layer, and share of units that no token of the
-    input activates.
+    """The share of exact zeros in the hidden layer, and the share of units that no
+    token of the input activates.
 
-    The hidden layer is what enters the down projection, in all of its calls if there
+    The hidden layer is the input of the down projection, in all of its calls if there
     are several. Raises FfnbenchError where no such projection is found, or it is never
     called.
     """
@@ -145,7 +146,7 @@ def sparsity(subject: Subject) -> tuple[float, float]:
         _: nn.Module, args: tuple[Tensor, ...], named: dict[str, Tensor]
     ) -> None:
         hidden = args[0] if args else named["input"]
-        # counted at once: the tensor may be overwritten
+        # counted now, since the tensor may be overwritten
         zero = (hidden == 0).reshape(-1, hidden.shape[-1])
         zeros.append((int(zero.sum()), zero.numel()))
         dead.append(zero.all(dim=0))
@@ -160,24 +161,26 @@ def sparsity(subject: Subject) -> tuple[float, float]:
     finally:
         handle.remove()
         subject.module.train(subject.train)
-    total = sum(count for _, count in zeros)
+    total = sum(elements for _, elements in zeros)
     if not total:
         raise FfnbenchError(
             "its nn.Linear back to d_model is never called as a module: no hidden layer seen"
         )
-    return sum(zero for zero, _ in zeros) / total, float(
-        torch.stack(dead).all(dim=0).double().mean()
-    )
+    zero_share = sum(zero for zero, _ in zeros) / total
+    return zero_share, float(torch.stack(dead).all(dim=0).double().mean())
 
 
 def _down_projection(subject: Subject) -> nn.Module:
+    """The linear layer after the hidden layer: of a module of the user's the only one
+    whose output is d_model wide. Raises FfnbenchError for none or several.
+    """
     if isinstance(subject.module, FeedForward):
         return subject.module.down
     width = subject.x.shape[-1]
     linear = [
-        m
-        for m in subject.module.modules()
-        if isinstance(m, nn.Linear) and m.out_features == width
+        layer
+        for layer in subject.module.modules()
+        if isinstance(layer, nn.Linear) and layer.out_features == width
     ]
     if len(linear) != 1:
         raise FfnbenchError(

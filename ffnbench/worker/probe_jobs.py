@@ -1,11 +1,11 @@
-"""Looks at one function or module without timing it, and counts parameters and FLOPs by
-running it. Runs in a worker.
+"""Answers requests that need no plan: what a target, a device or a backend is, and how
+many parameters and FLOPs a module has, which is counted by running it. In a worker.
 
-A module is counted on the meta device, where tensors have shapes and no data, so that a
-100 B parameter module counts in a moment; with a few tokens where a module can't run
-without data: on the device that it is measured on, for some kernels run nowhere else,
-or on the CPU. Operations that torch's counter knows nothing of are named, and so are
-kernels of Triton, so that a fused kernel is never taken for free.
+A module is run on the meta device, where tensors have shapes and no data, so that one
+of 100 B parameters is counted in a moment. A module that can't run without data is run
+with a few tokens: on the device that it is measured on, since some kernels run nowhere
+else, or on the CPU. Operations that torch's counter does not know are named, and so are
+kernels of Triton, so that a fused kernel never counts as free.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from torch.utils.flop_counter import FlopCounterMode, flop_registry
 from ffnbench.choices import Backend
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.common.targets import one_line, origin_of, resolve
-from ffnbench.device.environment import about_device, accelerator_of, known_device
+from ffnbench.device.environment import about_device, accelerator_of, resolved_device
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.imported import D_FF_NAMES, as_activation
@@ -45,16 +45,17 @@ from ffnbench.messages import (
 )
 from ffnbench.plan import Arm, Probe, Workload
 from ffnbench.result import Timer
-from ffnbench.worker.backends.building import build_foreign
-from ffnbench.worker.backends.running import unavailable
+from ffnbench.worker.backends.building import build_imported_module
+from ffnbench.worker.backends.running import why_unavailable
 from ffnbench.worker.timing import empty_call
 
 if TYPE_CHECKING:
     from ffnbench.device.accelerator import Accelerator
 
-SMALL, META = (1, 8), "torch's meta device"
+FEW_TOKENS = (1, 8)  # batch and seq_len
+META = "torch's meta device"
 UNNAMED = "kernels outside torch's dispatcher"
-# neither a matrix product nor arithmetic: moving, making and looking at data
+# operations that only move, make or look at data, or whose arithmetic is not counted
 BOOKKEEPING = frozenset(
     {
         "clone",
@@ -103,23 +104,23 @@ BOOKKEEPING = frozenset(
 )
 
 
-class _Census(TorchDispatchMode):
-    """Names the operations that are neither counted, nor element-wise, nor bookkeeping,
-    and what Triton launches.
+class _UncountedOperations(TorchDispatchMode):
+    """A context that collects in `unknown` the operations that are neither counted by
+    torch, nor element-wise, nor bookkeeping, and the kernels that Triton launches.
     """
 
     supports_higher_order_operators = True
 
     def __init__(self) -> None:
         super().__init__()
-        self.unknown: dict[str, None] = {}
+        self.unknown: dict[str, None] = {}  # their names, in order
         # the class whose `run` launches every kernel that is written in Triton
         self._triton = getattr(
             getattr(sys.modules.get("triton"), "runtime", None), "JITFunction", None
         )
         self._launch = getattr(self._triton, "run", None)
 
-    def __enter__(self) -> _Census:
+    def __enter__(self) -> _UncountedOperations:
         if self._triton is not None:
             self._triton.run = lambda *args, **named: self._launched(*args, **named)
         super().__enter__()
@@ -140,7 +141,7 @@ class _Census(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
-        # of higher order: a kernel of Triton, an attention
+        # an operator of higher order: a kernel of Triton, an attention
         if not isinstance(func, torch._ops.OpOverload):
             if func not in flop_registry:
                 self.unknown[str(func)] = None
@@ -158,8 +159,9 @@ class _Census(TorchDispatchMode):
 
 
 def count(spec: ImportedSpec, workload: Workload) -> Cost:
-    """Count a user's module; raises FfnbenchError where it can't be built or gives
-    another shape than it got.
+    """The cost of a user's module, whose parameters and FLOPs are counted. Raises
+    FfnbenchError where it can't be built, or its output has another shape than its
+    input.
     """
     module, flops = _counted_by_running(spec, workload)
     parameters = list(module.parameters())
@@ -188,9 +190,9 @@ def count(spec: ImportedSpec, workload: Workload) -> Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flops:
-    """FLOPs of matrix products, None where they are not known (backward also for a
-    kernel of inference); which operations and kernels went uncounted; and how it was
-    counted.
+    """FLOPs of the matrix products for a token, None where they are not known or there
+    is no backward. `uncounted` names operations and kernels that were not counted, and
+    `how` says how it was counted.
     """
 
     forward: int | None = None
@@ -202,17 +204,18 @@ class Flops:
 def _counted_by_running(
     spec: ImportedSpec, workload: Workload
 ) -> tuple[nn.Module, Flops]:
-    """The module where it could be run, and what that showed for each token."""
+    """Run the module on one device after the other until it can be counted. Return the
+    module, and its FLOPs, with the reason in `how` where they could not be counted.
+    """
     why = ""
     for device, shape, accelerator in _devices_to_try(workload):
         try:
             if accelerator is not None:
-                accelerator.settle()
+                accelerator.make_current()
             with torch.device(device):
-                module = build_foreign(spec)
+                module = build_imported_module(spec)
         except Exception as problem:
-            # a constructor that looks at its data; if it is wrong, it fails with data
-            # as well
+            # the constructor may look at data; one that is wrong fails on the CPU too
             if device.type == "cpu" and accelerator is None:
                 raise
             why = one_line(problem)
@@ -222,13 +225,13 @@ def _counted_by_running(
         except FfnbenchError:
             raise
         except Exception as problem:
-            # data-dependent code, a kernel without a meta implementation, or a plain
+            # code that depends on data, a kernel that does not run on this device, or a
             # bug
             why = one_line(problem)
             continue
         if flops.forward or not any(weight.dim() > 1 for weight in module.parameters()):
             return module, flops
-        # what stands in for its kernels there says nothing of them
+        # on the meta device another function stands in for a kernel: try the next one
         if device.type != "meta":
             none = "not counted: torch saw no matrix product"
             return module, Flops(uncounted=(*flops.uncounted, UNNAMED), how=none)
@@ -238,16 +241,16 @@ def _counted_by_running(
 def _devices_to_try(
     workload: Workload,
 ) -> Iterator[tuple[torch.device, tuple[int, int], Accelerator | None]]:
-    """Where it is tried, with the (batch, seq_len) of the input: some kernels want more
-    tokens than a few.
+    """The devices on which a module is tried, each with the (batch, seq_len) of the
+    input and its accelerator. Some kernels need more than a few tokens.
     """
     full_size = (workload.batch, workload.seq_len)
     yield torch.device("meta"), full_size, None
-    accelerator = accelerator_of(known_device(workload.device))
+    accelerator = accelerator_of(resolved_device(workload.device))
     if accelerator is not None:
-        yield accelerator.device, SMALL, accelerator
+        yield accelerator.device, FEW_TOKENS, accelerator
         yield accelerator.device, full_size, accelerator
-    yield torch.device("cpu"), SMALL, None
+    yield torch.device("cpu"), FEW_TOKENS, None
 
 
 def _run(
@@ -265,7 +268,10 @@ def _run(
     )
     module = module.to(dtype=dtype)
     backward, tokens = None, shape[0] * shape[1]
-    with _Census() as census, FlopCounterMode(display=False) as counter:
+    with (
+        _UncountedOperations() as operations,
+        FlopCounterMode(display=False) as counter,
+    ):
         y = module(x)
         check_output(y, x, spec.target)
         forward = counter.get_total_flops()
@@ -276,14 +282,14 @@ def _run(
     return Flops(
         forward=forward // tokens,
         backward=backward,
-        uncounted=tuple(census.unknown),
+        uncounted=tuple(operations.unknown),
         how=f"counted by running it on {input_}",
     )
 
 
 def check_output(y: object, x: Tensor, name: str) -> None:
-    """An FFN maps (..., d_model) to the same shape and dtype; raises Unsupported
-    otherwise.
+    """Raise Unsupported unless the output `y` is a tensor of the shape and dtype of the
+    input x, as that of an FFN is.
     """
     if not isinstance(y, Tensor):
         raise Unsupported(
@@ -303,8 +309,8 @@ def check_output(y: object, x: Tensor, name: str) -> None:
 
 
 def width_note(spec: ImportedSpec, shapes: list[tuple[int, ...]]) -> str:
-    """What the module made of d_ff, where its matrices are not d_ff wide; an empty
-    string where they are.
+    """A sentence on the width of a module whose matrices are not d_ff wide, an empty
+    string where they are. `shapes` are those of its parameters.
     """
     for key, value in spec.arguments:
         if key in D_FF_NAMES:
@@ -320,8 +326,9 @@ def width_note(spec: ImportedSpec, shapes: list[tuple[int, ...]]) -> str:
         if asked % 2 == 0 and asked // 2 in widths:
             return f"reads d_ff {asked:,} as the packed width: each branch is {asked // 2:,} wide"
         return ""
-    near = min(widths, key=lambda width: abs(width - 2 * asked / 3))
-    if abs(near - 2 * asked / 3) <= 0.05 * asked:
+    two_thirds = 2 * asked / 3  # a gated form has then as many parameters as a classic
+    near = min(widths, key=lambda width: abs(width - two_thirds))
+    if abs(near - two_thirds) <= 0.05 * asked:
         return f"reduces d_ff {asked:,} to about 2/3 by itself: it is {near:,} wide"
     return f"was given d_ff {asked:,} and has matrices {', '.join(f'{w:,}' for w in widths[:3])} wide"
 
@@ -342,7 +349,9 @@ class InProcess(Probe):
         return activation
 
     def within(self, arm: Arm) -> InProcess:
-        """There is this process alone; who builds in it refuses another arm."""
+        """This probe itself: there is only this process, and `ffnbench.build` refuses
+        other arms.
+        """
         return self
 
     def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
@@ -351,17 +360,17 @@ class InProcess(Probe):
 
 
 def describe_activation(request: Describe) -> Described:
-    """Is this an activation, and what does it declare?"""
+    """What a target declares as an activation; None in it for any other target."""
     return Described(activation=InProcess().describe(request.target))
 
 
 def locate(request: Locate) -> Located:
-    """Which file a target's module is."""
+    """The file that a target's module is read from."""
     return Located(file=origin_of(request.target))
 
 
 def measure_timer() -> Timer:
-    """What measuring itself costs here."""
+    """The seconds that measuring a call itself takes, and the step of the clock."""
     return Timer(
         empty_call_s=empty_call(),
         resolution_s=time.get_clock_info("perf_counter").resolution,
@@ -377,16 +386,19 @@ def list_backends(request: ListBackends) -> BackendProblems:
     """Why each backend can't run on a device here."""
     device = torch.device(request.device)
     return BackendProblems(
-        reasons={each.value: unavailable(each, device) for each in Backend},
+        reasons={
+            backend.value: why_unavailable(backend, device) for backend in Backend
+        },
         bfloat16={
-            each.value: unavailable(each, device, torch.bfloat16) for each in Backend
+            backend.value: why_unavailable(backend, device, torch.bfloat16)
+            for backend in Backend
         },
     )
 
 
 def preload(request: Preload) -> Done:
-    """Import what the children of a starter will need. What can't be is told by the
-    case that needs it.
+    """Import what the children of a starter will need. An import that fails is reported
+    by the case that needs it.
     """
     for target in request.targets:
         with suppress(Exception, SystemExit):

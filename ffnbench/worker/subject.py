@@ -1,16 +1,17 @@
-"""A module with its inputs, ready to be called again and again, and what it is built
-and run under. In a worker.
+"""A module with its inputs, ready to be called again and again, and the conditions
+under which it is built and run. Runs in a worker.
 
-Under: random gaps in memory between its weights (where these lie decides which cache
-lines and pages they share, so one layout is one draw of many, and a process that is
-forked would repeat its starter's), and how exactly this process multiplies matrices (a
-model file that calls torch.set_float32_matmul_precision, or
-TORCH_ALLOW_TF32_CUBLAS_OVERRIDE in the environment, would otherwise make all rows of
-its process less exact, and faster).
+There are random gaps in memory between its weights. Where weights lie decides which
+cache lines and pages they share, so one layout is one draw of many, and a forked
+process would repeat that of its starter.
 
-Inputs: no content repeats. One is the seeded one, its columns multiplied by factors of
-either sign, drawn for each call from the salt of its sample: so neither signs nor
-magnitudes come twice. The products are made in one pass over memory.
+The precision of matrix products is set before a case runs. Otherwise a model file that
+calls torch.set_float32_matmul_precision, or TORCH_ALLOW_TF32_CUBLAS_OVERRIDE in the
+environment, would make all rows of its process less exact, and faster.
+
+No input repeats. Each is the seeded input with its columns multiplied by factors of
+either sign, which are drawn for each call from the salt of its sample: so neither signs
+nor magnitudes come twice. The products are made in one pass over memory.
 """
 
 from __future__ import annotations
@@ -28,28 +29,40 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from ffnbench.choices import Cache, MatmulPrecision, Mode, Time
-from ffnbench.device.environment import accelerator_of, place_of
+from ffnbench.device.environment import accelerator_of, torch_device
 from ffnbench.plan import Workload
 
 if TYPE_CHECKING:
     from ffnbench.device.accelerator import Accelerator, DeviceTimer
 
-# torch's word: a more particular setting, or torch's own default, says it
+# torch's word for a precision that another setting, or torch's default, decides
 INHERITED = "none"
+
+PAD_BYTES = 1 << 18  # the sizes of gaps differ by so much at most
+# blocks that are taken before anything is built, and half of them kept; a gap is larger
+# than any of them
+HOLES, LARGEST_HOLE = 128, 1 << 20
+
+MOST_POOL_BYTES = 1 << 28
+# elements of a token; a wider one is no token but a list of numbers, and is cut into
+# parts of so many elements at most
+WIDEST_TOKEN, WIDEST_PART = 1 << 16, 4096
+# the size of a factor is drawn evenly between these; the mean of its square is 1
+LEAST_FACTOR, LARGEST_FACTOR = 0.5, 1.42705098
 
 
 def set_precision_of(work: Workload) -> None:
-    """Set what the workload asks."""
+    """Set the precision of products that a workload has."""
     set_precision(work.matmul_precision, reduced_reductions=work.reduced_reductions)
 
 
 def set_precision(matmul_precision: str, *, reduced_reductions: bool = True) -> None:
     """Set the precision of float32 products, a value of MatmulPrecision, and whether
-    16-bit ones may add in 16 bits.
+    products of 16-bit numbers may be added in 16 bits.
 
-    Convolutions follow: a 1x1 one is a linear layer too, and cuDNN's would be TF32
-    where nobody asked. What is set by torch's newer `fp32_precision` comes undone, for
-    torch refuses to answer where both ways were used.
+    Convolutions get the same precision: a 1x1 convolution is a linear layer too, and
+    that of cuDNN would be TF32 by default. What was set by torch's newer
+    `fp32_precision` is undone, since torch raises where both ways are used.
     """
     backends: Any = torch.backends
     for settings in (backends, backends.cudnn, backends.mkldnn):
@@ -65,18 +78,13 @@ def set_precision(matmul_precision: str, *, reduced_reductions: bool = True) -> 
     cublas.allow_fp16_accumulation = False
 
 
-PAD_BYTES = 1 << 18
-
-# filled before anything is built, half of them for good; a pad fits into none
-HOLES, LARGEST_HOLE = 128, 1 << 20
-
-
 @contextmanager
-def padded(seed: str, device: str) -> Iterator[list[Tensor]]:
-    """While it is open, storage of a size drawn from the seed is taken before
-    everything and after each parameter that a module registers. What it gives has to
-    live as long as the module. An accelerator's allocator begins anew in each process,
-    and is left alone.
+def random_gaps(seed: str, device: str) -> Iterator[list[Tensor]]:
+    """A context in which a module is built with gaps in memory: storage of a size drawn
+    from the seed is taken before everything, and after each parameter that a module
+    registers. It gives these tensors, which have to live as long as the module.
+
+    An accelerator's allocator begins anew in each process; there are no gaps there.
     """
     dice = random.Random(seed)
     pads: list[Tensor] = []
@@ -89,8 +97,8 @@ def padded(seed: str, device: str) -> Iterator[list[Tensor]]:
             torch.empty(LARGEST_HOLE + dice.randrange(PAD_BYTES), dtype=torch.uint8)
         )
 
-    # what the imports have freed are holes, which small weights would fall into in the
-    # same order each time
+    # memory that the imports have freed is filled: small weights would be put there, in
+    # the same order each time
     sizes = [int(2 ** dice.uniform(6, 20)) for _ in range(HOLES)]
     holes = [torch.empty(size, dtype=torch.uint8) for size in sizes]
     dice.shuffle(holes)
@@ -104,18 +112,9 @@ def padded(seed: str, device: str) -> Iterator[list[Tensor]]:
         handle.remove()
 
 
-MOST_POOL_BYTES = 1 << 28  # of a pool
-# elements of a token; a wider one is no token but a list of numbers, and is cut into
-# parts
-WIDEST_TOKEN = 1 << 16
-# a factor without its sign: the mean square of what lies evenly between is 1
-LEAST, MOST = 0.5, 1.42705098
-WIDEST_PART = 4096  # at most, of such a list
-
-
 def most_inputs(x: Tensor, memory_bytes: int | None) -> int:
-    """How many inputs like x a pool may have: a sixteenth of the memory at most; one at
-    least.
+    """How many inputs like x a pool may have: as many as a sixteenth of the memory
+    holds, and one at least.
     """
     most_bytes = MOST_POOL_BYTES
     if memory_bytes is not None:
@@ -124,13 +123,15 @@ def most_inputs(x: Tensor, memory_bytes: int | None) -> int:
 
 
 def gradient_salt(salt: int) -> int:
-    """The salt of the gradients that flow back: other factors."""
+    """The salt of the gradients that flow back in a sample: their factors are others
+    than those of the inputs.
+    """
     return salt + 1
 
 
-def width_of(d_model: int) -> int:
-    """Elements of a row: of a token, or the largest divisor that cuts a long list into
-    parts.
+def row_width(d_model: int) -> int:
+    """Elements of a row of a pool: those of a token; for a list of numbers the largest
+    divisor of its length that is no wider than a part.
     """
     if d_model <= WIDEST_TOKEN:
         return d_model
@@ -138,33 +139,35 @@ def width_of(d_model: int) -> int:
 
 
 def factors_of(salt: int, calls: int, width: int) -> Tensor:
-    """For each call and column of a sample, (calls, width) of float32 on the CPU, as
-    often below 0 as above.
+    """A factor for each call and column of a sample, as often below 0 as above: float32
+    (calls, width) on the CPU.
     """
     drawn = (
         torch.rand(calls, width, generator=torch.Generator().manual_seed(salt)) * 2 - 1
     )
-    return drawn * (MOST - LEAST) + LEAST * drawn.sign()
+    return drawn * (LARGEST_FACTOR - LEAST_FACTOR) + LEAST_FACTOR * drawn.sign()
 
 
 class Pool:
     """The inputs of a sample's calls, each of the shape of `base`, the seeded input
     (batch, seq_len, d_model).
 
-    They are written at once, into one storage, and copied from there: each input has a
-    storage of its own, so that none leads to the next. A row is a token.
+    They are written at once into one storage, `memory`, and copied from there. Each
+    input has a storage of its own, so that none lies behind another.
     """
 
     def __init__(self, base: Tensor, *, train: bool) -> None:
-        self._base = base.detach().clone()  # its own: the seeded one is moved
+        self._base = base.detach().clone()  # code of the user's may change the other
         self._train = train
-        self._width = width_of(base.shape[-1])
+        self._width = row_width(base.shape[-1])
         self._rows = self._base.view(-1, self._width)
         self.memory = torch.empty(0, *base.shape, dtype=base.dtype, device=base.device)
         self._inputs: list[Tensor] = []
 
     def renew(self, salt: int, calls: int) -> list[Tensor]:
-        """So many inputs that no call has seen."""
+        """Write so many inputs that no call has seen, and return them. Earlier ones are
+        overwritten.
+        """
         with torch.no_grad():
             if len(self.memory) < calls:
                 self.memory = self._base.new_empty(calls, *self._base.shape)
@@ -184,16 +187,37 @@ class Pool:
         return self._inputs[:calls]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """Mean seconds of a call of a sample. `value` is the time that was asked for.
+
+    `wall` is what a caller waits for, calls one after another. On an accelerator
+    `device` is how long it works for a call, None where that can't be told apart, and
+    `host` is how long it takes to issue a call.
+    """
+
+    value: float
+    wall: float
+    host: float | None = None
+    device: float | None = None
+
+
 Forward = Callable[[Tensor], Tensor]
 
 
 @dataclass(slots=True)
 class Subject:
-    """A module and what it is called with: `x` where nothing is timed, and a pool of
-    fresh inputs where it is.
+    """A module and what it is called with.
 
-    `grad` is the gradient that flows back where there is a backward. `by_device` asks
-    for the device's time, `cold` for calls that find nothing in the cache.
+    `x` is the seeded input, and `grad` the gradient that flows back where there is a
+    backward; timed calls have fresh ones, from `pool` and `grads`. `run` is what a
+    backend calls in place of the module, and `slowdown` the share of its own time by
+    which each call is made longer. `by_device` asks for the device's time, `cold` for
+    calls that find nothing in the cache.
+
+    `pads` are the gaps between the weights, which have to live as long as these.
+    `last_input` is the input of the last call on an accelerator, whose gradient is
+    still there.
     """
 
     module: nn.Module
@@ -202,18 +226,15 @@ class Subject:
     train: bool
     backward_only: bool = False
     slowdown: float = 0.0
-    run: Forward | None = None  # what a backend calls in place of the module
+    run: Forward | None = None
     accelerator: Accelerator | None = None
     by_device: bool = False
     cold: bool = False
-    # between its weights, alive as long as these
     pads: list[Tensor] = field(default_factory=list, init=False)
     pool: Pool = field(init=False)
-    # fresh ones too: what flows back in one call is in no other
     grads: Pool = field(init=False)
     timer: DeviceTimer | None = field(default=None, init=False)
-    # the input of the last call, whose gradient is still there
-    last: Tensor | None = field(default=None, init=False)
+    last_input: Tensor | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.pool = Pool(self.x, train=self.train)
@@ -225,12 +246,12 @@ class Subject:
 
     @property
     def forward(self) -> Forward:
-        """What is timed."""
+        """The function that is timed: the module, or what a backend calls for it."""
         return self.run or self.module
 
     def call(self, x: Tensor | None = None, grad: Tensor | None = None) -> Tensor:
-        """One call as it is timed: forward, or forward and backward through a fresh
-        graph. Gives the output.
+        """Make one call as it is timed: forward, or forward and backward through a
+        fresh graph. Return the output.
         """
         if x is None:
             x = self.x
@@ -241,9 +262,9 @@ class Subject:
         y.backward(self.grad if grad is None else grad)
         return y
 
-    def timed(self, x: Tensor, grad: Tensor) -> Callable[[], Tensor]:
-        """What to time: the whole call, or for backward alone the second half, its
-        graph built here.
+    def timed_call(self, x: Tensor, grad: Tensor) -> Callable[[], Tensor]:
+        """The call to time. Where backward alone is measured, its forward is run here,
+        and the call is the backward.
         """
         call: Callable[[], Tensor] = partial(self.call, x, grad)
         if self.backward_only:
@@ -257,8 +278,8 @@ class Subject:
         return y
 
     def slowed(self, call: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        """The call, and then a spin for the given share of its own time: a slow-down
-        that is known exactly.
+        """The call with a spin behind it that takes `slowdown` of its own time: a
+        slow-down that is known exactly.
         """
 
         def slow(*args: Tensor) -> Tensor:
@@ -277,8 +298,8 @@ class Subject:
         return sum(parameter.nbytes for parameter in self.module.parameters())
 
     def clear(self, x: Tensor | None = None) -> None:
-        """Forget all leaf gradients, so that no call pays for adding to the last
-        one's.
+        """Remove the gradients of an input and of all parameters, so that no call has
+        to add to those of the last one.
         """
         if not self.train:
             return
@@ -292,14 +313,15 @@ class Subject:
 def subject_of(
     module: nn.Module, workload: Workload, d_model: int, seed: int
 ) -> Subject:
-    """Move nothing, time nothing: inputs of seeded N(0, 1), gradient of the output's
-    shape, mode set.
+    """The subject of a module that is already on its device: its input and gradient,
+    (batch, seq_len, d_model), are drawn from N(0, 1) by the seed, and the module is
+    brought into the workload's mode.
     """
     generator = torch.Generator().manual_seed(seed)
     shape = (workload.batch, workload.seq_len, d_model)
-    where, dtype = place_of(workload.device), getattr(torch, workload.dtype)
-    x = torch.randn(shape, generator=generator).to(where, dtype)
-    grad = torch.randn(shape, generator=generator).to(where, dtype)
+    device, dtype = torch_device(workload.device), getattr(torch, workload.dtype)
+    x = torch.randn(shape, generator=generator).to(device, dtype)
+    grad = torch.randn(shape, generator=generator).to(device, dtype)
     module.train(workload.train)
     is_cold = workload.cache == Cache.COLD
     return Subject(

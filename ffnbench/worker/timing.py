@@ -1,13 +1,12 @@
-"""What one sample is: seconds of a call of a subject. Runs inside a worker.
+"""Takes a sample: mean seconds of a call of a subject. Runs in a worker.
 
-On a CPU, timing never includes the clearing of gradients.
+On a CPU, the time of a sample never includes the clearing of gradients.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from os import urandom
 from time import perf_counter
@@ -15,80 +14,80 @@ from time import perf_counter
 import torch
 from torch import Tensor, nn
 
-from ffnbench.device.environment import UNKNOWN_CACHE, caches
-from ffnbench.worker.subject import Subject
+from ffnbench.device.environment import (
+    UNKNOWN_CACHE,
+    accelerator_of,
+    caches,
+    torch_device,
+)
+from ffnbench.messages import SALT_BITS
+from ffnbench.worker.subject import Subject, Times
+
+# a subject is warm after so many calls in a row of which none was faster than the
+# fastest before them; a faster one takes less than this share of its time
+CALLS_WITHOUT_FASTER, FASTER = 3, 0.98
+LONGEST_WARM_UP = 5  # times as long as was asked for
+CALLS_TO_LOOK = 3  # single calls that are timed to find how many make a sample
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Times:
-    """Mean seconds of a call of a sample. `value` is what was asked for.
-
-    `wall` is what a caller waits for, calls one after another. On an accelerator
-    `device` is what it works for a call, None where that can't be had apart, and `host`
-    is what issuing a call takes.
-    """
-
-    value: float
-    wall: float
-    host: float | None = None
-    device: float | None = None
+def empty_subject(device: str = "cpu") -> Subject:
+    """An empty module. A call of it takes what measuring a call itself takes."""
+    x = torch.randn(1, 1, 8, device=torch_device(device))
+    return Subject(nn.Identity(), x, x, train=False, accelerator=accelerator_of(device))
 
 
 def empty_call() -> float:
-    """Seconds of a call of an empty module, measured as every other call is: what the
-    harness itself costs.
-    """
-    subject = Subject(
-        nn.Identity(), torch.randn(1, 1, 8), torch.randn(1, 1, 8), train=False
-    )
+    """Seconds that measuring a call itself takes."""
+    subject = empty_subject()
     return min(time_calls(subject, [subject.x] * 200).value for _ in range(10))
 
 
 def warm_up(subject: Subject, seconds: float) -> None:
-    """Call until the time is over and the last calls are no faster than those before,
-    at most 5x as long.
+    """Call until so many seconds are over and the last calls are no faster than those
+    before, or until LONGEST_WARM_UP times the seconds are over.
     """
     start = _now(subject)
     best_s, calls_since_best = math.inf, 0
     elapsed_s = 0.0
-    while elapsed_s < 5 * seconds:
-        call_s = time_calls(subject, fresh(subject), counts=False).value
+    while elapsed_s < LONGEST_WARM_UP * seconds:
+        call_s = time_calls(subject, fresh_input(subject), is_sample=False).value
         calls_since_best += 1
-        if call_s < 0.98 * best_s:
+        if call_s < FASTER * best_s:
             best_s, calls_since_best = call_s, 0
-        if elapsed_s >= seconds and calls_since_best >= 3:
+        if elapsed_s >= seconds and calls_since_best >= CALLS_WITHOUT_FASTER:
             return
         elapsed_s = _now(subject) - start
 
 
 def calls_for(subject: Subject, min_sample_s: float) -> int:
-    """How many calls make one sample last long enough for the clock and for the
-    scheduler.
+    """How many calls make a sample last as long as `min_sample_s`.
 
-    On an accelerator one call by itself takes longer than one of several: so several
-    are looked at too.
+    On an accelerator a call by itself takes longer than one of several, so several are
+    timed too.
     """
     fastest = math.inf
-    for _ in range(3):
+    for _ in range(CALLS_TO_LOOK):
         fastest = min(fastest, _seconds_a_call(subject, 1))
         # one call is long enough, even if this one was disturbed
         if fastest > 2 * min_sample_s:
             return 1
     calls = max(1, math.ceil(min_sample_s / max(fastest, 1e-9)))
     if subject.accelerator is not None and calls > 1:
-        from ffnbench.device.accelerator import UNROLLED
+        from ffnbench.device.accelerator import MOST_CALLS_OF_QUEUE
 
-        fastest = min(_seconds_a_call(subject, min(calls, UNROLLED)) for _ in range(2))
+        fastest = min(
+            _seconds_a_call(subject, min(calls, MOST_CALLS_OF_QUEUE)) for _ in range(2)
+        )
     return max(1, math.ceil(min_sample_s / max(fastest, 1e-9)))
 
 
 def _seconds_a_call(subject: Subject, calls: int) -> float:
-    """Seconds of so many calls, each; with what it takes to flush the cache, where that
-    stands between them.
+    """Mean seconds of so many calls, with the time to flush the cache between them if
+    that should be cold.
     """
-    inputs = fresh(subject) * calls
+    inputs = fresh_input(subject) * calls
     start = _now(subject)
-    call_s = time_calls(subject, inputs, counts=False).value
+    call_s = time_calls(subject, inputs, is_sample=False).value
     if subject.cold:
         return (_now(subject) - start) / calls
     return call_s
@@ -100,9 +99,9 @@ def _now(subject: Subject) -> float:
     return subject.accelerator.now()
 
 
-def fresh(subject: Subject) -> list[Tensor]:
-    """One input that no call has seen, for a call that is no sample."""
-    return subject.pool.renew(int.from_bytes(urandom(7)), 1)
+def fresh_input(subject: Subject) -> list[Tensor]:
+    """A list of one input that no call has seen, for a call that is no sample."""
+    return subject.pool.renew(int.from_bytes(urandom(SALT_BITS // 8)), 1)
 
 
 def time_calls(
@@ -110,20 +109,20 @@ def time_calls(
     inputs: Sequence[Tensor],
     grads: Sequence[Tensor] = (),
     *,
-    counts: bool = True,
+    is_sample: bool = True,
 ) -> Times:
-    """Mean seconds of one call over those of these inputs, with these gradients that
-    flow back; without any, always the seeded one.
+    """Time a call on each of the inputs, with the gradient at its place in `grads`
+    flowing back; without `grads`, always the seeded one.
 
-    `counts`: it is more than a look. Then an accelerator is asked for its own time too,
-    even where that is not what is measured. Raises Unsupported where it is, and can't
-    be had.
+    `is_sample` is False for a call that only prepares one. For a sample an accelerator
+    is asked for its own time too, even where the wall's is measured. Raises Unsupported
+    where the device's time is measured and can't be told apart.
     """
     grads = grads or [subject.grad] * len(inputs)
     if subject.accelerator is not None:
         from ffnbench.worker.device_timing import time_calls_on_device
 
-        return Times(**time_calls_on_device(subject, inputs, grads, counts=counts))
+        return time_calls_on_device(subject, inputs, grads, is_sample=is_sample)
     if subject.train or subject.cold:
         seconds = _one_by_one(subject, inputs, grads)
     else:
@@ -133,7 +132,7 @@ def time_calls(
 
 
 def _in_a_row(subject: Subject, inputs: Sequence[Tensor]) -> float:
-    """On the CPU, calls one after another."""
+    """Seconds of calls one after another, on the CPU."""
     call: Callable[..., Tensor] = subject.call
     if subject.slowdown:
         call = subject.slowed(call)
@@ -146,13 +145,13 @@ def _in_a_row(subject: Subject, inputs: Sequence[Tensor]) -> float:
 def _one_by_one(
     subject: Subject, inputs: Sequence[Tensor], grads: Sequence[Tensor]
 ) -> float:
-    """On the CPU: between calls gradients are cleared, and caches flushed where they
-    should be cold.
+    """Seconds of calls on the CPU, each timed by itself: between them gradients are
+    cleared, and caches flushed where they should be cold.
     """
     total = 0.0
     for x, grad in zip(inputs, grads, strict=True):
         subject.clear(x)
-        call = subject.timed(x, grad)
+        call = subject.timed_call(x, grad)
         if subject.cold:
             _flush()
         start = perf_counter()
@@ -169,7 +168,7 @@ def _buffer_of(size: int) -> Tensor:
 
 @cache
 def _flush_size(threads: int) -> int:
-    """Twice what the last cache holds that so many threads may use."""
+    """Twice the bytes that the last cache holds for so many threads."""
     levels = caches()
     if not levels:
         return 2 * UNKNOWN_CACHE
@@ -177,7 +176,8 @@ def _flush_size(threads: int) -> int:
 
 
 def _flush() -> None:
-    """Evict what the CPU's caches hold: read and write twice what the last of them
-    does. To write alone would not do: the C library writes so much past the caches.
+    """Evict what the CPU's caches hold: read and write twice as much as the last of
+    them holds. Writing alone would not do: the C library writes so much past the
+    caches.
     """
     _buffer_of(_flush_size(torch.get_num_threads())).add_(1)

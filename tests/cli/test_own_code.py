@@ -12,10 +12,10 @@ from paths import ROOT
 from shell import ffnbench
 
 from ffnbench.device.environment import usable_cpus
-from ffnbench.messages import HoldOutput, KeepOutput, Open
+from ffnbench.messages import CompareOutput, Open, SaveOutput
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.worker.agreement import hold_output, keep_output
+from ffnbench.worker.agreement import compare_output, save_output
 from ffnbench.worker.probe_jobs import InProcess
 
 HOSTILE = str(ROOT / "tests" / "hostile.py")
@@ -185,8 +185,11 @@ def test_a_change_of_the_input_is_no_other_function(tmp_path: Path) -> None:
         match="none",
     )
     case = plan_compare(request, InProcess()).with_device("cpu").case("mine")
-    keep_output(KeepOutput(case=case, seed=0, folder=str(tmp_path)))
-    assert hold_output(HoldOutput(case=case, seed=0, folder=str(tmp_path))).error == 0
+    save_output(SaveOutput(case=case, seed=0, folder=str(tmp_path)))
+    assert (
+        compare_output(CompareOutput(case=case, seed=0, folder=str(tmp_path))).error
+        == 0
+    )
 
 
 def test_more_threads_than_cpus_are_not_the_work_of_others(on_fakes) -> None:

@@ -77,7 +77,9 @@ def answer_to(problem: Exception) -> Failed:
     ],
 )
 def test_what_breaks_the_context_ends_the_worker(problem: Exception, said: str) -> None:
-    assert answer_to(problem) == Failed(kind=FailureKind.CRASH, message=said, ends=True)
+    assert answer_to(problem) == Failed(
+        kind=FailureKind.CRASH, message=said, ends_process=True
+    )
     dressed = KeyError("my kernel failed")
     dressed.__cause__ = problem
     assert answer_to(dressed) == answer_to(problem)
@@ -109,7 +111,7 @@ def test_an_error_that_the_device_finds_later_is_that_of_the_case_that_made_it()
     """
     broken = Jobs(accelerator_error(ILLEGAL))
     answer = jobs.answer_to(TakeSample(label="relu", calls=1), broken)
-    assert (answer.kind, answer.ends, broken.drained) == (
+    assert (answer.kind, answer.ends_process, broken.drained) == (
         FailureKind.CRASH,
         True,
         ["relu"],

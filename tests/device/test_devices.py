@@ -26,7 +26,7 @@ from ffnbench.device.environment import (
     usable_cpus,
     usable_memory,
 )
-from ffnbench.device.nvml import DeviceWatch, clock_advice, reasons
+from ffnbench.device.nvml import DeviceWatch, clock_advice, throttle_reasons
 from ffnbench.messages import Begin, DeviceFacts, Greeting, Open, Sampled
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
@@ -204,6 +204,16 @@ def test_whatever_is_missing_of_nvml_nothing_fails(driver: Any, how: str) -> Non
         assert told["nvml_missing"] in clock_advice(DeviceFacts(**told))[0]
 
 
+@pytest.mark.parametrize(
+    ("others", "users"), [(1, "1 other process"), (3, "3 other processes")]
+)
+def test_other_users_of_a_gpu_are_counted_in_the_advice(
+    others: int, users: str
+) -> None:
+    [advice] = clock_advice(DeviceFacts(gpu_others=others))
+    assert advice == f"the GPU is in use by {users} now; wait, or stop what uses it"
+
+
 def test_only_what_holds_clocks_down_is_named() -> None:
     """By nvml.h: nvmlClocksEventReason*; idle, set clocks, sync boost and display are
     none.
@@ -211,7 +221,7 @@ def test_only_what_holds_clocks_down_is_named() -> None:
     bits = (0x0, 0x1, 0x2, 0x10, 0x100, 0x4, 0x20, 0x8, 0x48, 0x88, 0x25)
     names = ["", "", "", "", "", "power cap", "sw thermal slowdown", "hw slowdown", "hw thermal slowdown",
              "power brake", "sw thermal slowdown, power cap"]  # fmt: skip
-    assert list(map(reasons, bits)) == names
+    assert list(map(throttle_reasons, bits)) == names
 
 
 def test_a_sample_tells_clock_and_once_who_else_is_there(

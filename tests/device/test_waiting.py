@@ -84,10 +84,10 @@ def test_a_thread_that_has_had_a_cpu_tells_before_its_time_is_counted(
 )
 def test_what_tells_is_the_same_in_every_fork() -> None:
     code = (
-        "import os; from ffnbench.device.waiting import source, threads_of\n"
+        "import os; from ffnbench.device.waiting import wait_source, threads_of\n"
         "for _ in range(30):\n"
         "    if not os.fork():\n"
-        "        os.write(1, (source(threads_of()) + chr(10)).encode()); os._exit(0)\n"
+        "        os.write(1, (wait_source(threads_of()) + chr(10)).encode()); os._exit(0)\n"
         "    os.wait()\n"
     )
     done = subprocess.run(

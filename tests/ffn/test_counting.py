@@ -22,7 +22,7 @@ from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import FailureKind
 from ffnbench.worker import probe_jobs
-from ffnbench.worker.backends.compiling import not_compiled
+from ffnbench.worker.backends.compiling import why_not_compiled
 from ffnbench.worker.jobs import Jobs, answer_to
 from ffnbench.worker.probe_jobs import UNNAMED, count
 
@@ -150,7 +150,7 @@ def test_a_module_whose_kernels_want_an_accelerator_is_counted_there(
 ) -> None:
     settled = []
     place = SimpleNamespace(
-        device=torch.device("cpu"), settle=lambda: settled.append(1)
+        device=torch.device("cpu"), make_current=lambda: settled.append(1)
     )
     monkeypatch.setattr(accelerator, "MAKE", lambda name: place)
     monkeypatch.setattr(accelerator, "_MADE", {})
@@ -215,7 +215,9 @@ def test_what_a_compiler_cannot_compile_is_unsupported_and_says_why() -> None:
     for says, problem in told.items():
         assert raised(problem) == Failed(kind=FailureKind.UNSUPPORTED, message=says)
     full = InductorError(torch.OutOfMemoryError("CUDA out of memory."), None)
-    assert not_compiled(full) == not_compiled(ValueError("CompilationError")) == ""
+    assert (
+        why_not_compiled(full) == why_not_compiled(ValueError("CompilationError")) == ""
+    )
     assert raised(ValueError("x")).kind is FailureKind.CRASH
     assert raised(Unsupported("no")).kind is FailureKind.UNSUPPORTED
 
@@ -233,4 +235,7 @@ def test_the_worker_of_a_case_that_failed_to_compile_ends_with_it(
         Jobs, "open", partial(fails, AssertionError("no rule for this operation"))
     )
     asked = (Open(label=label, calls=1) for label in ("relu", "c"))
-    assert [answer_to(request, Jobs(plan)).ends for request in asked] == [False, True]
+    assert [answer_to(request, Jobs(plan)).ends_process for request in asked] == [
+        False,
+        True,
+    ]

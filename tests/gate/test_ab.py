@@ -23,13 +23,13 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.targets import NOT_THERE
 from ffnbench.gate.decision import Status, output_finding
 from ffnbench.gate.sides import PREFIX, Repository
-from ffnbench.messages import HoldOutput, KeepOutput, Open
+from ffnbench.messages import CompareOutput, Open, SaveOutput
 from ffnbench.plan import CONTROL, THIS_INTERPRETER, Arm, Case
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import Agreement
 from ffnbench.run.prober import Prober
-from ffnbench.worker.agreement import hold_output, keep_output
+from ffnbench.worker.agreement import compare_output, save_output
 
 SMALL = ("--d-model", "16", "--seq-len", "32", "--threads", "1", "-q")
 
@@ -172,8 +172,10 @@ def held(
         CompareRequest(variants=variants, d_model=16, d_ff=32, match="none", **options),
         KnownProber(),
     )
-    keep_output(KeepOutput(case=plan.cases[0], seed=0, folder=str(folder)))
-    return hold_output(HoldOutput(case=plan.cases[-1], seed=1, folder=str(folder)))
+    save_output(SaveOutput(case=plan.cases[0], seed=0, folder=str(folder)))
+    return compare_output(
+        CompareOutput(case=plan.cases[-1], seed=1, folder=str(folder))
+    )
 
 
 def test_outputs_are_held_against_each_other_and_against_float64(

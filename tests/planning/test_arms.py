@@ -18,18 +18,18 @@ from ffnbench.device.environment import about_torch
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.messages import (
     Begin,
+    CompareOutput,
     Count,
     Describe,
     Greeting,
-    HoldOutput,
-    KeepOutput,
     Locate,
     MeasureMemory,
     MeasureSparsity,
     Open,
+    SaveOutput,
     TakeSample,
     WorkerRequest,
-    line_of,
+    encode_request,
 )
 from ffnbench.plan import CONTROL, THIS_INTERPRETER, Arm, Plan
 from ffnbench.planning.compare import plan_compare
@@ -239,11 +239,12 @@ def test_a_worker_needs_torch_and_the_standard_library_alone(tmp_path: Path) -> 
         Describe(target=act),
         Locate(target=act),
         Count(spec=spec, workload=case.workload),
-        KeepOutput(case=case, seed=0, folder=str(tmp_path)),
-        HoldOutput(case=case, seed=0, folder=str(tmp_path)),
+        SaveOutput(case=case, seed=0, folder=str(tmp_path)),
+        CompareOutput(case=case, seed=0, folder=str(tmp_path)),
     ]
     lines = [
-        json.dumps(line_of(request, number)) for number, request in enumerate(asked)
+        json.dumps(encode_request(request, number))
+        for number, request in enumerate(asked)
     ]
     code = (
         f"import sys, runpy; sys.modules.update(dict.fromkeys({NOT_NEEDED!r}));"

@@ -94,7 +94,7 @@ def test_a_lost_worker_is_replaced_without_the_case_that_it_died_of(kind: str) -
 BROKEN = Failed(
     kind=FailureKind.CRASH,
     message="CUDA error: an illegal memory access was encountered",
-    ends=True,
+    ends_process=True,
 )
 
 

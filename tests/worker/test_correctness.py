@@ -391,12 +391,15 @@ def test_the_error_of_gradients_is_that_of_the_worst_weight_and_what_rounding_le
     }
     answer = expected | {"gradient of b": 2e-6 * y, "gradient of c": y}
     found = difference_from_expected(answer, expected)
-    assert (found.output, found.of) == (0.0, "gradient of b")
+    assert (found.output, found.worst_gradient) == (0.0, "gradient of b")
     assert found.gradient == pytest.approx(
         1e-6
     )  # 1 % of the largest gradient is what it is held against
     found = difference_from_expected(answer | {"gradient of a": 101 * y}, expected)
-    assert (found.of, found.gradient) == ("gradient of a", pytest.approx(0.01))
+    assert (found.worst_gradient, found.gradient) == (
+        "gradient of a",
+        pytest.approx(0.01),
+    )
     assert found.over(1e-4) == pytest.approx(1.0)  # the root of the tolerance
 
 

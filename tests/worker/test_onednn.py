@@ -17,14 +17,16 @@ from ffnbench.common.errors import Unsupported
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Workload
 from ffnbench.worker.backends import onednn
-from ffnbench.worker.backends.building import build_module, changed
-from ffnbench.worker.backends.onednn import no_onednn, unavailable
+from ffnbench.worker.backends.building import build_module, module_for_backend
+from ffnbench.worker.backends.onednn import why_no_onednn, why_unavailable
 from ffnbench.worker.backends.running import implementation_of
 from ffnbench.worker.subject import Subject, subject_of
 
 D, H = 24, 40
 SWIGLU = FFNSpec(d_model=D, d_ff=H, activation="silu", gate=Gate.INNER)
-needs_onednn = pytest.mark.skipif(bool(no_onednn()), reason="this torch has no oneDNN")
+needs_onednn = pytest.mark.skipif(
+    bool(why_no_onednn()), reason="this torch has no oneDNN"
+)
 PACKED = Backend.PACKED, Backend.PACKED_UP_GATE
 
 # torch's own functions, by the names that ffnbench gives them
@@ -107,7 +109,7 @@ def test_joined_products_are_the_same_function(backend: str, spec: FFNSpec) -> N
     torch.manual_seed(3)
     plain = build_module(spec).eval()
     torch.manual_seed(3)
-    module = changed(build_module(spec), spec, backend).eval()
+    module = module_for_backend(build_module(spec), spec, backend).eval()
     x = torch.randn(2, 5, D)
     expected = by_hand(plain, x, THEIRS[spec.activation])
     assert error(module(x).detach(), expected) < 1e-6
@@ -130,7 +132,7 @@ def test_joined_products_are_the_same_function(backend: str, spec: FFNSpec) -> N
 def test_without_a_gate_nothing_is_joined() -> None:
     for spec in (replace(SWIGLU, gate=Gate.NONE), replace(SWIGLU, gate=Gate.OUTPUT)):
         with pytest.raises(Unsupported, match="no gate beside its up projection"):
-            changed(build_module(spec), spec, "packed")
+            module_for_backend(build_module(spec), spec, "packed")
 
 
 class Mixed(nn.Module):
@@ -222,7 +224,7 @@ def test_what_is_held_is_what_a_call_computes_with() -> None:
     for backend in ("eager", "packed", "onednn"):
         spec = replace(SWIGLU, bias=True, d_model=64, d_ff=128)
         subject: Subject = subject_of(
-            changed(build_module(spec), spec, backend), work(), 64, 0
+            module_for_backend(build_module(spec), spec, backend), work(), 64, 0
         )
         opened = implementation_of(backend).prepare(subject, work(backend=backend))
         least = 4 * (3 * 64 * 128 + 128 + 128 + 64)
@@ -233,8 +235,8 @@ def test_what_is_held_is_what_a_call_computes_with() -> None:
 
 def test_a_machine_without_oneDNN_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = torch.device("cpu")
-    assert "only on the CPU" in unavailable(torch.device("cuda"))
+    assert "only on the CPU" in why_unavailable(torch.device("cuda"))
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
-    assert "built without oneDNN" in unavailable(cpu)
+    assert "built without oneDNN" in why_unavailable(cpu)
     with pytest.raises(Unsupported, match="built without oneDNN"):
         onednn.pack(build_module(SWIGLU), torch.randn(1, 4, D))

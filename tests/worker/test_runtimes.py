@@ -189,7 +189,7 @@ def test_bytes_are_those_counted_by_hand() -> None:
     for (backend, weights), expected in by_hand.items():
         _, values = prepared(SWIGLU, backend=backend, weights=weights, group=64)
         assert values["held_bytes"] == expected, (backend, weights)
-    held = quantised.quantised(build_module(SWIGLU), Weights.INT8, 32)
+    held = quantised.quantised_copy(build_module(SWIGLU), Weights.INT8, 32)
     assert (
         sum(b.nbytes for b in (held.up.quantised, held.up.scale))
         == 768 * 2048 + 4 * 2048
@@ -210,11 +210,11 @@ class OfTheUser(nn.Module):
 def test_layers_of_a_module_of_the_users_are_quantised_wherever_they_lie() -> None:
     module = OfTheUser().eval()
     x = torch.randn(2, 8, 64)
-    copied = quantised.quantised(module, Weights.INT8, 32)
+    copied = quantised.quantised_copy(module, Weights.INT8, 32)
     with torch.inference_mode():
         assert 0 < error(copied(x), module(x).double()) < 1e-2
     with pytest.raises(Unsupported, match=r"no nn.Linear layer"):
-        quantised.quantised(nn.ReLU(), Weights.INT8, 32)
+        quantised.quantised_copy(nn.ReLU(), Weights.INT8, 32)
 
 
 def test_a_torch_without_the_operation_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,7 +224,7 @@ def test_a_torch_without_the_operation_says_so(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(
         Unsupported, match=r"has no aten::_weight_of_tomorrow, which int8 weights need"
     ):
-        quantised.quantised(OfTheUser(), Weights.INT8, 32)
+        quantised.quantised_copy(OfTheUser(), Weights.INT8, 32)
 
 
 SESSION = """

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.device.environment import place_of
+from ffnbench.device.environment import torch_device
 from ffnbench.extras.train.decoder import VOCABULARY, LanguageModel
 from ffnbench.extras.train.plan import Train, TrainCase, Trained, read_text
 from ffnbench.worker.backends.building import seed_all
@@ -37,7 +37,7 @@ class TrainingRun:
 
     def __init__(self, case: TrainCase) -> None:
         self.case, self.training = case, case.recipe
-        self.device = place_of(case.workload.device)
+        self.device = torch_device(case.workload.device)
         text, self.parts = read_text(
             self.training.text.path, case.workload.batch, case.workload.seq_len
         )
@@ -180,11 +180,11 @@ class TrainingRun:
 
 def train_for_seconds(jobs: Jobs, request: Train) -> Trained:
     """Train a case for so long, or to its end; what there is to tell of it."""
-    if RUN not in jobs.held:
-        case = jobs.settle(request.label)
+    if RUN not in jobs.feature_state:
+        case = jobs.set_conditions_of(request.label)
         assert isinstance(case, TrainCase)
-        jobs.held[RUN] = TrainingRun(case)
-    run: TrainingRun = jobs.held[RUN]
+        jobs.feature_state[RUN] = TrainingRun(case)
+    run: TrainingRun = jobs.feature_state[RUN]
     return run.train_for(request.seconds)
 
 

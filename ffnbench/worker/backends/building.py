@@ -1,9 +1,8 @@
-"""A spec -> the nn.Module that it describes, one of ffnbench's forms or the user's own,
-and the backend that runs it.
+"""Builds the nn.Module that a spec describes, one of ffnbench's forms or the user's
+own, and brings it into the form that a backend runs. Runs in a worker; needs torch.
 
-A backend may change the module once it is built (`changed`), and what is called in its
-place once its input is there (`worker/jobs.py: prepare`). Runs in a worker; needs
-torch.
+A backend may change the module once it is built (`module_for_backend`), and what is
+called in its place once its input is there (`running.py: Implementation.prepare`).
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ WEIGHTS = "base.pt"  # what a base writes into a folder for its head
 
 
 def build_module(spec: AnySpec, *, device: Any = None, dtype: Any = None) -> nn.Module:
-    """The module, its weights drawn from torch's global generator; raises FfnbenchError
-    where that fails.
+    """Build the module of a spec, its weights drawn from torch's global generator;
+    raises FfnbenchError where that fails.
     """
     if isinstance(spec, FFNSpec) and spec.moe is None:
         return build_dense(spec, device=device, dtype=dtype)
@@ -49,13 +48,13 @@ def build_module(spec: AnySpec, *, device: Any = None, dtype: Any = None) -> nn.
     if isinstance(spec, AddedSpec):
         added: nn.Module = spec.build(device=device, dtype=dtype)
         return added
-    return build_foreign(spec).to(device=device, dtype=dtype)
+    return build_imported_module(spec).to(device=device, dtype=dtype)
 
 
 def seed_all(seed: int, spec: AnySpec | None = None) -> None:
-    """Every generator that a module may draw its weights from: torch's, Python's, and
-    numpy's where it is loaded. Its code is imported before, since that may draw numbers
-    too.
+    """Seed every generator that a module may draw its weights from: torch's, Python's,
+    and numpy's where it is loaded. The code of the spec is imported before, since that
+    may draw numbers too.
     """
     if isinstance(spec, ImportedSpec):
         resolve(spec.target)
@@ -67,8 +66,8 @@ def seed_all(seed: int, spec: AnySpec | None = None) -> None:
 
 
 def in_float64(module: nn.Module, x: Tensor) -> Tensor | None:
-    """The output of a module as it is written, run in float64; None where it can't be
-    copied or run so.
+    """The output of a copy of a module in float64, in eval mode; None where the module
+    can't be copied or run in float64.
     """
     try:
         with torch.no_grad():
@@ -81,8 +80,8 @@ def in_float64(module: nn.Module, x: Tensor) -> Tensor | None:
 
 
 def impose_routing(module: nn.Module, work: Workload, seed: int) -> None:
-    """Give the tokens of a workload their experts, where it says how they are
-    spread.
+    """Have a mixture send each token to the experts that a workload's routing chooses,
+    where it has one.
     """
     if not work.routing:
         return
@@ -92,8 +91,10 @@ def impose_routing(module: nn.Module, work: Workload, seed: int) -> None:
         impose(module, Routing(work.routing), tokens=work.tokens, seed=seed)
 
 
-def carry(state: dict[str, Tensor], module: nn.Module) -> str:
-    """Give the module these weights; why not, where names or shapes do not fit."""
+def load_weights(state: dict[str, Tensor], module: nn.Module) -> str:
+    """Give the module these weights. Return why they do not fit, where names or shapes
+    differ: then the module is unchanged.
+    """
     own = module.state_dict()
     for name in sorted(state.keys() ^ own.keys()):
         where = "base" if name in state else "head"
@@ -105,13 +106,15 @@ def carry(state: dict[str, Tensor], module: nn.Module) -> str:
     return ""
 
 
-def carried(folder: str, module: nn.Module) -> None:
-    """Give the module the weights that a base has written there, where they fit."""
-    carry(torch.load(Path(folder, WEIGHTS), weights_only=True)["state"], module)
+def load_base_weights(folder: str, module: nn.Module) -> None:
+    """Give the module the weights that a base has written into a folder, where they
+    fit.
+    """
+    load_weights(torch.load(Path(folder, WEIGHTS), weights_only=True)["state"], module)
 
 
-def read_weights(module: nn.Module, plan: Plan) -> None:
-    """Give one of ffnbench's forms the matrices that the plan's file has."""
+def load_plan_weights(module: nn.Module, plan: Plan) -> None:
+    """Give one of ffnbench's forms the matrices of the file that the plan names."""
     from ffnbench.ffn.state import tensors_of
 
     assert isinstance(module, FeedForward)
@@ -120,9 +123,9 @@ def read_weights(module: nn.Module, plan: Plan) -> None:
             getattr(module, name).weight.copy_(tensor)
 
 
-class Called(nn.Module):
-    """A function that a factory gave in place of a module: a runtime of the user's own,
-    whose weights nobody sees.
+class FunctionModule(nn.Module):
+    """A function as a module without parameters, for a target that gives a function in
+    place of a module, such as a runtime of the user's own.
     """
 
     def __init__(self, function: Callable[[Tensor], Tensor]) -> None:
@@ -133,12 +136,12 @@ class Called(nn.Module):
         return self.function(x)
 
 
-def build_foreign(spec: ImportedSpec) -> nn.Module:
-    """A module that ffnbench has no form of, on the device and in the dtype that its
-    own code chooses. A lazy one makes its weights now, by a call with one token.
+def build_imported_module(spec: ImportedSpec) -> nn.Module:
+    """Build a module from code of the user's, on the device and in the dtype that this
+    code chooses. A lazy module makes its weights now, by a call with one token.
     """
     built = build_imported(spec)
-    module = built if isinstance(built, nn.Module) else Called(built)
+    module = built if isinstance(built, nn.Module) else FunctionModule(built)
     lazy = [
         tensor
         for tensor in (*module.parameters(), *module.buffers())
@@ -154,23 +157,23 @@ def build_foreign(spec: ImportedSpec) -> nn.Module:
     return module
 
 
-def changed(module: nn.Module, ffn: AnySpec, backend: Backend) -> nn.Module:
-    """The module that a backend runs, with the same weights; raises Unsupported where
-    its form lacks what it needs.
+def module_for_backend(module: nn.Module, ffn: AnySpec, backend: Backend) -> nn.Module:
+    """The module that a backend runs in place of this one, with the same weights;
+    raises Unsupported where its form lacks what the backend needs.
     """
     if backend in (Backend.PACKED, Backend.PACKED_UP_GATE):
         from ffnbench.worker.backends.packed import pack_gate_and_up
 
         return pack_gate_and_up(module, ffn, gate_first=backend == Backend.PACKED)
     if BACKENDS[backend].is_runtime and isinstance(ffn, ImportedSpec):
-        from ffnbench.worker.backends.packed import form_of
+        from ffnbench.worker.backends.packed import own_form_of
 
-        return form_of(module, ffn)
+        return own_form_of(module, ffn)
     return module
 
 
-def no_onednn(dtype: torch.dtype | None = None) -> str:
-    """Why oneDNN can't run here; "" if it can."""
+def why_no_onednn(dtype: torch.dtype | None = None) -> str:
+    """Why oneDNN can't run here, or not in this dtype; "" if it can."""
     ops = torch.ops.mkldnn
     if not torch.backends.mkldnn.is_available():
         return "this torch is built without oneDNN"
@@ -180,7 +183,8 @@ def no_onednn(dtype: torch.dtype | None = None) -> str:
         return f"torch {torch.__version__} does not offer oneDNN's linear layers for this processor"
     if dtype is torch.bfloat16 and not ops._is_mkldnn_bf16_supported():
         return "oneDNN has no bfloat16 products for this processor (it wants AVX-512 or AVX-NE-CONVERT)"
-    if dtype is torch.float16 and not getattr(ops, "_is_mkldnn_fp16_supported", bool)():
+    has_float16 = getattr(ops, "_is_mkldnn_fp16_supported", None)
+    if dtype is torch.float16 and not (has_float16 and has_float16()):
         return "oneDNN has no float16 products for this processor"
     if dtype is torch.float64:
         return "oneDNN has no float64 products"

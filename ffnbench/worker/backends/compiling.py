@@ -1,9 +1,9 @@
-"""A module through torch.compile, and what a compiler of kernels says when it can't
-make one. In a worker; needs torch.
+"""Runs a module through torch.compile, and finds the reason in the error of a compiler.
+Runs in a worker; needs torch.
 
-Compiling is timed by itself: cold, with an empty cache of kernels, the compiler loaded
-before. What is timed afterwards may not compile again; code that does is a failure of
-its case, and no slow sample.
+Compiling is timed by itself: the compiler is loaded before, and its cache of kernels is
+empty. Afterwards nothing may be compiled again: a case whose code does so fails, and
+has no slow sample.
 """
 
 from __future__ import annotations
@@ -30,28 +30,35 @@ from ffnbench.worker.subject import Subject
 if TYPE_CHECKING:
     from ffnbench.device.accelerator import Accelerator
 
+# exceptions of compilers are known by module and name: torch may be without Triton, so
+# their classes can't be imported
+INDUCTOR = "torch._inductor.exc"
+COMPILER_ERRORS = ("BackendCompilerFailed", "GPUTooOldForTriton", "TritonMissing")
+TRITON = ("TritonError", "CompilationError", "OutOfResources", "PTXASError")
+LONGEST_MESSAGE = 300  # characters of what is said of a compiler's error
+
 
 def prepare(subject: Subject, work: Workload) -> Opened:
-    """Compile a subject's module by its first call."""
+    """Compile a subject's module by its first call, and have it called from then on."""
     subject.run = compiled_of(subject.module, work)
     seconds, graphs = compile_now(
         subject.call, subject.x.device, subject.accelerator, freeze=work.freeze
     )
-    # frozen weights are constants in layouts of the compiler's own
+    # frozen weights are constants, in layouts of the compiler whose size is not known
     held = None if work.freeze else subject.weight_bytes()
     return Opened(calls=1, graphs=graphs, values={COMPILE: seconds, HELD: held})
 
 
 class Recompiled(Exception):
-    """Code that compiles again in the middle of its timing."""
+    """Code was compiled again while it was timed."""
 
 
 def compiled_of(module: nn.Module, work: Workload) -> Callable[[Tensor], Tensor]:
-    """What a compiler makes of a module, at its first call.
+    """The function that compiles a module at its first call, and then runs it.
 
-    The compiler keeps what it made by the function that it was made of, and after a
-    second width makes code for any. Cases share their classes' functions; so that none
-    finds another's code, each has a function of its own.
+    The compiler stores code by the function that it was made from, and after a second
+    width it makes code for all widths. Cases share the functions of their classes, so
+    each is given a function of its own: none finds the code of another.
     """
 
     def forward(x: Tensor) -> Tensor:
@@ -74,19 +81,17 @@ def compile_now(
     *,
     freeze: bool = False,
 ) -> tuple[float, int]:
-    """Make the first call of a compiled module: cold, as in a process that has never
-    met its kernels. Gives the seconds that it took, and into how many graphs the module
-    was cut.
+    """Make the first call of a compiled module with an empty cache of kernels. Return
+    the seconds that it took, and into how many graphs the module was cut.
 
-    To `freeze`, weights become constants of the code, in the layout that its kernels
-    want. Raises Unsupported where there is no compiler, or nothing that could be
-    compiled.
+    With `freeze`, weights become constants of the code, in the layout that its kernels
+    need. Raises Unsupported where there is no compiler, or nothing was compiled.
     """
     _load(device)
     import torch._inductor.config as inductor
 
     before = _graphs()
-    # both the tracer and the code's maker ask the setting of the process
+    # not an option of torch.compile: the tracer asks the setting of the process too
     with inductor.patch(freezing=freeze), _empty_cache():
         start = perf_counter()
         call()
@@ -102,29 +107,27 @@ def compile_now(
 
 
 @contextmanager
-def settled() -> Iterator[None]:
-    """Nothing compiles in here; raises Recompiled where something would."""
+def recompiling_refused() -> Iterator[None]:
+    """A context in which nothing is compiled: Recompiled is raised instead."""
     try:
         with torch.compiler.set_stance("fail_on_recompile"):
             yield
     except RuntimeError as problem:
         if "fail_on_recompile" not in str(problem):
             raise
-        why = [line.strip(" -") for line in str(problem).splitlines() if line.strip()][
-            -1
-        ]
-        raise Recompiled(
-            f"it compiles again while it is timed: {why}"[:300]
-        ) from problem
+        lines = [line for line in str(problem).splitlines() if line.strip()]
+        why = lines[-1].strip(" -")
+        message = f"it compiles again while it is timed: {why}"[:LONGEST_MESSAGE]
+        raise Recompiled(message) from problem
 
 
-_loaded: set[str] = set()
-_numbers = count()
+_loaded: set[str] = set()  # types of devices for which the compiler has been loaded
+_numbers = count()  # of the functions that are compiled
 
 
 def _load(device: torch.device) -> None:
-    """Load the compiler, once in a process: its import and its look at the machine are
-    no module's compile time.
+    """Load the compiler, once in a process, and compile something small: importing it
+    and looking at the machine are not part of a module's compile time.
     """
     if device.type in _loaded:
         return
@@ -132,41 +135,37 @@ def _load(device: torch.device) -> None:
     import torch._inductor.config as inductor
 
     if hasattr(dynamo, "fail_on_recompile_limit_hit"):
-        dynamo.fail_on_recompile_limit_hit = (
-            True  # by itself it would go on in eager mode, and we would time that
-        )
-    inductor.compile_threads = 1  # no pool of processes that lives on beside the timing
-    reason = no_compiler(device)
+        # by default it would go on in eager mode, and that would be timed
+        dynamo.fail_on_recompile_limit_hit = True
+    inductor.compile_threads = 1  # no pool of processes runs on beside the timing
+    reason = why_no_compiler(device)
     if reason:
         raise Unsupported(reason)
-    torch.compile(_trifle)(torch.randn(64, 64, device=device))
+    torch.compile(_product_and_relu)(torch.randn(64, 64, device=device))
     _loaded.add(device.type)
 
 
-def _trifle(x: Tensor) -> Tensor:
-    return torch.relu(
-        x @ x
-    )  # a product and an element-wise kernel: what every FFN needs of the compiler
+def _product_and_relu(x: Tensor) -> Tensor:
+    return torch.relu(x @ x)  # the two kinds of kernels that every FFN has
 
 
 def _graphs() -> int:
+    """How many graphs the compiler has made in this process."""
     from torch._dynamo.utils import counters
 
     return int(counters["stats"]["unique_graphs"])
 
 
 def _empty_cache() -> Any:
-    """No kernel of an earlier process or case is found; torch 2.8 gave the context a
-    shorter name.
-    """
+    """A context with an empty cache of kernels. torch 2.8 has renamed it."""
     from torch._inductor import utils
 
     return (getattr(utils, "fresh_cache", None) or utils.fresh_inductor_cache)()
 
 
-def no_compiler(device: torch.device) -> str:
-    """Why torch.compile can't make kernels for a device here, as far as a look tells;
-    "" if it can.
+def why_no_compiler(device: torch.device) -> str:
+    """Why torch.compile can't make kernels for a device here; "" if it probably can:
+    nothing is compiled.
     """
     if device.type != "cpu":
         if find_spec("triton"):
@@ -183,17 +182,9 @@ def no_compiler(device: torch.device) -> str:
     return ""
 
 
-# a compiler's exceptions are known by where they come from and by their names: not
-# every torch brings Triton
-INDUCTOR = "torch._inductor.exc"
-COMPILER_ERRORS = ("BackendCompilerFailed", "GPUTooOldForTriton", "TritonMissing")
-TRITON = ("TritonError", "CompilationError", "OutOfResources", "PTXASError")
-LONGEST_COMPILER_ERROR = 300  # characters of a reason
-
-
-def not_compiled(problem: BaseException) -> str:
-    """Why code could not be compiled, in one line; "" for any other problem, and for
-    memory that was full meanwhile.
+def why_not_compiled(problem: BaseException) -> str:
+    """Why code could not be compiled, in one line; "" for any other problem, and where
+    memory was full meanwhile.
     """
     if not _is_of_compiler(problem) and not _is_of_triton(problem):
         return ""
@@ -205,7 +196,7 @@ def not_compiled(problem: BaseException) -> str:
     if isinstance(inner, MemoryError) or type(inner).__name__ == "OutOfMemoryError":
         return ""
     who = "Triton" if _is_of_triton(inner) else "torch.compile"
-    return f"{who} can't compile it: {_reason(inner)}"[:LONGEST_COMPILER_ERROR]
+    return f"{who} can't compile it: {_reason(inner)}"[:LONGEST_MESSAGE]
 
 
 def _is_of_compiler(problem: BaseException) -> bool:
@@ -225,8 +216,8 @@ def _is_of_triton(problem: BaseException) -> bool:
 
 
 def _reason(problem: BaseException) -> str:
-    """The line that says what is wrong: Triton's stands last, under the code, a C++
-    compiler's has `error:`.
+    """The line of a compiler's message that says what is wrong. A C++ compiler marks it
+    with `error:`; Triton has it last, below the code.
     """
     text = str(getattr(problem, "error_message", None) or problem)
     lines = [line.strip() for line in text.splitlines() if line.strip()]

@@ -1,5 +1,5 @@
-"""A module as it is written, its weights quantised where that is asked for. In a
-worker; needs torch.
+"""Runs a module as it is written, with quantised weights where the workload asks for
+them. Runs in a worker; needs torch.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from ffnbench.worker.subject import Subject
 
 
 def prepare(subject: Subject, work: Workload) -> Opened:
-    """Hold the weights as the workload says; by themselves they are those of the
-    module.
+    """Quantise the weights where the workload asks for it; otherwise the module itself
+    is run.
     """
     if work.weights == Weights.NONE:
         return Opened(calls=1, values={HELD: subject.weight_bytes()})
-    from ffnbench.worker.backends.quantised import bytes_held, quantised
+    from ffnbench.worker.backends.quantised import bytes_held, quantised_copy
 
     start = perf_counter()
-    subject.run = quantised(subject.module, work.weights, work.group)
+    subject.run = quantised_copy(subject.module, work.weights, work.group)
     seconds = perf_counter() - start
     return Opened(
         calls=1,

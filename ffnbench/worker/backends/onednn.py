@@ -1,12 +1,12 @@
-"""Linear layers through oneDNN, reached from torch alone. Runs in a worker; needs
-torch. Inference on the CPU.
+"""Runs linear layers through oneDNN, which torch contains: inference on the CPU. Runs
+in a worker; needs torch.
 
 nn.Linear in float32 goes to MKL, which on some processors stays far below what they
-reach. oneDNN takes the same product with its weight packed once, in the layout that is
-fastest for a number of tokens; where it has the activation, or the product of gate and
-up, that is done on the way out. Packed layers stand in the place of a module's
-nn.Linear layers and have their parameters: whoever counts them, or reads their weights,
-finds what was there.
+reach. oneDNN computes the same product with a weight that is packed once, in the layout
+that is fastest for a number of tokens. Where it knows the activation, or for the
+product of gate and up, it computes that in the same operation. Packed layers replace
+the nn.Linear layers of a module and share their parameters, so that code which counts
+them or reads the weights finds the same.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from ffnbench.ffn.modules import FeedForward, GatedFeedForward, OutputGatedFeedF
 from ffnbench.messages import Opened
 from ffnbench.metrics import HELD, PACK
 from ffnbench.plan import Workload
-from ffnbench.worker.backends.building import no_onednn
+from ffnbench.worker.backends.building import why_no_onednn
 from ffnbench.worker.subject import Subject
 
-Fused = tuple[str, list[float], str]  # oneDNN's name, its scalars, its algorithm
+# an activation that oneDNN computes after a product: its name, scalars and algorithm
+Fused = tuple[str, list[float], str]
 NOT_FUSED: Fused = ("none", [], "")
-# an activation by its name here, as oneDNN calls it
+# by the name that ffnbench has for the activation
 FUSED: dict[str, Fused] = {
     "relu": ("relu", [], ""),
     "relu6": ("hardtanh", [0.0, 6.0], ""),
@@ -40,18 +41,18 @@ FUSED: dict[str, Fused] = {
     "gelu": ("gelu", [], "none"),
     "gelu_tanh": ("gelu", [], "tanh"),
 }
-TORCH_DTYPES = (torch.float32, torch.bfloat16)
+PACKED_DTYPES = (torch.float32, torch.bfloat16)
 
 
-def unavailable(device: torch.device, dtype: torch.dtype | None = None) -> str:
-    """Why oneDNN can't run here; "" if it can, as far as a look tells."""
+def why_unavailable(device: torch.device, dtype: torch.dtype | None = None) -> str:
+    """Why oneDNN can't run here; "" if it probably can: it is not run."""
     if device.type != "cpu":
         return "oneDNN runs only on the CPU"
-    return no_onednn(dtype)
+    return why_no_onednn(dtype)
 
 
 def prepare(subject: Subject, work: Workload) -> Opened:
-    """Put oneDNN under the linear layers of a subject's module, in place."""
+    """Replace the linear layers of a subject's module by those of oneDNN, in place."""
     packed = pack(subject.module, subject.x.detach())
     subject.run = packed.run
     notes: tuple[str, ...] = ()
@@ -64,8 +65,8 @@ def prepare(subject: Subject, work: Workload) -> Opened:
 
 
 class PackedLinear(nn.Linear):
-    """nn.Linear with the parameters of another one, which computes with a packed copy
-    of the weight.
+    """An nn.Linear that shares the parameters of another one, and computes with a
+    packed copy of the weight.
 
     Raises RuntimeError where oneDNN can't pack it for so many tokens.
     """
@@ -87,7 +88,7 @@ class PackedLinear(nn.Linear):
         return self.then(x, NOT_FUSED)
 
     def then(self, x: Tensor, fused: Fused) -> Tensor:
-        """The layer and an activation after it."""
+        """The layer's output after an activation."""
         y: Tensor = torch.ops.mkldnn._linear_pointwise(
             x, self.packed, self.bias, *fused
         )
@@ -102,8 +103,8 @@ class PackedLinear(nn.Linear):
 
 
 class FusedForm(nn.Module):
-    """A form of ffnbench's whose layers are packed, with what comes after a layer done
-    by oneDNN where it can.
+    """A form of ffnbench's whose layers are packed. What follows a layer is computed by
+    oneDNN too, where it can do so.
     """
 
     def __init__(self, form: FeedForward) -> None:
@@ -135,11 +136,11 @@ class FusedForm(nn.Module):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packed:
-    """A packed module, and what packing it came to.
+    """The result of packing a module.
 
-    `run` is what is called in the module's place. `seconds` are what packing took,
-    `bytes` those of all weights that a call computes with. Of its `layers` some are
-    `unused`: they are never called as modules.
+    `run` is called in the module's place. `seconds` is how long packing took, `bytes`
+    is the size of all weights that a call computes with. `layers` is the number of
+    packed layers, and `unused` the number of those that are never called as modules.
     """
 
     run: nn.Module
@@ -150,18 +151,17 @@ class Packed:
 
 
 def pack(module: nn.Module, x: Tensor) -> Packed:
-    """Put oneDNN under every linear layer of a module, in place, for inputs of x's
-    shape (batch, seq_len, d_model).
+    """Replace every linear layer of a module in place by a packed one, for inputs of
+    x's shape (batch, seq_len, d_model).
 
-    Raises Unsupported where nothing of the module can be run by oneDNN, or packing
-    fails.
+    Raises Unsupported where oneDNN can run no layer of the module, or packing fails.
     """
-    reason = no_onednn(x.dtype)
+    reason = why_no_onednn(x.dtype)
     if reason:
         raise Unsupported(
             reason, "float32 runs: @dtype=float32" if x.dtype is torch.bfloat16 else ""
         )
-    linear = [layer for layer in module.modules() if _takes(layer)]
+    linear = [layer for layer in module.modules() if _can_be_packed(layer)]
     if not linear:
         raise Unsupported("it has no nn.Linear layer that oneDNN could run")
     start = perf_counter()
@@ -180,7 +180,7 @@ def pack(module: nn.Module, x: Tensor) -> Packed:
         run = FusedForm(run)
         used = layers
     else:
-        used = _called(run, layers, x)
+        used = _called_layers(run, layers, x)
     if not used:
         raise Unsupported(
             "its nn.Linear layers are never called as modules, so that nothing can take their place"
@@ -196,20 +196,20 @@ def pack(module: nn.Module, x: Tensor) -> Packed:
     )
 
 
-def _takes(layer: nn.Module) -> TypeGuard[nn.Linear]:
-    """Whether a layer computes what nn.Linear does, from a weight that stays as it
-    is.
+def _can_be_packed(layer: nn.Module) -> TypeGuard[nn.Linear]:
+    """Whether a layer computes what nn.Linear does, from a weight that does not
+    change.
     """
     return (
         isinstance(layer, nn.Linear)
         and type(layer).forward is nn.Linear.forward
         and "forward" not in vars(layer)
-        # such a hook may make the weight anew at each call
+        # a hook may compute the weight anew at each call
         and not layer._forward_pre_hooks
         and not layer._forward_hooks
         and not nn.utils.parametrize.is_parametrized(layer)
-        and layer.weight.dtype in TORCH_DTYPES
-        and not (layer.weight.dtype is torch.bfloat16 and no_onednn(torch.bfloat16))
+        and layer.weight.dtype in PACKED_DTYPES
+        and not (layer.weight.dtype is torch.bfloat16 and why_no_onednn(torch.bfloat16))
     )
 
 
@@ -217,10 +217,12 @@ def _one_line(problem: Exception) -> str:
     return " ".join(str(problem).split())[:200]
 
 
-def _called(
+def _called_layers(
     module: nn.Module, layers: list[PackedLinear], x: Tensor
 ) -> list[PackedLinear]:
-    """The layers that a call of the module runs as modules."""
+    """Those of the layers that a call of the module calls as modules, and does not only
+    read the weights of.
+    """
     called = set[nn.Module]()
     handles = [
         layer.register_forward_pre_hook(lambda layer, _: called.add(layer))

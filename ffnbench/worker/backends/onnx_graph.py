@@ -1,9 +1,9 @@
-"""One of ffnbench's dense forms, with its weights, as an ONNX model in memory. Needs
-torch and onnx.
+"""Makes an ONNX model in memory from one of ffnbench's dense forms with its weights.
+Needs torch and onnx.
 
 The activation is not written a second time: the function in the table of activations is
-called with a Value in place of a tensor, and each operation that it applies becomes a
-node of the graph.
+called with a GraphTensor in place of a tensor, and each operation that it applies
+becomes a node of the graph.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ INPUT, OUTPUT = "x", "y"
 
 
 class Graph:
-    """The nodes and the constants so far."""
+    """A graph that is being made: its nodes and constants so far."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
 
     def constant(self, tensor: Tensor) -> GraphTensor:
-        """A constant of the graph."""
+        """Add a constant to the graph, and return it."""
         name = f"constant_{len(self.constants)}"
         self.constants.append(
             numpy_helper.from_array(tensor.contiguous().numpy(), name)
@@ -52,8 +52,8 @@ class Graph:
         domain: str = "",
         **attributes: Any,
     ) -> GraphTensor:
-        """A node with one output, which is given back. An input that is None is left
-        out.
+        """Add a node with one output, and return the output. An input that is None is
+        left out.
         """
         return self.add_several(
             operator, *inputs, outputs=1, domain=domain, **attributes
@@ -67,7 +67,7 @@ class Graph:
         domain: str = "",
         **attributes: Any,
     ) -> list[GraphTensor]:
-        """A node with several outputs."""
+        """Add a node with several outputs, and return these."""
         names = [f"{operator}_{len(self.nodes)}_{number}" for number in range(outputs)]
         given = ["" if value is None else value.name for value in inputs]
         self.nodes.append(
@@ -76,8 +76,8 @@ class Graph:
         return [GraphTensor(self, name) for name in names]
 
     def model(self, result: GraphTensor, width: int) -> ModelProto:
-        """The model that gives this value, for inputs and results (tokens, width) of
-        float32.
+        """The model whose output is `result`; input and output are float32 of (tokens,
+        width).
         """
         self.nodes.append(helper.make_node("Identity", [result.name], [OUTPUT]))
         shape = ["tokens", width]
@@ -160,7 +160,7 @@ OPERATORS = {
 
 
 class Functional:
-    """torch.nn.functional for a Value: those functions that activations use."""
+    """The functions of torch.nn.functional that activations use, for a GraphTensor."""
 
     def __getattr__(self, name: str) -> Callable[..., GraphTensor]:
         def function(
@@ -186,14 +186,15 @@ class Functional:
 def onnx_model(
     module: FeedForward, weights: Weights = Weights.NONE, group: int = 32
 ) -> ModelProto:
-    """The model of a module, its matrices held as `weights` says, in groups of so many
-    columns where it has groups.
+    """The model of a module, with its matrices in the format `weights`; `group` is the
+    number of columns in a group, for a format with groups.
     """
-    graph = Graph()
+    graph, spec = Graph(), module.spec
+    x = GraphTensor(graph, INPUT)
 
     def linear(name: str, x: GraphTensor) -> GraphTensor:
         layer = getattr(module, name)
-        y = product(graph, x, layer.weight.detach().float(), weights, group)
+        y = _product(graph, x, layer.weight.detach().float(), weights, group)
         if layer.bias is None:
             return y
         return y + graph.constant(layer.bias.detach().float())
@@ -207,7 +208,6 @@ def onnx_model(
         result: GraphTensor = spec.row.apply(Functional(), x, beta, *learned)
         return result
 
-    spec, x = module.spec, GraphTensor(graph, INPUT)
     if spec.gate is Gate.INNER:
         gate, up = linear("gate", x), linear("up", x)
         if spec.limit is not None:
@@ -225,8 +225,9 @@ def onnx_model(
 def prepare_runtime(
     load: Callable[[], Callable[[Any], Any]], subject: Subject, work: Workload
 ) -> Opened:
-    """Let a runtime run a subject's module: `load` makes what is called with an array
-    (tokens, d_model) of float32, and gives one.
+    """Have a runtime run a subject's module. `load` loads the module into the runtime,
+    and returns the function that is called in its place: it takes and returns a float32
+    array (tokens, d_model).
     """
     start = perf_counter()
     call = load()
@@ -240,10 +241,12 @@ def prepare_runtime(
     return Opened(calls=1, values={PACK: seconds, HELD: bytes_held(subject, work)})
 
 
-def product(
+def _product(
     graph: Graph, x: GraphTensor, weight: Tensor, weights: Weights, group: int
 ) -> GraphTensor:
-    """x (tokens, in) times a weight (out, in), held as `weights` says."""
+    """Add the product of x (tokens, in) with a weight (out, in) in the format
+    `weights`.
+    """
     match weights:
         case Weights.NONE:
             return graph.add("MatMul", x, graph.constant(weight.T))
@@ -256,8 +259,8 @@ def product(
 
 
 def _dynamic_product(graph: Graph, x: GraphTensor, weight: Tensor) -> GraphTensor:
-    """Both factors in 8 bits: the input by one scale and zero point a call, the weight
-    by a scale for each row.
+    """Add a product of 8-bit numbers: the input has one scale and zero point, which are
+    found at each call, the weight a scale for each row.
     """
     scale = _nonzero(weight.abs().amax(1) / 127)
     quantised = (weight / scale[:, None]).round().to(torch.int8)
@@ -270,19 +273,19 @@ def _dynamic_product(graph: Graph, x: GraphTensor, weight: Tensor) -> GraphTenso
     )
 
 
-# what the factors of MatMulNBits are computed in: 4 is int8, as ONNX Runtime's own
-# tools set it for a CPU
+# the type in which MatMulNBits multiplies: 4 is int8, which ONNX Runtime's own tools
+# set for a CPU
 ACCURACY_LEVEL = 4
 
 
 def _product_in_groups(
     graph: Graph, x: GraphTensor, weight: Tensor, group: int, bits: int
 ) -> GraphTensor:
-    """A weight of so many bits, symmetric, with a scale for each group of columns, by
-    ONNX Runtime's MatMulNBits.
+    """Add a product with a weight of so many bits, which is symmetric and has a scale
+    for each group of columns: ONNX Runtime's MatMulNBits.
 
-    As its own quantiser does it, the value of largest magnitude is the one that falls
-    on the end of the range.
+    As in ONNX Runtime's own quantiser, the value of largest magnitude in a group is
+    brought to the end of the range.
     """
     rows, columns = weight.shape
     groups = weight.reshape(rows, columns // group, group)
@@ -307,5 +310,5 @@ def _product_in_groups(
 
 
 def _nonzero(scale: Tensor) -> Tensor:
-    """Scales to divide by; rows of zeros have any."""
+    """Scales to divide by: 1 in place of 0, which is the scale of zeros alone."""
     return torch.where(scale == 0, 1.0, scale)

@@ -1,10 +1,10 @@
-"""A form through OpenVINO's CPU plugin, from the graph that ONNX Runtime is given.
-Needs torch, onnx and openvino.
+"""Runs a form through OpenVINO's CPU plugin, from the graph that ONNX Runtime is given
+too. Needs torch, onnx and openvino.
 
-OpenVINO computes in bfloat16 by itself where a CPU has it, quantises the input of
-quantised products by itself, and binds its threads to cores by itself; each of the
-three is said here instead. It is imported in the process that times it: its threads
-begin with the import, and would not outlive a fork.
+By default OpenVINO computes in bfloat16 where a CPU has it, quantises the input of
+quantised products, and binds its threads to cores; all three are set here. It is
+imported in the process that times it: its threads start with the import, and would be
+lost in a fork.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def infer_request(module: FeedForward, work: Workload) -> Any:
     """An InferRequest of the module, compiled with the weights and the threads of the
     workload.
     """
-    # its package for usage data would write a file into the home folder; without it
-    # OpenVINO sends nothing
+    # its package openvino_telemetry would write a file into the home folder; where this
+    # can't be imported, OpenVINO sends no usage data
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     import openvino
 
@@ -47,11 +47,11 @@ def infer_request(module: FeedForward, work: Workload) -> Any:
 
 
 def prepare(subject: Subject, work: Workload) -> Opened:
-    """Let OpenVINO run the subject's module."""
+    """Have OpenVINO run the subject's module."""
 
     def load() -> Callable[[Any], Any]:
         request = infer_request(subject.module, work)
         infer = partial(request.infer, share_inputs=True, share_outputs=True)
-        return lambda x: infer([x])[0].copy()  # its memory is the next result's
+        return lambda x: infer([x])[0].copy()  # the next call overwrites it
 
     return prepare_runtime(load, subject, work)

@@ -1,10 +1,10 @@
-"""A form through ONNX Runtime: a graph made in memory, run by its CPU provider. Needs
+"""Runs a form through ONNX Runtime's CPU provider, from a graph made in memory. Needs
 torch, onnx and onnxruntime.
 
-The session is made in the process that times it, since its threads would not outlive a
-fork, with as many threads as the workload has. They wait without spinning unless the
-workload says otherwise: a deployer who sets nothing has threads that spin, which is
-faster for one runtime alone and slows down whatever runs beside it (onnxruntime#13808).
+The session is made in the process that times it, since its threads would be lost in a
+fork; it has as many threads as the workload. They wait without spinning unless the
+workload says otherwise. By default they spin, which is faster for one runtime alone and
+slows down whatever runs beside it (onnxruntime#13808).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def session_of(module: FeedForward, work: Workload) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = work.threads
     options.inter_op_num_threads = 1
-    options.log_severity_level = 4  # what it can't do is an exception
+    options.log_severity_level = 4  # fatal alone: failures are exceptions
     spins = str(int(work.spin))
     options.add_session_config_entry("session.intra_op.allow_spinning", spins)
     model = onnx_model(module, work.weights, work.group).SerializeToString()
@@ -40,7 +40,7 @@ def session_of(module: FeedForward, work: Workload) -> Any:
 
 
 def prepare(subject: Subject, work: Workload) -> Opened:
-    """Let ONNX Runtime run the subject's module."""
+    """Have ONNX Runtime run the subject's module."""
 
     def load() -> Callable[[Any], Any]:
         session = session_of(subject.module, work)

@@ -2,8 +2,8 @@
 it. Needs torch.
 
 The joined weight has the rows of gate and then those of up (Phi-3's gate_up_proj), or
-those of up first: both orders are the same function, and the halves of the product's
-output are strided.
+those of up first. Both orders compute the same function. The two halves of the
+product's output are strided views.
 """
 
 from __future__ import annotations
@@ -42,9 +42,8 @@ class JoinedFeedForward(ClampedFeedForward):
     gate_up: Any
 
     def __init__(self, form: GatedFeedForward, *, gate_first: bool) -> None:
-        super().__init__(
-            form.spec, device="meta"
-        )  # without memory: all of it is replaced by what the form has
+        # on the meta device its layers take no memory; all of them are replaced
+        super().__init__(form.spec, device="meta")
         del self._modules["gate"], self._modules["up"]
         self.gate_first = gate_first
         if gate_first:
@@ -69,14 +68,15 @@ class JoinedFeedForward(ClampedFeedForward):
     @property
     def gate(self) -> SimpleNamespace:
         """The rows of gate: weight and bias, views of the joined ones."""
-        return self._half(0 if self.gate_first else 1)
+        return self._half(first=self.gate_first)
 
     @property
     def up(self) -> SimpleNamespace:
         """The rows of up."""
-        return self._half(1 if self.gate_first else 0)
+        return self._half(first=not self.gate_first)
 
-    def _half(self, half: int) -> SimpleNamespace:
+    def _half(self, *, first: bool) -> SimpleNamespace:
+        half = 0 if first else 1
         weight, bias = self.gate_up.weight, self.gate_up.bias
         if bias is not None:
             bias = bias.chunk(2, dim=-1)[half]
@@ -84,18 +84,20 @@ class JoinedFeedForward(ClampedFeedForward):
 
 
 def pack_gate_and_up(module: nn.Module, ffn: AnySpec, *, gate_first: bool) -> nn.Module:
-    """The module with gate and up in one product, in place but for code of the user's
-    that is said to be a form, which that form takes the place of; raises Unsupported
-    without a gate, or where that code computes something else.
+    """The module with gate and up in one product. A form of ffnbench's is changed in
+    place; code of the user's that is said to be a form is replaced by that form.
+
+    Raises Unsupported for a module without a gate, and where the user's code computes
+    something else than the form.
     """
     if isinstance(ffn, ImportedSpec) and ffn.like is not None:
-        module = form_of(module, ffn)
+        module = own_form_of(module, ffn)
     return join(module, gate_first=gate_first)
 
 
-def form_of(module: nn.Module, spec: ImportedSpec) -> nn.Module:
-    """Our module on the weights of theirs; raises Unsupported where theirs does not
-    compute the same.
+def own_form_of(module: nn.Module, spec: ImportedSpec) -> nn.Module:
+    """The module of the form that code of the user's is said to be, on the weights of
+    the user's module; raises Unsupported where that one does not compute the same.
     """
     weight = next(module.parameters(), torch.empty(0))
     generator = torch.Generator().manual_seed(0)
@@ -116,12 +118,12 @@ def form_of(module: nn.Module, spec: ImportedSpec) -> nn.Module:
         raise Unsupported(
             f"{spec.target} is not like {spec.like.name}: its output differs by {error:.1e}"
         )
-    return ours.requires_grad_()  # to be trained as any other
+    return ours.requires_grad_()  # it may be trained, as any other
 
 
 def join(module: nn.Module, *, gate_first: bool) -> nn.Module:
-    """The module with gate and up joined, in place, its weights as they were; raises
-    Unsupported without a gate.
+    """Join gate and up of a module in place, with the values of its weights, and return
+    it; raises Unsupported for a module without a gate.
     """
     forms = [
         part
@@ -141,8 +143,8 @@ def join(module: nn.Module, *, gate_first: bool) -> nn.Module:
 def with_parts_replaced(
     module: nn.Module, replacements: Mapping[Any, nn.Module]
 ) -> nn.Module:
-    """The module with new parts at every place where the old ones stand; the new one
-    where it is replaced itself.
+    """Replace parts of a module in place, wherever they occur in it, and return it; or
+    its own replacement, if it has one.
     """
     for parent in list(module.modules()):
         for name, part in list(parent._modules.items()):
@@ -152,7 +154,7 @@ def with_parts_replaced(
 
 
 def _joined(first: Any, second: Any) -> Any:
-    """One layer with the rows of both."""
+    """One layer with the rows of two linear layers, those of `first` first."""
     more = {}
     if isinstance(first, ExpertLinear):
         more = {"experts": len(first.weight), "rows": first.rows}

@@ -1,10 +1,10 @@
 """Linear layers whose weights are held in fewer bits, by torch's own operations alone.
-In a worker; needs torch.
+Runs in a worker; needs torch.
 
-These operations are what torch's compiler and torchao lower to. They are private, so
-that each is looked for before it is used. A module is not changed: what is run is a
-second one, of the same parameters, whose nn.Linear layers hold quantised weights beside
-them.
+These are the operations that torch's compiler and torchao lower to. They are private,
+so each is looked for before it is used. A module is not changed: a copy of it is run,
+which shares its parameters, and whose nn.Linear layers are replaced by layers of this
+file.
 """
 
 from __future__ import annotations
@@ -22,6 +22,19 @@ from ffnbench.ffn.spec import format_of
 from ffnbench.plan import Workload
 from ffnbench.worker.subject import Subject
 
+LARGEST_INT8, LARGEST_UINT4 = 127, 15
+MIDDLE_UINT4 = 8  # the 4-bit number that stands for the middle of a group
+
+
+def _scale_of_rows(weight: Tensor) -> Tensor:
+    """The scale of each row that brings its values into -127 to 127."""
+    tiny = torch.finfo(weight.dtype).tiny  # a row of zeros has a scale too
+    return weight.abs().amax(1).clamp_min(tiny) / LARGEST_INT8
+
+
+# all three layers are made from an nn.Linear and the size of a group; the 8-bit ones
+# have no groups
+
 
 class Int8Linear(nn.Module):
     """8-bit weights with a scale for each output; the input stays as it is."""
@@ -29,15 +42,9 @@ class Int8Linear(nn.Module):
     def __init__(self, layer: nn.Linear, group: int) -> None:
         super().__init__()
         self.bias = layer.bias
-        scale = (
-            layer.weight.detach()
-            .abs()
-            .amax(1)
-            .clamp_min(torch.finfo(layer.weight.dtype).tiny)
-            / 127
-        )
-        self.quantised = (layer.weight.detach() / scale[:, None]).round().to(torch.int8)
-        self.scale = scale
+        weight = layer.weight.detach()
+        self.scale = _scale_of_rows(weight)
+        self.quantised = (weight / self.scale[:, None]).round().to(torch.int8)
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = torch.ops.aten._weight_int8pack_mm(
@@ -56,10 +63,10 @@ class Int8DynamicLinear(nn.Module):
     def __init__(self, layer: nn.Linear, group: int) -> None:
         super().__init__()
         weight = layer.weight.detach().float()
-        scale = weight.abs().amax(1).clamp_min(torch.finfo(torch.float32).tiny) / 127
+        scale = _scale_of_rows(weight)
         zeros = torch.zeros(len(scale), dtype=torch.long)
         with warnings.catch_warnings():
-            # torch 2.13 says that it will remove this way to make one, and has no other
+            # torch 2.13 warns that it will remove this function, and has no other yet
             warnings.simplefilter("ignore")
             quantised = torch.quantize_per_channel(
                 weight, scale.double(), zeros, 0, torch.qint8
@@ -68,8 +75,8 @@ class Int8DynamicLinear(nn.Module):
         self.packed = torch.ops.quantized.linear_prepack(quantised, bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        # with reduce_range, the default of torch's own module, the input has 7 bits:
-        # for processors without VNNI
+        # reduce_range, the default of torch's own module, gives the input 7 bits, for
+        # processors without VNNI
         y: Tensor = torch.ops.quantized.linear_dynamic(
             x, self.packed, reduce_range=False
         )
@@ -87,17 +94,19 @@ class Int4Linear(nn.Module):
         rows, columns = layer.weight.shape
         groups = layer.weight.detach().float().view(rows, columns // group, group)
         largest, smallest = groups.amax(2), groups.amin(2)
-        scale = (largest - smallest).clamp_min(torch.finfo(torch.float32).tiny) / 15
+        scale = (largest - smallest).clamp_min(
+            torch.finfo(torch.float32).tiny
+        ) / LARGEST_UINT4
         quantised = (
             ((groups - smallest[..., None]) / scale[..., None])
             .round()
-            .clamp(0, 15)
+            .clamp(0, LARGEST_UINT4)
             .to(torch.int32)
         )
         self.packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(
             quantised.view(rows, columns), 1
         )
-        middle = smallest + 8 * scale
+        middle = smallest + MIDDLE_UINT4 * scale
         pairs = torch.stack([scale, middle], dim=-1).transpose(0, 1).contiguous()
         self.scale_and_middle = pairs.to(layer.weight.dtype)
 
@@ -122,23 +131,25 @@ OPERATIONS = {
 }
 
 
-def no_operation(weights: Weights) -> str:
-    """Why this torch can't hold weights so; "" if it can."""
+def why_no_operation(weights: Weights) -> str:
+    """Why this torch can't compute with such weights; "" if it can."""
     namespace, name = OPERATIONS[weights]
     if hasattr(getattr(torch.ops, namespace), name):
         return ""
     return f"torch {torch.__version__} has no {namespace}::{name}, which {weights} weights need"
 
 
-def quantised(module: nn.Module, weights: Weights, group: int) -> nn.Module:
-    """A module of the same parameters whose linear layers compute with quantised
-    weights.
+def quantised_copy(module: nn.Module, weights: Weights, group: int) -> nn.Module:
+    """A copy of a module that shares its parameters, and whose linear layers compute
+    with quantised weights.
 
     Raises Unsupported where this torch lacks the operation, and where the module has no
-    layer that can hold such.
+    layer whose weights could be quantised.
     """
-    if reason := no_operation(weights):
+    reason = why_no_operation(weights)
+    if reason:
         raise Unsupported(reason)
+    # deepcopy takes what is in its memo for copied already
     shared: dict[int, Any] = {
         id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())
     }
@@ -152,27 +163,27 @@ def quantised(module: nn.Module, weights: Weights, group: int) -> nn.Module:
         raise Unsupported("it has no nn.Linear layer whose weights could be quantised")
     for name, layer in layers:
         try:
-            held = LAYERS[weights](layer, group)
+            quantised = LAYERS[weights](layer, group)
         except RuntimeError as problem:
             raise Unsupported(
                 f"torch can't hold {name} in {weights}: {problem}".splitlines()[0]
             ) from problem
-        copied.set_submodule(name, held)
+        copied.set_submodule(name, quantised)
     return copied
 
 
 def bytes_held(subject: Subject, work: Workload) -> int:
-    """Bytes of all weights of a subject's module, those of its linear layers held as
-    the workload says.
+    """Bytes of all weights of a subject's module, with those of its linear layers in
+    the format that the workload asks for.
     """
-    held = format_of(work.weights, work.backend)
+    weight_format = format_of(work.weights, work.backend)
     total = subject.weight_bytes()
-    if held is None:
+    if weight_format is None:
         return total
     for layer in subject.module.modules():
         if type(layer) is nn.Linear:
             rows, columns = layer.weight.shape
             item = layer.weight.itemsize
-            total += held.bytes_of(rows, columns, group=work.group, item=item)
+            total += weight_format.bytes_of(rows, columns, group=work.group, item=item)
             total -= layer.weight.nbytes
     return total

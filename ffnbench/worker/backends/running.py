@@ -1,5 +1,5 @@
-"""Which file runs a backend, and what each of these files has. In a worker; needs
-torch.
+"""Finds the file that runs a backend, and says what such a file has. Runs in a worker;
+needs torch.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from typing import Protocol
 
 import torch
 
-from ffnbench.backends import not_installed
+from ffnbench.backends import why_not_installed
 from ffnbench.choices import Backend
 from ffnbench.messages import Opened
 from ffnbench.plan import Workload
@@ -19,17 +19,17 @@ class Implementation(Protocol):
     """A file of this folder that runs modules in a way of its own."""
 
     def prepare(self, subject: Subject, work: Workload) -> Opened:
-        """Make a subject ready to be called, by `subject.run` where the module itself
-        is not called. Says what that took: seconds to compile or to pack, and the bytes
-        of the weights that a call computes with.
+        """Make a subject ready to be called; set `subject.run` where the module itself
+        is not called. Return how many seconds that took to compile or to pack, and how
+        many bytes the weights have that a call computes with.
 
-        Raises Unsupported where it can't be run so.
+        Raises Unsupported where this backend can't run the module.
         """
 
 
 def implementation_of(backend: Backend) -> Implementation:
-    """The file of a backend. One that packs gate and up has changed the module already,
-    and runs it as it is.
+    """The file of a backend. Backends that pack gate and up have changed the module
+    when it was built (building.py: module_for_backend), and run it as it is.
     """
     match backend:
         case Backend.COMPILE:
@@ -54,17 +54,19 @@ def implementation_of(backend: Backend) -> Implementation:
             return eager
 
 
-def unavailable(
+def why_unavailable(
     backend: Backend, device: torch.device, dtype: torch.dtype | None = None
 ) -> str:
-    """Why a backend can't run on this machine; "" if it can, as far as a look tells."""
+    """Why a backend can't run on this machine; "" if it probably can: nothing is
+    compiled or run.
+    """
     match backend:
         case Backend.COMPILE:
-            from ffnbench.worker.backends.compiling import no_compiler
+            from ffnbench.worker.backends.compiling import why_no_compiler
 
-            return no_compiler(device)
+            return why_no_compiler(device)
         case Backend.ONEDNN:
             from ffnbench.worker.backends import onednn
 
-            return onednn.unavailable(device, dtype)
-    return "; ".join(filter(None, not_installed(backend)))
+            return onednn.why_unavailable(device, dtype)
+    return "; ".join(filter(None, why_not_installed(backend)))
