@@ -32,7 +32,7 @@ from ffnbench.stats.history import SECONDS
 from ffnbench.stats.rounds import table_of
 
 FEWEST_BASELINE_WORKERS = 5  # of a run in a baseline for time
-BETTER = {
+ENOUGH_EFFORT = {
     "workers": 2 * FEWEST_BASELINE_WORKERS,
     "rounds": None,
     "quick": False,
@@ -66,11 +66,11 @@ def policy_for(before: Report, request: CheckRequest) -> Policy:
         problem = _why_no_latencies(run)
         if problem:
             raise FfnbenchError(f"{name} {problem}", hint)
-        few = too_few(run)
+        few = why_too_few(run)
         if few:
             raise FfnbenchError(
                 f"{name} {few}",
-                hint_of_few or made_anew(request.baseline, before, **BETTER),
+                hint_of_few or made_anew(request.baseline, before, **ENOUGH_EFFORT),
             )
     labels = [case.label for case in before.plan.shown]
     policy = Policy(
@@ -95,12 +95,12 @@ def policy_of_sides(request: SidesRequest, label: str) -> Policy:
     return Policy(tolerances=parse_tolerances(request.tolerance, [label]))
 
 
-def is_timed(report: Report) -> bool:
+def has_latencies(report: Report) -> bool:
     """Whether a run has latencies."""
     return "latency" in report.plan.metrics and report.environment is not None
 
 
-def unpredicted(before: Report, now: Report) -> bool:
+def has_unpredicted(before: Report, now: Report) -> bool:
     """Whether the baseline has exact metrics that no closed form predicts, so that they
     must be measured again.
     """
@@ -187,7 +187,7 @@ def _what_is_asked(plan: Plan, common: Set[str]) -> dict[str, Set[Value]]:
     return {name: dict.fromkeys(of).keys() for name, of in values.items()}
 
 
-def of_another_method(path: str, run: Report) -> str:
+def why_another_method(path: str, run: Report) -> str:
     """Why the latencies of a run can't be compared, with the command that makes it
     anew; nothing where they can.
     """
@@ -202,7 +202,7 @@ def _why_no_latencies(run: Report) -> str:
     """Why a run of time is no part of a baseline: a row is wrong, or has nothing clean;
     empty where it can be one.
     """
-    if not is_timed(run):
+    if not has_latencies(run):
         return ""
     for failure in run.failures:
         if failure.kind is FailureKind.MISMATCH:
@@ -217,7 +217,7 @@ def _why_no_latencies(run: Report) -> str:
     return ""
 
 
-def too_few(run: Report) -> str:
+def why_too_few(run: Report) -> str:
     """Why a run has too few processes for a baseline; nothing where it has enough.
     One comparison may be made of fewer, whose interval is wider.
     """
@@ -236,12 +236,12 @@ def new_baseline(checked: Checked) -> str:
     all of it.
     """
     now = checked.now
-    missing, few = _not_measured(checked), too_few(now)
+    missing, few = _not_measured(checked), why_too_few(now)
     if (
         now.interrupted
         or missing
         or few
-        or (is_timed(checked.before) and not now.samples)
+        or (has_latencies(checked.before) and not now.samples)
     ):
         reason = ""
         if missing:
@@ -299,7 +299,7 @@ def _why_not_added(checked: Checked) -> str:
     busy = busy or sorted(table.labels_without_clean())
     if busy:
         return f"the machine was busy: {', '.join(busy)}"
-    few = too_few(now)
+    few = why_too_few(now)
     return f"it {few}" if few else ""
 
 

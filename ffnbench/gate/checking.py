@@ -26,13 +26,13 @@ from ffnbench.common.targets import NO_FILE, NOT_THERE
 from ffnbench.device.environment import auto_device, environment_of_run
 from ffnbench.following import UNFOLLOWED, Following
 from ffnbench.gate.baseline import (
-    is_timed,
-    of_another_method,
+    has_latencies,
+    has_unpredicted,
     policy_for,
     policy_of_sides,
     refuse_another_machine,
     refuse_another_plan,
-    unpredicted,
+    why_another_method,
 )
 from ffnbench.gate.confirmation import (
     FirstAnswer,
@@ -83,7 +83,7 @@ def check(
     it will be the baseline.
     """
     before = load_shown(request.baseline)
-    if updates and request.exact_only and is_timed(before):
+    if updates and request.exact_only and has_latencies(before):
         raise FfnbenchError(
             f"--exact-only --update would remove the latencies of {request.baseline!r}",
             "leave --exact-only out, and the latencies are measured again",
@@ -208,7 +208,7 @@ def _measured_again(
     """What a check measures, and what follows for latencies: exact metrics alone, or
     latency as well. Of a `first` answer it is the rows that regressed in it.
     """
-    whole, timed = before, is_timed(before) and not request.exact_only
+    whole, timed = before, has_latencies(before) and not request.exact_only
     earlier = None
     if first is not None:
         timed, earlier = first.timed, first.earlier()
@@ -221,7 +221,7 @@ def _measured_again(
         )
     if not timed:
         return _exact(before, prepared, world, following), ()
-    another_method = of_another_method(request.baseline, before)
+    another_method = why_another_method(request.baseline, before)
     if another_method:
         return _exact(before, prepared, world, following), incomparable(
             before, policy, another_method
@@ -272,11 +272,11 @@ def _saved_run(
     if now.interrupted:  # then; nobody interrupts this command
         now = replace(now, interrupted=False, stopped=f"{path!r} was interrupted")
     refuse_another_plan(request, before.plan, now.plan)
-    if not is_timed(before) or request.exact_only:
+    if not has_latencies(before) or request.exact_only:
         return now, ()
     reasons = {
-        of_another_method(request.baseline, before),
-        of_another_method(path, now),
+        why_another_method(request.baseline, before),
+        why_another_method(path, now),
     } - {""}
     if reasons:
         return now, incomparable(before, policy, "; ".join(sorted(reasons)))
@@ -290,7 +290,7 @@ def _exact(
     that no closed form predicts.
     """
     now = prepared.cost_report()
-    if not unpredicted(before, now):
+    if not has_unpredicted(before, now):
         return now
     protocol = replace(prepared.plan.protocol, budget_s=None)  # that was of latency
     of_memory = replace(

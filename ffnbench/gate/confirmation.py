@@ -14,7 +14,7 @@ from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.files import content_of
 from ffnbench.common.units import percent
-from ffnbench.gate.baseline import of_another_method
+from ffnbench.gate.baseline import why_another_method
 from ffnbench.gate.decision import (
     CHECKED_METRICS,
     IDENTITY,
@@ -71,7 +71,7 @@ class FirstAnswer:
             mean = mean_with_interval(self.report, row, level)
             if mean is None:
                 raise FfnbenchError(
-                    f"{self.path!r} has no samples of {row[0]!r}", MADE_BY
+                    f"{self.path!r} has no samples of {row[0]!r}", ANSWER_HINT
                 )
             means[row] = mean
         return EarlierRun(means=means, slack=control_slack(self.report))
@@ -93,7 +93,7 @@ class FirstAnswer:
         )
 
 
-MADE_BY = "such a file is what -o first.json of ab or check writes"
+ANSWER_HINT = "such a file is what -o first.json of ab or check writes"
 
 
 def read_answer(path: str, kind: str) -> FirstAnswer:
@@ -111,7 +111,7 @@ def read_answer(path: str, kind: str) -> FirstAnswer:
         run = jsonable.json_text(answer["now"]).encode()
     except (ValueError, KeyError, TypeError) as problem:
         raise FfnbenchError(
-            f"{path!r} is no answer of `check` or `ab`", MADE_BY
+            f"{path!r} is no answer of `check` or `ab`", ANSWER_HINT
         ) from problem
     report = as_shown(report_in(run, path))
     if report.plan.kind != kind:
@@ -119,7 +119,7 @@ def read_answer(path: str, kind: str) -> FirstAnswer:
             f"{path!r} is of another plan: it answers about {report.plan.kind}, not {kind}",
             "`ab --confirm` takes an answer of ab, `check --confirm` one of check",
         )
-    another_method = of_another_method(path, report)
+    another_method = why_another_method(path, report)
     if another_method:
         raise FfnbenchError(another_method, "measure both runs with one version")
     return FirstAnswer(path=path, report=report, regressed=rows)

@@ -22,7 +22,7 @@ from ffnbench.stats.interval import Mean
 from ffnbench.stats.rounds import table_of
 
 RATIO, PARAMS, FLOPS = "ratio", "params", "flops_timed"
-COMPARED_METRICS = (LATENCY, RATIO)
+COMPARED_TIMES = (LATENCY, RATIO)
 COMPARED = (LATENCY, RATIO, PARAMS, FLOPS, PEAK)
 
 
@@ -50,7 +50,7 @@ class RunChange:
         if self.change is None:
             return False
         if self.change.low is None or self.change.high is None:
-            return self.metric not in COMPARED_METRICS and self.change.value != 1
+            return self.metric not in COMPARED_TIMES and self.change.value != 1
         return not self.change.low <= 1 <= self.change.high
 
 
@@ -131,7 +131,7 @@ def changes_between(old: Report, new: Report, labels: Sequence[str]) -> list[Run
 
 def _change_of_row(old: Report, new: Report, label: str, metric: str) -> RunChange:
     before, after = value_in(old, label, metric), value_in(new, label, metric)
-    if metric not in COMPARED_METRICS:
+    if metric not in COMPARED_TIMES:
         change = None
         if before is not None and after is not None and before.value:
             change = Estimate(value=after.value / before.value)

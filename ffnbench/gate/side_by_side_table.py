@@ -14,7 +14,7 @@ from functools import partial
 from ffnbench.common.units import counted
 from ffnbench.gate.side_by_side import (
     COMPARED,
-    COMPARED_METRICS,
+    COMPARED_TIMES,
     FLOPS,
     PARAMS,
     RATIO,
@@ -144,7 +144,7 @@ class SideBySide:
         elif metric == PARAMS:
             of_run = replace(of_run, write="{:,.0f}".format)
         of_change = column(
-            "change", 1, unit=CERTAIN if metric in COMPARED_METRICS else "", takes=0
+            "change", 1, unit=CERTAIN if metric in COMPARED_TIMES else "", takes=0
         )
         columns = [column("label", title=title)]
         for number, name in enumerate(self.names):
@@ -243,7 +243,7 @@ class SideBySide:
 
 
 def _is_shown(change: RunChange) -> bool:
-    if change.metric in COMPARED_METRICS:
+    if change.metric in COMPARED_TIMES:
         return bool(change.old or change.new)
     return change.clear
 
@@ -294,7 +294,7 @@ def _change_style(number: int, row: Row) -> str:
 def _is_timed(change: RunChange) -> bool:
     """Whether a change has an interval."""
     return (
-        change.metric in COMPARED_METRICS
+        change.metric in COMPARED_TIMES
         and change.change is not None
         and change.change.low is not None
     )

@@ -42,7 +42,7 @@ class SideFlags:
     env: tuple[str, ...] = ()
 
     @property
-    def of_code(self) -> bool:
+    def names_code(self) -> bool:
         """Whether it says where the code is."""
         return self.rev is not None or self.source is not None
 
@@ -71,7 +71,7 @@ def sides_asked(request: SidesRequest, variant: Variant) -> dict[str, SideFlags]
             "give one of the two",
         )
     for side in asked.values():
-        if side.of_code and not variant.target:
+        if side.names_code and not variant.target:
             raise FfnbenchError(
                 f"{variant.text!r} is code of ffnbench, which no revision of yours contains",
                 "name your code: package.module:Attr or path/to/file.py:Attr",
@@ -230,15 +230,15 @@ def checked_out_sides(asked: dict[str, SideFlags]) -> Iterator[list[tuple[Arm, s
         repository = None
         if any(side.rev is not None for side in asked.values()):
             repository = stack.enter_context(Repository(Path.cwd()))
-        of_code = any(side.of_code for side in asked.values())
+        names_code = any(side.names_code for side in asked.values())
         yield [
-            _checked_out(name, side, of_code, repository)
+            _checked_out(name, side, names_code, repository)
             for name, side in asked.items()
         ]
 
 
 def _checked_out(
-    name: str, side: SideFlags, of_code: bool, repository: Repository | None
+    name: str, side: SideFlags, names_code: bool, repository: Repository | None
 ) -> tuple[Arm, str]:
     """One side. Where either says where its code is, both do: they must be found in the
     same way.
@@ -249,7 +249,7 @@ def _checked_out(
         source = str(repository.checkout(commit))
         short = repository.short(commit)
         words = side.rev if side.rev.startswith(short) else f"{side.rev} ({short})"
-    elif of_code and not source:
+    elif names_code and not source:
         source, words = str(Path.cwd()), "the working tree"
         if repository is not None:
             dirty = ", with changes that are not committed" if repository.dirty else ""

@@ -145,7 +145,7 @@ def findings_frame(checked: Checked) -> Frame:
         sentence = f"nothing regressed in {checked.confirms}: nothing is measured again"
         return Frame(columns=(), rows=[], header=[_title(checked)], summary=[sentence])
     now, rows = checked.now, finding_records(checked)
-    shown = [row for row in rows if not is_quiet(row)]
+    shown = [row for row in rows if not is_equal_exact(row)]
     equal = len(rows) - len(shown)
     order = [*Status]
     shown.sort(key=lambda row: order.index(row["status"]))
@@ -165,7 +165,7 @@ def findings_frame(checked: Checked) -> Frame:
     )
 
 
-def is_quiet(row: Row) -> bool:
+def is_equal_exact(row: Row) -> bool:
     """Whether it is an exact metric that is equal."""
     return (
         row["status"] == Status.OK

@@ -1,5 +1,5 @@
-"""Independent values, one a worker -> their mean, its standard error, its degrees of
-freedom.
+"""From independent values, one of each worker, to their mean with its standard error
+and degrees of freedom. Pure.
 
 The interval is Student's over workers. Workers forked from one starter share what that
 process drew once, its address layout. There are only two or three starters, so the
@@ -17,8 +17,10 @@ from statistics import fmean, median, stdev
 
 from ffnbench.result import CONFIDENCE, Estimate
 
-MEDIAN_COST = math.pi / 2  # variance of a median over that of a mean, of normal values
-UNKNOWN_HALF_WIDTH = 50.0  # half-width of a log that says nothing: more than any ratio
+# variance of the median of normal values over that of their mean
+MEDIAN_COST = math.pi / 2
+# half the interval of a log, where it says nothing: wider than the log of any ratio
+UNKNOWN_HALF_WIDTH = 50.0
 # the standard deviation between starters before it is known, as if so many degrees of
 # freedom had shown it
 STARTERS_SD, STARTERS_FREEDOM = 0.003, 3
@@ -55,8 +57,8 @@ def sum_of_variances(parts: Iterable[VarianceEstimate]) -> VarianceEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """A mean of independent values with its standard error; `freedom` 0 is a single
-    value, whose error is not known.
+    """A mean of independent values, its standard error and its degrees of freedom.
+    `freedom` is 0 for a single value, whose error is not known.
     """
 
     mean: float
@@ -77,8 +79,8 @@ class Mean:
         return self.mean - half, self.mean + half
 
     def inflated(self, confidence: float) -> Mean:
-        """With a larger error, so that the interval of CONFIDENCE is as wide as that of
-        `confidence` was.
+        """The mean with a larger error, so that its interval of CONFIDENCE is as wide
+        as its interval of `confidence` was.
 
         This is what interim analyses cost: each takes a stricter level for the stated
         one.
@@ -92,7 +94,7 @@ class Mean:
         )
 
     def minus(self, other: Mean) -> Mean:
-        """The difference to an independent mean, its degrees of freedom by Welch
+        """This mean minus an independent one, with degrees of freedom by Welch
         (1947).
         """
         parts = (
@@ -102,11 +104,13 @@ class Mean:
         return mean_with_error(self.mean - other.mean, parts)
 
     def p_value(self) -> float:
-        """Two-sided p of mean 0."""
+        """The two-sided p-value of "the mean is 0"."""
         return min(1.0, 2 * Mean(abs(self.mean), self.error, self.freedom).p_above(0.0))
 
     def p_above(self, limit: float) -> float:
-        """One-sided p of "the mean is at most the limit"; 1 for a single value."""
+        """The one-sided p-value of "the mean is at most the limit"; 1 for a single
+        value.
+        """
         from scipy.special import stdtr
 
         if self.freedom <= 0:
@@ -116,9 +120,9 @@ class Mean:
         return float(stdtr(self.freedom, -(self.mean - limit) / self.error))
 
 
-def mean_value(values: Sequence[float]) -> Estimate:
-    """The mean of independent values with Student's interval; that of two says nothing
-    and is left out.
+def estimate_of_values(values: Sequence[float]) -> Estimate:
+    """The mean of independent values with Student's interval, which is left out for two
+    values: it would say nothing.
     """
     count, mean = len(values), fmean(values)
     if count <= 2:
@@ -138,7 +142,8 @@ def mean_with_error(mean: float, parts: Iterable[VarianceEstimate]) -> Mean:
 @lru_cache(maxsize=4096)
 def student(freedom: float, confidence: float) -> float:
     """The two-sided quantile of Student's t."""
-    from scipy.special import stdtrit  # 0.2 s, paid while nothing is measured
+    # takes 0.2 s, and is first needed when nothing is measured
+    from scipy.special import stdtrit
 
     return float(stdtrit(freedom, 0.5 + confidence / 2))
 
@@ -188,6 +193,7 @@ def _between_starters(
     between = 0.0
     if freedom:
         count = sum(map(len, groups))
+        # the size that groups of one size would have
         size = (count - sum(len(group) ** 2 for group in groups) / count) / freedom
         squares = math.fsum(
             len(group) * (math.fsum(group) / len(group) - mean) ** 2 for group in groups
@@ -200,8 +206,8 @@ def _between_starters(
 
 
 def midmean(values: Sequence[float]) -> float:
-    """The mean of the middle half (Tukey 1977); a value that lies across its border
-    counts by its part.
+    """The mean of the middle half of the values (Tukey 1977). A value that lies across
+    the border counts by the part of it that is inside.
 
     Of fewer than four values it is the median, for the middle half would leave out
     none.
@@ -218,12 +224,13 @@ def midmean(values: Sequence[float]) -> float:
 
 
 def variance(values: Sequence[float]) -> float:
-    """Of a sample of at least two; statistics.variance is exact, and forty times
-    slower.
+    """The variance of a sample of at least two values. statistics.variance is exact,
+    and forty times slower.
     """
     return _sum_of_squares(values) / (len(values) - 1)
 
 
 def _sum_of_squares(values: Sequence[float]) -> float:
+    """The sum of the squared deviations from the mean."""
     mean = math.fsum(values) / len(values)
     return math.fsum((value - mean) ** 2 for value in values)
