@@ -121,7 +121,7 @@ def undecided(report: Report, cells: Sequence[Plan]) -> list[Plan]:
         for case in cell.cases:
             row = report.comparison(case.label)
             if row and row.verdict in (Verdict.UNCLEAR, Verdict.BUSY):
-                # a busy row has none, and is taken to resolve 100 %
+                # a row without one, such as a busy row, counts as 100 %
                 resolutions.append(row.resolution or 1.0)
         if resolutions and cell.protocol.precision is not None:
             by_resolution.append((max(resolutions), number))

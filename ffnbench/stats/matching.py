@@ -22,12 +22,11 @@ BY_TIME = "matched by time"  # what the sizing of such a case says
 # the limits of a slope beyond the measured widths, relative to the slope that the time
 # would have without a constant
 LEAST_SLOPE, MOST_SLOPE = 0.2, 1.5
-WIDEST = (
-    2.0  # the next width is at most so many times the nearest one that was measured
-)
+# the next width is at most so many times the nearest one that was measured
+WIDEST = 2.0
 MOST_SEARCHES = 3  # runs that look for widths, before the one that is reported
 SEARCH_SHARE = 0.2  # of the budget, for each of these runs
-# a ratio to the reference that is no further from 1 needs no other width: half of `same`
+# a ratio to the reference no further from 1 needs no other width: half of `same`
 NEAR_ENOUGH = 0.01
 
 

@@ -15,9 +15,8 @@ from ffnbench.plan import Group
 from ffnbench.result import Report, TradeOff, Verdict
 from ffnbench.stats.curves import Pair, PairsByLabels, pairs_of, pareto_front
 
-WORSE = (
-    1.5  # an error is worse than another one if it is more than so many times as large
-)
+# an error is worse than another one if it is more than so many times as large
+WORSE = 1.5
 # smaller errors are those of rounding in float32, and count as equal
 ROUNDING_ERROR = 1e-5
 SMALL_ERROR = 0.01  # an error that many users accept
