@@ -11,7 +11,6 @@ from typing import TypeVar
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME
 from ffnbench.plan import CONTROL
 from ffnbench.result import (
-    CONFIDENCE,
     LONGEST_S,
     Estimate,
     Figures,
@@ -116,13 +115,8 @@ def _over_runs(report: Report) -> dict[str, Estimate]:
     """The mean of each ratio over all runs of a file that holds several."""
     from ffnbench.stats.history import ratios_over_runs
 
-    means = {}
-    for label, history in ratios_over_runs(report).items():
-        low, high = history.over_runs.interval(CONFIDENCE) or (-math.inf, math.inf)
-        means[label] = Estimate(
-            value=math.exp(history.mean), low=math.exp(low), high=math.exp(high)
-        )
-    return means
+    histories = ratios_over_runs(report)
+    return {label: history.over_runs.exp() for label, history in histories.items()}
 
 
 def _narrowing_of(report: Report) -> Narrowing | None:

@@ -16,7 +16,7 @@ from itertools import pairwise
 from statistics import fmean
 
 from ffnbench.metrics import LATENCY
-from ffnbench.result import CONFIDENCE, Estimate, Report
+from ffnbench.result import Estimate, Report
 from ffnbench.stats.interval import (
     Mean,
     VarianceEstimate,
@@ -47,13 +47,7 @@ class Change:
         """The ratio of now to before, with its interval; without one if one of the two
         is of a single process.
         """
-        value = math.exp(self.difference.mean)
-        interval = self.difference.interval(CONFIDENCE)
-        if interval is None:
-            return Estimate(value=value)
-        return Estimate(
-            value=value, low=math.exp(interval[0]), high=math.exp(interval[1])
-        )
+        return self.difference.exp()
 
 
 def change_between(old: Mean, new: Mean) -> Change:

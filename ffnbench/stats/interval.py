@@ -78,6 +78,17 @@ class Mean:
         half = self.half_width(confidence)
         return self.mean - half, self.mean + half
 
+    def exp(self) -> Estimate:
+        """The value whose log this is the mean of, with the interval of CONFIDENCE; a
+        single value has none.
+        """
+        value, interval = math.exp(self.mean), self.interval(CONFIDENCE)
+        if interval is None:
+            return Estimate(value=value)
+        return Estimate(
+            value=value, low=math.exp(interval[0]), high=math.exp(interval[1])
+        )
+
     def inflated(self, confidence: float) -> Mean:
         """The mean with a larger error, so that its interval of CONFIDENCE is as wide
         as its interval of `confidence` was.

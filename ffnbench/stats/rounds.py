@@ -19,7 +19,7 @@ from statistics import median
 
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Plan
-from ffnbench.result import CONFIDENCE, POWER_CAP, WAITED, Estimate, Report, Run, Sample
+from ffnbench.result import POWER_CAP, WAITED, Estimate, Report, Run, Sample
 from ffnbench.stats.interval import Mean, WorkerValue, mean_of, midmean
 
 CPUS_TAKEN = "threads waited for a CPU"
@@ -106,18 +106,7 @@ class RowLogs:
         if mean is None:
             return None
         samples = sum(map(len, self.clean.values()))
-        estimate = Estimate(
-            value=math.exp(mean.mean), workers=len(self.clean), samples=samples
-        )
-        interval = mean.interval(CONFIDENCE)
-        if interval is None:
-            return estimate
-        return replace(
-            estimate,
-            low=math.exp(interval[0]),
-            high=math.exp(interval[1]),
-            confidence=CONFIDENCE,
-        )
+        return replace(mean.exp(), workers=len(self.clean), samples=samples)
 
     def centred_at(self, value: float) -> Estimate | None:
         """The estimate around another value: the interval of these rounds, as wide
