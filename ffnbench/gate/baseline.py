@@ -121,7 +121,7 @@ def refuse_another_machine(
     """
     if before is None or before.fingerprint == here.fingerprint:
         return
-    shared = (
+    facts = (
         "cpu",
         "usable_cpus",
         "cpu_capability",
@@ -135,7 +135,7 @@ def refuse_another_machine(
     then, now = encode(before), encode(here)
     differs = [
         f"{name} {then.get(name)} then, {now.get(name)} now"
-        for name in shared
+        for name in facts
         if then.get(name) != now.get(name)
     ]
     raise FfnbenchError(

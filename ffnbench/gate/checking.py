@@ -165,8 +165,8 @@ def ab(
         refuse_device(request.device, world)
     with (
         checked_out_sides(sides_asked(request, variant)) as (
-            (base, base_is),
-            (head, head_is),
+            (base, base_text),
+            (head, head_text),
         ),
         tempfile.TemporaryDirectory(prefix="ffnbench-") as folder,
     ):
@@ -192,7 +192,7 @@ def ab(
         findings=findings,
         before=before,
         now=measured,
-        sides=(base_is, head_is),
+        sides=(base_text, head_text),
         command=command_line(request),
         confirms=request.confirm or "",
     )

@@ -139,10 +139,7 @@ def _variance_between(
     between = max(0.0, fmean(squares) - fmean(run.error**2 for run in runs))
     # of a variance that is estimated by successive differences
     freedom = 2 * (len(runs) - 1) ** 2 / (3 * len(runs) - 4)
-    total = prior.freedom + freedom
-    return VarianceEstimate(
-        (prior.freedom * prior.variance + freedom * between) / total, total
-    )
+    return VarianceEstimate(between, freedom).drawn_towards(prior)
 
 
 def log_of_row(report: Report, label: str, metric: str = LATENCY) -> Mean | None:

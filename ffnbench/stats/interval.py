@@ -41,6 +41,14 @@ class VarianceEstimate:
     variance: float
     freedom: float
 
+    def drawn_towards(self, prior: VarianceEstimate) -> VarianceEstimate:
+        """The mean of this variance and a prior, weighted by their degrees of freedom,
+        which add up.
+        """
+        freedom = prior.freedom + self.freedom
+        weighted = prior.freedom * prior.variance + self.freedom * self.variance
+        return VarianceEstimate(weighted / freedom, freedom)
+
 
 def sum_of_variances(parts: Iterable[VarianceEstimate]) -> VarianceEstimate:
     """The variance of a sum of independent terms, its degrees of freedom by
@@ -210,10 +218,8 @@ def _between_starters(
             len(group) * (math.fsum(group) / len(group) - mean) ** 2 for group in groups
         )
         between = max(0.0, (squares / freedom - within) / size)
-    total = STARTERS_FREEDOM + freedom
-    return VarianceEstimate(
-        (STARTERS_FREEDOM * STARTERS_SD**2 + freedom * between) / total, total
-    )
+    prior = VarianceEstimate(STARTERS_SD**2, STARTERS_FREEDOM)
+    return VarianceEstimate(between, freedom).drawn_towards(prior)
 
 
 def midmean(values: Sequence[float]) -> float:

@@ -17,7 +17,13 @@ from statistics import fmean, median
 
 from ffnbench.plan import Protocol
 from ffnbench.result import CONFIDENCE
-from ffnbench.stats.interval import MEDIAN_COST, UNKNOWN_HALF_WIDTH, student, variance
+from ffnbench.stats.interval import (
+    MEDIAN_COST,
+    UNKNOWN_HALF_WIDTH,
+    VarianceEstimate,
+    student,
+    variance,
+)
 from ffnbench.stats.rounds import RoundTable, RowLogs
 
 MOST_ROUNDS, MOST_WORKERS = 60, 400
@@ -94,10 +100,9 @@ def _scatter_of(row: RowLogs) -> Scatter:
             MEDIAN_COST * within * fmean(1 / len(logs) for logs in row.clean.values())
         )
         between = max(0.0, variance(list(medians.values())) - by_rounds)
-    return Scatter(
-        within,
-        (PRIOR_WEIGHT * PRIOR_BETWEEN + freedom * between) / (PRIOR_WEIGHT + freedom),
-    )
+    prior = VarianceEstimate(PRIOR_BETWEEN, PRIOR_WEIGHT)
+    drawn = VarianceEstimate(between, freedom).drawn_towards(prior)
+    return Scatter(within, drawn.variance)
 
 
 def _compared_rows(table: RoundTable) -> list[RowLogs]:
