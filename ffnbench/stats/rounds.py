@@ -37,13 +37,13 @@ RECENT = 16  # tables that are kept for those who ask again
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """The seconds of one call, whether nothing disturbed it, and whether the clocks of
-    its device were held down.
+    """The seconds of one call, whether nothing disturbed it, and whether its threads
+    waited for a CPU.
     """
 
     seconds: float
     clean: bool
-    clocks_held: bool = False
+    waited: bool = False
 
 
 # the calls of a case: by worker, then by the number of the round
@@ -145,7 +145,7 @@ class RoundTable:
             call = Timed(
                 sample.value,
                 clean=is_clean(sample),
-                clocks_held=bool(throttling_causes(sample)),
+                waited=waited_for_cpu(sample),
             )
             timed[sample.case][sample.worker][sample.round] = call
             if sample.starter is None:
@@ -360,9 +360,7 @@ def _mean_of_two(first: Timed, second: Timed | None) -> Timed:
         return first
     if second.clean > first.clean:
         return second
-    return Timed(
-        math.sqrt(first.seconds * second.seconds), first.clean, first.clocks_held
-    )
+    return Timed(math.sqrt(first.seconds * second.seconds), first.clean, first.waited)
 
 
 RoundLog = tuple[bool, float]  # whether a round is clean, and its log

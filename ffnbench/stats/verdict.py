@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import TypeVar
@@ -283,14 +283,29 @@ def _why_busy(table: RoundTable, label: str, row: RowLogs) -> str:
     Such a row has no ratio, because disturbed rounds of two forms differ by more than
     chance.
     """
-    cause = CPUS_TAKEN
-    if any(
-        call.clocks_held
-        for calls in table.rounds[label].values()
-        for call in calls.values()
-    ):
-        cause = CLOCKS_HELD
+    reference = table.plan.reference_of(label)
+    disturbed = _waits_of_disturbed(table, label) or _waits_of_disturbed(
+        table, reference
+    )
+    cause = CLOCKS_HELD if _is_throttled(disturbed) else CPUS_TAKEN
     return f"{row.clean_rounds} of {row.rounds} rounds were undisturbed: {cause}"
+
+
+def _waits_of_disturbed(table: RoundTable, label: str) -> list[bool]:
+    """For each call of a case that is not clean, whether its threads waited."""
+    return [
+        call.waited
+        for calls in table.rounds.get(label, {}).values()
+        for call in calls.values()
+        if not call.clean
+    ]
+
+
+def _is_throttled(waited: Sequence[bool]) -> bool:
+    """Whether most disturbed samples did not wait for a CPU, so that it was the clocks
+    of the device that disturbed them.
+    """
+    return 2 * sum(waited) < len(waited)
 
 
 def control_slack(report: Report) -> float:
@@ -406,8 +421,7 @@ def busy_text(run: Run | Report) -> str:
         for sample in run.samples
         if sample.metric == LATENCY and not is_clean(sample)
     ]
-    # most samples were disturbed by the device's clocks, and not by a wait for CPUs
-    if unclean and 2 * sum(map(waited_for_cpu, unclean)) < len(unclean):
+    if _is_throttled([waited_for_cpu(sample) for sample in unclean]):
         causes = " and ".join(_causes_in(unclean))
         return f"busy: {CLOCKS_HELD} ({causes}){clean}; let it cool down, or see `ffnbench env`"
     threads_on_cpu = [
