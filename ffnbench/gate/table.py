@@ -269,22 +269,37 @@ def _summary_lines(checked: Checked, equal: int) -> list[str]:
     """The lines below the table: what regressed; what could not be told, and why; what
     slowdown the run could have found; what else there is to say.
     """
-    findings, now = checked.findings, checked.now
-    timed = [finding for finding in findings if finding.metric == LATENCY]
-    reach = []
+    lines = (
+        _regressed_line(checked.findings),
+        _undecided_line(checked),
+        "; ".join(_reach(checked, equal)),
+        "; ".join(_remarks(checked)),
+    )
+    return [line for line in lines if line]
+
+
+def _reach(checked: Checked, equal: int) -> list[str]:
+    """How many exact rows are equal, and which slowdown the run could have found."""
+    texts = []
     if equal:
-        reach.append(
-            f"{counted(equal, 'exact row')} {'is' if equal == 1 else 'are'} equal"
-        )
-        if not timed:
-            reach.append("latency was not compared")
+        is_or_are = "is" if equal == 1 else "are"
+        texts.append(f"{counted(equal, 'exact row')} {is_or_are} equal")
+        if all(finding.metric != LATENCY for finding in checked.findings):
+            texts.append("latency was not compared")
     if checked.smallest is not None:
-        reach.append(
+        texts.append(
             f"a slowdown of {percent(checked.smallest)} would have shown in every row"
         )
     elif checked.excluded is not None:
-        reach.append(f"OK excludes slowdowns above {percent(checked.excluded)}")
+        texts.append(f"OK excludes slowdowns above {percent(checked.excluded)}")
+    return texts
 
+
+def _remarks(checked: Checked) -> list[str]:
+    """How a regression becomes the baseline, a hint that the reference has changed, the
+    reasons of rows that passed, and what the run says of itself and its machine.
+    """
+    findings, now = checked.findings, checked.now
     remarks = []
     if checked.against and any(
         finding.status is Status.REGRESSED for finding in findings
@@ -294,37 +309,33 @@ def _summary_lines(checked: Checked, equal: int) -> list[str]:
         if checked.before.plan.protocol.method != METHOD:
             command = f"{command_of(checked.before)} -o {shlex.quote(checked.against)}"
         remarks.append(f"a change that is meant becomes the baseline: {command}")
-    if len(timed) > 1 and all(finding.status is Status.IMPROVED for finding in timed):
+    statuses = [finding.status for finding in findings if finding.metric == LATENCY]
+    if len(statuses) > 1 and set(statuses) == {Status.IMPROVED}:
         references = join_words(group.reference for group in now.plan.groups)
         remarks.append(
             f"every row improved: has {references}, the reference, become slower?"
         )
     remarks += [
-        f"{f.case} {f.metric}: {f.reason}"
-        for f in findings
-        if f.status in PASSED and f.reason
+        f"{finding.case} {finding.metric}: {finding.reason}"
+        for finding in findings
+        if finding.status in PASSED and finding.reason
     ]
     reasons = {finding.reason for finding in findings}
     remarks += [line for line in general_line(now) if line not in reasons]
     if not any(note.kind is NoteKind.BUSY for note in now.notes("")):
         remarks += machine_line(now)
-    lines = [
-        _regressed_line(findings),
-        _undecided_line(checked),
-        *map("; ".join, (reach, remarks)),
-    ]
-    return [line for line in lines if line]
+    return remarks
 
 
 def _regressed_line(findings: Sequence[Finding]) -> str:
     """What became worse; rows that became worse in the same way share one text."""
-    cases: dict[str, list[str]] = {}
+    labels: dict[str, list[str]] = {}
     for finding in findings:
         if finding.status is Status.REGRESSED:
-            cases.setdefault(described(replace(finding, case="")), []).append(
-                finding.case
-            )
-    return "; ".join(", ".join(names) + text for text, names in cases.items())
+            # begins with a space, to which the labels are put in front
+            text = described(replace(finding, case=""))
+            labels.setdefault(text, []).append(finding.case)
+    return "; ".join(", ".join(of_text) + text for text, of_text in labels.items())
 
 
 def _undecided_line(checked: Checked) -> str:
