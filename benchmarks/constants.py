@@ -56,10 +56,10 @@ def main() -> None:
     """Each constant at its value, at half and at one and a half of it."""
     for prior in (0.2, 0.4, 0.6):
         print(
-            f"PRIOR {prior} %: 1 run, tolerance 2 %, runs move by 1 %: {checks(1.0, 1, 2.0, prior, 3)}"
+            f"RUNS_SD {prior} %: 1 run, tolerance 2 %, runs move by 1 %: {checks(1.0, 1, 2.0, prior, 3)}"
         )
     for weight in (1.5, 3.0, 4.5):
-        print(f"PRIOR_FREEDOM {weight}: the same: {checks(1.0, 1, 2.0, 0.4, weight)}")
+        print(f"RUNS_FREEDOM {weight}: the same: {checks(1.0, 1, 2.0, 0.4, weight)}")
 
 
 if __name__ == "__main__":

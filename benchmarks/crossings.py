@@ -22,7 +22,7 @@ from random import Random
 from exam.text import share, table
 
 from ffnbench.plan import Axis
-from ffnbench.stats.curves import Pair, Place, turns, where
+from ffnbench.stats.curves import Pair, Place, crossing_between, side_changes
 from ffnbench.stats.interval import Mean, WorkerValue, mean_of
 from ffnbench.stats.verdict import verdicts
 
@@ -139,7 +139,7 @@ def sweep(dice: Random, truth: Truth, values: Sequence[float]) -> list[Told]:
             low=low / math.log(2), high=high / math.log(2), lines=tuple(zeros(truth, [math.log2(x) for x in values])),
             curve=tuple(zeros(truth, [END * k / 4000 for k in range(4001)])),
         )
-        for first, last in turns(places) for _, low, high in [where(places, first, last)]
+        for first, last in side_changes(places) for _, low, high in [crossing_between(places, first, last)]
     ]  # fmt: skip
 
 

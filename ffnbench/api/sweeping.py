@@ -21,7 +21,7 @@ from ffnbench.run.resources import too_large
 from ffnbench.run.world import World
 from ffnbench.stats.cells import (
     ANALYSES,
-    FIRST_VISITS,
+    FIRST_VISITS_SHARE,
     cells_of_plan,
     complete_cells,
     is_part,
@@ -66,7 +66,9 @@ class Sweep:
                 self.analyses = max(self.analyses, self.before.plan.protocol.looks)
         try:
             with termination_as_interruption():
-                first_visit_s = FIRST_VISITS * (protocol.budget_s or 0.0) / len(cells)
+                first_visit_s = (
+                    FIRST_VISITS_SHARE * (protocol.budget_s or 0.0) / len(cells)
+                )
                 was_complete = self._visit_cells(self._that_fit(missing), first_visit_s)
                 if was_complete and protocol.budget_s is not None:
                     self._measure_undecided(

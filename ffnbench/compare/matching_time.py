@@ -30,7 +30,7 @@ from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import CompareRequest
 from ffnbench.run.world import World
 from ffnbench.stats.matching import (
-    FOUND,
+    BY_TIME,
     MOST_SEARCHES,
     SEARCH_SHARE,
     Trial,
@@ -108,7 +108,7 @@ def _to_match(case: Case) -> Case:
     multiple = read_positive("multiple_of", keys.get("multiple_of", MULTIPLE))
     sized = replace(
         case,
-        sizing=Sizing(how=FOUND, multiple_of=multiple),
+        sizing=Sizing(how=BY_TIME, multiple_of=multiple),
         residual=None,
     )
     return _at_width(sized, round_nearest(_width_of(case), multiple))
@@ -116,7 +116,7 @@ def _to_match(case: Case) -> Case:
 
 def _is_matched(case: Case) -> bool:
     """Whether the width of a case is found by time."""
-    return case.sizing.how == FOUND
+    return case.sizing.how == BY_TIME
 
 
 def _width_of(case: Case) -> int:

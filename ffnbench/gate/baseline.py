@@ -1,6 +1,7 @@
-"""Whether a stored run can serve as a baseline, for what policy, and what is to be said
-where it can't; and what becomes of it after a check: a new one, or the old one with a
-further run.
+"""Whether a saved run can be a baseline, and why not; the policy of a check; and what
+becomes of the baseline after a check: a new one, or the old one with a further run.
+
+Functions named `why_...` give the reason as a text, which is empty if there is none.
 """
 
 from __future__ import annotations
@@ -31,8 +32,10 @@ from ffnbench.result import Environment, FailureKind, Report
 from ffnbench.stats.history import SECONDS
 from ffnbench.stats.rounds import table_of
 
-FEWEST_BASELINE_WORKERS = 5  # of a run in a baseline for time
-BETTER = {
+FEWEST_BASELINE_WORKERS = 5  # of each run of a baseline that has latencies
+# the flags with which a baseline that has too few workers should be measured again; one
+# that is None or False is left out of the command
+ENOUGH_EFFORT = {
     "workers": 2 * FEWEST_BASELINE_WORKERS,
     "rounds": None,
     "quick": False,
@@ -42,8 +45,8 @@ BETTER = {
 
 
 def policy_for(before: Report, request: CheckRequest) -> Policy:
-    """The policy of a check; raises FfnbenchError for what is no usable baseline, or no
-    usable policy for it.
+    """The policy of a check. Raises FfnbenchError for a file that can't be a baseline,
+    and for tolerances that do not fit it.
     """
     added = added_kind(before.plan.kind)
     if added:
@@ -54,7 +57,7 @@ def policy_for(before: Report, request: CheckRequest) -> Policy:
     for number, run in enumerate(before.runs, start=1):
         name = repr(request.baseline)
         hint = made_anew(request.baseline, before)
-        hint_of_few = ""
+        hint_of_few = made_anew(request.baseline, before, **ENOUGH_EFFORT)
         if before.repeats:
             name = f"run {number} of {request.baseline!r}, of {run.created},"
         if number > 1:
@@ -66,12 +69,9 @@ def policy_for(before: Report, request: CheckRequest) -> Policy:
         problem = _why_no_latencies(run)
         if problem:
             raise FfnbenchError(f"{name} {problem}", hint)
-        few = too_few(run)
+        few = why_too_few(run)
         if few:
-            raise FfnbenchError(
-                f"{name} {few}",
-                hint_of_few or made_anew(request.baseline, before, **BETTER),
-            )
+            raise FfnbenchError(f"{name} {few}", hint_of_few)
     labels = [case.label for case in before.plan.shown]
     policy = Policy(
         tolerances=parse_tolerances(request.tolerance, labels),
@@ -83,8 +83,8 @@ def policy_for(before: Report, request: CheckRequest) -> Policy:
 
 
 def policy_of_sides(request: SidesRequest, label: str) -> Policy:
-    """The policy of `ab`: the tolerances are those of head's row; raises FfnbenchError
-    for what can't be.
+    """The policy of `ab`, whose tolerances are those of head's row, `label`. Raises
+    FfnbenchError for a tolerance or a budget that can't be.
     """
     check_budget(request.budget)
     if any(text.startswith(SECONDS) for text in request.tolerance):
@@ -95,14 +95,14 @@ def policy_of_sides(request: SidesRequest, label: str) -> Policy:
     return Policy(tolerances=parse_tolerances(request.tolerance, [label]))
 
 
-def is_timed(report: Report) -> bool:
-    """Whether a run has latencies."""
-    return "latency" in report.plan.metrics and report.environment is not None
+def has_latencies(report: Report) -> bool:
+    """Whether a run has latencies, and the environment that they were measured in."""
+    return LATENCY in report.plan.metrics and report.environment is not None
 
 
-def unpredicted(before: Report, now: Report) -> bool:
-    """Whether the baseline has exact metrics that no closed form predicts, so that they
-    must be measured again.
+def has_unpredicted(before: Report, now: Report) -> bool:
+    """Whether the baseline has an exact metric that `now` lacks, which no closed form
+    predicts: it has to be measured again.
     """
     measured = [metric for metric in EXACT_METRICS if metric.job]
     for case in before.plan.shown:
@@ -116,10 +116,12 @@ def unpredicted(before: Report, now: Report) -> bool:
 def refuse_another_machine(
     path: str, before: Environment | None, here: Environment
 ) -> None:
-    """--absolute checks seconds, and they mean nothing on another machine."""
+    """Raise FfnbenchError if the baseline was measured on another machine: --absolute
+    checks seconds, which mean nothing there.
+    """
     if before is None or before.fingerprint == here.fingerprint:
         return
-    shared = (
+    facts = (
         "cpu",
         "usable_cpus",
         "cpu_capability",
@@ -133,7 +135,7 @@ def refuse_another_machine(
     then, now = encode(before), encode(here)
     differs = [
         f"{name} {then.get(name)} then, {now.get(name)} now"
-        for name in shared
+        for name in facts
         if then.get(name) != now.get(name)
     ]
     raise FfnbenchError(
@@ -145,9 +147,9 @@ def refuse_another_machine(
 def refuse_another_plan(request: CheckRequest, before: Plan, now: Plan) -> None:
     """Raise FfnbenchError for a saved run of another plan.
 
-    Such a run answers another command, has no row of the baseline's, or is fed
-    otherwise in all rows that both have, or has one that is compared with another
-    reference. What else differs in a row is a finding.
+    Such a run answers another command, or shares no row with the baseline. Or its rows
+    differ from the baseline's in something that they are fed, in all rows that both
+    have, or are compared with another reference. What else differs is a finding.
     """
     common = {case.label for case in before.shown} & {case.label for case in now.shown}
     then, here = _what_is_asked(before, common), _what_is_asked(now, common)
@@ -174,8 +176,8 @@ def refuse_another_plan(request: CheckRequest, before: Plan, now: Plan) -> None:
 
 
 def _what_is_asked(plan: Plan, common: Set[str]) -> dict[str, Set[Value]]:
-    """The values of a plan by name, of the rows that two have in common; of all where
-    there are none.
+    """The values of a plan by their names, over the rows that two plans have in common;
+    over all rows if they have none.
     """
     cases = [case for case in plan.shown if case.label in common] or plan.shown
     values: dict[str, list[Value]] = {"command": [plan.kind]}
@@ -187,9 +189,9 @@ def _what_is_asked(plan: Plan, common: Set[str]) -> dict[str, Set[Value]]:
     return {name: dict.fromkeys(of).keys() for name, of in values.items()}
 
 
-def of_another_method(path: str, run: Report) -> str:
-    """Why the latencies of a run can't be compared, with the command that makes it
-    anew; nothing where they can.
+def why_another_method(path: str, run: Report) -> str:
+    """Why the latencies of a run can't be compared with those of this version, with the
+    command that makes it anew.
     """
     method = run.plan.protocol.method
     if method == METHOD:
@@ -199,10 +201,10 @@ def of_another_method(path: str, run: Report) -> str:
 
 
 def _why_no_latencies(run: Report) -> str:
-    """Why a run of time is no part of a baseline: a row is wrong, or has nothing clean;
-    empty where it can be one.
+    """Why a run has no latencies that a baseline could use: a row is wrong, was not
+    measured, or has no clean rounds. A run without latency has no need of them.
     """
-    if not is_timed(run):
+    if not has_latencies(run):
         return ""
     for failure in run.failures:
         if failure.kind is FailureKind.MISMATCH:
@@ -217,9 +219,9 @@ def _why_no_latencies(run: Report) -> str:
     return ""
 
 
-def too_few(run: Report) -> str:
-    """Why a run has too few processes for a baseline; nothing where it has enough.
-    One comparison may be made of fewer, whose interval is wider.
+def why_too_few(run: Report) -> str:
+    """Why a run has too few processes for a baseline. A single comparison may be made
+    of fewer, for its own interval is wider then.
     """
     table = table_of(run)
     fewest = min(
@@ -232,34 +234,30 @@ def too_few(run: Report) -> str:
 
 
 def new_baseline(checked: Checked) -> str:
-    """What was measured now, as the text of a file; raises Unfinished where that is not
-    all of it.
+    """The run that was measured now, as the text of a file. Raises Unfinished if it
+    lacks something that a baseline needs.
     """
     now = checked.now
-    missing, few = _not_measured(checked), too_few(now)
-    if (
-        now.interrupted
-        or missing
-        or few
-        or (is_timed(checked.before) and not now.samples)
-    ):
-        reason = ""
-        if missing:
-            reason = f": nothing was measured for {', '.join(sorted(missing))}"
-        elif few:
-            reason = f": it {few}"
-        raise Unfinished(
-            f"the baseline was not updated{reason}",
-            made_anew(checked.against, checked.before),
-        )
-    return report_text(now)
+    missing, few = _not_measured(checked), why_too_few(now)
+    lacks_latencies = has_latencies(checked.before) and not now.samples
+    if not (missing or few or lacks_latencies or now.interrupted):
+        return report_text(now)
+    reason = ""
+    if missing:
+        reason = f": nothing was measured for {', '.join(sorted(missing))}"
+    elif few:
+        reason = f": it {few}"
+    raise Unfinished(
+        f"the baseline was not updated{reason}",
+        made_anew(checked.against, checked.before),
+    )
 
 
 def longer_baseline(checked: Checked) -> Longer:
-    """The baseline with this run, or why it was not added.
+    """The baseline with this run as a further one, or the reason why it was not added.
 
-    Runs are not added for being good ones alone, for that would make the scatter
-    between runs look small.
+    A run is not refused because its times are unusual: that would make the scatter
+    between runs look smaller than it is.
     """
     path = repr(checked.against)
     reason = _why_not_added(checked)
@@ -272,13 +270,13 @@ def longer_baseline(checked: Checked) -> Longer:
 
 
 def _why_not_added(checked: Checked) -> str:
-    """Why this run can't be a further one of the baseline; empty where it can."""
+    """Why this run can't be a further one of the baseline; empty if it can."""
     now, table = checked.now, table_of(checked.now)
     if checked.interrupted or now.stopped:
         return "it is incomplete"
-    of_status: dict[Status, list[str]] = {status: [] for status in Status}
+    labels_of: dict[Status, list[str]] = {status: [] for status in Status}
     for finding in checked.findings:
-        of_status[finding.status].append(finding.case)
+        labels_of[finding.status].append(finding.case)
     regressed = [
         f"{f.case} {f.metric}" for f in checked.findings if f.status is Status.REGRESSED
     ]
@@ -286,20 +284,20 @@ def _why_not_added(checked: Checked) -> str:
         return f"{', '.join(regressed)} regressed"
     if (
         machine_kind(now.environment) != machine_kind(checked.before.environment)
-        or of_status[Status.INCOMPARABLE]
+        or labels_of[Status.INCOMPARABLE]
     ):
         return "it ran on another kind of machine, or the baseline was measured with another method"
-    if of_status[Status.MISSING]:
-        return f"nothing was measured for {', '.join(dict.fromkeys(of_status[Status.MISSING]))}"
+    if labels_of[Status.MISSING]:
+        return f"nothing was measured for {', '.join(dict.fromkeys(labels_of[Status.MISSING]))}"
     busy = [
         label
-        for label in of_status[Status.UNCLEAR]
+        for label in labels_of[Status.UNCLEAR]
         if label in table.rounds and table.row(label).disturbed
     ]
     busy = busy or sorted(table.labels_without_clean())
     if busy:
         return f"the machine was busy: {', '.join(busy)}"
-    few = too_few(now)
+    few = why_too_few(now)
     return f"it {few}" if few else ""
 
 

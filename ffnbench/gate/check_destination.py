@@ -17,8 +17,7 @@ from ffnbench.request import Output
 class CheckDestination(Destination):
     """Where a check's answer goes; `output` says what becomes of the baseline too.
 
-    An exit code that a row which can't be told asks for is given only where
-    `--on-unclear fail` is.
+    With `--on-unclear fail`, an UNCLEAR row sets the exit code.
     """
 
     def __init__(
@@ -44,7 +43,9 @@ class CheckDestination(Destination):
         )
 
     def show(self, shown: View) -> None:
-        """Then the new baseline, or the old one with a further run."""
+        """Show the answer, then write the new baseline, or add this run to the old
+        one.
+        """
         super().show(shown)
         if self._unclear_fails and shown.code_if_unclear_fails is not None:
             self.code = shown.code_if_unclear_fails

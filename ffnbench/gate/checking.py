@@ -1,13 +1,14 @@
-"""The commands that ask whether it has got slower: `check` against a baseline, `ab`
-between two sides.
+"""The two questions of whether code has got slower: `check` measures against a
+baseline, `ab` measures two sides against each other.
 """
 
 from __future__ import annotations
 
 import shlex
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ffnbench.api.measuring import measure_run, tell_duration
 from ffnbench.api.preparing import (
@@ -26,13 +27,13 @@ from ffnbench.common.targets import NO_FILE, NOT_THERE
 from ffnbench.device.environment import auto_device, environment_of_run
 from ffnbench.following import UNFOLLOWED, Following
 from ffnbench.gate.baseline import (
-    is_timed,
-    of_another_method,
+    has_latencies,
+    has_unpredicted,
     policy_for,
     policy_of_sides,
     refuse_another_machine,
     refuse_another_plan,
-    unpredicted,
+    why_another_method,
 )
 from ffnbench.gate.confirmation import (
     FirstAnswer,
@@ -79,11 +80,11 @@ def check(
     *,
     updates: bool = False,
 ) -> Checked:
-    """A baseline's own plan measured again, or a saved run, held against it; `updates`:
-    it will be the baseline.
+    """Compare a baseline with a saved run, or with a new run of its own plan. `updates`
+    says that the run will replace the baseline.
     """
     before = load_shown(request.baseline)
-    if updates and request.exact_only and is_timed(before):
+    if updates and request.exact_only and has_latencies(before):
         raise FfnbenchError(
             f"--exact-only --update would remove the latencies of {request.baseline!r}",
             "leave --exact-only out, and the latencies are measured again",
@@ -117,7 +118,7 @@ def _confirmed_check(
     world: World,
     following: Following,
 ) -> Checked:
-    """The rows that regressed in a saved check, measured again."""
+    """Measure the rows again that regressed in the saved check `path`."""
     if request.current is not None:
         raise FfnbenchError(
             f"--confirm measures again, and {request.current!r} is a saved run",
@@ -146,10 +147,10 @@ def ab(
     *,
     notes: Sequence[str] = (),
 ) -> Checked:
-    """Base and head in the same minutes. Raises FfnbenchError where a side can't be
-    had, and leaves nothing behind.
+    """Measure base and head in the same minutes. Raises FfnbenchError for a side that
+    can't be run; nothing of the sides stays on the disk.
 
-    `notes` are what a reader should know of how it was asked for.
+    `notes` say what a reader should know of how this was asked.
     """
     variant = variant_of_sides(request)
     policy = policy_of_sides(request, variant.label)
@@ -164,8 +165,8 @@ def ab(
         refuse_device(request.device, world)
     with (
         checked_out_sides(sides_asked(request, variant)) as (
-            (base, base_is),
-            (head, head_is),
+            (base, base_text),
+            (head, head_text),
         ),
         tempfile.TemporaryDirectory(prefix="ffnbench-") as folder,
     ):
@@ -191,7 +192,7 @@ def ab(
         findings=findings,
         before=before,
         now=measured,
-        sides=(base_is, head_is),
+        sides=(base_text, head_text),
         command=command_line(request),
         confirms=request.confirm or "",
     )
@@ -205,36 +206,37 @@ def _measured_again(
     following: Following,
     first: FirstAnswer | None = None,
 ) -> tuple[ShownReport, Sequence[Finding]]:
-    """What a check measures, and what follows for latencies: exact metrics alone, or
-    latency as well. Of a `first` answer it is the rows that regressed in it.
+    """Measure the baseline's plan again: its exact metrics, and its latency if the
+    baseline has that and --exact-only is not given. Gives the run and the findings on
+    latency.
+
+    After a `first` answer only the rows that regressed in it are measured.
     """
-    whole, timed = before, is_timed(before) and not request.exact_only
+    asked, timed = before, has_latencies(before) and not request.exact_only
     earlier = None
     if first is not None:
         timed, earlier = first.timed, first.earlier()
-        before = replace(before, plan=first.part_of(before.plan))
-    refuse_at_once(before.plan, world)
-    with world.prober(before.plan.protocol.timeout_s) as prober:
-        protocol = replace(before.plan.protocol, method=METHOD)
-        prepared = with_costs(
-            replace(before.plan, protocol=protocol), prober, lenient=True
-        )
+        asked = replace(before, plan=first.part_of(before.plan))
+    plan = asked.plan
+    refuse_at_once(plan, world)
+    with world.prober(plan.protocol.timeout_s) as prober:
+        protocol = replace(plan.protocol, method=METHOD)
+        prepared = with_costs(replace(plan, protocol=protocol), prober, lenient=True)
     if not timed:
-        return _exact(before, prepared, world, following), ()
-    another_method = of_another_method(request.baseline, before)
+        return _without_latency(asked, prepared, world, following), ()
+    another_method = why_another_method(request.baseline, before)
     if another_method:
-        return _exact(before, prepared, world, following), incomparable(
-            before, policy, another_method
-        )
-    here = environment_here(before.plan.cases[0].workload.device, world)
+        now = _without_latency(asked, prepared, world, following)
+        return now, incomparable(asked, policy, another_method)
+    here = environment_here(plan.cases[0].workload.device, world)
     if request.absolute:
         refuse_another_machine(request.baseline, before.environment, here)
-    baseline = baseline_times(whole, policy)
-    if (
-        machine_kind(here) != machine_kind(before.environment)
-        and not request.across_machines
-    ):
-        now = replace(_exact(before, prepared, world, following), environment=here)
+    baseline = baseline_times(before, policy)
+    is_same_kind = machine_kind(here) == machine_kind(before.environment)
+    if not is_same_kind and not request.across_machines:
+        # the findings say that it is another machine, so latency is not measured
+        now = _without_latency(asked, prepared, world, following)
+        now = replace(now, environment=here)
         return now, latency_findings(baseline, now, policy, earlier=earlier)
     tell_duration(prepared.plan, world, following.progress, request.budget)
     return _until_decided(
@@ -254,8 +256,10 @@ def _until_decided(
     following: Following,
     weights: str = "",
 ) -> tuple[ShownReport, Sequence[Finding]]:
-    """Measure the latency of a plan's rows until each is decided, for at most so many
-    seconds.
+    """Measure the latency of a plan's rows until each is decided, for `budget_s`
+    seconds at most. Gives the run and the findings on latency.
+
+    `weights` is the folder of the weights that both sides of an A/B use, if they can.
     """
     until_decided = replace(
         prepared, plan=plan_of_check(prepared.plan, stop.policy, budget_s)
@@ -267,32 +271,36 @@ def _until_decided(
 def _saved_run(
     path: str, before: ShownReport, policy: Policy, request: CheckRequest
 ) -> tuple[ShownReport, Sequence[Finding]]:
-    """A run that was saved, and what follows for latencies: nothing is measured."""
+    """The run of the file `path`, and the findings on its latency; nothing is
+    measured.
+    """
     now = load_shown(path)
-    if now.interrupted:  # then; nobody interrupts this command
+    # the run was interrupted when it was measured; this command was not
+    if now.interrupted:
         now = replace(now, interrupted=False, stopped=f"{path!r} was interrupted")
     refuse_another_plan(request, before.plan, now.plan)
-    if not is_timed(before) or request.exact_only:
+    if not has_latencies(before) or request.exact_only:
         return now, ()
     reasons = {
-        of_another_method(request.baseline, before),
-        of_another_method(path, now),
+        why_another_method(request.baseline, before),
+        why_another_method(path, now),
     } - {""}
     if reasons:
         return now, incomparable(before, policy, "; ".join(sorted(reasons)))
     return now, latency_findings(baseline_times(before, policy), now, policy)
 
 
-def _exact(
+def _without_latency(
     before: ShownReport, prepared: Prepared, world: World, following: Following
 ) -> ShownReport:
-    """The costs as they are now; bytes are measured only where the baseline has some
-    that no closed form predicts.
+    """The exact metrics as they are now. Bytes are measured only if the baseline has
+    some that no closed form predicts.
     """
     now = prepared.cost_report()
-    if not unpredicted(before, now):
+    if not has_unpredicted(before, now):
         return now
-    protocol = replace(prepared.plan.protocol, budget_s=None)  # that was of latency
+    # the budget of the baseline was for its latencies
+    protocol = replace(prepared.plan.protocol, budget_s=None)
     of_memory = replace(
         prepared, plan=replace(prepared.plan, metrics=("memory",), protocol=protocol)
     )
@@ -300,14 +308,16 @@ def _exact(
 
 
 def environment_here(device: str, world: World) -> Environment:
-    """Where a plan for that device would be measured, as far as the device is there."""
+    """The environment in which a plan for this device would be measured; without facts
+    of the device if this machine has none of its kind.
+    """
     worker = world.launch()
     try:
         greeting = worker.greeting()
         used = auto_device(greeting) if device == "auto" else device
-        there = used.partition(":")[0] == auto_device(greeting)
+        is_there = used.partition(":")[0] == auto_device(greeting)
         return environment_of_run(
-            greeting, device_facts(worker, used) if there else None
+            greeting, device_facts(worker, used) if is_there else None
         )
     finally:
         worker.close()
@@ -321,23 +331,23 @@ def _prepare_sides(
     world: World,
     notes: Sequence[str],
 ) -> tuple[Prepared, Finding, bool]:
-    """Both sides looked at where they run: what they are, what they cost, and whether
-    they compute the same.
+    """Ask both sides, where they run, what they are, what they cost, and whether they
+    compute the same.
 
-    The base's weights stay in the folder; the last one tells whether the head can take
-    them over.
+    Gives the plan with its costs, the finding on the outputs, and whether head can use
+    the weights of base, which stay in `folder`.
     """
     with world.prober(request.timeout) as prober:
         start_all(prober, arms)
-        there = prober_within(
-            prober, arms[1], variant
-        )  # first: what head has and base has not is new
-        probes = (_base_within(prober, arms[0], variant, request), there)
-        plan = asked_as(plan_sides(with_threads(request), arms, probes), request)
+        # head before base: a variant that base lacks is new, if head has it
+        of_head = prober_within(prober, arms[1], variant)
+        of_base = _base_within(prober, arms[0], variant, request)
+        plan = plan_sides(with_threads(request), variant, arms, (of_base, of_head))
+        plan = asked_as(plan, request)
         prepared = with_costs(with_notes(plan, notes), prober)
         base, head = plan.cases
-        probes[0].save_output(base, request.seed, folder)
-        agreement = probes[1].compare_output(head, request.seed, folder)
+        of_base.save_output(base, request.seed, folder)
+        agreement = of_head.compare_output(head, request.seed, folder)
     output = output_finding(variant.label, agreement, allowed=request.allow_mismatch)
     return prepared, output, not agreement.own_weights
 
@@ -345,6 +355,7 @@ def _prepare_sides(
 def _base_within(
     prober: Prober, arm: Arm, variant: Variant, request: SidesRequest
 ) -> Prober:
+    """The prober of base. Raises Unfinished if base lacks the variant."""
     try:
         return prober_within(prober, arm, variant)
     except FfnbenchError as problem:
@@ -367,10 +378,10 @@ def _measured_sides(
     weights: str,
     first: FirstAnswer | None,
 ) -> tuple[ShownReport, Sequence[Finding]]:
-    """Both sides measured, and what follows for latency.
+    """Measure both sides. Gives the run and the findings on latency.
 
-    For the exact metrics alone one worker of each is enough; nothing is measured where
-    head computes something else. A `first` answer has its part in what follows.
+    Nothing is measured if head computes something else than base. With --exact-only the
+    run has no latency. With a `first` answer, both runs decide together.
     """
     if output.status is Status.REGRESSED:
         return prepared.cost_report(), ()
@@ -393,15 +404,20 @@ def _measured_sides(
 
 
 def _one_side(run: Report, side: str, label: str) -> Report:
-    """One side by itself, under the name of the variant: so that the two can be
-    compared as two runs are.
+    """The part of a run that is about one side, under the label of the variant, so that
+    the two sides can be compared as two runs are.
     """
     case = replace(run.plan.case(side), label=label)
     return replace(
         run,
         plan=replace(run.plan, cases=(case,), reference=label),
         costs=(CaseCost(case=label, cost=run.cost(side)),),
-        measured=tuple(replace(m, case=label) for m in run.measured if m.case == side),
-        failures=tuple(replace(f, case=label) for f in run.failures if f.case == side),
-        inputs=tuple(replace(i, case=label) for i in run.inputs if i.case == side),
+        measured=_relabelled(run.measured, side, label),
+        failures=_relabelled(run.failures, side, label),
+        inputs=_relabelled(run.inputs, side, label),
     )
+
+
+def _relabelled(entries: Iterable[Any], side: str, label: str) -> tuple[Any, ...]:
+    """The entries about one side, as entries about the case `label`."""
+    return tuple(replace(entry, case=label) for entry in entries if entry.case == side)

@@ -1,5 +1,5 @@
-"""The commands that ask whether it has got slower, or larger: against a stored
-baseline, or old beside new code.
+"""The commands that ask whether code has got slower or larger: `check` against a saved
+baseline, `ab` between old and new code.
 """
 
 from typing import Annotated

@@ -1,5 +1,5 @@
-"""What `--confirm` asks: the rows that regressed in a saved answer of `check` or `ab`
-are measured again, on whatever machine this is, and both runs decide together.
+"""What `--confirm` asks: to measure again the rows that regressed in a saved answer of
+`check` or `ab`, on whatever machine this is, so that both runs decide together.
 """
 
 from __future__ import annotations
@@ -7,14 +7,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
 from ffnbench.api.saved_runs import as_shown
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.files import content_of
 from ffnbench.common.units import percent
-from ffnbench.gate.baseline import of_another_method
+from ffnbench.gate.baseline import why_another_method
 from ffnbench.gate.decision import (
     CHECKED_METRICS,
     IDENTITY,
@@ -35,6 +34,8 @@ from ffnbench.report.shown_report import ShownReport
 from ffnbench.stats.history import SECONDS
 from ffnbench.stats.verdict import control_slack
 
+ANSWER_HINT = "such a file is what -o first.json of ab or check writes"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstAnswer:
@@ -50,7 +51,7 @@ class FirstAnswer:
         return any(metric in TIMED_METRICS for _, metric in self.regressed)
 
     def part_of(self, plan: Plan) -> Plan:
-        """The plan of the rows that regressed and of their references alone."""
+        """The plan with the rows that regressed and their references only."""
         labels = {label for label, _ in self.regressed}
         references = [plan.reference_of(label) for label in sorted(labels)]
         cases = [case for case in plan.shown if case.label in labels.union(references)]
@@ -60,24 +61,27 @@ class FirstAnswer:
         return replace(plan, cases=tuple(cases), reference=reference)
 
     def earlier(self) -> EarlierRun:
-        """The times of the rows that regressed; raises FfnbenchError where the file has
-        no samples of one.
+        """The first run as a check takes it: the times of the rows that regressed.
+        Raises FfnbenchError if the file has no samples of one of them.
         """
         level = level_of_saved(self.report)
         means = {}
         for row in self.regressed:
-            if row[1] not in TIMED_METRICS:
+            label, metric = row
+            if metric not in TIMED_METRICS:
                 continue
             mean = mean_with_interval(self.report, row, level)
             if mean is None:
                 raise FfnbenchError(
-                    f"{self.path!r} has no samples of {row[0]!r}", MADE_BY
+                    f"{self.path!r} has no samples of {label!r}", ANSWER_HINT
                 )
             means[row] = mean
         return EarlierRun(means=means, slack=control_slack(self.report))
 
     def findings_among(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
-        """Those of the rows that regressed, and whatever else regressed now."""
+        """The findings on rows that regressed in the first run, and those that are
+        REGRESSED now.
+        """
         return tuple(
             finding
             for finding in findings
@@ -86,19 +90,16 @@ class FirstAnswer:
         )
 
     def nothing_to_confirm(self, against: str = "") -> Checked:
-        """The answer where nothing had regressed: nothing is measured."""
+        """The answer if nothing had regressed: nothing is measured."""
         now = replace(self.report, stopped="", interrupted=False)
         return Checked(
             findings=(), before=now, now=now, against=against, confirms=self.path
         )
 
 
-MADE_BY = "such a file is what -o first.json of ab or check writes"
-
-
 def read_answer(path: str, kind: str) -> FirstAnswer:
-    """Read what `check` or `ab` has saved; raises FfnbenchError for what is none, and
-    for an answer about a plan of another kind.
+    """Read an answer that `check` or `ab` has saved. Raises FfnbenchError for any other
+    file, and for an answer about a plan of another kind.
     """
     content = content_of(path)
     try:
@@ -111,7 +112,7 @@ def read_answer(path: str, kind: str) -> FirstAnswer:
         run = jsonable.json_text(answer["now"]).encode()
     except (ValueError, KeyError, TypeError) as problem:
         raise FfnbenchError(
-            f"{path!r} is no answer of `check` or `ab`", MADE_BY
+            f"{path!r} is no answer of `check` or `ab`", ANSWER_HINT
         ) from problem
     report = as_shown(report_in(run, path))
     if report.plan.kind != kind:
@@ -119,7 +120,7 @@ def read_answer(path: str, kind: str) -> FirstAnswer:
             f"{path!r} is of another plan: it answers about {report.plan.kind}, not {kind}",
             "`ab --confirm` takes an answer of ab, `check --confirm` one of check",
         )
-    another_method = of_another_method(path, report)
+    another_method = why_another_method(path, report)
     if another_method:
         raise FfnbenchError(another_method, "measure both runs with one version")
     return FirstAnswer(path=path, report=report, regressed=rows)
@@ -128,8 +129,8 @@ def read_answer(path: str, kind: str) -> FirstAnswer:
 def refuse_another_question(
     first: FirstAnswer, plan: Plan, policy: Policy, *, exact_only: bool = False
 ) -> None:
-    """Raise FfnbenchError where the rows that regressed are not asked for here, or are
-    another network, fed or held to a limit otherwise.
+    """Raise FfnbenchError if a row that regressed is not asked for here, or differs
+    from what it was: in its network, its workload, its reference or its tolerance.
     """
     if exact_only and first.timed:
         raise FfnbenchError(
@@ -145,7 +146,7 @@ def refuse_another_question(
 
 
 def _differences(first: FirstAnswer, plan: Plan, policy: Policy) -> Iterator[str]:
-    """What is not as it was in the first run, in words."""
+    """What differs from the first run, a text for each difference."""
     then_plan = first.report.plan
     labels = {case.label for case in plan.shown}
     for (label, metric), tolerance in first.regressed.items():
@@ -166,15 +167,16 @@ def _differences(first: FirstAnswer, plan: Plan, policy: Policy) -> Iterator[str
 
 
 def _cases_differ(then: Case, now: Case) -> Iterator[str]:
-    """What differs in a case's network, and in what it is fed."""
-    networks: tuple[Any, Any] = then.ffn, now.ffn
+    """What differs in a case's network and in its workload, a text for each
+    difference.
+    """
     if type(then.ffn) is not type(now.ffn):
         yield "another network"
     else:
-        for field in fields(networks[0]):
-            values = [getattr(network, field.name) for network in networks]
-            if values[0] != values[1]:
-                yield f"{field.name} {values[0]} then, {values[1]} now"
+        for field in fields(then.ffn):
+            was, is_now = getattr(then.ffn, field.name), getattr(now.ffn, field.name)
+            if was != is_now:
+                yield f"{field.name} {was} then, {is_now} now"
     fed = workloads_differ(then, now, IDENTITY)
     if fed:
         yield fed

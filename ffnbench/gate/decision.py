@@ -1,11 +1,10 @@
-"""Report x baseline x policy -> findings. Pure, and the only place where the status of
-a check is decided.
+"""The findings of a check, from a report, a baseline and a policy. Pure, and the only
+place where the status of a row is decided.
 
-Exact metrics are equal or not. Latency is checked by its in-run ratio to the reference,
-so that a faster or slower machine of the same kind cancels: the change is the ratio now
-over the ratio of the baseline's runs, with an interval that knows of the workers of all
-of them and of what moves between runs (history.py). Nothing regresses on a point
-estimate.
+Exact metrics are equal or not. Latency is checked by its ratio to the reference in the
+same run, so that the speed of a machine cancels. The change is the ratio now over that
+of the baseline's runs. Its interval includes the scatter of the workers of all runs,
+and what moves between runs (history.py). No row regresses by a point estimate.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from ffnbench.common.errors import EXIT_REGRESSED, FfnbenchError
+from ffnbench.common.errors import EXIT_REGRESSED, EXIT_UNFINISHED, FfnbenchError
 from ffnbench.common.names import hint_for
 from ffnbench.common.units import read_share
 from ffnbench.metrics import LATENCY, METRICS, Metric
@@ -38,8 +37,7 @@ from ffnbench.stats.verdict import ONE_WORKER, busy_text, control_slack
 
 RowKey = tuple[str, str]  # case, metric
 DEFAULT_LATENCY, DEFAULT_SECONDS = 0.05, 0.10
-# of what a case is fed, and how: times of cases that differ here say nothing of each
-# other
+# what a case is fed, and how: the times of cases that differ here can't be compared
 FED = (
     "batch",
     "seq_len",
@@ -50,8 +48,16 @@ FED = (
     "matmul_precision",
     "reduced_reductions",
 )
-# what makes it another row
+# a case that differs here is another one; what differs here and not in FED leaves its
+# times comparable
 IDENTITY = (*FED, "backend", "compile", "freeze", "weights", "group", "spin")
+# what a row of a check is about if it is about no metric: the spec of a case, and
+# whether head computes what base does
+SPEC, OUTPUT = "spec", "output"
+# a difference between two outputs in float64 that rounding explains: it leaves 1e-15,
+# or 1e-7 where a module casts to float32 inside
+EXACT_WITHIN = 1e-6
+EXIT_UNCLEAR = 4
 
 
 class Status(StrEnum):
@@ -67,15 +73,16 @@ class Status(StrEnum):
 
     @property
     def word(self) -> str:
-        """What people read; files and Python have the value."""
+        """The status as people read it; files and Python have the value."""
         return "can't tell" if self is Status.UNCLEAR else self.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One row of a check: what was, what is, and what follows. `change` is now over
-    before; where a run on another machine is confirmed, it is that of both runs, and
-    `first_run` and `this_run` are those of each.
+    """One row of a check: its value before and now, and the status that follows.
+
+    `change` is now over before. If a run on another machine is confirmed, it is that of
+    both runs together, and `first_run` and `this_run` are those of each.
     """
 
     case: str
@@ -91,8 +98,8 @@ class Finding:
 
     @property
     def ratio(self) -> float | None:
-        """The change without its interval, of an exact metric too; None from nothing,
-        or to what is not known.
+        """The change without its interval, of an exact metric too; None if it was 0, or
+        if one of the values is not known.
         """
         if self.change is not None:
             return self.change.value
@@ -103,12 +110,13 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """The answer of a check: what follows for every row, and the two reports that it
-    follows from.
+    """The answer of a check: the finding on every row, and the two reports that they
+    follow from.
 
-    `against` is where the baseline stands, `saved` where the run does that was measured
-    before; for two sides of one run `sides` says what they are. `command` asks the same
-    again. `confirms` is the answer whose rows were measured again.
+    `against` is the file of the baseline, `saved` that of a run which was measured
+    before. If there is no baseline, `sides` says in words what base and head are.
+    `command` asks the same again. `confirms` is the file of the answer whose rows were
+    measured again.
     """
 
     findings: tuple[Finding, ...]
@@ -122,8 +130,8 @@ class Checked:
 
     @property
     def smallest(self) -> float | None:
-        """The smallest slowdown that would have been caught in every latency row that
-        could not be decided.
+        """The smallest slowdown that would have been found in every latency row that is
+        UNCLEAR; None if no row is.
         """
         slowdowns = []
         for finding in self.findings:
@@ -136,8 +144,8 @@ class Checked:
 
     @property
     def excluded(self) -> float | None:
-        """The slowdown that every latency row excludes which is OK or faster; None
-        where none is.
+        """The slowdown that every latency row excludes which is OK or IMPROVED; None if
+        no row is.
         """
         passed = [
             f
@@ -154,17 +162,18 @@ class Checked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """How much a metric may grow: by case and metric, by metric; exact metrics not at
-    all unless it is said.
+    """How much a metric of a case may grow. A tolerance is given for one case, or for
+    all; an exact metric without one may not change.
     """
 
-    tolerances: tuple[tuple[str, str, float], ...] = ()  # case or "", metric, fraction
+    # the label of a case or "" for all, the metric, the tolerance as a share
+    tolerances: tuple[tuple[str, str, float], ...] = ()
     across_machines: bool = False
     absolute: bool = False
 
     def of(self, case: str, metric: str) -> float:
-        """The tolerance of one metric of one case: the most particular one that was
-        given.
+        """The tolerance of one metric of one case: that of the case, or that of all, or
+        the default.
         """
         given = {(label, name): tolerance for label, name, tolerance in self.tolerances}
         default = {LATENCY: DEFAULT_LATENCY, SECONDS: DEFAULT_SECONDS}.get(metric, 0.0)
@@ -179,11 +188,11 @@ CHECKED_METRICS = (*(metric.name for metric in EXACT_METRICS), *TIMED_METRICS)
 def parse_tolerances(
     texts: Iterable[str], labels: Iterable[str]
 ) -> tuple[tuple[str, str, float], ...]:
-    """Read `latency=5%`, `5%` (latency's), `swiglu:latency=8%` into (case or "",
-    metric, fraction).
+    """Read tolerances such as `latency=5%`, `5%` (which is of latency) and
+    `swiglu:latency=8%` as those of a Policy.
 
-    Raises FfnbenchError for what is none of these, and for a bare number, which could
-    be percent or a share.
+    Raises FfnbenchError for any other text, and for a number without a unit, which
+    could be percent or a share.
     """
     all_labels = list(labels)
     of_labels: list[tuple[str, str, float]] = []
@@ -218,6 +227,7 @@ def parse_tolerances(
 
 
 def _read_tolerance(size: str, text: str, metric: str) -> float:
+    """Read the size of a tolerance; messages quote `text`, which is the whole of it."""
     try:
         fraction = read_share(size)
     except FfnbenchError as problem:
@@ -232,18 +242,18 @@ def _read_tolerance(size: str, text: str, metric: str) -> float:
 
 
 def _cases_of(name: str, labels: Iterable[str]) -> list[str]:
-    """The rows that a shorter name means: `llama3-8b` is `llama3-8b (swiglu)`, and
-    `swiglu` is it in every group.
+    """The labels that a shorter name stands for: `llama3-8b` stands for
+    `llama3-8b (swiglu)`, and `swiglu` for its row in every group of a sweep.
     """
     suffix = re.compile(rf"{re.escape(name)}( \(.*\))?(@({'|'.join(SWEPT)})=[^@]*)*")
     return [label for label in labels if suffix.fullmatch(label)]
 
 
 def exact_value(report: Report, label: str, metric: Metric) -> float | None:
-    """What was measured, or the closed form where nothing was and there is one: the
-    tests hold the two equal.
+    """The value of an exact metric: as it was measured, else by its closed form, which
+    the tests hold equal to that; None if neither is known.
 
-    A run that ended early has no closed form of what it did not come to.
+    A run that ended early has no value of what it did not come to measure.
     """
     estimate = report.estimate(label, metric.name)
     if estimate:
@@ -257,38 +267,29 @@ def exact_value(report: Report, label: str, metric: Metric) -> float | None:
 
 
 def exact_findings(before: Report, now: Report, policy: Policy) -> list[Finding]:
-    """Every exact metric that the baseline knows, and the specs."""
+    """The findings on the spec of every case, and on every exact metric that one of the
+    two runs knows.
+    """
     labels_now = {case.label for case in now.plan.shown}
     labels_before = {case.label for case in before.plan.shown}
     findings = []
     for case in before.plan.shown:
         label = case.label
+        spec = label, SPEC
         if label not in labels_now:
             findings.append(
                 _finding(
-                    (label, "spec"),
-                    Status.MISSING,
-                    policy,
-                    reason="this run has no such case",
+                    spec, Status.MISSING, policy, reason="this run has no such case"
                 )
             )
             continue
         case_now = now.plan.case(label)
         fed_otherwise = workloads_differ(case, case_now, IDENTITY)
+        difference = fed_otherwise
         if case_now.ffn != case.ffn:
-            findings.append(
-                _finding(
-                    (label, "spec"), Status.REGRESSED, policy, reason="another network"
-                )
-            )
-        elif fed_otherwise:
-            findings.append(
-                _finding(
-                    (label, "spec"), Status.REGRESSED, policy, reason=fed_otherwise
-                )
-            )
-        else:
-            findings.append(_finding((label, "spec"), Status.OK, policy))
+            difference = "another network"
+        status = Status.REGRESSED if difference else Status.OK
+        findings.append(_finding(spec, status, policy, reason=difference))
         for metric in EXACT_METRICS:
             finding = _exact_finding(
                 before, now, label, metric, policy, alike=not fed_otherwise
@@ -296,11 +297,13 @@ def exact_findings(before: Report, now: Report, policy: Policy) -> list[Finding]
             if finding:
                 findings.append(finding)
     new = [case.label for case in now.plan.shown if case.label not in labels_before]
-    return findings + [_finding((label, "spec"), Status.NEW, policy) for label in new]
+    return findings + [_finding((label, SPEC), Status.NEW, policy) for label in new]
 
 
 def workloads_differ(before: Case, now: Case, names: Iterable[str]) -> str:
-    """What of a workload is not the same; empty where all is."""
+    """In which of these fields two workloads differ, with both values; empty if they do
+    not.
+    """
     values = [
         (name, getattr(before.workload, name), getattr(now.workload, name))
         for name in names
@@ -319,7 +322,11 @@ def _exact_finding(
     *,
     alike: bool,
 ) -> Finding | None:
-    """`alike` says that the row is fed as it was: less for less work is no gain."""
+    """The finding on one exact metric; None if neither run knows it.
+
+    `alike` says that the row is fed as it was: a smaller value for less work is no
+    gain.
+    """
     row = label, metric.name
     old, new = exact_value(before, label, metric), exact_value(now, label, metric)
     if old is None and new is None:
@@ -344,7 +351,7 @@ def _exact_finding(
 
 
 def _why_not_measured(now: Report, *labels: str) -> str:
-    """The first failure of these rows."""
+    """The message of the first of these rows that has failed."""
     for label in labels:
         failure = now.failure(label)
         if failure:
@@ -353,13 +360,16 @@ def _why_not_measured(now: Report, *labels: str) -> str:
 
 
 def _finding(row: RowKey, status: Status, policy: Policy, **more: Any) -> Finding:
+    """A finding on a row, with the row's tolerance."""
     return Finding(
         case=row[0], metric=row[1], status=status, tolerance=policy.of(*row), **more
     )
 
 
 def machine_kind(environment: Environment | None) -> tuple[object, ...]:
-    """What ratios depend on: the processor and the GPU, not their speed of the day."""
+    """What ratios depend on: the processor and the GPU, but not how fast they are at
+    the time.
+    """
     if environment is None:
         return ()
     return environment.cpu, environment.cpu_capability, environment.gpu
@@ -367,8 +377,8 @@ def machine_kind(environment: Environment | None) -> tuple[object, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineTimes:
-    """The history of each row whose time is checked; None for a row of which the
-    baseline has no interval.
+    """A baseline, and the history of each row whose time is checked; None for a row of
+    which the baseline has no interval.
     """
 
     report: Report
@@ -376,7 +386,9 @@ class BaselineTimes:
 
 
 def baseline_times(before: Report, policy: Policy) -> BaselineTimes:
-    """A baseline read once, for all interim analyses of a check."""
+    """The times of a baseline. All interim analyses of a check use them, so they are
+    read once.
+    """
     rows = {
         row: history_of_row(before, *row) for row in _timed_rows(before.plan, policy)
     }
@@ -393,7 +405,7 @@ class EarlierRun:
     slack: float
 
 
-# of base in the rounds of head: there is no other run to vary from
+# the history of a row that is compared within its run: nothing moves between runs
 WITHIN_RUN = History(
     mean=0.0,
     own=VarianceEstimate(0.0, 1.0),
@@ -409,12 +421,12 @@ def latency_findings(
     confidence: float = CONFIDENCE,
     earlier: EarlierRun | None = None,
 ) -> list[Finding]:
-    """The latency of every row of the baseline against the reference's, then and now;
-    seconds where asked for.
+    """The findings on the latency of every row of the baseline, by its ratio to the
+    reference then and now; and on its seconds if the policy asks for them.
 
     Today's run is compared with the mean of the baseline's runs. `confidence` is the
-    level that this interim analysis takes for the stated CONFIDENCE. Of an `earlier`
-    run its rows alone are checked, by both runs together.
+    level that this interim analysis takes for the stated CONFIDENCE. With an `earlier`
+    run, only the rows that it has are checked, by both runs together.
     """
     before, slack = baseline.report, control_slack(now)
     if not policy.across_machines and machine_kind(before.environment) != machine_kind(
@@ -450,12 +462,12 @@ def paired_findings(
     confidence: float = CONFIDENCE,
     earlier: EarlierRun | None = None,
 ) -> list[Finding]:
-    """The latency of every row against the reference of the same run: old and new code
-    in the same rounds.
+    """The findings on the latency of every row against the reference of the same run:
+    old and new code in the same rounds.
 
-    There is no other run to vary from, so the change is the ratio with its own
-    interval. Before and now are seconds where these are known. Of an `earlier` run its
-    rows alone are checked, by both runs together, which have no seconds in common.
+    Nothing moves between runs here, so the change is the ratio with its own interval.
+    Before and now are seconds if these are known. With an `earlier` run, only the rows
+    that it has are checked, by both runs together, which have no seconds in common.
     """
     slack = control_slack(now)
     findings = []
@@ -483,8 +495,8 @@ def _confirmed(
     policy: Policy,
     slack: float,
 ) -> Finding:
-    """What follows for one row from a run on another machine and this one, each of
-    which is shown beside both together.
+    """The finding on one row from a run on another machine and this one together; it
+    has the change of each run as well.
     """
     if history is None:
         return _time_finding(row, None, now, policy, slack)
@@ -506,8 +518,8 @@ def _confirmed(
 
 
 def mean_with_interval(now: Report, row: RowKey, confidence: float) -> Mean | None:
-    """A row's log with what the interim analyses cost in its error; None without an
-    interval.
+    """The log of a row, with an error that includes what interim analyses cost; None if
+    it has no interval.
     """
     mean = log_of_row(now, *row)
     if mean and mean.freedom > 0:
@@ -516,8 +528,8 @@ def mean_with_interval(now: Report, row: RowKey, confidence: float) -> Mean | No
 
 
 def _fed_otherwise(before: Plan, now: Plan, label: str) -> str:
-    """What is not the same about what a row, or its reference, is fed; such times say
-    nothing of each other.
+    """In what a row, or else its reference, is fed otherwise than before, so that the
+    times can't be compared; empty if in nothing.
     """
     labels_now = {case.label for case in now.cases}
     for name in (label, before.reference_of(label)):
@@ -531,14 +543,14 @@ def _fed_otherwise(before: Plan, now: Plan, label: str) -> str:
 def _time_finding(
     row: RowKey, change: Change | None, now: Report, policy: Policy, slack: float
 ) -> Finding:
-    """What follows for one row from its change, where that is known.
+    """The finding on one row by its change, which is None if it is not known.
 
-    There is no time of a row that computes something else, nor against such a
-    reference. `slack` (in logs) is how far the control was off.
+    A row that computes something else has no time to compare, nor has one whose
+    reference does. `slack` (in logs) is how far the control was off.
 
     The interval is not corrected for the number of rows: unchanged code lies a whole
-    tolerance below its limit, so that even twenty rows are not accused by chance where
-    the tolerance is wider than an interval.
+    tolerance below its limit, so that even twenty rows are not accused by chance if the
+    tolerance is wider than an interval.
     """
     label, metric = row
     mismatch = mismatch_of_row(now, label, metric)
@@ -553,7 +565,7 @@ def _time_finding(
         return _finding(row, Status.UNCLEAR, policy, reason=reason)
     half = change.difference.half_width(CONFIDENCE)
     if metric == LATENCY:
-        half += slack  # which is of ratios
+        half += slack  # the control is of ratios, and says nothing of seconds
     low = math.exp(change.difference.mean - half)
     high = math.exp(change.difference.mean + half)
     status = status_of(low, high, policy.of(*row))
@@ -569,7 +581,7 @@ def _time_finding(
 
 
 def incomparable(before: Report, policy: Policy, reason: str) -> list[Finding]:
-    """Every row whose time would be checked, as one that can't be."""
+    """The finding INCOMPARABLE for every row whose time would be checked."""
     return [
         _finding(row, Status.INCOMPARABLE, policy, reason=reason)
         for row in _timed_rows(before.plan, policy)
@@ -577,7 +589,9 @@ def incomparable(before: Report, policy: Policy, reason: str) -> list[Finding]:
 
 
 def _timed_rows(plan: Plan, policy: Policy) -> list[RowKey]:
-    """Latency of every row that is compared; seconds of every case where asked for."""
+    """The rows whose time is checked: the latency of each that has a reference, and the
+    seconds of each if the policy asks for them.
+    """
     rows = [
         (case.label, LATENCY)
         for case in plan.shown
@@ -589,8 +603,8 @@ def _timed_rows(plan: Plan, policy: Policy) -> list[RowKey]:
 
 
 def status_of(low: float, high: float, tolerance: float) -> Status:
-    """The status on the interval of a change: beyond the limit, within it, below 1, or
-    on both sides of the limit.
+    """The status by the interval of a change: REGRESSED above the limit, UNCLEAR across
+    it, IMPROVED below 1, else OK.
     """
     if low > 1 + tolerance:
         return Status.REGRESSED
@@ -602,28 +616,22 @@ def status_of(low: float, high: float, tolerance: float) -> Status:
 
 
 def exit_code(findings: Iterable[Finding], *, unclear_fails: bool) -> int:
-    """0 nothing regressed, 1 regressed, 3 a row that should be there is not, 4 unclear
-    and told to fail then.
+    """The exit code of a check: that of a regression, else that of a row that was not
+    measured, else that of one that can't be told if `unclear_fails`, else 0.
     """
     statuses = {finding.status for finding in findings}
     if Status.REGRESSED in statuses:
         return EXIT_REGRESSED
     if Status.MISSING in statuses:
-        return 3
+        return EXIT_UNFINISHED
     if unclear_fails and statuses & {Status.UNCLEAR, Status.INCOMPARABLE}:
-        return 4
+        return EXIT_UNCLEAR
     return 0
 
 
-OUTPUT = "output"
-# of two runs in float64: rounding leaves 1e-15, or 1e-7 where a module casts to float32
-# inside
-EXACT_WITHIN = 1e-6
-
-
 def without_gain(findings: Iterable[Finding], output: Finding) -> list[Finding]:
-    """The findings; where it is not known whether the two sides compute the same, none
-    of them is a gain.
+    """The findings, none of which is a gain if the finding `output` can't tell whether
+    the two sides compute the same.
     """
     if output.status is not Status.UNCLEAR:
         return list(findings)
@@ -637,11 +645,11 @@ def without_gain(findings: Iterable[Finding], output: Finding) -> list[Finding]:
 
 
 def output_finding(label: str, agreement: Agreement, *, allowed: bool) -> Finding:
-    """Whether head computes what base does: REGRESSED where it does not, OK where that
-    is `allowed`.
+    """The finding on whether head computes what base does: REGRESSED if it does not, or
+    OK if that is `allowed`.
 
-    UNCLEAR where their outputs differ and so do their weights, which could not be
-    carried over.
+    It is UNCLEAR if not only the outputs differ but also the weights, because base's
+    could not be copied to head.
     """
     status = Status.OK
     reasons = [_how_outputs_differ(agreement)]
@@ -665,7 +673,7 @@ def output_finding(label: str, agreement: Agreement, *, allowed: bool) -> Findin
 
 
 def _how_outputs_differ(agreement: Agreement) -> str:
-    """By how much the outputs differ, in the case's dtype or in float64; empty where
+    """By how much the outputs differ, in the case's dtype or in float64; empty if
     rounding explains it.
     """
     error, exact_error = agreement.error, agreement.exact_error

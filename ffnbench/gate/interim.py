@@ -1,8 +1,8 @@
-"""How a check measures: until every row is decided, or the budget is spent. A
+"""How a check measures: until every row is decided, or the budget is spent. This is a
 group-sequential test.
 
-No I/O but for its table of levels: a real check measures the plan in processes, an exam
-on simulated machines, both with this rule.
+A real check measures its plan in processes, the exams of benchmarks/ on simulated
+machines, both with this rule. The only I/O is to read the table of levels.
 """
 
 from __future__ import annotations
@@ -41,15 +41,18 @@ LEVELS_FILE = Path(__file__).with_name("interim_levels.json")
 # over changes from 0 to three times the tolerance one of this level covers the truth in
 # 93.5-98 %, one of the analysis' own in 99.7 % (tests/gate/test_interim_analyses.py).
 REPORTED = 0.975
-# rounds are chosen for a precision of this part of the smallest tolerance
+# the rounds of a worker are chosen as for a precision of the smallest tolerance divided
+# by this
 FINEST_PART = 3
 DECIDED = "decided"
 
 
 @dataclass(slots=True)
 class UntilDecided(UntilAnswered):
-    """Once no row is unclear: against a `baseline`, or where that is None, of head
-    against the base of one run. With an `earlier` run on another machine, by both.
+    """A run ends once no row is unclear.
+
+    The rows are checked against a `baseline`, or if that is None, head against base in
+    the same run. With an `earlier` run on another machine, both runs decide together.
     """
 
     policy: Policy
@@ -58,8 +61,8 @@ class UntilDecided(UntilAnswered):
     earlier: EarlierRun | None = None
 
     def answer(self, table: RoundTable, expected: int) -> str:
-        """`decided` where no row is unclear, at the level that the analysis after so
-        many workers takes.
+        """`decided` if no row is unclear at the level of the analysis after so many
+        workers.
         """
         self.level = level_of_analysis(table.complete_workers, expected)
         run = Run(plan=table.plan, samples=tuple(table.samples))
@@ -69,13 +72,13 @@ class UntilDecided(UntilAnswered):
         return "" if Status.UNCLEAR in statuses else DECIDED
 
     def conclusion(self, now: Report) -> list[Finding]:
-        """What a run shows that has ended."""
+        """The findings of a run that has ended."""
         if now.limit == DECIDED:
             return self.findings(now, min(self.level, REPORTED))
         return self.findings(now, level_at_end(table_of(now).complete_workers))
 
     def findings(self, now: Report, level: float) -> list[Finding]:
-        """What a run shows, each interval at this level."""
+        """The findings of a run, with each interval at this level."""
         if self.baseline is None:
             return paired_findings(now, self.policy, level, self.earlier)
         here = replace(
@@ -86,16 +89,16 @@ class UntilDecided(UntilAnswered):
 
 @cache
 def interim_levels() -> dict[int, list[float]]:
-    """The levels of the interim analyses of a run, by the number of workers that it
-    will have.
+    """The table of levels: by the number of workers that a run will have, the level of
+    each of its interim analyses.
     """
     rows = json.loads(LEVELS_FILE.read_text(encoding="utf-8"))
     return {int(workers): levels for workers, levels in rows.items()}
 
 
 def _levels_of(workers: int) -> list[float]:
-    """The levels of a run of so many workers: of the next number of them in the table,
-    or the largest.
+    """The levels of a run of so many workers: those of the next larger number in the
+    table, or of its largest one.
     """
     rows = interim_levels()
     return rows[
@@ -105,37 +108,41 @@ def _levels_of(workers: int) -> list[float]:
 
 def level_of_analysis(workers: int, expected: int) -> float:
     """The level that the analysis after so many workers takes for the stated
-    CONFIDENCE, of `expected` in all.
+    CONFIDENCE, if the run will have `expected` workers.
     """
     levels = _levels_of(max(workers, expected))
-    number = sum(at <= workers for at in interim_analyses())  # of this analysis
+    # of this analysis, the first one being 1
+    number = sum(at <= workers for at in interim_analyses())
     return levels[min(max(number, 1), len(levels)) - 1]
 
 
 def level_at_end(workers: int) -> float:
-    """The level of a run that ends undecided after so many workers: it spends what is
-    left.
+    """The level of a run that ends undecided after so many workers: it spends all of
+    the error that is left.
     """
     return _levels_of(workers)[-1]
 
 
 def level_of_saved(run: Report) -> float:
-    """The level of a run that has ended and was saved: at least that of its table."""
+    """The level of a run that was saved: at least as strict as that of its shown
+    intervals.
+    """
     if run.limit == DECIDED:
         return REPORTED
     return level_at_end(table_of(run).complete_workers)
 
 
 def plan_of_check(plan: Plan, policy: Policy, budget_s: float) -> Plan:
-    """The plan with the control, measured until each row is decided."""
+    """The plan with the control, and with a protocol that measures until each row is
+    decided.
+    """
     tolerances = [
         policy.of(case.label, LATENCY)
         for case in plan.shown
         if not plan.is_reference(case.label)
     ]
-    precision = max(
-        FINEST / 100, min(tolerances, default=DEFAULT_LATENCY) / FINEST_PART
-    )
+    smallest = min(tolerances, default=DEFAULT_LATENCY)
+    precision = max(FINEST / 100, smallest / FINEST_PART)  # FINEST is in percent
     protocol = replace(
         plan.protocol,
         workers=MIN_WORKERS,
@@ -151,7 +158,9 @@ def plan_of_check(plan: Plan, policy: Policy, budget_s: float) -> Plan:
 
 
 def latency_report(run: Run) -> Report:
-    """A run with its comparisons, and without costs: all that latency is decided by."""
+    """A report of a run with its comparisons, and without costs: it has all that
+    decides latency.
+    """
     return Report(
         costs=(), created="", version="", comparisons=summarise(run)[1], **raw_of(run)
     )

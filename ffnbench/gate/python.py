@@ -1,4 +1,4 @@
-"""The Python functions `check` and `ab`."""
+"""The functions `check` and `ab` of Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `check -o FILE.json` wrote, shown again."""
+"""Shows again what `check -o FILE.json` or `ab -o FILE.json` has written."""
 
 from __future__ import annotations
 
@@ -7,19 +7,20 @@ from typing import Any
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.files import content_of
-from ffnbench.gate.decision import CHECKED_METRICS, OUTPUT, Checked, Finding
+from ffnbench.gate.decision import CHECKED_METRICS, OUTPUT, SPEC, Checked, Finding
 from ffnbench.gate.shown_check import check_view
 from ffnbench.report.files.store import report_in
 from ffnbench.report.formats import View
 from ffnbench.report.frame import estimate_in
 
-METRICS = ("spec", OUTPUT, *CHECKED_METRICS)
+METRICS = (SPEC, OUTPUT, *CHECKED_METRICS)
+# the fields of Checked that are texts
 TEXTS = ("against", "saved", "command", "confirms")
 
 
 def saved_check_view(path: str) -> View:
-    """A saved check as it was shown; raises FfnbenchError for a file that is not
-    whole.
+    """The view of a saved check, which ends with exit code 0. Raises FfnbenchError for
+    a file that is not complete.
     """
     try:
         data = jsonable.parse(content_of(path))
@@ -42,8 +43,8 @@ def saved_check_view(path: str) -> View:
 
 
 def _finding(record: dict[str, Any]) -> Finding:
-    """A finding of its record; the change of an exact metric follows from its
-    values.
+    """The finding of which gate/table.py: finding_records made a record. A change
+    without an interval is left out: it follows from the values before and now.
     """
     data = {
         name: value

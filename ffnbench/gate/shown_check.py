@@ -1,5 +1,6 @@
-"""What `check` and `ab` give in Python, findings that show themselves; and saved runs
-side by side, as in `ffnbench report old.json new.json`.
+"""The views of this room: the answer of `check` and `ab`, which in Python is an object
+that can show itself; and saved runs side by side, as in `ffnbench report old.json
+new.json`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from ffnbench.result import Report
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ShownCheck(Shows, Checked):
-    """What `check` and `ab` found: a finding for every metric of every case, and the
+    """The answer of `check` and `ab`: a finding for every metric of every case, and the
     reports that they follow from.
     """
 
@@ -49,8 +50,8 @@ class ShownCheck(Shows, Checked):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing regressed and nothing is missing; what can't be told is no
-        regression (see `status`).
+        """Whether nothing regressed and nothing is missing. A row that can't be told
+        changes nothing here (see `status`).
         """
         return exit_code(list(self.findings), unclear_fails=False) == 0
 
@@ -66,14 +67,15 @@ class ShownCheck(Shows, Checked):
         return Status.OK
 
     def view(self) -> View:
-        """The findings with all that writes them."""
+        """The findings, with the functions that write them in every format."""
         return check_view(self)
 
     def rows(self) -> list[Row]:
-        """One flat record a metric of a case."""
+        """A flat record for each metric of each case."""
         return finding_records(self)
 
 
+# the statuses, the gravest first; OK and NEW are what is left
 GRAVEST = (
     Status.REGRESSED,
     Status.MISSING,
@@ -84,15 +86,15 @@ GRAVEST = (
 
 
 def as_shown_check(checked: Checked) -> ShownCheck:
-    """A check that can show itself."""
+    """The same answer as an object that can show itself."""
     return ShownCheck(
         **{field.name: getattr(checked, field.name) for field in fields(Checked)}
     )
 
 
 def check_view(checked: Checked) -> View:
-    """The answer of a check: its findings, the reports that they follow from, and a new
-    baseline.
+    """The view of a check: its findings in every format, the run that they follow from,
+    and what a new or longer baseline would be.
     """
     frame, findings = findings_frame(checked), checked.findings
     view = View(
@@ -119,8 +121,8 @@ def check_view(checked: Checked) -> View:
 
 
 def _check_json(checked: Checked) -> str:
-    """The findings with the run that they follow from: `gate/saved_check.py` reads
-    it.
+    """The findings and the run that they follow from, as JSON that
+    `gate/saved_check.py` reads.
     """
     answer = {
         "findings": finding_records(checked),
@@ -136,8 +138,8 @@ def _check_json(checked: Checked) -> str:
 
 
 def runs_view(paths: Sequence[str]) -> View:
-    """Saved runs beside the first of them, row by row: old, new and the change with its
-    interval; nothing is judged.
+    """The view of saved files beside the first of them. Raises FfnbenchError for runs
+    that can't be shown so.
     """
     runs = [recompute(load_shown(path)) for path in paths]
     for path, run in zip(paths, runs, strict=True):
@@ -146,8 +148,9 @@ def runs_view(paths: Sequence[str]) -> View:
 
 
 def side_by_side_view(paths: Sequence[str], runs: Sequence[Report]) -> View:
-    """The first run beside all others; raises FfnbenchError where they have no row in
-    common.
+    """The view of runs beside the first of them, row by row: old, new and the change
+    with its interval. Raises FfnbenchError if they have no row in common, or are of
+    different commands.
     """
     names, kinds = names_of(paths), {run.plan.kind for run in runs}
     if len(kinds) > 1:
@@ -171,8 +174,8 @@ def side_by_side_view(paths: Sequence[str], runs: Sequence[Report]) -> View:
 
 
 def _refuse_added(path: str, report: Report) -> None:
-    """Raise FfnbenchError for a run of a kind that has a table and a picture of its own
-    alone.
+    """Raise FfnbenchError for a run of a feature: such a run has a table and a picture
+    of its own, and no times to compare.
     """
     added = added_kind(report.plan.kind)
     if added:

@@ -1,9 +1,8 @@
 """Saved runs beside each other: how each row has changed from the first run to the
-others, and how sure that is. Pure.
+others, with an interval. Pure.
 
-The runs are independent, and so are their processes. A file that holds several runs
-knows what moves between runs; of a single run nobody does, and the interval is over its
-processes alone.
+The runs are independent, and so are their processes. A file of several runs shows what
+moves between runs. A single run does not, and its interval is over its processes only.
 """
 
 from __future__ import annotations
@@ -22,17 +21,19 @@ from ffnbench.stats.interval import Mean
 from ffnbench.stats.rounds import table_of
 
 RATIO, PARAMS, FLOPS = "ratio", "params", "flops_timed"
-COMPARED_METRICS = (LATENCY, RATIO)
+# the metrics that come from timed samples and have intervals, and then all metrics that
+# are compared
+COMPARED_TIMES = (LATENCY, RATIO)
 COMPARED = (LATENCY, RATIO, PARAMS, FLOPS, PEAK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunChange:
-    """One metric of one row in the first run and in another: None where a run does not
-    know it.
+    """One metric of one row in the first run (`old`) and in a later one (`new`); None
+    in a run that does not know it.
 
-    `change` is new over old, with an interval where it is timed; what is `busy` in one
-    of the two has no change, nor a ratio there.
+    `change` is new over old, with an interval if the metric is timed. It is None for a
+    row that is `busy` in one of the two runs, and so is the ratio in that run.
     """
 
     label: str
@@ -44,24 +45,24 @@ class RunChange:
 
     @property
     def clear(self) -> bool:
-        """Whether the two differ: by more than the interval for what is timed, at all
-        for what is exact.
+        """Whether the two runs differ: what is timed has to do so by more than its
+        interval.
         """
         if self.change is None:
             return False
         if self.change.low is None or self.change.high is None:
-            return self.metric not in COMPARED_METRICS and self.change.value != 1
+            return self.metric not in COMPARED_TIMES and self.change.value != 1
         return not self.change.low <= 1 <= self.change.high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunsCompared:
-    """The labels that all runs have, and what each later run has changed since the
-    first.
+    """The labels that all runs have, and the changes of each later run since the first
+    one.
 
-    `differing` is for each later run what is not the same about a row: (name, then,
-    now). `means` are the geometric means of each metric over rows that are the same
-    everywhere.
+    `differing` has for each later run, by label, what is not the same about a row:
+    (name, then, now). `means` has for each metric the geometric means over the rows
+    that are the same in all runs, one for each later run.
     """
 
     common: Sequence[str]
@@ -70,7 +71,7 @@ class RunsCompared:
     means: Mapping[str, Sequence[RunChange]]
 
     def of(self, metric: str) -> list[list[RunChange]]:
-        """The changes of a metric, a list of all rows for each later run."""
+        """The changes of one metric: for each later run a list of all rows."""
         return [
             [change for change in changes if change.metric == metric]
             for changes in self.changes
@@ -78,33 +79,24 @@ class RunsCompared:
 
 
 def compare_runs(runs: Sequence[Report]) -> RunsCompared:
-    """The first run against all others."""
+    """Compare the first run with each of the others."""
     first, *others = runs
     common = common_rows(runs)
     changes = [changes_between(first, run, common) for run in others]
-    differing = []
-    for run in others:
-        differing.append(
-            {
-                label: case_differences(first.plan.case(label), run.plan.case(label))
-                for label in common
-            }
-        )
+    differing = [
+        {
+            label: case_differences(first.plan.case(label), run.plan.case(label))
+            for label in common
+        }
+        for run in others
+    ]
     alike = {
         label for label in common if not any(of_run[label] for of_run in differing)
     }
-    means = {}
-    for metric in COMPARED:
-        of_metric = []
-        for of_run in changes:
-            of_metric.append(
-                [
-                    change
-                    for change in of_run
-                    if change.metric == metric and change.label in alike
-                ]
-            )
-        means[metric] = mean_changes(of_metric)
+    of_alike = [
+        [change for change in of_run if change.label in alike] for of_run in changes
+    ]
+    means = {metric: mean_changes(metric, of_alike) for metric in COMPARED}
     return RunsCompared(
         common=common, changes=changes, differing=differing, means=means
     )
@@ -121,7 +113,7 @@ def common_rows(runs: Sequence[Report]) -> list[str]:
 
 
 def changes_between(old: Report, new: Report, labels: Sequence[str]) -> list[RunChange]:
-    """Every metric of every row, metric by metric."""
+    """The changes of all metrics of these rows, metric by metric."""
     return [
         _change_of_row(old, new, label, metric)
         for metric in COMPARED
@@ -130,8 +122,11 @@ def changes_between(old: Report, new: Report, labels: Sequence[str]) -> list[Run
 
 
 def _change_of_row(old: Report, new: Report, label: str, metric: str) -> RunChange:
+    """The change of one metric of one row; ratios to two different references have
+    none.
+    """
     before, after = value_in(old, label, metric), value_in(new, label, metric)
-    if metric not in COMPARED_METRICS:
+    if metric not in COMPARED_TIMES:
         change = None
         if before is not None and after is not None and before.value:
             change = Estimate(value=after.value / before.value)
@@ -140,10 +135,10 @@ def _change_of_row(old: Report, new: Report, label: str, metric: str) -> RunChan
         )
     is_busy_in_one = is_busy(old, label) or is_busy(new, label)
     change = None
-    is_to_another = False
-    if metric == RATIO:
-        is_to_another = old.plan.reference_of(label) != new.plan.reference_of(label)
-    if not is_busy_in_one and not is_to_another:
+    has_other_reference = metric == RATIO and (
+        old.plan.reference_of(label) != new.plan.reference_of(label)
+    )
+    if not is_busy_in_one and not has_other_reference:
         mean_before = mean_in(old, label, metric)
         mean_after = mean_in(new, label, metric)
         if mean_before and mean_after:
@@ -159,14 +154,14 @@ def _change_of_row(old: Report, new: Report, label: str, metric: str) -> RunChan
 
 
 def is_busy(report: Report, label: str) -> bool:
-    """Whether a row's rounds were disturbed, so that it has no figure to compare."""
+    """Whether so many rounds of a row were disturbed that it has no time to compare."""
     comparison = report.comparison(label)
     return comparison is not None and comparison.verdict is Verdict.BUSY
 
 
 def value_in(report: Report, label: str, metric: str) -> Estimate | None:
-    """A metric of a row; None where the run does not know it, and of the reference's
-    ratio to itself.
+    """A metric of a row; None if the run does not know it, and for the ratio of a
+    reference to itself.
     """
     if metric == LATENCY:
         return report.estimate(label, LATENCY)
@@ -184,6 +179,7 @@ def value_in(report: Report, label: str, metric: str) -> Estimate | None:
 
 
 def _exact_value(report: Report, label: str, metric: str) -> float | None:
+    """A metric that is counted, FLOPs per token; None if it is not known."""
     if metric == PARAMS:
         return report.cost(label).params
     if metric == FLOPS:
@@ -194,8 +190,11 @@ def _exact_value(report: Report, label: str, metric: str) -> float | None:
 
 
 def mean_in(report: Report, label: str, metric: str) -> Mean | None:
-    """The log over all runs of a file; None for what was not measured, and for the
-    reference's ratio to itself.
+    """The mean log of a timed metric over all runs of a file; None if it was not
+    measured, and for the ratio of a reference to itself.
+
+    It includes what moves between runs if the file has several, each of several
+    workers.
     """
     if report.estimate(label, LATENCY) is None or (
         metric == RATIO and report.plan.is_reference(label)
@@ -216,33 +215,35 @@ def mean_in(report: Report, label: str, metric: str) -> Mean | None:
     return means[0]
 
 
-def mean_changes(changes: Sequence[Sequence[RunChange]]) -> list[RunChange]:
-    """The geometric means over the rows that all runs know, one a later run; none of a
-    single row.
+def mean_changes(
+    metric: str, changes: Sequence[Sequence[RunChange]]
+) -> list[RunChange]:
+    """The geometric means of a metric over the rows that all runs know, one for each
+    later run; none if that is a single row.
 
-    `changes` are those of one metric, a list of the same rows for each later run.
+    `changes` has for each later run the changes of the same rows.
     """
     known_everywhere = []
-    for of_label in zip(*changes, strict=True):
-        if all(row.change and row.old and row.new for row in of_label):
-            known_everywhere.append(of_label)
+    for of_row in zip(*changes, strict=True):
+        is_known = all(change.change and change.old and change.new for change in of_row)
+        if is_known and of_row[0].metric == metric:
+            known_everywhere.append(of_row)
     if len(known_everywhere) < 2:
         return []
-    means = []
-    for of_run in zip(*known_everywhere, strict=True):
-        mean = RunChange(
+    return [
+        RunChange(
             label="geometric mean",
-            metric=of_run[0].metric,
-            old=_geometric_mean(row.old for row in of_run),
-            new=_geometric_mean(row.new for row in of_run),
-            change=_geometric_mean(row.change for row in of_run),
+            metric=metric,
+            old=_geometric_mean(change.old for change in of_run),
+            new=_geometric_mean(change.new for change in of_run),
+            change=_geometric_mean(change.change for change in of_run),
         )
-        means.append(mean)
-    return means
+        for of_run in zip(*known_everywhere, strict=True)
+    ]
 
 
 def _geometric_mean(estimates: Iterable[Estimate | None]) -> Estimate | None:
-    """None where a value is not above zero."""
+    """The geometric mean of the estimates; None if one of them is not above zero."""
     values = [estimate.value for estimate in estimates if estimate]
     if min(values) <= 0:
         return None
@@ -250,8 +251,8 @@ def _geometric_mean(estimates: Iterable[Estimate | None]) -> Estimate | None:
 
 
 def case_differences(old: Case, new: Case) -> list[tuple[str, str, str]]:
-    """What is not the same about two cases of one label, of the network and its
-    workload: its name, then, now.
+    """What is not the same about the networks and workloads of two cases of one label:
+    (name, then, now) for each difference.
     """
     values: list[tuple[str, object, object]] = []
     pairs: list[tuple[Any, Any]] = [(old.workload, new.workload)]

@@ -1,7 +1,7 @@
-"""Saved runs beside each other, as benchstat shows them: old, new, the change with its
-interval, `~` for can't tell.
+"""The tables of saved runs beside each other, as benchstat shows them: old, new, the
+change with its interval, `~` for can't tell.
 
-A table for each metric that is timed or has changed; nothing is decided for anybody.
+There is a table for each metric that is timed or has changed. No change is judged.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 from ffnbench.common.units import counted
 from ffnbench.gate.side_by_side import (
     COMPARED,
-    COMPARED_METRICS,
+    COMPARED_TIMES,
     FLOPS,
     PARAMS,
     RATIO,
@@ -49,12 +49,14 @@ COLUMN_OF = {
     FLOPS: "flops_forward",
     PEAK: PEAK,
 }
-MOST_APART = 3  # differences of a row that are told
-LONGEST_NAME = 24
+MOST_DIFFERENCES = 3  # of a row, that are named
+LONGEST_NAME = 24  # of a run; of a longer one the end is shown
 
 
 def names_of(paths: Sequence[str]) -> list[str]:
-    """File names without folder and suffix; with them where these would be the same."""
+    """The names of runs: their files without folder and suffix, or the whole paths if
+    two names would be the same, numbered if two paths are.
+    """
     names = [os.path.splitext(os.path.basename(path))[0] for path in paths]
     if len(set(names)) < len(names):
         names = list(paths)
@@ -68,8 +70,8 @@ def names_of(paths: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideBySide:
-    """Runs with their names, the rows that all have, and for each later run what has
-    changed since the first.
+    """Runs, their names, and what has changed from the first of them to each later
+    one.
     """
 
     names: Sequence[str]
@@ -77,7 +79,7 @@ class SideBySide:
     compared: RunsCompared
 
     def records(self) -> list[Row]:
-        """One flat record a row, metric and later run, everything in base units."""
+        """A flat record for each row, metric and later run, all in base units."""
         records = []
         later = zip(
             self.names[1:], self.compared.changes, self.compared.differing, strict=True
@@ -93,19 +95,23 @@ class SideBySide:
                     **in_row("new", change.new),
                     **in_row("change", change.change),
                     "clear": change.clear,
-                    "differs": _differences(differing[change.label]) or None,
+                    "differs": _differences_text(differing[change.label]) or None,
                 }
                 records.append(record)
         return records
 
     def frame(self) -> Frame:
-        """A frame for each metric that is timed, or exact and another one now."""
-        shown = [
-            metric
-            for metric in COMPARED
-            if any(map(_is_shown, self._changes_of(metric)))
-        ]
-        frames = [self._frame(metric) for metric in shown or [PARAMS]]
+        """The last of the frames, with the others above it: one for each metric that is
+        timed or has changed, or that of the parameters if none is and none has.
+        """
+        shown = {
+            change.metric
+            for changes in self.compared.changes
+            for change in changes
+            if _is_shown(change)
+        }
+        metrics = [metric for metric in COMPARED if metric in shown]
+        frames = [self._frame(metric) for metric in metrics or [PARAMS]]
         frames[0] = replace(frames[0], header=[self._header()])
         return replace(
             frames[-1],
@@ -114,12 +120,9 @@ class SideBySide:
             saved=self.records(),
         )
 
-    def _changes_of(self, metric: str) -> list[RunChange]:
-        return [change for changes in self.compared.of(metric) for change in changes]
-
     def _frame(self, metric: str) -> Frame:
-        """A row a label, a column a run, and a change beside each later one; the mean
-        of all rows last.
+        """The frame of a metric: a row for each label, a column for each run, the
+        change beside each later run. The last row is the mean of all.
         """
         rows = []
         for changes in zip(*self.compared.of(metric), strict=True):
@@ -130,8 +133,8 @@ class SideBySide:
         return Frame(columns=tuple(self._columns(metric)), rows=shown, scaled_as=rows)
 
     def _columns(self, metric: str) -> list[Column]:
-        """A column a run as that of the metric is, and a change beside each later
-        one.
+        """A column for each run, which is written as that of the metric, and a column
+        of the change beside each later run.
         """
         keys = tuple(f"run{number}" for number in range(len(self.runs)))
         of_run = column(
@@ -144,7 +147,7 @@ class SideBySide:
         elif metric == PARAMS:
             of_run = replace(of_run, write="{:,.0f}".format)
         of_change = column(
-            "change", 1, unit=CERTAIN if metric in COMPARED_METRICS else "", takes=0
+            "change", 1, unit=CERTAIN if metric in COMPARED_TIMES else "", takes=0
         )
         columns = [column("label", title=title)]
         for number, name in enumerate(self.names):
@@ -158,7 +161,7 @@ class SideBySide:
         return columns
 
     def _title_of_ratios(self) -> str:
-        """`time vs relu` where that is what all ratios are to."""
+        """`time vs relu` if relu is the reference of all ratios."""
         references = {
             run.plan.name_of(run.plan.reference_of(label))
             for run in self.runs
@@ -179,16 +182,16 @@ class SideBySide:
         return header
 
     def _summary(self) -> list[str]:
-        """Which rows are not the same rows or are missing, what else differs, and what
-        the intervals do not know.
+        """The lines below the tables: which rows are not the same or not in all runs,
+        which failed, what else differs, and what the intervals leave out.
         """
         differences = [
-            (label, _differences(of_run[label]))
+            (label, _differences_text(of_run[label]))
             for label in self.compared.common
             for of_run in self.compared.differing
         ]
         lines = labelled((label, text) for label, text in differences if text)
-        lines += self._rows_of_some()
+        lines += self._lines_of_rows_not_in_all()
         for name, run in zip(self.names, self.runs, strict=True):
             failures = {case.label: run.failure(case.label) for case in run.plan.shown}
             failed = [
@@ -198,16 +201,16 @@ class SideBySide:
             ]
             if failed:
                 lines.append(f"failed in {name}: {', '.join(failed)}")
-        sides = self._sides()
-        if sides:
-            lines.append(f"not the same: {'; '.join(sides)}")
+        setups = self._setup_lines()
+        if setups:
+            lines.append(f"not the same: {'; '.join(setups)}")
         if any(run.samples and not run.repeats for run in self.runs):
             lines.append(
                 "intervals leave out what changes from run to run (--runs 5 measures that)"
             )
         return lines
 
-    def _rows_of_some(self) -> list[str]:
+    def _lines_of_rows_not_in_all(self) -> list[str]:
         """`only in a and b: relu, gelu` for rows that not all runs have."""
         runs_of: dict[str, list[str]] = {}  # by the label of a row
         for name, run in zip(self.names, self.runs, strict=True):
@@ -222,9 +225,9 @@ class SideBySide:
             for names, labels in labels_of.items()
         ]
 
-    def _sides(self) -> list[str]:
-        """What is not the same about machine, software, method and plan of those that
-        measured.
+    def _setup_lines(self) -> list[str]:
+        """What is not the same about machine, software, method and plan of the runs
+        that measured something.
         """
         facts = {
             name: _facts_of_run(run)
@@ -243,13 +246,16 @@ class SideBySide:
 
 
 def _is_shown(change: RunChange) -> bool:
-    if change.metric in COMPARED_METRICS:
+    """Whether a change is a reason to show the table of its metric."""
+    if change.metric in COMPARED_TIMES:
         return bool(change.old or change.new)
     return change.clear
 
 
 def _row_of_label(changes: Sequence[RunChange]) -> Row:
-    """A label in all runs."""
+    """The row of a label, with its values in all runs. Under the number of each later
+    run stands the change as an object, for the functions that write and colour it.
+    """
     row: Row = {"label": changes[0].label, **in_row("run0", changes[0].old)}
     for number, change in enumerate(changes, start=1):
         row |= (
@@ -261,13 +267,13 @@ def _row_of_label(changes: Sequence[RunChange]) -> Row:
 
 
 def _ratio_text(ratio: Estimate) -> str:
-    """The ratio in the digits that its interval supports, without that."""
+    """The ratio in the digits that its interval supports, without the interval."""
     return interval_text(ratio).partition(" ")[0]
 
 
 def _change_text(number: int, row: Row) -> str:
-    """`+12% [+10%, +14%]`; `-0.3% [-1.1%, +0.5%] ~` where no change can be told; `0%`
-    for what is exactly the same.
+    """`+12% [+10%, +14%]`; `-0.3% [-1.1%, +0.5%] ~` if no change can be told; `0%` for
+    what is exactly the same.
     """
     change: RunChange = row[number]
     if change.busy:
@@ -281,6 +287,9 @@ def _change_text(number: int, row: Row) -> str:
 
 
 def _change_style(number: int, row: Row) -> str:
+    """The colour of a change: yellow for busy or can't tell, red for slower, green for
+    faster, none for an exact metric.
+    """
     change: RunChange = row[number]
     if change.busy:
         return "yellow"
@@ -292,15 +301,16 @@ def _change_style(number: int, row: Row) -> str:
 
 
 def _is_timed(change: RunChange) -> bool:
-    """Whether a change has an interval."""
+    """Whether a change is of timed samples and has an interval."""
     return (
-        change.metric in COMPARED_METRICS
+        change.metric in COMPARED_TIMES
         and change.change is not None
         and change.change.low is not None
     )
 
 
 def _facts_of_run(run: Report) -> dict[str, str]:
+    """How a run was measured, by the names that lines on differences use."""
     here, protocol = run.environment, run.plan.protocol
     effort = f"{protocol.workers} x {protocol.rounds} rounds"
     if protocol.precision is not None and protocol.budget_s is not None:
@@ -317,15 +327,14 @@ def _facts_of_run(run: Report) -> dict[str, str]:
     }
 
 
-def _differences(differences: Sequence[tuple[str, str, str]]) -> str:
-    """What is not the same about a row: `not the same row: d_ff 2048 then, 3072
-    now`.
-    """
+def _differences_text(differences: Sequence[tuple[str, str, str]]) -> str:
+    """`not the same row: d_ff 2048 then, 3072 now`; empty if nothing differs."""
     if not differences:
         return ""
     texts = [
-        f"{name} {was} then, {now} now" for name, was, now in differences[:MOST_APART]
+        f"{name} {was} then, {now} now"
+        for name, was, now in differences[:MOST_DIFFERENCES]
     ]
-    if len(differences) > MOST_APART:
-        texts.append(f"and {len(differences) - MOST_APART} more")
+    if len(differences) > MOST_DIFFERENCES:
+        texts.append(f"and {len(differences) - MOST_DIFFERENCES} more")
     return f"not the same row: {', '.join(texts)}"

@@ -1,6 +1,6 @@
-"""The two sides of an A/B: the flags of `ab` -> what each side is, and one plan with a
-case of each; and the sides on this machine: revisions checked out for the while, and
-the arm of each side.
+"""The two sides of an A/B: what the flags of `ab` say of each, and one plan with a case
+of each. On this machine, a side is an arm, for which a revision is checked out for as
+long as it is measured.
 
 Base and head are two cases of one plan, each in a process of its own, so that they are
 measured in the same rounds.
@@ -32,8 +32,8 @@ BASE, HEAD = "base", "head"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideFlags:
-    """One side as its flags say; None is as this process has it, and for head's code
-    the working tree.
+    """What the flags say of one side. None is what this process has; the code of a head
+    without `rev` is the working tree.
     """
 
     rev: str | None = None
@@ -42,14 +42,14 @@ class SideFlags:
     env: tuple[str, ...] = ()
 
     @property
-    def of_code(self) -> bool:
-        """Whether it says where the code is."""
+    def names_code(self) -> bool:
+        """Whether the flags say where the code is."""
         return self.rev is not None or self.source is not None
 
 
 def sides_asked(request: SidesRequest, variant: Variant) -> dict[str, SideFlags]:
-    """What was asked of base and of head; raises FfnbenchError where they are the same,
-    or contradict themselves.
+    """What the flags say of base and of head. Raises FfnbenchError if the two are the
+    same, if flags contradict each other, and for a revision of ffnbench's own code.
     """
     asked = {
         BASE: SideFlags(
@@ -71,7 +71,7 @@ def sides_asked(request: SidesRequest, variant: Variant) -> dict[str, SideFlags]
             "give one of the two",
         )
     for side in asked.values():
-        if side.of_code and not variant.target:
+        if side.names_code and not variant.target:
             raise FfnbenchError(
                 f"{variant.text!r} is code of ffnbench, which no revision of yours contains",
                 "name your code: package.module:Attr or path/to/file.py:Attr",
@@ -80,7 +80,9 @@ def sides_asked(request: SidesRequest, variant: Variant) -> dict[str, SideFlags]
 
 
 def variant_of_sides(request: SidesRequest) -> Variant:
-    """The one variant that both sides are of."""
+    """The one variant of which both sides are versions. Raises FfnbenchError for a
+    variant that `ab` can't have, and for mistakes in the other flags of its network.
+    """
     variants = parse_variants(request.variant)
     if len(variants) > 1:
         raise FfnbenchError(
@@ -100,18 +102,21 @@ def variant_of_sides(request: SidesRequest) -> Variant:
         )
     check_timeout(request.timeout)
     check_seed(request.seed)
-    # mistakes in flags, first
+    # planned with a form of ours, so that a mistake in a flag is told before any of the
+    # user's code runs
     plan_compare(as_compare(request, variants="swiglu", metrics="latency", budget=None))
     return variant
 
 
 def plan_sides(
-    request: SidesRequest, arms: tuple[Arm, Arm], probes: tuple[Probe, Probe]
+    request: SidesRequest,
+    variant: Variant,
+    arms: tuple[Arm, Arm],
+    probes: tuple[Probe, Probe],
 ) -> Plan:
-    """A case of base and one of head, of the same width, each on its arm and looked at
-    there by its probe.
+    """The plan with a case of base and one of head, which have the same width. Arms and
+    probes are those of base and head, in this order.
     """
-    variant = variant_of_sides(request)
     metrics = "memory" if request.exact_only else "latency,memory"
     asked = as_compare(request, variants=variant.text, metrics=metrics, budget=None)
     base = replace(plan_compare(asked, probes[0]).cases[0], label=BASE, arm=arms[0])
@@ -131,13 +136,14 @@ def plan_sides(
     )
 
 
+# the name of a temporary folder begins so, and these are in it
 PREFIX, TREE, INDEX = "ffnbench-ab-", "tree", "index"
 CHECKOUT_TIMEOUT_S = 600.0
 
 
 class Repository(ExitStack):
-    """The git repository of a folder. A context manager: every checkout made of it ends
-    with it.
+    """The git repository that a folder is in. It is a context manager, whose end
+    removes all checkouts that were made of it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -159,8 +165,8 @@ class Repository(ExitStack):
         self.dirty = bool(head(folder)[1])  # whether files that git knows have changes
 
     def commit(self, revision: str) -> str:
-        """The full name of a revision's commit; raises FfnbenchError for an unknown
-        one.
+        """The full name of a revision's commit. Raises FfnbenchError for an unknown
+        revision.
         """
         answer = self._git(
             "rev-parse",
@@ -183,27 +189,26 @@ class Repository(ExitStack):
 
     @property
     def _hint_if_shallow(self) -> str:
-        """What to do about a clone that lacks commits; empty where none is lacking."""
+        """What to do about a clone that lacks commits; empty if it lacks none."""
         if self._git("rev-parse", "--is-shallow-repository").stdout.strip() != "true":
             return ""
         return "this clone is shallow: `git fetch --unshallow`, in CI fetch-depth: 0"
 
     def checkout(self, commit: str) -> Path:
-        """A new folder with that commit's files; the place in it that corresponds to
-        the current folder.
+        """Write the files of a commit into a new folder. Gives the place in it that
+        corresponds to the current folder.
 
-        An index of its own: nothing is written into the repository, and a killed run
-        leaves nothing there.
+        git uses an index of its own for it, so nothing is written into the repository,
+        and a run that is killed leaves nothing there.
         """
-        box = Path(
-            self.enter_context(tempfile.TemporaryDirectory(prefix=PREFIX))
-        ).resolve()
-        tree = box / TREE
+        folder = self.enter_context(tempfile.TemporaryDirectory(prefix=PREFIX))
+        checkout = Path(folder).resolve()
+        tree = checkout / TREE
         tree.mkdir()
         answer = self._git(
             *("read-tree", "--reset", "-u", "--no-sparse-checkout", commit),
             timeout_s=CHECKOUT_TIMEOUT_S,
-            GIT_INDEX_FILE=str(box / INDEX),
+            GIT_INDEX_FILE=str(checkout / INDEX),
             GIT_WORK_TREE=str(tree),
         )
         if answer.returncode:
@@ -223,25 +228,27 @@ class Repository(ExitStack):
 
 @contextmanager
 def checked_out_sides(asked: dict[str, SideFlags]) -> Iterator[list[tuple[Arm, str]]]:
-    """Base and head, each with where it runs in words, and the checkouts that they
-    need; those end with the context.
+    """Give the arms of base and head, each with words that say what the side is. The
+    checkouts that they need are removed at the end.
     """
     with ExitStack() as stack:
         repository = None
         if any(side.rev is not None for side in asked.values()):
             repository = stack.enter_context(Repository(Path.cwd()))
-        of_code = any(side.of_code for side in asked.values())
+        both_of_code = any(side.names_code for side in asked.values())
         yield [
-            _checked_out(name, side, of_code, repository)
+            _checked_out(name, side, both_of_code, repository)
             for name, side in asked.items()
         ]
 
 
 def _checked_out(
-    name: str, side: SideFlags, of_code: bool, repository: Repository | None
+    name: str, side: SideFlags, both_of_code: bool, repository: Repository | None
 ) -> tuple[Arm, str]:
-    """One side. Where either says where its code is, both do: they must be found in the
-    same way.
+    """The arm of one side, and the words that say what the side is.
+
+    If one side names its code, both arms have a folder (`both_of_code`), for both must
+    find their code in the same way.
     """
     source, words = side.source or "", side.source or ""
     if side.rev is not None and repository is not None:
@@ -249,7 +256,7 @@ def _checked_out(
         source = str(repository.checkout(commit))
         short = repository.short(commit)
         words = side.rev if side.rev.startswith(short) else f"{side.rev} ({short})"
-    elif of_code and not source:
+    elif both_of_code and not source:
         source, words = str(Path.cwd()), "the working tree"
         if repository is not None:
             dirty = ", with changes that are not committed" if repository.dirty else ""
@@ -262,15 +269,15 @@ def _checked_out(
 
 
 def prober_within(prober: Prober, arm: Arm, variant: Variant) -> Prober:
-    """The prober of a side, once it is sure that the code there is the side's own and
-    no installed copy.
+    """The prober of a side. Raises FfnbenchError if the variant comes from elsewhere
+    than the folder of the side, for example from an installed copy.
     """
-    there = prober.within(arm)
+    of_side = prober.within(arm)
     if variant.target and arm.source:
-        file = there.origin(variant.target)
+        file = of_side.origin(variant.target)
         if not file.is_relative_to(Path(arm.source).expanduser().resolve()):
             raise FfnbenchError(
                 f"{arm}: {variant.target.rpartition(':')[0]} comes from {file}, not from this side",
                 "run it in the folder that holds your packages or their src/, or give --base-source",
             )
-    return there
+    return of_side

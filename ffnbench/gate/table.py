@@ -1,5 +1,5 @@
-"""What a check found, as a table and as records: the rows that matter first, exact rows
-that are equal in one line.
+"""The findings of a check as a table and as records, for GitHub and as JUnit XML. The
+table has the rows that matter first, and one line for all exact rows that are equal.
 """
 
 from __future__ import annotations
@@ -31,17 +31,26 @@ from ffnbench.report.sentences import general_line, machine_line
 from ffnbench.report.words import CERTAIN, join_words, side_lines
 from ffnbench.stats.history import SECONDS
 
+# the statuses that a CI shows as errors and as warnings, and those that are fine
 FAILS = (Status.REGRESSED, Status.MISSING)
 WARNS = (Status.UNCLEAR, Status.INCOMPARABLE)
+PASSED = (Status.OK, Status.IMPROVED)
+STATUS_STYLES = {Status.IMPROVED: "green", Status.OK: "green"}
+UNDECIDED_WORDS = {
+    Status.UNCLEAR: "can't tell for",
+    Status.INCOMPARABLE: "could not compare",
+    Status.MISSING: "could not measure",
+}
 
 
 def described(finding: Finding) -> str:
-    """One finding in one line of words."""
+    """A finding in one line of words."""
     change = finding.change
     text = f"{finding.case} {finding.metric}: {finding.status.word}"
     if change and change.low and change.high:
         value, low, high = (
-            signed_percent(v - 1) for v in (change.value, change.low, change.high)
+            signed_percent(ratio - 1)
+            for ratio in (change.value, change.low, change.high)
         )
         text += (
             f", {value} [{low}, {high}] at a tolerance of {percent(finding.tolerance)}"
@@ -54,7 +63,9 @@ def described(finding: Finding) -> str:
         and finding.before != finding.now
     ):
         text += f", {finding.before:,.0f} then, {finding.now:,.0f} now"
-    return visible(text + (f" ({finding.reason})" if finding.reason else ""))
+    if finding.reason:
+        text += f" ({finding.reason})"
+    return visible(text)
 
 
 def workflow_commands(findings: Sequence[Finding]) -> str:
@@ -71,7 +82,9 @@ def workflow_commands(findings: Sequence[Finding]) -> str:
 
 
 def junit(findings: Sequence[Finding]) -> str:
-    """JUnit XML: a test case a row; what can't be told is skipped, with its reason."""
+    """JUnit XML with a test case for each row; one that can't be told is skipped, with
+    its reason.
+    """
     failed = sum(f.status in FAILS for f in findings)
     unclear = sum(f.status in WARNS for f in findings)
     suite = xml.Element(
@@ -104,18 +117,9 @@ def junit(findings: Sequence[Finding]) -> str:
     )
 
 
-STATUS_STYLES = {Status.IMPROVED: "green", Status.OK: "green"}
-UNDECIDED_WORDS = {
-    Status.UNCLEAR: "can't tell for",
-    Status.INCOMPARABLE: "could not compare",
-    Status.MISSING: "could not measure",
-}
-PASSED = (Status.OK, Status.IMPROVED)
-
-
 def finding_records(checked: Checked) -> list[Row]:
-    """One flat record a row, numbers in full precision; where a run is confirmed with
-    the change of each run as well.
+    """A flat record for each row, with numbers in full precision; if a run is
+    confirmed, with the change of each run as well.
     """
     records = []
     for finding in checked.findings:
@@ -140,12 +144,14 @@ def finding_records(checked: Checked) -> list[Row]:
 
 
 def findings_frame(checked: Checked) -> Frame:
-    """Every row that is not an equal exact metric; those are counted below."""
+    """The frame of all rows but the exact ones that are equal, which are counted below
+    it.
+    """
     if checked.confirms and not checked.findings:
         sentence = f"nothing regressed in {checked.confirms}: nothing is measured again"
-        return Frame(columns=(), rows=[], header=[_title(checked)], summary=[sentence])
+        return Frame(columns=(), rows=[], header=[_header(checked)], summary=[sentence])
     now, rows = checked.now, finding_records(checked)
-    shown = [row for row in rows if not is_quiet(row)]
+    shown = [row for row in rows if not _is_equal_exact(row)]
     equal = len(rows) - len(shown)
     order = [*Status]
     shown.sort(key=lambda row: order.index(row["status"]))
@@ -155,7 +161,7 @@ def findings_frame(checked: Checked) -> Frame:
         columns=_columns(checked, has_intervals=has_intervals),
         rows=shown,
         saved=rows,
-        header=[_title(checked)],
+        header=[_header(checked)],
         summary=_summary_lines(checked, equal),
         details=[
             *([effort(now)] if now.samples else []),
@@ -165,8 +171,8 @@ def findings_frame(checked: Checked) -> Frame:
     )
 
 
-def is_quiet(row: Row) -> bool:
-    """Whether it is an exact metric that is equal."""
+def _is_equal_exact(row: Row) -> bool:
+    """Whether a row is about an exact metric or a spec that is as it was."""
     return (
         row["status"] == Status.OK
         and row["metric"] not in (*TIMED_METRICS, OUTPUT)
@@ -187,8 +193,8 @@ def _error_text(error: float) -> str:
 
 
 def _value_text(row: Row, key: str, *, of_sides: bool) -> str:
-    """What was or is: of a check's latency the ratio to the reference, of two sides
-    their seconds.
+    """The value before or now. A latency is shown as the ratio to the reference, or in
+    seconds if there are two sides.
     """
     value, metric = row[key], row["metric"]
     if value is None:
@@ -207,8 +213,8 @@ def _style(row: Row) -> str:
 
 
 def _columns(checked: Checked, *, has_intervals: bool) -> tuple[Column, ...]:
-    """The changes of both runs stand before the status where the one confirms the
-    other.
+    """The columns. If one run confirms the other, the changes of both stand before the
+    status, and the values are shown only with -v.
     """
     case, metric = column("case"), column("metric")
     status = column("status", write=lambda status: status.word, style=_style)
@@ -227,14 +233,16 @@ def _columns(checked: Checked, *, has_intervals: bool) -> tuple[Column, ...]:
     return case, metric, status, change, limit, before, now
 
 
-def _title(checked: Checked) -> str:
-    title = _what_is_checked(checked)
+def _header(checked: Checked) -> str:
+    """What is checked, and which answer it confirms."""
+    header = _what_is_checked(checked)
     if checked.confirms:
-        title += f"; confirms {checked.confirms}"
-    return title
+        header += f"; confirms {checked.confirms}"
+    return header
 
 
 def _what_is_checked(checked: Checked) -> str:
+    """`A/B of swiglu: base ...; head ...`, or `check against b.json; latency: ...`."""
     plan = checked.now.plan
     if not checked.against:
         what = f"A/B of {plan.case(plan.reference).variant}"
@@ -247,7 +255,7 @@ def _what_is_checked(checked: Checked) -> str:
 
 
 def check_command(checked: Checked, *words: str) -> str:
-    """The command that checks against the same baseline, with these words behind it."""
+    """The command that checks against the same baseline, with these words added."""
     command = [
         "ffnbench check",
         shlex.quote(checked.against),
@@ -258,68 +266,79 @@ def check_command(checked: Checked, *words: str) -> str:
 
 
 def _summary_lines(checked: Checked, equal: int) -> list[str]:
-    """What regressed, what could not be told and why, what this run could have caught,
-    what else there is to say.
+    """The lines below the table: what regressed; what could not be told, and why; what
+    slowdown the run could have found; what else there is to say.
     """
-    findings, now = checked.findings, checked.now
-    timed = [finding for finding in findings if finding.metric == LATENCY]
-    reach = []
+    lines = (
+        _regressed_line(checked.findings),
+        _undecided_line(checked),
+        "; ".join(_reach(checked, equal)),
+        "; ".join(_remarks(checked)),
+    )
+    return [line for line in lines if line]
+
+
+def _reach(checked: Checked, equal: int) -> list[str]:
+    """How many exact rows are equal, and which slowdown the run could have found."""
+    texts = []
     if equal:
-        reach.append(
-            f"{counted(equal, 'exact row')} {'is' if equal == 1 else 'are'} equal"
-        )
-        if not timed:
-            reach.append("latency was not compared")
+        is_or_are = "is" if equal == 1 else "are"
+        texts.append(f"{counted(equal, 'exact row')} {is_or_are} equal")
+        if all(finding.metric != LATENCY for finding in checked.findings):
+            texts.append("latency was not compared")
     if checked.smallest is not None:
-        reach.append(
+        texts.append(
             f"a slowdown of {percent(checked.smallest)} would have shown in every row"
         )
     elif checked.excluded is not None:
-        reach.append(f"OK excludes slowdowns above {percent(checked.excluded)}")
+        texts.append(f"OK excludes slowdowns above {percent(checked.excluded)}")
+    return texts
 
+
+def _remarks(checked: Checked) -> list[str]:
+    """How a regression becomes the baseline, a hint that the reference has changed, the
+    reasons of rows that passed, and what the run says of itself and its machine.
+    """
+    findings, now = checked.findings, checked.now
     remarks = []
     if checked.against and any(
         finding.status is Status.REGRESSED for finding in findings
     ):
         command = check_command(checked, "--update")
-        # its latencies can't be compared: all is measured anew
+        # such a baseline has latencies that can't be compared: all is measured anew
         if checked.before.plan.protocol.method != METHOD:
             command = f"{command_of(checked.before)} -o {shlex.quote(checked.against)}"
         remarks.append(f"a change that is meant becomes the baseline: {command}")
-    if len(timed) > 1 and all(finding.status is Status.IMPROVED for finding in timed):
+    statuses = [finding.status for finding in findings if finding.metric == LATENCY]
+    if len(statuses) > 1 and set(statuses) == {Status.IMPROVED}:
         references = join_words(group.reference for group in now.plan.groups)
         remarks.append(
             f"every row improved: has {references}, the reference, become slower?"
         )
     remarks += [
-        f"{f.case} {f.metric}: {f.reason}"
-        for f in findings
-        if f.status in PASSED and f.reason
+        f"{finding.case} {finding.metric}: {finding.reason}"
+        for finding in findings
+        if finding.status in PASSED and finding.reason
     ]
     reasons = {finding.reason for finding in findings}
     remarks += [line for line in general_line(now) if line not in reasons]
     if not any(note.kind is NoteKind.BUSY for note in now.notes("")):
         remarks += machine_line(now)
-    lines = [
-        _regressed_lines(findings),
-        _not_told(checked),
-        *map("; ".join, (reach, remarks)),
-    ]
-    return [line for line in lines if line]
+    return remarks
 
 
-def _regressed_lines(findings: Sequence[Finding]) -> str:
-    """What became worse; of rows that are alike once."""
-    cases: dict[str, list[str]] = {}
+def _regressed_line(findings: Sequence[Finding]) -> str:
+    """What became worse; rows that became worse in the same way share one text."""
+    labels: dict[str, list[str]] = {}
     for finding in findings:
         if finding.status is Status.REGRESSED:
-            cases.setdefault(described(replace(finding, case="")), []).append(
-                finding.case
-            )
-    return "; ".join(", ".join(names) + text for text, names in cases.items())
+            # begins with a space, to which the labels are put in front
+            text = described(replace(finding, case=""))
+            labels.setdefault(text, []).append(finding.case)
+    return "; ".join(", ".join(of_text) + text for text, of_text in labels.items())
 
 
-def _not_told(checked: Checked) -> str:
+def _undecided_line(checked: Checked) -> str:
     """Which rows have no answer, and why."""
     texts = []
     for status, words in UNDECIDED_WORDS.items():

@@ -1,5 +1,5 @@
-"""What a file from elsewhere may run: what the user names with --trust, letter by
-letter, and nothing else.
+"""Which code a file from elsewhere may run: what the user names with --trust, spelled
+in exactly the same way, and nothing else.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from ffnbench.plan import Arm, Plan
 
 
 def refuse_untrusted(plan: Plan, path: str, trusted: tuple[str, ...]) -> None:
-    """Raise FfnbenchError, with the flags to type, for code that a file's plan names
-    and `trusted` does not.
+    """Raise FfnbenchError if the plan of a file names code that `trusted` does not; the
+    hint has the flags to type.
     """
     unknown = [name for name in code_of(plan) if name not in trusted]
     if unknown:
@@ -33,8 +33,8 @@ def trust_flags(names: Iterable[str]) -> str:
 
 
 def code_of(plan: Plan) -> list[str]:
-    """All that a plan would run and ffnbench does not bring along, as --trust calls it,
-    each once.
+    """The names, as --trust takes them, of all code that a plan would run and that is
+    not ffnbench's own; each once.
     """
     names = [
         name
@@ -45,8 +45,8 @@ def code_of(plan: Plan) -> list[str]:
 
 
 def _of_arm(arm: Arm) -> Iterator[str]:
-    """An interpreter, a folder of modules, variables of the environment: each of them
-    decides which code runs.
+    """The names of an arm's interpreter, source folder and environment variables: each
+    of them decides which code runs.
     """
     if arm.python:
         yield f"python={arm.python}"

@@ -34,22 +34,23 @@ from ffnbench.result import (
 )
 from ffnbench.stats.rounds import paired_logs, table_of
 
-COARSEST_FIRST = [
-    p.value
-    for p in (MatmulPrecision.MEDIUM, MatmulPrecision.HIGH, MatmulPrecision.HIGHEST)
-]
-AS_FAST = 0.1  # ceilings of one kind that differ by no more are one line of a roofline
+COARSEST_FIRST = (MatmulPrecision.MEDIUM, MatmulPrecision.HIGH, MatmulPrecision.HIGHEST)
+# rates of one kind that differ by no more (a share of the faster one) are drawn as one
+# line of a roofline
+ONE_LINE_WITHIN = 0.1
 
-# of each case, by its label, the fastest of each bound
+# by the label of a case: for each bound, the ceiling that is the fastest for the case
 CeilingsByCase = Mapping[str, Mapping[Bound, Ceiling]]
 
 
 def fits(roof: Roof, case: Case, needed: Needed) -> bool:
-    """Whether a roof bounds a case: of its device and threads, and of what is computed
-    or read alike.
+    """Whether a roof bounds a case: whether it was measured on the same device, with as
+    many threads, and computes or reads something comparable.
 
-    Products are of its dtype or a finer one, for a call may always compute more
-    exactly. Bytes are of the case's own size, or both of memory.
+    A roof of products fits if its dtype and its matmul precision are those of the case
+    or finer, for a call may always compute more exactly. A roof of bytes fits if it
+    reads about as many bytes as the case needs, or if both are so large that they come
+    from memory.
     """
     work = case.workload
     if roof.device != work.device:
@@ -67,18 +68,18 @@ def fits(roof: Roof, case: Case, needed: Needed) -> bool:
     # runtimes compute these products in 8 bits, which no roof is of
     if work.weights != Weights.NONE:
         return False
-    if work.dtype == "float32":
-        is_as_exact = COARSEST_FIRST.index(
-            roof.matmul_precision
-        ) >= COARSEST_FIRST.index(work.matmul_precision)
-        return is_as_exact and item_bytes(roof.dtype) >= item_bytes(work.dtype)
-    return item_bytes(roof.dtype) >= item_bytes(work.dtype)
+    if item_bytes(roof.dtype) < item_bytes(work.dtype):
+        return False
+    # the matmul precision says how products of float32 are computed, and no others
+    return work.dtype != "float32" or COARSEST_FIRST.index(
+        roof.matmul_precision
+    ) >= COARSEST_FIRST.index(work.matmul_precision)
 
 
 def needed_by_cases(
     cases: Iterable[Case], costs: Iterable[CaseCost]
 ) -> list[tuple[Case, Needed]]:
-    """What a call of each case needs, of those whose cost is known."""
+    """The cases whose cost is known, each with what a call of it needs."""
     by_label = {entry.case: entry.cost for entry in costs}
     return [
         (case, needed_by(case, by_label[case.label]))
@@ -93,8 +94,8 @@ def may_bind(
     reached: Sequence[Ceiling],
     share: float,
 ) -> frozenset[str]:
-    """The roofs whose least time for some case is at least that share of the one that
-    binds it.
+    """The names of the roofs that bind a case, or nearly do: by whose bound the least
+    time of some case is at least `share` of that of the bound that binds it.
     """
     names: set[str] = set()
     for case, needed in needed_by_cases(cases, costs):
@@ -106,18 +107,20 @@ def may_bind(
                 bound = ceiling.roof.bound
                 fastest[bound] = min(least_s, fastest.get(bound, math.inf))
         binding_s = max(fastest.values(), default=0.0)
-        near = {
+        near_bounds = {
             bound for bound, least_s in fastest.items() if least_s >= share * binding_s
         }
         names |= {
-            ceiling.roof.name for ceiling in fitting if ceiling.roof.bound in near
+            ceiling.roof.name
+            for ceiling in fitting
+            if ceiling.roof.bound in near_bounds
         }
     return frozenset(names)
 
 
 def ceilings_of(run: Run, costs: Iterable[CaseCost]) -> CeilingsByCase:
-    """For each case the fastest roof of each bound, by the run's estimate over clean
-    rounds; those that are known.
+    """For each case and each bound the fastest roof that fits the case, with its mean
+    seconds over clean rounds; a roof without a clean round is left out.
 
     A roof is sampled in few rounds, so its seconds are divided by what each of these
     rounds did to all rows. In a sweep a cell has the roofs of its own workers.
@@ -137,7 +140,8 @@ def ceilings_of(run: Run, costs: Iterable[CaseCost]) -> CeilingsByCase:
         fitting = [
             ceiling
             for ceiling in measured
-            if workers & roof_rounds[ceiling.roof.name].keys()  # of the same cell
+            # workers in common: the roof was measured in the case's cell
+            if workers & roof_rounds[ceiling.roof.name].keys()
             and fits(ceiling.roof, case, needed)
         ]
         for ceiling in _of_nearest_size(fitting, needed):
@@ -148,7 +152,9 @@ def ceilings_of(run: Run, costs: Iterable[CaseCost]) -> CeilingsByCase:
 
 
 def _of_nearest_size(ceilings: Sequence[Ceiling], needed: Needed) -> list[Ceiling]:
-    """Without the ceilings of bytes whose size is not nearest to the case's own."""
+    """The ceilings, of those of bytes only the ones whose size is nearest to that of
+    the case (by SIZES_ALIKE, which is a difference of logs here).
+    """
     distances: dict[str, float] = {}
     for ceiling in ceilings:
         if ceiling.roof.bound is Bound.BYTES:
@@ -185,19 +191,20 @@ def shares_of(
         if not mean or not least_s[bound]:
             continue
         roof = ceilings[label][bound].roof.name
-        row = paired_logs(roof_rounds[roof], table.rounds[label], table.starters)
-        share = row.centred_at(least_s[bound] / math.exp(mean.mean))
-        if share and not row.disturbed:
+        # the share follows from the reported means, its interval from paired rounds
+        ratios = paired_logs(roof_rounds[roof], table.rounds[label], table.starters)
+        share = ratios.centred_at(least_s[bound] / math.exp(mean.mean))
+        if share and not ratios.disturbed:
             shares.append(Share(case=label, bound=bound, roof=roof, share=share))
     return tuple(shares)
 
 
-def roofline_of(
-    report: Report, ceilings: Mapping[str, Mapping[Bound, Ceiling]]
-) -> tuple[Ceiling, ...]:
-    """The ceilings of a roofline, the fastest first: of the products of the cases that
-    were timed all, of bytes those that hold a case back; where they hold none back the
-    slowest, to show how far away that is.
+def roofline_of(report: Report, ceilings: CeilingsByCase) -> tuple[Ceiling, ...]:
+    """The ceilings that a roofline of the timed cases shows, the fastest first.
+
+    All ceilings of products are shown, and of those of bytes the ones that bind a case.
+    Where they bind none, the slowest of them is shown, so that a reader sees how far
+    away it is.
     """
     products, reads, binding_reads = [], [], []
     for case in report.plan.shown:
@@ -214,7 +221,7 @@ def roofline_of(
     shown = products + (binding_reads or reads[:1])
     lines: list[Ceiling] = []
     for ceiling in sorted(shown, key=_rate_of, reverse=True):
-        if not any(_is_one_line(ceiling, line) for line in lines):
+        if not any(_lies_on(line, ceiling) for line in lines):
             lines.append(ceiling)
     return tuple(lines)
 
@@ -223,8 +230,10 @@ def _rate_of(ceiling: Ceiling) -> float:
     return ceiling.rate
 
 
-def _is_one_line(ceiling: Ceiling, faster: Ceiling) -> bool:
-    """Whether a ceiling would lie on a faster one of its kind."""
+def _lies_on(faster: Ceiling, ceiling: Ceiling) -> bool:
+    """Whether a ceiling is so near to a faster one of its kind that the line of the
+    faster one stands for both.
+    """
     roof, other = ceiling.roof, faster.roof
     is_alike = (roof.bound, roof.level, roof.threads) == (
         other.bound,
@@ -232,4 +241,8 @@ def _is_one_line(ceiling: Ceiling, faster: Ceiling) -> bool:
         other.threads,
     )
     is_same_dtype = roof.bound is Bound.BYTES or roof.dtype == other.dtype
-    return is_alike and is_same_dtype and ceiling.rate >= (1 - AS_FAST) * faster.rate
+    return (
+        is_alike
+        and is_same_dtype
+        and ceiling.rate >= (1 - ONE_LINE_WITHIN) * faster.rate
+    )

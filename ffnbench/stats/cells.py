@@ -11,21 +11,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
+from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Kind, Plan
 from ffnbench.result import FailureKind, Report, Verdict
 from ffnbench.stats.rounds import table_of
 
-# after which a cell may be decided: the cells that the first visit leaves undecided
-# have another
+# how often a cell may be decided: after its first visit, and after the second one that
+# an undecided cell gets
 ANALYSES = 2
-# of the budget; what they leave goes to the cells that are not decided
-FIRST_VISITS = 0.6
+# of the budget of a sweep, for the first visits of all cells; the rest of the time goes
+# to the cells that they leave undecided
+FIRST_VISITS_SHARE = 0.6
 R = TypeVar("R", bound=Report)
 
 
 def cells_of_plan(plan: Plan) -> tuple[Plan, ...]:
-    """A plan of each group, the control in that of its reference; one that has a single
-    group stands for itself.
+    """A plan for each group of a sweep; the control belongs to the group of the plan's
+    reference. A plan of a single group is its only cell.
     """
     if not plan.is_sweep:
         return (plan,)
@@ -41,10 +43,12 @@ def cells_of_plan(plan: Plan) -> tuple[Plan, ...]:
 
 
 def complete_cells(report: R, cells: Sequence[Plan]) -> R:
-    """A report without the cells that are not complete.
+    """The report without the cells that are not complete, and without the reason why
+    it stopped.
 
-    Such a cell was lost, or something in it that has not failed was not measured by
-    enough workers, or has no sample of the metric that its cases end with.
+    A cell is not complete if its reference was lost, if a case that has not failed was
+    not measured by enough workers, or if such a case lacks the metric that the cases of
+    its kind end with.
     """
     planned = {case.label for case in report.plan.cases}
     failed = {failure.case for failure in report.failures}
@@ -63,7 +67,7 @@ def complete_cells(report: R, cells: Sequence[Plan]) -> R:
             return alive <= {
                 sample.case for sample in report.samples if sample.metric == last_metric
             }
-        if "latency" in cell.metrics:
+        if LATENCY in cell.metrics:
             fewest_workers = min(
                 (len(rounds.get(label, ())) for label in alive),
                 default=cell.protocol.workers,
@@ -83,7 +87,9 @@ def complete_cells(report: R, cells: Sequence[Plan]) -> R:
 
 
 def restricted(report: R, plan: Plan) -> R:
-    """A report of this part of its plan: of all that is of a case, what is of these."""
+    """The part of a report that belongs to `plan`, a part of its plan: entries about a
+    case that the plan lacks are left out, in every field that is a tuple.
+    """
     others = {case.label for case in report.plan.cases} - {
         case.label for case in plan.cases
     }
@@ -98,31 +104,37 @@ def restricted(report: R, plan: Plan) -> R:
 
 
 def _label_of(entry: Any) -> str:
-    """The label of the case that an entry of a report is about; "" for none."""
+    """The label of the case that an entry of a report is about; "" if it is about none.
+    Samples and failures call it `case`, notes call it `label`.
+    """
     label: str = getattr(entry, "case", "") or getattr(entry, "label", "")
     return label
 
 
 def undecided(report: Report, cells: Sequence[Plan]) -> list[Plan]:
-    """The cells with a row that can't be decided, the one that is known worst first."""
-    worst: list[tuple[float, int]] = []
+    """The cells with a row that can't be decided, the one with the coarsest resolution
+    first; none where the plan asks for no precision.
+    """
+    by_resolution: list[tuple[float, int]] = []
     for number, cell in enumerate(cells):
         resolutions = []
         for case in cell.cases:
             row = report.comparison(case.label)
             if row and row.verdict in (Verdict.UNCLEAR, Verdict.BUSY):
+                # a row without one, such as a busy row, counts as 100 %
                 resolutions.append(row.resolution or 1.0)
         if resolutions and cell.protocol.precision is not None:
-            worst.append((max(resolutions), number))
-    return [cells[number] for _, number in sorted(worst, reverse=True)]
+            by_resolution.append((max(resolutions), number))
+    return [cells[number] for _, number in sorted(by_resolution, reverse=True)]
 
 
 def join_runs(reports: Sequence[R], plan: Plan | None = None) -> R:
-    """One report of the runs of a plan's cells, of one kind of machine; of two runs of
-    one cell, with all workers.
+    """Join the runs of a plan's cells, made on one kind of machine, to one report. Two
+    runs of the same cell become one with the workers of both.
 
-    Workers and starters are numbered anew, for no two runs have one in common. Without
-    a `plan` its cases stand in the order in which they come.
+    Workers and starters are numbered anew, for no two runs have one in common. Where
+    parts disagree on a failure, a roof or an input, the last one counts. Without a
+    `plan` the cases stand in the order in which they come.
     """
     if len(reports) == 1 and plan is None:
         return reports[0]
@@ -131,6 +143,7 @@ def join_runs(reports: Sequence[R], plan: Plan | None = None) -> R:
     plan = _joined_plan(parts, plan)
     costs = {cost.case: cost for cost in _entries_of_all(parts, "costs")}
     surroundings = [part.around for part in parts if part.around]
+    limits = {part.limit for part in parts}
     return replace(
         first,
         plan=plan,
@@ -148,7 +161,7 @@ def join_runs(reports: Sequence[R], plan: Plan | None = None) -> R:
         ),
         interrupted=any(part.interrupted for part in parts),
         stopped=_first_known(parts, "stopped") or "",
-        limit=parts[-1].limit if len({part.limit for part in parts}) == 1 else "budget",
+        limit=first.limit if len(limits) == 1 else "budget",
         wall_s=sum(part.wall_s or 0.0 for part in parts),
         created=min(part.created for part in parts),
         measured=(),
@@ -158,7 +171,9 @@ def join_runs(reports: Sequence[R], plan: Plan | None = None) -> R:
 
 
 def _joined_plan(parts: Sequence[Report], plan: Plan | None) -> Plan:
-    """The plan of all parts: its cases as they were measured, with the notes of all."""
+    """The plan of all parts: its cases as they were measured, with the notes of every
+    part.
+    """
     cases = {case.label: case for part in parts for case in part.plan.cases}
     if plan is None:
         plan = replace(parts[0].plan, cases=tuple(cases.values()))
@@ -177,12 +192,12 @@ def _entries_of_all(parts: Iterable[Report], name: str) -> tuple[Any, ...]:
 
 
 def _last_by(key: str, entries: Iterable[Any]) -> tuple[Any, ...]:
-    """Of the entries with one value of an attribute the last."""
+    """The entries, of those that agree in the attribute `key` only the last."""
     return tuple({getattr(entry, key): entry for entry in entries}.values())
 
 
 def _first_known(parts: Iterable[Report], name: str) -> Any:
-    """The first that is known, or None."""
+    """The first value of this field that is not empty, or None."""
     for part in parts:
         if getattr(part, name):
             return getattr(part, name)
@@ -190,8 +205,11 @@ def _first_known(parts: Iterable[Report], name: str) -> Any:
 
 
 def _renumbered(parts: Iterable[R]) -> list[R]:
+    """The parts, with the workers and starters of each numbered on from those of the
+    part before.
+    """
     renumbered = []
-    workers = starters = 0  # of the parts before
+    workers = starters = 0  # how many the parts before have
     for part in parts:
         samples = []
         for sample in part.samples:
@@ -213,8 +231,10 @@ def _renumbered(parts: Iterable[R]) -> list[R]:
 
 
 def is_part(report: Report, plan: Plan) -> bool:
-    """Whether a saved report is of cells of this plan alone, measured in the same
-    way.
+    """Whether a saved report has whole cells of this plan and nothing else, measured in
+    the same way: such a sweep can be resumed.
+
+    The budget may be another one, and so may the device where the plan says `auto`.
     """
     saved = {case.label for case in report.plan.cases}
     for cell in cells_of_plan(plan):
@@ -225,10 +245,10 @@ def is_part(report: Report, plan: Plan) -> bool:
     planned = {case.label: case for case in plan.cases}
     for case in report.plan.cases:
         here = planned.get(case.label)
-        if (
-            here is None
-            or replace(here, workload=here.workload.on(case.workload.device)) != case
-        ):
+        if here is None:
+            return False
+        on_its_device = here.workload.on(case.workload.device)
+        if replace(here, workload=on_its_device) != case:
             return False
     ours = plan.protocol
     theirs = replace(

@@ -23,16 +23,17 @@ from ffnbench.stats.interval import Mean, VarianceEstimate, mean_with_error
 from ffnbench.stats.rounds import table_of
 from ffnbench.stats.verdict import control_slack, verdicts
 
-WIDTH = "d_ff"  # an axis along which times go up and down with what divides the width
-FINE = 100  # steps of the search between two points of the axis
+# along this axis a ratio rises and falls with what divides the width
+WIDTH = "d_ff"
+GRID_STEPS = 100  # of the search for a crossing between two points of the axis
 
 SweepLine = list[Group]  # cells of a sweep along its axis, all else held
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The log ratio of two variants at a place of an axis; `side` is that of 0 which is
-    decided: -1, 1, 0 for none.
+    """The log ratio of two variants at a place of an axis. `side` is the decided side
+    of 0: -1 faster, 1 slower, 0 where neither is decided.
     """
 
     at: float
@@ -76,10 +77,10 @@ def _crossings_on(
 ) -> Iterator[Crossing]:
     """The crossings of every two variants.
 
-    Along widths only where two variants change sides once: else their ratio is a saw,
-    of what divides the width.
+    Along widths a crossing counts only if the two change sides once: a ratio that
+    changes sides again and again shows what divides the width, and no crossing.
     """
-    # by variant: where its time is known, the label of its case
+    # of each variant, by the value of the axis: the label of its case if it has a time
     labels: dict[str, dict[float, str]] = {}
     for group in line:
         x = float(group.values[axis.name])
@@ -94,97 +95,102 @@ def _crossings_on(
             pair = pairs.get((label, labels[other].get(x, "")))
             if pair:
                 places.append(Place(axis.place(x), pair.mean, pair.side))
-        for first, last in turns(places):
-            if axis.name == WIDTH and not is_once(places, first, last):
+        for before, after in side_changes(places):
+            if axis.name == WIDTH and not changes_side_once(places, before, after):
                 continue
-            value, low, high = where(places, first, last, slack)
+            value, low, high = crossing_between(places, before, after, slack)
             yield Crossing(
                 within=within,
                 variant=variant,
                 than=other,
-                slower=places[last].side > 0,
+                slower=places[after].side > 0,
                 at=Estimate(
                     value=axis.value(value), low=axis.value(low), high=axis.value(high)
                 ),
             )
 
 
-def turns(places: Sequence[Place]) -> Iterator[tuple[int, int]]:
-    """The last place that is decided on one side and the first that is decided on the
-    other, for each change.
+def side_changes(places: Sequence[Place]) -> Iterator[tuple[int, int]]:
+    """For each change of sides the numbers of two places: the last one that is decided
+    on the old side, and the first one that is decided on the new side.
     """
     decided = [number for number, place in enumerate(places) if place.side]
-    for last, first in pairwise(decided):
-        if places[last].side != places[first].side:
-            yield last, first
+    for before, after in pairwise(decided):
+        if places[before].side != places[after].side:
+            yield before, after
 
 
-def is_once(places: Sequence[Place], first: int, last: int) -> bool:
-    """Whether all means up to the first place are on one side of 0, and all from the
-    last place on on the other.
+def changes_side_once(places: Sequence[Place], before: int, after: int) -> bool:
+    """Whether all means up to the place `before` are on one side of 0, and all means
+    from the place `after` on are on the other side.
     """
-    side = places[first].log
-    before = all(place.log * side > 0 for place in places[:first])
-    return before and all(place.log * side < 0 for place in places[last:])
+    side = places[before].log
+    return all(place.log * side > 0 for place in places[:before]) and all(
+        place.log * side < 0 for place in places[after:]
+    )
 
 
-def where(
-    places: Sequence[Place], first: int, last: int, slack: float = 0.0
+def crossing_between(
+    places: Sequence[Place], before: int, after: int, slack: float = 0.0
 ) -> tuple[float, float, float]:
-    """Where the curve passes 0 between two of its places, with both ends of the
-    interval.
+    """Where the interpolated curve passes 0 between two of its places, and both ends of
+    the interval.
 
-    These are the outermost points of a fine grid between the two at which the band may
-    hold 0; the whole stretch between, where there are too few places to show how the
-    curve bends.
+    The ends are the outermost points of a fine grid between the two places at which the
+    band around the curve may hold 0. Where there are too few places to show how the
+    curve bends, they are the two places themselves.
     """
     zeros, grid = [], []
-    for left, right in pairwise(places[first : last + 1]):
+    for left, right in pairwise(places[before : after + 1]):
         length, fall = right.at - left.at, left.log - right.log
-        grid += [left.at + length * step / FINE for step in range(FINE)]
+        grid += [left.at + length * step / GRID_STEPS for step in range(GRID_STEPS)]
         if left.log * right.log <= 0 and fall:
             zeros.append(left.at + length * left.log / fall)
-    grid = sorted([*grid, *zeros, places[last].at])
+    grid = sorted([*grid, *zeros, places[after].at])
     middle = zeros[len(zeros) // 2]
     if len(places) < LEAST_POINTS:
         return middle, grid[0], grid[-1]
     inside = [
         n
         for n, at in enumerate(grid)
-        if at in zeros or _band_holds_zero(places, first, at, slack)
+        if at in zeros or _band_holds_zero(places, before, at, slack)
     ]
+    # one step further out: the band leaves 0 between two points of the grid
     low = max(0, inside[0] - 1)
     high = min(len(grid) - 1, inside[-1] + 1)
     return middle, grid[low], grid[high]
 
 
 def _band_holds_zero(
-    places: Sequence[Place], first: int, at: float, slack: float
+    places: Sequence[Place], start: int, at: float, slack: float
 ) -> bool:
-    """Whether 0 is within the band of the interpolated curve there; `first` is a place
-    that is not after it.
+    """Whether the band around the interpolated curve holds 0 at `at`, which is not to
+    the left of the place `start`.
+
+    The half-width of the band is that of the interval, the slack, and the most that a
+    curve of the bend seen here can be off a straight line.
     """
-    number = first
+    number = start
     while at > places[number + 1].at:
         number += 1
     left, right = places[number], places[number + 1]
     share = (at - left.at) / (right.at - left.at)
-    value, parts = 0.0, []
+    value, variances = 0.0, []
     for weight, place in ((1 - share, left), (share, right)):
         value += weight * place.log
         if place.mean.freedom > 0:
-            parts.append(
+            variances.append(
                 VarianceEstimate((weight * place.mean.error) ** 2, place.mean.freedom)
             )
-    curve = mean_with_error(value, parts)
+    curve = mean_with_error(value, variances)
     bend = _bend(places, number) + _bend(places, number + 1)
-    bent = bend * (at - left.at) * (right.at - at)
-    return abs(curve.mean) <= curve.half_width(CONFIDENCE) + slack + bent
+    off_line = bend * (at - left.at) * (right.at - at)
+    return abs(curve.mean) <= curve.half_width(CONFIDENCE) + slack + off_line
 
 
 def _bend(places: Sequence[Place], number: int) -> float:
-    """By how much the slope changes at a place, for each unit of the axis: what is
-    beyond chance, 0 at both ends.
+    """By how much the slope changes at a place for each unit of the axis, as far as
+    that is more than chance; 0 at the first and the last place.
     """
     if not 0 < number < len(places) - 1:
         return 0.0
@@ -201,9 +207,7 @@ def _bend(places: Sequence[Place], number: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The log of the ratio of one case's time to another's, by label, and what is
-    decided of it.
-    """
+    """The log of the ratio of one case's time to another's, and the verdict on it."""
 
     mean: Mean
     verdict: Verdict
@@ -215,7 +219,7 @@ class Pair:
 
     @property
     def inverse(self) -> Pair:
-        """The other one's ratio to this one."""
+        """The pair in the other order: its ratio is the inverse."""
         opposite = {Verdict.SLOWER: Verdict.FASTER, Verdict.FASTER: Verdict.SLOWER}
         return Pair(
             replace(self.mean, mean=-self.mean.mean),
@@ -224,11 +228,16 @@ class Pair:
 
 
 K = TypeVar("K")
+# by the labels of two cases, the one whose time is divided first
 PairsByLabels = dict[tuple[str, str], Pair]
 
 
 def pairs_of(report: Report) -> PairsByLabels:
-    """Both orders of every two cases of a cell whose times are known."""
+    """The pairs of every two cases of a cell whose times are known, in both orders.
+
+    The pairs with a reference have the verdicts of the report; those without one are
+    decided here, together.
+    """
     table = table_of(report)
     pairs: PairsByLabels = {}
     without_reference: dict[tuple[str, str], Mean] = {}
@@ -256,28 +265,32 @@ def pairs_of(report: Report) -> PairsByLabels:
 
 
 def in_both_orders(pairs: Mapping[tuple[K, K], Pair]) -> dict[tuple[K, K], Pair]:
-    """Pairs as they are, and the other way round."""
+    """The pairs as they are, and each of them in the other order."""
     inverse = {(other, name): pair.inverse for (name, other), pair in pairs.items()}
     return {**pairs, **inverse}
 
 
 def sides_of(pairs: Mapping[tuple[K, K], Pair]) -> dict[tuple[K, K], int]:
-    """Which of each two is decided slower."""
+    """For each pair: 1 where the first one is decided slower, -1 where it is decided
+    faster, else 0.
+    """
     return {names: pair.side for names, pair in pairs.items()}
 
 
-def pareto_front(names: Iterable[K], *families: Mapping[tuple[K, K], int]) -> list[K]:
-    """The Pareto front of several figures. Of each, for every two names in both orders:
-    1 where the first is decided worse, -1 where it is decided better, else 0.
+def pareto_front(names: Iterable[K], *sides: Mapping[tuple[K, K], int]) -> list[K]:
+    """The names on the Pareto front of several figures.
 
-    A name is on it unless some other is decided better in one figure and not decided
-    worse in any.
+    Each figure is given by its `sides` of every two names, in both orders: 1 where the
+    first is decided worse, -1 where it is decided better, else 0. A name is on the
+    front unless another one is decided better in one figure, and worse in none.
     """
     candidates = list(names)
 
     def is_dominated(name: K, other: K) -> bool:
-        sides = [worse[name, other] for worse in families if (name, other) in worse]
-        return any(side > 0 for side in sides) and all(side >= 0 for side in sides)
+        known = [
+            of_figure[name, other] for of_figure in sides if (name, other) in of_figure
+        ]
+        return any(side > 0 for side in known) and all(side >= 0 for side in known)
 
     return [
         name

@@ -2,10 +2,10 @@
 run can tell. Pure.
 
 Two rows are told apart by the ratio between them in the same rounds, never by two
-intervals against a third. The row with the smallest mean is called the fastest where it
-is FASTER than every other row (verdict.py). Claims are falsest where two rows are equal
-and all others far behind: then as often as that one ratio is. Where more are equal,
-each would have to be ahead of all others by more than chance, and claims are rarer.
+intervals against a third. The row with the smallest mean is called the fastest if it is
+FASTER than every other row (verdict.py). Such a claim is most often false if two rows
+are equal and all others far behind: as often as the verdict on that one ratio is. If
+more rows are equal, one has to be ahead of all others by chance, which is rarer.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from ffnbench.stats.verdict import control_slack, verdicts
 
 
 def fastest(report: Report) -> list[Fastest]:
-    """One answer for each network that was measured by several backends; none where
-    fewer than two have rounds.
+    """One answer for each network and workload that was measured by several backends,
+    if at least two of its rows have a time.
     """
     # the cases that differ in nothing but the backend
     networks: dict[object, list[Case]] = defaultdict(list)
@@ -49,29 +49,31 @@ def fastest(report: Report) -> list[Fastest]:
 def _fastest_of_cases(
     cases: Sequence[Case], table: RoundTable, slack: float
 ) -> Fastest:
+    """The row with the smallest mean and those that are not slower, or can't be told
+    from it; with the ratios that are shown of them.
+    """
     logs: dict[str, float] = {}
     for case in cases:
         mean = table.seconds(case.label).mean()
         if mean:
             logs[case.label] = mean.mean
-    first, *others = sorted(logs, key=logs.__getitem__)
-    ratios = {label: table.ratio(first, label).mean() for label in others}
+    leader, *others = sorted(logs, key=logs.__getitem__)
+    ratios = {label: table.ratio(leader, label).mean() for label in others}
     decided = verdicts({label: mean for label, mean in ratios.items() if mean}, slack)
-    slower = [
-        label
-        for label in others
-        if label in decided and decided[label][0] is Verdict.FASTER
-    ]
+    # of the leader's ratio to each other row; none of a row without common rounds
+    verdict_on = {label: verdict for label, (verdict, _) in decided.items()}
+    slower = [label for label in others if verdict_on.get(label) is Verdict.FASTER]
     tied = [label for label in others if label not in slower]
     if not tied:
         verdict = Verdict.FASTER
-    elif all(label in decided and decided[label][0] is Verdict.SAME for label in tied):
+    elif all(verdict_on.get(label) is Verdict.SAME for label in tied):
         verdict = Verdict.SAME
     else:
         verdict = Verdict.UNCLEAR
-    answer = (first, *tied)
-    # the ratios that are shown are relative to eager, unless that alone is the answer;
-    # else to the next row behind
+    answer = (leader, *tied)
+    # The ratios that are shown are relative to eager, unless that alone is the answer.
+    # Else they are relative to the next row that is slower, or the last one of the
+    # answer if none is.
     eager = [
         case.label for case in cases if case.workload.eager and answer != (case.label,)
     ]

@@ -11,7 +11,6 @@ from typing import TypeVar
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME
 from ffnbench.plan import CONTROL
 from ffnbench.result import (
-    CONFIDENCE,
     LONGEST_BUDGET_S,
     Estimate,
     Figures,
@@ -20,16 +19,19 @@ from ffnbench.result import (
     Verdict,
 )
 from ffnbench.stats.rounds import table_of
-from ffnbench.stats.stopping import SEVERAL, workers_for
+from ffnbench.stats.stopping import WORKERS_WANTED, workers_for
 from ffnbench.stats.verdict import COMPUTED, is_launch_bound, summarise
 
-SPARE = 1.3  # of time, so that the hint is likelier to do
-DEFAULT_PRECISION = 0.01
+# times the budget that should decide a row: a hint that names more is more often enough
+SPARE = 1.3
+DEFAULT_PRECISION = 0.01  # that a hint is for where the plan asks for none
 R = TypeVar("R", bound=Report)
 
 
 def with_figures(report: R) -> R:
-    """With every figure, and every note that is made of samples, computed anew."""
+    """The report with every figure computed anew from its samples, and every note that
+    samples give; notes of other kinds stay.
+    """
     measured, comparisons, notes = summarise(report)
     stored = [note for note in report.warnings if note.kind not in COMPUTED]
     summarised = replace(
@@ -52,8 +54,8 @@ def with_figures(report: R) -> R:
 def figures_of(report: Report) -> Figures:
     """What follows from the estimates, the comparisons and the samples of a report.
 
-    What a plain comparison has not (ceilings, repeated runs, a sweep, backends) is
-    imported where it is there.
+    Modules that a plain comparison does not need (ceilings, repeated runs, a sweep,
+    backends) are imported only if the report has such figures.
     """
     plan, table = report.plan, table_of(report)
     labels = [case.label for case in plan.shown]
@@ -113,18 +115,16 @@ def _over_runs(report: Report) -> dict[str, Estimate]:
     """The mean of each ratio over all runs of a file that holds several."""
     from ffnbench.stats.history import ratios_over_runs
 
-    means = {}
-    for label, history in ratios_over_runs(report).items():
-        low, high = history.over_runs.interval(CONFIDENCE) or (-math.inf, math.inf)
-        means[label] = Estimate(
-            value=math.exp(history.mean), low=math.exp(low), high=math.exp(high)
-        )
-    return means
+    histories = ratios_over_runs(report)
+    return {label: history.over_runs.exp() for label, history in histories.items()}
 
 
 def _narrowing_of(report: Report) -> Narrowing | None:
-    """What would decide the rows that could not be; None where none is, or where that
-    takes a quiet machine.
+    """The precision that would decide the unclear rows, and the budget for it; None if
+    no row is unclear, or if a row is busy, which no budget helps.
+
+    The precision is the one that was asked for, if a row has not reached it; else half
+    of it.
     """
     half_widths = {}
     for row in report.comparisons:
@@ -135,7 +135,7 @@ def _narrowing_of(report: Report) -> Narrowing | None:
     if is_busy or not half_widths or report.interrupted or not report.wall_s:
         return None
     asked = report.plan.protocol.precision or DEFAULT_PRECISION
-    is_asked = max(half_widths.values()) > asked
+    is_asked = max(half_widths.values()) > asked  # and was not reached
     wanted = asked if is_asked else asked / 2
     table = table_of(report)
     rows = [table.row(label) for label in half_widths]
@@ -147,7 +147,7 @@ def _narrowing_of(report: Report) -> Narrowing | None:
     )
     if seconds <= LONGEST_BUDGET_S:
         return narrowing
-    if workers >= SEVERAL:
+    if workers >= WORKERS_WANTED:
         return replace(narrowing, seconds=None)
-    # the scatter of few workers may be luck
+    # a few workers may scatter more than most, so that less time may be enough
     return replace(narrowing, seconds=LONGEST_BUDGET_S, is_likely=False)

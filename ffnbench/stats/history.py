@@ -4,7 +4,7 @@ apart, what has changed. Pure.
 A shared machine has states that outlast a run, and the workers of one run can't show
 them. So the variance between runs is estimated from the baseline's own runs, with its
 own degrees of freedom. A few runs say little about a variance: what they show is drawn
-towards a prior, as if the prior had been seen in PRIOR_FREEDOM + 1 runs.
+towards a prior, as if RUNS_FREEDOM + 1 runs had shown the prior.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import pairwise
 from statistics import fmean
 
 from ffnbench.metrics import LATENCY
-from ffnbench.result import CONFIDENCE, Estimate, Report
+from ffnbench.result import Estimate, Report
 from ffnbench.stats.interval import (
     Mean,
     VarianceEstimate,
@@ -25,12 +25,13 @@ from ffnbench.stats.interval import (
 )
 from ffnbench.stats.rounds import RowLogs, table_of
 
-# sd of a log ratio between runs. On the reference machine, at d_model 768, swiglu /
+# the standard deviation of a log ratio between runs before it is known, as if so many
+# degrees of freedom had shown it. On the reference machine, at d_model 768, swiglu /
 # relu moved by 0.47 % (60 checks), by 0.53 % (9 saved runs), gelu / relu by 0.1 %;
 # three degrees of freedom make the interval 1.6 times as wide.
-PRIOR, PRIOR_FREEDOM = 0.004, 3
-BETWEEN_RUNS = VarianceEstimate(PRIOR**2, PRIOR_FREEDOM)
-# the metric of a row whose own time is followed, in place of its ratio
+RUNS_SD, RUNS_FREEDOM = 0.004, 3
+RUNS_PRIOR = VarianceEstimate(RUNS_SD**2, RUNS_FREEDOM)
+# the metric by which the own time of a row is followed, in place of its ratio
 SECONDS = "seconds"
 
 
@@ -43,16 +44,10 @@ class Change:
     difference: Mean
 
     def estimate(self) -> Estimate:
-        """now over before, with the stated Student interval; without one where either
+        """The ratio of now to before, with its interval; without one if one of the two
         is of a single process.
         """
-        value = math.exp(self.difference.mean)
-        interval = self.difference.interval(CONFIDENCE)
-        if interval is None:
-            return Estimate(value=value)
-        return Estimate(
-            value=value, low=math.exp(interval[0]), high=math.exp(interval[1])
-        )
+        return self.difference.exp()
 
 
 def change_between(old: Mean, new: Mean) -> Change:
@@ -79,14 +74,15 @@ class History:
     effective: float
 
     def change(self, now: Mean) -> Change:
-        """From the mean of the runs to a run of today."""
-        # the variance of a run about the others, and that of the mean of these
+        """The change from the mean of the runs to a run of today."""
+        # the variance between runs counts once for today's run, and once over the
+        # number of runs for their mean
         before = self._with_variance_between(1 + 1 / self.effective)
         return Change(self.mean, now.mean, now.minus(before))
 
     def change_over_machines(self, now: Mean) -> Change:
-        """From the mean of the runs to that of runs on several machines, whose error
-        has what moves between them.
+        """The change from the mean of the runs to `now`, a mean over several machines,
+        whose error includes what moves between machines already.
         """
         return Change(self.mean, now.mean, now.minus(self.over_runs))
 
@@ -101,9 +97,9 @@ class History:
         return mean_with_error(self.mean, (between, self.own))
 
 
-def history_of(runs: Sequence[Mean], prior: VarianceEstimate = BETWEEN_RUNS) -> History:
-    """The history of one or more runs, the oldest first; each has an interval of its
-    own (freedom above 0). `prior` is the variance between them before it is known.
+def history_of(runs: Sequence[Mean], prior: VarianceEstimate = RUNS_PRIOR) -> History:
+    """The history of one or more runs, the oldest first, each of several workers
+    (freedom above 0). `prior` is the variance between runs before it is known.
 
     The runs are weighted by the inverse of their variance, as in a random-effects
     meta-analysis (DerSimonian and Laird 1986).
@@ -141,12 +137,9 @@ def _variance_between(
         (later.mean - earlier.mean) ** 2 / 2 for earlier, later in pairwise(runs)
     ]
     between = max(0.0, fmean(squares) - fmean(run.error**2 for run in runs))
-    # of the mean of successive differences
+    # of a variance that is estimated by successive differences
     freedom = 2 * (len(runs) - 1) ** 2 / (3 * len(runs) - 4)
-    total = prior.freedom + freedom
-    return VarianceEstimate(
-        (prior.freedom * prior.variance + freedom * between) / total, total
-    )
+    return VarianceEstimate(between, freedom).drawn_towards(prior)
 
 
 def log_of_row(report: Report, label: str, metric: str = LATENCY) -> Mean | None:
@@ -160,8 +153,8 @@ def log_of_row(report: Report, label: str, metric: str = LATENCY) -> Mean | None
 
 
 def mismatch_of_row(report: Report, label: str, metric: str) -> str:
-    """How a row's answer, or that of its reference, differs from what it should be;
-    empty where it does not.
+    """How the output of a row differs from what it should be, or that of its reference
+    if the metric is the ratio to it; empty if neither does.
     """
     mismatch = report.mismatch(label)
     if not mismatch and metric == LATENCY:

@@ -1,5 +1,5 @@
-"""Independent values, one a worker -> their mean, its standard error, its degrees of
-freedom.
+"""From independent values, one of each worker, to their mean with its standard error
+and degrees of freedom. Pure.
 
 The interval is Student's over workers. Workers forked from one starter share what that
 process drew once, its address layout. There are only two or three starters, so the
@@ -17,8 +17,10 @@ from statistics import fmean, median, stdev
 
 from ffnbench.result import CONFIDENCE, Estimate
 
-MEDIAN_COST = math.pi / 2  # variance of a median over that of a mean, of normal values
-UNKNOWN_HALF_WIDTH = 50.0  # half-width of a log that says nothing: more than any ratio
+# variance of the median of normal values over that of their mean
+MEDIAN_COST = math.pi / 2
+# half the interval of a log, where it says nothing: wider than the log of any ratio
+UNKNOWN_HALF_WIDTH = 50.0
 # the standard deviation between starters before it is known, as if so many degrees of
 # freedom had shown it
 STARTERS_SD, STARTERS_FREEDOM = 0.003, 3
@@ -39,6 +41,14 @@ class VarianceEstimate:
     variance: float
     freedom: float
 
+    def drawn_towards(self, prior: VarianceEstimate) -> VarianceEstimate:
+        """The mean of this variance and a prior, weighted by their degrees of freedom,
+        which add up.
+        """
+        freedom = prior.freedom + self.freedom
+        weighted = prior.freedom * prior.variance + self.freedom * self.variance
+        return VarianceEstimate(weighted / freedom, freedom)
+
 
 def sum_of_variances(parts: Iterable[VarianceEstimate]) -> VarianceEstimate:
     """The variance of a sum of independent terms, its degrees of freedom by
@@ -55,8 +65,8 @@ def sum_of_variances(parts: Iterable[VarianceEstimate]) -> VarianceEstimate:
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """A mean of independent values with its standard error; `freedom` 0 is a single
-    value, whose error is not known.
+    """A mean of independent values, its standard error and its degrees of freedom.
+    `freedom` is 0 for a single value, whose error is not known.
     """
 
     mean: float
@@ -76,9 +86,20 @@ class Mean:
         half = self.half_width(confidence)
         return self.mean - half, self.mean + half
 
+    def exp(self) -> Estimate:
+        """The value whose log this is the mean of, with the interval of CONFIDENCE; a
+        single value has none.
+        """
+        value, interval = math.exp(self.mean), self.interval(CONFIDENCE)
+        if interval is None:
+            return Estimate(value=value)
+        return Estimate(
+            value=value, low=math.exp(interval[0]), high=math.exp(interval[1])
+        )
+
     def inflated(self, confidence: float) -> Mean:
-        """With a larger error, so that the interval of CONFIDENCE is as wide as that of
-        `confidence` was.
+        """The mean with a larger error, so that its interval of CONFIDENCE is as wide
+        as its interval of `confidence` was.
 
         This is what interim analyses cost: each takes a stricter level for the stated
         one.
@@ -92,7 +113,7 @@ class Mean:
         )
 
     def minus(self, other: Mean) -> Mean:
-        """The difference to an independent mean, its degrees of freedom by Welch
+        """This mean minus an independent one, with degrees of freedom by Welch
         (1947).
         """
         parts = (
@@ -102,11 +123,13 @@ class Mean:
         return mean_with_error(self.mean - other.mean, parts)
 
     def p_value(self) -> float:
-        """Two-sided p of mean 0."""
+        """The two-sided p-value of "the mean is 0"."""
         return min(1.0, 2 * Mean(abs(self.mean), self.error, self.freedom).p_above(0.0))
 
     def p_above(self, limit: float) -> float:
-        """One-sided p of "the mean is at most the limit"; 1 for a single value."""
+        """The one-sided p-value of "the mean is at most the limit"; 1 for a single
+        value.
+        """
         from scipy.special import stdtr
 
         if self.freedom <= 0:
@@ -116,9 +139,9 @@ class Mean:
         return float(stdtr(self.freedom, -(self.mean - limit) / self.error))
 
 
-def mean_value(values: Sequence[float]) -> Estimate:
-    """The mean of independent values with Student's interval; that of two says nothing
-    and is left out.
+def estimate_of_values(values: Sequence[float]) -> Estimate:
+    """The mean of independent values with Student's interval, which is left out for two
+    values: it would say nothing.
     """
     count, mean = len(values), fmean(values)
     if count <= 2:
@@ -138,7 +161,8 @@ def mean_with_error(mean: float, parts: Iterable[VarianceEstimate]) -> Mean:
 @lru_cache(maxsize=4096)
 def student(freedom: float, confidence: float) -> float:
     """The two-sided quantile of Student's t."""
-    from scipy.special import stdtrit  # 0.2 s, paid while nothing is measured
+    # takes 0.2 s, and is first needed when nothing is measured
+    from scipy.special import stdtrit
 
     return float(stdtrit(freedom, 0.5 + confidence / 2))
 
@@ -188,20 +212,19 @@ def _between_starters(
     between = 0.0
     if freedom:
         count = sum(map(len, groups))
+        # the size that groups of one size would have
         size = (count - sum(len(group) ** 2 for group in groups) / count) / freedom
         squares = math.fsum(
             len(group) * (math.fsum(group) / len(group) - mean) ** 2 for group in groups
         )
         between = max(0.0, (squares / freedom - within) / size)
-    total = STARTERS_FREEDOM + freedom
-    return VarianceEstimate(
-        (STARTERS_FREEDOM * STARTERS_SD**2 + freedom * between) / total, total
-    )
+    prior = VarianceEstimate(STARTERS_SD**2, STARTERS_FREEDOM)
+    return VarianceEstimate(between, freedom).drawn_towards(prior)
 
 
 def midmean(values: Sequence[float]) -> float:
-    """The mean of the middle half (Tukey 1977); a value that lies across its border
-    counts by its part.
+    """The mean of the middle half of the values (Tukey 1977). A value that lies across
+    the border counts by the part of it that is inside.
 
     Of fewer than four values it is the median, for the middle half would leave out
     none.
@@ -218,12 +241,13 @@ def midmean(values: Sequence[float]) -> float:
 
 
 def variance(values: Sequence[float]) -> float:
-    """Of a sample of at least two; statistics.variance is exact, and forty times
-    slower.
+    """The variance of a sample of at least two values. statistics.variance is exact,
+    and forty times slower.
     """
     return _sum_of_squares(values) / (len(values) - 1)
 
 
 def _sum_of_squares(values: Sequence[float]) -> float:
+    """The sum of the squared deviations from the mean."""
     mean = math.fsum(values) / len(values)
     return math.fsum((value - mean) ** 2 for value in values)

@@ -1,9 +1,9 @@
 """What two runs of one row on two machines say together. Pure.
 
-A run sees how its own processes scatter, and not what another machine would have made
-of the same code: caches, threads and neighbours differ. Two runs alone can't estimate
-that either, so the variance between machines is drawn towards a prior, in the way in
-which history.py treats runs of one machine.
+A run shows how its own processes scatter, but not how another machine would run the
+same code: caches, threads and neighbours differ. Two runs alone can't estimate that
+either, so the variance between machines is drawn towards a prior, as history.py does
+for runs on one machine.
 """
 
 from __future__ import annotations

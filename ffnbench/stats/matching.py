@@ -1,10 +1,11 @@
 """Widths at which variants take as long as the reference: the next one to try, and what
 the run at the widths found says of them. Pure.
 
-Time is taken as linear in d_ff, a constant and a slope. One measured width gives the
-slope that it has without a constant, two give a secant: between a width that takes less
-time and one that takes more where both are known, and else beyond them, where the slope
-is kept within what matrix products have, so that noise does not lead astray.
+Time is taken as linear in d_ff: a constant and a slope. From one measured width the
+slope follows as if there were no constant; from two it is that of the line through
+them. If one width takes less time than the reference and one takes more, the next one
+lies between them. Else it lies beyond them, and the slope is kept within what matrix
+products have, so that noise can't lead to a width far away.
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ from statistics import fmean
 from ffnbench.ffn.width_rules import round_nearest
 from ffnbench.result import LONGEST_BUDGET_S, Figures, Report
 
-FOUND = "matched by time"  # how such a width is sized
-# of the slope that the time has without a constant, what a secant's may be
+BY_TIME = "matched by time"  # what the sizing of such a case says
+# the limits of a slope beyond the measured widths, relative to the slope that the time
+# would have without a constant
 LEAST_SLOPE, MOST_SLOPE = 0.2, 1.5
-WIDEST = 2.0  # times the nearest measured width
-MOST_SEARCHES = 3
-SEARCH_SHARE = 0.2  # of the budget, for each of them
-LONGER = 0.01  # that a width may be expected to take longer: half of `same`
+# the next width is at most so many times the nearest one that was measured
+WIDEST = 2.0
+MOST_SEARCHES = 3  # runs that look for widths, before the one that is reported
+SEARCH_SHARE = 0.2  # of the budget, for each of these runs
+# a ratio to the reference no further from 1 needs no other width: half of `same`
+NEAR_ENOUGH = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +39,15 @@ class Trial:
 
 
 def next_width(trials: Sequence[Trial], multiple: int) -> int:
-    """The multiple at which the time should equal the reference's, from at least one
-    trial: the nearest one, or the one below where that would take longer. A measured
-    width that is near enough stays.
+    """The width to measure next, a multiple of `multiple`, from at least one trial.
+
+    It is the multiple nearest to where the time should equal the reference's, or the
+    one below if that is expected to take longer. A measured width whose ratio is near
+    enough to 1 is given back.
     """
     means = _by_width(trials)
     nearest = min(means, key=lambda trial: abs(math.log(trial.ratio)))
-    if abs(nearest.ratio - 1) <= LONGER:
+    if abs(nearest.ratio - 1) <= NEAR_ENOUGH:
         return nearest.d_ff
     bracket = _bracket(means)
     if bracket:
@@ -52,7 +58,7 @@ def next_width(trials: Sequence[Trial], multiple: int) -> int:
     width = nearest.d_ff + (1 - nearest.ratio) / slope
     chosen = round_nearest(min(width, WIDEST * nearest.d_ff), multiple)
     expected = nearest.ratio + slope * (chosen - nearest.d_ff)
-    if expected > 1 + LONGER:
+    if expected > 1 + NEAR_ENOUGH:
         chosen = max(multiple, chosen - multiple)
     return chosen
 
@@ -66,8 +72,8 @@ def _by_width(trials: Iterable[Trial]) -> list[Trial]:
 
 
 def _bracket(trials: Sequence[Trial]) -> tuple[Trial, Trial] | None:
-    """The largest width that takes no longer, and the smallest above it that does; None
-    where either was not measured.
+    """The largest width that takes no longer than the reference, and the smallest one
+    above it; None if one of the two was not measured.
     """
     shorter = [trial for trial in trials if trial.ratio <= 1]
     if not shorter:
@@ -85,8 +91,8 @@ def _secant(first: Trial, second: Trial) -> float:
 
 
 def _slope_at(nearest: Trial, others: Sequence[Trial]) -> float:
-    """How much the ratio rises with d_ff where all trials are on one side of 1: through
-    the two that are nearest to it.
+    """How much the ratio rises for each unit of d_ff, if all trials are on one side of
+    1: by the line through the two trials whose ratios are nearest to 1.
     """
     without_constant = nearest.ratio / nearest.d_ff
     if not others:
@@ -97,10 +103,12 @@ def _slope_at(nearest: Trial, others: Sequence[Trial]) -> float:
 
 
 def with_matched(figures: Figures, report: Report) -> Figures:
-    """The figures with the rows whose widths were found by time. The budget that would
-    decide rows is that of all runs, of which the last one has a part.
+    """The figures with the rows whose widths were found by time.
+
+    The report is that of the last run, which has a part of the budget. So the budget
+    that would decide its rows is raised to that of all runs.
     """
-    figures = replace(figures, matched=_more_params(report))
+    figures = replace(figures, matched=_params_of_matched(report))
     narrowing = figures.narrowing
     if narrowing is None or narrowing.seconds is None:
         return figures
@@ -113,13 +121,13 @@ def with_matched(figures: Figures, report: Report) -> Figures:
     return replace(figures, narrowing=narrowing)
 
 
-def _more_params(report: Report) -> dict[str, float | None]:
-    """The rows whose widths were found by time, with their parameters relative to those
-    of the reference.
+def _params_of_matched(report: Report) -> dict[str, float | None]:
+    """By how much the parameters of each row whose width was found by time exceed those
+    of the reference, as a share; None where they are not known.
     """
     shares: dict[str, float | None] = {}
     for case in report.plan.shown:
-        if case.sizing.how != FOUND or report.comparison(case.label) is None:
+        if case.sizing.how != BY_TIME or report.comparison(case.label) is None:
             continue
         params = report.cost(case.label).params
         of_reference = report.cost(report.plan.reference_of(case.label)).params

@@ -1,12 +1,12 @@
-"""Samples -> one table of rounds: which of them are clean, the logs of a row by worker.
-Pure.
+"""The samples of a run as a table of rounds: which of them are clean, and the logs of
+each row by worker. Pure.
 
-A sample is clean where the worker's threads waited for a CPU during no more than
-MOST_WAITED of its time, and nothing held the device's clocks down: heat, a power brake.
-A card at its power limit is where heavy products keep it, whoever runs them, and no
-wait would help: that is reported, and leaves a sample clean. A row's round is clean
-where its own sample and its reference's are. How long a sample took is no reason to
-leave it out.
+A sample is clean if the worker's threads waited for a CPU during no more than
+MOST_WAITED of its time, and nothing such as heat or a power brake held the device's
+clocks down. Heavy products keep a card at its power limit whoever runs them, and no
+wait would help: that is reported, and leaves a sample clean. A row's round is clean if
+its own sample and its reference's are. How long a sample took is no reason to leave it
+out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from statistics import median
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Plan
 from ffnbench.result import (
-    CONFIDENCE,
     MOST_WAITED,
     POWER_CAP,
     Estimate,
@@ -33,28 +32,29 @@ from ffnbench.stats.interval import Mean, WorkerValue, mean_of, midmean
 
 CPUS_TAKEN = "threads waited for a CPU"
 CLOCKS_HELD = "the device's clocks were throttled"
-FEWEST_CLEAN = 4  # a worker with fewer clean rounds says nothing
-# of a row's rounds: with fewer, what is not decided is not for want of rounds
+FEWEST_CLEAN = 4  # a worker with fewer clean rounds has no value
+# the share of a row's rounds that should be clean: if fewer are, the row is undecided
+# for the disturbance, and not for want of rounds
 ENOUGH_CLEAN = 0.5
-# of the values of a worker's rounds the middle half is averaged where so few cases
-# share a round; with more of them two samples of a round lie further apart in time, the
+# if so few cases share a round, the value of a worker is the mean of the middle half of
+# its rounds; with more cases two samples of a round lie further apart in time, the
 # tails are heavier, and the median scatters less
 FEW_CASES = 3
-RECENT = 16  # tables that may be asked for again
+RECENT = 16  # tables that are kept for those who ask again
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """Seconds of one call; `clean`: nothing disturbed it; `held`: the clocks of its
-    device were held down.
+    """The seconds of one call, whether nothing disturbed it, and whether its threads
+    waited for a CPU.
     """
 
     seconds: float
     clean: bool
-    held: bool = False
+    waited: bool = False
 
 
-# of a case: worker -> number of the round -> call
+# the calls of a case: by worker, then by the number of the round
 Rounds = Mapping[int, Mapping[int, Timed]]
 
 
@@ -63,10 +63,11 @@ class RowLogs:
     """The logs of a row by worker, over clean rounds: of its ratio to another row, or
     of its seconds.
 
-    A worker is in `clean` if it made FEWEST_CLEAN clean rounds, or half of all where it
-    made few. `workers`, `rounds` and `clean_rounds` count all that were made.
-    `starters` are those of the workers. `centre` makes one value of the rounds of a
-    worker. `fitted` is the mean where it was fitted together with those of other rows.
+    A worker is in `clean` if it has FEWEST_CLEAN clean rounds, or half of its rounds if
+    it made few. `workers`, `rounds` and `clean_rounds` count all that were made.
+    `starters` has the starter of each worker. `centre` makes one value of the rounds of
+    a worker. `fitted` is the mean if that was fitted together with the means of other
+    rows.
     """
 
     clean: Mapping[int, Sequence[float]]
@@ -79,17 +80,15 @@ class RowLogs:
 
     @property
     def disturbed(self) -> bool:
-        """Whether too few rounds were clean to say that others left the CPUs alone: of
-        all, or of all workers but one.
-
-        If such a row is not decided, more rounds would not have helped.
+        """Whether too few of all rounds are clean, or fewer than two workers have
+        enough of them. If such a row is not decided, more rounds would not have helped.
         """
         return self.clean_rounds < ENOUGH_CLEAN * self.rounds or self.lacks_clean
 
     @property
     def lacks_clean(self) -> bool:
-        """Whether fewer than two workers have enough clean rounds; of a single worker,
-        whether that one has too few.
+        """Whether fewer than two workers have enough clean rounds; if there is a single
+        worker, whether that one has too few.
         """
         return len(self.clean) < min(2, self.workers)
 
@@ -108,26 +107,19 @@ class RowLogs:
         return replace(mean, mean=self.fitted)
 
     def estimate(self) -> Estimate | None:
-        """exp(mean) with its interval; without an interval for a single worker."""
+        """The mean as a ratio or as seconds, with its interval; a single worker gives
+        none.
+        """
         mean = self.mean()
         if mean is None:
             return None
         samples = sum(map(len, self.clean.values()))
-        estimate = Estimate(
-            value=math.exp(mean.mean), workers=len(self.clean), samples=samples
-        )
-        interval = mean.interval(CONFIDENCE)
-        if interval is None:
-            return estimate
-        return replace(
-            estimate,
-            low=math.exp(interval[0]),
-            high=math.exp(interval[1]),
-            confidence=CONFIDENCE,
-        )
+        return replace(mean.exp(), workers=len(self.clean), samples=samples)
 
     def centred_at(self, value: float) -> Estimate | None:
-        """Another value with the interval of these rounds, as wide relative to it."""
+        """The estimate around another value: the interval of these rounds, as wide
+        relative to `value`.
+        """
         return replace(self, fitted=math.log(value)).estimate()
 
 
@@ -141,10 +133,11 @@ class RoundTable:
         metric: str = LATENCY,
         failed: frozenset[str] = frozenset(),
     ) -> None:
-        """The cases that have `failed` are left out.
+        """Put the samples of one metric into rounds; cases that have `failed` are left
+        out.
 
         A disturbed sample may have been taken again: the last one of a round counts. A
-        worker that was cut short is left out where enough complete ones remain.
+        worker that was cut short is left out if enough complete ones remain.
         """
         self.plan = plan
         self.samples = samples
@@ -158,7 +151,9 @@ class RoundTable:
             if sample.metric != metric or sample.case in failed:
                 continue
             call = Timed(
-                sample.value, clean=is_clean(sample), held=bool(held_down(sample))
+                sample.value,
+                clean=is_clean(sample),
+                waited=waited_for_cpu(sample),
             )
             timed[sample.case][sample.worker][sample.round] = call
             if sample.starter is None:
@@ -167,13 +162,15 @@ class RoundTable:
                 self.starters[sample.worker] = sample.starter
         self.rounds: dict[str, Rounds] = {**timed}
         if metric == LATENCY:
+            # with a precision the protocol's rounds are the fewest of a worker; else
+            # they are all that it makes, and more than half of them count as complete
             fewest = plan.protocol.rounds
             if plan.protocol.precision is None:
                 fewest = plan.protocol.rounds // 2 + 1
             self.rounds = {
                 label: _complete(rounds, fewest) for label, rounds in timed.items()
             }
-        self._sharing_rounds = Counter(
+        self._cases_of_reference = Counter(
             plan.reference_of(case.label) for case in plan.shown
         )
 
@@ -191,8 +188,8 @@ class RoundTable:
         return min((len(self.rounds.get(label, {})) for label in alive), default=0)
 
     def row(self, label: str) -> RowLogs:
-        """Of a case's ratio to what it is compared with; of the seconds of a reference,
-        or a case that stands alone.
+        """The logs of a case's ratio to its reference; those of its seconds if it is a
+        reference itself.
         """
         if self.plan.is_reference(label):
             return self.seconds(label)
@@ -201,8 +198,8 @@ class RoundTable:
     def ratio(self, label: str, other: str) -> RowLogs:
         """log(case / other) of the same rounds.
 
-        The reference that the control measured a second time is the mean of the two,
-        but for the control itself.
+        The control is a second measurement of the reference. So the mean of the two
+        stands for the reference, except in the ratio of the control itself.
         """
         with_control = CONTROL not in (label, other)
         rounds = self._rounds_of(label, with_control)
@@ -220,34 +217,33 @@ class RoundTable:
     def _reference_and_control(self) -> Rounds:
         control = self.rounds.get(CONTROL, {})
         means: dict[int, dict[int, Timed]] = {}
-        for worker, made in self.rounds.get(self.plan.reference, {}).items():
+        for worker, calls in self.rounds.get(self.plan.reference, {}).items():
             again = control.get(worker, {})
             means[worker] = {
                 number: _mean_of_two(call, again.get(number))
-                for number, call in made.items()
+                for number, call in calls.items()
             }
         return means
 
     def seconds(self, label: str) -> RowLogs:
-        """log(seconds) of a case, the mean fitted: those of two rows differ by their
-        ratio.
+        """log(seconds) of a case. The mean is the fitted one, so that the means of two
+        rows differ by exactly their ratio.
         """
         row = _log_seconds(self.rounds.get(label, {}), self.starters)
         return replace(row, centre=self._centre(label), fitted=self._fitted.get(label))
 
     def _centre(self, label: str) -> Callable[[Sequence[float]], float]:
-        """The midmean where few cases share the rounds, else the median.
+        """What makes one value of the rounds of a worker: the midmean if few cases
+        share the rounds, else the median.
 
-        The control does not count, so that a check and its baseline do it alike.
+        The control does not count, so that a check does as its baseline did.
         """
-        sharing_rounds = self._sharing_rounds[self.plan.reference_of(label)]
-        return midmean if sharing_rounds <= FEW_CASES else median
+        cases = self._cases_of_reference[self.plan.reference_of(label)]
+        return midmean if cases <= FEW_CASES else median
 
     @cached_property
     def round_effects(self) -> Rounds:
-        """How much longer each round took all rows than they take in the run, as a
-        factor.
-        """
+        """By which factor each round made all rows slower than they are in the run."""
         return self._residuals(self._fitted)
 
     @cached_property
@@ -272,16 +268,15 @@ class RoundTable:
         return fitted
 
     def _residuals(self, effects: Mapping[str, float]) -> Rounds:
-        """What is left of each round without the effects of its rows (logs), as
-        seconds.
+        """What is left of each round without the effects of its rows, which are logs.
 
-        It is the median over the round's clean samples, a step of Tukey's median polish
-        (1977).
+        It is the median over the round's clean samples, which is a step of Tukey's
+        median polish (1977), and is given as if it were the seconds of a call.
         """
         logs: dict[tuple[int, int], list[float]] = defaultdict(list)
         for label, effect in effects.items():
-            for worker, made in self.rounds[label].items():
-                for number, call in made.items():
+            for worker, calls in self.rounds[label].items():
+                for number, call in calls.items():
                     clean_logs = logs[worker, number]
                     if call.clean:
                         clean_logs.append(math.log(call.seconds) - effect)
@@ -300,8 +295,8 @@ class RoundTable:
         return [label for label, row in rows.items() if row.rounds and not row.clean]
 
     def fewest_clean(self) -> tuple[str, RowLogs] | None:
-        """The row with the smallest share of clean rounds, a ratio if any is; None
-        where nothing was timed.
+        """The row with the smallest share of clean rounds, and its label; None if
+        nothing was timed. References count only if nothing is compared with them.
         """
         fewest: tuple[str, RowLogs] | None = None
         smallest_share = math.inf
@@ -321,15 +316,15 @@ _recent: deque[RoundTable] = deque(maxlen=RECENT)
 
 
 def table_of(run: Run | Report, metric: str = LATENCY) -> RoundTable:
-    """The table of a run, made once for all who ask."""
+    """The table of a run and a metric; the RECENT last ones are kept."""
     failed = frozenset(failure.case for failure in run.failures)
     for table in _recent:
-        same = (
+        if (
             table.samples is run.samples
-            and table.plan == run.plan
+            and table.metric == metric
             and table.failed == failed
-        )
-        if same and table.metric == metric:
+            and table.plan == run.plan
+        ):
             return table
     table = RoundTable(run.plan, run.samples, metric, failed)
     _recent.append(table)
@@ -337,20 +332,18 @@ def table_of(run: Run | Report, metric: str = LATENCY) -> RoundTable:
 
 
 def is_clean(sample: Sample) -> bool:
-    """Whether nothing took the CPUs from this sample, or the clock from its device, as
-    far as that is known.
-    """
-    return not waited_for(sample) and not held_down(sample)
+    """Whether neither a wait for a CPU nor throttled clocks are known of a sample."""
+    return not waited_for_cpu(sample) and not throttling_causes(sample)
 
 
-def waited_for(sample: Sample) -> bool:
+def waited_for_cpu(sample: Sample) -> bool:
     """Whether its threads waited for a CPU."""
     return sample.waited is not None and sample.waited > MOST_WAITED
 
 
-def held_down(sample: Sample) -> list[str]:
-    """What held the clocks of its device down, but for the power limit that heavy work
-    meets by itself.
+def throttling_causes(sample: Sample) -> list[str]:
+    """What held the clocks of the sample's device down, without the power limit, which
+    heavy work reaches by itself.
     """
     if not sample.throttled:
         return []
@@ -358,63 +351,71 @@ def held_down(sample: Sample) -> list[str]:
 
 
 def _complete(rounds: Rounds, fewest: int) -> Rounds:
-    """The workers with enough rounds; all of them where fewer than two have."""
-    complete = {worker: made for worker, made in rounds.items() if len(made) >= fewest}
+    """The rounds of the workers that made at least `fewest`; those of all workers if
+    fewer than two made so many.
+    """
+    complete = {
+        worker: calls for worker, calls in rounds.items() if len(calls) >= fewest
+    }
     return complete if len(complete) >= 2 else rounds
 
 
 def _mean_of_two(first: Timed, second: Timed | None) -> Timed:
-    """The geometric mean of two calls of a round, or the only one of them that nothing
-    disturbed.
+    """The geometric mean of two calls of a round; if only one of them is clean, that
+    one.
     """
     if second is None or first.clean > second.clean:
         return first
     if second.clean > first.clean:
         return second
-    return Timed(math.sqrt(first.seconds * second.seconds), first.clean, first.held)
+    return Timed(math.sqrt(first.seconds * second.seconds), first.clean, first.waited)
 
 
 RoundLog = tuple[bool, float]  # whether a round is clean, and its log
 
 
 def paired_logs(rounds: Rounds, others: Rounds, starters: Mapping[int, int]) -> RowLogs:
-    """log(one / other) of the same rounds of the same workers."""
-    points: dict[int, list[RoundLog]] = {}
-    for worker, made in rounds.items():
-        made_by_other = others.get(worker, {})
-        points[worker] = []
-        for number, call in made.items():
-            other = made_by_other.get(number)
+    """log(rounds / others) of the same rounds of the same workers; a round is clean if
+    both calls are.
+    """
+    logs_by_worker: dict[int, list[RoundLog]] = {}
+    for worker, calls in rounds.items():
+        calls_of_other = others.get(worker, {})
+        logs_by_worker[worker] = []
+        for number, call in calls.items():
+            other = calls_of_other.get(number)
             if other is not None:
                 log = math.log(call.seconds / other.seconds)
-                points[worker].append((call.clean and other.clean, log))
-    return _row_of(points, starters)
+                logs_by_worker[worker].append((call.clean and other.clean, log))
+    return _row_of(logs_by_worker, starters)
 
 
 def _log_seconds(rounds: Rounds, starters: Mapping[int, int]) -> RowLogs:
-    """log(seconds)."""
-    points = {}
-    for worker, made in rounds.items():
-        points[worker] = [
-            (call.clean, math.log(call.seconds)) for call in made.values()
+    """log(seconds) of each round of each worker."""
+    logs_by_worker = {}
+    for worker, calls in rounds.items():
+        logs_by_worker[worker] = [
+            (call.clean, math.log(call.seconds)) for call in calls.values()
         ]
-    return _row_of(points, starters)
+    return _row_of(logs_by_worker, starters)
 
 
 def _row_of(
-    points: Mapping[int, Sequence[RoundLog]], starters: Mapping[int, int]
+    logs_by_worker: Mapping[int, Sequence[RoundLog]], starters: Mapping[int, int]
 ) -> RowLogs:
+    """The logs of the clean rounds of each worker that has enough of them."""
     clean: dict[int, list[float]] = {}
     clean_rounds = 0
-    for worker, made in points.items():
-        logs = [log for is_clean_round, log in made if is_clean_round]
+    for worker, all_logs in logs_by_worker.items():
+        logs = [log for is_clean_round, log in all_logs if is_clean_round]
         clean_rounds += len(logs)
-        if logs and len(logs) >= min(FEWEST_CLEAN, math.ceil(ENOUGH_CLEAN * len(made))):
+        enough = min(FEWEST_CLEAN, math.ceil(ENOUGH_CLEAN * len(all_logs)))
+        if logs and len(logs) >= enough:
             clean[worker] = logs
     return RowLogs(
         clean=clean,
-        workers=sum(bool(made) for made in points.values()),
-        rounds=sum(map(len, points.values())),
+        workers=sum(bool(all_logs) for all_logs in logs_by_worker.values()),
+        rounds=sum(map(len, logs_by_worker.values())),
         clean_rounds=clean_rounds,
         starters=starters,
     )

@@ -1,10 +1,10 @@
-"""How much is enough: rounds for a worker, and the rule by which a run stops. Pure; the
-runner asks.
+"""How much is enough: how many rounds a worker makes, and the rule by which a run
+stops. Pure; the runner asks.
 
-Two scatters make a ratio uncertain: that of rounds, which more of them shrink, and that
-between workers, which only more workers do. Both are estimated from the clean rounds so
-far. The precision is looked at rarely enough that stopping by it costs no coverage
-(tests/run/test_enough.py has the simulation).
+Two scatters make a ratio uncertain: that of rounds, which more rounds make smaller, and
+that between workers, which only more workers make smaller. Both are estimated from the
+clean rounds so far. The precision is looked at so rarely that a run which stops by it
+loses no coverage (tests/run/test_enough.py simulates it).
 """
 
 from __future__ import annotations
@@ -17,54 +17,64 @@ from statistics import fmean, median
 
 from ffnbench.plan import Protocol
 from ffnbench.result import CONFIDENCE
-from ffnbench.stats.interval import MEDIAN_COST, UNKNOWN_HALF_WIDTH, student, variance
+from ffnbench.stats.interval import (
+    MEDIAN_COST,
+    UNKNOWN_HALF_WIDTH,
+    VarianceEstimate,
+    student,
+    variance,
+)
 from ffnbench.stats.rounds import RoundTable, RowLogs
 
 MOST_ROUNDS, MOST_WORKERS = 60, 400
-FIRST_ANALYSIS = 6  # workers: a scatter of fewer values is too uncertain to stop on
-FEWEST_FIXED = 3  # of a fixed number of them, where a budget does not hold them all
-SEVERAL = 8  # workers that a run should have: so long a worker may be, at most
+# after so many workers a run may stop: the scatter of fewer is too uncertain
+FIRST_ANALYSIS = 6
+# if a budget is too short for a fixed number of workers, so many are enough
+FEWEST_FIXED = 3
+# a run should have so many workers: a worker makes no more rounds than leave time for
+# them, and the scatter of so many can be relied on
+WORKERS_WANTED = 8
 # the variance between workers before it is known: (2 %)^2, as if two workers had shown
 # it
 PRIOR_BETWEEN, PRIOR_WEIGHT = 0.02**2, 2
 # standard deviation of normal values over their median absolute deviation
 NORMAL_MAD = 1.4826
-# starters at a time, and for how long: what they differ by is a part of the error, so a
-# longer run has more of them
+# how many starters a run has at a time, and for how many seconds each forks workers:
+# the difference between starters is a part of the error, so a longer run has more
 STARTERS, SERVES_S = 2, 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds that a worker costs beside its rounds (fork, build, warm-up), and that a
-    round costs.
+    """The seconds that a worker takes without its rounds (fork, build, warm-up), and
+    the seconds of one round.
     """
 
     worker_s: float
     round_s: float
 
     def seconds(self, rounds: int) -> float:
-        """One worker with so many rounds."""
+        """The seconds of one worker with so many rounds."""
         return self.worker_s + rounds * self.round_s
 
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """Variances of the log ratio that is hardest to pin down: of one round, and between
-    workers.
+    """The variances of a row's log: `within` a worker from round to round, and
+    `between` workers.
     """
 
     within: float
     between: float
 
     def of_worker(self, rounds: float) -> float:
-        """Variance of a worker's value, the median of its rounds."""
+        """The variance of a worker's value, which is the median of its rounds."""
         return self.between + MEDIAN_COST * self.within / rounds
 
 
 def scatter_of_rounds(table: RoundTable) -> Scatter:
-    """The variances of the row with the largest sum, the control left out; `within` is
-    0 where nothing is compared.
+    """The scatter of the row that needs most workers; a default where no row has clean
+    rounds.
     """
     scatters = [_scatter_of(row) for row in _compared_rows(table) if row.clean]
     return max(
@@ -75,8 +85,8 @@ def scatter_of_rounds(table: RoundTable) -> Scatter:
 
 
 def _scatter_of(row: RowLogs) -> Scatter:
-    """The scatter of rounds by the median absolute deviation; that between workers
-    drawn towards the prior.
+    """The scatter of a row: `within` by the median absolute deviation of its rounds,
+    `between` drawn towards the prior.
     """
     medians = {worker: median(logs) for worker, logs in row.clean.items()}
     deviations = [
@@ -90,14 +100,15 @@ def _scatter_of(row: RowLogs) -> Scatter:
             MEDIAN_COST * within * fmean(1 / len(logs) for logs in row.clean.values())
         )
         between = max(0.0, variance(list(medians.values())) - by_rounds)
-    return Scatter(
-        within,
-        (PRIOR_WEIGHT * PRIOR_BETWEEN + freedom * between) / (PRIOR_WEIGHT + freedom),
-    )
+    prior = VarianceEstimate(PRIOR_BETWEEN, PRIOR_WEIGHT)
+    drawn = VarianceEstimate(between, freedom).drawn_towards(prior)
+    return Scatter(within, drawn.variance)
 
 
 def _compared_rows(table: RoundTable) -> list[RowLogs]:
-    """Of each ratio; of the seconds where nothing is compared."""
+    """The ratio of every row, without the references; the seconds if nothing is
+    compared.
+    """
     plan = table.plan
     return [
         table.row(label)
@@ -107,19 +118,19 @@ def _compared_rows(table: RoundTable) -> list[RowLogs]:
 
 
 def rounds_wanted(protocol: Protocol, seen: Scatter, pace: Pace, left_s: float) -> int:
-    """How many rounds a worker should make.
+    """How many rounds a worker should make, with `left_s` seconds left in the run.
 
-    A second spent on rounds then tells as much as one spent on further workers
-    (Cochran, Sampling Techniques, 10.6). They are no more than leave time for several
-    workers.
+    With the best number a second spent on rounds tells as much as one spent on further
+    workers (Cochran, Sampling Techniques, 10.6). But a run should have WORKERS_WANTED
+    workers in the time that is left, and a worker makes the protocol's rounds at least.
     """
     if protocol.precision is None or not pace.round_s:
         return protocol.rounds
     best = math.sqrt(
         pace.worker_s / pace.round_s * MEDIAN_COST * seen.within / seen.between
     )
-    room = (left_s / SEVERAL - pace.worker_s) / pace.round_s
-    return int(max(protocol.rounds, min(best, room, MOST_ROUNDS)))
+    fitting = (left_s / WORKERS_WANTED - pace.worker_s) / pace.round_s
+    return int(max(protocol.rounds, min(best, fitting, MOST_ROUNDS)))
 
 
 class StopRule(ABC):
@@ -127,18 +138,20 @@ class StopRule(ABC):
 
     @abstractmethod
     def limit(self, table: RoundTable, *, fits: bool, expected: int) -> str:
-        """Which limit a run has met after complete workers, in a word; nothing where it
-        goes on.
+        """Name the limit that a run has reached after a complete worker; an empty text
+        means that the run goes on.
 
-        The table is of the cases that have not failed, `fits` says whether a further
-        worker would end within the budget, `expected` how many workers the budget has
-        room for.
+        The table has the cases that have not failed. `fits` says whether one more
+        worker would end within the budget, `expected` how many workers the budget is
+        enough for.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class FixedWorkers(StopRule):
-    """After so many workers, or a few less where the budget does not hold them all."""
+    """A run ends after so many workers, or after FEWEST_FIXED if the budget is too
+    short for all.
+    """
 
     workers: int
 
@@ -151,15 +164,15 @@ class FixedWorkers(StopRule):
 
 
 class UntilAnswered(StopRule):
-    """Once the question is answered, which is asked after 6, 7, 8, 10, ... workers, and
-    at the budget's end.
+    """A run ends once its question is answered, which is asked after 6, 7, 8, 10, ...
+    workers, or when its budget is over.
 
-    Nothing but the budget ends a run before it has the protocol's fewest workers.
+    Only the budget ends a run before it has the protocol's fewest workers.
     """
 
     @abstractmethod
     def answer(self, table: RoundTable, expected: int) -> str:
-        """Whether it is answered, in a word; nothing where it is not."""
+        """Name what answers the question; an empty text means that nothing does yet."""
 
     def limit(self, table: RoundTable, *, fits: bool, expected: int) -> str:
         """What `answer` says, `budget` or `workers`."""
@@ -176,12 +189,14 @@ class UntilAnswered(StopRule):
 
 @dataclass(frozen=True, slots=True)
 class UntilPrecise(UntilAnswered):
-    """Once every ratio is known to the precision, a share, by half its interval."""
+    """A run ends once half the interval of every ratio is at most `precision`, a share
+    of the ratio.
+    """
 
     precision: float
 
     def answer(self, table: RoundTable, expected: int) -> str:
-        """`precision`, however many workers are expected."""
+        """`precision` if every row has it; `expected` does not matter."""
         for row in _compared_rows(table):
             mean = row.mean()
             half = mean.half_width(CONFIDENCE) if mean else math.inf
@@ -199,7 +214,9 @@ def stop_rule(protocol: Protocol) -> StopRule:
 
 @cache
 def interim_analyses() -> tuple[int, ...]:
-    """After how many workers a run may stop: often at first, then rarer."""
+    """After how many workers a run may stop: each number is about a quarter larger than
+    the one before.
+    """
     workers = [FIRST_ANALYSIS]
     while workers[-1] < MOST_WORKERS:
         workers.append(max(workers[-1] + 1, workers[-1] * 5 // 4))
@@ -207,10 +224,8 @@ def interim_analyses() -> tuple[int, ...]:
 
 
 def workers_for(wanted: float, row: RowLogs) -> float:
-    """How many workers, with as many rounds as these, would know a row to `wanted`,
-    half an interval in logs.
-
-    Infinite where no run has so many.
+    """How many workers, with as many rounds as these, would make half the interval of a
+    row (in logs) as small as `wanted`; infinite if no run has so many.
     """
     of_worker = _scatter_of(row).of_worker(fmean(map(len, row.clean.values())))
     for workers in interim_analyses():

@@ -1,8 +1,8 @@
 """Time against error: which rows of a group are worth their error. Pure.
 
-Two times are held against each other by their ratio in the same rounds: as it is
-decided, and by its mean where it is not. An error is the same in every process, and is
-worse where it is beyond another one by a factor that its last digits do not make.
+Two times are compared by their ratio in the same rounds: by the verdict on it, or by
+its mean if the verdict can't tell. An error is the same in every process; it counts as
+worse than another one only beyond a factor that rounding does not make.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from ffnbench.plan import Group
 from ffnbench.result import Report, TradeOff, Verdict
 from ffnbench.stats.curves import Pair, PairsByLabels, pairs_of, pareto_front
 
-WORSE = 1.5  # the factor from one error to another that is worse
-# below it an error is that of float32's rounding, in whatever order
+# an error is worse than another one if it is more than so many times as large
+WORSE = 1.5
+# smaller errors are those of rounding in float32, and count as equal
 ROUNDING_ERROR = 1e-5
-SMALL_ERROR = 0.01  # what many take for no error at all
+SMALL_ERROR = 0.01  # an error that many users accept
 
 
 def trade_offs(report: Report) -> tuple[TradeOff, ...]:
@@ -59,8 +60,8 @@ def _trade_off(report: Report, group: Group, pairs: PairsByLabels) -> TradeOff |
 
 
 def time_side(pair: Pair) -> int:
-    """1 where the first is slower, -1 where it is faster, 0 where the two are the
-    same.
+    """1 if the first of the pair is slower, -1 if it is faster, 0 if the two are the
+    same; what is not decided goes by the mean.
     """
     if pair.verdict is Verdict.SAME:
         return 0
@@ -70,7 +71,7 @@ def time_side(pair: Pair) -> int:
 
 
 def error_side(error: float, other: float) -> int:
-    """1 where the first is worse, -1 where it is better, else 0."""
+    """1 if `error` is worse than `other`, -1 if it is better, else 0."""
     first, second = max(error, ROUNDING_ERROR), max(other, ROUNDING_ERROR)
     if first > WORSE * second:
         return 1

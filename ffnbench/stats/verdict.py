@@ -1,4 +1,4 @@
-"""From samples to estimates and verdicts. Pure; the replicate is the worker, a process
+"""From samples to estimates and verdicts. Pure. The replicate is the worker, a process
 with a block of rounds.
 
 Within one process samples share memory layout and page placement, so their scatter says
@@ -7,15 +7,15 @@ is over workers (interval.py). Ratios are paired: per round log(case / reference
 the rounds that nothing disturbed (rounds.py); their centre is the worker's value.
 
 The notes on noise say how far the seconds can be believed, and what would make the next
-run quieter. What others took from a run is said once: in the sentence of a busy run, or
-in the count of the rounds that were left out.
+run quieter. What disturbed a run is said once: in the sentence of a busy run, or in the
+count of the samples that were left out.
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import TypeVar
@@ -37,32 +37,36 @@ from ffnbench.result import (
     Sample,
     Verdict,
 )
-from ffnbench.stats.interval import Mean, mean_value
+from ffnbench.stats.interval import Mean, estimate_of_values
 from ffnbench.stats.rounds import (
     CLOCKS_HELD,
     CPUS_TAKEN,
     RoundTable,
     RowLogs,
-    held_down,
     is_clean,
     table_of,
-    waited_for,
+    throttling_causes,
+    waited_for_cpu,
 )
 
-CONTROL_WITHIN = 0.05  # a control that is known no better says nothing
-CONTROL_CONFIDENCE = 0.99  # a quiet machine is accused once in a hundred runs
+# half the interval of the control (in logs): if it is wider, the control says nothing
+CONTROL_WITHIN = 0.05
+# of the interval of the control: one quiet run of a hundred seems to be noisy
+CONTROL_CONFIDENCE = 0.99
 SAME_RATIO = 1 - SAME_WITHIN, 1 + SAME_WITHIN
 ONE_WORKER = "measured in one process, which gives no interval"
 
-# the last two come with each latency of an accelerator
+# seconds of a call; the last two are measured only on an accelerator
 PER_CALL = (LATENCY, DEVICE_TIME, HOST_TIME)
-PER_WORKER = (COMPILE, PACK)  # timed once in every worker, before its rounds
+PER_WORKER = (COMPILE, PACK)  # seconds that each worker spends once, before its rounds
 
 K = TypeVar("K")
 
 
 def holm(p_values: Mapping[K, float], alpha: float) -> set[K]:
-    """The rows that differ, with a family-wise error of at most alpha (Holm 1979)."""
+    """The rows whose p-value is significant, with a family-wise error of at most alpha
+    (Holm 1979).
+    """
     significant: set[K] = set()
     for rank, (row, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
         if p > alpha / (len(p_values) - rank):
@@ -72,8 +76,8 @@ def holm(p_values: Mapping[K, float], alpha: float) -> set[K]:
 
 
 def decide(low: float, high: float, same: tuple[float, float] = SAME_RATIO) -> Verdict:
-    """The verdict on the interval of a ratio: within `same` the same, else its side of
-    1, else can't tell.
+    """The verdict on the interval of a ratio: SAME if it lies within `same`, SLOWER or
+    FASTER if it lies on one side of 1, else UNCLEAR.
     """
     if low >= same[0] and high <= same[1]:
         return Verdict.SAME
@@ -90,11 +94,11 @@ def verdicts(
     analyses: int = 1,
     same: tuple[float, float] = SAME_RATIO,
 ) -> dict[K, tuple[Verdict, str]]:
-    """The verdicts on rows by the means of their logs, with the reason where one is
+    """The verdict on each row by the mean of its logs, with the reason if it is
     UNCLEAR.
 
-    The interval decides, widened by the `slack` (in logs) that the machine is off by. A
-    difference has to hold by Holm's correction as well, over all rows and the
+    The interval decides, widened by `slack` (in logs), by which the control was off. A
+    difference must also be significant after Holm's correction, over all rows and the
     `analyses` after which measuring might have ended.
     """
     significant = holm(
@@ -124,9 +128,9 @@ def verdicts(
 def summarise(
     run: Run,
 ) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], tuple[Note, ...]]:
-    """Estimates, comparisons with the reference, and what a reader should be warned of.
+    """The estimates of a run, its comparisons with references, and its warnings.
 
-    Failed cases have none; busy ones have no seconds.
+    A failed case has none of them, a busy one has no seconds.
     """
     failed = {failure.case for failure in run.failures}
     labels = [case.label for case in run.plan.cases if case.label not in failed]
@@ -134,11 +138,11 @@ def summarise(
     if LATENCY in run.plan.metrics:
         comparisons = _comparisons(run, labels)
     busy = {row.case for row in comparisons if row.verdict is Verdict.BUSY}
-    quiet = [label for label in labels if label not in busy]
+    not_busy = [label for label in labels if label not in busy]
     measured = (
-        *_mean_times(run, PER_CALL, quiet),
+        *_mean_times(run, PER_CALL, not_busy),
         *_values(run, failed),
-        *_mean_times(run, PER_WORKER, quiet),
+        *_mean_times(run, PER_WORKER, not_busy),
     )
     return measured, comparisons, tuple(notes_of(run, measured, comparisons))
 
@@ -158,22 +162,23 @@ def _mean_times(
 
 
 def _values(run: Run, failed: set[str]) -> list[Measured]:
-    """What is no time: exact metrics, and errors, which have an interval where every
-    worker has inputs of its own.
+    """The values that are no times: exact metrics, and errors. An error has an interval
+    if precisions are compared, for then every worker has inputs of its own.
     """
-    timed = {metric.name for metric in metrics_of(run.plan.kind) if not metric.exact}
-    # the second run of a cell has the inputs of the first, so that its errors are known
+    inexact = {metric.name for metric in metrics_of(run.plan.kind) if not metric.exact}
+    # as a set, because a cell that is measured twice has the same inputs, and so the
+    # same errors, in both runs
     errors: dict[str, set[float]] = defaultdict(set)
     for sample in run.samples:
         if run.plan.compares_precisions and sample.metric == ERROR:
             errors[sample.case].add(sample.value)
     measured = []
     for sample in run.samples:
-        if sample.case in failed or sample.metric in timed - {ERROR}:
+        if sample.case in failed or sample.metric in inexact - {ERROR}:
             continue
         estimate = Estimate(value=sample.value)
         if sample.metric == ERROR and sample.case in errors:
-            estimate = mean_value(sorted(errors[sample.case]))
+            estimate = estimate_of_values(sorted(errors[sample.case]))
         measured.append(
             Measured(case=sample.case, metric=sample.metric, estimate=estimate)
         )
@@ -200,7 +205,8 @@ def _comparisons(run: Run, labels: Iterable[str]) -> tuple[Comparison, ...]:
     if control:
         reason = "" if control.freedom > 0 else ONE_WORKER
         decided[CONTROL] = _verdict_on_control(control, slack), reason
-    # the strictest level that Holm's correction may ask for
+    # a difference of this resolution would be significant even at the strictest level
+    # that Holm's correction may ask for
     strictest = 1 - (1 - CONFIDENCE) / (plan.protocol.looks * max(1, len(compared)))
 
     comparisons = []
@@ -237,22 +243,22 @@ def _comparisons(run: Run, labels: Iterable[str]) -> tuple[Comparison, ...]:
                 resolution=resolution,
             )
         )
-    left_alone = [row for row in comparisons if _is_left_alone(row, comparisons)]
     return tuple(
-        _without_ratio(row) if row in left_alone else row for row in comparisons
+        _without_ratio(row) if _is_left_alone(row, comparisons) else row
+        for row in comparisons
     )
 
 
 def _is_left_alone(reference: Comparison, comparisons: Iterable[Comparison]) -> bool:
-    """Whether nothing could be compared with a reference, and a row for which others
-    had the CPUs or the clocks.
+    """Whether a row is a reference with which no row could be compared, one of them at
+    least because it is busy.
     """
     if reference.verdict is not Verdict.REFERENCE:
         return False
     rows = [
-        c
-        for c in comparisons
-        if c.reference == reference.case and c.case not in (reference.case, CONTROL)
+        row
+        for row in comparisons
+        if row.reference == reference.case and row.case not in (reference.case, CONTROL)
     ]
     return any(row.verdict is Verdict.BUSY for row in rows) and not any(
         row.ratio for row in rows
@@ -260,8 +266,8 @@ def _is_left_alone(reference: Comparison, comparisons: Iterable[Comparison]) -> 
 
 
 def _without_ratio(reference: Comparison) -> Comparison:
-    """Its seconds would be read beside rows that have none, though they come from the
-    same disturbed minutes.
+    """The reference as a busy row. Its seconds come from the same disturbed minutes as
+    the rows that have none, and would be read as if they did not.
     """
     return replace(
         reference,
@@ -272,27 +278,46 @@ def _without_ratio(reference: Comparison) -> Comparison:
 
 
 def _why_busy(table: RoundTable, label: str, row: RowLogs) -> str:
-    """Such a row has no ratio: disturbed rounds of two forms differ by more than
+    """How many rounds of a busy row were undisturbed, and what disturbed the others.
+
+    Such a row has no ratio, because disturbed rounds of two forms differ by more than
     chance.
     """
-    cause = CPUS_TAKEN
-    if any(
-        call.held for made in table.rounds[label].values() for call in made.values()
-    ):
-        cause = CLOCKS_HELD
+    reference = table.plan.reference_of(label)
+    disturbed = _waits_of_disturbed(table, label) or _waits_of_disturbed(
+        table, reference
+    )
+    cause = CLOCKS_HELD if _is_throttled(disturbed) else CPUS_TAKEN
     return f"{row.clean_rounds} of {row.rounds} rounds were undisturbed: {cause}"
 
 
+def _waits_of_disturbed(table: RoundTable, label: str) -> list[bool]:
+    """For each call of a case that is not clean, whether its threads waited."""
+    return [
+        call.waited
+        for calls in table.rounds.get(label, {}).values()
+        for call in calls.values()
+        if not call.clean
+    ]
+
+
+def _is_throttled(waited: Sequence[bool]) -> bool:
+    """Whether most disturbed samples did not wait for a CPU, so that it was the clocks
+    of the device that disturbed them.
+    """
+    return 2 * sum(waited) < len(waited)
+
+
 def control_slack(report: Report) -> float:
-    """By how much (in logs) the reference of a run differs from itself, where that is
+    """By how much (in logs) the reference of a run may differ from itself, if that is
     more than chance; else 0.
     """
     return slack_of(table_of(report).ratio(CONTROL, report.plan.reference).mean())
 
 
 def slack_of(control: Mean | None) -> float:
-    """How far the mean of a control (in logs) may be off, where that is more than
-    chance; else 0.
+    """How far the mean of a control (in logs) may be from 0, if its interval excludes
+    0; else 0.
     """
     if control is None:
         return 0.0
@@ -303,7 +328,9 @@ def slack_of(control: Mean | None) -> float:
 
 
 def _verdict_on_control(control: Mean, slack: float) -> Verdict:
-    """The reference against itself: the same, unless it differs by more than chance."""
+    """The verdict on the reference against itself: SAME unless it differs by more than
+    chance, UNCLEAR if its interval is too wide to say so.
+    """
     if slack:
         return Verdict.SLOWER if control.mean > 0 else Verdict.FASTER
     if control.half_width(CONFIDENCE) <= CONTROL_WITHIN:
@@ -312,11 +339,10 @@ def _verdict_on_control(control: Mean, slack: float) -> Verdict:
 
 
 def is_launch_bound(device: Estimate | None, host: Estimate | None) -> bool | None:
-    """Whether issuing its work takes the CPU longer (`host`) than the device works for
-    it.
+    """Whether the CPU needs longer to issue the work of a call (`host`) than the device
+    needs to do it: calls one after another take whichever is longer.
 
-    Calls one after another take whichever is longer. None where the intervals overlap,
-    have no ends, or one of the two is not known.
+    None if the intervals overlap, or one of them is not known.
     """
     if device is None or device.low is None or device.high is None:
         return None
@@ -329,30 +355,33 @@ def is_launch_bound(device: Estimate | None, host: Estimate | None) -> bool | No
     return None
 
 
-MOVES = 0.05  # of a device's clock
-LEAST_OVERHEADS = 100  # a call shorter than so many empty calls is partly harness
-OTHERS_CPUS = 0.15  # of other processes, on average: less is what an idle machine does
-# what `notes_of` makes
+MOVES = 0.05  # a clock that fell by this share of its highest rate is worth a note
+LEAST_OVERHEADS = 100  # a call shorter than so many empty calls is partly overhead
+# if other processes used more CPUs on average, a note names them; an idle machine uses
+# less
+OTHERS_CPUS = 0.15
+# the kinds of notes that `notes_of` makes
 COMPUTED = {NoteKind.BUSY, NoteKind.MOVES, NoteKind.NOISE, NoteKind.SHORT}
 
 
 def notes_of(
     run: Run, measured: Iterable[Measured], comparisons: Iterable[Comparison]
 ) -> list[Note]:
-    """Every warning that can be read off a run's samples and estimates."""
-    notes = _overhead_note(run, measured)
+    """All notes that follow from the samples and estimates of a run.
+
+    A busy run has one note on that, in place of those on its noise and clocks.
+    """
+    notes = _overhead_notes(run, measured)
     is_busy = False
     for row in comparisons:
         if row.case != CONTROL:
             is_busy = is_busy or row.verdict is Verdict.BUSY
         elif row.ratio and row.verdict in (Verdict.SLOWER, Verdict.FASTER):
-            text = f"the machine is too noisy: the reference took {row.ratio.value:.3f} times its own time; "
-            notes.append(
-                Note(
-                    text=text + "see `ffnbench env`, wait, and measure again",
-                    kind=NoteKind.NOISE,
-                )
+            text = (
+                f"the machine is too noisy: the reference took {row.ratio.value:.3f} times its own time; "
+                "see `ffnbench env`, wait, and measure again"
             )
+            notes.append(Note(text=text, kind=NoteKind.NOISE))
     if is_busy:
         return [*notes, Note(text=busy_text(run), kind=NoteKind.BUSY)]
     texts = (
@@ -363,8 +392,10 @@ def notes_of(
     return notes + [Note(text=text, kind=kind) for text, kind in texts if text]
 
 
-def _overhead_note(run: Run, measured: Iterable[Measured]) -> list[Note]:
-    """Calls so short that the harness is a part of them."""
+def _overhead_notes(run: Run, measured: Iterable[Measured]) -> list[Note]:
+    """A note for each row whose calls are so short that the harness is a part of their
+    time.
+    """
     if run.timer is None:
         return []
     least_s = LEAST_OVERHEADS * run.timer.empty_call_s
@@ -379,7 +410,7 @@ def _overhead_note(run: Run, measured: Iterable[Measured]) -> list[Note]:
 
 
 def busy_text(run: Run | Report) -> str:
-    """Who is busy, as far as that is known, and what to do about it."""
+    """What disturbed a busy run, as far as that is known, and what to do about it."""
     clean = ""
     fewest = table_of(run).fewest_clean()
     if fewest:
@@ -390,9 +421,8 @@ def busy_text(run: Run | Report) -> str:
         for sample in run.samples
         if sample.metric == LATENCY and not is_clean(sample)
     ]
-    # the device's clocks, and not the CPUs
-    if unclean and 2 * sum(map(waited_for, unclean)) < len(unclean):
-        causes = " and ".join(_throttling_causes(unclean))
+    if _is_throttled([waited_for_cpu(sample) for sample in unclean]):
+        causes = " and ".join(_causes_in(unclean))
         return f"busy: {CLOCKS_HELD} ({causes}){clean}; let it cool down, or see `ffnbench env`"
     threads_on_cpu = [
         case.workload.threads
@@ -419,14 +449,16 @@ def busy_text(run: Run | Report) -> str:
     return f"busy: {who}{clean}; {advice}"
 
 
-def _throttling_causes(samples: Iterable[Sample]) -> list[str]:
-    """What held the clocks of their device down."""
-    return list(dict.fromkeys(name for sample in samples for name in held_down(sample)))
+def _causes_in(samples: Iterable[Sample]) -> list[str]:
+    """What held the clocks of the device down in these samples, each cause once."""
+    return list(
+        dict.fromkeys(name for sample in samples for name in throttling_causes(sample))
+    )
 
 
 def left_out(run: Run | Report) -> str:
-    """How many samples were disturbed and by what, where there are any, and how many
-    rounds of the worst row.
+    """How many samples were disturbed and by what, and how many rounds of the worst
+    row; empty if none was.
     """
     latencies = [sample for sample in run.samples if sample.metric == LATENCY]
     unclean = [sample for sample in latencies if not is_clean(sample)]
@@ -434,9 +466,9 @@ def left_out(run: Run | Report) -> str:
     if fewest is None or not unclean:
         return ""
     reasons = []
-    if any(map(waited_for, unclean)):
+    if any(map(waited_for_cpu, unclean)):
         reasons.append("they waited for a CPU")
-    causes = _throttling_causes(unclean)
+    causes = _causes_in(unclean)
     if causes:
         reasons.append(f"{CLOCKS_HELD} by {' and '.join(causes)}")
     text = f"{len(unclean):,} of {len(latencies):,} samples are left out: {' or '.join(reasons)}"
@@ -448,23 +480,15 @@ def left_out(run: Run | Report) -> str:
 
 
 def device_clocks(run: Run | Report) -> str:
-    """Where the clock of a device moved: how far, and how often it was at its power
-    limit.
+    """For each device whose clock fell by MOVES or more: how far, and how often it was
+    at its power limit.
     """
     texts = []
     for device, readings in _by_device(run).items():
         least = min(
-            (
-                reading.least_clock_mhz
-                for reading in readings
-                if reading.least_clock_mhz
-            ),
-            default=0,
+            filter(None, (reading.least_clock_mhz for reading in readings)), default=0
         )
-        most = max(
-            (reading.most_clock_mhz for reading in readings if reading.most_clock_mhz),
-            default=0,
-        )
+        most = max(reading.most_clock_mhz or 0 for reading in readings)
         if least >= (1 - MOVES) * most:
             continue
         text = f"the clock of {device} fell from {most:,} to {least:,} MHz"
@@ -480,7 +504,7 @@ def device_clocks(run: Run | Report) -> str:
 
 
 def device_others(run: Run | Report) -> str:
-    """Who else computed on a device."""
+    """How many other processes computed on each device; empty if none did."""
     texts = []
     for device, readings in _by_device(run).items():
         most = max(reading.others or 0 for reading in readings)
@@ -490,6 +514,7 @@ def device_others(run: Run | Report) -> str:
 
 
 def _by_device(run: Run | Report) -> dict[str, list[DeviceReadings]]:
+    """The readings of each device, by its name."""
     readings: dict[str, list[DeviceReadings]] = {}
     for reading in run.devices:
         readings.setdefault(reading.device, []).append(reading)

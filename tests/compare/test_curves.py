@@ -25,7 +25,7 @@ from ffnbench.report.sweep_sentences import sweep_line
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report
 from ffnbench.run.runner import run_workers as run_plan
-from ffnbench.stats.curves import Place, crossings_of, turns, where
+from ffnbench.stats.curves import Place, crossing_between, crossings_of, side_changes
 from ffnbench.stats.figures import with_figures
 from ffnbench.stats.interval import Mean
 
@@ -103,13 +103,16 @@ def test_the_interval_of_where_is_fiellers_on_a_straight_line() -> None:
         Place(x, Mean(0.2 * x - 0.1, error, 1e9), side)
         for x, side in ((0, -1), (1, 1), (2, 1))
     ]
-    assert list(turns(places)) == [(0, 1)]
+    assert list(side_changes(places)) == [(0, 1)]
     square = [
         0.04 - 2 * (t * error) ** 2,
         -0.04 + 2 * (t * error) ** 2,
         0.01 - (t * error) ** 2,
     ]
-    (value, low, high), (first, second) = where(places, 0, 1), sorted(np.roots(square))
+    (value, low, high), (first, second) = (
+        crossing_between(places, 0, 1),
+        sorted(np.roots(square)),
+    )
     assert value == pytest.approx(0.5)
     assert first - 0.011 <= low <= first < second <= high <= second + 0.011
 
@@ -122,7 +125,7 @@ def ends_of(
         Place(x, Mean(mean, error, 1e9), 1 if mean > 0 else -1)
         for x, mean in enumerate(means)
     ]
-    return where(places, 1, 2, slack)[1:]
+    return crossing_between(places, 1, 2, slack)[1:]
 
 
 def test_the_interval_of_where_grows_with_how_the_curve_bends_and_with_what_one_row_differs_by_from_itself() -> (
@@ -154,7 +157,11 @@ def test_nothing_crosses_that_is_not_decided_on_both_sides(
     sides: tuple[int, ...], found: list
 ) -> None:
     assert (
-        list(turns([Place(x, Mean(0, 1, 4), side) for x, side in enumerate(sides)]))
+        list(
+            side_changes(
+                [Place(x, Mean(0, 1, 4), side) for x, side in enumerate(sides)]
+            )
+        )
         == found
     )
 

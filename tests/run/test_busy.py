@@ -121,6 +121,32 @@ def test_a_row_that_quiet_rounds_do_not_decide_is_busy() -> None:
     assert said in text
 
 
+def test_a_busy_row_names_what_disturbed_most_of_its_rounds() -> None:
+    """One throttled sample among many that waited says nothing of the others; and if
+    the row itself is clean, its reference has the answer.
+    """
+
+    def throttled(done: Run, case: str, rounds: set[int]) -> Run:
+        samples = tuple(
+            replace(sample, throttled="sw thermal slowdown")
+            if sample.case == case and sample.round in rounds
+            else sample
+            for sample in done.samples
+        )
+        return replace(done, samples=samples)
+
+    waiting = ten_rounds(clean=2)
+    quiet = ten_rounds(clean=10)
+    for done, cause in (
+        (throttled(waiting, "b", {3}), "threads waited for a CPU"),
+        (throttled(quiet, "b", {*range(8)}), "the device's clocks were throttled"),
+        (throttled(quiet, "a", {*range(8)}), "the device's clocks were throttled"),
+    ):
+        row = compared(done)["b"]
+        assert row.verdict is Verdict.BUSY
+        assert row.reason == f"8 of 40 rounds were undisturbed: {cause}"
+
+
 def reference_with_half_of_its_rounds(c: float = 1.0, c_waits: bool = True) -> Report:
     """Six rounds of one process in which a is disturbed in three, b and c in all; with
     c left alone it can be told.

@@ -17,7 +17,7 @@ from itertools import accumulate
 
 from ffnbench.result import CONFIDENCE, Estimate
 
-# sd of the log of a ratio between runs of unchanged code: PRIOR of stats/history.py,
+# sd of the log of a ratio between runs of unchanged code: RUNS_SD of stats/history.py,
 # times the quantile of Student's t at its degrees of freedom over a normal's (0.004 *
 # 3.18 / 1.96)
 BETWEEN_RUNS = 0.0065

@@ -24,7 +24,7 @@ from statistics import fmean, median
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.gate.side_by_side import (
     COMPARED,
-    COMPARED_METRICS,
+    COMPARED_TIMES,
     RATIO,
     case_differences,
     is_busy,
@@ -37,8 +37,8 @@ from ffnbench.report.files.store import read_report as load_report
 from ffnbench.result import CONFIDENCE, Environment, Estimate, Report
 from ffnbench.stats.figures import with_figures
 from ffnbench.stats.history import (
-    PRIOR,
-    PRIOR_FREEDOM,
+    RUNS_FREEDOM,
+    RUNS_SD,
     Change,
     change_between,
     history_of,
@@ -90,14 +90,14 @@ def scatter_of_runs(runs: Sequence[Mean]) -> float:
     move less than squares; it is drawn towards the prior of a baseline's runs with what
     these leave uncertain themselves.
     """
-    prior = PRIOR**2 + median(run.error**2 for run in runs)
+    prior = RUNS_SD**2 + median(run.error**2 for run in runs)
     mean_difference = fmean(
         abs(later.mean - earlier.mean) for earlier, later in pairwise(runs)
     )
     seen = mean_difference * math.sqrt(math.pi) / 2  # of normal values
     freedom = history_of(runs).between.freedom
     return math.sqrt(
-        (PRIOR_FREEDOM * prior + (freedom - PRIOR_FREEDOM) * seen**2) / freedom
+        (RUNS_FREEDOM * prior + (freedom - RUNS_FREEDOM) * seen**2) / freedom
     )
 
 
@@ -189,7 +189,7 @@ def timeline_of(runs: Sequence[Report], metric: str = "") -> Timeline:
             timed={
                 identity.case[0]
                 for identity in points
-                if identity.metric in COMPARED_METRICS
+                if identity.metric in COMPARED_TIMES
             },
         )
     followed = sorted(rows.values(), key=lambda row: not row.steps)
@@ -251,7 +251,7 @@ def unlike(case: Case, rows: Sequence[Series]) -> list[str]:
 
 def _identity(run: Report, label: str, metric: str) -> RowIdentity:
     place = reference = None
-    if metric in COMPARED_METRICS and run.environment:
+    if metric in COMPARED_TIMES and run.environment:
         place = run.environment.fingerprint, run.plan.protocol.method
     if metric == RATIO:
         reference = _is_measured(run.plan.case(run.plan.reference_of(label)))
@@ -266,7 +266,7 @@ def _point(run: Report, label: str, metric: str) -> TimelinePoint | None:
     """A metric of a row in a run; None where the run does not know it, or was
     disturbed.
     """
-    is_timed = metric in COMPARED_METRICS
+    is_timed = metric in COMPARED_TIMES
     if run.failure(label) or (is_timed and is_busy(run, label)):
         return None
     value = value_in(run, label, metric)
