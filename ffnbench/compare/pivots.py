@@ -66,7 +66,7 @@ def pivots(report: Report, frame: Frame, title: str) -> tuple[Frame, ...]:
             (text, len(groups)) for text, groups in blocks.items()
         )
     seconds = column(
-        "latency_s", 0, title=title, takes=0, text=_seconds_text, style=_seconds_style
+        "latency_s", 0, title=title, least_width=0, text=_seconds_text, style=_seconds_style
     )
     frames = []
     for unit in (f"time vs {title} {CERTAIN}", f"vs {title}"):
@@ -164,5 +164,5 @@ def _ratio_column(name: str, reference: str, unit: str) -> Column:
 
     title = name.removeprefix(reference) if name.startswith(f"{reference}@") else name
     return column(
-        "ratio", key=name, title=title, unit=unit, text=text, style=style, takes=0
+        "ratio", key=name, title=title, unit=unit, text=text, style=style, least_width=0
     )

@@ -93,7 +93,7 @@ def compare_frame(report: Report) -> Frame:
     if is_timed:
         columns += timed_columns(report, reference_title(report))
     elif not is_measured:
-        columns = [replace(each, takes=0) for each in columns]
+        columns = [replace(each, least_width=0) for each in columns]
     elif report.failures:
         columns.append(column("failure"))
 

@@ -165,7 +165,7 @@ def columns_that_fit(columns: Sequence[ShownColumn], width: int) -> list[ShownCo
     label, *others = columns
     fitting, used = [label], _label_width(label, width)
     for shown in sorted(others, key=lambda shown: shown.column.priority):
-        need = max(_narrowest(shown), shown.column.takes) + COLUMN_GAP
+        need = max(_narrowest(shown), shown.column.least_width) + COLUMN_GAP
         if used + need <= width or len(fitting) == 1:
             fitting.append(shown)
             used += need

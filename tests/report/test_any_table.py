@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from ffnbench.report.frame import EXTRA, Column, Frame, written
+from ffnbench.report.frame import EXTRA, Column, Frame, default_text
 from ffnbench.report.terminal import show
 
 KEYS = ("first", "second", "third", "fourth", "fifth")
@@ -49,7 +49,7 @@ def test_no_line_is_too_long_and_no_number_is_cut(
     text = captured.get()
     assert all(cell_len(line.rstrip()) <= width for line in text.splitlines())
     numbers = {
-        written(row[key])
+        default_text(row[key])
         for row in frame.rows
         for key in row
         if key != "label" and row[key] is not None
