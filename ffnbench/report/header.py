@@ -97,8 +97,8 @@ def _values_of(condition: Condition, cases: Iterable[Case]) -> list[str | int | 
 
 
 def compares_ways(plan: Plan) -> bool:
-    """Whether rows are the same network in several ways to run it: they differ in the
-    format of their weights, or in the runtime.
+    """Whether rows differ in the way in which a network is run: in the format of its
+    weights, or in the runtime.
     """
     backends = {case.workload.backend for case in plan.shown}
     has_runtime = any(BACKENDS[backend].is_runtime for backend in backends)
@@ -205,8 +205,8 @@ def conditions_line(plan: Plan, *, measured: bool = True) -> str:
     if not others or any(case.sizing.how != "matched" for case in others):
         return line
     matched = {MATCHED.get(case.sizing.what, case.sizing.what) for case in others}
-    # a sweep can match parameters in dense forms and active parameters in experts; in
-    # a dense form all parameters are active, so the longer name is true of both
+    # experts are matched in active parameters; in a dense form all parameters are
+    # active, so that the longer name is true of both
     equal = max(matched, key=len)
     return f"{line}; equal {equal}{misses(plan)}"
 

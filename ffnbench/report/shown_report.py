@@ -33,7 +33,7 @@ from ffnbench.report.formats import (
     ROOFLINE,
     View,
     Write,
-    bytes_of,
+    file_content,
 )
 from ffnbench.report.frame import Frame, Row
 from ffnbench.report.terminal import Terminal, plain, renderable, show
@@ -213,7 +213,7 @@ def written_to(
     suffixes = list(dict.fromkeys(f".{name.rpartition('.')[2]}" for name in writers))
     with Outputs([text], stem, suffixes) as outputs:
         # all are made before one is written: what can't be drawn is an error of its own
-        contents = {file: bytes_of(writers, file) for file in outputs.paths}
+        contents = {file: file_content(writers, file) for file in outputs.paths}
         written = outputs.write(contents.__getitem__)
     return written[0] if len(written) == 1 else Path(text)
 

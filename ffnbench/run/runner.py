@@ -39,6 +39,7 @@ from ffnbench.metrics import LATENCY, METRICS, Metric
 from ffnbench.plan import Plan
 from ffnbench.planning.workload import lacks
 from ffnbench.result import (
+    STEP_END,
     CaseCost,
     Environment,
     FailureKind,
@@ -342,7 +343,7 @@ class _Runner:
         samples of their own.
         """
         doing = BACKENDS[self.plan.case(label).workload.backend].doing
-        self._tell(f"{self._which_process}  {doing} {label}")
+        self._tell(f"{self._which_process}{STEP_END}{doing} {label}")
         calibration = self._calibrations[label]
         calls: int | None = 1  # which warms nothing up
         if self._is_timed:
@@ -415,7 +416,7 @@ class _Runner:
             if is_sample_clean is not None:
                 clean[label] = is_sample_clean
         self._tell(
-            f"{self._which_process}  round {place.round + 1}/{self.budget.rounds}",
+            f"{self._which_process}{STEP_END}round {place.round + 1}/{self.budget.rounds}",
             place.round + 1,
         )
         return clean
@@ -481,7 +482,7 @@ class _Runner:
         is_enough = is_again and not self.plan.compares_precisions
         if is_enough or self.budget.is_past_bound:
             return
-        self._tell(f"{self._which_process}  checking {label}")
+        self._tell(f"{self._which_process}{STEP_END}checking {label}")
         errors = self._try(worker, Check(label=label))
         if errors is not None:
             metrics = [m for m in CORRECTNESS_METRICS if not (m.exact and is_again)]

@@ -276,7 +276,7 @@ def test_a_full_disk_costs_no_journal_that_is_there(
     assert call(*FEW, "-o", "a.json", launch=copied(A_FEW + 9, "b.json"))[0] == 0
     left = Path("b.json.journal").read_bytes()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    journal = Journal(Path("b.json"), over=True)
+    journal = Journal(Path("b.json"), takes_over=True)
     resource.setrlimit(
         resource.RLIMIT_FSIZE, (1000, hard)
     )  # bytes: the first line is torn there
