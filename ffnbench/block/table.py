@@ -24,7 +24,7 @@ from ffnbench.report.columns import column
 from ffnbench.report.frame import Frame, Row
 from ffnbench.report.header import in_title
 from ffnbench.report.notes import details
-from ffnbench.report.sentences import failure_line, machine_line, to_do
+from ffnbench.report.sentences import failure_line, machine_line, to_do_line
 from ffnbench.report.words import device_text, sizing_text
 from ffnbench.result import Report, Verdict
 
@@ -109,7 +109,7 @@ def _measured_frame(report: Report, rows: list[Row]) -> Frame:
         summary=[
             *_overtaking_lines(report),
             *failure_line(report),
-            *to_do(report),
+            *to_do_line(report),
             *machine_line(report),
         ],
         details=details(report),

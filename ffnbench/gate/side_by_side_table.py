@@ -144,7 +144,10 @@ class SideBySide:
         elif metric == PARAMS:
             of_run = replace(of_run, write="{:,.0f}".format)
         of_change = column(
-            "change", 1, unit=CERTAIN if metric in COMPARED_METRICS else "", least_width=0
+            "change",
+            1,
+            unit=CERTAIN if metric in COMPARED_METRICS else "",
+            least_width=0,
         )
         columns = [column("label", title=title)]
         for number, name in enumerate(self.names):

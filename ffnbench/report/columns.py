@@ -507,8 +507,8 @@ DEVICE_KEYS = (*interval_keys(DEVICE_TIME), *interval_keys(HOST_TIME), "launch_b
 
 
 def column(key: str, priority: int | None = None, /, **how: Any) -> Column:
-    """The column of COLUMNS with this key, with another priority, or other fields, where
-    these are given.
+    """The column of COLUMNS with this key; with another priority, or other fields,
+    where these are given.
     """
     if priority is not None:
         how["priority"] = priority

@@ -217,7 +217,8 @@ class Destination:
         if self._outputs is None:
             return []
         return self._outputs.write(
-            partial(file_content, files), (lambda: rescue().encode()) if rescue else None
+            partial(file_content, files),
+            (lambda: rescue().encode()) if rescue else None,
         )
 
     def _write_files(self, shown: View) -> None:

@@ -8,8 +8,9 @@ precision of float32 products to one in bfloat16, is None there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ffnbench.backends import BACKENDS
 from ffnbench.choices import Backend, Cache, MatmulPrecision, Time, Weights
@@ -128,8 +129,13 @@ def differing(plan: Plan) -> list[str]:
 
 
 def heading(group: Group) -> str:
-    """The values of a group on all axes: `seq_len 128`; `bfloat16, seq_len 128`."""
-    return ", ".join(_with_values(key, [value]) for key, value in group.values.items())
+    """The heading of a group: its values on all axes."""
+    return heading_of(group.values)
+
+
+def heading_of(values: Mapping[str, Any]) -> str:
+    """Values on axes as a heading: `seq_len 128`; `bfloat16, seq_len 128`."""
+    return ", ".join(_with_values(key, [value]) for key, value in values.items())
 
 
 def _with_values(key: str, values: Sequence[Value]) -> str:
@@ -151,7 +157,9 @@ def headings(plan: Plan) -> Groups:
 
 
 def headings_at_rows(blocks: Iterable[tuple[str, int]]) -> Groups:
-    """The same for blocks, each given by its heading and its number of rows."""
+    """The heading of each block with the number of its first row; a block is given by
+    its heading and how many rows it has.
+    """
     groups, start = [], 0
     for text, size in blocks:
         groups.append((start, text))

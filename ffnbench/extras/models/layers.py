@@ -57,7 +57,10 @@ LAYER_COLUMNS = (
     _quantity("ffn_params", "FFN", "params", 1),
     _quantity("attention_params", "attention", "params", 1),
     Column(
-        key="ffn_share_params", title="FFN's share", unit="of params", write=with_percent_sign
+        key="ffn_share_params",
+        title="FFN's share",
+        unit="of params",
+        write=with_percent_sign,
     ),
     _quantity("flops_ffn", "FFN", "FLOPs/tok", 3),
     _quantity("flops_attention", "attention", "FLOPs/tok", 3),

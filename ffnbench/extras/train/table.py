@@ -280,7 +280,11 @@ TRAINING_COLUMNS = {
             least_width=RATIO_WIDTH,
         ),
         Column(
-            key="tokens_per_s", title="tokens/s", units=SI, priority=5, least_width=NUMBER_WIDTH
+            key="tokens_per_s",
+            title="tokens/s",
+            units=SI,
+            priority=5,
+            least_width=NUMBER_WIDTH,
         ),
         Column(
             key="pareto_front_step",

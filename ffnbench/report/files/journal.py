@@ -65,7 +65,7 @@ class Journal:
                 self._lock(path.open("rb"))
                 self._to_replace, path = path, path.with_name(f"{path.name}.new")
                 path.unlink(missing_ok=True)
-            # exclusively: a file that is there is another run's, and no link is followed
+            # exclusively: a file that is there is of another run; no link is followed
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
             of_another = f"{path} is of a run that was killed, or that runs now: ffnbench report {path}"

@@ -1,5 +1,5 @@
-"""The files of an answer: checked before anything is measured, and written completely or
-not at all.
+"""The files of an answer: checked before anything is measured, and written either
+completely or not at all.
 
 The format follows from the suffix; a folder gets a file of each format.
 """
@@ -30,9 +30,9 @@ class Outputs:
 
     `typed` are the paths that the user typed, and `stem` names the files in a folder.
     `inputs` are files that the command reads: none of them is overwritten. Where
-    `why_runs_stay` gives a reason, no file with samples is overwritten either. `written`
-    are the files that were written, and `rescued` is where the whole result is if one
-    of them could not be.
+    `why_runs_stay` gives a reason, no file with samples is overwritten either.
+    `written` are the files that were written, and `rescued` is where the whole result
+    is if one of them could not be.
 
     As a context manager it removes the folders that it made and that stayed empty.
     """

@@ -178,7 +178,7 @@ def _drop_older_fields(kind: str, data: dict[str, Any]) -> None:
 
 
 def _upgrade_entry(kind: str, entry: dict[str, Any], path: str) -> None:
-    """The same for the content of an entry of a journal, which is of this kind."""
+    """Change the content of an entry of an older journal as `_upgrade` does."""
     if kind in ("Report", "Plan"):
         _upgrade(entry, path)
 
