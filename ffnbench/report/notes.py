@@ -103,7 +103,7 @@ def notes_of_run(report: Report) -> list[str]:
 
 
 def untested_note(report: Report) -> list[str]:
-    """That nobody has run ffnbench on AMD's GPUs yet. torch calls these cuda as well."""
+    """That nobody has run ffnbench on AMD's GPUs yet; torch calls them cuda as well."""
     of_amd = (
         report.environment is not None
         and report.environment.facts.get("hip") is not None
@@ -123,7 +123,7 @@ def no_ceilings() -> FfnbenchError:
 
 
 def _ceilings_note(report: Report) -> list[str]:
-    """The fastest ceilings of this run, by bound, with those that bind a row first."""
+    """The fastest ceilings of this run by bound, those first that bind a row."""
     if not report.shares:
         return []
     by_name = {

@@ -159,7 +159,7 @@ def finish(figure: Figure, title: str, handles: Sequence[Any] = ()) -> None:
 
 
 def render(figure: Figure, suffix: str) -> bytes:
-    """The picture as bytes of a png, svg or pdf file. In svg and pdf texts stay texts."""
+    """The picture as bytes of a png, svg or pdf file; texts stay texts but in png."""
     buffer = io.BytesIO()
     with drawing(**{"svg.fonttype": "none", "pdf.fonttype": 42}):
         figure.savefig(buffer, format=suffix.removeprefix("."), dpi=figure.dpi)
