@@ -25,6 +25,7 @@ from ffnbench.report.formats import (
     Write,
     file_content,
     is_roofline,
+    is_run,
 )
 from ffnbench.report.progress import TerminalProgress
 from ffnbench.report.terminal import Terminal, show
@@ -122,7 +123,7 @@ class Destination:
     def saved(self) -> Path | None:
         """The first file that will hold the whole run."""
         for path in self._paths:
-            if path.suffix == ".json":
+            if is_run(path):
                 return path
         return None
 
@@ -174,7 +175,7 @@ class Destination:
         from ffnbench.report.files.store import read_report
 
         journal = journal_of(first)
-        saved = [path for path in self._paths if path.suffix == ".json"]
+        saved = filter(is_run, self._paths)
         paths = [path for path in (journal, *saved) if path.is_file()]
         if not paths:
             return None

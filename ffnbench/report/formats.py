@@ -45,6 +45,11 @@ def file_content(writers: Mapping[str, Write], path: Path) -> bytes:
     return content.encode() if isinstance(content, str) else content
 
 
+def is_run(path: Path) -> bool:
+    """Whether a file is to hold the whole run, from which it can be read again."""
+    return path.suffix.lower() == ".json"
+
+
 def is_roofline(path: Path) -> bool:
     """Whether a file is to hold a roofline."""
     return path.suffix.lower() in FIGURE_SUFFIXES and ROOFLINE in path.stem.lower()

@@ -145,6 +145,13 @@ def test_what_is_whole_is_not_measured_again(call) -> None:
     assert not [one for one in launch.log if one[1] is TakeSample]
 
 
+def test_a_file_whose_suffix_is_in_capitals_is_resumed_too(call) -> None:
+    assert call(*FEW, "-o", "A.JSON")[0] == 0
+    launch = FakeLaunch()
+    assert call(*FEW, "-o", "A.JSON", "--resume", launch=launch)[0] == 0
+    assert not [one for one in launch.log if one[1] is TakeSample]
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -20,6 +20,7 @@ from pathlib import Path
 from ffnbench.common.errors import FfnbenchError, Unfinished
 from ffnbench.common.files import content_of
 from ffnbench.common.names import hint_for
+from ffnbench.report.formats import is_run
 
 TEMPORARY_PREFIX = ".ffnbench-"  # how the name of a file begins while it is written
 
@@ -108,7 +109,7 @@ class Outputs:
                     or "is the disk full, or the folder gone?"
                 )
         if problems:
-            saved = [path for path in self.written if path.suffix == ".json"]
+            saved = [path for path in self.written if is_run(path)]
             if saved:
                 self.rescued = saved[0]
             else:
@@ -217,7 +218,7 @@ def _refuse_measured(path: Path, why: str) -> None:
     """Raise FfnbenchError for a saved run: its samples are worth more than the answer
     that would stand in their place.
     """
-    if path.suffix.lower() != ".json" or not _is_file(path):
+    if not is_run(path) or not _is_file(path):
         return
     try:
         data = json.loads(content_of(path))
