@@ -69,7 +69,7 @@ SHARE_WIDTH = 18  # letters, as NUMBER_WIDTH
 FRONT = "*"  # marks the rows on the Pareto front
 SMALL, LARGE = 0.001, 1e6  # between these a number has a fixed number of decimals
 ZERO_VALUE, ZERO_SHARE = 1e-300, 1e-12  # what is smaller is zero but for rounding
-SMALLEST_SHARE = 5e-5  # the smallest that is not 0.00 in percent of two decimals
+SMALLEST_SHARE = 5e-5  # a smaller one is 0.00 in percent with two decimals
 
 
 class Unknown:
@@ -116,12 +116,12 @@ def roof_of(report: Report, share: Share | None) -> Roof | None:
 
 
 def _value(metric: str) -> Callable[[CaseFacts], float | None]:
-    return lambda case: case.report.value(case.label, metric)
+    return lambda facts: facts.report.value(facts.label, metric)
 
 
 def _count(metric: str) -> Callable[[CaseFacts], int | None]:
-    def count(case: CaseFacts) -> int | None:
-        value = case.report.value(case.label, metric)
+    def count(facts: CaseFacts) -> int | None:
+        value = facts.report.value(facts.label, metric)
         return None if value is None else int(value)
 
     return count
@@ -132,73 +132,73 @@ def _change(ratio: float) -> str:
 
 
 def _estimate(metric: str) -> Callable[[CaseFacts], Estimate | None]:
-    return lambda case: case.report.estimate(case.label, metric)
+    return lambda facts: facts.report.estimate(facts.label, metric)
 
 
-def _d_ff(case: CaseFacts) -> int | None:
+def _d_ff(facts: CaseFacts) -> int | None:
     """The width; None where that of the module is not the one that was planned."""
-    if case.cost.width_note:
+    if facts.cost.width_note:
         return None
-    return getattr(case.ffn, "d_ff", None)
+    return getattr(facts.ffn, "d_ff", None)
 
 
-def _gated(case: CaseFacts) -> bool | None:
-    if case.form is NOTHING_KNOWN:
+def _gated(facts: CaseFacts) -> bool | None:
+    if facts.form is NOTHING_KNOWN:
         return None
-    return case.form.gate is not Gate.NONE
+    return facts.form.gate is not Gate.NONE
 
 
-def _macs(case: CaseFacts) -> int | None:
-    flops = case.cost.flops_forward
+def _macs(facts: CaseFacts) -> int | None:
+    flops = facts.cost.flops_forward
     return None if flops is None else flops // 2
 
 
-def _flops_timed(case: CaseFacts) -> int | None:
+def _flops_timed(facts: CaseFacts) -> int | None:
     """FLOPs for a token in the passes that the mode runs."""
-    flops = case.needed.flops
-    return None if flops is None else flops // case.work.tokens
+    flops = facts.needed.flops
+    return None if flops is None else flops // facts.work.tokens
 
 
 def _per_second(amount: str) -> Callable[[CaseFacts], float | None]:
     amount_of = attrgetter(amount)
 
-    def rate(case: CaseFacts) -> float | None:
-        done = amount_of(case)
-        return done / case.latency.value if case.latency and done else None
+    def rate(facts: CaseFacts) -> float | None:
+        done = amount_of(facts)
+        return done / facts.latency.value if facts.latency and done else None
 
     return rate
 
 
-def _on_front(case: CaseFacts) -> bool | None:
+def _on_front(facts: CaseFacts) -> bool | None:
     """Whether it is on the Pareto front of time and error in its group; None where the
     group has no front.
     """
-    for trade_off in case.report.figures.trade_offs:
-        if trade_off.reference == case.report.plan.reference_of(case.label):
-            return case.label in trade_off.front
+    for trade_off in facts.report.figures.trade_offs:
+        if trade_off.reference == facts.report.plan.reference_of(facts.label):
+            return facts.label in trade_off.front
     return None
 
 
-def _total_bytes(case: CaseFacts) -> int | None:
+def _total_bytes(facts: CaseFacts) -> int | None:
     """The bytes of weights and the peak of activations together; in training the peak
     contains the gradients.
     """
-    peak = _count(PEAK)(case)
+    peak = _count(PEAK)(facts)
     if peak is None:
         return None
-    return (_count(HELD)(case) or case.cost.weight_bytes) + peak
+    return (_count(HELD)(facts) or facts.cost.weight_bytes) + peak
 
 
-def _failure(case: CaseFacts) -> str | None:
-    failure = case.report.failure(case.label)
+def _failure(facts: CaseFacts) -> str | None:
+    failure = facts.report.failure(facts.label)
     return f"{failure.kind}: {failure.message}" if failure else None
 
 
-def _bound_by(case: CaseFacts) -> str | None:
+def _bound_by(facts: CaseFacts) -> str | None:
     """What limits it: `products`, `call`, or for bytes the memory that they are read
     from, such as `L3` and `memory`.
     """
-    roof = case.roof
+    roof = facts.roof
     if roof.bound is Bound.BYTES and roof.level:
         return str(roof.level)
     return roof.bound and str(roof.bound)
@@ -273,7 +273,7 @@ def ten_digits(value: float) -> str:
 
 
 def _condition(condition: Condition) -> Callable[[CaseFacts], str | int | bool | None]:
-    return lambda case: condition.of(case.work)
+    return lambda facts: condition.of(facts.work)
 
 
 def of_case(
@@ -318,7 +318,7 @@ OF_CASES = (
     of_case(SAVED, _count(SAVED), "saved", units=IEC, priority=5, least_width=NUMBER_WIDTH),
     of_case("weight_bytes", "counts.weight_bytes", "weights", units=IEC, priority=EXTRA, aliases=("weights",)),
     of_case("workers", "latency.workers"),
-    of_case("rounds", lambda case: case.report.rounds(case.label) if case.latency else None),
+    of_case("rounds", lambda facts: facts.report.rounds(facts.label) if facts.latency else None),
     of_case("failure", _failure, left=True, text=lambda row: verdict_word(row) or "", style=lambda row: "red"),
     of_case("flops_elementwise_backward", "cost.flops_elementwise_backward", "elem. bwd", units=SI, unit=TOKEN,
             priority=EXTRA),
@@ -327,7 +327,7 @@ OF_CASES = (
     of_case("beta", "form.beta"),
     of_case("dropout", "form.dropout"),
     of_case("init", "form.init"),
-    of_case("sizing", lambda case: sizing_text(case.case.sizing), "d_ff from", left=True, priority=EXTRA),
+    of_case("sizing", lambda facts: sizing_text(facts.case.sizing), "d_ff from", left=True, priority=EXTRA),
     of_case("residual", "case.residual"),
     of_case("counted", "cost.counted"),
     of_case("zero_share", _value("zero_share"), "zeros", unit="%", write=in_percent, priority=3),
@@ -346,8 +346,8 @@ OF_CASES = (
     of_case("weight_bytes_touched", "cost.weight_bytes_touched", "touched", units=IEC, priority=2),
     of_case(COMPILE, _estimate(COMPILE), "compile", unit="s", interval=seconds_text, priority=3,
             least_width=NUMBER_WIDTH),
-    of_case("clean_rounds", lambda case: case.rounds[0]),
-    of_case("made_rounds", lambda case: case.rounds[1]),
+    of_case("clean_rounds", lambda facts: facts.rounds[0]),
+    of_case("made_rounds", lambda facts: facts.rounds[1]),
     of_case("waited_share", "waited"),
     of_case("flops_per_s", _per_second("needed.flops"), "GFLOP/s", write=in_giga, priority=6, least_width=NUMBER_WIDTH,
             aliases=("gflops",)),
@@ -356,8 +356,8 @@ OF_CASES = (
             aliases=("ceiling",)),
     of_case("bound_by", _bound_by, "bound by", left=True, priority=EXTRA),
     of_case("ceiling_path", "roof.path"),
-    of_case("compile_mode", lambda case: case.work.compile if case.work.compiled else None),
-    of_case("freeze", lambda case: case.work.freeze if case.work.compiled else None),
+    of_case("compile_mode", lambda facts: facts.work.compile if facts.work.compiled else None),
+    of_case("freeze", lambda facts: facts.work.freeze if facts.work.compiled else None),
     of_case(PACK, _estimate(PACK), "pack", unit="s", interval=seconds_text, priority=3, least_width=NUMBER_WIDTH),
     of_case(HELD, _count(HELD), "weights", units=IEC, priority=4, least_width=NUMBER_WIDTH),
     of_case(ERROR, _value(ERROR), write=error_text, priority=2),
@@ -370,12 +370,12 @@ OF_CASES = (
     of_case(DEVICE_TIME, _estimate(DEVICE_TIME), "device", units=TIME, interval=seconds_text, priority=4,
             least_width=NUMBER_WIDTH),
     of_case(HOST_TIME, _estimate(HOST_TIME), "host", units=TIME, interval=seconds_text, priority=4, least_width=NUMBER_WIDTH),
-    of_case("launch_bound", lambda case: case.report.figures.launch_bound.get(case.label), "launch-bound"),
+    of_case("launch_bound", lambda facts: facts.report.figures.launch_bound.get(facts.label), "launch-bound"),
     of_case(LARGEST_ERROR, _value(LARGEST_ERROR), "largest error", write=error_text, priority=EXTRA),
     of_case("pareto_front", _on_front, "front", left=True, text=lambda row: FRONT if row["pareto_front"] else "",
             priority=2),
-    of_case("error_low", lambda case: (case.report.estimate(case.label, ERROR) or NOTHING_KNOWN).low),
-    of_case("error_high", lambda case: (case.report.estimate(case.label, ERROR) or NOTHING_KNOWN).high),
+    of_case("error_low", lambda facts: (facts.report.estimate(facts.label, ERROR) or NOTHING_KNOWN).low),
+    of_case("error_high", lambda facts: (facts.report.estimate(facts.label, ERROR) or NOTHING_KNOWN).high),
 )
 # fmt: on
 def _of_part(part: str, title: str, priority: int) -> tuple[Column, ...]:
@@ -491,16 +491,6 @@ CASE_KEYS = tuple(
     for key in (interval_keys(column.key) if column.interval else (column.key,))
     if key not in PACK_INTERVAL_KEYS
 )
-VALUES: list[tuple[str, Callable[[CaseFacts], Any]]] = [
-    (column.key, column.value_of)
-    for column in OF_CASES
-    if column.value_of and not column.interval
-]
-ESTIMATES = [
-    (column.key, column.value_of)
-    for column in OF_CASES
-    if column.value_of and column.interval
-]
 LATENCY_KEYS, RATIO_KEYS = interval_keys("latency_s"), interval_keys("ratio")
 CONDITION_KEYS = tuple(each.key for each in CONDITIONS)
 DEVICE_KEYS = (*interval_keys(DEVICE_TIME), *interval_keys(HOST_TIME), "launch_bound")
@@ -534,11 +524,13 @@ def case_rows(report: Report) -> list[Row]:
     for case in report.plan.shown:
         facts = CaseFacts(report, case, waited.get(case.label))
         row: Row = {}
-        for key, value_of in VALUES:
-            value = value_of(facts)
-            row[key] = value.value if isinstance(value, Enum) else value
-        for key, estimate_of in ESTIMATES:
-            row |= in_row(key, estimate_of(facts))
+        for each in OF_CASES:
+            assert each.value_of is not None
+            value = each.value_of(facts)
+            if each.interval:
+                row |= in_row(each.key, value)
+            else:
+                row[each.key] = value.value if isinstance(value, Enum) else value
         rows.append(row)
     return rows
 
