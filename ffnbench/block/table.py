@@ -22,7 +22,7 @@ from ffnbench.common.units import counted
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.report.columns import column
 from ffnbench.report.frame import Frame, Row
-from ffnbench.report.header import in_title
+from ffnbench.report.header import common_conditions
 from ffnbench.report.notes import details
 from ffnbench.report.sentences import failure_line, machine_line, to_do_line
 from ffnbench.report.words import device_text, sizing_text
@@ -210,7 +210,7 @@ def _header(report: Report) -> list[str]:
     case, spec, work = length.ffn, spec_of(length), length.ffn.workload
     facts = [f"d_model {case.ffn.d_model:,}", work.dtype]
     if report.environment:
-        facts += [device_text(work), *in_title(report.plan)]
+        facts += [device_text(work), *common_conditions(report.plan)]
     facts.append(work.mode)
     if work.batch > 1:
         facts.append(f"batch {work.batch}")

@@ -30,7 +30,7 @@ from ffnbench.report.frame import Column, Groups, Row
 from ffnbench.report.words import backend_text, device_text, join_words
 
 # the share by which a matched width may miss without being named above the table
-MISSES = 0.02
+LARGEST_UNTOLD_MISS = 0.02
 MOST_VALUES = 6  # values of an axis that are listed; of more, the first and the last
 MATCHED = {"params": "parameters", "flops": "FLOPs", ACTIVE_PARAMS: "active parameters"}
 TOLD_BY_VALUE = ("dtype", "mode", "device")  # keys that stand without their name
@@ -106,7 +106,7 @@ def compares_ways(plan: Plan) -> bool:
     return plan.compares_precisions or (has_runtime and len(backends) > 1)
 
 
-def in_title(plan: Plan) -> list[str]:
+def common_conditions(plan: Plan) -> list[str]:
     """The conditions that are the same in all rows and not the default, in words."""
     texts = []
     for condition in CONDITIONS:
@@ -116,7 +116,7 @@ def in_title(plan: Plan) -> list[str]:
     return texts
 
 
-def differing(plan: Plan) -> list[str]:
+def differing_conditions(plan: Plan) -> list[str]:
     """The keys of the conditions that are not the same in all rows."""
     return [
         condition.key
@@ -216,7 +216,7 @@ def conditions_line(plan: Plan, *, measured: bool = True) -> str:
     # experts are matched in active parameters; in a dense form all parameters are
     # active, so that the longer name is true of both
     equal = max(matched, key=len)
-    return f"{line}; equal {equal}{misses(plan)}"
+    return f"{line}; equal {equal}{_misses_text(plan)}"
 
 
 def workload_line(plan: Plan, *, measured: bool = True) -> str:
@@ -244,18 +244,18 @@ def workload_line(plan: Plan, *, measured: bool = True) -> str:
         backends = {backend_text(case.workload) for case in plan.shown}
         if len(backends) == 1:
             parts += backends - {Backend.EAGER}
-        parts += in_title(plan)
+        parts += common_conditions(plan)
     return ", ".join(parts)
 
 
-def misses(plan: Plan) -> str:
+def _misses_text(plan: Plan) -> str:
     """The variants whose matched widths miss by more than 2 %, each with its largest
     miss: ` except swiglu (+4.7%)`; empty where there is none.
     """
     farthest: dict[str, float] = {}
     for case in plan.shown:
         residual = case.residual or 0.0
-        if case.sizing.how == "matched" and abs(residual) > MISSES:
+        if case.sizing.how == "matched" and abs(residual) > LARGEST_UNTOLD_MISS:
             name = plan.name_of(case.label)
             farthest[name] = max(residual, farthest.get(name, 0.0), key=abs)
     texts = [

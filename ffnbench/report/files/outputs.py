@@ -108,18 +108,18 @@ class Outputs:
                     getattr(problem, "hint", "")
                     or "is the disk full, or the folder gone?"
                 )
-        if problems:
-            saved = [path for path in self.written if is_run(path)]
-            if saved:
-                self.rescued = saved[0]
+        if not problems:
+            return self.written
+        saved = [path for path in self.written if is_run(path)]
+        if saved:
+            self.rescued = saved[0]
+        else:
+            self.rescued = _rescue(rescue() if rescue else b"")
+            if self.rescued:
+                hints.append(f"the whole result is in {self.rescued}")
             else:
-                self.rescued = _rescue(rescue() if rescue else b"")
-                if self.rescued:
-                    hints.append(f"the whole result is in {self.rescued}")
-                else:
-                    hints.append("the answer is shown on stdout")
-            raise Unfinished("; ".join(problems), "; ".join(dict.fromkeys(hints)))
-        return self.written
+                hints.append("the answer is shown on stdout")
+        raise Unfinished("; ".join(problems), "; ".join(dict.fromkeys(hints)))
 
     def _expand(self, text: str, stem: str) -> list[Path]:
         """The path of the file, or for a folder (one that exists, or whose path ends
