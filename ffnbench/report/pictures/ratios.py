@@ -44,6 +44,7 @@ from ffnbench.result import SAME_WITHIN, Report, Verdict
 
 ROW, LINE = 0.19, 0.11  # inches: the height of a row, and of each further line in it
 AXIS, TITLES = 0.38, 0.22  # inches: the height of the axis, and of the titles of bars
+RATIO_PANEL = 2.2  # the width of the ratios, where a panel of bars has 1
 LINE_LETTERS = 18  # the most letters of a name in one line
 LONGEST_CASE_NAME = 100  # letters of a name in all of its lines
 BAR = "#A9C4DA"
@@ -66,8 +67,8 @@ RATIO_STYLE = {
 
 @drawing(**RATIO_STYLE)
 def ratio_figure(report: Report) -> Figure:
-    """The ratios on the left where there are any, a panel of bars for each amount in
-    which rows differ.
+    """The picture of a report: the ratios on the left where there are any, and a panel
+    of bars for each amount in which rows differ.
 
     Raises FfnbenchError where no row has a time, and no amount is known or differs.
     """
@@ -79,21 +80,23 @@ def ratio_figure(report: Report) -> Figure:
         and not all(plan.is_reference(row["label"]) for row in rows)
     )
     amounts = _shown_amounts(report, rows, is_compared=is_compared)
-    differing = [shown for shown in amounts if _differs(shown, rows)]
+    in_bars = [shown for shown in amounts if _differs(shown, rows)]
+    in_title = [shown for shown in amounts if shown not in in_bars]
     if is_compared:
-        is_empty = not differing and not any(row["latency_s"] for row in rows)
+        is_empty = not in_bars and not any(row["latency_s"] for row in rows)
     else:
         is_empty = not amounts
     if is_empty:
         raise nothing_to_draw()
-    equal = [shown for shown in amounts if shown not in differing]
-    if not is_compared and not differing:
-        differing, equal = equal, []
+    if not is_compared and not in_bars:  # a picture needs a panel
+        in_bars, in_title = in_title, []
 
     names = _names(report, rows)
     places, groups, height = _places_of_rows(names, dict(headings(plan)))
-    widths = [*([2.2] if is_compared else []), *(1.0 for _ in differing)]
-    size = COLUMN, height + AXIS + (TITLES if differing else 0.0)
+    widths = [1.0] * len(in_bars)
+    if is_compared:
+        widths.insert(0, RATIO_PANEL)
+    size = COLUMN, height + AXIS + (TITLES if in_bars else 0.0)
     figure, axes = panels(
         len(widths), len(widths), size, width_ratios=widths, sharey=True
     )
@@ -111,14 +114,17 @@ def ratio_figure(report: Report) -> Figure:
         heading.set(transform=axes[0].get_yaxis_transform())
     handles = []
     if is_compared:
-        handles = _ratios(axes[0], report, rows, places, most=4 - len(differing))
+        handles = _ratios(axes[0], report, rows, places, most=4 - len(in_bars))
     bars = axes[1:] if is_compared else axes
-    for panel, shown in zip(bars, differing, strict=True):
+    for panel, shown in zip(bars, in_bars, strict=True):
         _bars(panel, shown, rows, places)
     if not is_compared:
         _say_why(axes[0], rows, places)
-    same = ", ".join(_range_text(shown, rows) for shown in equal)
-    finish(figure, about(report) + (f"\nall rows: {same}" if same else ""), handles)
+    title = about(report)
+    if in_title:
+        texts = [_range_text(shown, rows) for shown in in_title]
+        title += f"\nall rows: {', '.join(texts)}"
+    finish(figure, title, handles)
     return figure
 
 
