@@ -123,8 +123,8 @@ def _name_in_group(report: Report, case: Case) -> str:
 
 
 def _text_on_one_group(report: Report, group: Group) -> str:
-    """`slower than relu: gelu +10% [+9.8%, +11%], swiglu +20% [+20%, +21%]; as fast as
-    relu (within 2%): silu`.
+    """`as fast as relu (within 2%): silu; slower than relu: gelu +10% [+9.8%, +11%] and
+    swiglu +20% [+20%, +21%]`.
     """
     rows: dict[Verdict, list[Comparison]] = {}
     for case in group.cases:
