@@ -280,9 +280,15 @@ class Timer:
     fault_s: float | None = field(default=None, metadata=LATER)
 
 
+STEP_END = "  "
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Where a run is: what the runner tells whoever listens."""
+    """Where a run is: what the runner tells whoever listens.
+
+    In `text`, STEP_END stands between the step and a detail, which a log leaves out.
+    """
 
     done: float  # share of the whole run, 0 to 1
     text: str

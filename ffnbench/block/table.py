@@ -21,9 +21,9 @@ from ffnbench.common.units import counted
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.report.columns import column
 from ffnbench.report.frame import Frame, Row
-from ffnbench.report.header import in_title
+from ffnbench.report.header import common_conditions
 from ffnbench.report.notes import details
-from ffnbench.report.sentences import failure_line, machine_line, to_do
+from ffnbench.report.sentences import failure_line, machine_line, to_do_line
 from ffnbench.report.words import device_text, sizing_text
 from ffnbench.result import Report, Verdict
 
@@ -106,7 +106,7 @@ def _measured_frame(report: Report, rows: list[Row]) -> Frame:
         summary=[
             *_overtaking_lines(report),
             *failure_line(report),
-            *to_do(report),
+            *to_do_line(report),
             *machine_line(report),
         ],
         details=details(report),
@@ -209,7 +209,7 @@ def _header(report: Report) -> list[str]:
     case, spec, work = length.ffn, length.spec, length.ffn.workload
     facts = [f"d_model {case.ffn.d_model:,}", work.dtype]
     if report.environment:
-        facts += [device_text(work), *in_title(report.plan)]
+        facts += [device_text(work), *common_conditions(report.plan)]
     facts.append(work.mode)
     if work.batch > 1:
         facts.append(f"batch {work.batch}")

@@ -5,14 +5,13 @@ in one cell.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ffnbench.plan import Group, Plan, value_of
 from ffnbench.report.columns import column
 from ffnbench.report.frame import UNKNOWN_CELL, Column, Frame, Groups, Row, estimate_in
 from ffnbench.report.header import (
     axis_column,
-    heading,
+    heading_of,
     headings_at_rows,
 )
 from ffnbench.report.words import (
@@ -66,7 +65,12 @@ def pivots(report: Report, frame: Frame, title: str) -> tuple[Frame, ...]:
             (text, len(groups)) for text, groups in blocks.items()
         )
     seconds = column(
-        "latency_s", 0, title=title, takes=0, text=_seconds_text, style=_seconds_style
+        "latency_s",
+        0,
+        title=title,
+        least_width=0,
+        text=_seconds_text,
+        style=_seconds_style,
     )
     frames = []
     for unit in (f"time vs {title} {CERTAIN}", f"vs {title}"):
@@ -101,7 +105,7 @@ def _axes_and_blocks(
     blocks: dict[str, list[Group]] = {}
     for group in groups:
         others = {key: value for key, value in group.values.items() if key != along}
-        blocks.setdefault(heading(replace(group, values=others)), []).append(group)
+        blocks.setdefault(heading_of(others), []).append(group)
     if len(axes) == 1 or 2 * len(blocks) > len(groups):
         return axes, {"": list(groups)}
     return [along], blocks
@@ -164,5 +168,5 @@ def _ratio_column(name: str, reference: str, unit: str) -> Column:
 
     title = name.removeprefix(reference) if name.startswith(f"{reference}@") else name
     return column(
-        "ratio", key=name, title=title, unit=unit, text=text, style=style, takes=0
+        "ratio", key=name, title=title, unit=unit, text=text, style=style, least_width=0
     )

@@ -33,7 +33,7 @@ from ffnbench.report.header import (
     axis_column,
     compares_ways,
     conditions_line,
-    differing,
+    differing_conditions,
     headings,
     ordered_by_group,
     swept_columns,
@@ -93,7 +93,7 @@ def compare_frame(report: Report) -> Frame:
     if is_timed:
         columns += timed_columns(report, reference_title(report))
     elif not is_measured:
-        columns = [replace(each, takes=0) for each in columns]
+        columns = [replace(each, least_width=0) for each in columns]
     elif report.failures:
         columns.append(column("failure"))
 
@@ -150,7 +150,7 @@ def _differing_columns(report: Report) -> list[Column]:
             if len(values) > 1:
                 columns.append(column(key))
                 break
-    columns += map(column, differing(plan))
+    columns += map(column, differing_conditions(plan))
     return list({each.key: each for each in columns}.values())
 
 

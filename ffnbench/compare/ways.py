@@ -15,7 +15,7 @@ from ffnbench.metrics import COMPILE, PACK, PEAK
 from ffnbench.plan import Plan
 from ffnbench.report.columns import FRONT, column, in_percent, ratio_text
 from ffnbench.report.frame import EXTRA, Column, Row
-from ffnbench.report.header import differing
+from ffnbench.report.header import differing_conditions
 from ffnbench.report.words import verdict_word
 
 # beside those of every comparison
@@ -39,7 +39,7 @@ def named(plan: Plan) -> list[Column]:
     single one stands in the header.
     """
     columns = [column("backend", 0, left=True)]
-    if "weight_format" in differing(plan):
+    if "weight_format" in differing_conditions(plan):
         columns.append(column("weight_format", 0, left=True))
     if len({_name(plan, case.label) for case in plan.shown}) > 1:
         name = column("label", text=lambda row: _name(plan, row["label"]))

@@ -8,7 +8,7 @@ from pathlib import Path
 from ffnbench.common.errors import EXIT_INTERRUPTED
 from ffnbench.common.streams import say
 from ffnbench.features import of_features
-from ffnbench.report.destination import Destination, one_of
+from ffnbench.report.destination import Destination, refuse_unknown
 from ffnbench.report.files.outputs import inputs_of, refuse_unwritable, save
 from ffnbench.report.formats import CHECK_FORMATS, CHECK_SUFFIXES, View
 from ffnbench.request import Output
@@ -26,7 +26,7 @@ class CheckDestination(Destination):
         baseline: str = "",
         inputs: Iterable[str | None] = (),
     ) -> None:
-        one_of("--on-unclear", output.on_unclear, ("pass", "fail"))
+        refuse_unknown("--on-unclear", output.on_unclear, ("pass", "fail"))
         self._unclear_fails = output.on_unclear == "fail"
         self._baseline = baseline
         self._update = output.update
@@ -39,7 +39,7 @@ class CheckDestination(Destination):
             suffixes=(*CHECK_SUFFIXES, *of_features("suffixes")),
             formats=CHECK_FORMATS,
             inputs=inputs_of(*inputs),
-            keep_runs="this would be what a check finds",
+            why_runs_stay="this would be what a check finds",
         )
 
     def show(self, shown: View) -> None:

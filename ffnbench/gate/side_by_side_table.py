@@ -138,7 +138,7 @@ class SideBySide:
         """
         keys = tuple(f"run{number}" for number in range(len(self.runs)))
         of_run = column(
-            COLUMN_OF[metric], 2, scaled_with=keys, text=None, style=None, takes=0
+            COLUMN_OF[metric], 2, scaled_with=keys, text=None, style=None, least_width=0
         )
         title = METRIC_TITLES[metric]
         if metric == RATIO:
@@ -147,7 +147,10 @@ class SideBySide:
         elif metric == PARAMS:
             of_run = replace(of_run, write="{:,.0f}".format)
         of_change = column(
-            "change", 1, unit=CERTAIN if metric in COMPARED_TIMES else "", takes=0
+            "change",
+            1,
+            unit=CERTAIN if metric in COMPARED_TIMES else "",
+            least_width=0,
         )
         columns = [column("label", title=title)]
         for number, name in enumerate(self.names):

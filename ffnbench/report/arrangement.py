@@ -15,14 +15,15 @@ from ffnbench.common.names import hint_for
 from ffnbench.report.columns import COLUMNS
 from ffnbench.report.frame import EXTRA, Column, Frame, Row
 
-FIRST_SHOWN = 12  # names in a hint
+FIRST_SHOWN = 12  # names of columns in a hint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrangement:
-    """`sort` is a column, with `-` before it for the largest first; `columns` a list of
-    them, or with `+` before each those that stay longest beside the usual ones. Empty
-    is as it comes.
+    """The values of `--sort` and `--columns`, empty where they are not given. `sort` is
+    the name of a column, with `-` before it for the largest first. `columns` are names
+    with commas between them: those that are shown, or with `+` before each those that
+    are added to the usual ones and are the last to be left out.
     """
 
     sort: str = ""
@@ -38,45 +39,43 @@ class Arrangement:
 
     @property
     def chosen(self) -> dict[str, bool]:
-        """The columns by name, each with whether it is only added."""
+        """The names in `columns`, each with whether a `+` stood before it."""
         names = [part.strip() for part in self.columns.split(",") if part.strip()]
         return {name.removeprefix("+").strip(): name.startswith("+") for name in names}
 
 
 def key_of(name: str, frame: Frame) -> str:
-    """The key of a column by that key, its heading or what others call it; raises
-    FfnbenchError for what is none.
+    """The key of the column that is called `name`: its key, its heading or one of its
+    aliases. Raises FfnbenchError where there is none.
     """
     keys = list(frame.records()[0])
     shown = [column for part in frame.parts for column in part.headings()]
     core = [COLUMNS[key] for key in keys if key in COLUMNS]
-    readable = [column.title for column in shown] + [column.title for column in core]
-    named: dict[str, str] = {key: key for key in keys}
-    named |= {column.title.lower(): column.key for column in core}
-    for column in reversed(shown):  # the first of a title has it
-        named |= {
-            column.name.lower(): column.column.key,
-            column.title.lower(): column.column.key,
-        }
+    key_by_name: dict[str, str] = {key: key for key in keys}
+    key_by_name |= {column.title.lower(): column.key for column in core}
+    # of several columns with one title the first has it: it is set last
+    for column in reversed(shown):
+        key_by_name[column.name.lower()] = column.column.key
+        key_by_name[column.title.lower()] = column.column.key
     for each in core:
-        named |= dict.fromkeys(each.also, each.key)
-        readable += each.also
+        key_by_name |= dict.fromkeys(each.aliases, each.key)
     lower = name.lower()
-    for wanted in (name, lower, lower.replace("-", "_")):
-        if wanted in named:
-            return named[wanted]
-    readable = list(dict.fromkeys([*readable, *keys]))
-    example = f"for example {', '.join(readable[:FIRST_SHOWN])}; -f csv has them all"
-    raise FfnbenchError(
-        f"no column is called {name!r}", hint_for(name, readable, example)
-    )
+    for spelling in (name, lower, lower.replace("-", "_")):
+        if spelling in key_by_name:
+            return key_by_name[spelling]
+    readable = [column.title for column in (*shown, *core)]
+    for each in core:
+        readable += each.aliases
+    names = list(dict.fromkeys([*readable, *keys]))
+    example = f"for example {', '.join(names[:FIRST_SHOWN])}; -f csv has them all"
+    raise FfnbenchError(f"no column is called {name!r}", hint_for(name, names, example))
 
 
 def arranged(frame: Frame, how: Arrangement) -> Frame:
-    """The frames in the order and with the columns that were asked for, and so what
-    programs read.
+    """The frame, and those above it, in the order and with the columns that were asked
+    for; programs read them in this order too.
     """
-    wanted = {key_of(name, frame): added for name, added in how.chosen.items()}
+    wanted = {key_of(name, frame): is_added for name, is_added in how.chosen.items()}
     key = key_of(how.sorted_by, frame) if how.sort else ""
     parts = []
     for part in frame.parts:
@@ -90,8 +89,8 @@ def arranged(frame: Frame, how: Arrangement) -> Frame:
 
 
 def in_order(rows: Iterable[Row], key: str, *, down: bool) -> list[Row]:
-    """The rows by a value; unknown ones come last either way, and equals stay as they
-    are.
+    """The rows in the order of their values, `down` with the largest first. Rows
+    without a value come last in both; rows of equal values keep their order.
     """
     rows = list(rows)
     with_value = [row for row in rows if row.get(key) is not None]
@@ -100,8 +99,8 @@ def in_order(rows: Iterable[Row], key: str, *, down: bool) -> list[Row]:
 
 
 def sorted_by(frame: Frame, key: str, *, down: bool) -> Frame:
-    """Its rows by a value, group by group; its groups where all rows of each have one
-    value, as on an axis.
+    """The frame with the rows of each group in the order of their values. Where each
+    group has only one value, as on an axis, the groups themselves are ordered.
     """
     if not any(key in row for row in frame.rows):
         return frame
@@ -129,8 +128,9 @@ def sorted_by(frame: Frame, key: str, *, down: bool) -> Frame:
 
 
 def with_columns(frame: Frame, wanted: dict[str, bool]) -> Frame:
-    """The frame with the columns of these keys: beside its own where each is only
-    added, else beside those that tell rows apart; unchanged where it has none of them.
+    """The frame with the columns of these keys: in addition to its own where all are
+    only added, else in place of all but those that tell rows apart. A frame that has
+    none of them keeps its columns.
     """
     naming, own = frame.columns[: frame.naming], frame.columns[frame.naming :]
     names = [column.key for column in naming]
@@ -140,6 +140,7 @@ def with_columns(frame: Frame, wanted: dict[str, bool]) -> Frame:
         is_here = key in by_key or any(key in row for row in frame.rows[:1])
         if is_here and key not in names:
             column = by_key.get(key) or COLUMNS.get(key) or Column(key=key)
+            # EXTRA - 1 is the last priority that is shown without -v
             chosen[key] = replace(column, priority=min(rank, EXTRA - 1))
     if all(wanted.values()):
         own_or_chosen = [chosen.pop(column.key, column) for column in own]

@@ -40,9 +40,9 @@ from ffnbench.metrics import (
 from ffnbench.plan import Case, needed_by
 from ffnbench.report.frame import (
     EXTRA,
-    OF_NUMBER,
-    OF_RATIO,
-    OF_VERDICT,
+    NUMBER_WIDTH,
+    RATIO_WIDTH,
+    VERDICT_WIDTH,
     Column,
     Row,
     estimate_in,
@@ -65,14 +65,15 @@ from ffnbench.report.words import (
 from ffnbench.result import Bound, Estimate, Report, Roof, Share, Verdict
 
 TOKEN = "/tok"
-OF_SHARE = 18
-FRONT = "*"  # the mark of what is on the Pareto front
-SMALL, LARGE = 0.001, 1e6  # of numbers with a fixed number of decimals
-NOISE, NOTHING = 1e-300, 1e-12  # a value, and a share, that is zero but for rounding
+SHARE_WIDTH = 18  # letters, as NUMBER_WIDTH
+FRONT = "*"  # marks the rows on the Pareto front
+SMALL, LARGE = 0.001, 1e6  # between these a number has a fixed number of decimals
+ZERO_VALUE, ZERO_SHARE = 1e-300, 1e-12  # what is smaller is zero but for rounding
+SMALLEST_SHARE = 5e-5  # a smaller one is 0.00 in percent with two decimals
 
 
 class Unknown:
-    """Stands where nothing is known: all that is asked of it is None."""
+    """Stands for an object that is not known: each of its attributes is None."""
 
     def __bool__(self) -> bool:
         return False
@@ -85,8 +86,8 @@ NOTHING_KNOWN: Any = Unknown()
 
 
 class CaseFacts:
-    """A case of a report, and what its columns are read from: UNKNOWN where it has
-    none.
+    """All that the columns of one case are read from, NOTHING_KNOWN where there is
+    none; `waited` is the mean share of its time that it waited for a CPU.
     """
 
     def __init__(self, report: Report, case: Case, waited: float | None) -> None:
@@ -102,11 +103,12 @@ class CaseFacts:
         self.share = report.share(label) or NOTHING_KNOWN
         self.roof = roof_of(report, report.share(label)) or NOTHING_KNOWN
         self.inputs = report.inputs_of(label) or NOTHING_KNOWN
+        # how many are clean, and how many were made
         self.rounds: Any = report.figures.rounds.get(label, (None, None))
 
 
 def roof_of(report: Report, share: Share | None) -> Roof | None:
-    """The roof that a share is of."""
+    """The roof of which this is the share; None where the report has none."""
     for roof in report.roofs:
         if share and roof.name == share.roof:
             return roof
@@ -114,99 +116,101 @@ def roof_of(report: Report, share: Share | None) -> Roof | None:
 
 
 def _value(metric: str) -> Callable[[CaseFacts], float | None]:
-    return lambda case: case.report.value(case.label, metric)
+    return lambda facts: facts.report.value(facts.label, metric)
 
 
 def _count(metric: str) -> Callable[[CaseFacts], int | None]:
-    def count(case: CaseFacts) -> int | None:
-        value = case.report.value(case.label, metric)
+    def count(facts: CaseFacts) -> int | None:
+        value = facts.report.value(facts.label, metric)
         return None if value is None else int(value)
 
     return count
 
 
-def _signed(change: float) -> str:
-    return signed_percent(change - 1)
+def _change(ratio: float) -> str:
+    return signed_percent(ratio - 1)
 
 
 def _estimate(metric: str) -> Callable[[CaseFacts], Estimate | None]:
-    return lambda case: case.report.estimate(case.label, metric)
+    return lambda facts: facts.report.estimate(facts.label, metric)
 
 
-def _d_ff(case: CaseFacts) -> int | None:
-    """The width; None where the module's own is another one."""
-    if case.cost.width_note:
+def _d_ff(facts: CaseFacts) -> int | None:
+    """The width; None where that of the module is not the one that was planned."""
+    if facts.cost.width_note:
         return None
-    return getattr(case.ffn, "d_ff", None)
+    return getattr(facts.ffn, "d_ff", None)
 
 
-def _gated(case: CaseFacts) -> bool | None:
-    if case.form is NOTHING_KNOWN:
+def _gated(facts: CaseFacts) -> bool | None:
+    if facts.form is NOTHING_KNOWN:
         return None
-    return case.form.gate is not Gate.NONE
+    return facts.form.gate is not Gate.NONE
 
 
-def _macs(case: CaseFacts) -> int | None:
-    flops = case.cost.flops_forward
+def _macs(facts: CaseFacts) -> int | None:
+    flops = facts.cost.flops_forward
     return None if flops is None else flops // 2
 
 
-def _flops_timed(case: CaseFacts) -> int | None:
-    """FLOPs of a token in the passes that the mode has."""
-    flops = case.needed.flops
-    return None if flops is None else flops // case.work.tokens
+def _flops_timed(facts: CaseFacts) -> int | None:
+    """FLOPs for a token in the passes that the mode runs."""
+    flops = facts.needed.flops
+    return None if flops is None else flops // facts.work.tokens
 
 
 def _per_second(amount: str) -> Callable[[CaseFacts], float | None]:
     amount_of = attrgetter(amount)
 
-    def rate(case: CaseFacts) -> float | None:
-        done = amount_of(case)
-        return done / case.latency.value if case.latency and done else None
+    def rate(facts: CaseFacts) -> float | None:
+        done = amount_of(facts)
+        return done / facts.latency.value if facts.latency and done else None
 
     return rate
 
 
-def _on_front(case: CaseFacts) -> bool | None:
-    """Whether it is on the Pareto front of time and error in its group; None where
-    there is none.
+def _on_front(facts: CaseFacts) -> bool | None:
+    """Whether it is on the Pareto front of time and error in its group; None where the
+    group has no front.
     """
-    for trade_off in case.report.figures.trade_offs:
-        if trade_off.reference == case.report.plan.reference_of(case.label):
-            return case.label in trade_off.front
+    for trade_off in facts.report.figures.trade_offs:
+        if trade_off.reference == facts.report.plan.reference_of(facts.label):
+            return facts.label in trade_off.front
     return None
 
 
-def _total_bytes(case: CaseFacts) -> int | None:
-    """The weights that a call computes with beside all that it holds at its peak: in
-    training gradients are in that.
+def _total_bytes(facts: CaseFacts) -> int | None:
+    """The bytes of weights and the peak of activations together; in training the peak
+    contains the gradients.
     """
-    peak = _count(PEAK)(case)
+    peak = _count(PEAK)(facts)
     if peak is None:
         return None
-    return (_count(HELD)(case) or case.cost.weight_bytes) + peak
+    return (_count(HELD)(facts) or facts.cost.weight_bytes) + peak
 
 
-def _failure(case: CaseFacts) -> str | None:
-    failure = case.report.failure(case.label)
+def _failure(facts: CaseFacts) -> str | None:
+    failure = facts.report.failure(facts.label)
     return f"{failure.kind}: {failure.message}" if failure else None
 
 
-def _bound_by(case: CaseFacts) -> str | None:
-    """`products`, `call`, or where the bytes are read from: `L3`, `memory`."""
-    roof = case.roof
+def _bound_by(facts: CaseFacts) -> str | None:
+    """What limits it: `products`, `call`, or for bytes the memory that they are read
+    from, such as `L3` and `memory`.
+    """
+    roof = facts.roof
     if roof.bound is Bound.BYTES and roof.level:
         return str(roof.level)
     return roof.bound and str(roof.bound)
 
 
 def latency_text(row: Row) -> str | None:
-    """What stands in the place of a latency: of a busy row the word."""
+    """The word for a busy row, which stands in place of its latency; else None."""
     return BUSY_WORD if verdict_word(row) == BUSY_WORD else None
 
 
 def ratio_text(row: Row) -> str | None:
-    """What stands in the place of a ratio: of a reference 1."""
+    """`1` for a reference, in place of its ratio; else None."""
     if row["verdict"] == Verdict.REFERENCE and row["ratio"] is not None:
         return "1"
     return None
@@ -219,64 +223,68 @@ def _spread_text(row: Row) -> str | None:
 
 
 def in_percent(share: float) -> str:
-    """`12.3`, in a column of percent."""
+    """`12.3`, in a column whose unit is percent."""
     return f"{100 * share:.1f}"
 
 
-def with_sign(share: float) -> str:
+def with_percent_sign(share: float) -> str:
     """`12.3%`."""
     return f"{100 * share:.1f}%"
 
 
 def in_giga(value: float) -> str:
-    """In thousands of millions."""
+    """A value as a number of 10^9, in a column whose unit has the prefix giga."""
     return digits(value / GIGA)
 
 
-def part_text(share: float) -> str:
-    """`12.34`, in a column of percent; `<0.01` for what is smaller."""
-    if share < NOTHING:
+def small_share_text(share: float) -> str:
+    """`12.34`, in a column whose unit is percent; `<0.01` for smaller shares, and `0`
+    for one that is zero but for rounding.
+    """
+    if share < ZERO_SHARE:
         return "0"
-    return f"{100 * share:.2f}" if share >= 5e-5 else "<0.01"
+    return f"{100 * share:.2f}" if share >= SMALLEST_SHARE else "<0.01"
 
 
 def rounded_text(value: float) -> str:
-    """In four decimals, or four digits of what is smaller or larger than they show; a
-    whole number as it is.
+    """A number with four decimals, or with four digits where it is too small or large
+    for these; a whole number as it is.
     """
     if value == round(value) and abs(value) < LARGE:
         return f"{value + 0.0:.0f}"
-    if abs(value) < NOISE:
+    if abs(value) < ZERO_VALUE:
         return "0"
     text = f"{value:.4f}" if SMALL <= abs(value) < LARGE else f"{value:.4g}"
     return text.removesuffix(".0000")
 
 
 def exact_text(value: float) -> str:
-    """In ten digits; a whole number as it is."""
+    """A number with ten decimals; a whole number as it is."""
     if value == round(value):
         return rounded_text(value)
     return ten_digits(value)
 
 
 def ten_digits(value: float) -> str:
-    """`-0.2784645428`."""
+    """`-0.2784645428`: ten decimals, or ten digits of what is too small or large."""
     if value == 0 or SMALL <= abs(value) < LARGE:
         return f"{value:.10f}"
     return f"{value:.9e}"
 
 
 def _condition(condition: Condition) -> Callable[[CaseFacts], str | int | bool | None]:
-    return lambda case: condition.of(case.work)
+    return lambda facts: condition.of(facts.work)
 
 
 def of_case(
-    key: str, of: str | Callable[[Any], Any], title: str = "", **how: Any
+    key: str, value_of: str | Callable[[Any], Any], title: str = "", **how: Any
 ) -> Column:
-    """A column of cases; `of` may be an attribute of CaseFacts."""
-    return Column(
-        key=key, of=attrgetter(of) if isinstance(of, str) else of, title=title, **how
-    )
+    """A column of cases; `value_of` is a function of CaseFacts, or the name of one of
+    its attributes.
+    """
+    if isinstance(value_of, str):
+        value_of = attrgetter(value_of)
+    return Column(key=key, value_of=value_of, title=title, **how)
 
 
 # fmt: off
@@ -302,24 +310,24 @@ OF_CASES = (
     of_case("flops_backward", "cost.flops_backward", "FLOPs bwd", units=SI, unit=TOKEN, priority=EXTRA),
     of_case("flops_elementwise", "cost.flops_elementwise", "elem.-wise", units=SI, unit=TOKEN, priority=EXTRA),
     of_case("latency_s", "latency", "latency", units=TIME, interval=seconds_text, text=latency_text,
-            style=lambda row: "yellow" if latency_text(row) else "", priority=1, takes=OF_NUMBER, also=("time",)),
-    of_case("ratio", "comparison.ratio", unit=CERTAIN, interval=interval_text, text=ratio_text, takes=OF_RATIO),
-    of_case("verdict", "comparison.verdict", left=True, text=verdict_word, style=verdict_style, takes=OF_VERDICT),
-    of_case("tokens_per_s", _per_second("work.tokens"), "tokens", units=SI, unit="/s", priority=7, takes=OF_NUMBER),
-    of_case(PEAK, _count(PEAK), "peak", units=IEC, priority=4, takes=OF_NUMBER, also=("act. peak",)),
-    of_case(SAVED, _count(SAVED), "saved", units=IEC, priority=5, takes=OF_NUMBER),
-    of_case("weight_bytes", "counts.weight_bytes", "weights", units=IEC, priority=EXTRA, also=("weights",)),
+            style=lambda row: "yellow" if latency_text(row) else "", priority=1, least_width=NUMBER_WIDTH, aliases=("time",)),
+    of_case("ratio", "comparison.ratio", unit=CERTAIN, interval=interval_text, text=ratio_text, least_width=RATIO_WIDTH),
+    of_case("verdict", "comparison.verdict", left=True, text=verdict_word, style=verdict_style, least_width=VERDICT_WIDTH),
+    of_case("tokens_per_s", _per_second("work.tokens"), "tokens", units=SI, unit="/s", priority=7, least_width=NUMBER_WIDTH),
+    of_case(PEAK, _count(PEAK), "peak", units=IEC, priority=4, least_width=NUMBER_WIDTH, aliases=("act. peak",)),
+    of_case(SAVED, _count(SAVED), "saved", units=IEC, priority=5, least_width=NUMBER_WIDTH),
+    of_case("weight_bytes", "counts.weight_bytes", "weights", units=IEC, priority=EXTRA, aliases=("weights",)),
     of_case("workers", "latency.workers"),
-    of_case("rounds", lambda case: case.report.rounds(case.label) if case.latency else None),
+    of_case("rounds", lambda facts: facts.report.rounds(facts.label) if facts.latency else None),
     of_case("failure", _failure, left=True, text=lambda row: verdict_word(row) or "", style=lambda row: "red"),
     of_case("flops_elementwise_backward", "cost.flops_elementwise_backward", "elem. bwd", units=SI, unit=TOKEN,
             priority=EXTRA),
-    of_case("macs_forward", _macs, also=("macs",)),
+    of_case("macs_forward", _macs, aliases=("macs",)),
     of_case("params_formula", "cost.params_formula", "closed form", left=True, priority=EXTRA),
     of_case("beta", "form.beta"),
     of_case("dropout", "form.dropout"),
     of_case("init", "form.init"),
-    of_case("sizing", lambda case: sizing_text(case.case.sizing), "d_ff from", left=True, priority=EXTRA),
+    of_case("sizing", lambda facts: sizing_text(facts.case.sizing), "d_ff from", left=True, priority=EXTRA),
     of_case("residual", "case.residual"),
     of_case("counted", "cost.counted"),
     of_case("zero_share", _value("zero_share"), "zeros", unit="%", write=in_percent, priority=3),
@@ -337,42 +345,42 @@ OF_CASES = (
     of_case("experts_hit", _value("experts_hit")),
     of_case("weight_bytes_touched", "cost.weight_bytes_touched", "touched", units=IEC, priority=2),
     of_case(COMPILE, _estimate(COMPILE), "compile", unit="s", interval=seconds_text, priority=3,
-            takes=OF_NUMBER),
-    of_case("clean_rounds", lambda case: case.rounds[0]),
-    of_case("made_rounds", lambda case: case.rounds[1]),
+            least_width=NUMBER_WIDTH),
+    of_case("clean_rounds", lambda facts: facts.rounds[0]),
+    of_case("made_rounds", lambda facts: facts.rounds[1]),
     of_case("waited_share", "waited"),
-    of_case("flops_per_s", _per_second("needed.flops"), "GFLOP/s", write=in_giga, priority=6, takes=OF_NUMBER,
-            also=("gflops",)),
-    of_case("bytes_per_s", _per_second("needed.bytes"), "GB/s", write=in_giga, priority=7, takes=OF_NUMBER),
+    of_case("flops_per_s", _per_second("needed.flops"), "GFLOP/s", write=in_giga, priority=6, least_width=NUMBER_WIDTH,
+            aliases=("gflops",)),
+    of_case("bytes_per_s", _per_second("needed.bytes"), "GB/s", write=in_giga, priority=7, least_width=NUMBER_WIDTH),
     of_case("ceiling_share", "share.share", "of ceiling", unit=f"% {CERTAIN}", interval=share_text, priority=EXTRA,
-            also=("ceiling",)),
+            aliases=("ceiling",)),
     of_case("bound_by", _bound_by, "bound by", left=True, priority=EXTRA),
     of_case("ceiling_path", "roof.path"),
-    of_case("compile_mode", lambda case: case.work.compile if case.work.compiled else None),
-    of_case("freeze", lambda case: case.work.freeze if case.work.compiled else None),
-    of_case(PACK, _estimate(PACK), "pack", unit="s", interval=seconds_text, priority=3, takes=OF_NUMBER),
-    of_case(HELD, _count(HELD), "weights", units=IEC, priority=4, takes=OF_NUMBER),
+    of_case("compile_mode", lambda facts: facts.work.compile if facts.work.compiled else None),
+    of_case("freeze", lambda facts: facts.work.freeze if facts.work.compiled else None),
+    of_case(PACK, _estimate(PACK), "pack", unit="s", interval=seconds_text, priority=3, least_width=NUMBER_WIDTH),
+    of_case(HELD, _count(HELD), "weights", units=IEC, priority=4, least_width=NUMBER_WIDTH),
     of_case(ERROR, _value(ERROR), write=error_text, priority=2),
     of_case(GRADIENT_ERROR, _value(GRADIENT_ERROR), "gradient error", write=error_text, priority=4),
     of_case("inputs", "inputs.count"),
     of_case("input_bytes", "inputs.bytes"),
-    of_case("flops_timed", _flops_timed, "FLOPs", units=SI, unit=TOKEN, priority=5, also=("flops",)),
-    of_case("total_bytes", _total_bytes, "total", units=IEC, priority=6, takes=OF_NUMBER, also=("memory",)),
-    *(of_case(one.key, _condition(one), one.column, priority=2) for one in CONDITIONS),
+    of_case("flops_timed", _flops_timed, "FLOPs", units=SI, unit=TOKEN, priority=5, aliases=("flops",)),
+    of_case("total_bytes", _total_bytes, "total", units=IEC, priority=6, least_width=NUMBER_WIDTH, aliases=("memory",)),
+    *(of_case(each.key, _condition(each), each.column, priority=2) for each in CONDITIONS),
     of_case(DEVICE_TIME, _estimate(DEVICE_TIME), "device", units=TIME, interval=seconds_text, priority=4,
-            takes=OF_NUMBER),
-    of_case(HOST_TIME, _estimate(HOST_TIME), "host", units=TIME, interval=seconds_text, priority=4, takes=OF_NUMBER),
-    of_case("launch_bound", lambda case: case.report.figures.launch_bound.get(case.label), "launch-bound"),
+            least_width=NUMBER_WIDTH),
+    of_case(HOST_TIME, _estimate(HOST_TIME), "host", units=TIME, interval=seconds_text, priority=4, least_width=NUMBER_WIDTH),
+    of_case("launch_bound", lambda facts: facts.report.figures.launch_bound.get(facts.label), "launch-bound"),
     of_case(LARGEST_ERROR, _value(LARGEST_ERROR), "largest error", write=error_text, priority=EXTRA),
     of_case("pareto_front", _on_front, "front", left=True, text=lambda row: FRONT if row["pareto_front"] else "",
             priority=2),
-    of_case("error_low", lambda case: (case.report.estimate(case.label, ERROR) or NOTHING_KNOWN).low),
-    of_case("error_high", lambda case: (case.report.estimate(case.label, ERROR) or NOTHING_KNOWN).high),
+    of_case("error_low", lambda facts: (facts.report.estimate(facts.label, ERROR) or NOTHING_KNOWN).low),
+    of_case("error_high", lambda facts: (facts.report.estimate(facts.label, ERROR) or NOTHING_KNOWN).high),
 )
 # fmt: on
 def _of_part(part: str, title: str, priority: int) -> tuple[Column, ...]:
-    """What was measured of a part of a block."""
-    parts = ("ffn", "attention", "textbook")
+    """The columns of what was measured of a part of a block: latency, ratio, peak."""
+    parts = ("ffn", "attention", "textbook")  # all have the same units
 
     def text(row: Row) -> str | None:
         return latency_text(
@@ -388,7 +396,7 @@ def _of_part(part: str, title: str, priority: int) -> tuple[Column, ...]:
             text=text,
             priority=priority,
             style=lambda row: "yellow" if text(row) else "",
-            takes=OF_NUMBER,
+            least_width=NUMBER_WIDTH,
             scaled_with=tuple(f"{name}_latency_s" for name in parts),
         ),
         Column(
@@ -397,28 +405,27 @@ def _of_part(part: str, title: str, priority: int) -> tuple[Column, ...]:
             unit=f"time vs FFN {CERTAIN}",
             interval=interval_text,
             priority=4,
-            takes=OF_RATIO,
+            least_width=RATIO_WIDTH,
         ),
         Column(
             key=f"{part}_peak_bytes",
             title=f"{title} peak",
             units=IEC,
             priority=EXTRA,
-            scaled_with=tuple(f"{one}_peak_bytes" for one in parts),
+            scaled_with=tuple(f"{name}_peak_bytes" for name in parts),
         ),
     )
 
 
 def _flops(key: str, title: str, priority: int) -> Column:
-    """FLOPs of a part of a block, on the scale of the whole."""
-    of_all = ("flops_ffn", "flops_attention")
+    """FLOPs of a part of a block, in the same unit as those of FFN and attention."""
     return Column(
         key=key,
         title=title,
         units=SI,
         unit=TOKEN,
         priority=priority,
-        scaled_with=of_all,
+        scaled_with=("flops_ffn", "flops_attention"),
     )
 
 
@@ -432,9 +439,9 @@ OF_BLOCKS = (
     _flops("flops_scores", "scores", 5),
     _flops("flops_values", "values", 6),
     _flops("flops_softmax", "softmax", EXTRA),
-    Column(key="ffn_share_flops", title="FFN's share", unit="of FLOPs", write=with_sign),
+    Column(key="ffn_share_flops", title="FFN's share", unit="of FLOPs", write=with_percent_sign),
     Column(key="ffn_share_latency", title="FFN's share", unit=f"% of latency {CERTAIN}", interval=share_text,
-           takes=OF_SHARE),
+           least_width=SHARE_WIDTH),
     Column(key="kv_bytes", title="KV", units=IEC, priority=3),
     Column(key="kv_bytes_per_token", title="KV", units=IEC, unit=TOKEN, priority=EXTRA),
     *_of_part("ffn", "FFN", 1),
@@ -442,7 +449,7 @@ OF_BLOCKS = (
     *_of_part("textbook", "textbook", 3),
 )
 
-# what is true of activations; some are put in words by the question
+# facts of activations; activations/table.py has the words for some of them
 OF_FACTS = (
     Column(key="formula", priority=1, left=True, flexible=True),
     Column(key="minimum", priority=1, write=exact_text),
@@ -451,8 +458,8 @@ OF_FACTS = (
     Column(key="monotonic", priority=4, left=True),
     Column(key="smooth", priority=3, left=True),
     Column(key="slopes", title="range of f'", priority=5, left=True),
-    Column(key="zero_gradient", title="f' = 0", unit="%", priority=5, write=part_text),
-    Column(key="saturated", title="|f'|<.01", unit="%", priority=6, write=part_text),
+    Column(key="zero_gradient", title="f' = 0", unit="%", priority=5, write=small_share_text),
+    Column(key="saturated", title="|f'|<.01", unit="%", priority=6, write=small_share_text),
     Column(key="mean", unit="f(x)", priority=7, write=rounded_text),
     Column(key="second_moment", title="2nd moment", unit="f(x)²", priority=7, write=rounded_text),
     Column(key="flops", title="FLOPs", unit="fwd", priority=8, write=str),
@@ -464,8 +471,8 @@ OF_CHECKS = (
     Column(key="metric", left=True),
     Column(key="status", left=True),
     Column(key="change", interval=change_text),
-    Column(key="first_run", title="first run", write=_signed),
-    Column(key="this_run", title="this run", write=_signed),
+    Column(key="first_run", title="first run", write=_change),
+    Column(key="this_run", title="this run", write=_change),
     Column(key="tolerance", title="limit", priority=1),
     Column(key="before", priority=2),
     Column(key="now", priority=2),
@@ -476,6 +483,7 @@ COLUMNS = {
     column.key: column
     for column in (*OF_SPREAD, *OF_FACTS, *OF_CHECKS, *OF_BLOCKS, *OF_CASES)
 }
+# the seconds of packing stand in the CSV without their interval
 PACK_INTERVAL_KEYS = interval_keys(PACK)[1:]
 CASE_KEYS = tuple(
     key
@@ -483,20 +491,14 @@ CASE_KEYS = tuple(
     for key in (interval_keys(column.key) if column.interval else (column.key,))
     if key not in PACK_INTERVAL_KEYS
 )
-VALUES: list[tuple[str, Callable[[CaseFacts], Any]]] = [
-    (column.key, column.of) for column in OF_CASES if column.of and not column.interval
-]
-ESTIMATES = [
-    (column.key, column.of) for column in OF_CASES if column.of and column.interval
-]
 LATENCY_KEYS, RATIO_KEYS = interval_keys("latency_s"), interval_keys("ratio")
-CONDITION_KEYS = tuple(one.key for one in CONDITIONS)
+CONDITION_KEYS = tuple(each.key for each in CONDITIONS)
 DEVICE_KEYS = (*interval_keys(DEVICE_TIME), *interval_keys(HOST_TIME), "launch_bound")
 
 
 def column(key: str, priority: int | None = None, /, **how: Any) -> Column:
-    """A column of COLUMNS, with another priority or otherwise headed or written where
-    that is given.
+    """The column of COLUMNS with this key; with another priority, or other fields,
+    where these are given.
     """
     if priority is not None:
         how["priority"] = priority
@@ -504,33 +506,37 @@ def column(key: str, priority: int | None = None, /, **how: Any) -> Column:
 
 
 def timed_columns(report: Report, reference: str) -> list[Column]:
-    """Latency, the ratio to the reference, and the verdict in a word."""
+    """Latency with its spread, and where rows are compared the ratio to the reference
+    and the verdict.
+    """
     shown = [column("latency_s"), column("spread")]
     references = {group.reference for group in report.plan.groups}
-    # nothing is compared with another
+    # every row is a reference: nothing is compared
     if len(references) == len(report.plan.shown) and not report.failures:
         return shown
     return [*shown, column("ratio", title=f"time vs {reference}"), column("verdict")]
 
 
 def case_rows(report: Report) -> list[Row]:
-    """One flat row a case that is shown."""
+    """One flat row for each case that is shown, with all columns of OF_CASES."""
     waited = _waited_shares(report)
     rows = []
     for case in report.plan.shown:
         facts = CaseFacts(report, case, waited.get(case.label))
         row: Row = {}
-        for key, value_of in VALUES:
-            value = value_of(facts)
-            row[key] = value.value if isinstance(value, Enum) else value
-        for key, estimate_of in ESTIMATES:
-            row |= in_row(key, estimate_of(facts))
+        for each in OF_CASES:
+            assert each.value_of is not None
+            value = each.value_of(facts)
+            if each.interval:
+                row |= in_row(each.key, value)
+            else:
+                row[each.key] = value.value if isinstance(value, Enum) else value
         rows.append(row)
     return rows
 
 
 def _waited_shares(report: Report) -> dict[str, float]:
-    """Of each case the mean share of its time that threads waited for a CPU."""
+    """By label, the mean share of its time that a case waited for a CPU."""
     shares: dict[str, list[float]] = {}
     for sample in report.samples:
         if sample.waited is not None:

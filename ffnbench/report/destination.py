@@ -1,5 +1,5 @@
-"""How a command ends: its files are looked at first, its answer is shown, its files are
-written.
+"""How a command ends: its answer is written into files and shown. Whether the files can
+be written is checked before anything is measured.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,8 +23,9 @@ from ffnbench.report.formats import (
     SUFFIXES,
     View,
     Write,
-    bytes_of,
+    file_content,
     is_roofline,
+    is_run,
 )
 from ffnbench.report.progress import TerminalProgress
 from ffnbench.report.terminal import Terminal, show
@@ -35,14 +37,17 @@ if TYPE_CHECKING:
     from ffnbench.report.files.journal import Journal
     from ffnbench.report.files.outputs import Outputs
 
-STDOUT_OF_CI = 100  # columns
-SHORT_FORMATS = {"md": "markdown"}
+CI_WIDTH = 100  # letters in a line of a log of GitHub
+FORMAT_ALIASES = {"md": "markdown"}
 
 
 class Destination:
-    """Where an answer goes: stdout and files. A context manager: folders that were made
-    and stayed empty do not stay behind. `code` is the exit code, `defaults` what a
-    reader should know of defaults that a file has set.
+    """Where an answer goes: stdout and files. As a context manager it removes at its
+    end the folders that it has made and that stayed empty.
+
+    `stem` names the files in a folder, `inputs` are files that the command reads, and
+    `why_runs_stay` is the reason where no saved run may be overwritten, else empty.
+    `code` is the exit code, `defaults` a note on the defaults that a file has set.
     """
 
     def __init__(
@@ -54,12 +59,14 @@ class Destination:
         formats: Sequence[str] = STDOUT_FORMATS,
         inputs: Iterable[Path] = (),
         counts_only: bool = False,
-        keep_runs: str = "",
+        why_runs_stay: str = "",
     ) -> None:
-        self._format = SHORT_FORMATS.get(output.format, output.format)
+        self._format = FORMAT_ALIASES.get(output.format, output.format)
         self._verbose = output.verbose
-        one_of("format", self._format, formats)
+        refuse_unknown("format", self._format, formats)
         self._counts_only = counts_only
+        if counts_only:
+            why_runs_stay = "this command only counts"
         self._arrangement: Arrangement | None = None
         if output.sort or output.columns:
             from ffnbench.report.arrangement import Arrangement
@@ -70,11 +77,7 @@ class Destination:
             from ffnbench.report.files.outputs import Outputs
 
             self._outputs = Outputs(
-                output.out,
-                stem,
-                suffixes,
-                inputs,
-                keep="this command only counts" if counts_only else keep_runs,
+                output.out, stem, suffixes, inputs, why_runs_stay=why_runs_stay
             )
         self.defaults = output.defaults
         self.progress = TerminalProgress(quiet=output.quiet)
@@ -89,19 +92,20 @@ class Destination:
         if first is not None:
             from ffnbench.report.files.journal import Journal
 
-            self._journal = Journal(first, over=self.resumes)
+            self._journal = Journal(first, takes_over=self.resumes)
         self._when_written: list[Callable[[], None]] = []
-        self._lost = True  # what was measured, as long as it stands in no file
+        self._is_unsaved = True  # what was measured stands in no file yet
         self.code = 0
 
     @property
     def following(self) -> Following:
-        """How what is measured is followed."""
+        """What follows the run: the progress, the journal if there is one, and the
+        reader of an earlier run.
+        """
+        following = Following(progress=self.progress, resumed=self._earlier_run)
         if self._journal is None:
-            return Following(progress=self.progress, resumed=self._earlier)
-        return Following(
-            progress=self.progress, journal=self._journal.add, resumed=self._earlier
-        )
+            return following
+        return replace(following, journal=self._journal.add)
 
     @property
     def _paths(self) -> Sequence[Path]:
@@ -110,7 +114,7 @@ class Destination:
 
     @property
     def _first_file(self) -> Path | None:
-        """The first of them beside which a journal can stand; None where there is
+        """The first of the files beside which a journal can stand; None where there is
         none.
         """
         return None if self._outputs is None else self._outputs.first
@@ -119,12 +123,12 @@ class Destination:
     def saved(self) -> Path | None:
         """The first file that will hold the whole run."""
         for path in self._paths:
-            if path.suffix == ".json":
+            if is_run(path):
                 return path
         return None
 
     def when_written(self, step: Callable[[], None]) -> None:
-        """Have this done at the end, where all files could be written."""
+        """Have this done at the end, if what was measured stands in a file."""
         self._when_written.append(step)
 
     def __enter__(self) -> Destination:
@@ -132,19 +136,19 @@ class Destination:
 
     def __exit__(self, *_: object) -> None:
         self.progress.close()
-        if self._journal is not None and self._journal.close(keep=self._lost):
+        if self._journal is not None and self._journal.close(keep=self._is_unsaved):
             say(
                 f"what was measured is in {self._journal.path}: ffnbench report shows it"
             )
-        if not self._lost:
+        if not self._is_unsaved:
             for step in self._when_written:
                 step()
         if self._outputs is not None:
             self._outputs.close()
 
     def expect(self, report: Report) -> None:
-        """Raise FfnbenchError where a file could hold nothing of such a report, or a
-        column is in none of its tables; nothing of it need be measured yet.
+        """Raise FfnbenchError where a file is asked for that such a report has nothing
+        for, or a column that its tables lack. It need not be measured yet.
         """
         if any(map(is_roofline, self._paths)):
             from ffnbench.report.notes import no_ceilings
@@ -160,9 +164,9 @@ class Destination:
 
             refuse_unknown_columns(report, self._arrangement)
 
-    def _earlier(self) -> Report | None:
-        """What a run that --resume goes on with has left: its journal or its file, the
-        one written last; None where there is neither.
+    def _earlier_run(self) -> Report | None:
+        """The run that --resume goes on with, from its journal or its file, whichever
+        was written last; None where there is neither.
         """
         first = self._first_file
         if not self.resumes or first is None:
@@ -171,7 +175,7 @@ class Destination:
         from ffnbench.report.files.store import read_report
 
         journal = journal_of(first)
-        saved = [path for path in self._paths if path.suffix == ".json"]
+        saved = filter(is_run, self._paths)
         paths = [path for path in (journal, *saved) if path.is_file()]
         if not paths:
             return None
@@ -184,11 +188,10 @@ class Destination:
             return None
 
     def show(self, shown: View) -> None:
-        """Write the files and show the answer, whatever becomes of either; raises what
-        the answer ends with.
+        """Write the files and show the answer, each of them even if the other fails.
 
-        A code that says what was found stays: what went wrong beside it is then only
-        told.
+        Raises the problem of the view and those of writing as one error. Where a check
+        found a regression they are only printed, so that its exit code stays.
         """
         self.progress.close()
         if self._arrangement is not None:
@@ -197,7 +200,7 @@ class Destination:
         problems = [shown.problem] if shown.problem else []
         unwritten = _attempt(lambda: self._write_files(shown))
         rescued = None if self._outputs is None else self._outputs.rescued
-        self._lost = bool(unwritten) and rescued is None
+        self._is_unsaved = bool(unwritten) and rescued is None
         problems += unwritten
         problems += _attempt(lambda: self._print(shown))
         if self.code == EXIT_REGRESSED:
@@ -209,11 +212,14 @@ class Destination:
     def write(
         self, files: Mapping[str, Write], rescue: Callable[[], str] | None = None
     ) -> list[Path]:
-        """Write the files that were asked for; gives their paths."""
+        """Write the files that were asked for and return their paths. `files` are the
+        writers, and `rescue` gives the text to save if a file can't be written.
+        """
         if self._outputs is None:
             return []
         return self._outputs.write(
-            partial(bytes_of, files), (lambda: rescue().encode()) if rescue else None
+            partial(file_content, files),
+            (lambda: rescue().encode()) if rescue else None,
         )
 
     def _write_files(self, shown: View) -> None:
@@ -232,7 +238,7 @@ class Destination:
             # a label at the beginning of a line could give GitHub's runner a command
             token = secrets.token_hex(16)
             sys.stdout.write(f"::stop-commands::{token}\n")
-            show(view.table, Terminal(width=STDOUT_OF_CI, no_color=True))
+            show(view.table, Terminal(width=CI_WIDTH, no_color=True))
             sys.stdout.write(f"::{token}::\n" + view.stdout["github"]())
             if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
                 from ffnbench.report.files.outputs import append
@@ -243,8 +249,8 @@ class Destination:
 
 
 def _joined(problems: Sequence[FfnbenchError]) -> FfnbenchError:
-    """All of them as the first one: what the answer ends with, and which file could not
-    be written.
+    """The first problem, with the messages and hints of all: its exit code is that of
+    the command.
     """
     first = problems[0]
     first.message = "; ".join(problem.message for problem in problems)
@@ -253,7 +259,9 @@ def _joined(problems: Sequence[FfnbenchError]) -> FfnbenchError:
 
 
 def _attempt(step: Callable[[], None]) -> list[FfnbenchError]:
-    """What a step failed with; a reader of stdout that has gone away is no failure."""
+    """Do this, and return the error that it raised, if any. A reader of stdout that has
+    gone away is no error.
+    """
     try:
         step()
         sys.stdout.flush()
@@ -262,7 +270,7 @@ def _attempt(step: Callable[[], None]) -> list[FfnbenchError]:
     except BrokenPipeError:
         hush()
     except OSError as problem:
-        # what is left in its buffer would end the process with a code of Python's own
+        # the text left in the buffer would end Python with an exit code of its own
         hush()
         return [
             Unfinished(
@@ -273,9 +281,9 @@ def _attempt(step: Callable[[], None]) -> list[FfnbenchError]:
     return []
 
 
-def one_of(name: str, value: str, choices: Sequence[str]) -> None:
-    """Raise FfnbenchError, with did-you-mean, for a value that is none of the known
-    ones.
+def refuse_unknown(name: str, value: str, choices: Sequence[str]) -> None:
+    """Raise FfnbenchError, with did-you-mean, for a value that is none of `choices`;
+    `name` says what it is a value of.
     """
     if value not in choices:
         raise FfnbenchError(

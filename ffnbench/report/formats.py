@@ -1,5 +1,5 @@
-"""How one answer reads: a table for people, records for programs, files by suffix.
-Every command ends with one.
+"""The view of an answer, with which every command ends: a table for people, records for
+programs, files by suffix.
 """
 
 from __future__ import annotations
@@ -24,25 +24,30 @@ SUFFIXES = tuple(SUFFIX_OF.values())
 CHECK_FORMATS = (*STDOUT_FORMATS, "github")
 CHECK_SUFFIXES = (".xml", *SUFFIXES)
 FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
-# of plot-activations: the csv holds the points
+# of plot-activations, whose CSV holds the points of its curves
 PICTURE_SUFFIXES = (*FIGURE_SUFFIXES, ".csv")
 NOT_ALL = "the table holds what was measured by then"
-ROOFLINE = "roofline"  # a picture with that in its file's name is another one
+ROOFLINE = "roofline"  # a picture with this word in its file's name is a roofline
 Write = Callable[[], str | bytes]
 
 
-def bytes_of(files: Mapping[str, Write], path: Path) -> bytes:
-    """What a file holds: by the longest of the names that it has, such as `.png` and
-    `roofline.png`.
+def file_content(writers: Mapping[str, Write], path: Path) -> bytes:
+    """The content of a file. Its writer is the one whose name, such as `.png` or
+    `roofline.png`, fits to its path; of several the one with the longest name.
     """
     stem, suffix = path.stem.lower(), path.suffix.lower()
-    fit = [
+    fitting = [
         name
-        for name in files
+        for name in writers
         if name.endswith(suffix) and name.removesuffix(suffix) in stem
     ]
-    made = files[max(fit, key=len)]()
-    return made.encode() if isinstance(made, str) else made
+    content = writers[max(fitting, key=len)]()
+    return content.encode() if isinstance(content, str) else content
+
+
+def is_run(path: Path) -> bool:
+    """Whether a file is to hold the whole run, from which it can be read again."""
+    return path.suffix.lower() == ".json"
 
 
 def is_roofline(path: Path) -> bool:
@@ -52,8 +57,8 @@ def is_roofline(path: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Longer:
-    """A baseline with a further run, and what is said of it; without text it stays as
-    it was.
+    """The baseline with a further run: `said` tells the user what was done, and `text`
+    is the new content of the file, empty where the file stays as it was.
     """
 
     said: str
@@ -62,19 +67,20 @@ class Longer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """An answer made readable: its frame, and what writes it for stdout and into files.
+    """An answer made readable: its frame, and what writes it to stdout and into files.
 
-    `json` is what stands in JSON where that is more than the rows. `pictures` draw for
-    a suffix, each into files with its own name in theirs, such as `roofline.png`; that
-    of "" into all others. `reports` are what the answer is of, `title` is its name, and
-    `command` makes it again where those of the reports do not: files of features tell
-    them. `more_formats` and `more_files` are those of this
-    answer alone.
+    `json` gives its JSON where that is more than the rows. `pictures` draw for a
+    suffix: the one of "roofline" for files with this word in their name, the one of ""
+    for all others. `reports` are the reports that the answer was made of, `title` is
+    its name, and `command` makes it again where the commands of the reports do not:
+    writers of features show these. `more_formats` and `more_files` are writers that
+    this answer alone has.
 
-    `code` is the exit code that follows from it, `code_if_unclear_fails` where the user
-    wants that; `problem` is raised once everything is shown and written. `rescue` is
-    what is saved elsewhere if a file can't be written, so that no measurement is lost.
-    A check has a new `baseline`, and the old one with a further run.
+    `code` is the exit code that follows from it; with `--on-unclear fail` it is
+    `code_if_unclear_fails`, unless that is None. `problem` is raised once everything is
+    shown and written. `rescue` gives the text that is saved elsewhere if a file can't
+    be written, so that no measurement is lost. Of a check, `baseline` gives the text of
+    a new baseline, and `longer` the old one with a further run.
     """
 
     frame: Callable[[], Frame]
@@ -112,8 +118,8 @@ class View:
 
     @property
     def files(self) -> dict[str, Write]:
-        """A writer for each suffix, and for `roofline.png` and the like, files with
-        that in their name (bytes_of).
+        """A writer for each suffix, and for names such as `roofline.png`, as
+        `file_content` chooses among them.
         """
         texts = self.stdout
         writers: dict[str, Write] = {
@@ -132,8 +138,8 @@ class View:
         return replace(self, code=code, problem=problem)
 
     def arranged(self, how: Arrangement) -> View:
-        """This view with other columns, in another order; raises FfnbenchError for a
-        name that no column has, and for a sort by what is not known.
+        """This view with other columns, in another order. Raises FfnbenchError for a
+        name that no column has, and for a sort by a column whose values are not known.
         """
         from ffnbench.report.arrangement import arranged, key_of
 
@@ -148,7 +154,7 @@ class View:
 
 
 def _by_feature(feature: Feature, suffix: str, view: View) -> str:
-    """What a feature writes into a file with its suffix."""
+    """The text that a feature writes into a file with its suffix."""
     text: str = feature.file("files").WRITERS[suffix](
         view.table, view.pictures, view.reports, view.title, view.command
     )

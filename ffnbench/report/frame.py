@@ -1,8 +1,8 @@
-"""The one frame of an answer: flat rows, and how each of its columns is headed and
-written. Every writer reads this.
+"""The frame of an answer: flat rows, and how each of its columns is headed and written.
+Every writer reads this and nothing else.
 
-A row is a dict in base units; what is not known is None or is not there. A value
-`latency_s` has its interval in `latency_low_s` and `latency_high_s`.
+A row is a dict in base units; a value that is not known is None or is not there. A
+value `latency_s` has its interval in `latency_low_s` and `latency_high_s`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from ffnbench.common.units import Units, digits, scale
 from ffnbench.result import Estimate
 
 Row = dict[Any, Any]
-# of rows: the place of the first row of each group, and what the group is
+# the groups of rows: of each the number of its first row, from 0, and its heading
 Groups = tuple[tuple[int, str], ...]
 UNKNOWN_CELL = "-"
-EXTRA = 9  # the priority of a column that -v alone shows
-# what a measured column takes whatever was measured, so that which columns fit depends
-# on the question alone
-OF_NUMBER, OF_RATIO, OF_VERDICT = 7, 20, 11
+EXTRA = 9  # the priority of a column that only -v shows
+# letters that are kept free for a measured column whatever was measured, so that which
+# columns fit depends on the question alone
+NUMBER_WIDTH, RATIO_WIDTH, VERDICT_WIDTH = 7, 20, 11
 
 
 @cache
@@ -37,7 +37,9 @@ def interval_keys(key: str) -> tuple[str, str, str]:
 
 
 def in_row(key: str, estimate: Estimate | None) -> Row:
-    """An estimate as the three values of a row."""
+    """An estimate as it stands in a row: its value and the ends of its interval, each
+    under its key, all None where there is no estimate.
+    """
     if not estimate:
         return dict.fromkeys(interval_keys(key))
     return dict(
@@ -50,7 +52,7 @@ def in_row(key: str, estimate: Estimate | None) -> Row:
 
 
 def estimate_in(row: Row, key: str) -> Estimate | None:
-    """The value of a row with its interval, None where it is not known."""
+    """The value of a row with its interval; None where the value is not known."""
     value, low, high = (row.get(name) for name in interval_keys(key))
     if value is None:
         return None
@@ -59,23 +61,23 @@ def estimate_in(row: Row, key: str) -> Estimate | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """How a value of the rows is headed and written. Priority 0 stays longest, EXTRA
-    needs -v.
+    """How a value of the rows is headed and written. Where the width is short, a column
+    of priority 0 is the last one that is left out; one of EXTRA needs -v.
 
-    With `units` the column has one scale, together with the columns `scaled_with`;
-    `unit` stands behind that in the heading. A value is written by `interval` where its
-    ends belong to it, else by `write`, else by its type; `text` may say of a row what
-    stands there instead. `style` is a colour that repeats what the text says. Prose is
-    `flexible` and may be wrapped. `takes` is the least width that is kept free. `also`
-    are other names of it.
+    With `units` all values of the column, and of the columns `scaled_with`, are written
+    in one unit; `unit` stands behind it in the heading. A value is written by
+    `interval`, together with the ends of its interval, else by `write`, else by its
+    type; what `text` gives for a row stands there instead, unless it is None. `style`
+    gives a colour that repeats what the text says. Prose is `flexible` and may be
+    wrapped. `least_width` is kept free for it. `aliases` are its other names.
 
-    `of` gives the value of a case, or where there is an `interval` the estimate.
+    `value_of` gives the value of a case, or its estimate where there is an `interval`.
     """
 
     key: str
     title: str = ""
-    of: Callable[[Any], Any] | None = None
-    also: tuple[str, ...] = ()
+    value_of: Callable[[Any], Any] | None = None
+    aliases: tuple[str, ...] = ()
     unit: str = ""
     units: Units | None = None
     priority: int = 0
@@ -85,7 +87,7 @@ class Column:
     style: Callable[[Row], str] | None = None
     left: bool = False
     flexible: bool = False
-    takes: int = 0
+    least_width: int = 0
     scaled_with: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -93,9 +95,9 @@ class Column:
             object.__setattr__(self, "title", self.key)
 
 
-def written(value: Any) -> str:
-    """A value as it stands where no column says how: counts with thousands apart,
-    fractions in four digits.
+def default_text(value: Any) -> str:
+    """A value as text where its column does not say how: counts with a comma at the
+    thousands, fractions in four digits.
     """
     if isinstance(value, float):
         return digits(value, 4)
@@ -106,8 +108,8 @@ def written(value: Any) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ShownColumn:
-    """A column with its texts: the heading, in one line and in two, and a cell of each
-    row with its style.
+    """A column with its texts: the two lines of its heading, and for each row the text
+    of its cell and the style of that.
     """
 
     column: Column
@@ -127,11 +129,12 @@ class ShownColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """Rows with their columns, the lines above them, the few below that answer, the
-    details that -v shows.
+    """Rows with their columns, the `header` above them, the few sentences below that
+    answer, and the `details` that -v shows.
 
-    `above` are frames that stand before this one; `exported` are the keys that programs
-    read, all where it is empty. The first `naming` columns tell rows apart.
+    `above` are frames that stand before this one. Programs read `saved`, or the rows
+    where it is None, and of these the keys `exported`, or all where it is empty. The
+    first `naming` columns tell rows apart.
     """
 
     columns: tuple[Column, ...]
@@ -142,11 +145,12 @@ class Frame:
     groups: Groups = ()
     naming: int = 1
     above: tuple[Frame, ...] = ()
-    # what is shown in its place where that fits, the fullest first; not by -v
+    # frames of fewer columns, the fullest first: without -v the first that fits is
+    # shown in place of this one
     short: tuple[Frame, ...] = ()
     exported: Sequence[str] = ()
-    saved: Sequence[Row] | None = None  # what programs read, where that is not its rows
-    # the rows that the scales of columns are of, where these are not its own
+    saved: Sequence[Row] | None = None
+    # the rows from which the units of columns are chosen, where that is not its own
     scaled_as: Sequence[Row] = ()
 
     @property
@@ -156,8 +160,8 @@ class Frame:
 
     @property
     def blocks(self) -> list[tuple[str, range]]:
-        """The headings of its groups with the places of their rows; one without a
-        heading where there are none.
+        """The heading of each group with the numbers of its rows; all rows under an
+        empty heading where there are no groups.
         """
         groups = self.groups or ((0, ""),)
         ends = [*(start for start, _ in groups[1:]), len(self.rows)]
@@ -207,8 +211,8 @@ class Frame:
 def frame_of_records(
     records: Sequence[Row], below: Iterable[str] = (), prose: Iterable[str] = ()
 ) -> Frame:
-    """Records as a frame: the first column stays longest, then in their order; columns
-    of `prose` may be wrapped.
+    """Records as a frame with the sentences `below`. The columns are left out from the
+    last one on where the width is short; those of `prose` may be wrapped.
     """
     columns = []
     for place, (key, value) in enumerate(records[0].items()):
@@ -226,9 +230,13 @@ def _text(column: Column, row: Row, size: float) -> str:
     if value is None:
         return UNKNOWN_CELL
     if column.interval:
-        ends = (row.get(key) for key in interval_keys(column.key))
-        value, low, high = (None if end is None else end / size for end in ends)
-        return column.interval(Estimate(value=value, low=low, high=high))  # type: ignore[arg-type]
+        low, high = (row.get(key) for key in interval_keys(column.key)[1:])
+        estimate = Estimate(
+            value=value / size,
+            low=None if low is None else low / size,
+            high=None if high is None else high / size,
+        )
+        return column.interval(estimate)
     if column.write:
         return column.write(value)
-    return digits(value / size) if column.units else written(value)
+    return digits(value / size) if column.units else default_text(value)

@@ -1,15 +1,16 @@
 """The line above a table, and the headings within it: what all rows have in common, and
-what groups of them differ in.
+what the groups differ in.
 
-What is not the default stands in the line where all rows have it, and in a column where
-they differ. A row that a condition says nothing of, such as the precision of float32
-products in bfloat16, has none.
+A value that is not the default stands in the line where all rows have it, and in a
+column where they differ. A condition that does not apply to a row, such as the
+precision of float32 products to one in bfloat16, is None there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ffnbench.backends import BACKENDS
 from ffnbench.choices import Backend, Cache, MatmulPrecision, Time, Weights
@@ -28,20 +29,23 @@ from ffnbench.plan import (
 from ffnbench.report.frame import Column, Groups, Row
 from ffnbench.report.words import backend_text, device_text, join_words
 
-# a matched width that is off by more is told where the table says that it is matched
-MISSES = 0.02
-MOST_VALUES = 6  # of an axis that are named each
+# the share by which a matched width may miss without being named above the table
+LARGEST_UNTOLD_MISS = 0.02
+MOST_VALUES = 6  # values of an axis that are listed; of more, the first and the last
 MATCHED = {"params": "parameters", "flops": "FLOPs", ACTIVE_PARAMS: "active parameters"}
-TOLD_BY_VALUE = ("dtype", "mode", "device")  # what is told by its value alone
+TOLD_BY_VALUE = ("dtype", "mode", "device")  # keys that stand without their name
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A key of the workload: what of it a row has, None for one that it says nothing
-    of; what the title calls it.
+    """A setting of the workload that is shown only where it is not the default.
+
+    `key` is that of the CSV, `column` the heading of its column, and `title` the words
+    for a value in the line above the table. `of` gives the value in a workload, None
+    where the condition does not apply.
     """
 
-    key: str  # the record's
+    key: str
     column: str
     default: str | int | bool
     of: Callable[[Workload], str | int | bool | None]
@@ -96,16 +100,16 @@ def _values_of(condition: Condition, cases: Iterable[Case]) -> list[str | int | 
 
 
 def compares_ways(plan: Plan) -> bool:
-    """Whether rows differ in how their weights are held, or in the runtime: what a
-    deployer asks.
+    """Whether rows differ in the way in which a network is run: in the format of its
+    weights, or in the runtime.
     """
     backends = {case.workload.backend for case in plan.shown}
     has_runtime = any(BACKENDS[backend].is_runtime for backend in backends)
     return plan.compares_precisions or (has_runtime and len(backends) > 1)
 
 
-def in_title(plan: Plan) -> list[str]:
-    """What all rows have of the conditions, where that is not the default."""
+def common_conditions(plan: Plan) -> list[str]:
+    """The conditions that are the same in all rows and not the default, in words."""
     texts = []
     for condition in CONDITIONS:
         values = _values_of(condition, plan.shown)
@@ -114,8 +118,8 @@ def in_title(plan: Plan) -> list[str]:
     return texts
 
 
-def differing(plan: Plan) -> list[str]:
-    """The keys of the conditions in which rows differ."""
+def differing_conditions(plan: Plan) -> list[str]:
+    """The keys of the conditions that are not the same in all rows."""
     return [
         condition.key
         for condition in CONDITIONS
@@ -127,8 +131,13 @@ def differing(plan: Plan) -> list[str]:
 
 
 def heading(group: Group) -> str:
-    """`seq_len 128`; `bfloat16, seq_len 128`."""
-    return ", ".join(_with_values(key, [value]) for key, value in group.values.items())
+    """The heading of a group: its values on all axes."""
+    return heading_of(group.values)
+
+
+def heading_of(values: Mapping[str, Any]) -> str:
+    """Values on axes as a heading: `seq_len 128`; `bfloat16, seq_len 128`."""
+    return ", ".join(_with_values(key, [value]) for key, value in values.items())
 
 
 def _with_values(key: str, values: Sequence[Value]) -> str:
@@ -141,8 +150,8 @@ def _with_values(key: str, values: Sequence[Value]) -> str:
 
 
 def headings(plan: Plan) -> Groups:
-    """The heading of each group, with the place of its first row; none where each group
-    is one row.
+    """The heading of each group with the number of its first row; none where there is
+    one group, or each group is one row.
     """
     if not _has_headings(plan):
         return ()
@@ -150,7 +159,9 @@ def headings(plan: Plan) -> Groups:
 
 
 def headings_at_rows(blocks: Iterable[tuple[str, int]]) -> Groups:
-    """Headings of blocks of so many rows, each with the place of its first row."""
+    """The heading of each block with the number of its first row; a block is given by
+    its heading and how many rows it has.
+    """
     groups, start = [], 0
     for text, size in blocks:
         groups.append((start, text))
@@ -163,7 +174,7 @@ def _has_headings(plan: Plan) -> bool:
 
 
 def ordered_by_group(plan: Plan, rows: Iterable[Row]) -> list[Row]:
-    """The rows, those of a group together, in the order that they have."""
+    """The rows with those of a group together, which keep their order."""
     places = {
         case.label: place
         for place, group in enumerate(plan.groups)
@@ -173,17 +184,17 @@ def ordered_by_group(plan: Plan, rows: Iterable[Row]) -> list[Row]:
 
 
 def swept_columns(plan: Plan) -> Sequence[str]:
-    """What groups differ in, as columns: where no heading tells it."""
+    """The axes that need a column; none where headings tell the values."""
     return () if _has_headings(plan) else tuple(plan.groups[0].values)
 
 
 def axis_column(key: str) -> Column:
-    """Where the rows are on an axis."""
+    """The column of an axis: the value of each row on it."""
     return Column(key=key, priority=2, left=key in TOLD_BY_VALUE, write=axis_text)
 
 
 def axis_text(value: Value) -> str:
-    """A value of an axis: numbers with thousands apart."""
+    """A value of an axis as text; an integer with a comma at the thousands."""
     return f"{value:,}" if type(value) is int else typed_as(value)
 
 
@@ -191,8 +202,8 @@ def axis_text(value: Value) -> str:
 
 
 def conditions_line(plan: Plan, *, measured: bool = True) -> str:
-    """The one line above a table: what all rows have in common, and what makes them
-    comparable.
+    """The line above a table: what all rows have in common, and where all widths were
+    matched, in what they are equal.
     """
     line = workload_line(plan, measured=measured)
     references = {group.reference: plan.case(group.reference) for group in plan.groups}
@@ -204,26 +215,24 @@ def conditions_line(plan: Plan, *, measured: bool = True) -> str:
     if not others or any(case.sizing.how != "matched" for case in others):
         return line
     matched = {MATCHED.get(case.sizing.what, case.sizing.what) for case in others}
-    # of experts the active parameters, as in a dense form all are
+    # experts are matched in active parameters; in a dense form all parameters are
+    # active, so that the longer name is true of both
     equal = max(matched, key=len)
-    return f"{line}; equal {equal}{misses(plan)}"
+    return f"{line}; equal {equal}{_misses_text(plan)}"
 
 
 def workload_line(plan: Plan, *, measured: bool = True) -> str:
-    """What is fed to all rows, and where it ran: every value of what groups differ in,
-    and what is the same in all.
+    """The workload and where it ran: every value of each axis, and the keys that are
+    the same in all rows.
     """
     first, axes = plan.shown[0].workload, plan.groups[0].values
     keys = ("d_model", "batch", "seq_len", "dtype", "device", "mode", *axes)
+    threads = {case.workload.threads for case in plan.shown}
     parts = []
     for key in dict.fromkeys(keys):
         values = list(dict.fromkeys(value_of(case, key) for case in plan.shown))
         is_told = key in axes or len(values) == 1  # else it stands in a column
-        if (
-            key == "device"
-            and values == ["cpu"]
-            and len({case.workload.threads for case in plan.shown}) == 1
-        ):
+        if key == "device" and values == ["cpu"] and len(threads) == 1:
             text = device_text(first)
         else:
             text = _with_values(key, values)
@@ -231,23 +240,24 @@ def workload_line(plan: Plan, *, measured: bool = True) -> str:
             parts.append(text)
     if compares_ways(plan):
         widths = {getattr(case.ffn, "d_ff", None) for case in plan.shown} - {None}
-        parts[1:1] = [f"d_ff {width:,}" for width in widths if len(widths) == 1]
+        if len(widths) == 1:
+            parts.insert(1, f"d_ff {widths.pop():,}")
     if measured:
         backends = {backend_text(case.workload) for case in plan.shown}
         if len(backends) == 1:
             parts += backends - {Backend.EAGER}
-        parts += in_title(plan)
+        parts += common_conditions(plan)
     return ", ".join(parts)
 
 
-def misses(plan: Plan) -> str:
-    """Which matched widths miss by more than 2 %, at the farthest: ` except swiglu
-    (+4.7%)`; empty where none does.
+def _misses_text(plan: Plan) -> str:
+    """The variants whose matched widths miss by more than 2 %, each with its largest
+    miss: ` except swiglu (+4.7%)`; empty where there is none.
     """
     farthest: dict[str, float] = {}
     for case in plan.shown:
         residual = case.residual or 0.0
-        if case.sizing.how == "matched" and abs(residual) > MISSES:
+        if case.sizing.how == "matched" and abs(residual) > LARGEST_UNTOLD_MISS:
             name = plan.name_of(case.label)
             farthest[name] = max(residual, farthest.get(name, 0.0), key=abs)
     texts = [

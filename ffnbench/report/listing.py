@@ -1,5 +1,5 @@
-"""What there is to choose from, and where it would run: the tables of `list` and
-`env`.
+"""The tables of `list` and `env`: what there is to choose from, and what this machine
+is and can do.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from ffnbench.report.words import FLOPS_OF_ONE
 from ffnbench.result import Bound, Ceiling, Environment
 
 DISTURBED = "disturbed"
-# at the ends of an environment's fields; bytes have several
+# the units of an environment's fields by the end of their names; bytes get a prefix
 UNIT_OF_SUFFIX = {"_bytes": "", "_w": "W", "_mhz": "MHz"}
-# columns of words, which may be wrapped
+# columns of prose, which may be wrapped
 WRAPPED_COLUMNS = (
     "aliases",
     "formula",
@@ -47,7 +47,8 @@ WRAPPED_COLUMNS = (
     "what it sets",
     "why not",
 )
-BELOW = {
+# what stands below a list
+LIST_NOTES = {
     "variants": (
         "up is W_up x, gate is W_gate x; keys change a form (swiglu@bias=true): `ffnbench list keys`",
         *(
@@ -150,13 +151,13 @@ def rules() -> list[Row]:
     """Every published width rule."""
     return [
         {
-            "name": r.name,
-            "d_ff": r.formula,
-            "ratio": f"{r.ratio:g}",
-            "multiple_of": r.multiple_of,
-            "source": r.source,
+            "name": rule.name,
+            "d_ff": rule.formula,
+            "ratio": f"{rule.ratio:g}",
+            "multiple_of": rule.multiple_of,
+            "source": rule.source,
         }
-        for r in WIDTH_RULES
+        for rule in WIDTH_RULES
     ]
 
 
@@ -169,8 +170,8 @@ def dtypes() -> list[Row]:
 
 
 def presets() -> list[Row]:
-    """Every published model: the FFN it is known by, how many layers, and where that
-    was read.
+    """Every published model: the FFN of its commonest kind of layer, the number of its
+    layers, and the source of these numbers.
     """
     rows = []
     for model in PRESETS:
@@ -180,12 +181,8 @@ def presets() -> list[Row]:
             "FFN": ffn.form_name,
             "d_model": ffn.d_model,
             "d_ff": ffn.d_ff,
-        }
-        row |= {
             "params": params(ffn),
             "experts": f"{ffn.moe.experts}x{ffn.moe.top_k}" if ffn.moe else "",
-        }
-        row |= {
             "layers": sum(group.count for group in model.groups),
             "source": model.source,
             "note": model.note,
@@ -218,28 +215,28 @@ LISTINGS: dict[str, Callable[[], list[Row]]] = {
 }
 
 
-# of which torch alone knows what can run here: a worker is asked
+# its rows are none of LISTINGS: a worker with torch has to say what can run here
 LIST_OF_BACKENDS = "backends"
 
 
 def backends_view(
-    reasons: Mapping[str, str], device: str, half: Mapping[str, str]
+    reasons: Mapping[str, str], device: str, half_reasons: Mapping[str, str]
 ) -> View:
-    """Every backend; `reasons` say why one can't run here, on that device, "" where it
-    can; `half` why one can't in bfloat16.
+    """The list of backends. `reasons` say why a backend can't run on this device, and
+    are empty where it can; `half_reasons` say why it can't run in bfloat16.
     """
     records = []
     for backend, row in BACKENDS.items():
         runs = "yes"
         if reasons[backend]:
             runs = "no"
-        elif half.get(backend):
+        elif half_reasons.get(backend):
             runs = "partly"
         record = {
             "name": backend,
             "what it does": row.says,
             "runs": runs,
-            "why not": reasons[backend] or half.get(backend, ""),
+            "why not": reasons[backend] or half_reasons.get(backend, ""),
             "keys": row.keys,
         }
         records.append(record)
@@ -254,7 +251,7 @@ def backends_view(
 
 
 def environment_records(environment: Environment) -> list[Row]:
-    """One record a fact, with its unit, the unknown left out."""
+    """One record for each known fact of the environment, with its unit."""
     return [
         _fact(name, value)
         for name, value in encode(environment).items()
@@ -263,7 +260,7 @@ def environment_records(environment: Environment) -> list[Row]:
 
 
 def _fact(name: str, value: object) -> Row:
-    """`cpu_clock_mhz` as `cpu clock`, 3,000 MHz."""
+    """The record of a field: of `cpu_clock_mhz` the fact `cpu clock`, `3,000 MHz`."""
     for end, unit in UNIT_OF_SUFFIX.items():
         if name.endswith(end) and isinstance(value, int | float):
             text = f"{value:,.0f} {unit}" if unit else quantity(value, IEC)
@@ -272,8 +269,8 @@ def _fact(name: str, value: object) -> Row:
 
 
 def device_records(devices: str, gpu: DeviceFacts) -> list[Row]:
-    """What is true of the GPU now, beside what it is: the room on it, who else is
-    there, what can't be seen.
+    """The devices, and the state of the GPU: its free memory, the processes of others
+    on it, and why NVML can't be read, if so.
     """
     free = gpu.gpu_free_bytes
     shown = {
@@ -290,7 +287,7 @@ def device_records(devices: str, gpu: DeviceFacts) -> list[Row]:
 
 
 def workers_record(forks: bool) -> Row:
-    """How workers are made here."""
+    """The record that says how workers are started here."""
     value = "one interpreter each: torch can't be forked here"
     if forks:
         value = "forked"
@@ -298,41 +295,41 @@ def workers_record(forks: bool) -> Row:
 
 
 def topics() -> list[str]:
-    """What `ffnbench list` shows."""
+    """The names of all lists that `ffnbench list` shows."""
     return [*LISTINGS, LIST_OF_BACKENDS, *of_features("listings")]
 
 
 def listing_view(what: str) -> View:
-    """The answer of `list`; raises FfnbenchError for what nothing is called."""
+    """The list that is called `what`; raises FfnbenchError where there is none."""
     what = {"models": "presets", "forms": "variants"}.get(what, what)
     if what not in LISTINGS:
         raise FfnbenchError(
             f"there is no list {what!r}",
             hint_for(what, topics(), "lists: " + ", ".join(topics())),
         )
-    return records_view(LISTINGS[what](), BELOW.get(what, ()))
+    return records_view(LISTINGS[what](), LIST_NOTES.get(what, ()))
 
 
 def records_view(records: Sequence[Row], below: Sequence[str] = ()) -> View:
-    """Records as they are, and as a plain table."""
+    """The view of records, with these lines below their table."""
     return View(frame=lambda: frame_of_records(records, below, prose=WRAPPED_COLUMNS))
 
 
 def machine_records(
     ceilings: Sequence[Ceiling], disturbed: Collection[str] = ()
 ) -> list[Row]:
-    """What `env` says of ceilings: products by dtype and path, bytes by level, the
-    empty call; those are marked whose roofs have these names.
+    """The records of ceilings for `env`: products by dtype and path, bytes by level of
+    memory, the empty call. `disturbed` are the names of roofs that are marked so.
     """
     order = list(Bound)
-    best = sorted(
+    fastest_first = sorted(
         ceilings, key=lambda ceiling: (order.index(ceiling.roof.bound), -ceiling.rate)
     )
-    threads = max((ceiling.roof.threads for ceiling in best), default=1)
+    threads = max((ceiling.roof.threads for ceiling in ceilings), default=1)
     values_of: dict[str, list[str]] = {
         "ceilings": [f"with {counted(threads, 'thread')}"]
     }
-    for ceiling in best:
+    for ceiling in fastest_first:
         roof, rate = ceiling.roof, digits(ceiling.rate / GIGA)
         if roof.bound is Bound.PRODUCTS:
             name = f"{roof.dtype} GFLOP/s"
@@ -344,9 +341,9 @@ def machine_records(
             value = f"{rate} {roof.path}"
         else:
             name, value = "empty call", quantity(ceiling.seconds, TIME)
-        values_of.setdefault(name, []).append(
-            f"{value} ({DISTURBED})" if roof.name in disturbed else value
-        )
+        if roof.name in disturbed:
+            value += f" ({DISTURBED})"
+        values_of.setdefault(name, []).append(value)
     return [
         {"fact": fact, "value": ", ".join(values)} for fact, values in values_of.items()
     ]

@@ -1,5 +1,5 @@
-"""What is said of widths that were found by time: which d_ff takes as long as the
-reference's.
+"""Sentences on widths that were found by time: the d_ff of a row that takes as long as
+that of the reference.
 """
 
 from __future__ import annotations
@@ -10,27 +10,29 @@ from ffnbench.plan import CONTROL, Case
 from ffnbench.report.words import change_text, interval_text, join_words
 from ffnbench.result import Report, Verdict
 
-AS_MANY = 0.005  # of the parameters: nearer than that, they are as many
+SAME_PARAMS = 0.005  # a relative difference below this reads "as many parameters"
 
 
 def matched_lines(report: Report) -> list[str]:
     """`swiglu at d_ff 2,112 takes as long as gelu at 3,072: 1.003 [0.990, 1.020]; 3%
-    more parameters`, for each row, and then the rows whose width was stated.
+    more parameters`, for each matched row, and a second line on the rows whose width
+    the user stated.
     """
-    told = {CONTROL, *report.figures.matched}
-    lines = ["; ".join(_of_row(report, label) for label in report.figures.matched)]
+    matched = report.figures.matched
+    lines = ["; ".join(_matched_text(report, label) for label in matched)]
     stated = []
     for comparison in report.comparisons:
-        is_told = comparison.case in told or report.plan.is_reference(comparison.case)
-        if comparison.ratio and not is_told:
-            stated.append(f"{comparison.case} {change_text(comparison.ratio)}")
+        label, ratio = comparison.case, comparison.ratio
+        is_stated = label not in matched and not report.plan.is_reference(label)
+        if is_stated and label != CONTROL and ratio:
+            stated.append(f"{label} {change_text(ratio)}")
     if stated:
         reference = report.plan.reference
         lines.append(f"of stated width, against {reference}: {join_words(stated)}")
     return lines
 
 
-def _of_row(report: Report, label: str) -> str:
+def _matched_text(report: Report, label: str) -> str:
     comparison = report.comparison(label)
     assert comparison is not None
     case = report.plan.case(label)
@@ -42,13 +44,13 @@ def _of_row(report: Report, label: str) -> str:
     ratio = interval_text(comparison.ratio)
     if comparison.verdict is Verdict.SLOWER and _width(case) == case.sizing.multiple_of:
         return f"{name}, the least width, still takes longer than {reference}: {ratio}"
-    says = {
+    verbs = {
         Verdict.SAME: "takes as long as",
         Verdict.FASTER: "takes less time than",
         Verdict.SLOWER: "takes longer than",
         Verdict.UNCLEAR: "may take as long as",
     }
-    text = f"{name} {says[comparison.verdict]} {reference}: {ratio}"
+    text = f"{name} {verbs[comparison.verdict]} {reference}: {ratio}"
     more_params = report.figures.matched[label]
     if more_params is not None:
         text += f"; {_params_text(more_params)}"
@@ -62,8 +64,9 @@ def _width(case: Case) -> int:
     return case.ffn.d_ff
 
 
-def _params_text(more: float) -> str:
-    if abs(more) < AS_MANY:
+def _params_text(difference: float) -> str:
+    """`3% more parameters`, of the relative difference to the reference."""
+    if abs(difference) < SAME_PARAMS:
         return "as many parameters"
-    word = "more" if more > 0 else "fewer"
-    return f"{percent(abs(more))} {word} parameters"
+    word = "more" if difference > 0 else "fewer"
+    return f"{percent(abs(difference))} {word} parameters"

@@ -1,5 +1,7 @@
 """The details below a table, which -v shows: how it was measured, how far to trust it,
-what there is to say of rows.
+and notes on single rows.
+
+A function whose name ends with `_note` gives a list of one line, or an empty list.
 """
 
 from __future__ import annotations
@@ -20,16 +22,14 @@ UNCHECKED = "function not checked: @like=NAME (such as @like=swiglu) compares it
 UNTESTED = (
     "untested: nobody has run ffnbench on AMD's GPUs (ROCm) yet; tell us what you see"
 )
-MOST_CEILINGS = 3  # ceilings of one bound that are told
+MOST_CEILINGS = 3  # ceilings of one bound that are named
 
 
 # Of the run
 
 
 def details(report: Report) -> list[str]:
-    """All that -v shows below a table of what was measured: how, how far to trust it,
-    what there is to say of rows.
-    """
+    """All lines that -v shows below the table of a measurement."""
     lines = ["exact metrics only: measured once, in one process"]
     if LATENCY in report.plan.metrics:
         lines = [f"{effort(report)}; {INTERVALS}"]
@@ -37,7 +37,7 @@ def details(report: Report) -> list[str]:
         lines.append(f"d_ff in multiples of {report.plan.multiple_of}; 1 MAC = 2 FLOPs")
     return [
         *lines,
-        *_limit_note(report),
+        *_precision_note(report),
         *_ceilings_note(report),
         *side_lines(report.sides),
         *notes_of_run(report),
@@ -46,24 +46,21 @@ def details(report: Report) -> list[str]:
 
 
 def effort(report: Report | Run) -> str:
-    """`5 fresh processes x 15-22 shuffled rounds`: what was really run; of several
-    groups, in each of them.
+    """`5 fresh processes x 15-22 shuffled rounds`: how many there were in the run, with
+    several groups in each of them.
     """
     plan, protocol = report.plan, report.plan.protocol
-    timed = {
-        (sample.worker, sample.round)
-        for sample in report.samples
-        if sample.metric == LATENCY
-    }
-    rounds = Counter(worker for worker, _ in timed)
-    workers_of: dict[str, set[int]] = {}
-    for sample in report.samples:
-        if sample.metric == LATENCY:
-            of_group = workers_of.setdefault(plan.reference_of(sample.case), set())
-            of_group.add(sample.worker)
+    timed = [sample for sample in report.samples if sample.metric == LATENCY]
+    rounds = {(sample.worker, sample.round) for sample in timed}
+    rounds_of_worker = Counter(worker for worker, _ in rounds)
+    workers_of: dict[str, set[int]] = {}  # of the group of a reference
+    for sample in timed:
+        workers_of.setdefault(plan.reference_of(sample.case), set()).add(sample.worker)
     workers = [len(of_group) for of_group in workers_of.values()]
     how_many_workers = _how_many(workers or [protocol.workers], "fresh process")
-    how_many_rounds = _how_many(rounds.values() or [protocol.rounds], "shuffled round")
+    how_many_rounds = _how_many(
+        rounds_of_worker.values() or [protocol.rounds], "shuffled round"
+    )
     each = ""
     if len(plan.arms) > 1:
         each = " of each side"
@@ -80,8 +77,8 @@ def _how_many(numbers: Collection[int], what: str) -> str:
     return text
 
 
-def _limit_note(report: Report) -> list[str]:
-    """What ended the run, and how small a difference it could have shown."""
+def _precision_note(report: Report) -> list[str]:
+    """What ended the run, and the smallest difference that it could show."""
     protocol = report.plan.protocol
     reasons = {
         "precision": f"when every ratio was known to ±{percent(protocol.precision or 0)}",
@@ -99,14 +96,14 @@ def _limit_note(report: Report) -> list[str]:
 
 
 def notes_of_run(report: Report) -> list[str]:
-    """What was seen of noise."""
+    """The notes on noise in this run, without that on rows that have no verdict."""
     return [
         note.text for note in report.notes("") if note.kind in NOISES - {NoteKind.BUSY}
     ]
 
 
 def untested_note(report: Report) -> list[str]:
-    """That nobody has run ffnbench on AMD's GPUs yet, which torch calls cuda too."""
+    """That nobody has run ffnbench on AMD's GPUs yet; torch calls them cuda as well."""
     of_amd = (
         report.environment is not None
         and report.environment.facts.get("hip") is not None
@@ -119,29 +116,26 @@ def untested_note(report: Report) -> list[str]:
 
 
 def no_ceilings() -> FfnbenchError:
-    """What to say of a run that is asked for its roofline, and has none."""
+    """The error of a run that has no ceilings, and is asked for its roofline."""
     return FfnbenchError(
         "this run has no ceilings", "measure with --metrics latency,ceilings"
     )
 
 
 def _ceilings_note(report: Report) -> list[str]:
-    """What the ceilings of this run are: of each bound the fastest, those first that
-    hold a row back.
-    """
+    """The fastest ceilings of this run by bound, those first that bind a row."""
     if not report.shares:
         return []
-    of_rows = [
-        ceiling
-        for bounds in report.figures.ceilings.values()
-        for ceiling in bounds.values()
-    ]
-    ceilings = list({ceiling.roof.name: ceiling for ceiling in of_rows}.values())
+    by_name = {
+        ceiling.roof.name: ceiling
+        for ceilings_of_row in report.figures.ceilings.values()
+        for ceiling in ceilings_of_row.values()
+    }
     binding = {share.roof for share in report.shares}
     texts: list[str] = []
     for bound in Bound:
-        shown = [ceiling for ceiling in ceilings if ceiling.roof.bound is bound]
-        if bound is Bound.CALL:
+        shown = [ceiling for ceiling in by_name.values() if ceiling.roof.bound is bound]
+        if bound is Bound.CALL:  # it concerns only rows that it binds
             shown = [ceiling for ceiling in shown if ceiling.roof.name in binding]
         shown.sort(
             key=lambda ceiling: (ceiling.roof.name not in binding, -ceiling.rate)
@@ -173,7 +167,7 @@ def _ceiling_text(ceiling: Ceiling) -> str:
 
 
 def row_notes(report: Report) -> list[str]:
-    """`gelu, silu: what is said of both`, in the order of the rows."""
+    """The notes on rows, in their order; a note on several rows stands once."""
     return labelled(
         (case.label, text)
         for case in report.plan.shown
@@ -182,8 +176,8 @@ def row_notes(report: Report) -> list[str]:
 
 
 def case_notes(report: Report, label: str) -> list[str]:
-    """Everything that a reader of this row should know: how it was asked, why it has no
-    number, how far to trust it.
+    """The notes on one row: how it was measured, why it has no number, and how far to
+    trust it.
     """
     case, comparison = report.plan.case(label), report.comparison(label)
     notes = [
@@ -207,7 +201,7 @@ def case_notes(report: Report, label: str) -> list[str]:
 
 
 def _counting_note(report: Report, label: str) -> Sequence[str]:
-    """What is not counted by a closed form, or not at all."""
+    """What was counted otherwise than by a closed form, and what could not be."""
     cost, notes = report.cost(label), []
     if cost.failed:
         if not report.failure(label):
@@ -228,8 +222,8 @@ def _counting_note(report: Report, label: str) -> Sequence[str]:
 
 
 def _routing_note(report: Report, label: str) -> list[str]:
-    """How many experts a call is expected to read, and how tokens were really spread
-    over them.
+    """How many experts a call is expected to read, and how many got tokens in the
+    measurement.
     """
     case = report.plan.case(label)
     moe = case.ffn.moe if isinstance(case.ffn, FFNSpec) else None

@@ -1,5 +1,5 @@
-"""Progress: a bar with the time left in a terminal, one line a worker in a log, a line
-that goes in a notebook.
+"""Progress: a bar with the time left in a terminal, one line a step in a log, and in a
+notebook a line that is removed at the end.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from rich.progress import Progress as RichProgress
 
 from ffnbench.common.streams import say, visible
 from ffnbench.following import ProgressListener
-from ffnbench.result import Progress
+from ffnbench.result import STEP_END, Progress
 
-REFRESH_S = 0.2
+REFRESH_S = 0.2  # the least time between two drawings
 
 
 class TerminalProgress(ProgressListener):
-    """A bar on stderr in a terminal, and lines in a log; nothing where it is quiet."""
+    """A bar on stderr in a terminal, lines in a log, and nothing where `quiet`."""
 
     def __init__(self, *, quiet: bool) -> None:
         self.tells = not quiet
         self._bar: RichProgress | None = None
         self._last_step = ""
-        self._shown_at = 0.0
+        self._shown_at = -math.inf
 
     def __call__(self, event: Progress) -> None:
         if not self.tells:
@@ -39,7 +39,7 @@ class TerminalProgress(ProgressListener):
             self._bar.start()
         text, eta = visible(event.text), _eta(event)
         if self._bar.disable:
-            self._log(text.partition("  ")[0], eta)
+            self._log(text.partition(STEP_END)[0], eta)
             return
         due = time.monotonic() - self._shown_at > REFRESH_S
         if due:
@@ -52,8 +52,8 @@ class TerminalProgress(ProgressListener):
         )
 
     def _log(self, line: str, eta: str) -> None:
-        """A line for each step: how many there will be is reckoned anew all the time,
-        and makes no step.
+        """Print a line for each step. Only the number before the slash counts: where
+        `process 3/12` becomes `process 3/13`, the estimate of all has changed.
         """
         step = re.sub(r"/\d+$", "", line)
         if step != self._last_step:
@@ -67,14 +67,14 @@ class TerminalProgress(ProgressListener):
             say(text)
 
     def close(self) -> None:
-        """Take the bar away; another event draws one again."""
+        """Remove the bar; the next event draws a new one."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None
 
 
 def _bar() -> RichProgress:
-    """A bar with one task; one that is disabled where stderr is no terminal."""
+    """A bar with one task, which is disabled where stderr is no terminal."""
     console = Console(stderr=True)
     bar = RichProgress(
         BarColumn(bar_width=20),
@@ -90,31 +90,31 @@ def _bar() -> RichProgress:
 
 
 class NotebookProgress(ProgressListener):
-    """A line of text in a notebook, which is gone when the call ends. Plain HTML, so
-    that no widget is needed.
+    """A line of text in a notebook, which is removed when the call ends. It is plain
+    HTML, so that no widget is needed.
     """
 
     tells = True
 
     def __init__(self) -> None:
         self._handle: Any = None
-        self._shown_at = float("-inf")
+        self._shown_at = -math.inf
 
     def __call__(self, event: Progress) -> None:
-        """How far it is; drawn a few times a second at most."""
+        """Show how far the run is, a few times a second at most."""
         if time.monotonic() - self._shown_at > REFRESH_S:
             self._shown_at = time.monotonic()
             self.tell(f"{event.done:4.0%}  {event.text}{_eta(event)}")
 
     def tell(self, text: str) -> None:
-        """This line in place of the last one."""
+        """Show this line in place of the last one."""
         text = visible(text)
         self._show(
             {"text/plain": text, "text/html": f"<small>{html.escape(text)}</small>"}
         )
 
     def close(self) -> None:
-        """Take it away."""
+        """Remove the line."""
         if self._handle is not None:
             self._show({"text/plain": "", "text/html": ""})
 
@@ -128,8 +128,8 @@ class NotebookProgress(ProgressListener):
 
 
 def _eta(event: Progress) -> str:
-    """` eta 1:05`, rounded up: what goes on is never at 0:00. Empty where nobody
-    knows.
+    """`  eta 1:05`, the time left, rounded up so that it is never 0:00; empty where it
+    is not known.
     """
     if event.eta_s is None:
         return ""
@@ -144,8 +144,8 @@ def wait_text(
     others: float | None = None,
     cpus: int = 1,
 ) -> str:
-    """How long it takes at most, where that is known, and that others use CPUs now
-    where they do.
+    """What to tell before measuring: the longest time in `seconds`, and how many of the
+    `cpus` are used by `others` now. Each is left out where it is None.
     """
     what = f"measuring {groups:,} groups" if groups > 1 else "measuring"
     text = "" if seconds is None else f"{what} takes at most {duration(seconds)}"
@@ -161,7 +161,7 @@ def wait_text(
 
 
 def duration(seconds: float) -> str:
-    """`45 s`, `4 min`, `2.5 h`: rounded up, for a wait."""
+    """`45 s`, `4 min`, `2.5 h`: a time to wait, rounded up."""
     if seconds <= 90:
         return f"{max(1, math.ceil(seconds))} s"
     if seconds <= 90 * 60:

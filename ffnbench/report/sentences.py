@@ -1,5 +1,8 @@
-"""What stands under a table of what was measured, in at most four lines: what it says,
-what failed, what to do, and the machine where it matters.
+"""The sentences below a table of measurements, at most four lines: the answer, what
+failed, what to do, and the machine where it matters.
+
+A function whose name ends with `_line` gives a list of one line, or an empty list where
+there is nothing to say.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from ffnbench.common.units import counted
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import CONTROL, Case, Group, NoteKind
+from ffnbench.plan import CONTROL, Case, Group, NoteKind, Plan
 from ffnbench.report.header import compares_ways, heading
 from ffnbench.report.notes import untested_note
 from ffnbench.report.words import (
@@ -27,39 +30,40 @@ from ffnbench.result import LONGEST_BUDGET_S, Comparison, Fastest, Report, Verdi
 
 MOST_SENTENCES = 4  # lines
 MOST_MEANS = 8  # rows whose mean over several runs is told
-MOST_NAMED = 3  # rows whose own figures are told
-# what a hint is rounded up to, below two minutes and above
+MOST_NAMED = 3  # rows of one verdict that are named with their changes
+# the budget of a hint is rounded up to a multiple of 5 s, above 2 minutes of 60 s
 SHORT_STEP_S, LONG_STEP_S, LONG_S = 5, 60, 120
 
 
 def answer_sentences(
     report: Report, groups: Iterable[Group] | None = None
 ) -> list[str]:
-    """The lines, the most important first; what rows say of these groups alone where
-    some are given.
+    """The sentences, the most important first; with `groups`, verdicts are told of
+    these groups alone.
     """
-    is_told = bool(report.figures.trade_offs)  # who is fast, and how wrong
-    said = [
-        *_of_several_groups(report),
-        *([] if is_told else verdict_lines(report, groups)),
-        *over_runs(report),
-        *_control_line(report),
-        *([] if is_told else _fastest_backends(report)),
-        *_undecided_lines(report),
-    ]
-    after = [
+    answers = _lines_on_several_groups(report)
+    # the sentence on trade-offs tells already which rows are fast
+    has_trade_offs = bool(report.figures.trade_offs)
+    if not has_trade_offs:
+        answers += verdict_lines(report, groups)
+    answers += over_runs_line(report) + _control_line(report)
+    if not has_trade_offs:
+        answers += _fastest_lines(report)
+    answers += _undecided_line(report)
+    others = [
         *failure_line(report),
-        *_launch_bound(report),
-        *to_do(report),
+        *_launch_bound_line(report),
+        *to_do_line(report),
         *general_line(report),
         *machine_line(report),
     ]
-    lines = [*said[: max(1, MOST_SENTENCES - len(after))], *after]
+    # one answer stays however many of the others there are
+    lines = [*answers[: max(1, MOST_SENTENCES - len(others))], *others]
     return lines[:MOST_SENTENCES]
 
 
-def _of_several_groups(report: Report) -> list[str]:
-    """Where curves cross, and which rows are worth their error."""
+def _lines_on_several_groups(report: Report) -> list[str]:
+    """Where curves cross, and which rows are fast for their error."""
     if report.figures.crossings is None and not report.figures.trade_offs:
         return []
     from ffnbench.report.sweep_sentences import sweep_line, trade_off_line
@@ -71,8 +75,8 @@ def _of_several_groups(report: Report) -> list[str]:
 
 
 def verdict_lines(report: Report, groups: Iterable[Group] | None = None) -> list[str]:
-    """Who is slower than the reference and who is not: of one group with figures, of
-    several group by group.
+    """Which rows are slower than the reference, and which are not: with one group the
+    changes, with several how often each verdict was found.
     """
     if report.figures.matched:
         from ffnbench.report.matched_sentences import matched_lines
@@ -81,19 +85,19 @@ def verdict_lines(report: Report, groups: Iterable[Group] | None = None) -> list
     groups = list(report.plan.groups if groups is None else groups)
     failed = [group for group in groups if report.failure(group.reference)]
     comparable = [group for group in groups if not report.failure(group.reference)]
-    lines = _nothing_to_compare(report, failed)
+    lines = _nothing_to_compare_line(report, failed)
     if len(comparable) == 1:
-        line = _in_one_group(report, comparable[0])
-        if line and report.plan.is_sweep:
-            line = f"{heading(comparable[0])}: {line}"
+        text = _text_on_one_group(report, comparable[0])
+        if text and report.plan.is_sweep:
+            text = f"{heading(comparable[0])}: {text}"
     else:
-        line = _in_several_groups(report, comparable)
-    return [*lines, line] if line else lines
+        text = _text_on_several_groups(report, comparable)
+    return [*lines, text] if text else lines
 
 
-def _nothing_to_compare(report: Report, failed: Sequence[Group]) -> list[str]:
-    """That a reference failed, and which row could be one in its place; nothing where
-    all rows failed.
+def _nothing_to_compare_line(report: Report, failed: Sequence[Group]) -> list[str]:
+    """That the references of these groups failed, and which row could be the reference
+    in their place; no line where all rows failed.
     """
     others = [
         case
@@ -112,32 +116,34 @@ def _nothing_to_compare(report: Report, failed: Sequence[Group]) -> list[str]:
 
 
 def _name_in_group(report: Report, case: Case) -> str:
-    """What a row is called beside those of its group."""
+    """The name of a row within its group."""
     if isinstance(case.ffn, ActivationSpec):
         return case.variant
     return report.plan.name_of(case.label)
 
 
-def _in_one_group(report: Report, group: Group) -> str:
-    """`slower than relu: gelu +10% [+9.8%, +11%], swiglu +20% [+20%, +21%]; as fast as
-    relu (within 2%): silu`.
+def _text_on_one_group(report: Report, group: Group) -> str:
+    """`as fast as relu (within 2%): silu; slower than relu: gelu +10% [+9.8%, +11%] and
+    swiglu +20% [+20%, +21%]`.
     """
     rows: dict[Verdict, list[Comparison]] = {}
     for case in group.cases:
         comparison = report.comparison(case.label)
         if comparison and case.label != group.reference:
             rows.setdefault(comparison.verdict, []).append(comparison)
-    words = _verdict_clauses(_name_in_group(report, report.plan.case(group.reference)))
-    words[Verdict.SAME] += f" (within {WITHIN})"
+    phrases = _verdict_phrases(
+        _name_in_group(report, report.plan.case(group.reference))
+    )
+    phrases[Verdict.SAME] += f" (within {WITHIN})"
     clauses = []
-    for verdict, word in words.items():
+    for verdict, phrase in phrases.items():
         if verdict in rows:
-            clauses.append(f"{word}: {_rows_text(report, rows[verdict])}")
+            clauses.append(f"{phrase}: {_rows_text(report, rows[verdict])}")
     return "; ".join(clauses)
 
 
-def _verdict_clauses(reference: str) -> dict[Verdict, str]:
-    """What is said of rows with a verdict, in the order in which it is said."""
+def _verdict_phrases(reference: str) -> dict[Verdict, str]:
+    """The words for rows of each verdict, in the order in which they are told."""
     return {
         Verdict.SAME: f"as fast as {reference}",
         Verdict.SLOWER: f"slower than {reference}",
@@ -148,8 +154,8 @@ def _verdict_clauses(reference: str) -> dict[Verdict, str]:
 
 
 def _rows_text(report: Report, rows: Sequence[Comparison]) -> str:
-    """Rows of one verdict with their changes; of many their number, the fastest and the
-    slowest of them.
+    """Rows of one verdict with their changes; of many rows their number, the fastest
+    and the slowest.
     """
     names = [_name_in_group(report, report.plan.case(row.case)) for row in rows]
     if rows[0].verdict in (Verdict.SAME, Verdict.BUSY):
@@ -166,38 +172,40 @@ def _rows_text(report: Report, rows: Sequence[Comparison]) -> str:
     return f"{len(rows)} rows, from {texts[by_ratio[0]]} to {texts[by_ratio[-1]]}"
 
 
-def _in_several_groups(report: Report, groups: Sequence[Group]) -> str:
+def _text_on_several_groups(report: Report, groups: Sequence[Group]) -> str:
     """`gelu: slower than relu everywhere; swiglu: as fast as relu at 5, can't tell at 4
     of 9`.
     """
     if not groups:
         return ""
-    rows: dict[str, list[Verdict]] = {}
+    verdicts_of: dict[str, list[Verdict]] = {}
     for group in groups:
         for case in group.cases:
             comparison = report.comparison(case.label)
             if comparison and case.label != group.reference:
-                rows.setdefault(_name_in_group(report, case), []).append(
-                    comparison.verdict
-                )
+                name = _name_in_group(report, case)
+                verdicts_of.setdefault(name, []).append(comparison.verdict)
     reference = _name_in_group(report, report.plan.case(groups[0].reference))
-    names: dict[str, list[str]] = {}
-    for name, verdicts in rows.items():
-        names.setdefault(_how_often(verdicts, reference, len(groups)), []).append(name)
-    return "; ".join(f"{join_words(alike)}: {what}" for what, alike in names.items())
+    names_of: dict[str, list[str]] = {}
+    for name, verdicts in verdicts_of.items():
+        text = _how_often(verdicts, reference, len(groups))
+        names_of.setdefault(text, []).append(name)
+    return "; ".join(f"{join_words(names)}: {text}" for text, names in names_of.items())
 
 
 def _how_often(verdicts: Sequence[Verdict], reference: str, groups: int) -> str:
-    words = _verdict_clauses(reference)
-    counts = Counter(words[verdict] for verdict in verdicts).most_common()
+    """At how many of the groups a row has each verdict."""
+    phrases = _verdict_phrases(reference)
+    counts = Counter(phrases[verdict] for verdict in verdicts).most_common()
     if counts[0][1] == groups:
         return f"{counts[0][0]} everywhere"
-    return ", ".join(f"{word} at {times}" for word, times in counts) + f" of {groups}"
+    texts = [f"{phrase} at {times}" for phrase, times in counts]
+    return f"{', '.join(texts)} of {groups}"
 
 
-def _undecided_lines(report: Report) -> list[str]:
-    """Why rows are not decided whose intervals would do: the machine is noisy, or there
-    are many rows.
+def _undecided_line(report: Report) -> list[str]:
+    """Why rows are not decided though their intervals would allow it: the machine is
+    noisy, or there are many rows.
     """
     reasons = {
         row.reason
@@ -210,10 +218,8 @@ def _undecided_lines(report: Report) -> list[str]:
 # What else was found
 
 
-def over_runs(report: Report) -> list[str]:
-    """The mean over all runs of a file that holds several; the table shows the
-    first.
-    """
+def over_runs_line(report: Report) -> list[str]:
+    """The mean over all runs, where a file holds several; the table shows the first."""
     if not report.repeats:
         return []
     line = f"the table shows run 1 of {len(report.runs)}"
@@ -227,7 +233,7 @@ def over_runs(report: Report) -> list[str]:
 
 
 def _control_line(report: Report) -> list[str]:
-    """What the reference differs from itself by."""
+    """The ratio of the reference to itself, which was measured as a control."""
     control = report.comparison(CONTROL)
     if control is None:
         return []
@@ -242,9 +248,9 @@ def _control_line(report: Report) -> list[str]:
     ]
 
 
-def _fastest_backends(report: Report) -> list[str]:
-    """Which backend is the fastest for each network that has more than two; of two the
-    verdict says it.
+def _fastest_lines(report: Report) -> list[str]:
+    """The fastest backend of each network that has more than two; of two, the verdict
+    tells it.
     """
     return [
         _fastest_text(fastest)
@@ -274,45 +280,47 @@ def _fastest_text(fastest: Fastest) -> str:
 
 
 def failure_line(report: Report) -> list[str]:
-    """Which rows have no numbers, and why; once of those that are so in every
-    group.
+    """Which rows have no numbers, and why. A row for which that is so in every group is
+    named once.
     """
-    plan, reasons = report.plan, []
+    plan = report.plan
+    is_counted_only = report.environment is None
+    reasons = []
     for case in plan.shown:
         cost, failure = report.cost(case.label), report.failure(case.label)
         if failure:
             reasons.append((case.label, failure.message.removeprefix(f"{case.label} ")))
-        elif (
-            report.environment is None
-            and cost.flops_forward is None
-            and cost.counted_how
-        ):
+        elif is_counted_only and cost.flops_forward is None and cost.counted_how:
             reasons.append((case.label, cost.counted_how))
     if not reasons:
         return []
-    ways = {(way_text(c.workload), plan.reference_of(c.label)) for c in plan.shown}
-    of_ways = compares_ways(plan) and len(ways) == len(plan.shown)
-    names = {
-        case.label: way_text(case.workload) if of_ways else plan.name_of(case.label)
-        for case in plan.shown
-    }
+    names = _names_in_failures(plan)
     places = {
         case.label: heading(group) for group in plan.groups for case in group.cases
     }
     times = Counter((names[label], reason) for label, reason in reasons)
-    said = []
+    notes = []
     for label, reason in reasons:
         name = names[label]
         if times[name, reason] < len(plan.groups):
             name += f" at {places[label]}"
-        said.append((name, reason))
-    return ["; ".join(labelled(said))]
+        notes.append((name, reason))
+    return ["; ".join(labelled(notes))]
 
 
-def to_do(report: Report) -> list[str]:
-    """What would decide the rows that could not be decided: one flag, and the time that
-    it takes.
+def _names_in_failures(plan: Plan) -> dict[str, str]:
+    """By label, how a row is named: by the way in which it is run, where that tells the
+    rows of a group apart.
     """
+    shown = plan.shown
+    ways = {(way_text(case.workload), plan.reference_of(case.label)) for case in shown}
+    if compares_ways(plan) and len(ways) == len(shown):
+        return {case.label: way_text(case.workload) for case in shown}
+    return {case.label: plan.name_of(case.label) for case in shown}
+
+
+def to_do_line(report: Report) -> list[str]:
+    """The flags that would decide the rows that could not be decided."""
     narrowing = report.figures.narrowing
     if narrowing is None:
         return []
@@ -328,12 +336,12 @@ def to_do(report: Report) -> list[str]:
     flags = f"--budget {budget}"
     if not narrowing.is_asked:
         flags += f" --precision {percent}"
-    would = "would" if narrowing.is_likely else "may"
-    return [f"{flags} {would} narrow the intervals to about ±{percent}"]
+    verb = "would" if narrowing.is_likely else "may"
+    return [f"{flags} {verb} narrow the intervals to about ±{percent}"]
 
 
-def _launch_bound(report: Report) -> list[str]:
-    """Which rows take the time of the CPU that issues their calls."""
+def _launch_bound_line(report: Report) -> list[str]:
+    """Which rows take as long as the CPU needs to launch their calls on a GPU."""
     rows = [
         case.label
         for case in report.plan.shown
@@ -346,8 +354,8 @@ def _launch_bound(report: Report) -> list[str]:
 
 
 def general_line(report: Report) -> list[str]:
-    """What holds for the whole run, such as defaults of a file, and what happened to
-    rows, such as a killed worker.
+    """The general notes: on the whole run, such as defaults from a file, and on rows
+    that did not fail, such as a killed worker.
     """
     texts = [note.text for note in report.notes("") if note.kind is NoteKind.GENERAL]
     of_rows = []
@@ -363,9 +371,7 @@ def general_line(report: Report) -> list[str]:
 
 
 def machine_line(report: Report) -> list[str]:
-    """What the reader has to know of the machine, if anything: it was busy, it is
-    noisy, the run ended early.
-    """
+    """That the run ended early, or that the machine was busy or is noisy."""
     if report.interrupted or report.stopped:
         return [_ended_early(report)]
     notes = {note.kind: note.text for note in reversed(report.notes(""))}
@@ -378,6 +384,7 @@ def machine_line(report: Report) -> list[str]:
 
 
 def _ended_early(report: Report) -> str:
+    """`interrupted in process 3 of 5: the rest was not measured`."""
     how = "interrupted" if report.interrupted else "stopped"
     if report.plan.is_sweep:
         done, cells = report.figures.cells

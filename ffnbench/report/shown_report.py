@@ -1,10 +1,9 @@
-"""How a report reads: its frame and its picture by the kind of its plan, all that
-writes it; and answers that show themselves, in a notebook, in a terminal, as a frame,
-as files: what Python gets of every command.
+"""How a report reads: its frame and its picture, by the kind of its plan, and its view.
+And what Python gets of every command: answers that show themselves in a notebook or a
+terminal, and give a data frame or files.
 
-`Shows` is what all of these can do, `Answer` is one that is nothing but its view,
-`ShownReport` is a report that shows itself. A new kind of the core is one row of
-FRAMES.
+`Shows` has the methods of all answers, `Answer` is one that has only a view, and
+`ShownReport` is a report. A new kind of the core is one row of FRAMES.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from ffnbench.report.formats import (
     ROOFLINE,
     View,
     Write,
-    bytes_of,
+    file_content,
 )
 from ffnbench.report.frame import Frame, Row
 from ffnbench.report.terminal import Terminal, plain, renderable, show
@@ -45,22 +44,22 @@ if TYPE_CHECKING:
 
     from ffnbench.report.arrangement import Arrangement
 
-CALLED = ("frame", "rows", "save", "show")
+ANSWER_METHODS = ("frame", "rows", "save", "show")
 
 
 def origin_record(report: Report) -> Row:
-    """When, where and by what a report was made; of one that was not measured machine,
+    """When, where and by what a report was made. Where nothing was measured, machine,
     cpu, torch and git are None.
 
     `created` is in ISO 8601; `machine` is the fingerprint of all that latency depends
-    on; `git` is the commit of the folder; `run` is the same for the same run alone;
-    `version` is ffnbench's.
+    on; `git` is the commit of the folder; `run` is different for each run; `version` is
+    that of ffnbench.
     """
     here = report.environment
     commit = here and here.git_commit
     if commit and here and here.git_dirty:
         commit += "-dirty"
-    made = [
+    content = [
         report.created,
         *(f"{s.case} {s.metric} {s.value:.9g}" for s in report.samples),
     ]
@@ -70,35 +69,33 @@ def origin_record(report: Report) -> Row:
         "cpu": here and here.cpu,
         "torch": here and here.torch,
         "git": commit,
-        "run": hashlib.sha256("\n".join(made).encode()).hexdigest()[:12],
+        "run": hashlib.sha256("\n".join(content).encode()).hexdigest()[:12],
         "version": report.version,
     }
 
 
 class Shows:
-    """What every answer can do. A subclass has a `table`, and gives its `rows` and its
-    `view`; READ is what else a user asks of it.
+    """The methods of every answer. A subclass defines `rows` and `view`; READ are the
+    names of what else it offers to users.
     """
 
     READ: ClassVar[tuple[str, ...]] = ()
 
     @property
     def _stem(self) -> str:
-        """What its files are called in a folder."""
+        """The name of its files in a folder, without their suffix."""
         return "answer"
 
     @property
     def _origin(self) -> Row:
-        """What every row of its frame has, so that frames of several can be told
-        apart.
-        """
+        """The columns that tell its data frame from those of other answers."""
         return {}
 
     def __dir__(self) -> list[str]:
-        """What a user would call or read; the rest is there all the same."""
+        """The names that a user would call or read; others can be used all the same."""
         return [
             *(name for name in super().__dir__() if name.startswith("_")),
-            *CALLED,
+            *ANSWER_METHODS,
             *self.READ,
         ]
 
@@ -108,8 +105,8 @@ class Shows:
         return self.view().table
 
     def view(self) -> View:
-        """The answer with all that writes it; raises FfnbenchError where there is
-        nothing to write.
+        """The answer with all its writers; raises FfnbenchError where there is nothing
+        to write.
         """
         raise NotImplementedError
 
@@ -143,8 +140,8 @@ class Shows:
         """Write a file, its kind by the suffix; a folder (with a slash at its end) gets
         one of every kind.
 
-        Gives the path. The writers are those of `-o`. Raises FfnbenchError for a suffix
-        that this answer has no writer for, and for a path that can't be written.
+        Returns the path. The formats are those of `-o`. Raises FfnbenchError for a
+        suffix that this answer has no writer for, and for a path that can't be written.
         """
         return written_to(path, self.view().files, self._stem)
 
@@ -164,8 +161,8 @@ class Shows:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Answer(Shows):
-    """What a command without a report of its own answers: facts, or a model's
-    layers.
+    """The answer of a command that makes no report, such as facts, or the layers of a
+    model.
     """
 
     shown: View
@@ -185,8 +182,8 @@ class Answer(Shows):
 
 
 def notebook_shell() -> Any:
-    """IPython's shell where it is that of a notebook's kernel, else None. Nobody is
-    made to import IPython.
+    """IPython's shell if it is that of a notebook, else None. IPython is not imported
+    for this.
     """
     module = sys.modules.get("IPython")
     shell = None
@@ -200,8 +197,8 @@ def notebook_shell() -> Any:
 def written_to(
     path: str | os.PathLike[str], writers: Mapping[str, Write], stem: str
 ) -> Path:
-    """Write a file, or a folder of them, by the same rules as `-o`; gives its path.
-    Raises FfnbenchError.
+    """Write a file, or a folder of files, by the same rules as `-o`. Returns its path,
+    and raises FfnbenchError where that is not possible.
     """
     from ffnbench.report.files.outputs import Outputs
 
@@ -212,15 +209,16 @@ def written_to(
     text = os.fspath(path)
     suffixes = list(dict.fromkeys(f".{name.rpartition('.')[2]}" for name in writers))
     with Outputs([text], stem, suffixes) as outputs:
-        # all are made before one is written: what can't be drawn is an error of its own
-        contents = {file: bytes_of(writers, file) for file in outputs.paths}
+        # all contents are made first: what can't be drawn is an error of its own, and
+        # then no file is written
+        contents = {file: file_content(writers, file) for file in outputs.paths}
         written = outputs.write(contents.__getitem__)
     return written[0] if len(written) == 1 else Path(text)
 
 
 def as_displayed(figure: Any) -> None:
-    """In a notebook a figure is shown as a picture from now on, also where pyplot was
-    never imported.
+    """In a notebook, have figures displayed as pictures from now on. Importing pyplot
+    would do that too, but it may never be imported.
     """
     shell = notebook_shell()
     if shell is not None:
@@ -231,9 +229,9 @@ def as_displayed(figure: Any) -> None:
             select_figure_formats(shell, {"png"})
 
 
-SOMEWHERE = Environment(fingerprint="", cpu="", usable_cpus=1)
-# the function that makes the frame of a report, by the kind of its plan. It is named by
-# text, for an import would lead to a room above this one, which imports from here
+ANY_ENVIRONMENT = Environment(fingerprint="", cpu="", usable_cpus=1)
+# by the kind of a plan, the function that makes the frame of its report. It is given as
+# text, for this room can't import the rooms above it
 FRAMES = {
     Kind.COMPARE: "compare.table:compare_frame",
     Kind.SIDES: "compare.table:compare_frame",
@@ -243,7 +241,7 @@ FRAMES = {
 
 
 def frame_of_report(report: Report) -> Frame:
-    """The frame of this report."""
+    """The frame of this report, by the kind of its plan."""
     added = added_kind(report.plan.kind)
     name = added.frame if added else FRAMES[Kind(report.plan.kind)]
     frame: Frame = imported_function(name)(report)
@@ -280,7 +278,7 @@ def figure_of(report: Report, *, roofline: bool = False) -> Figure:
 
 
 def picture_of(report: Report, suffix: str, *, roofline: bool = False) -> bytes:
-    """The picture as bytes of that format."""
+    """The picture of this report in the format of this suffix."""
     figure = figure_of(report, roofline=roofline)
     from ffnbench.report.pictures.canvas import render
 
@@ -288,28 +286,28 @@ def picture_of(report: Report, suffix: str, *, roofline: bool = False) -> bytes:
 
 
 def refuse_unknown_columns(report: Report, how: Arrangement) -> None:
-    """Raise FfnbenchError for a column that no answer to this plan has; nothing need be
-    measured yet.
+    """Raise FfnbenchError for a name in `how` that no column of this report will have,
+    even if nothing is measured yet.
     """
     from ffnbench.report.arrangement import key_of
 
-    # with the headings that it will have
-    as_measured = replace(report, environment=report.environment or SOMEWHERE)
+    # the headings of a report with an environment are those of a measured one
+    as_measured = replace(report, environment=report.environment or ANY_ENVIRONMENT)
     frame = frame_of_report(as_measured)
     for name in filter(None, (how.sorted_by, *how.chosen)):
         key_of(name, frame)
 
 
 def _saved_text(report: Report) -> str:
-    """The text of a file that `read_report` reads again."""
+    """The text that `read_report` reads again."""
     from ffnbench.report.files.store import report_text
 
     return report_text(report)
 
 
 def report_view(report: Report) -> View:
-    """A report as the end of a command; raises Interrupted where there is nothing to
-    show.
+    """The view of a report. Raises Interrupted where the run was interrupted before it
+    had a sample.
     """
     if report.interrupted and not report.samples:
         raise Interrupted("interrupted before anything was measured")
@@ -346,8 +344,8 @@ class ShownReport(Shows, Report):
     """What was asked, counted and measured, with every sample. It shows, saves and
     draws itself.
 
-    Public as `ffnbench.Report`. `samples`, `measured` and `comparisons` are what the
-    rows are made of; `interrupted` is whether it was ended by hand.
+    Public as `ffnbench.Report`. The rows are made of `samples`, `measured` and
+    `comparisons`; `interrupted` says whether it was ended by hand.
     """
 
     READ = (
@@ -380,7 +378,7 @@ class ShownReport(Shows, Report):
         return frame_of_report(self)
 
     def view(self) -> View:
-        """The report with all that writes it; raises Interrupted where nothing was
+        """The report with all its writers; raises Interrupted where nothing was
         measured.
         """
         return report_view(self)
@@ -401,7 +399,7 @@ class ShownReport(Shows, Report):
         self, path: str | os.PathLike[str] | None = None, *, roofline: bool = False
     ) -> Figure | Path:
         """The report as a matplotlib Figure, or written to a file (.png, .svg, .pdf),
-        whose path is given back.
+        whose path is returned.
 
         Ratios with their intervals; `roofline` draws the rows below what this machine
         can do, where `ceilings` were measured. Raises FfnbenchError where there is
@@ -411,8 +409,8 @@ class ShownReport(Shows, Report):
             figure = figure_of(self, roofline=roofline)
             as_displayed(figure)
             return figure
-        picture = {
-            end: lambda end=end: picture_of(self, end, roofline=roofline)
-            for end in FIGURE_SUFFIXES
-        }  # type: ignore[misc]
-        return written_to(path, picture, self._stem)
+        writers = {
+            suffix: partial(picture_of, self, suffix, roofline=roofline)
+            for suffix in FIGURE_SUFFIXES
+        }
+        return written_to(path, writers, self._stem)

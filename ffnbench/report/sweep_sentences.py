@@ -1,5 +1,5 @@
-"""What is said of several groups of rows: where curves cross, and what is worth its
-error.
+"""Sentences on several groups of rows: where curves cross, and which rows are fast for
+their error.
 """
 
 from __future__ import annotations
@@ -7,32 +7,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ffnbench.metrics import ERROR
-from ffnbench.plan import Group
-from ffnbench.report.header import heading
+from ffnbench.report.header import heading, heading_of
 from ffnbench.report.words import error_text, interval_text, join_words, way_text
 from ffnbench.result import Crossing, Crossings, Report, TradeOff
 
-TEN = 10.0  # from here on places have no decimals
-MOST_CROSSINGS = 3  # parts of the sentence
-EXACTLY = 2  # places that are told each with its interval
+MOST_CROSSINGS = 3  # pairs of variants whose crossings are told
+MOST_INTERVALS = 2  # places of a crossing that are told each with its interval
 
 
 def sweep_line(report: Report) -> list[str]:
-    """`swiglu becomes slower than relu at seq_len 37 [30, 45]`; nothing where no
+    """`swiglu becomes slower than relu at seq_len 37 [30, 45]`; no line where no
     crossing was found.
     """
     crossings = report.figures.crossings
     if crossings is None or not crossings.places:
         return []
-    changes: dict[str, list[Crossing]] = {}
+    places_of: dict[str, list[Crossing]] = {}
     for crossing in crossings.places:
         change = "slower" if crossing.slower else "faster"
-        changes.setdefault(
-            f"{crossing.variant} becomes {change} than {crossing.than}", []
-        ).append(crossing)
+        clause = f"{crossing.variant} becomes {change} than {crossing.than}"
+        places_of.setdefault(clause, []).append(crossing)
     parts = [
-        f"{change} at {_place_text(crossings, places)}"
-        for change, places in changes.items()
+        f"{clause} at {_place_text(crossings, places)}"
+        for clause, places in places_of.items()
     ]
     if len(parts) > MOST_CROSSINGS:
         parts[MOST_CROSSINGS:] = [f"{len(parts) - MOST_CROSSINGS} more in the picture"]
@@ -40,36 +37,33 @@ def sweep_line(report: Report) -> list[str]:
 
 
 def _place_text(crossings: Crossings, places: Sequence[Crossing]) -> str:
-    """`seq_len 37 [30, 45]`; of many the span, and for how many values of the other
-    axes.
+    """Where two variants cross: `seq_len 37 [30, 45]`; of many places the span, and for
+    how many values of the other axes.
     """
     axis = crossings.axis.name
-    if len(places) <= EXACTLY:
-        return f"{axis} " + join_words(
-            interval_text(place.at) + _at_others(place) for place in places
-        )
+    if len(places) <= MOST_INTERVALS:
+        return f"{axis} {join_words(map(_one_place_text, places))}"
     ends = [end for place in places for end in (place.at.low, place.at.high) if end]
     low, high = (
-        f"{end:,.0f}" if end >= TEN else f"{end:.1f}" for end in (min(ends), max(ends))
+        f"{end:,.0f}" if end >= 10 else f"{end:.1f}" for end in (min(ends), max(ends))
     )
     return f"{axis} {low} to {high}, for {len(places)} of {crossings.lines} values of {join_words(places[0].within)}"
 
 
-def _at_others(place: Crossing) -> str:
-    """` (d_model 512)`; empty where there is no other axis."""
-    if not place.within:
-        return ""
-    return f" ({heading(Group(reference='', cases=(), values=place.within))})"  # type: ignore[arg-type]
+def _one_place_text(place: Crossing) -> str:
+    """`37 [30, 45]`; `37 [30, 45] (d_model 512)` where there is another axis."""
+    text = interval_text(place.at)
+    return f"{text} ({heading_of(place.within)})" if place.within else text
 
 
 def trade_off_line(report: Report) -> list[str]:
     """`at seq_len 1 int4 by ort is 4.1 [3.9, 4.3] times as fast as eager, with an error
     of 0.12, and int8 by eager 3.1 [3.0, 3.2] times with one of 0.007`, for each group.
     """
-    lines = [
+    texts = [
         _trade_off_text(report, trade_off) for trade_off in report.figures.trade_offs
     ]
-    return ["; ".join(lines)] if lines else []
+    return ["; ".join(texts)] if texts else []
 
 
 def _trade_off_text(report: Report, trade_off: TradeOff) -> str:
@@ -89,8 +83,8 @@ def _trade_off_text(report: Report, trade_off: TradeOff) -> str:
 
 
 def _way_text(report: Report, label: str) -> str:
-    """How a case is run, with the variant's name before it where there are
-    several.
+    """How a case is run; with the name of its variant before it where rows are of
+    several variants.
     """
     case = report.plan.case(label)
     text = way_text(case.workload)
@@ -101,7 +95,7 @@ def _way_text(report: Report, label: str) -> str:
 
 
 def _speed_text(report: Report, label: str) -> str:
-    """How many times as fast as its reference a case is."""
+    """How many times as fast as its reference a case is: `4.1 [3.9, 4.3]`."""
     comparison = report.comparison(label)
     if comparison is None or comparison.ratio is None:
         return "?"

@@ -1,4 +1,5 @@
-"""A frame in a terminal. Columns are dropped by priority, numbers are never cut.
+"""A frame in a terminal. Columns that do not fit are left out by priority; a number is
+never cut.
 
 Without a terminal the width is 80. -v shows every column, in as many blocks as the
 width needs, and all details.
@@ -19,32 +20,33 @@ from rich.text import Text
 from ffnbench.common.streams import visible
 from ffnbench.report.frame import Frame, ShownColumn
 
+# letters
 COLUMN_GAP = 2
-NARROWEST_WRAPPED = 16  # the narrowest that wrapped text stays readable
-LABEL = 12  # the narrowest that a folded label stays readable
-MOST_ROWS = 200  # that are shown at once
-# streams.py has another sign where need be
+NARROWEST_WRAPPED = 16  # the least width of a column of wrapped prose
+NARROWEST_LABEL = 12  # the least width of a folded label
+MOST_ROWS = 200  # rows that a terminal shows
+# common/streams.py writes another sign where the encoding of stdout lacks this one
 LINE = box.Box("    \n    \n ── \n    \n    \n    \n    \n    \n", ascii=True)
 
 
 class Terminal(Console):
-    """A console of rich whose broken pipe is ours to handle: rich ends the process, and
-    with 1, a regression.
+    """A console that lets its caller handle a broken pipe. rich itself would end the
+    process with code 1, which stands for a regression.
     """
 
     def on_broken_pipe(self) -> None:
-        """Let the exception go on."""
+        """Raise BrokenPipeError."""
         raise BrokenPipeError
 
 
 def show(frame: Frame, console: Console, *, verbose: bool = False) -> None:
-    """Print a frame in the width that the console has."""
+    """Print a frame in the width of the console."""
     console.print(renderable(frame, console.width, verbose=verbose), soft_wrap=True)
 
 
 def plain(frame: Frame, width: int = 80) -> str:
-    """The frame as plain text: no colour and no bold wherever it is asked for, and
-    nothing displayed by a notebook.
+    """The frame as plain text, without colour and bold even in a terminal. In a
+    notebook it is returned too, and not displayed.
     """
     console = Console(
         width=width,
@@ -59,9 +61,7 @@ def plain(frame: Frame, width: int = 80) -> str:
 
 
 def renderable(frame: Frame, width: int, *, verbose: bool = False) -> RenderableType:
-    """All frames of an answer with what stands above and below each, laid out for a
-    width.
-    """
+    """All frames of an answer with the lines above and below each, for this width."""
     lines: list[RenderableType] = []
     for part in frame.parts:
         lines += _lines_of_frame(part, width, verbose=verbose)
@@ -70,10 +70,10 @@ def renderable(frame: Frame, width: int, *, verbose: bool = False) -> Renderable
 
 
 def fullest_that_fits(frame: Frame, width: int) -> Frame:
-    """The first of the short frames that fits into this width; the frame itself where
-    none does.
+    """The first of the short frames that fits into this width with all of its columns;
+    the frame itself where none fits.
     """
-    for short in map(beginning_of, frame.short):
+    for short in map(first_rows_of, frame.short):
         if _fits(short, width):
             return short
     return frame
@@ -81,9 +81,9 @@ def fullest_that_fits(frame: Frame, width: int) -> Frame:
 
 def _lines_of_frame(frame: Frame, width: int, *, verbose: bool) -> list[RenderableType]:
     if verbose:
-        frame = beginning_of(frame)
+        frame = first_rows_of(frame)
     else:
-        frame = fullest_that_fits(beginning_of(frame), width)
+        frame = fullest_that_fits(first_rows_of(frame), width)
     lines: list[RenderableType] = [_paragraph(line, width) for line in frame.header]
     if frame.rows:
         columns = frame.shown(every=verbose)
@@ -101,29 +101,29 @@ def _lines_of_frame(frame: Frame, width: int, *, verbose: bool) -> list[Renderab
     return lines
 
 
-def beginning_of(frame: Frame) -> Frame:
-    """As many of its groups as somebody reads, and how many rows there are."""
+def first_rows_of(frame: Frame) -> Frame:
+    """The frame with at most MOST_ROWS of its rows, if possible in whole groups, and a
+    sentence that says so; the frame itself where it has no more.
+    """
     number = len(frame.rows)
     if number <= MOST_ROWS:
         return frame
-    starts = [start for start, _ in frame.groups if start <= MOST_ROWS] or [MOST_ROWS]
-    cut = (
-        f"the first {starts[-1]} of {number:,} rows: -o FILE.csv or -f csv has them all"
-    )
+    # the cut is where a group begins, or within the first group if that is too long
+    starts = [start for start, _ in frame.groups if 0 < start <= MOST_ROWS]
+    end = starts[-1] if starts else MOST_ROWS
+    note = f"the first {end} of {number:,} rows: -o FILE.csv or -f csv has them all"
     return replace(
         frame,
-        rows=frame.rows[: starts[-1]],
-        groups=frame.groups[: len(starts) - 1],
-        summary=[cut, *frame.summary],
+        rows=frame.rows[:end],
+        groups=frame.groups[: len(starts) or 1],
+        summary=[note, *frame.summary],
         scaled_as=frame.rows,
     )
 
 
 def _fits(frame: Frame, width: int) -> bool:
-    return (
-        sum(_widest_cell(column) + COLUMN_GAP for column in frame.shown()) - COLUMN_GAP
-        <= width
-    )
+    widths = [_widest_cell(shown) + COLUMN_GAP for shown in frame.shown()]
+    return sum(widths) - COLUMN_GAP <= width
 
 
 def _paragraph(line: str, width: int, indent: str = "") -> Text:
@@ -134,13 +134,13 @@ def _paragraph(line: str, width: int, indent: str = "") -> Text:
 
 
 def _widest_cell(shown: ShownColumn) -> int:
-    """Cells of the widest entry of a column, heading included."""
+    """The width of the widest text of a column, its heading among them."""
     return max(cell_len(text) for text in (shown.title, shown.unit, *shown.texts))
 
 
 def _narrowest(shown: ShownColumn) -> int:
-    """The narrowest that a column may become: prose to its longest word, a number
-    never.
+    """The least width of a column: that of its longest word for prose, else that of its
+    widest text.
     """
     natural = _widest_cell(shown)
     if not shown.column.flexible:
@@ -152,20 +152,20 @@ def _narrowest(shown: ShownColumn) -> int:
 
 
 def _label_width(label: ShownColumn, width: int) -> int:
-    """A label that would take more than a third of the width is folded, so that the
-    numbers keep their place.
+    """The width of the column of labels: a third of the whole at most, so that room is
+    left for numbers. Longer labels are folded.
     """
-    return min(_widest_cell(label), max(LABEL, width // 3))
+    return min(_widest_cell(label), max(NARROWEST_LABEL, width // 3))
 
 
 def columns_that_fit(columns: Sequence[ShownColumn], width: int) -> list[ShownColumn]:
-    """Those of the highest priority that fit together, in their order; the first one
-    always.
+    """The columns of the highest priority that fit together, in their order. The first
+    column, and one other, are always among them.
     """
     label, *others = columns
     fitting, used = [label], _label_width(label, width)
     for shown in sorted(others, key=lambda shown: shown.column.priority):
-        need = max(_narrowest(shown), shown.column.takes) + COLUMN_GAP
+        need = max(_narrowest(shown), shown.column.least_width) + COLUMN_GAP
         if used + need <= width or len(fitting) == 1:
             fitting.append(shown)
             used += need
@@ -175,8 +175,8 @@ def columns_that_fit(columns: Sequence[ShownColumn], width: int) -> list[ShownCo
 def _blocks_of_columns(
     columns: Sequence[ShownColumn], width: int
 ) -> list[list[ShownColumn]]:
-    """All columns, in blocks that fit, the first column repeated in each; the last
-    ones, which answer, fill a block.
+    """All columns, in blocks that fit, each of which begins with the first column. They
+    are filled from the end, so that the last columns, which answer, stand together.
     """
     label, *others = columns
     blocks: list[list[ShownColumn]] = [[]]
@@ -194,20 +194,22 @@ def _blocks_of_columns(
 def _in_groups(
     columns: list[ShownColumn], frame: Frame, width: int
 ) -> list[RenderableType]:
-    """One table, or with a heading before the rows of each group, all in columns of the
-    same width.
+    """One table, or where there are groups one for each below its heading, all in
+    columns of the same width.
     """
     if not frame.groups:
-        return [_table(columns, width, range(len(frame.rows)), titles=True)]
+        return [_rich_table(columns, width, range(len(frame.rows)), titles=True)]
     label = _widest_cell(columns[0])
-    lines: list[RenderableType] = [_table(columns, width, [], titles=True, label=label)]
+    lines: list[RenderableType] = [
+        _rich_table(columns, width, [], titles=True, label=label)
+    ]
     for heading, places in frame.blocks:
-        of_group = _table(columns, width, places, titles=False, label=label)
+        of_group = _rich_table(columns, width, places, titles=False, label=label)
         lines += [Text(visible(heading), style="bold"), of_group, Text()]
     return lines[:-1]
 
 
-def _table(
+def _rich_table(
     columns: list[ShownColumn],
     width: int,
     rows: Iterable[int],
@@ -215,8 +217,8 @@ def _table(
     titles: bool,
     label: int = 0,
 ) -> Table:
-    """These rows below the titles of the columns, or without them; the first column
-    takes at least `label`.
+    """A table of these rows, with the titles of the columns above or without them. The
+    first column is at least `label` wide.
     """
     # one cell of padding and one of the box's divider make the gap
     table = Table(
@@ -228,8 +230,7 @@ def _table(
         show_header=titles,
     )
     least = [label, *map(_narrowest, columns[1:])]
-    # only a label can be longer than the terminal: it is folded over lines, a number
-    # never
+    # only a label can be longer than the terminal: it is folded over several lines
     room = width - sum(need + COLUMN_GAP for need in least[1:])
     has_units = any(shown.unit for shown in columns)
     for place, shown in enumerate(columns):
@@ -244,7 +245,7 @@ def _table(
             justify="left" if shown.column.left else "right",
             no_wrap=not is_label and not shown.column.flexible,
             overflow="fold",
-            max_width=max(LABEL, room) if is_label else None,
+            max_width=max(NARROWEST_LABEL, room) if is_label else None,
             min_width=least[place] or None,
         )
     for row in rows:

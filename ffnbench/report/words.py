@@ -1,7 +1,5 @@
 """How data reads: an estimate with the digits that its interval supports, the origin of
 a width, how sides differ.
-
-Limits stand in stats/; the words that tell of them are made of them here.
 """
 
 from __future__ import annotations
@@ -35,18 +33,19 @@ VERDICT_STYLES = {
     "unclear": "yellow",
     "busy": "yellow",
 }
-# half an interval, relative: beyond, only the size of its ends is told
+# the relative half-width above which an interval is written in two digits
 WIDEST_INTERVAL = 1.0
 TENFOLD = 10.0
-LONGEST_DEVICE = 44
+LONGEST_FACT = 44  # letters of a fact of a side that is written in full
+SMALLEST_OF_TWO_DIGITS = 1e-3  # of an error
 FLOPS_OF_ONE = (
     "FLOPs per element: each + - * / comparison, and each exp log tanh erf, is 1"
 )
 
 
 def verdict_word(row: Mapping[str, Any]) -> str | None:
-    """A row's verdict in a word; of a row without one why, in a word; None where there
-    is neither.
+    """The verdict of a row in words; of a row that failed, why; None where there is
+    neither.
     """
     if failure := row["failure"]:
         kind = FailureKind(failure.partition(":")[0])
@@ -63,8 +62,8 @@ def verdict_style(row: Mapping[str, Any]) -> str:
 
 
 def seconds_text(estimate: Estimate, size: float = 1.0) -> str:
-    """`24.5` in units of `size` seconds, in the digits that its interval supports:
-    three at least, for a ratio stands beside it that is known better than its seconds.
+    """`24.5` in units of `size` seconds, in the digits that its interval supports, but
+    at least three: the ratio beside it is known better than the seconds are.
     """
     value, spread = estimate.value / size, estimate.half_width
     if spread is None:
@@ -80,7 +79,8 @@ def interval_text(ratio: Estimate) -> str:
         return _wide_text(ratio.value, ratio.low, ratio.high)
     half = (ratio.high - ratio.low) / 2
     value, low, high = (
-        supported(v, half, most=4) for v in (ratio.value, ratio.low, ratio.high)
+        supported(number, half, most=4)
+        for number in (ratio.value, ratio.low, ratio.high)
     )
     low = _off_one(low, ratio.low) if ratio.low > 1 else low
     high = _off_one(high, ratio.high) if ratio.high < 1 else high
@@ -98,21 +98,23 @@ def share_text(share: Estimate) -> str:
     return f"{value} [{low}, {high}]"
 
 
-def change_text(change: Estimate) -> str:
-    """A change in percent; as a factor where that is large, or its interval wide."""
-    if change.low is None or change.high is None:
-        return signed_percent(change.value - 1)
-    if change.high > TENFOLD or (change.half_width or 0) > WIDEST_INTERVAL:
-        return f"x {interval_text(change)}"
+def change_text(ratio: Estimate) -> str:
+    """A ratio as a change in percent, `+10% [+9.8%, +11%]`; as a factor where it is
+    large, or its interval wide.
+    """
+    if ratio.low is None or ratio.high is None:
+        return signed_percent(ratio.value - 1)
+    if ratio.high > TENFOLD or (ratio.half_width or 0) > WIDEST_INTERVAL:
+        return f"x {interval_text(ratio)}"
     value, low, high = (
-        signed_percent(end - 1) for end in (change.value, change.low, change.high)
+        signed_percent(end - 1) for end in (ratio.value, ratio.low, ratio.high)
     )
     return f"{value} [{low}, {high}]"
 
 
 def _wide_text(value: float, low: float, high: float) -> str:
-    """`1.1 [0.4, 3.0]` in two digits; ends that are more than tenfold away are only
-    said to be beyond that.
+    """`1.1 [0.4, 3.0]` in two digits; `1.1 [<0.1, >10]` where the ends are more than
+    tenfold away.
     """
     if low < value / TENFOLD:
         below = f"<{digits(value / TENFOLD, 1)}"
@@ -126,7 +128,9 @@ def _wide_text(value: float, low: float, high: float) -> str:
 
 
 def _off_one(text: str, end: float) -> str:
-    """The end of an interval that leaves out 1, with so many digits that it shows."""
+    """The end of an interval that does not contain 1: `text`, or where that reads as 1
+    more decimals.
+    """
     for places in range(2, 7):
         if float(text.replace(",", "")) != 1:
             break
@@ -135,7 +139,7 @@ def _off_one(text: str, end: float) -> str:
 
 
 def sizing_text(sizing: Sizing) -> str:
-    """Where a width comes from, in words."""
+    """How d_ff was chosen, in words."""
     match sizing.how:
         case "unread":
             return "given, but the module ignores it"
@@ -155,8 +159,8 @@ def sizing_text(sizing: Sizing) -> str:
 
 
 def backend_text(work: Workload) -> str:
-    """`eager`; `compile (max-autotune, frozen)`: the backend, with what of its
-    compiling is not the default.
+    """`eager`; `compile (max-autotune, frozen)`: the backend, with the options of
+    compiling that are not the default.
     """
     details: list[str] = []
     if work.compile != CompileMode.DEFAULT:
@@ -169,29 +173,28 @@ def backend_text(work: Workload) -> str:
 
 
 def way_text(work: Workload) -> str:
-    """`int4 by ort`; `ort` of weights as they are."""
+    """How the network is run: `int4 by ort`, weight format and backend; `ort` for
+    weights as they are.
+    """
     if work.weights == Weights.NONE:
         return backend_text(work)
     return f"{work.weights} by {backend_text(work)}"
 
 
 def device_text(work: Workload) -> str:
-    """`cuda`; `CPU x2` with two threads."""
+    """`cuda`; `CPU x2` for two threads of a CPU."""
     if work.device == "cpu":
         return f"CPU x{work.threads}"
     return work.device
 
 
-LEAST_IN_FULL = 1e-3  # of an error
-
-
 def error_text(error: float) -> str:
-    """`8e-7`: one digit, for what rounding makes has no more; `0.014` of what weights
-    in few bits make.
+    """`8e-7`: an error of rounding means no more than one digit; `0.014`: two digits of
+    a larger one, such as that of weights in few bits.
     """
     if not error:
         return "0"
-    if error >= LEAST_IN_FULL:
+    if error >= SMALLEST_OF_TWO_DIGITS:
         return f"{error:.2g}"
     mantissa, _, exponent = f"{error:.0e}".partition("e")
     return f"{mantissa}e{int(exponent)}"
@@ -205,29 +208,32 @@ def join_words(names: Iterable[str]) -> str:
     return f"{', '.join(unique[:-1])} and {unique[-1]}"
 
 
-def labelled(said: Iterable[tuple[str, str]]) -> list[str]:
-    """`gelu, silu: what is said of both`, of labels and texts."""
-    of: dict[str, list[str]] = {}
-    for label, text in said:
-        of.setdefault(text, []).append(label)
+def labelled(notes: Iterable[tuple[str, str]]) -> list[str]:
+    """Pairs of a label and a text as lines, one for each text: `gelu, silu: text`."""
+    labels_of: dict[str, list[str]] = {}
+    for label, text in notes:
+        labels_of.setdefault(text, []).append(label)
     return [
-        f"{', '.join(dict.fromkeys(labels))}: {text}" for text, labels in of.items()
+        f"{', '.join(dict.fromkeys(labels))}: {text}"
+        for text, labels in labels_of.items()
     ]
 
 
 def side_lines(sides: Sequence[Side]) -> list[str]:
-    """`torch: 2.12.0+cpu (base), 2.13.0+cpu (head)` for everything that is not the same
-    on all sides; a value that is too long for a line is told by its fact alone.
+    """`torch: 2.12.0+cpu (base), 2.13.0+cpu (head)` for each fact that is not the same
+    on all sides; where a value is too long for a line, only that the fact differs.
     """
     lines = []
     facts = [dict(side.differing) for side in sides]
     for fact in facts[0] if facts else ():
-        names: dict[str, list[str]] = {}
+        sides_of: dict[str, list[str]] = {}
         for side, values in zip(sides, facts, strict=True):
-            names.setdefault(values[fact], []).append(side.name)
-        if max(map(len, names)) > LONGEST_DEVICE:
+            sides_of.setdefault(values[fact], []).append(side.name)
+        if max(map(len, sides_of)) > LONGEST_FACT:
             lines.append(f"{fact}: not the same")
         else:
-            texts = [f"{value} ({', '.join(of)})" for value, of in names.items()]
+            texts = [
+                f"{value} ({', '.join(names)})" for value, names in sides_of.items()
+            ]
             lines.append(f"{fact}: {', '.join(texts)}")
     return lines

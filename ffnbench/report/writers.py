@@ -1,4 +1,4 @@
-"""A frame and its records as text: CSV, JSON, markdown, HTML, LaTeX."""
+"""A frame as text in the formats CSV, JSON, markdown, HTML and LaTeX."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from ffnbench.common.jsonable import json_text
 from ffnbench.common.streams import visible
 from ffnbench.report.frame import Frame, Row, ShownColumn
 
-CSV_TYPES = {int, float, type(None)}  # what stands in a CSV as it is
+CSV_TYPES = {int, float, type(None)}  # types that the csv module writes as we want
 
 
 def csv_text(records: Iterable[Row]) -> str:
-    """One line a record: full precision, booleans as true and false, a list as its
-    items and spaces, unknown empty. Without a record it is empty.
+    """CSV with the keys as its first line and a line for each record; empty where there
+    is no record. Numbers have full precision, booleans are true and false, a list is
+    its items with spaces between them, and an unknown value is empty.
     """
     rows, text = list(records), io.StringIO()
     if not rows:
@@ -31,8 +32,8 @@ def csv_text(records: Iterable[Row]) -> str:
 
 
 def _csv_cells(values: list[Any]) -> Iterable[Any]:
-    """The cells of a column; as they are where none has to be changed, for there may be
-    very many.
+    """The cells of a column. Where no value has to be changed they are returned at
+    once, which saves much time in long columns.
     """
     kinds = {*map(type, values)}
     if kinds <= CSV_TYPES:
@@ -53,12 +54,14 @@ def _csv_cell(value: Any) -> Any:
 
 
 def json_of_records(records: Iterable[Row]) -> str:
-    """A list of objects."""
+    """The records as a JSON list of objects."""
     return json_text(list(records), 1) + "\n"
 
 
-def brief(frame: Frame) -> Frame:
-    """What is shown where there is room enough: the fullest of the short frames."""
+def _shown_form(frame: Frame) -> Frame:
+    """The frame that a wide terminal would show: the fullest of the short frames, or
+    the frame itself.
+    """
     return frame.short[0] if frame.short else frame
 
 
@@ -66,8 +69,8 @@ def brief(frame: Frame) -> Frame:
 
 
 def markdown(frame: Frame) -> str:
-    """Pipe tables with all ordinary columns, for pull requests and notes."""
-    return "\n".join(_markdown(brief(part)) for part in frame.parts)
+    """All frames of an answer as pipe tables, without the columns that need -v."""
+    return "\n".join(_markdown(_shown_form(part)) for part in frame.parts)
 
 
 def _markdown(frame: Frame) -> str:
@@ -87,14 +90,14 @@ def _markdown(frame: Frame) -> str:
 
 
 def _pipe(cells: Iterable[str]) -> str:
-    # a bar would end the cell, and the stars of `2*d*4d` would be taken for emphasis
+    # a bar would end the cell; the stars of `2*d*4d` would be read as emphasis
     escaped = (_prose(cell).replace("|", r"\|").replace("*", r"\*") for cell in cells)
     return f"| {' | '.join(escaped)} |"
 
 
 def _prose(text: str) -> str:
-    """Text in markdown that is no markup: no tag, no link, no picture, no code, no
-    heading.
+    """Text with what markdown would read as a tag, link, picture, code or heading
+    escaped.
     """
     text = (
         visible(text)
@@ -110,11 +113,11 @@ def _prose(text: str) -> str:
 
 
 def html_fragment(frame: Frame) -> str:
-    """All frames of an answer for a notebook, each with the lines above and below
-    it.
+    """All frames of an answer as HTML for a notebook, each with the lines above and
+    below it.
     """
     parts = []
-    for part in map(brief, frame.parts):
+    for part in map(_shown_form, frame.parts):
         parts.append(paragraphs(part.header))
         if part.rows:
             parts.append(html_table(part))
@@ -128,8 +131,8 @@ def paragraphs(lines: Iterable[str]) -> str:
 
 
 def html_table(frame: Frame, caption: str = "", *, every: bool = False) -> str:
-    """All rows of a frame, in its ordinary columns or in every one. The heading of a
-    group stands above its rows.
+    """The table of all rows of a frame, with `every` also in the columns that need -v.
+    The heading of a group stands above its rows.
     """
     columns = frame.shown(every=every)
     titles = [
@@ -149,7 +152,7 @@ def html_table(frame: Frame, caption: str = "", *, every: bool = False) -> str:
 
 
 def _html_row(columns: Sequence[ShownColumn], row: int) -> str:
-    """A row: its first cell is what the others are of."""
+    """A row of a table, whose first cell is a heading of the others."""
     label, *others = columns
     cells = [f'<th scope="row">{escape(label.texts[row])}</th>']
     for shown in others:
@@ -196,10 +199,10 @@ LATEX = {
 
 
 def latex(frame: Frame) -> str:
-    """A booktabs table for each frame that a terminal shows, what stands above and
-    below it as comments.
+    """A booktabs table for each frame that has rows, with the lines above and below it
+    as comments.
     """
-    return "\n".join(_latex(brief(part)) for part in frame.parts if part.rows)
+    return "\n".join(_latex(_shown_form(part)) for part in frame.parts if part.rows)
 
 
 def _latex(frame: Frame) -> str:
@@ -229,8 +232,8 @@ def _comments(lines: Iterable[str]) -> list[str]:
 
 
 def _tex(text: str) -> str:
-    """Text that TeX sets as it is; `[` in braces, as it could be read as the option of
-    the line before.
+    """Text with the signs of TeX escaped, and in braces where it begins with `[`: that
+    would be read as an option of the line before.
     """
     escaped = "".join(LATEX.get(sign, sign) for sign in text.strip())
     return f"{{{escaped}}}" if escaped.startswith("[") else escaped

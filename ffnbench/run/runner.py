@@ -40,6 +40,7 @@ from ffnbench.metrics import LATENCY, METRICS, Metric
 from ffnbench.plan import Plan
 from ffnbench.planning.workload import lack_in_one_line
 from ffnbench.result import (
+    STEP_END,
     CaseCost,
     Environment,
     FailureKind,
@@ -340,7 +341,7 @@ class _Runner:
         are samples of their own.
         """
         doing = BACKENDS[self.plan.case(label).workload.backend].doing
-        self._tell(f"{self._which_process}  {doing} {label}")
+        self._tell(f"{self._which_process}{STEP_END}{doing} {label}")
         calibration = self._calibrations[label]
         calls: int | None = 1  # nothing to find out where nothing is timed
         if self._is_timed:
@@ -418,7 +419,7 @@ class _Runner:
             if is_sample_clean is not None:
                 clean[label] = is_sample_clean
         self._tell(
-            f"{self._which_process}  round {place.round + 1}/{self.budget.rounds}",
+            f"{self._which_process}{STEP_END}round {place.round + 1}/{self.budget.rounds}",
             place.round + 1,
         )
         return clean
@@ -485,7 +486,7 @@ class _Runner:
             return
         if self.budget.is_past_bound:
             return
-        self._tell(f"{self._which_process}  checking {label}")
+        self._tell(f"{self._which_process}{STEP_END}checking {label}")
         errors = self._try(worker, Check(label=label))
         if errors is not None:
             metrics = [m for m in CORRECTNESS_METRICS if not (m.exact and is_again)]

@@ -145,6 +145,13 @@ def test_what_is_whole_is_not_measured_again(call) -> None:
     assert not [one for one in launch.log if one[1] is TakeSample]
 
 
+def test_a_file_whose_suffix_is_in_capitals_is_resumed_too(call) -> None:
+    assert call(*FEW, "-o", "A.JSON")[0] == 0
+    launch = FakeLaunch()
+    assert call(*FEW, "-o", "A.JSON", "--resume", launch=launch)[0] == 0
+    assert not [one for one in launch.log if one[1] is TakeSample]
+
+
 @pytest.mark.parametrize(
     "other",
     [
@@ -276,7 +283,7 @@ def test_a_full_disk_costs_no_journal_that_is_there(
     assert call(*FEW, "-o", "a.json", launch=copied(A_FEW + 9, "b.json"))[0] == 0
     left = Path("b.json.journal").read_bytes()
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    journal = Journal(Path("b.json"), over=True)
+    journal = Journal(Path("b.json"), takes_over=True)
     resource.setrlimit(
         resource.RLIMIT_FSIZE, (1000, hard)
     )  # bytes: the first line is torn there

@@ -13,7 +13,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from ffnbench.common import jsonable
 from ffnbench.plan import AddedSpec, kind_names
-from ffnbench.report.files.store import OLDER
+from ffnbench.report.files.store import OLDER_FIELDS
 from ffnbench.result import SCHEMA, Report
 
 WRITTEN = Path(__file__).parents[2] / "docs" / "result.schema.json"
@@ -36,7 +36,7 @@ def schema_text() -> str:
         " In seconds and bytes. What is not known is null; what is left out is its default."
     )
     found["properties"]["schema"] = {"const": SCHEMA}
-    for kind, names in OLDER.items():
+    for kind, names in OLDER_FIELDS.items():
         (found if kind == "Report" else found["$defs"][kind])["properties"] |= {
             name: {"deprecated": True} for name in names
         }

@@ -19,7 +19,7 @@ from ffnbench.gate.interim import latency_report
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.effort import MIN_WORKERS, protocol_of
-from ffnbench.report.sentences import to_do
+from ffnbench.report.sentences import to_do_line
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report, Sample, Verdict
 from ffnbench.run import runner
@@ -229,7 +229,7 @@ def test_a_budget_that_three_processes_hint_at_decides(
     for seed in range(4):
         first = on(world, seed)
         assert {c.ratio.workers for c in first.comparisons[1:]} == {3}
-        if hint := to_do(first):
+        if hint := to_do_line(first):
             flags = re.split(" would| may", hint[0])[0].split(" ")
             typed = on(world, seed, *flags)
             assert Verdict.UNCLEAR not in {c.verdict for c in typed.comparisons}
@@ -243,6 +243,10 @@ def test_many_processes_can_show_that_it_is_too_noisy_and_few_can_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     loud = World(name="loud", sample=0.3, layout=0.1)
-    assert to_do(on(loud, 0))[0].startswith("too noisy to decide 2 rows within 30 min")
+    assert to_do_line(on(loud, 0))[0].startswith(
+        "too noisy to decide 2 rows within 30 min"
+    )
     monkeypatch.setattr(machine, "SAMPLE_S", 0.5)
-    assert to_do(on(loud, 0)) == ["--budget 30m may narrow the intervals to about ±1%"]
+    assert to_do_line(on(loud, 0)) == [
+        "--budget 30m may narrow the intervals to about ±1%"
+    ]

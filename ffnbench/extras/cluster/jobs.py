@@ -45,7 +45,7 @@ from ffnbench.extras.cluster.submitting import (
 )
 from ffnbench.following import UNFOLLOWED
 from ffnbench.plan import Note, NoteKind, Plan, added_kind
-from ffnbench.report.destination import Destination, one_of
+from ffnbench.report.destination import Destination, refuse_unknown
 from ffnbench.report.files.store import report_text
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import Environment, Failure, FailureKind, Progress, Report
@@ -60,7 +60,7 @@ def measured_by(on: str, slurm: Sequence[str]) -> Callable[..., ShownReport]:
     """
     if slurm and on != SLURM:
         raise FfnbenchError("--slurm is only for jobs on SLURM", "add --on slurm")
-    one_of("--on", on, (SLURM, LOCAL))
+    refuse_unknown("--on", on, (SLURM, LOCAL))
     return partial(measure_as_jobs, on=on, slurm=tuple(slurm))
 
 

@@ -61,7 +61,7 @@ def history(
     """
     from ffnbench.extras.history.table import history_view
     from ffnbench.extras.history.timeline import history_of_files
-    from ffnbench.report.destination import one_of
+    from ffnbench.report.destination import refuse_unknown
     from ffnbench.report.formats import CHECK_FORMATS
 
     refuse_empty("FILE", paths)
@@ -70,7 +70,7 @@ def history(
         output, "history", *paths, pictures=True, formats=CHECK_FORMATS
     ) as destination:
         if metric:
-            one_of("--metric", metric, list(FOLLOWED))
+            refuse_unknown("--metric", metric, list(FOLLOWED))
         tell = destination.progress.tell
         timeline = history_of_files(paths, tell, metric=FOLLOWED.get(metric or "", ""))
         words = ["ffnbench", "history", *paths]

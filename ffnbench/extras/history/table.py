@@ -36,7 +36,7 @@ HISTORY_COLUMNS = (
         key="steps",
         left=True,
         flexible=True,
-        takes=OF_STEPS,
+        least_width=OF_STEPS,
         style=lambda row: row["style"],
     ),
 )

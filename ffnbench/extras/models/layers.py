@@ -10,7 +10,7 @@ from ffnbench.block.table import overtaking_text
 from ffnbench.common.units import IEC, SI, Units, quantity
 from ffnbench.extras.models.by_length import CountedByLength
 from ffnbench.extras.models.table import parts_frame
-from ffnbench.report.columns import with_sign
+from ffnbench.report.columns import with_percent_sign
 from ffnbench.report.formats import View
 from ffnbench.report.frame import EXTRA, Column, Frame
 
@@ -57,7 +57,10 @@ LAYER_COLUMNS = (
     _quantity("ffn_params", "FFN", "params", 1),
     _quantity("attention_params", "attention", "params", 1),
     Column(
-        key="ffn_share_params", title="FFN's share", unit="of params", write=with_sign
+        key="ffn_share_params",
+        title="FFN's share",
+        unit="of params",
+        write=with_percent_sign,
     ),
     _quantity("flops_ffn", "FFN", "FLOPs/tok", 3),
     _quantity("flops_attention", "attention", "FLOPs/tok", 3),
@@ -65,7 +68,7 @@ LAYER_COLUMNS = (
         key="ffn_share_flops",
         title="FFN's share",
         unit="of FLOPs",
-        write=with_sign,
+        write=with_percent_sign,
         priority=2,
     ),
     _quantity("kv_bytes", "KV", "bytes", 4, IEC),

@@ -14,7 +14,7 @@ from ffnbench.extras.models.counting import (
     sum_of,
 )
 from ffnbench.ffn.spec import MoESpec, Scores
-from ffnbench.report.columns import with_sign
+from ffnbench.report.columns import with_percent_sign
 from ffnbench.report.formats import View
 from ffnbench.report.frame import EXTRA, Column, Frame, Row
 
@@ -229,6 +229,6 @@ OF_LAYERS = (
 PART_COLUMNS = (
     Column(key="part", left=True, write=_part_title),
     Column(key="params", priority=1),
-    Column(key="share", unit="of params", write=with_sign),
+    Column(key="share", unit="of params", write=with_percent_sign),
     Column(key="params_active", title="active", unit="params/tok", priority=2),
 )

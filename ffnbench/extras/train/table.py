@@ -21,8 +21,8 @@ from ffnbench.ffn.cost import Cost
 from ffnbench.metrics import LATENCY
 from ffnbench.report.frame import (
     EXTRA,
-    OF_NUMBER,
-    OF_RATIO,
+    NUMBER_WIDTH,
+    RATIO_WIDTH,
     UNKNOWN_CELL,
     Column,
     Frame,
@@ -257,7 +257,7 @@ TRAINING_COLUMNS = {
             key="difference",
             unit=CERTAIN,
             interval=difference_text,
-            takes=OF_DIFFERENCE,
+            least_width=OF_DIFFERENCE,
         ),
         Column(key="verdict", title="learns", left=True, text=_verdict, style=_style),
         Column(
@@ -267,7 +267,7 @@ TRAINING_COLUMNS = {
             interval=seconds_text,
             text=_busy_text,
             priority=3,
-            takes=OF_NUMBER,
+            least_width=NUMBER_WIDTH,
             style=lambda row: "yellow" if _busy_text(row) else "",
         ),
         Column(
@@ -277,10 +277,14 @@ TRAINING_COLUMNS = {
             interval=interval_text,
             text=_ratio_of_reference,
             priority=1,
-            takes=OF_RATIO,
+            least_width=RATIO_WIDTH,
         ),
         Column(
-            key="tokens_per_s", title="tokens/s", units=SI, priority=5, takes=OF_NUMBER
+            key="tokens_per_s",
+            title="tokens/s",
+            units=SI,
+            priority=5,
+            least_width=NUMBER_WIDTH,
         ),
         Column(
             key="pareto_front_step",

@@ -1,9 +1,9 @@
-"""A journal beside an output: what a run has measured so far, a line each, for the case
-that it is killed.
+"""A journal beside an output: all that a run has measured so far, in case it is killed.
 
 It is made when the first run of a command begins and removed when its files are
-written. `ffnbench report` reads one that is left. The first line says what it is; a
-`Report` without samples begins a run, and what is found follows it.
+written. `ffnbench report` reads one that is left. Its first line says that it is a
+journal. Each other line is an entry: a `Report` without samples begins a run, and what
+that run finds follows it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from ffnbench.stats.cells import join_runs
 from ffnbench.stats.figures import with_figures
 
 JOURNAL_HEADER = {"ffnbench journal": 1}
-Found = Report | Plan | Environment | Sample | Failure | Note | Roof | Inputs
-JOURNAL_ENTRIES: dict[str, type] = {kind.__name__: kind for kind in get_args(Found)}
+Entry = Report | Plan | Environment | Sample | Failure | Note | Roof | Inputs
+JOURNAL_ENTRIES: dict[str, type] = {kind.__name__: kind for kind in get_args(Entry)}
 ENDED = "recovered from a run that was killed: what it had measured by then"
 
 
@@ -37,33 +37,35 @@ class NoSamples(FfnbenchError):
 
 
 class Journal:
-    """The journal of an output, mode 600, which is made with its first line. One that
-    can't be is given up with a note.
+    """The journal of an output, a file of mode 600. It is made with its first entry;
+    where that is not possible, a note says so and the run has none.
 
-    One that is there already is never written to: its place is taken, with `over`, once
-    the first line stands. `path` is its own, once it has one.
+    A journal that is there already is never written to. With `takes_over` it is
+    replaced as soon as this one has an entry. `path` is None until the file is made.
     """
 
-    def __init__(self, output: Path, *, over: bool = False) -> None:
+    def __init__(self, output: Path, *, takes_over: bool = False) -> None:
         self.path: Path | None = None
-        self._output, self._takes_over = output, over
+        self._output, self._takes_over = output, takes_over
         self._opened = False
         self._file: BinaryIO | None = None
-        self._samples = False
-        self._over: Path | None = None
-        self._held = ExitStack()  # files that nobody else goes on with meanwhile
+        self._has_samples = False
+        self._to_replace: Path | None = None  # the journal that this one takes over
+        self._locked = ExitStack()  # files that no other process may go on with
 
     def _open(self) -> None:
-        """Raises FfnbenchError where another process writes to the journal that is gone
-        on with.
+        """Make the file and write its first line. Raises FfnbenchError where another
+        process writes to the journal that this one takes over.
         """
         self._opened = True
-        path, over = journal_of(self._output), self._takes_over
-        try:  # exclusively: what is there is another's, and a link is not followed
-            if over and path.is_file():  # a pipe would be waited for
-                self._hold(path.open("rb"))
-                self._over, path = path, path.with_name(f"{path.name}.new")
+        path = journal_of(self._output)
+        try:
+            # is_file, for opening a pipe would wait for its writer
+            if self._takes_over and path.is_file():
+                self._lock(path.open("rb"))
+                self._to_replace, path = path, path.with_name(f"{path.name}.new")
                 path.unlink(missing_ok=True)
+            # exclusively: a file that is there is of another run; no link is followed
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
             of_another = f"{path} is of a run that was killed, or that runs now: ffnbench report {path}"
@@ -74,57 +76,58 @@ class Journal:
             )
         else:
             self.path, self._file = path, os.fdopen(handle, "wb", buffering=0)
-            self._hold(self._file)
+            self._lock(self._file)
             self._write(JOURNAL_HEADER)
 
-    def _hold(self, file: BinaryIO) -> None:
-        """Until the end of this journal, or of this process."""
-        self._held.enter_context(file)
+    def _lock(self, file: BinaryIO) -> None:
+        """Lock a file until this journal is closed, or this process ends."""
+        self._locked.enter_context(file)
         try:
             refuse_running(file)
         except FfnbenchError:
-            self._held.close()
+            self._locked.close()
             raise
 
-    def add(self, entry: Found) -> None:
-        """One line more."""
+    def add(self, entry: Entry) -> None:
+        """Write a line with this entry."""
         if not self._opened:
             self._open()
         if isinstance(entry, Sample) or (isinstance(entry, Report) and entry.samples):
-            self._samples = True
+            self._has_samples = True
         [name] = [
             name for name, kind in JOURNAL_ENTRIES.items() if isinstance(entry, kind)
         ]
         self._write({name: jsonable.encode(entry)})
-        if self._over is not None and self.path is not None and self._file is not None:
-            os.replace(self.path, self._over)
-            self.path, self._over = self._over, None
+        if self._file is None or self.path is None or self._to_replace is None:
+            return
+        os.replace(self.path, self._to_replace)
+        self.path, self._to_replace = self._to_replace, None
 
     def _write(self, line: dict[str, Any]) -> None:
         if self._file is None:
             return
-        left = memoryview(jsonable.json_text(line).encode() + b"\n")
+        unwritten = memoryview(jsonable.json_text(line).encode() + b"\n")
         try:
-            # what a disk has no room for is not written, and the next time refused
-            while left:
-                left = left[self._file.write(left) :]
+            # a disk that gets full takes a part of the line, and refuses the rest
+            while unwritten:
+                unwritten = unwritten[self._file.write(unwritten) :]
         except OSError as problem:  # a full disk is no reason to lose the run itself
             say(f"note: the journal {str(self.path)!r} ends here: {problem.strerror}")
             self._file = None
 
     def close(self, *, keep: bool) -> bool:
-        """End it, and remove it unless it is to be kept and holds samples; whether it
-        is left.
+        """Close the journal, and remove it unless it is to `keep` and has samples.
+        Returns whether its file is left.
         """
-        left = keep and self._samples and self._over is None
-        if self.path is not None and not left:
+        stays = keep and self._has_samples and self._to_replace is None
+        if self.path is not None and not stays:
             self.path.unlink(missing_ok=True)
-        self._held.close()
-        return left and self.path is not None
+        self._locked.close()
+        return stays and self.path is not None
 
 
 def refuse_running(journal: BinaryIO) -> None:
-    """Raise FfnbenchError for a journal that another process writes to."""
+    """Lock this journal; raises FfnbenchError where another process writes to it."""
     if not locked(journal):
         problem = f"--resume: {journal.name} is of a run that goes on now"
         raise FfnbenchError(
@@ -143,14 +146,15 @@ def is_journal(content: bytes) -> bool:
 
 
 def read_journal(
-    content: bytes, path: str, bring_up: Callable[[str, Any], None]
+    content: bytes, path: str, upgrade: Callable[[str, Any], None]
 ) -> Report:
-    """The report of a journal, as of a run that was interrupted. The last line may be
-    torn, and is then dropped.
+    """The report of a journal, as of a run that was interrupted. A last line that was
+    not written to its end is left out.
 
-    Raises FfnbenchError for any other line that does not fit, and where there is no
-    sample. Later runs become repeats where they are of the same cases. `bring_up` turns
-    what a line of an older file holds, told its kind, into what files have today.
+    Raises FfnbenchError for any other line that can't be read, and where there is no
+    sample. Later runs of the same cases become repeats. `upgrade` is called with the
+    kind and the content of each entry, and changes one of an older file into that of
+    today's files.
     """
     complete, _, _ = content.rpartition(b"\n")
     head, *lines = complete.split(b"\n")
@@ -159,7 +163,7 @@ def read_journal(
     runs: list[list[Any]] = []
     for number, line in enumerate(lines, start=2):
         try:
-            entry = _read_entry(line, bring_up)
+            entry = _read_entry(line, upgrade)
             if isinstance(entry, Report):
                 runs.append([])
             elif not runs:
@@ -170,15 +174,14 @@ def read_journal(
                 f"{path!r} is not a complete journal: line {number}: {problem}", hint
             ) from problem
         runs[-1].append(entry)
-    made = [
-        run for run in _of_cells(map(_joined_run, runs)) if run.samples or run.failures
-    ]
-    if not any(run.samples for run in made):
+    joined = _joined_sweeps(map(_run_of_entries, runs))
+    with_results = [run for run in joined if run.samples or run.failures]
+    if not any(run.samples for run in with_results):
         raise NoSamples(
             f"{path!r} is the journal of a run that ended before it had a sample",
             "remove it",
         )
-    first, *later = made
+    first, *later = with_results
     for run in later:
         first = first.with_repeat(run)
     report = with_figures(first)
@@ -187,57 +190,56 @@ def read_journal(
     )
 
 
-def _of_cells(runs: Iterable[Report]) -> Iterator[Report]:
-    """The runs of the whole plan. A sweep begins with a report of all its cells and has
-    a run of each; one that is done stands as it is behind what it found on the way, and
-    two of one cell belong together.
+def _joined_sweeps(runs: Iterable[Report]) -> Iterator[Report]:
+    """The runs of the whole plan, each sweep joined to one.
+
+    A sweep begins with a report of all its cells, and has a run for each cell. When a
+    cell is done, its whole report follows the entries that it was made of; so only the
+    last run can be one that is not done. A cell can have two runs, which are joined.
     """
-    turns: list[list[Report]] = [[]]
+    sweeps: list[list[Report]] = [[]]
     for run in runs:
-        turns += [[]] * run.plan.is_sweep
-        turns[-1] = [*turns[-1], run]
-    for turn in turns:
-        done = [run for run in turn if not run.interrupted]
-        unfinished = [run for run in turn[-1:] if run.interrupted]
-        # its table may be of all cells together
-        if turn and added_kind(turn[0].plan.kind):
-            yield join_runs([turn[0], *done, *unfinished])
-            continue
-        if done:
+        if run.plan.is_sweep:
+            sweeps.append([])
+        sweeps[-1].append(run)
+    for sweep in sweeps:
+        done = [run for run in sweep if not run.interrupted]
+        unfinished = [run for run in sweep[-1:] if run.interrupted]
+        if sweep and added_kind(sweep[0].plan.kind):
+            # the table of a feature may need the report of all cells
+            yield join_runs([sweep[0], *done, *unfinished])
+        elif done:
             yield join_runs([*done, *unfinished])
         else:
-            yield from turn
+            yield from sweep
 
 
-def _joined_run(lines: list[Any]) -> Report:
-    """What follows a report belongs to it; of plan and environment, and of what is told
-    of a case, the last holds.
+def _run_of_entries(entries: list[Any]) -> Report:
+    """The run that begins with the report `entries[0]`. Of plan and environment, and of
+    the inputs of a case, the last entry holds.
     """
-    start, *rest = lines
-    if start.samples or start.failures:  # done, and written as a whole
-        return start  # type: ignore[no-any-return]
+    start: Report = entries[0]
+    if start.samples or start.failures:  # of a cell that was done
+        return start
 
-    def each(kind: type) -> tuple[Any, ...]:
-        return tuple(entry for entry in rest if isinstance(entry, kind))
+    def every(kind: type) -> tuple[Any, ...]:
+        return tuple(entry for entry in entries if isinstance(entry, kind))
 
-    def last(kind: type) -> tuple[Any, ...]:
-        return tuple({entry.case: entry for entry in each(kind)}.values())
-
-    report: Report = replace(
+    inputs_of = {inputs.case: inputs for inputs in every(Inputs)}
+    return replace(
         start,
-        plan=[start.plan, *each(Plan)][-1],
-        environment=[start.environment, *each(Environment)][-1],
-        samples=each(Sample),
-        failures=each(Failure),
-        roofs=each(Roof),
-        inputs=last(Inputs),
-        warnings=(*start.warnings, *each(Note)),
+        plan=[start.plan, *every(Plan)][-1],
+        environment=[start.environment, *every(Environment)][-1],
+        samples=every(Sample),
+        failures=every(Failure),
+        roofs=every(Roof),
+        inputs=tuple(inputs_of.values()),
+        warnings=(*start.warnings, *every(Note)),
         interrupted=True,
     )
-    return report
 
 
-def _read_entry(line: bytes, bring_up: Callable[[str, Any], None]) -> Any:
+def _read_entry(line: bytes, upgrade: Callable[[str, Any], None]) -> Any:
     data = jsonable.parse(line)
     if (
         not isinstance(data, dict)
@@ -246,5 +248,5 @@ def _read_entry(line: bytes, bring_up: Callable[[str, Any], None]) -> Any:
     ):
         raise ValueError(f"expected one of {', '.join(JOURNAL_ENTRIES)}")
     [(name, value)] = data.items()
-    bring_up(name, value)
+    upgrade(name, value)
     return jsonable.decode(JOURNAL_ENTRIES[name], value)

@@ -1,7 +1,7 @@
-"""Files that are written: looked at before anything is measured, and written whole or
-not at all.
+"""The files of an answer: checked before anything is measured, and written either
+completely or not at all.
 
-The format follows from the suffix; a folder gets every format.
+The format follows from the suffix; a folder gets a file of each format.
 """
 
 from __future__ import annotations
@@ -20,43 +20,46 @@ from pathlib import Path
 from ffnbench.common.errors import FfnbenchError, Unfinished
 from ffnbench.common.files import content_of
 from ffnbench.common.names import hint_for
+from ffnbench.report.formats import is_run
 
-TEMPORARY_PREFIX = ".ffnbench-"  # how a file begins while it is written
+TEMPORARY_PREFIX = ".ffnbench-"  # how the name of a file begins while it is written
 
 
 class Outputs:
-    """The files of a command: looked at first, so that what can't be written is told
-    before anything is measured.
+    """The files of a command. Those that can't be written are refused at once, before
+    anything is measured, with FfnbenchError.
 
-    `inputs` are files that the command reads: none of them is written over. `keep` says
-    why a file with samples is no output either. A context manager: folders that stay
-    empty do not stay behind.
+    `typed` are the paths that the user typed, and `stem` names the files in a folder.
+    `inputs` are files that the command reads: none of them is overwritten. Where
+    `why_runs_stay` gives a reason, no file with samples is overwritten either.
+    `written` are the files that were written, and `rescued` is where the whole result
+    is if one of them could not be.
+
+    As a context manager it removes the folders that it made and that stayed empty.
     """
 
     def __init__(
         self,
-        texts: Sequence[str],
+        typed: Sequence[str],
         stem: str,
         suffixes: Sequence[str],
         inputs: Iterable[Path] = (),
-        keep: str = "",
+        why_runs_stay: str = "",
     ) -> None:
         self._suffixes = tuple(suffixes)
         self._folders: list[Path] = []
-        self.rescued: Path | None = (
-            None  # where the whole result is, if not in each file
-        )
+        self.rescued: Path | None = None
         self.written: list[Path] = []
         try:
             self.paths = tuple(
-                path for text in texts for path in self._expand(text, stem)
+                path for text in typed for path in self._expand(text, stem)
             )
-            read = list(inputs)
+            inputs_read = list(inputs)
             for path in self.paths:
-                refuse_unwritable(path, read)
-                if keep:
-                    _refuse_measured(path, keep)
-        except BaseException:  # an interruption too
+                refuse_unwritable(path, inputs_read)
+                if why_runs_stay:
+                    _refuse_measured(path, why_runs_stay)
+        except BaseException:  # so also when it is interrupted
             self.close()
             raise
 
@@ -68,8 +71,8 @@ class Outputs:
 
     @property
     def first(self) -> Path | None:
-        """The first output that is, or will be, a file: a journal can stand beside
-        it.
+        """The first output that is a regular file, or is not there yet: beside it a
+        journal can stand.
         """
         for path in self.paths:
             if path.is_file() or not path.exists():
@@ -77,7 +80,7 @@ class Outputs:
         return None
 
     def close(self) -> None:
-        """Take away folders that were made and stayed empty."""
+        """Remove the folders that were made and stayed empty."""
         for folder in self._folders:
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
@@ -85,11 +88,12 @@ class Outputs:
     def write(
         self, render: Callable[[Path], bytes], rescue: Callable[[], bytes] | None = None
     ) -> list[Path]:
-        """Write every file, each in one step; `render` gives the bytes for a path.
+        """Write every file, each in one step, and return their paths; `render` gives
+        the bytes for a path.
 
-        One that can't be written does not stop the others, which stand in `written`;
-        what went wrong is raised as Unfinished at the end. `rescue` gives what is then
-        saved in the folder for temporary files where no .json holds it, so that no
+        A file that can't be written does not stop the others: all problems are raised
+        as one Unfinished at the end. `rescue` gives the bytes that are then saved in
+        the folder for temporary files, unless a .json was written, so that no
         measurement is lost.
         """
         problems, hints = [], []
@@ -97,32 +101,29 @@ class Outputs:
             try:
                 replace_file(path, render(path))
                 self.written.append(path)
-            except (
-                OSError,
-                FfnbenchError,
-            ) as problem:
-                # a picture may have no room for all of its texts
+            # a FfnbenchError: a picture may have no room for all of its texts
+            except (OSError, FfnbenchError) as problem:
                 problems.append(f"cannot write {str(path)!r}: {_why(problem)}")
                 hints.append(
                     getattr(problem, "hint", "")
                     or "is the disk full, or the folder gone?"
                 )
-        if problems:
-            saved = [path for path in self.written if path.suffix == ".json"]
-            if saved:
-                self.rescued = saved[0]
+        if not problems:
+            return self.written
+        saved = [path for path in self.written if is_run(path)]
+        if saved:
+            self.rescued = saved[0]
+        else:
+            self.rescued = _rescue(rescue() if rescue else b"")
+            if self.rescued:
+                hints.append(f"the whole result is in {self.rescued}")
             else:
-                self.rescued = _rescue(rescue() if rescue else b"")
-                if self.rescued:
-                    hints.append(f"the whole result is in {self.rescued}")
-                else:
-                    hints.append("the answer is shown on stdout")
-            raise Unfinished("; ".join(problems), "; ".join(dict.fromkeys(hints)))
-        return self.written
+                hints.append("the answer is shown on stdout")
+        raise Unfinished("; ".join(problems), "; ".join(dict.fromkeys(hints)))
 
     def _expand(self, text: str, stem: str) -> list[Path]:
-        """A file, or for a folder (existing, or written with a slash at its end) one
-        file of each format.
+        """The path of the file, or for a folder (one that exists, or whose path ends
+        with a slash) the paths of one file of each format.
         """
         try:
             path = Path(text).expanduser()
@@ -132,7 +133,8 @@ class Outputs:
                 ]
                 path.mkdir(parents=True, exist_ok=True)
                 return [path / f"{stem}{suffix}" for suffix in self._suffixes]
-        except (OSError, ValueError, RuntimeError) as problem:  # no such user's home
+        # a RuntimeError: `~name` of a user who is not known
+        except (OSError, ValueError, RuntimeError) as problem:
             raise _unwritable(Path(text), problem) from problem
         if path.suffix.lower() not in self._suffixes:
             formats = f"formats: {', '.join(self._suffixes)}; a folder is written with a slash at its end"
@@ -144,8 +146,8 @@ class Outputs:
 
 
 def inputs_of(*values: object) -> list[Path]:
-    """The files that are named in what was typed: by itself, or as part of a variant, a
-    list, a key.
+    """The files whose paths were typed: as a value, or as part of a variant, of a list
+    or of a key. Of a folder it is the config.json in it.
     """
     parts = set()
     for value in values:
@@ -162,16 +164,16 @@ def inputs_of(*values: object) -> list[Path]:
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except (OSError, ValueError):  # a name too long, a NUL
+    except (OSError, ValueError):  # the name is too long, or has a NUL
         return False
 
 
 def refuse_unwritable(path: Path, inputs: Iterable[Path] = ()) -> None:
-    """Raise FfnbenchError for a path that can't be written, or that the same command
-    reads. Nothing is made there.
+    """Raise FfnbenchError for a path that can't be written, or that is one of the
+    `inputs` of the same command. No file is made there.
     """
     try:
-        if any(path.exists() and path.samefile(read) for read in inputs):
+        if any(path.exists() and path.samefile(source) for source in inputs):
             raise FfnbenchError(
                 f"{str(path)!r} is read by this command and would be overwritten",
                 "write elsewhere",
@@ -191,7 +193,7 @@ def refuse_unwritable(path: Path, inputs: Iterable[Path] = ()) -> None:
             )
         if target.exists() and not os.access(target, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-        if stat.S_ISREG(mode):  # which is written beside and renamed
+        if stat.S_ISREG(mode):  # its folder has to take the temporary file
             tempfile.TemporaryFile(dir=target.parent).close()
     except (OSError, RuntimeError, ValueError) as problem:
         raise _unwritable(path, problem) from problem
@@ -213,8 +215,10 @@ def _why(problem: Exception) -> str:
 
 
 def _refuse_measured(path: Path, why: str) -> None:
-    """What was measured is worth more than what is written in its place."""
-    if path.suffix.lower() != ".json" or not _is_file(path):
+    """Raise FfnbenchError for a saved run: its samples are worth more than the answer
+    that would stand in their place.
+    """
+    if not is_run(path) or not _is_file(path):
         return
     try:
         data = json.loads(content_of(path))
@@ -226,8 +230,8 @@ def _refuse_measured(path: Path, why: str) -> None:
 
 
 def save(path: Path, text: str) -> None:
-    """Write one file in one step; raises Unfinished where it can't be written, and
-    saves the text elsewhere.
+    """Write one file in one step. Where it can't be written, the text is saved
+    elsewhere and Unfinished is raised.
     """
     try:
         replace_file(path, text.encode())
@@ -240,8 +244,8 @@ def save(path: Path, text: str) -> None:
 
 
 def append(path: Path, text: str) -> None:
-    """Add to a file that others write to as well; raises Unfinished where that can't be
-    done.
+    """Add text to a file that others write to as well; raises Unfinished where that is
+    not possible.
     """
     try:
         with path.open("a", encoding="utf-8") as file:
@@ -253,12 +257,11 @@ def append(path: Path, text: str) -> None:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write beside and rename: a reader, a full disk or a kill never meets half a file.
-    Mode and link stay.
+    """Write a temporary file beside this one and rename it: there is never half a file,
+    even if the disk gets full or the process is killed. Mode and link stay.
 
-    The file beside has a name that nobody can foresee, and is made exclusively. What is
-    no file (a device, a pipe) is written to as it is; a pipe that nobody reads is an
-    OSError.
+    The temporary file is made exclusively, under a name that nobody can foresee. A
+    device or a pipe is written to directly; a pipe that nobody reads is an OSError.
     """
     target = path.resolve()
     mode = target.stat().st_mode if target.exists() else None
@@ -287,8 +290,8 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def _rescue(content: bytes) -> Path | None:
-    """Save what could not be written where it was meant to; None where that fails as
-    well.
+    """Save content that could not be written to its own path, and return where; None
+    where there is none, or it can't be saved either.
     """
     if not content:
         return None
@@ -301,6 +304,6 @@ def _rescue(content: bytes) -> Path | None:
             file.write(content)
     except OSError:
         if path is not None:
-            path.unlink(missing_ok=True)  # half of it is nothing
+            path.unlink(missing_ok=True)  # a part of it is of no use
         return None
     return path

@@ -1,4 +1,4 @@
-"""Saved reports: as text, and read again with a check."""
+"""Saved reports: written as text, and read again, with a check that they are whole."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from ffnbench.plan import METHOD, AddedSpec, Kind, Plan, added_kind, metrics_of
 from ffnbench.request import spelling
 from ffnbench.result import SCHEMA, Report
 
-FINDINGS_FIRST = re.compile(rb'\s*\{\s*"findings"\s*:')
+BEGIN_OF_CHECK = re.compile(rb'\s*\{\s*"findings"\s*:')
 UPDATE = "pip install -U ffnbench"
-# what older files have beside the fields of a type: it is passed over
-OLDER = {
-    # a digest that nobody read; what a process beside the run found of outputs, and its
-    # seconds
+# fields that older files have and today's types lack: they are left out when read
+OLDER_FIELDS = {
+    # a digest that nobody read; the errors of outputs found by a second process, and
+    # the seconds that it took
     "Report": ("seal", "judged", "judging_s"),
     # until method 5 a worker moved its tensors now and then
     "Protocol": ("reversed",),
     "Sample": ("placement",),
-    # the MLP of a model of transformers had a name of its own, and the form that it was
+    # the MLP of a model of transformers was saved under a name, with its form
     "ImportedSpec": ("form",),
 }
 
 
 def report_text(report: Report) -> str:
-    """Strict JSON with one line for each element of each list, so that two runs can be
-    compared by diff.
+    """A report as strict JSON, with a line for each element of a list, so that two runs
+    can be compared by diff.
     """
     data = jsonable.encode(report)
     parts = []
-    # the samples stand last
+    # the lists come last, as the samples are long
     for key, value in sorted(data.items(), key=lambda item: isinstance(item[1], list)):
         if isinstance(value, list) and value:
             items = ",\n  ".join(jsonable.json_text(item) for item in value)
@@ -51,12 +51,9 @@ def report_text(report: Report) -> str:
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
-A_RUN = "one is written by `ffnbench compare -o run.json`"
-
-
 def read_report(path: str | Path) -> Report:
-    """A saved JSON report; raises FfnbenchError for what is not one, or is of another
-    schema or a newer method.
+    """The report in a saved file, JSON or a journal. Raises FfnbenchError for any other
+    file, and for another schema or a newer method.
     """
     hint = "is the path right?"
     if Path(path).is_dir():
@@ -65,56 +62,62 @@ def read_report(path: str | Path) -> Report:
 
 
 def report_in(content: bytes, path: str) -> Report:
-    """The report that the content of a file is; raises FfnbenchError as `read_report`
-    does.
+    """The report in the content of a file, whose `path` errors name; raises
+    FfnbenchError as `read_report` does.
     """
     from ffnbench.report.files.journal import is_journal, read_journal
 
     try:
         if is_journal(content):
             report = read_journal(
-                content, path, lambda kind, entry: _bring_up_line(kind, entry, path)
+                content, path, lambda kind, entry: _upgrade_entry(kind, entry, path)
             )
         else:
             data = jsonable.parse(content)
-            _refuse_others(data, path)
+            _refuse_other_files(data, path)
             for run in (data, *(data.get("repeats") or ())):
-                _bring_up(run, path)
+                _upgrade(run, path)
             report = _decoded_report(data)
         refuse_incoherent(report)
         return report
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
-        if "repeats[" in str(problem):
-            hint = 'take that run out of "repeats"'
-        else:
-            hint = "was it cut off? measure again"
-        if not content.strip():
-            problem = ValueError("it is empty")
-        elif not content.lstrip().startswith(b"{"):  # a CSV, a table
-            hint = "only JSON is read: `ffnbench compare relu swiglu -o run.json` saves such a run"
-        if "unknown field" in str(problem):
-            hint = f"is it of a newer ffnbench? {UPDATE}; if not, measure again"
+        what = str(problem) if content.strip() else "it is empty"
         raise FfnbenchError(
-            f"{path!r} is not a complete ffnbench report: {problem}", hint
+            f"{path!r} is not a complete ffnbench report: {what}",
+            _hint_for_incomplete(what, content),
         ) from problem
 
 
+def _hint_for_incomplete(problem: str, content: bytes) -> str:
+    """What to do about a file that could not be read; `problem` is the text of the
+    error. Those of common/jsonable.py begin with the place of the mistake.
+    """
+    if "unknown field" in problem:
+        return f"is it of a newer ffnbench? {UPDATE}; if not, measure again"
+    if content.strip() and not content.lstrip().startswith(b"{"):  # a CSV, a table
+        return "only JSON is read: `ffnbench compare relu swiglu -o run.json` saves such a run"
+    if "repeats[" in problem:
+        return 'take that run out of "repeats"'
+    return "was it cut off? measure again"
+
+
 def holds_findings(path: str | Path) -> bool:
-    """Whether a file begins as one of `check -o check.json` does."""
+    """Whether a file begins like the JSON that `check -o check.json` writes."""
     if not Path(path).is_file():
         return False
-    return FINDINGS_FIRST.match(content_of(path)) is not None
+    return BEGIN_OF_CHECK.match(content_of(path)) is not None
 
 
 def _decoded_report(data: Any) -> Report:
     try:
         return jsonable.decode(Report, data)
-    except FfnbenchError as problem:  # of a form, which speaks to who types one
+    # an impossible form raises an error for somebody who has typed it
+    except FfnbenchError as problem:
         raise ValueError(problem.message) from problem
 
 
-def _refuse_others(data: Any, path: str) -> None:
-    """Raise FfnbenchError for what is no run, or one of another schema."""
+def _refuse_other_files(data: Any, path: str) -> None:
+    """Raise FfnbenchError for data that is no run, or a run of another schema."""
     if isinstance(data, dict) and "findings" in data:
         raise FfnbenchError(
             f"{path!r} is the result of a check, not a run",
@@ -128,7 +131,7 @@ def _refuse_others(data: Any, path: str) -> None:
                 f"`ffnbench cost --preset {shlex.quote(path)}` reads a model's config"
             )
         else:
-            hint = A_RUN
+            hint = "one is written by `ffnbench compare -o run.json`"
         raise FfnbenchError(
             f"{path!r} is no run of ffnbench: it has no schema number", hint
         )
@@ -141,56 +144,55 @@ def _refuse_others(data: Any, path: str) -> None:
         raise FfnbenchError(problem, hint)
 
 
-def _bring_up(run: dict[str, Any], path: str) -> None:
-    """What a run or a plan of an older file has in another way, as files have it today;
-    raises FfnbenchError for a newer one.
+def _upgrade(run: dict[str, Any], path: str) -> None:
+    """Change the data of a run, or of a plan, of an older file into that of today's
+    files. Raises FfnbenchError for a newer method.
     """
     plan = run.get("plan") or run
     protocol = plan.get("protocol") if isinstance(plan, dict) else None
     if not isinstance(protocol, dict):
         raise ValueError("it has no plan that says how it was measured")
     method = protocol.get("method")
-    # whose ratios mean what this ffnbench can't know
+    # this ffnbench can't know what the ratios of a newer method mean
     if isinstance(method, int) and method > METHOD:
         problem = f"{path!r} was measured with method {method}, this ffnbench knows methods up to {METHOD}"
         raise FfnbenchError(problem, UPDATE)
-    # a plan had its flags; of these, what says how often all was measured, and which
-    # part of a sweep
+    # older plans held the flags, of which only the number of runs is still needed
     request = plan.pop("request", None) or {}
     if request.get("runs", 1) > 1:
         protocol.setdefault("runs", request["runs"])
-    _drop("Report", run)
-    _drop("Protocol", protocol)
+    _drop_older_fields("Report", run)
+    _drop_older_fields("Protocol", protocol)
     for sample in run.get("samples") or ():
-        _drop("Sample", sample)
+        _drop_older_fields("Sample", sample)
     for case in plan.get("cases") or ():
         spec = case.get("ffn") or {}
         for each in (spec, spec.get("around", {})):
             if "target" in each:
-                _drop("ImportedSpec", each)
+                _drop_older_fields("ImportedSpec", each)
 
 
-def _drop(kind: str, data: dict[str, Any]) -> None:
-    for name in OLDER[kind]:
+def _drop_older_fields(kind: str, data: dict[str, Any]) -> None:
+    for name in OLDER_FIELDS[kind]:
         data.pop(name, None)
 
 
-def _bring_up_line(kind: str, entry: dict[str, Any], path: str) -> None:
-    """What one line of a journal holds, as files have it today."""
+def _upgrade_entry(kind: str, entry: dict[str, Any], path: str) -> None:
+    """Change the content of an entry of an older journal as `_upgrade` does."""
     if kind in ("Report", "Plan"):
-        _bring_up(entry, path)
+        _upgrade(entry, path)
 
 
 def made_anew(path: str, run: Report, **other: object) -> str:
-    """What to do where a run has to be made anew, with other values of the flags that
-    it has.
+    """A hint to measure a saved run again, by its own command but with `other` values
+    of flags.
     """
     return f"measure it again: {command_of(run, **other)} -o {shlex.quote(path)}"
 
 
 def command_of(run: Report, **other: object) -> str:
-    """The command that asks the same again, with other values of its flags; older files
-    know their plan alone.
+    """The command that made a run, with `other` values of flags, where a value that is
+    empty leaves its flag out. Older files have no command.
     """
     if not run.plan.command:
         return "ffnbench compare ..."
@@ -214,41 +216,39 @@ MEASURES = {
     Kind.ACTIVATIONS: (ActivationSpec,),
     Kind.BLOCK: (*NETWORKS, AttentionSpec),
 }
-# what else its plan may lack: functions (plan) -> texts, as `file:name`
+# by kind, a function that gives what else is wrong with a plan, as `file:name`
 PROBLEMS: dict[str, str] = {Kind.BLOCK: "block.plan:problems"}
-SHORTEST_S, MOST = 1e-15, 1e18  # of a sample
+SHORTEST_S, LARGEST = 1e-15, 1e18  # of a sample
 
 
 def refuse_incoherent(report: Report) -> None:
-    """Raise ValueError for the first thing that belongs to nothing else in the report,
-    or is of no run.
+    """Raise ValueError for the first mistake in what was read: a name of something that
+    the report does not have, or a value that no run has.
     """
-    for problem in chain(_of_plan(report.plan), _of_answer(report)):
+    for problem in chain(_problems_of_plan(report.plan), _problems_of_answer(report)):
         raise ValueError(problem)
 
 
-def _of_plan(plan: Plan) -> Iterator[str]:
+def _problems_of_plan(plan: Plan) -> Iterator[str]:
     labels = {case.label for case in plan.cases}
     if not plan.shown:
-        raise ValueError("its plan has no cases")
+        yield "its plan has no cases"
     if len(labels) < len(plan.cases):
         yield "two cases have one label"
     yield from _unknown_names(
         "the reference",
-        (plan.reference, *(c.against for c in plan.cases if c.against)),
+        (plan.reference, *(case.against for case in plan.cases if case.against)),
         labels,
     )
     kinds = (AddedSpec,) if added_kind(plan.kind) else MEASURES[Kind(plan.kind)]
-    yield from (
-        f"{c.label!r} is nothing that {plan.kind} measures"
-        for c in plan.cases
-        if not isinstance(c.ffn, kinds)
-    )
+    for case in plan.cases:
+        if not isinstance(case.ffn, kinds):
+            yield f"{case.label!r} is nothing that {plan.kind} measures"
     if plan.kind in PROBLEMS:
         yield from imported_function(PROBLEMS[plan.kind])(plan)
 
 
-def _of_answer(report: Report) -> Iterator[str]:
+def _problems_of_answer(report: Report) -> Iterator[str]:
     labels = {case.label for case in report.plan.cases}
     roofs = {roof.name for roof in report.roofs}
     costed = {cost.case for cost in report.costs}
@@ -257,22 +257,22 @@ def _of_answer(report: Report) -> Iterator[str]:
     )
     if any(side < 1 for roof in report.roofs for side in roof.shape):
         yield "a ceiling has an empty side"
-    least = {
+    least_of = {
         metric.name: SHORTEST_S if metric.unit == "s" else 0.0
         for metric in metrics_of(report.plan.kind)
     }
-    least["workspace_bytes"] = 0.0  # of older files
+    least_of["workspace_bytes"] = 0.0  # of older files
     for number, run in enumerate(report.runs, start=1):
         of_run = f" of run {number}" if number > 1 else ""
         yield from _unknown_names(
             "the metric of a sample",
             {sample.metric for sample in run.samples},
-            least.keys(),
+            least_of.keys(),
         )
         for sample in run.samples:
             if sample.case not in (roofs if sample.metric == ROOF else labels):
                 yield f"the case of a sample {sample.case!r} is unknown there"
-            if not least[sample.metric] <= sample.value <= MOST:
+            if not least_of[sample.metric] <= sample.value <= LARGEST:
                 yield f"a {sample.metric}{of_run} of {sample.value:g} is none"
         if run.samples and run.environment is None:
             yield "it has samples, and no environment that they were made in"
@@ -281,9 +281,9 @@ def _of_answer(report: Report) -> Iterator[str]:
 
 
 def _unknown_names(
-    what: str, named: Iterable[str], members: Collection[str]
+    what: str, names: Iterable[str], members: Collection[str]
 ) -> Iterator[str]:
-    """What is named, and not known."""
-    yield from (
-        f"{what} {name!r} is unknown there" for name in named if name not in members
-    )
+    """A text for each name that is not among the members; `what` says what it is."""
+    for name in names:
+        if name not in members:
+            yield f"{what} {name!r} is unknown there"

@@ -1,8 +1,8 @@
-"""Pictures of answers. matplotlib is at home in these files alone, and is loaded here,
-before any of them.
+"""Pictures of answers. Only these files use matplotlib, which is loaded here, before
+any of them.
 
-Its import reads a `matplotlibrc` of the current folder, and runs code that stands in it
-(before matplotlib 3.11).
+When matplotlib is imported it reads a `matplotlibrc` of the current folder, and before
+version 3.11 it runs code that stands there.
 """
 
 import os
@@ -15,15 +15,15 @@ MATPLOTLIB_ENVIRONMENT = {"MATPLOTLIBRC": os.devnull, "MPLBACKEND": "agg"}
 
 
 def _load() -> None:
-    """Import matplotlib away from the current folder; on the command line without any
-    configuration of the user's.
+    """Import matplotlib from another folder than the current one; on the command line
+    also without the user's configuration.
 
-    In Python that stays the user's: ffnbench is a guest there, and pictures have a
-    style of their own (canvas.py).
+    In Python the configuration of the user's process is not changed. Pictures have
+    their own style in both (canvas.py).
     """
     if "ffnbench.cli" in sys.modules:
-        # for good: a picture comes when all has been measured, and nothing is started
-        # any more
+        # these variables stay set: a picture is drawn when all has been measured, and
+        # no process is started after it
         os.environ.update(MATPLOTLIB_ENVIRONMENT)
     with chdir(Path(__file__).parent):
         import matplotlib  # noqa: F401

@@ -1,10 +1,11 @@
-"""What all pictures share: style, panels, ticks, names, pens, the title above, the
-legend below. No display needed.
+"""What all pictures share: style, panels, ticks, names, pens, the title above and the
+legend below.
 
-Every picture is as wide as a column or as a page of a paper, with letters of a size
-that is read there. Colours are Okabe and Ito's (2008), which colour-blind readers can
-tell apart, and some more; a print in grey tells curves by their markers. A pen belongs
-to a name, so that an activation looks the same in every picture.
+Every picture is as wide as a column or as a page of a paper, with letters that are
+large enough there. Colours are Okabe and Ito's (2008), which colour-blind readers can
+tell apart, and some more; in a grey print, markers tell curves apart. A pen, which is a
+colour with a marker, belongs to a name, so that an activation looks the same in every
+picture.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from ffnbench.result import Report
 
 COLUMN, PAGE = 3.3, 7.0  # inches: the width of a paper's column, and of its page
 DPI = 200  # of a png; print takes svg or pdf
-SMALL_FONT = 5.5  # points: the least letters
-MOST_IN_LEGEND = 8  # columns
-LETTERS, LONGEST = 40, 60  # of a name, of the title of a panel
+SMALL_FONT = 5.5  # points: the smallest letters
+MOST_IN_LEGEND = 8  # columns of a legend
+LETTERS, LONGEST = 40, 60  # the most letters of a name, of the title of a panel
 
 BLACK, GREY, BAND = "black", "#808080", "#EBEBEB"
 COLOURS = (
@@ -48,7 +49,7 @@ COLOURS = (
     GREY,
 )
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", "*", "p")
-PENS = 2 * len(MARKERS)  # each marker full, then hollow
+PENS = 2 * len(MARKERS)  # all markers filled, then all hollow
 CANVAS_STYLE = {
     "font.size": 6.5,
     "axes.titlesize": 6.5,
@@ -85,20 +86,21 @@ CANVAS_STYLE = {
     "figure.constrained_layout.h_pad": 0.03,
 }
 
-# from these ratios on an axis is logarithmic, and has ticks by decade
-SIDE_BY_SIDE, FEW_TICKS = 1.5, 3.0
-# in a decade, where the axis is longer than that
+# ratios of the ends of an axis, from which on it is logarithmic, and from which on its
+# ticks are at the same digits in each decade
+LOGARITHMIC_FROM, DECADES_FROM = 1.5, 3.0
+# the first digits of ticks, by the ratio that the ends of the axis exceed
 DIGITS_OF_TICKS = {100: (1,), 3: (1, 2, 5)}
-FARTHEST = 3.0  # how far beyond the values an axis shows of a wide interval
+FARTHEST = 3.0  # the factor beyond the values up to which an axis shows intervals
 
 
 @contextmanager
 def drawing(**settings: Any) -> Iterator[None]:
-    """Draw in the style of all pictures, with these settings. A sign that the font
-    lacks is a box, and no warning.
+    """Draw in the style of all pictures, changed by these settings of matplotlib. A
+    sign that the font lacks becomes a box without a warning.
 
-    Styles of matplotlib's own are not loaded: those in the user's folder would be as
-    well.
+    The style begins from matplotlib's defaults in memory: loading a style by its name
+    would load those of the user's folder too.
     """
     defaults = {
         name: value
@@ -114,15 +116,15 @@ def drawing(**settings: Any) -> Iterator[None]:
 
 
 def columns_for(number: int) -> int:
-    """How many of so many panels stand in a row of a page."""
+    """How many panels stand in a row, where there are `number` of them."""
     return {1: 1, 2: 2, 4: 2}.get(number, 3)
 
 
 def panels(
     number: int, columns: int, size: tuple[float, float], **grid: Any
 ) -> tuple[Figure, list[Any]]:
-    """A figure with so many axes, row by row. `size` is the width of the figure and the
-    height of a row, in inches; `finish` adds what the title and the legend take.
+    """A figure and its `number` axes, row by row. `size` is the width of the figure and
+    the height of a row, in inches; `finish` adds the height of title and legend.
     """
     width, height = size
     rows = math.ceil(number / columns)
@@ -130,19 +132,22 @@ def panels(
     axes = list(figure.subplots(rows, columns, squeeze=False, **grid).flat)
     for unused in axes[number:]:
         unused.remove()
-    for above in axes[number - columns : number] if grid.get("sharex") else ():
-        above.tick_params(labelbottom=True)
+    if grid.get("sharex"):
+        # where the last row is not full, the axes above its gap are the lowest
+        for lowest in axes[number - columns : number]:
+            lowest.tick_params(labelbottom=True)
     return figure, axes[:number]
 
 
 def finish(figure: Figure, title: str, handles: Sequence[Any] = ()) -> None:
-    """Write the title above the axes and the legend below, and make the figure higher
-    by what they take.
+    """Write the title above the axes and the legend of these handles below, and make
+    the figure so much higher.
     """
     width, height = figure.get_size_inches()
     lines = map(literal, title.split("\n"))
-    above = figure.suptitle("\n".join(lines), x=0.01, ha="left", wrap=True)
-    height += above.get_window_extent().height / figure.dpi
+    suptitle = figure.suptitle("\n".join(lines), x=0.01, ha="left", wrap=True)
+    height += suptitle.get_window_extent().height / figure.dpi
+    # as many columns as are not wider than the figure
     for columns in range(min(len(handles), MOST_IN_LEGEND), 0, -1):
         legend = figure.legend(handles=handles, ncols=columns, loc="outside lower left")
         size = legend.get_window_extent()
@@ -154,9 +159,7 @@ def finish(figure: Figure, title: str, handles: Sequence[Any] = ()) -> None:
 
 
 def render(figure: Figure, suffix: str) -> bytes:
-    """The picture as png, svg or pdf bytes. Texts stay texts in svg and pdf, in the
-    reader's font.
-    """
+    """The picture as bytes of a png, svg or pdf file; texts stay texts but in png."""
     buffer = io.BytesIO()
     with drawing(**{"svg.fonttype": "none", "pdf.fonttype": 42}):
         figure.savefig(buffer, format=suffix.removeprefix("."), dpi=figure.dpi)
@@ -167,16 +170,16 @@ def render(figure: Figure, suffix: str) -> bytes:
 
 
 def literal(text: str) -> str:
-    """A name as it is: matplotlib would read `$` as mathematics, and hide a legend
-    entry that begins with `_`.
+    """A name that matplotlib shows as it is: it would read `$` as mathematics, and hide
+    a legend entry that begins with `_`.
     """
     escaped = visible(text).replace("$", r"\$")
     return f" {escaped}" if escaped.startswith("_") else escaped
 
 
 def shortened(text: str, most: int = LONGEST) -> str:
-    """A text of at most so many letters; of a longer one both ends, since labels often
-    differ at their end alone.
+    """A text of at most `most` letters: of a longer one both ends, since labels often
+    differ only at their end.
     """
     if len(text) <= most:
         return text
@@ -185,25 +188,25 @@ def shortened(text: str, most: int = LONGEST) -> str:
 
 
 def names_apart(names: Sequence[str], most: int = LETTERS) -> list[str]:
-    """Names of at most so many letters; those that are alike when they are cut are
-    numbered.
+    """Names of at most `most` letters; different names that are the same when they are
+    shortened get numbers.
     """
-    cut = [shortened(name, most) for name in names]
+    short_names = [shortened(name, most) for name in names]
+    full_names_of: dict[str, set[str]] = {}
+    for short, full in zip(short_names, names, strict=True):
+        full_names_of.setdefault(short, set()).add(full)
     numbered = []
-    for place, name in enumerate(cut):
-        number = cut[: place + 1].count(name)
-        is_alone = (
-            len({full for full, short in zip(names, cut, strict=True) if short == name})
-            == 1
-        )
-        numbered.append(name if is_alone else f"{name} ({number})")
+    for place, short in enumerate(short_names):
+        if len(full_names_of[short]) > 1:
+            short += f" ({short_names[: place + 1].count(short)})"
+        numbered.append(short)
     return numbered
 
 
 def pens(names: Iterable[str]) -> list[dict[str, Any]]:
-    """Colour and marker of each name, as keywords of `plot`: of an activation by its
-    place in the table, of another name by what its letters give, in a colour that
-    nothing else in the picture has where one is left.
+    """The pen of each name, as keywords of `plot`. An activation has the pen of its
+    place in the table; that of another name follows from its letters, if possible in a
+    colour that no other name has.
     """
     table = [activation.name for activation in ACTIVATIONS]
     names = list(names)
@@ -237,7 +240,7 @@ def _pen(place: int) -> dict[str, Any]:
 def named_lines(
     names: Sequence[str], pens_of_names: Iterable[dict[str, Any]]
 ) -> list[Line2D]:
-    """What a legend tells of curves: each name with its pen."""
+    """The handles of a legend: each name with its pen."""
     return [
         Line2D([], [], label=literal(name), **pen)
         for name, pen in zip(names, pens_of_names, strict=True)
@@ -245,7 +248,7 @@ def named_lines(
 
 
 def title_ending(report: Report) -> str:
-    """What the title of a run that was not finished ends with."""
+    """The end of a title, which says that a run was not finished; else empty."""
     if report.interrupted:
         return "; interrupted"
     return "; ended early" if report.stopped else ""
@@ -257,30 +260,32 @@ def title_ending(report: Report) -> str:
 def limits_of(
     values: Sequence[float], ends: Iterable[float | None]
 ) -> tuple[float, float]:
-    """All values, and of the ends of their intervals what is not FARTHEST away."""
+    """The limits of an axis that shows all values, and of their intervals what is not
+    too far away. An end that is None is not known.
+    """
     low, high = min(values), max(values)
-    bounds = [end for end in ends if end is not None]
-    return max(min([low, *bounds]), low / FARTHEST), min(
-        max([high, *bounds]), high * FARTHEST
-    )
+    known = [end for end in ends if end is not None]
+    lowest = max(min([low, *known]), low / FARTHEST)
+    highest = min(max([high, *known]), high * FARTHEST)
+    return lowest, highest
 
 
 def scale_axis(
     axis: Any, low: float, high: float, *, below: float = 1.0, most: int = 5
 ) -> None:
-    """Show these values with room at both ends, `below` times as much at the lower one,
-    and at most so many ticks.
+    """Have an axis show the values from `low` to `high`, with room at both ends and
+    `below` times as much at the lower one, and with at most `most` ticks.
 
     The axis is logarithmic where its ends are far apart.
     """
     name = axis.axis_name
-    if low > 0 and high / low > SIDE_BY_SIDE:
+    if low > 0 and high / low > LOGARITHMIC_FROM:
         room = (high / low) ** 0.06
         axis.axes.set(
             **{f"{name}scale": "log", f"{name}lim": (low / room**below, high * room)}
         )
         axis.set_minor_locator(NullLocator())
-        if high / low < FEW_TICKS:
+        if high / low < DECADES_FROM:
             axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]))
         else:
             digits = [
@@ -297,5 +302,5 @@ def scale_axis(
 
 
 def write_numbers(axis: Any, text: Callable[[float], str] = "{:,g}".format) -> None:
-    """Have the numbers beside an axis written like this."""
+    """Have the numbers beside an axis written by `text`."""
     axis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))

@@ -1,10 +1,10 @@
-"""The picture of measured cases, for a paper's column: each row's time relative to its
-reference's, with its interval, beside bars of what else differs. What is the same in
-all rows stands in the title.
+"""The picture of measured cases, as wide as a column of a paper: the ratio of each row
+with its interval, beside bars of the other amounts in which rows differ. An amount that
+is the same in all rows stands in the title.
 
-A row that has no ratio says why in its place. Where nothing was timed there are bars
-alone. Markers tell verdicts as well as colours do, so that a print in grey tells them
-too. Rows of one reference stand together.
+A row that has no ratio says why in its place. Where nothing was timed there are only
+bars. Each verdict has a marker and a colour, so that a grey print tells them apart too.
+Rows of one reference stand together.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from ffnbench.report.pictures.canvas import (
 from ffnbench.report.words import CERTAIN, VERDICTS, WITHIN, interval_text, verdict_word
 from ffnbench.result import SAME_WITHIN, Report, Verdict
 
-ROW, LINE = 0.19, 0.11  # inches: a row of one line, each further line
-AXIS, TITLES = 0.38, 0.22  # inches: what the axis takes, and the titles of bars
-LETTERS = 18  # of a name in one line
-LONGEST_CASE_NAME = 100  # letters of a name
+ROW, LINE = 0.19, 0.11  # inches: the height of a row, and of each further line in it
+AXIS, TITLES = 0.38, 0.22  # inches: the height of the axis, and of the titles of bars
+RATIO_PANEL = 2.2  # the width of the ratios, where a panel of bars has 1
+LINE_LETTERS = 18  # the most letters of a name in one line
+LONGEST_CASE_NAME = 100  # letters of a name in all of its lines
 BAR = "#A9C4DA"
-VERDICT_MARKERS: dict[
-    Verdict, tuple[str, str, str]
-] = {  # marker, its colour, what it is filled with
+# marker, its colour, the colour that it is filled with
+VERDICT_MARKERS: dict[Verdict, tuple[str, str, str]] = {
     Verdict.SLOWER: (">", "#D55E00", "#D55E00"),
     Verdict.FASTER: ("<", "#0072B2", "#0072B2"),
     Verdict.SAME: ("o", BLACK, BLACK),
@@ -67,8 +67,8 @@ RATIO_STYLE = {
 
 @drawing(**RATIO_STYLE)
 def ratio_figure(report: Report) -> Figure:
-    """The ratios on the left where there are any, a panel of bars for each amount in
-    which rows differ.
+    """The picture of a report: the ratios on the left where there are any, and a panel
+    of bars for each amount in which rows differ.
 
     Raises FfnbenchError where no row has a time, and no amount is known or differs.
     """
@@ -80,21 +80,23 @@ def ratio_figure(report: Report) -> Figure:
         and not all(plan.is_reference(row["label"]) for row in rows)
     )
     amounts = _shown_amounts(report, rows, is_compared=is_compared)
-    differing = [shown for shown in amounts if _differs(shown, rows)]
+    in_bars = [shown for shown in amounts if _differs(shown, rows)]
+    in_title = [shown for shown in amounts if shown not in in_bars]
     if is_compared:
-        is_empty = not differing and not any(row["latency_s"] for row in rows)
+        is_empty = not in_bars and not any(row["latency_s"] for row in rows)
     else:
         is_empty = not amounts
     if is_empty:
         raise nothing_to_draw()
-    equal = [shown for shown in amounts if shown not in differing]
-    if not is_compared and not differing:
-        differing, equal = equal, []
+    if not is_compared and not in_bars:  # a picture needs a panel
+        in_bars, in_title = in_title, []
 
     names = _names(report, rows)
     places, groups, height = _places_of_rows(names, dict(headings(plan)))
-    widths = [*([2.2] if is_compared else []), *(1.0 for _ in differing)]
-    size = COLUMN, height + AXIS + (TITLES if differing else 0.0)
+    widths = [1.0] * len(in_bars)
+    if is_compared:
+        widths.insert(0, RATIO_PANEL)
+    size = COLUMN, height + AXIS + (TITLES if in_bars else 0.0)
     figure, axes = panels(
         len(widths), len(widths), size, width_ratios=widths, sharey=True
     )
@@ -112,19 +114,22 @@ def ratio_figure(report: Report) -> Figure:
         heading.set(transform=axes[0].get_yaxis_transform())
     handles = []
     if is_compared:
-        handles = _ratios(axes[0], report, rows, places, most=4 - len(differing))
+        handles = _ratios(axes[0], report, rows, places, most=4 - len(in_bars))
     bars = axes[1:] if is_compared else axes
-    for panel, shown in zip(bars, differing, strict=True):
+    for panel, shown in zip(bars, in_bars, strict=True):
         _bars(panel, shown, rows, places)
     if not is_compared:
         _say_why(axes[0], rows, places)
-    same = ", ".join(_range_text(shown, rows) for shown in equal)
-    finish(figure, about(report) + (f"\nall rows: {same}" if same else ""), handles)
+    title = about(report)
+    if in_title:
+        texts = [_range_text(shown, rows) for shown in in_title]
+        title += f"\nall rows: {', '.join(texts)}"
+    finish(figure, title, handles)
     return figure
 
 
 def nothing_to_draw() -> FfnbenchError:
-    """What to say of a picture that would have no number."""
+    """The error of a picture that would have no number."""
     return FfnbenchError(
         "there is nothing to draw: no row has a number",
         "the table says why: leave the picture out",
@@ -132,9 +137,8 @@ def nothing_to_draw() -> FfnbenchError:
 
 
 def about(report: Report) -> str:
-    """What a picture is of, above it."""
-    is_of_activations = report.plan.kind == Kind.ACTIVATIONS
-    if is_of_activations:
+    """The first line of a title: what was measured."""
+    if report.plan.kind == Kind.ACTIVATIONS:
         what = "activations by themselves"
     else:
         what = conditions_line(report.plan)
@@ -144,20 +148,20 @@ def about(report: Report) -> str:
 def _shown_amounts(
     report: Report, rows: Sequence[Row], *, is_compared: bool
 ) -> list[ShownColumn]:
-    """The amounts that rows have: the latency where no ratio tells it, and errors where
-    nothing was timed.
+    """The amounts that some row has: parameters, FLOPs and peak memory; the latency
+    where no ratio is shown, and the error where nothing was timed.
     """
     columns = [] if is_compared else [column("latency_s", text=None)]
     if report.plan.kind != Kind.ACTIVATIONS:
         columns += [column("params", units=SI), column("flops_timed"), column(PEAK)]
         if LATENCY not in report.plan.metrics and ERROR in report.plan.metrics:
             columns.append(column(ERROR))
-    shown = [each for each in columns if any(row[each.key] for row in rows)]
-    return Frame(columns=tuple(shown), rows=rows).shown()
+    known = [each for each in columns if any(row[each.key] for row in rows)]
+    return Frame(columns=tuple(known), rows=rows).shown()
 
 
 def _values_known(shown: ShownColumn, rows: Sequence[Row]) -> list[tuple[float, str]]:
-    """The values of a column that are known, the smallest first, each with its text."""
+    """The known values of a column, each with its text, from the smallest on."""
     pairs = zip((row[shown.column.key] for row in rows), shown.texts, strict=True)
     return sorted(pair for pair in pairs if pair[0] is not None)
 
@@ -169,28 +173,26 @@ def _differs(shown: ShownColumn, rows: Sequence[Row]) -> bool:
 
 
 def _range_text(shown: ShownColumn, rows: Sequence[Row]) -> str:
-    """`params 4.72 M`; `params 522 to 524 k`."""
+    """The smallest and the largest value of a column: `params 522 to 524 k`."""
     texts = [text for _, text in _values_known(shown, rows)]
     value = texts[0] if texts[0] == texts[-1] else f"{texts[0]} to {texts[-1]}"
     return f"{shown.title} {value} {shown.unit}".strip()
 
 
 def _names(report: Report, rows: Sequence[Row]) -> list[list[str]]:
-    """The name of each row in lines, folded at its keys."""
-    is_of_activations = report.plan.kind == Kind.ACTIVATIONS
-    labels = [row["label"] for row in rows]
-    if is_of_activations:
-        names = [report.plan.case(label).variant for label in labels]
-    else:
-        if headings(report.plan):
-            names = [report.plan.name_of(label) for label in labels]
-        else:
-            names = labels
+    """The name of each row as a list of lines, which is folded before its keys."""
+    plan = report.plan
+    names = [row["label"] for row in rows]
+    if plan.kind == Kind.ACTIVATIONS:
+        names = [plan.case(label).variant for label in names]
+    elif headings(plan):
+        names = [plan.name_of(label) for label in names]
+    # a space makes textwrap fold there
     keyed = [name.replace("@", " @") for name in names_apart(names, LONGEST_CASE_NAME)]
     return [
         [
             line.replace(" @", "@")
-            for line in textwrap.wrap(name, LETTERS, break_on_hyphens=False)
+            for line in textwrap.wrap(name, LINE_LETTERS, break_on_hyphens=False)
         ]
         for name in keyed
     ]
@@ -199,9 +201,9 @@ def _names(report: Report, rows: Sequence[Row]) -> list[list[str]]:
 def _places_of_rows(
     names: Sequence[Sequence[str]], headings: dict[int, str]
 ) -> tuple[list[float], dict[float, str], float]:
-    """How far below the top each row stands, and each heading of a group with its text;
-    and the height of all. In inches. Headings are given by the number of the row that
-    they stand above.
+    """Where rows and headings stand: for each row its distance from the top, for each
+    heading its distance with its text, and the height of all, in inches. `headings` are
+    given by the number of the row that each stands above.
     """
     places: list[float] = []
     groups: dict[float, str] = {}
@@ -224,8 +226,9 @@ def _ratios(
     *,
     most: int,
 ) -> list[Any]:
-    """Marker and interval of each row that has them, and beside them in figures; or why
-    it has none. At most so many ticks below. Gives what the legend tells.
+    """Draw the ratio of each row with its interval, and beside it in figures; where it
+    has none, write why. The axis has at most `most` ticks. Returns the handles of the
+    legend.
     """
     band = axes.axvspan(
         1 - SAME_WITHIN,
@@ -264,7 +267,7 @@ def _ratios(
         report.plan.name_of(report.plan.reference_of(row["label"])) for row in rows
     }
     if len(references) == 1:
-        reference = shortened(references.pop(), LETTERS)
+        reference = shortened(references.pop(), LINE_LETTERS)
     else:
         reference = "the reference"
     axes.set_xlabel(literal(f"time vs {reference} {CERTAIN}"), fontsize=SMALL_FONT)
@@ -283,7 +286,7 @@ def _ratios(
 
 
 def _marker(verdict: Verdict) -> dict[str, Any]:
-    """A verdict's marker, as keywords of a line of one point."""
+    """The marker of a verdict, as keywords of `plot`."""
     marker, colour, face = VERDICT_MARKERS[verdict]
     return {"marker": marker, "color": colour, "markerfacecolor": face, "linestyle": ""}
 
@@ -304,7 +307,7 @@ def _write_beside(axes: Axes, place: float, text: str) -> None:
 def _bars(
     axes: Axes, shown: ShownColumn, rows: Sequence[Row], places: Sequence[float]
 ) -> None:
-    """Bars from zero with their numbers; what is not known has none."""
+    """Draw bars from zero with their numbers; a value that is not known has no bar."""
     values = [row[shown.column.key] or 0.0 for row in rows]
     bars = axes.barh(places, values, height=ROW / 2, color=BAR)
     axes.bar_label(
@@ -321,9 +324,7 @@ def _bars(
 
 
 def _say_why(axes: Axes, rows: Sequence[Row], places: Sequence[float]) -> None:
-    """Write why a row failed over its place, where no ratio stands that would tell
-    it.
-    """
+    """Write in the place of a failed row why it failed, where there are only bars."""
     for row, place in zip(rows, places, strict=True):
         if row["failure"]:
             axes.text(

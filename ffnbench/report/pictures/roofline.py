@@ -1,9 +1,8 @@
-"""The roofline: FLOP/s of each case over its FLOPs per byte, under the ceilings that
-its own run measured.
+"""The roofline (Williams, Waterman and Patterson 2009): FLOP/s of each case over its
+FLOPs per byte, its intensity, under the ceilings that the same run measured.
 
-Sized for one column of a paper. A case is told by colour and shape both, and named in
-the legend with its share of the ceiling that binds it. (Williams, Waterman, Patterson
-2009 introduced the form.)
+It is as wide as a column of a paper. Each case has a colour and a marker, and stands in
+the legend with its share of the ceiling that binds it.
 """
 
 from __future__ import annotations
@@ -41,27 +40,26 @@ from ffnbench.report.words import BUSY_WORD, verdict_word
 from ffnbench.result import Bound, Ceiling, Report
 
 HEIGHT = 2.3  # inches
-STEP = 1.06  # factor, from one case to the next where several have one intensity
-# where a name and another line cross
+STEP = 1.06  # the factor between neighbouring cases where several have one intensity
+# keeps a name readable where a line crosses it
 HALO = [withStroke(linewidth=1.4, foreground="white")]
 NAME_GAP = 1.2  # points between a line and its name
-# factors: how far beyond the cases and the ridges the axis goes, and how far from the
-# cases a ridge is shown
+# A ridge is where a ceiling of bytes meets one of products. These are factors: the room
+# beside cases and ridges, and the largest distance of a ridge that is shown to a case
 BESIDE, NEAR = 3.0, 20.0
-# of the highest FLOP/s to the lowest that are shown
-LEAST, LEAST_BESIDE_RIDGE = 1.3, 4.0
+# the least ratio of the highest to the lowest FLOP/s of the axis, and with a ridge
+LEAST_SPAN, LEAST_SPAN_WITH_RIDGE = 1.3, 4.0
 
 
 @drawing()
 def roofline_figure(report: Report) -> Figure:
-    """The cases under their ceilings; raises FfnbenchError where the run has no
-    ceilings, or no case that was timed.
+    """The roofline of a report; raises FfnbenchError where the run has no ceilings, or
+    no case that was timed.
     """
     if not report.roofs:
         raise no_ceilings()
-    rows = [
-        row for row in case_rows(report) if row["flops_per_s"] and not row["failure"]
-    ]
+    every_row = case_rows(report)
+    rows = [row for row in every_row if row["flops_per_s"] and not row["failure"]]
     if not rows:
         raise FfnbenchError(
             "no case of this run has a latency and a number of FLOPs",
@@ -88,7 +86,7 @@ def roofline_figure(report: Report) -> Figure:
         axes.plot(place, row["flops_per_s"] / GIGA, linestyle="", zorder=3, **pen)
         share = f" {100 * row['ceiling_share']:.0f}%" if row["ceiling_share"] else ""
         handles.append(Line2D([], [], linestyle="", label=literal(name + share), **pen))
-    for row in case_rows(report):
+    for row in every_row:
         if verdict_word(row) == BUSY_WORD:
             handles.append(
                 Line2D(
@@ -103,55 +101,55 @@ def roofline_figure(report: Report) -> Figure:
 
 
 def _intensity(row: Row) -> float:
-    """FLOPs per byte."""
+    """The FLOPs per byte of a case."""
     return float(row["flops_per_s"] / row["bytes_per_s"])
 
 
 def _side_by_side(intensities: Sequence[float]) -> list[float]:
-    """Where cases stand across: at their FLOPs per byte, those that are alike in a row
-    around it.
+    """Where cases stand on the axis: at their intensity; several that have nearly the
+    same one stand around it, a STEP apart.
     """
     places = []
     for number, intensity in enumerate(intensities):
-        alike = [
-            n
-            for n, other in enumerate(intensities)
+        neighbours = [
+            other_number
+            for other_number, other in enumerate(intensities)
             if intensity / STEP < other < intensity * STEP
         ]
-        places.append(intensity * STEP ** (alike.index(number) - (len(alike) - 1) / 2))
+        middle = (len(neighbours) - 1) / 2
+        places.append(intensity * STEP ** (neighbours.index(number) - middle))
     return places
 
 
 def _interval_ends(row: Row) -> tuple[float, float]:
     """The interval of a case's GFLOP/s; its value twice where it has none."""
-    seconds, flops = row["latency_s"], row["flops_per_s"] * row["latency_s"] / GIGA
-    return flops / (row["latency_high_s"] or seconds), flops / (
-        row["latency_low_s"] or seconds
-    )
+    seconds = row["latency_s"]
+    gflops = row["flops_per_s"] * seconds / GIGA
+    low = gflops / (row["latency_high_s"] or seconds)
+    high = gflops / (row["latency_low_s"] or seconds)
+    return low, high
 
 
 def _set_limits(axes: Axes, rows: Sequence[Row], ceilings: Sequence[Ceiling]) -> None:
-    """Both axes around the cases: with the ridges that are near, and with the ceilings
-    above the cases.
+    """Set both axes so that they show the cases, the ridges that are near to them, and
+    the ceilings above them.
     """
-    across = [_intensity(row) for row in rows]
+    intensities = [_intensity(row) for row in rows]
     products = _of_bound(ceilings, Bound.PRODUCTS)
     reads = _of_bound(ceilings, Bound.BYTES)
     ridges = [top.rate / read.rate for top in products for read in reads]
-    across += [
-        ridge for ridge in ridges if min(across) / NEAR < ridge < max(across) * NEAR
-    ]
-    scale_axis(axes.xaxis, min(across) / BESIDE, max(across) * BESIDE)
-    spans = [_span(ceiling, ceilings, axes.get_xlim()) for ceiling in ceilings]
-    seen = [
-        (ceiling, end)
-        for ceiling, (start, end) in zip(ceilings, spans, strict=True)
-        if start < end
-    ]
+    left, right = min(intensities) / NEAR, max(intensities) * NEAR
+    intensities += [ridge for ridge in ridges if left < ridge < right]
+    scale_axis(axes.xaxis, min(intensities) / BESIDE, max(intensities) * BESIDE)
     lows, highs = zip(*map(_interval_ends, rows), strict=True)
-    top = max([*highs, *(_height_below(ceiling, end) for ceiling, end in seen)])
-    has_ridge = any(ceiling.roof.bound is Bound.BYTES for ceiling, _ in seen)
-    least = LEAST_BESIDE_RIDGE if has_ridge else LEAST
+    top = max(highs)
+    least = LEAST_SPAN
+    for ceiling in ceilings:
+        start, end = _span(ceiling, ceilings, axes.get_xlim())
+        if start < end:
+            top = max(top, _height_below(ceiling, end))
+            if ceiling.roof.bound is Bound.BYTES:
+                least = LEAST_SPAN_WITH_RIDGE
     scale_axis(axes.yaxis, min(*lows, top / least), top)
 
 
@@ -167,8 +165,8 @@ def _height_below(ceiling: Ceiling, intensity: Any) -> Any:
 def _span(
     ceiling: Ceiling, ceilings: Sequence[Ceiling], limits: tuple[float, float]
 ) -> tuple[float, float]:
-    """From where to where a ceiling is drawn: bytes rise up to the highest products,
-    which go on from there.
+    """The intensities between which a ceiling is drawn. One of bytes ends at the
+    fastest products; one of products begins at the fastest bytes.
     """
     left, right = limits
     is_of_bytes = ceiling.roof.bound is Bound.BYTES
@@ -182,8 +180,8 @@ def _span(
 
 
 def _draw_ceiling(axes: Axes, ceiling: Ceiling, ceilings: Sequence[Ceiling]) -> None:
-    """A line with its name along it: the fastest of a bound above the line, the others
-    below theirs.
+    """Draw a line with its name along it: the name of the fastest ceiling of its bound
+    above the line, others below.
     """
     start, end = _span(ceiling, ceilings, axes.get_xlim())
     if start >= end:

@@ -1,16 +1,16 @@
-"""A sweep drawn: lines with bands along its longest axis, a panel for each value of the
-other axes.
+"""The picture of a sweep: lines with bands along its longest axis, and a panel for each
+combination of values on the other axes.
 
-What has no figure, since it failed or was disturbed, is a gap in its line and a cross.
-One panel is as wide as a column of a paper, several are as wide as a page. A bar marks
-each crossing, which the sentence in the title tells.
+A row without a figure, since it failed or was disturbed, is a gap in its line and a
+cross. One panel is as wide as a column of a paper, several are as wide as a page. A bar
+marks each crossing, which the sentence in the title tells.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from ffnbench.common.units import SI, TIME, quantity, scale
 from ffnbench.plan import Axis, Value
 from ffnbench.report.columns import case_rows
 from ffnbench.report.frame import Row, interval_keys
-from ffnbench.report.header import heading
+from ffnbench.report.header import heading_of
 from ffnbench.report.pictures.canvas import (
     BAND,
     BLACK,
@@ -49,8 +49,8 @@ from ffnbench.report.words import WITHIN, verdict_word
 from ffnbench.result import SAME_WITHIN, Crossing, Report
 
 HEIGHT = 2.1  # inches, of a panel with its axis
-MOST_NUMBERS = {1: 6, 2: 5, 3: 4}  # below an axis, by panels in a row
-LARGE = 1e6  # numbers from here on are shortened
+MOST_NUMBERS = {1: 6, 2: 5, 3: 4}  # numbers below an axis, by panels in a row
+WITH_PREFIX_FROM = 1e6  # larger numbers beside an axis have a prefix
 CROSSING: dict[str, Any] = {
     "color": BLACK,
     "linewidth": 1.4,
@@ -69,8 +69,9 @@ CROSS: dict[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """The rows of a sweep at one value of each further axis: by variant, along the
-    axis. Each row has the values of all axes, by their names.
+    """The rows of a sweep that have the same values `within` on all other axes.
+    `curves` are the rows of each variant along the drawn axis; each row has the values
+    of all axes, by their names.
     """
 
     title: str
@@ -80,8 +81,8 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What is drawn of a sweep: `key` of its rows in a unit of that size, along an
-    axis, in panels.
+    """What is drawn of a sweep: the value `key` of its rows, in a unit of this size,
+    along one axis, in panels.
     """
 
     axis: Axis
@@ -92,22 +93,19 @@ class Swept:
 
     @property
     def rows(self) -> list[Row]:
-        """All rows."""
-        rows = []
-        for panel in self.panels:
-            for curve in panel.curves.values():
-                rows += curve
-        return rows
+        """The rows of all panels."""
+        curves = [curve for panel in self.panels for curve in panel.curves.values()]
+        return [row for curve in curves for row in curve]
 
     @property
     def names(self) -> list[str]:
-        """All variants."""
+        """The variants of all panels, each once."""
         return list(
             dict.fromkeys(name for panel in self.panels for name in panel.curves)
         )
 
     def is_known(self, row: Row) -> bool:
-        """Whether a row has a figure that can be held against another one's."""
+        """Whether a row has a figure: it did not fail, and was not too disturbed."""
         return (
             row[self.key] is not None
             and row["latency_s"] is not None
@@ -115,8 +113,8 @@ class Swept:
         )
 
     def value(self, row: Row, key: str = "") -> float:
-        """The value of a row in the unit, or an end of its interval; NaN where there is
-        no figure.
+        """The value of a row in the unit, or with a `key` that end of its interval,
+        where it has one; NaN where there is no figure.
         """
         if not self.is_known(row):
             return math.nan
@@ -127,18 +125,18 @@ class Swept:
 
 
 def swept(report: Report) -> Swept:
-    """The rows of a sweep along its longest axis: ratios where its cells have several
-    variants, of all but the references; else latencies.
+    """What is drawn of a sweep, along its longest axis: where its groups have several
+    rows, the ratios of all but the references; else latencies.
     """
-    axis = report.plan.axes[0]
     plan = report.plan
+    axis = plan.axes[0]
     of_ratios = any(len(group.cases) > 1 for group in plan.groups)
     rows = {row["label"]: row for row in case_rows(report)}
-    made: dict[str, Panel] = {}
+    panel_of: dict[str, Panel] = {}  # by title
     for group in sorted(plan.groups, key=lambda group: float(group.values[axis.name])):
         within = {key: value for key, value in group.values.items() if key != axis.name}
-        title = heading(replace(group, values=within))
-        panel = made.setdefault(title, Panel(title, within, {}))
+        title = heading_of(within)
+        panel = panel_of.setdefault(title, Panel(title, within, {}))
         for case in group.cases:
             if not (of_ratios and plan.is_reference(case.label)):
                 curve = panel.curves.setdefault(group.variant_of(case), [])
@@ -148,22 +146,17 @@ def swept(report: Report) -> Swept:
             group.variant_of(plan.case(group.reference)) for group in plan.groups
         }
         reference = references.pop() if len(references) == 1 else "the reference"
-        return Swept(
-            axis,
-            "ratio",
-            1.0,
-            f"time vs {shortened(reference, LETTERS)}",
-            list(made.values()),
-        )
-    unit, size = scale(
-        [row["latency_s"] for row in rows.values() if row["latency_s"]], TIME
-    )
-    return Swept(axis, "latency_s", size, f"latency, {unit}", list(made.values()))
+        key, size, title = "ratio", 1.0, f"time vs {shortened(reference, LETTERS)}"
+    else:
+        latencies = [row["latency_s"] for row in rows.values() if row["latency_s"]]
+        unit, size = scale(latencies, TIME)
+        key, title = "latency_s", f"latency, {unit}"
+    return Swept(axis, key, size, title, list(panel_of.values()))
 
 
 def number_text(value: float) -> str:
     """A number beside an axis: `4,096`, `4.72 M`."""
-    return quantity(value, SI) if abs(value) >= LARGE else f"{value:,g}"
+    return quantity(value, SI) if abs(value) >= WITH_PREFIX_FROM else f"{value:,g}"
 
 
 @drawing()
@@ -213,8 +206,9 @@ def sweep_figure(report: Report) -> Figure:
 def _draw(
     axes: Axes, drawn: Swept, curve: Sequence[Row], pen: Mapping[str, Any], place: int
 ) -> None:
-    """A line that is broken where there is no value, and its band; crosses at the
-    bottom for what is missing, those of each variant at a height of their own.
+    """Draw the line of a variant with its band. Where a value is missing the line has a
+    gap, and a cross stands at the bottom: `place` is the number of the variant, which
+    gives its crosses a height of their own.
     """
     at = [row[drawn.axis.name] for row in curve]
     _, low_key, high_key = interval_keys(drawn.key)
@@ -238,7 +232,7 @@ def _draw(
 
 
 def _height_of_crossing(drawn: Swept, panel: Panel, crossing: Crossing) -> float:
-    """Where two lines of ratios meet: at 1 for one that meets the reference."""
+    """The ratio at which two lines meet: 1 for a crossing with the reference."""
     if not {crossing.variant, crossing.than} <= panel.curves.keys():
         return 1.0
     measured = [row for row in panel.curves[crossing.variant] if drawn.is_known(row)]
@@ -249,8 +243,8 @@ def _height_of_crossing(drawn: Swept, panel: Panel, crossing: Crossing) -> float
 
 
 def _label_axes(axes: Axes, drawn: Swept, most: int) -> None:
-    """The limits of all panels, and the numbers beside them: below of the values of the
-    axis those that have room.
+    """Set the limits of all panels, and the numbers beside them: along the axis, those
+    of its values that have room.
     """
     axis = drawn.axis
     if axis.logarithmic:
@@ -278,7 +272,7 @@ def _label_axes(axes: Axes, drawn: Swept, most: int) -> None:
 def _handles(
     drawn: Swept, pens_of: Mapping[str, dict[str, Any]], crossings: Sequence[Crossing]
 ) -> list[Line2D]:
-    """What the legend tells."""
+    """The handles of the legend."""
     handles = named_lines(names_apart(list(pens_of)), pens_of.values())
     reasons = {
         verdict_word(row) or "not known"

@@ -1,6 +1,6 @@
-"""Error against time, one panel for each group of rows: a colour for each backend, a
-marker for each way to hold weights, and a line through the Pareto front. As wide as a
-column of a paper, or as its page with several panels.
+"""The picture of error against time, a panel for each group of rows: a colour for each
+backend, a marker for each weight format, and a line through the Pareto front. It is as
+wide as a column of a paper, and with several panels as wide as a page.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ffnbench.result import Report, TradeOff
 
 HEIGHT = 2.1  # inches, of a row of panels
 MILLISECONDS = 1e3
-LEAST_ERROR = 1e-7  # shown in place of what is smaller
+LEAST_ERROR = 1e-7  # smaller errors are drawn at this one
 NAME_OF = {Weights.NONE: "weights as they are"}
 LATENCY_ENDS = ("latency_low_s", "latency_high_s")
 MARKER_OF = dict(zip(Weights, MARKERS, strict=False))
@@ -44,7 +44,7 @@ MARKER_OF = dict(zip(Weights, MARKERS, strict=False))
 
 @drawing()
 def trade_off_figure(report: Report) -> Figure:
-    """Error over time; raises FfnbenchError where no rows differ in precision."""
+    """Error against time; raises FfnbenchError where no rows differ in precision."""
     trade_offs = report.figures.trade_offs
     if not trade_offs:
         raise FfnbenchError(
@@ -73,11 +73,8 @@ def trade_off_figure(report: Report) -> Figure:
             if report.plan.reference_of(row["label"]) == trade_off.reference
         ]
         _draw(axes, report, trade_off, of_group, colours)
-    held = [
-        weights
-        for weights in Weights
-        if any(row["weight_format"] == weights for row in rows)
-    ]
+    used = {row["weight_format"] for row in rows}
+    formats = [weights for weights in Weights if weights in used]
     handles = [
         Line2D([], [], color=colours[name], label=literal(name)) for name in backends
     ]
@@ -90,7 +87,7 @@ def trade_off_figure(report: Report) -> Figure:
             marker=MARKER_OF[weights],
             label=NAME_OF.get(weights, f"{weights} weights"),
         )
-        for weights in held
+        for weights in formats
     ]
     handles.append(
         Line2D([], [], color=GREY, linestyle=":", label="Pareto front, filled")
@@ -112,7 +109,7 @@ def _draw(
     rows: list[Row],
     colours: dict[str, str],
 ) -> None:
-    """The rows of one group."""
+    """Draw the rows of one group, and the Pareto front through them."""
     [group] = [
         group for group in report.plan.groups if group.reference == trade_off.reference
     ]
@@ -121,11 +118,11 @@ def _draw(
         row["label"]: (MILLISECONDS * row["latency_s"], max(row[ERROR], LEAST_ERROR))
         for row in rows
     }
-    times_of = {
+    ends_of = {
         row["label"]: [MILLISECONDS * row[key] for key in LATENCY_ENDS if row[key]]
         for row in rows
     }
-    ends = [end for of_row in times_of.values() for end in of_row]
+    ends = [end for of_row in ends_of.values() for end in of_row]
     times, errors = zip(*points.values(), strict=True)
     scale_axis(axes.xaxis, *limits_of(times, ends))
     axes.set(yscale="log", ylim=(min(errors) / 3, max(errors) * 3))
@@ -141,9 +138,8 @@ def _draw(
         work = report.plan.case(row["label"]).workload
         time, error = points[row["label"]]
         colour = colours[backend_text(work)]
-        axes.plot(
-            times_of[row["label"]], [error] * len(times_of[row["label"]]), color=colour
-        )
+        interval = ends_of[row["label"]]
+        axes.plot(interval, [error] * len(interval), color=colour)
         if row["error_high"]:
             axes.vlines(
                 time,
