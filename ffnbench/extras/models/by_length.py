@@ -152,8 +152,8 @@ def _row(
     seq_len: int,
     dtype: str,
 ) -> Row:
-    """The row of all layers of a kind with the same window. Of an attention whose window
-    can't be counted (`other`) only the parameters are known.
+    """The row of all layers of a kind with the same window. Of an attention whose
+    window can't be counted (`other`) only the parameters are known.
     """
     ffn = cost(group.ffn, tokens=seq_len, dtype=dtype, train=False, device="cpu")
     assert ffn.flops_forward is not None

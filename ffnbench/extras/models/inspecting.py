@@ -1,6 +1,6 @@
-"""What is in a model: its FFNs by kind of layer, or all its parameters. They are counted
-in closed form by families.toml and rest.toml, or by transformers, which builds what
-these two do not know.
+"""What is in a model: its FFNs by kind of layer, or all its parameters. They are
+counted in closed form by families.toml and rest.toml, or by transformers, which builds
+what these two do not know.
 """
 
 from __future__ import annotations

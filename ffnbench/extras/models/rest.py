@@ -19,8 +19,8 @@ REST_FILE = Path(__file__).with_name("rest.toml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestTable:
-    """rest.toml. By model type and by the key of a preset it has a row for each stack of
-    layers; `notes` are on presets.
+    """rest.toml. By model type and by the key of a preset it has a row for each stack
+    of layers; `notes` are on presets.
     """
 
     types: Mapping[str, tuple[FamilyRow, ...]]

@@ -188,8 +188,8 @@ def _share_of_params(model: WholeModel, number: int | None) -> float | None:
 
 
 def _active_params(model: WholeModel, name: str, number: int | None) -> int | None:
-    """The parameters of a part that a token meets: all of them, but for the experts that
-    it does not go to, which are the FFN's.
+    """The parameters of a part that a token meets: all of them, but for the experts
+    that it does not go to, which are the FFN's.
     """
     if number is None or model.idle is None:
         return None
