@@ -38,10 +38,10 @@ from ffnbench.extras.train.plan import (
     Trained,
     TrainRequest,
     plan_train,
-    read_text,
     trained_by,
 )
 from ffnbench.extras.train.table import training_frame, training_records
+from ffnbench.extras.train.text import read_text
 from ffnbench.extras.train.worker import TrainingRun
 from ffnbench.following import Following, ProgressListener
 from ffnbench.messages import Open, TakeSample
