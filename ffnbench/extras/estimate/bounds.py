@@ -145,8 +145,8 @@ def bounds_of(case: Case, cost: Cost, hardware: Hardware, devices: int = 1) -> B
 
 
 def _all_reduce_s(case: Case, hardware: Hardware, devices: int) -> float | None:
-    """The seconds of an all-reduce of the outputs in a ring, and in training of another
-    one of the input's gradients; None where the links are not known.
+    """The seconds of a ring all-reduce after each pass; None where the bandwidth of the
+    links is not known.
     """
     if devices == 1:
         return 0.0

@@ -14,7 +14,7 @@ from exam.machine import Machine, World
 from ffnbench.cli.commands import FILES, options_of
 from ffnbench.extras.selftest import measuring
 from ffnbench.extras.selftest.measuring import (
-    SLOWER,
+    SLOWDOWNS,
     Rate,
     SelftestRequest,
     SelftestRow,
@@ -46,7 +46,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
 
 def told(run: int, row: str, verdict: str, *interval: float) -> SelftestRow:
     low, high = interval or (None, None)
-    return SelftestRow(run=run, row=row, truth=1 + SLOWER.get(row, 0.0), ratio=1.0, low=low, high=high, verdict=verdict,
+    return SelftestRow(run=run, row=row, truth=1 + SLOWDOWNS.get(row, 0.0), ratio=1.0, low=low, high=high, verdict=verdict,
                 seconds=10.0 + run)  # fmt: skip
 
 
@@ -89,7 +89,7 @@ def test_the_command(call, asked, tmp_path: Path) -> None:
     assert "100.0%" in out
     rows = json.loads(path.read_text())
     assert [(row["run"], row["row"]) for row in rows] == [
-        (n, r) for n in range(3) for r in ("same1", "same2", *SLOWER)
+        (n, r) for n in range(3) for r in ("same1", "same2", *SLOWDOWNS)
     ]
     assert {row["row"]: row["truth"] for row in rows} == {
         "same1": 1,
