@@ -10,13 +10,14 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from ffnbench.api.measuring import tell_duration
-from ffnbench.common.errors import Interrupted, Unfinished
+from ffnbench.common.errors import FfnbenchError, Interrupted, Unfinished
 from ffnbench.common.units import percent
 from ffnbench.device.environment import usable_cpus
 from ffnbench.ffn.spec import require_positive
 from ffnbench.following import ProgressListener
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
+from ffnbench.report.formats import NOT_ALL
 from ffnbench.request import CompareRequest, Request, Seconds
 from ffnbench.result import CONFIDENCE, Progress, Run, Verdict
 from ffnbench.run.runner import run_workers
@@ -55,6 +56,14 @@ class SelftestRow:
             and self.high is not None
             and self.low <= self.truth <= self.high
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelftestRuns:
+    """The rows of the runs that were measured, and why they are not all runs."""
+
+    rows: list[SelftestRow]
+    problem: FfnbenchError | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,8 +202,8 @@ class SelftestRequest(Request):
 
 def run_selftest(
     request: SelftestRequest, world: World, progress: ProgressListener
-) -> list[SelftestRow]:
-    """Measure all runs on this machine, and give what each says of each row."""
+) -> SelftestRuns:
+    """Measure all runs on this machine."""
     plan, repeats = plan_selftest(request), request.repeats
     tell_duration(plan, world, progress, repeats * (plan.protocol.budget_s or 0.0))
     with world.lock(progress.tell):
@@ -217,11 +226,11 @@ def plan_selftest(request: SelftestRequest) -> Plan:
 
 def measure_repeats(
     plan: Plan, repeats: int, world: World, progress: Callable[[Progress], None]
-) -> list[SelftestRow]:
+) -> SelftestRuns:
     """Measure the plan `repeats` times, each time with a seed of its own.
 
     Where it is interrupted, or a run can't be finished, it gives the rows of the runs
-    before; raises FfnbenchError where there are none.
+    before, and the problem; raises FfnbenchError where there are none.
     """
     rows: list[SelftestRow] = []
     start = time.monotonic()
@@ -244,10 +253,13 @@ def measure_repeats(
     except KeyboardInterrupt:
         if not rows:
             raise Interrupted("interrupted before the first run was complete") from None
-    except Unfinished:
+        return SelftestRuns(rows=rows, problem=Interrupted(f"interrupted; {NOT_ALL}"))
+    except Unfinished as problem:
         if not rows:
             raise
-    return rows
+        unfinished = Unfinished(f"{problem.message}: {problem.hint}", NOT_ALL)
+        return SelftestRuns(rows=rows, problem=unfinished)
+    return SelftestRuns(rows=rows)
 
 
 def _refuse_unfinished(run: Run) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 
-from ffnbench.common.errors import Interrupted, Unfinished
+from ffnbench.common.errors import Unfinished
 from ffnbench.common.units import percent
 from ffnbench.extras.selftest.measuring import (
     COVERAGE,
@@ -13,16 +12,15 @@ from ffnbench.extras.selftest.measuring import (
     SLOWDOWNS,
     Rate,
     Rates,
-    SelftestRow,
+    SelftestRuns,
     broken_promises,
     error_rates,
 )
-from ffnbench.report.formats import NOT_ALL, View
+from ffnbench.report.formats import View
 from ffnbench.report.frame import UNKNOWN_CELL, Column, Frame, Row
 from ffnbench.result import Verdict
 
 BUSY = Verdict.BUSY
-ENDED_EARLY = f"interrupted; {NOT_ALL}"
 
 
 def rates_frame(rates: Rates) -> Frame:
@@ -73,17 +71,17 @@ def _rate_text(share: Rate) -> str:
     return f"{100 * share.value:.1f}%" if share.of else UNKNOWN_CELL
 
 
-def selftest_view(rows: Sequence[SelftestRow], repeats: int) -> View:
+def selftest_view(runs: SelftestRuns) -> View:
     """The answer of `selftest`, which saves a record for each row of each run. It ends
-    with an error where fewer than `repeats` runs were measured or a promise is broken.
+    with an error where not all runs were measured or a promise is broken.
     """
-    rates = error_rates(rows)
-    records = [asdict(row) for row in rows]
+    rates = error_rates(runs.rows)
+    records = [asdict(row) for row in runs.rows]
     view = View(
         frame=lambda: replace(rates_frame(rates), saved=records), title="selftest"
     )
-    if rates.runs < repeats:
-        return view.ending(0, Interrupted(ENDED_EARLY))
+    if runs.problem is not None:
+        return view.ending(0, runs.problem)
     broken = broken_promises(rates)
     if broken:
         hint = "the numbers of this ffnbench can't be trusted"

@@ -21,7 +21,7 @@ from ffnbench.extras.selftest.measuring import (
     error_rates,
 )
 from ffnbench.plan import Plan
-from ffnbench.result import Run
+from ffnbench.result import Failure, FailureKind, Run
 
 CALM = World(name="calm", layout=0.001, starter=0.0, sample=0.01)
 
@@ -124,6 +124,24 @@ def test_what_was_measured_outlives_an_interruption(
     assert "the table holds what was measured by then" in err
     assert out.splitlines()
     assert {row["run"] for row in json.loads(path.read_text())} == {0, 1}
+
+
+def test_why_a_later_run_failed_is_told(call, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = itertools.count()
+    lost = Failure(case="+3%", kind=FailureKind.CRASH, message="killed by signal 9")
+    monkeypatch.setattr(
+        measuring,
+        "run_workers",
+        lambda plan, _, real=measuring.run_workers: replace(
+            on_dice(plan, real), failures=(lost,) if next(runs) == 2 else ()
+        ),
+    )
+    code, out, err = call("selftest", "--repeats", "4")
+    assert code == 3
+    assert "a case of the selftest failed: killed by signal 9" in err
+    assert "the table holds what was measured by then" in err
+    assert "interrupted" not in err
+    assert out.splitlines()
 
 
 def test_a_broken_promise_ends_with_3(call, monkeypatch: pytest.MonkeyPatch) -> None:
