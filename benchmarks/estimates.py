@@ -27,7 +27,7 @@ from typing import Any
 
 from exam.text import table
 
-from ffnbench.extras.estimate.bounds import NEAR
+from ffnbench.extras.estimate.bounds import HOW_NEAR_FILE
 from ffnbench.metrics import ROOF
 from ffnbench.report.files.store import read_report
 from ffnbench.result import MEMORY, Bound, Report
@@ -222,7 +222,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ]))  # fmt: skip
     with path.open(encoding="utf-8", newline="") as file:
         near = summary(list(csv.DictReader(file)))
-    NEAR.write_text(json.dumps(near, indent=1) + "\n", encoding="utf-8")
+    HOW_NEAR_FILE.write_text(json.dumps(near, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(near, indent=1))
     return 0
 

@@ -18,11 +18,11 @@ from exam.processes import each
 from exam.text import share, table
 
 from ffnbench.extras.selftest.measuring import (
-    SLOWER,
+    SLOWDOWNS,
     SelftestRow,
+    broken_promises,
     comparison_plan,
     error_rates,
-    failures,
     rows_of_run,
 )
 from ffnbench.run.runner import run_workers
@@ -33,7 +33,7 @@ HEAD = (
     "false diffs",
     "wrong way",
     "coverage",
-    *(f"finds {name}" for name in SLOWER),
+    *(f"finds {name}" for name in SLOWDOWNS),
     "busy",
     "a run",
 )
@@ -107,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     beyond = simulate(asked.runs // 3, worlds=STATES, **how)
     whole = [one for told in found.values() for one in told]
     every = {**found, "all worlds": whole, **beyond}
-    broken = failures(error_rates(whole))
+    broken = broken_promises(error_rates(whole))
     print(
         table(HEAD, [row(name, told) for name, told in every.items() if told]),
         *broken,

@@ -48,7 +48,7 @@ def main() -> None:
         variants="swiglu", device="cpu", threads=given.threads, steps=10 * given.steps
     )
     case = next(case for case in plan_train(asked, Probe()).cases if trained_by(case))
-    ours, other = TrainingRun(case, None), TrainingRun(case, None)
+    ours, other = TrainingRun(case), TrainingRun(case)
     text = torch.frombuffer(bytearray(other.parts.train), dtype=torch.uint8)
     optimizer = torch.optim.AdamW(other.model.parameters(), lr=1e-3)
     quotients = []

@@ -57,7 +57,7 @@ def without_runs(monkeypatch: pytest.MonkeyPatch) -> None:
         return
     from ffnbench.extras.selftest import measuring
 
-    def measure(_: object, repeats: int, *__: object) -> list[measuring.SelftestRow]:
+    def measure(_: object, repeats: int, *__: object) -> measuring.SelftestRuns:
         said = {
             "row": "same1",
             "truth": 1.0,
@@ -67,7 +67,8 @@ def without_runs(monkeypatch: pytest.MonkeyPatch) -> None:
             "verdict": "same",
             "seconds": 15.0,
         }
-        return [measuring.SelftestRow(run=number, **said) for number in range(repeats)]
+        rows = [measuring.SelftestRow(run=number, **said) for number in range(repeats)]
+        return measuring.SelftestRuns(rows=rows)
 
     monkeypatch.setattr(measuring, "measure_repeats", measure)
 

@@ -5,8 +5,8 @@ set against the peak of its dtype and the bandwidth of memory. Of a form that is
 over devices each has its part of d_ff, and their outputs are added by an all-reduce: in
 a ring each sends 2 (N - 1) / N of their bytes, in every pass.
 
-Machines stand in published.toml, or in a file of the user's. How near such bounds were
-to measured times, on a machine that was here, stands in how_near.json, which
+Machines stand in published.toml, or in a file of the user. How near such bounds were to
+measured times, on a machine that was here, stands in how_near.json, which
 benchmarks/estimates.py writes.
 """
 
@@ -30,15 +30,15 @@ from ffnbench.ffn.spec import FFNSpec, item_bytes
 from ffnbench.plan import Case, Probe, Workload, cost_of, needed_by
 from ffnbench.result import MEMORY, Bound
 
-# of float32's products
-INSIDE = {MatmulPrecision.HIGH: "tf32", MatmulPrecision.MEDIUM: "bfloat16"}
+# whose peak holds for float32's products, where these may be less exact
+LESS_EXACT_PATHS = {MatmulPrecision.HIGH: "tf32", MatmulPrecision.MEDIUM: "bfloat16"}
 ABOVE_ZERO = least(1e-9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hardware:
     """A machine, or one device of it; the head of published.toml explains each field.
-    Unknown is None.
+    What is not published is None.
     """
 
     name: str
@@ -61,9 +61,11 @@ class Hardware:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """The least seconds of a case on hardware, and of what on each device. `at_least_s`
-    is the larger of products and memory, and an all-reduce after it; where one of them
-    is not known it is None, and `unknown` says what is missing.
+    """The least seconds of a case on hardware, and what each device has to do in them.
+
+    `device_at_least_s` is the larger one of products and memory, and `at_least_s` adds
+    the all-reduce after it. Where one of these is not known it is None, and `unknown`
+    says what is missing.
     """
 
     hardware: str
@@ -84,35 +86,36 @@ class Bounds:
 
 
 def bounds_of(case: Case, cost: Cost, hardware: Hardware, devices: int = 1) -> Bounds:
-    """The bounds of a case, split over so many devices. How code of the user's splits
-    is not known.
+    """The bounds of a case whose d_ff is split over so many devices. How code of the
+    user's would be split is not known.
     """
-    part = _part(case, devices)
+    part = _largest_part(case, devices)
     if part is not None and devices > 1:
         cost = cost_of(part, Probe())
-    flops = size = weight_bytes = None
+    flops = moved_bytes = weight_bytes = None
     if part is not None and not cost.failed:
         flops = needed_by(part, cost).flops
-        size = _bytes_of(part, cost)
+        moved_bytes = _moved_bytes(part, cost)
         weight_bytes = cost.weight_bytes
     path = path_of(case.workload)
     peak = 1e12 * (getattr(hardware, f"tflops_{path}") or 0.0)
     bandwidth = 1e9 * hardware.gb_per_s
-    products = memory = device = bound_by = intensity = ridge = at_least = None
+    products_s = memory_s = device_s = at_least_s = None
+    bound_by = flops_per_byte = ridge = None
     if peak:
         ridge = peak / bandwidth
         if flops is not None:
-            products = flops / peak
-    if size is not None:
-        memory = size / bandwidth
-        if flops is not None and size:
-            intensity = flops / size
-    if products is not None and memory is not None:
-        device = max(products, memory)
-        bound_by = MEMORY if memory >= products else Bound.PRODUCTS
-    all_reduce = _all_reduce_s(case, hardware, devices)
-    if device is not None and all_reduce is not None:
-        at_least = device + all_reduce
+            products_s = flops / peak
+    if moved_bytes is not None:
+        memory_s = moved_bytes / bandwidth
+        if flops is not None and moved_bytes:
+            flops_per_byte = flops / moved_bytes
+    if products_s is not None and memory_s is not None:
+        device_s = max(products_s, memory_s)
+        bound_by = MEMORY if memory_s >= products_s else Bound.PRODUCTS
+    all_reduce_s = _all_reduce_s(case, hardware, devices)
+    if device_s is not None and all_reduce_s is not None:
+        at_least_s = device_s + all_reduce_s
     unknown = ""
     if part is None:
         unknown = "split of your own code"
@@ -120,7 +123,7 @@ def bounds_of(case: Case, cost: Cost, hardware: Hardware, devices: int = 1) -> B
         unknown = "counts"
     elif not peak:
         unknown = f"peak of {path}"
-    elif all_reduce is None:
+    elif all_reduce_s is None:
         unknown = "link bandwidth"
     return Bounds(
         hardware=hardware.name,
@@ -128,61 +131,60 @@ def bounds_of(case: Case, cost: Cost, hardware: Hardware, devices: int = 1) -> B
         devices=devices,
         device_weight_bytes=weight_bytes,
         device_flops=flops,
-        device_bytes=size,
-        flops_per_byte=intensity,
+        device_bytes=moved_bytes,
+        flops_per_byte=flops_per_byte,
         ridge_flops_per_byte=ridge,
-        products_at_least_s=products,
-        memory_at_least_s=memory,
-        device_at_least_s=device,
-        all_reduce_at_least_s=all_reduce,
-        at_least_s=at_least,
+        products_at_least_s=products_s,
+        memory_at_least_s=memory_s,
+        device_at_least_s=device_s,
+        all_reduce_at_least_s=all_reduce_s,
+        at_least_s=at_least_s,
         bound_by=bound_by,
         unknown=unknown,
     )
 
 
 def _all_reduce_s(case: Case, hardware: Hardware, devices: int) -> float | None:
-    """Of a ring, once in each pass; None where the links are not known."""
+    """The seconds of a ring all-reduce after each pass; None where the bandwidth of the
+    links is not known.
+    """
     if devices == 1:
         return 0.0
     if hardware.link_gb_per_s is None:
         return None
     passes = 2 if case.workload.mode == Mode.TRAIN else 1
-    return (
-        passes
-        * 2
-        * (devices - 1)
-        / devices
-        * _end_bytes(case)
-        / (1e9 * hardware.link_gb_per_s)
-    )
+    sent_share = passes * 2 * (devices - 1) / devices
+    return sent_share * _input_bytes(case) / (1e9 * hardware.link_gb_per_s)
 
 
 def path_of(work: Workload) -> str:
-    """Whose peak is that of a workload's products: its dtype's, but for float32 that
-    may be less exact.
+    """Which peak bounds a workload's products: that of its dtype, but a faster one for
+    float32 whose products may be less exact.
     """
     if work.dtype != "float32":
         return work.dtype
-    return INSIDE.get(work.matmul_precision, work.dtype)
+    return LESS_EXACT_PATHS.get(work.matmul_precision, work.dtype)
 
 
-def _end_bytes(case: Case) -> int:
-    """Of the input; of the output, and of the gradient of either, as many."""
+def _input_bytes(case: Case) -> int:
+    """Bytes of the input, which are as many as those of the output, and of the gradient
+    of either.
+    """
     return case.workload.tokens * case.ffn.d_model * item_bytes(case.workload.dtype)
 
 
-def _bytes_of(case: Case, cost: Cost) -> int:
-    """What no call can do without, each tensor once: it reads weights and input, and
-    writes the output. A backward reads the output's gradient, and writes those of the
-    input and of the weights; alone, it reads weights and input too (or what was made of
-    them, which is larger), and has no output. What lies between may stay on the chip or
-    be made again, and weights are read again only where they don't fit: neither is part
-    of a bound.
+def _moved_bytes(case: Case, cost: Cost) -> int:
+    """The bytes that every implementation moves to and from memory, each tensor once.
 
-    Code of the user's may look weights up, or not train them: then those that its
-    products show, of two FLOPs a token each forward, and backward as many for the
-    weight's gradient beside the input's.
+    A forward pass reads weights and input, and writes the output. A backward pass reads
+    the output's gradient, and writes those of the input and of the weights; alone, it
+    reads weights and input too (or what was made of them, which is larger), and writes
+    no output. Activations may stay on the chip or be computed again, and weights are
+    read again only where they do not fit: neither is part of a bound.
+
+    Code of the user's may look weights up, or not train them. So only the weights count
+    that its products show: of two FLOPs a token each in the forward pass, and of as
+    many for its gradient in the backward pass, beside those for the input's.
     """
     work = case.workload
     if cost.weight_bytes_touched is None:
@@ -195,14 +197,14 @@ def _bytes_of(case: Case, cost: Cost) -> int:
         trained = min(read, max(0, (backward - forward) // 2) * item_bytes(work.dtype))
         read = min(read, forward // 2 * item_bytes(work.dtype))
     if work.mode == Mode.FORWARD:
-        return read + 2 * _end_bytes(case)
-    ends = 3 if work.mode == Mode.BACKWARD else 4
-    return read + trained + ends * _end_bytes(case)
+        return read + 2 * _input_bytes(case)
+    inputs_and_outputs = 3 if work.mode == Mode.BACKWARD else 4
+    return read + trained + inputs_and_outputs * _input_bytes(case)
 
 
-def _part(case: Case, devices: int) -> Case | None:
-    """What the device with the largest part of d_ff runs; what has no d_ff (router,
-    output gate) each has whole.
+def _largest_part(case: Case, devices: int) -> Case | None:
+    """What the device with the largest part of d_ff runs, with all of what has no d_ff
+    (router, output gate); None where it is not known how to split it.
     """
     if devices == 1:
         return case
@@ -222,27 +224,27 @@ def _part(case: Case, devices: int) -> Case | None:
     )
 
 
-# quotients of measured times and bounds, elsewhere: by what binds, their median and 90
-# % range
-Near = dict[str, Any]
+# how_near.json: how many times its bound a measured call took, as the median and the
+# 90 % range, for all shapes and by what bounds them
+HowNear = dict[str, Any]
 
 
-def is_held(near: Near, work: Workload) -> bool:
-    """Whether such bounds were held against measured times."""
+def was_measured(near: HowNear, work: Workload) -> bool:
+    """Whether bounds of such a workload were compared with measured times."""
     return work.mode == near["mode"] and path_of(work) in near["dtypes"]
 
 
-FILE = Path(__file__).with_name("published.toml")
-NEAR = Path(__file__).with_name("how_near.json")
+PUBLISHED_FILE = Path(__file__).with_name("published.toml")
+HOW_NEAR_FILE = Path(__file__).with_name("how_near.json")
 
 
 @cache
 def published() -> Registry[Hardware]:
-    """Every machine of the table."""
+    """Every machine of published.toml."""
     machines: Registry[Hardware] = Registry(
         "hardware", "`ffnbench list hardware` shows all"
     )
-    for machine in hardware_in(FILE):
+    for machine in hardware_in(PUBLISHED_FILE):
         machines.add(machine.name, machine)
     return machines
 
@@ -263,6 +265,6 @@ def hardware_in(path: Path) -> list[Hardware]:
 
 
 @cache
-def how_near() -> dict[str, Any]:
-    """What was found of bounds and measured times."""
-    return jsonable.parse(NEAR.read_bytes())  # type: ignore[no-any-return]
+def how_near() -> HowNear:
+    """Read how near bounds were to measured times."""
+    return jsonable.parse(HOW_NEAR_FILE.read_bytes())  # type: ignore[no-any-return]

@@ -16,7 +16,7 @@ from ffnbench.cli.commands import (
 from ffnbench.cli.words import words_for
 
 app = typer.Typer()
-HardwareOption = Annotated[
+Hardware = Annotated[
     o.TypedText,
     Option(
         rich_help_panel=o.WORKLOAD,
@@ -55,7 +55,7 @@ def estimate(
     d_ff: o.DFF = None,
     match: o.Match = "params",
     bias: o.Bias = None,
-    hardware: HardwareOption = "h100",
+    hardware: Hardware = "h100",
     tensor_parallel: TensorParallel = "1",
     batch: o.Batch = "1",
     seq_len: o.SeqLen = None,
@@ -69,10 +69,10 @@ def estimate(
 
     The bound follows from published peaks; nothing is measured.
     """
-    from ffnbench.extras.estimate.estimating import EstimateRequest, bounds
+    from ffnbench.extras.estimate.estimating import EstimateRequest, estimate_answer
     from ffnbench.run.world import this_machine
 
     request, output = request_from_typed(EstimateRequest, ctx), output_from_typed(ctx)
     with destination_of(output, "estimate", *vars(request).values()) as destination:
-        destination.show(bounds(request, this_machine(), destination.defaults))
+        destination.show(estimate_answer(request, this_machine(), destination.defaults))
     return destination.code

@@ -1,6 +1,4 @@
-"""The commands about machines that are not here: bounds of variants on them, and which
-there are.
-"""
+"""Bounds of variants on machines that need not be here: request -> view."""
 
 from __future__ import annotations
 
@@ -26,7 +24,8 @@ from ffnbench.report.frame import Row
 from ffnbench.request import CostRequest, Texts
 from ffnbench.run.world import World
 
-ESTIMATE_KEYS = (
+# of a case's record, what a row of an estimate has
+CASE_KEYS = (
     "label",
     "variant",
     "d_model",
@@ -46,16 +45,16 @@ class EstimateRequest(CostRequest):
     tensor_parallel: int = 1
 
 
-def bounds(request: EstimateRequest, world: World, notes: Sequence[str] = ()) -> View:
-    """The least time that variants could take on machines that need not be here;
-    nothing is measured.
-    """
+def estimate_answer(
+    request: EstimateRequest, world: World, notes: Sequence[str] = ()
+) -> View:
+    """The least time that variants could take on machines; nothing is measured."""
     machines = _hardware(request.hardware)
     devices = require_positive("tensor_parallel", request.tensor_parallel)
     report = prepare_plan(
         as_compare(request), world, plan_compare, notes=notes, counts=True
     ).cost_report()
-    cases = {row["label"]: row for row in case_records(report, ESTIMATE_KEYS)}
+    records = {row["label"]: row for row in case_records(report, CASE_KEYS)}
     rows: list[Row] = []
     for group in report.plan.groups:
         for machine in machines:
@@ -63,24 +62,22 @@ def bounds(request: EstimateRequest, world: World, notes: Sequence[str] = ()) ->
                 case.label: bounds_of(case, report.cost(case.label), machine, devices)
                 for case in group.cases
             }
-            for label, bound in bounds_by_label.items():
-                row: Row = {"hardware": machine.name, **cases[label]}
-                row |= {
-                    field.name: getattr(bound, field.name) for field in fields(bound)
-                }
-                row["ratio_of_bounds"] = None
-                reference_s = bounds_by_label[
-                    report.plan.reference_of(label)
-                ].at_least_s
-                if bound.at_least_s is not None and reference_s:
-                    row["ratio_of_bounds"] = bound.at_least_s / reference_s
+            for label, bounds in bounds_by_label.items():
+                reference = bounds_by_label[report.plan.reference_of(label)]
+                ratio = None
+                if bounds.at_least_s is not None and reference.at_least_s:
+                    ratio = bounds.at_least_s / reference.at_least_s
+                row: Row = {"hardware": machine.name, **records[label]}
+                for field in fields(bounds):
+                    row[field.name] = getattr(bounds, field.name)
+                row["ratio_of_bounds"] = ratio
                 rows.append(row)
     return estimate_view(report, machines, rows, how_near())
 
 
 def _hardware(names: str) -> list[Hardware]:
-    """By names of the table, and from files of rows, each once; a row of a file stands
-    before one of the table.
+    """The machines of a list of names and .toml files, each once; of two with one name
+    that of a file is taken.
     """
     machines: dict[str, Hardware] = {}
     for name in names.split(","):

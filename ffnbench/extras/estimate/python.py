@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ffnbench.extras.estimate.estimating import EstimateRequest, bounds
+from ffnbench.extras.estimate.estimating import EstimateRequest, estimate_answer
 from ffnbench.python.arguments import (
     DTypes,
     Int,
@@ -43,4 +43,4 @@ def estimate(
     """
     request = request_from_arguments(EstimateRequest, locals())
     with called_here() as here:
-        return Answer(shown=bounds(request, here.world), name="estimate")
+        return Answer(shown=estimate_answer(request, here.world), name="estimate")

@@ -8,7 +8,13 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 
 from ffnbench.common.units import IEC, SI, TIME, digits
-from ffnbench.extras.estimate.bounds import Hardware, Near, is_held, path_of, published
+from ffnbench.extras.estimate.bounds import (
+    Hardware,
+    HowNear,
+    path_of,
+    published,
+    was_measured,
+)
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.plan import Plan
 from ffnbench.report.columns import column
@@ -22,6 +28,7 @@ from ffnbench.result import MEMORY, Bound, Report
 
 
 def _amounts(per: str) -> tuple[Column, ...]:
+    """The columns of what is computed and moved."""
     return (
         Column(key="device_flops", title="FLOPs", units=SI, unit=per, priority=5),
         Column(key="device_bytes", title="bytes", units=IEC, unit=per, priority=5),
@@ -31,14 +38,15 @@ def _amounts(per: str) -> tuple[Column, ...]:
 
 
 def _seconds(key: str, title: str) -> Column:
+    """A column of least seconds, which all have one unit."""
     return Column(
         key=key, title=title, units=TIME, priority=1, scaled_with=SECONDS_COLUMNS
     )
 
 
 SECONDS_COLUMNS = ("device_at_least_s", "all_reduce_at_least_s", "at_least_s")
-OF_ONE = (*_amounts(""), _seconds("at_least_s", "at least"))
-DEVICE_COLUMNS = (
+ONE_DEVICE_COLUMNS = (*_amounts(""), _seconds("at_least_s", "at least"))
+SPLIT_COLUMNS = (
     Column(
         key="device_weight_bytes", title="weights", units=IEC, unit=" each", priority=4
     ),
@@ -63,14 +71,14 @@ BOUND_RATIO = Column(
 
 
 def estimate_view(
-    report: Report, machines: Sequence[Hardware], rows: list[Row], near: Near
+    report: Report, machines: Sequence[Hardware], rows: list[Row], near: HowNear
 ) -> View:
     """The bounds of every variant on every machine, group by group."""
     return View(frame=lambda: _frame(report, machines, rows, near), title="estimate")
 
 
 def _frame(
-    report: Report, machines: Sequence[Hardware], rows: list[Row], near: Near
+    report: Report, machines: Sequence[Hardware], rows: list[Row], near: HowNear
 ) -> Frame:
     plan = report.plan
 
@@ -89,7 +97,7 @@ def _frame(
             column("label", text=name),
             *swept,
             column("d_ff", 6),
-            *(DEVICE_COLUMNS if is_split else OF_ONE),
+            *(SPLIT_COLUMNS if is_split else ONE_DEVICE_COLUMNS),
             BOUND_BY,
             replace(BOUND_RATIO, unit=f"vs {plan.name_of(plan.reference)}"),
         ),
@@ -108,9 +116,9 @@ def _frame(
     )
 
 
-def _what_bounds_are(plan: Plan, near: Near) -> list[str]:
-    """That these are no measurements, and what measured times were of such bounds,
-    where both were known.
+def _what_bounds_are(plan: Plan, near: HowNear) -> list[str]:
+    """Say that these are no measurements, and how far above such bounds measured times
+    were, where that is known.
     """
     works = [case.workload for case in plan.shown]
     moved = ["weights", "input", "output"]
@@ -119,7 +127,7 @@ def _what_bounds_are(plan: Plan, near: Near) -> list[str]:
     lines = [
         f"bounds, not measurements: no call takes less, where {join_words(moved)} pass memory once"
     ]
-    if any(is_held(near, work) for work in works):
+    if any(was_measured(near, work) for work in works):
         shapes = f"{near['all']['shapes']} {near['mode']} shapes in {join_words(near['dtypes'])}"
         line = f"on {near['machine']}, {near['measured']}, {shapes} took {_times(near['all'])} their bound"
         parts = [
@@ -131,7 +139,7 @@ def _what_bounds_are(plan: Plan, near: Near) -> list[str]:
             line += f" ({', '.join(parts)})"
         lines.append(line)
     others = join_words(
-        f"{path_of(work)} {work.mode}" for work in works if not is_held(near, work)
+        f"{path_of(work)} {work.mode}" for work in works if not was_measured(near, work)
     )
     if others:
         lines.append(f"{others}: not held against measured times")
@@ -139,16 +147,16 @@ def _what_bounds_are(plan: Plan, near: Near) -> list[str]:
 
 
 def _times(ratios: dict[str, float]) -> str:
-    """`2.4x [1.3, 6.2]`: the median of measured times over their bounds, and the range
-    of most of them.
+    """`2.4x [1.3, 6.2]`: the median of measured times over their bounds, and their 90 %
+    range.
     """
     median, low, high = (digits(ratios[name], 2) for name in ("median", "low", "high"))
     return f"{median}x [{low}, {high}]"
 
 
 def _conditions(plan: Plan, machines: Sequence[Hardware], devices: int) -> list[str]:
-    """What else a reader has to know: of links, of parts that are not equal, of
-    experts.
+    """Say what else the bounds assume: no TF32, the links, an uneven split, the routing
+    to experts.
     """
     lines = []
     with_tf32 = [machine.name for machine in machines if machine.tflops_tf32]
@@ -179,13 +187,14 @@ def _conditions(plan: Plan, machines: Sequence[Hardware], devices: int) -> list[
 
 
 def _link(machine: Hardware) -> str:
+    """`h100 450 GB/s a direction (NVLink 4)`."""
     if not machine.link_gb_per_s:
         return f"{machine.name} unknown"
     return f"{machine.name} {machine.link_gb_per_s:g} GB/s a direction ({machine.link})"
 
 
 def list_hardware() -> View:
-    """Every machine of the table, with where its figures stand."""
+    """Every machine of published.toml, with the source of its figures."""
     names = [field.name for field in fields(Hardware)]
     records = []
     for machine in published():

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from ffnbench.block.plan import attention_of, uncounted
 from ffnbench.block.rows import sees
-from ffnbench.extras.models.counting import WholeModel, sum_of, whole_model
+from ffnbench.extras.models.counting import WholeModel, count_whole_model, sum_of
 from ffnbench.ffn.attention import (
     attention_flops,
     cached_tokens,
@@ -23,6 +23,7 @@ from ffnbench.models.presets import model_of
 from ffnbench.report.frame import Row
 from ffnbench.request import BlockRequest, Request
 
+# what the last row sums over all kinds of layers
 SUMMED = (
     "layers",
     "ffn_params",
@@ -32,11 +33,13 @@ SUMMED = (
     "flops_attention",
     "kv_bytes",
 )
+# share -> the FFN's amount, and that of attention
 SHARES = {
     "ffn_share_params": ("ffn_params", "attention_params"),
     "ffn_share_flops": ("flops_ffn", "flops_attention"),
 }
-OF_ALL = (
+# of the whole model: only the last row has them
+WHOLE_MODEL_KEYS = (
     "embedding_params",
     "router_params",
     "norm_params",
@@ -60,9 +63,11 @@ class InspectRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedByLength:
-    """All layers of a model at a length: a row a kind of layer and their sum, every
-    parameter of the whole model, and the shortest sequence at which attention needs
-    more FLOPs than the FFNs; `notes` are what is not counted.
+    """All layers of a model at a length: a row for each kind of layer, and their sum in
+    the last row.
+
+    `overtaken_at` is the shortest sequence at which attention needs more FLOPs than the
+    FFNs. `notes` say what is not counted.
     """
 
     name: str
@@ -75,17 +80,19 @@ class CountedByLength:
 
     @property
     def has_flops(self) -> bool:
-        """Whether those of all attentions are known."""
+        """Whether the FLOPs of all attentions are known."""
         return self.rows[-1]["flops_attention"] is not None
 
 
 def count_by_length(request: InspectRequest) -> CountedByLength:
-    """All layers of a model at a length, and all its parameters, in closed form."""
+    """Count all layers of a model at a length, and all its parameters, in closed
+    form.
+    """
     seq_len = read_positive("length", request.length)
     dtype = DTYPES.canonical(request.dtype)
     model = model_of(request.model)
-    rows: list[Row] = []
-    attentions: list[AttentionSpec] = []  # of all layers
+    kinds: list[Row] = []
+    all_attentions: list[AttentionSpec] = []  # of every layer
     notes = []
     for group in model.groups:
         if crosses(model, group):
@@ -93,31 +100,29 @@ def count_by_length(request: InspectRequest) -> CountedByLength:
                 "decoder layers have a second attention, to an encoder's sequence of the same length"
             )
         for window in group.all_windows:
-            specs = _attentions(model, group, window)
-            rows.append(_row(model, group, window, specs, seq_len, dtype))
-            attentions += window.count * (specs or [])
+            attentions = _attentions(model, group, window)
+            kinds.append(_row(model, group, window, attentions, seq_len, dtype))
+            all_attentions += window.count * (attentions or [])
     notes += filter(None, map(uncounted, model.groups))
-    rows = with_total(rows)
-    in_all = whole_model(model)
-    of_all = [in_all.parts[part] for part in ("embeddings", "router", "norms", "head")]
-    of_all += [in_all.params, in_all.active]
-    *kinds, total = rows
+    rows = with_total(kinds)
+    whole = count_whole_model(model)
+    of_whole = [whole.parts[part] for part in ("embeddings", "router", "norms", "head")]
+    of_whole += [whole.params, whole.active]
+    rows = [row | dict.fromkeys(WHOLE_MODEL_KEYS) for row in rows]
+    rows[-1] |= dict(zip(WHOLE_MODEL_KEYS, of_whole, strict=True))
     overtaken_at = None
-    if total["flops_attention"] is not None:
+    if rows[-1]["flops_attention"] is not None:
 
         def flops_at(length: int) -> int:
-            return sum(attention_flops(spec, length) for spec in attentions)
+            return sum(attention_flops(spec, length) for spec in all_attentions)
 
-        overtaken_at = overtakes_at(flops_at, total["flops_ffn"])
+        overtaken_at = overtakes_at(flops_at, rows[-1]["flops_ffn"])
     return CountedByLength(
         name=model.name,
         seq_len=seq_len,
         dtype=dtype,
-        rows=[
-            *(row | dict.fromkeys(OF_ALL) for row in kinds),
-            total | dict(zip(OF_ALL, of_all, strict=True)),
-        ],
-        whole_model=in_all,
+        rows=rows,
+        whole_model=whole,
         overtaken_at=overtaken_at,
         notes=notes,
     )
@@ -126,8 +131,8 @@ def count_by_length(request: InspectRequest) -> CountedByLength:
 def _attentions(
     model: ModelSpec, group: LayerGroup, window: AttentionWindow
 ) -> list[AttentionSpec] | None:
-    """Of one layer: its own, and that to an encoder's tokens where there is one; None
-    where they are not known.
+    """The attentions of one layer: to its own tokens, and to those of an encoder where
+    there is one. None where they are not known.
     """
     if group.attention is None:
         return None
@@ -147,8 +152,8 @@ def _row(
     seq_len: int,
     dtype: str,
 ) -> Row:
-    """All layers of a kind that see alike. Of an attention that is not counted only
-    parameters are known.
+    """The row of all layers of a kind with the same window. Of an attention whose
+    window can't be counted (`other`) only the parameters are known.
     """
     ffn = cost(group.ffn, tokens=seq_len, dtype=dtype, train=False, device="cpu")
     assert ffn.flops_forward is not None
@@ -164,11 +169,10 @@ def _row(
             flops = window.count * sum(
                 attention_flops(spec, seq_len) for spec in attentions
             )
-            of_a_layer = [
+            cache_bytes = window.count * sum(
                 cached_tokens(spec, seq_len) * kv_bytes(spec, dtype)
                 for spec in attentions
-            ]
-            cache_bytes = window.count * sum(of_a_layer)
+            )
     return {
         "model": model.name,
         "kind": kind,
@@ -185,8 +189,8 @@ def _row(
 
 
 def with_total(rows: Sequence[Row]) -> list[Row]:
-    """The rows of all kinds, their sum below; shares are the FFN's in the two
-    together.
+    """The rows of all kinds, and below several of them their sum; each with the FFN's
+    shares in FFN and attention together.
     """
     all_rows = list(rows)
     if len(rows) > 1:

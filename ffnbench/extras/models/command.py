@@ -24,7 +24,7 @@ Model = Annotated[
         autocompletion=words_for("preset"),
     ),
 ]
-WholeModelOption = Annotated[
+WholeModel = Annotated[
     bool,
     Option(
         "--whole-model",
@@ -32,7 +32,7 @@ WholeModelOption = Annotated[
         help="Show all parameters by part: embeddings, attention, FFN, norms, head.",
     ),
 ]
-LengthOption = Annotated[
+Length = Annotated[
     o.TypedText,
     Option(
         rich_help_panel=o.WORKLOAD,
@@ -56,8 +56,8 @@ LengthOption = Annotated[
 def inspect(
     ctx: typer.Context,
     model: Model,
-    whole_model: WholeModelOption = False,
-    length: LengthOption = None,
+    whole_model: WholeModel = False,
+    length: Length = None,
     dtype: o.DType = "float32",
     format: o.Format = "table",
     verbose: o.Verbose = False,
@@ -71,4 +71,4 @@ def inspect(
     request, output = request_from_typed(InspectRequest, ctx), output_from_typed(ctx)
     with destination_of(output, "inspect", request.model) as destination:
         destination.show(model_answer(request, this_machine()))
-    return 0
+    return destination.code

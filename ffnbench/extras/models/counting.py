@@ -23,8 +23,10 @@ def sum_of(numbers: Iterable[int | None]) -> int | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedLayers:
-    """`count` equal layers and the parameters of one of their FFNs. `spec` None is a
-    form that nobody declared.
+    """`count` equal layers, and the parameters of the FFN of one of them.
+
+    `params_active` is None where it is not known. Of an FFN that transformers built
+    there is no `spec`, and `name` is the name of its class.
     """
 
     kind: str
@@ -32,13 +34,13 @@ class CountedLayers:
     params: int
     params_active: int | None
     spec: FFNSpec | None = None
-    name: str = ""  # of the class, where there is no spec
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountedModel:
-    """The FFNs of a model in numbers. `counted_by` tells a closed form from a count of
-    built modules.
+    """The FFNs of a model in numbers. `counted_by` says in words whether they follow
+    from closed forms or were counted in built modules.
     """
 
     name: str
@@ -74,9 +76,9 @@ def count_model(model: ModelSpec) -> CountedModel:
 class WholeModel:
     """All parameters of a model by part, each counted once; None is not known.
 
-    `ffn` are the FFNs of all layers without `router`, which is theirs too, and without
-    norms that stand inside of one: these are under `norms`. `active` are those of a
-    token: all but the experts that it does not go to.
+    `ffn` are the FFNs of all layers without their routers, which are `router`, and
+    without norms inside them, which are under `norms`. `idle` are the experts that a
+    token does not go to.
     """
 
     name: str
@@ -91,11 +93,11 @@ class WholeModel:
     norms: int | None = None
     head: int | None = None
     other: int = 0
-    idle: int | None  # parameters of experts that a token does not go to
+    idle: int | None
 
     @property
     def parts(self) -> dict[str, int | None]:
-        """Name -> parameters, in the order of a token's way."""
+        """Name -> parameters, in the order in which a token meets them."""
         names = ("embeddings", "attention", "ffn", "router", "norms", "head", "other")
         return {name: getattr(self, name) for name in names}
 
@@ -106,23 +108,23 @@ class WholeModel:
 
     @property
     def active(self) -> int | None:
-        """Those that a token meets."""
+        """The parameters that a token meets; None where that is not known."""
         if self.params is None or self.idle is None:
             return None
         return self.params - self.idle
 
 
-def whole_model(model: ModelSpec) -> WholeModel:
-    """All parameters of a model in closed form; those of its FFNs alone where the
+def count_whole_model(model: ModelSpec) -> WholeModel:
+    """Count all parameters of a model in closed form; those of its FFNs alone where the
     others are not known.
     """
     router = ffn = idle = attention = 0
     for group in model.groups:
-        of_router = 0
+        router_params = 0
         if group.ffn.moe:
-            of_router = group.ffn.moe.router_params(group.ffn.d_model)
-        router += group.count * of_router
-        ffn += group.count * (params(group.ffn) - of_router)
+            router_params = group.ffn.moe.router_params(group.ffn.d_model)
+        router += group.count * router_params
+        ffn += group.count * (params(group.ffn) - router_params)
         idle += group.count * (params(group.ffn) - params_active(group.ffn))
         if group.attention is not None:
             attentions = 2 if crosses(model, group) else 1

@@ -1,5 +1,5 @@
-"""The answer of `inspect --length`: a model's layers, one row a kind, above all its
-parameters.
+"""The answer of `inspect --length`: a table of a model's layers, a row for each kind,
+and below it the table of all its parameters.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ffnbench.report.frame import EXTRA, Column, Frame
 
 
 def layers_view(counted: CountedByLength) -> View:
-    """The layers of a model at a length, and all its parameters."""
+    """The tables of the layers of a model at a length, and of all its parameters."""
     layers = Frame(
         columns=LAYER_COLUMNS,
         rows=counted.rows,
@@ -41,7 +41,7 @@ def layers_view(counted: CountedByLength) -> View:
 def _quantity(
     key: str, title: str, unit: str, priority: int, units: Units = SI
 ) -> Column:
-    """Numbers that each have their own unit."""
+    """A column whose numbers are scaled one by one, each to a unit of its own."""
     return Column(
         key=key,
         title=title,

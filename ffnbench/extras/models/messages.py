@@ -1,5 +1,5 @@
-"""What a worker is asked for `inspect`: a model is built by transformers, and
-counted.
+"""What a worker is asked for `inspect`: to have transformers build a model, and to
+count it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What a model has besides its FFNs and the matrices of its attentions, in numbers of
-parameters, by rest.toml.
+"""The rest of a model: the parameters besides its FFNs and the matrices of its
+attentions, by rest.toml.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ REST_FILE = Path(__file__).with_name("rest.toml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestTable:
-    """The rows, one a stack of layers: by model type, and by the key of a preset.
-    `notes` are on presets.
+    """rest.toml. By model type and by the key of a preset it has a row for each stack
+    of layers; `notes` are on presets.
     """
 
     types: Mapping[str, tuple[FamilyRow, ...]]
@@ -45,7 +45,9 @@ def table() -> RestTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rest:
-    """Parameters by part; those of `attention` are sinks and relative positions."""
+    """Parameters of a stack of layers by part; those of `attention` are sinks and
+    relative positions.
+    """
 
     embeddings: int
     attention: int
@@ -54,15 +56,15 @@ class Rest:
 
 
 def note_on(model: ModelSpec) -> str:
-    """What is odd in the rest of a preset; or nothing."""
+    """What is odd in the rest of a preset; "" where nothing is."""
     if model.config is not None:
         return ""
     return table().notes.get(model.key, "")
 
 
 def rest_of(model: ModelSpec) -> list[Rest] | None:
-    """That of each stack of layers; None where the table has no row for one, or the
-    config does not tell it.
+    """The rest of each stack of layers; None where the table has no row for one, or the
+    config does not have the numbers.
     """
     rests = []
     for reader, row, groups in _stacks_of(model):
@@ -82,10 +84,13 @@ def _stacks_of(
     if model.config is not None:
         return _stacks_of_config(model)
     rows = table().presets[model.key]
-    layers = [model.groups] if len(rows) == 1 else [[group] for group in model.groups]
+    # several stacks (an encoder and a decoder) have one kind of layers each
+    groups_of_stacks: list[Sequence[LayerGroup]] = [[group] for group in model.groups]
+    if len(rows) == 1:
+        groups_of_stacks = [model.groups]
     width = {"d_model": model.main.ffn.d_model}
     stacks: list[tuple[Reader, FamilyRow, Sequence[LayerGroup]]] = []
-    for row, groups in zip(rows, layers, strict=True):
+    for row, groups in zip(rows, groups_of_stacks, strict=True):
         reader = Reader(config=row.get("config", {}), model_type=model.key, stack=width)
         stacks.append((reader, row, groups))
     return stacks
@@ -110,7 +115,7 @@ def _stacks_of_config(
 
 
 def _rest(reader: Reader, groups: Sequence[LayerGroup], row: FamilyRow) -> Rest | None:
-    """That of one stack; None where it has another form than the table's."""
+    """The rest of one stack; None where its form is not that of the table's row."""
     width = reader.count(reader.stack["d_model"])
     for key in row.get("equal", ()):
         if reader.get(key) not in (None, width):
@@ -147,7 +152,9 @@ def _rest(reader: Reader, groups: Sequence[LayerGroup], row: FamilyRow) -> Rest 
 
 
 def _embeddings(reader: Reader, row: FamilyRow, vocab: int, width: int) -> int:
-    """Of tokens, positions, types of tokens and patches of a picture."""
+    """The parameters that embed tokens, positions, types of tokens and patches of a
+    picture.
+    """
     positions = reader.count(row["positions"], least=0) + row["more_positions"]
     vectors: int = vocab + positions + reader.count(row["token_types"], least=0)
     if not row["patches"]:
@@ -162,18 +169,16 @@ def _embeddings(reader: Reader, row: FamilyRow, vocab: int, width: int) -> int:
 
 
 def _norms_inside(kind: str, spec: AttentionSpec) -> int:
-    """Elements of the norms inside an attention, which are RMSNorms, by what they are
-    of.
-    """
+    """Elements of the RMSNorms inside an attention, by `head_norms` of rest.toml."""
     match kind:
-        case "head":  # the query and the key of one head
+        case "head":  # a norm of the query and one of the key, which all heads share
             return 2 * spec.head_dim
-        case "heads":  # those of all heads
+        case "heads":  # norms over the queries, and over the keys, of all heads
             return (spec.heads + spec.kv_heads) * spec.head_dim
-        # likewise, where heads share the model's width, whatever theirs is
+        # likewise, with heads of d_model / heads elements, whatever head_dim is
         case "width":
             return spec.d_model + spec.kv_heads * (spec.d_model // spec.heads)
-        case "latent":  # the compressed ones of DeepSeek
+        case "latent":  # norms of DeepSeek's compressed query, and key and value
             if spec.mla is None:
                 return 0
             return (spec.mla.q_lora or 0) + spec.mla.kv_lora

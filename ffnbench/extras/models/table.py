@@ -1,5 +1,5 @@
-"""The answers of `inspect`: a model's FFNs, one row a kind of layer; and all its
-parameters, one row a part.
+"""The answers of `inspect`: a model's FFNs, a row for each kind of layer; and all its
+parameters, a row for each part.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ffnbench.report.columns import with_percent_sign
 from ffnbench.report.formats import View
 from ffnbench.report.frame import EXTRA, Column, Frame, Row
 
-PART_TITLES = {"ffn": "FFN"}  # where a part's name is written otherwise
-# the others are shown where a model has them
-ALWAYS = ("embeddings", "attention", "ffn", "norms", "head", "all")
+PART_TITLES = {"ffn": "FFN"}  # of parts whose title is not their name
+# parts with a row in every table; a model without one of the others has no row of it
+ALWAYS_SHOWN = ("embeddings", "attention", "ffn", "norms", "head", "all")
 
 
-def words(layers: CountedLayers) -> str:
-    """`swiglu 4,096 -> 14,336, no biases`; a class's name where the form is not
+def ffn_text(layers: CountedLayers) -> str:
+    """`swiglu 4,096 -> 14,336, no biases`; the name of the class where the form is not
     known.
     """
     spec = layers.spec
@@ -40,6 +40,7 @@ def words(layers: CountedLayers) -> str:
 
 
 def _experts(moe: MoESpec) -> list[str]:
+    """Say how many experts there are and how they are chosen."""
     parts = [f"{moe.experts} experts, {moe.top_k} a token"]
     if moe.shared_gate:
         parts.append(f"shared {moe.shared_d_ff:,} wide behind a gate")
@@ -55,7 +56,7 @@ def _experts(moe: MoESpec) -> list[str]:
 
 
 def model_view(model: CountedModel) -> View:
-    """The answer of `inspect`: parameters of one layer, then of all."""
+    """The answer of `inspect`: a row for each kind of layer."""
     records: list[Row] = []
     rows: list[Row] = []
     lines = []
@@ -65,25 +66,25 @@ def model_view(model: CountedModel) -> View:
             "count": layers.count,
             "params": layers.params,
             "params_active": layers.params_active,
-            "ffn": words(layers),
+            "ffn": ffn_text(layers),
             "counted_by": model.counted_by,
         }
         records.append(record)
         rows.append(record | {"all": layers.count * layers.params})
         noun = "layer" if layers.count == 1 else "layers"
-        lines.append(f"{layers.count} {layers.kind} {noun}: {words(layers)}")
+        lines.append(f"{layers.count} {layers.kind} {noun}: {ffn_text(layers)}")
     frame = Frame(
-        columns=OF_LAYERS,
+        columns=FFN_COLUMNS,
         rows=rows,
         saved=records,
         header=[model.name, *lines],
-        summary=[*filter(None, (model.note, model.defaults)), _summary_lines(model)],
+        summary=[*filter(None, (model.note, model.defaults)), _summary_line(model)],
         details=[f"source: {model.source}"],
     )
     return View(frame=lambda: frame, json=lambda: _json(model), title="inspect")
 
 
-def _summary_lines(model: CountedModel) -> str:
+def _summary_line(model: CountedModel) -> str:
     total = sum(layers.count * layers.params for layers in model.layers)
     active = sum_of(
         None if layers.params_active is None else layers.count * layers.params_active
@@ -96,20 +97,23 @@ def _summary_lines(model: CountedModel) -> str:
 
 
 def _json(model: CountedModel) -> str:
-    layers = []
-    for group in model.layers:
-        numbers = {
-            name: getattr(group, name)
-            for name in ("kind", "count", "params", "params_active")
+    records = []
+    for layers in model.layers:
+        record = {
+            "kind": layers.kind,
+            "count": layers.count,
+            "params": layers.params,
+            "params_active": layers.params_active,
+            "spec": jsonable.encode(layers.spec),
         }
-        layers.append(numbers | {"spec": jsonable.encode(group.spec)})
+        records.append(record)
     data = {
         "model": model.name,
         "source": model.source,
         "counted_by": model.counted_by,
         "note": model.note,
         "defaults": model.defaults,
-        "layers": layers,
+        "layers": records,
     }
     return json_text(data, 1) + "\n"
 
@@ -134,7 +138,7 @@ def parts_view(model: WholeModel) -> View:
 
 
 def parts_records(model: WholeModel) -> list[Row]:
-    """One flat record a part, their sum last."""
+    """A flat record for each part, and for their sum as the last."""
     records: list[Row] = []
     for name, number in [*model.parts.items(), ("all", model.params)]:
         record = {
@@ -142,7 +146,7 @@ def parts_records(model: WholeModel) -> list[Row]:
             "part": name,
             "params": number,
             "share": _share_of_params(model, number),
-            "params_active": _active_text(model, name, number),
+            "params_active": _active_params(model, name, number),
             "counted_by": model.counted_by,
         }
         records.append(record)
@@ -150,16 +154,25 @@ def parts_records(model: WholeModel) -> list[Row]:
 
 
 def parts_frame(model: WholeModel) -> Frame:
-    """One row a part; what is not known is a dash, and has no share in a sum that is
-    not known either.
+    """The table of all parameters: a row for each part, and for their sum.
+
+    Where a part is not known, the sum is not known either, and no part has a share.
     """
-    rows = parts_records(model)
+    records = parts_records(model)
     return Frame(
         columns=PART_COLUMNS if model.idle else PART_COLUMNS[:-1],
-        rows=[row for row in rows if row["part"] in ALWAYS or row["params"] != 0],
-        saved=rows,
+        rows=[
+            record
+            for record in records
+            if record["part"] in ALWAYS_SHOWN or record["params"] != 0
+        ],
+        saved=records,
         header=[f"Whole model: {model.name}, every parameter once"],
-        summary=[*filter(None, (model.defaults,)), in_words(model), *_missing(model)],
+        summary=[
+            *filter(None, (model.defaults,)),
+            in_words(model),
+            *_unknown_parts(model),
+        ],
         details=_notes(model),
     )
 
@@ -174,9 +187,9 @@ def _share_of_params(model: WholeModel, number: int | None) -> float | None:
     return number / model.params
 
 
-def _active_text(model: WholeModel, name: str, number: int | None) -> int | None:
-    """A token meets all of a part but the experts that it does not go to, which are the
-    FFN's.
+def _active_params(model: WholeModel, name: str, number: int | None) -> int | None:
+    """The parameters of a part that a token meets: all of them, but for the experts
+    that it does not go to, which are the FFN's.
     """
     if number is None or model.idle is None:
         return None
@@ -196,7 +209,8 @@ def _notes(model: WholeModel) -> list[str]:
     return [*notes, f"counted by {model.counted_by}", f"source: {model.source}"]
 
 
-def _missing(model: WholeModel) -> list[str]:
+def _unknown_parts(model: WholeModel) -> list[str]:
+    """The line that names the parts that are not known; none where all are."""
     unknown = [
         _part_title(name) for name, number in model.parts.items() if number is None
     ]
@@ -218,7 +232,7 @@ def in_words(model: WholeModel) -> str:
     return text
 
 
-OF_LAYERS = (
+FFN_COLUMNS = (
     Column(key="kind", title="layers", left=True),
     Column(key="count", priority=1),
     Column(key="params", unit="a layer", priority=2),

@@ -4,7 +4,7 @@ worker; needs the extra `hf`.
 An FFN is a module of a known name inside a numbered layer, or a pair of projections of
 known names in the layer itself (BERT's intermediate and output, BART's fc1 and fc2).
 Norms beside or inside it are not counted. A sum over all parameters is exact; which
-part one belongs to follows from the names of the classes around it.
+part a parameter belongs to follows from the names of the classes around it.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ from ffnbench.models.family_reader import (
 )
 from ffnbench.models.presets import config_path
 
-# attributes that hold an FFN, or a list of them; a pair of projections is one that
-# stands in the layer itself
+# names of modules that are an FFN, or a list of FFNs; and the names of two projections
+# that are an FFN where both stand in the layer itself
 # fmt: off
 FFN_MODULE_NAMES = frozenset({
     "mlp", "feed_forward", "ffn", "feedforward", "ff", "DenseReluDense", "block_sparse_moe", "moe", "ffn1", "ffn2",
@@ -59,7 +59,7 @@ PAIRS = (
     ("layout_intermediate", "layout_output"), ("lang_inter", "lang_output"), ("visn_inter", "visn_output"),
 )
 # fmt: on
-# the class of a `mixer` that is an FFN; of other classes it mixes tokens
+# how the class of a module `mixer` ends where it is an FFN; others mix tokens
 FFN_MIXER = re.compile(r"(MLP|MoE)$")
 # what else a layer may hold: other mixers of tokens, norms, scales, positions, adapters
 # of published models; by the names of its modules, and by how the names of their
@@ -75,23 +75,30 @@ NO_FFN_CLASS = re.compile(
     r"(Attention|Norm\d*d?|Conv(Transpose)?(\dd)?|Mixer|Mamba\w{0,5}|Embeddings?|LRU|RNN|LSTM|DeltaNet|RecurrentBlock|LayerScale|"
     r"PatchMerg(ing|er)|HyperConnection|TokenAssign|ResidualUnit|Snake\w*|AttentionResidual)$"
 )
+# what merges patches between two parts of a model, or reads them out, is no layer
 BETWEEN_MODALITIES = re.compile(r"merger|readout_project")
-NUMBER_IN_NAME = re.compile(r"(?<![^.])\d+(?![^.])")
-# the mappings to classes with an output layer, of which the first counts that has a
-# config
-SEQ_TO_SEQ_OUTPUTS = (
+# a number that is the whole name of a module in a path
+NUMBER_IN_PATH = re.compile(r"(?<![^.])\d+(?![^.])")
+CAUSAL_LM = "MODEL_FOR_CAUSAL_LM_MAPPING"
+# transformers' mappings of a config's class to a model with an output layer: the first
+# that has the class is taken
+OUTPUT_MAPPINGS = (
     "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING",
     "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING",
+    "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING",
+    CAUSAL_LM,
 )
-TEXT_OUTPUTS = ("MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING", "MODEL_FOR_CAUSAL_LM_MAPPING")
+# paths of parameters that make vectors into an answer
 HEAD_MODULES = re.compile(r"(^|\.)(\w*head|embed_out|pooler|classifier)\.")
-Shapes = tuple[tuple[str, tuple[int, ...]], ...]
+Shapes = tuple[tuple[str, tuple[int, ...]], ...]  # the name and shape of parameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundFFN:
-    """One FFN of a model: where it stands, its class, its parameters. `pair` names
-    projections that are the layer's.
+    """One FFN of a model: its path, its module, and the shapes of its parameters.
+
+    Where two projections of the layer itself are the FFN, `module` is the layer, and
+    `pair` has the names of the two.
     """
 
     path: str
@@ -100,8 +107,8 @@ class FoundFFN:
     pair: tuple[str, ...] = ()
 
     @property
-    def name(self) -> str:
-        """Of its class; of the layer's and its projections where it has none."""
+    def class_name(self) -> str:
+        """The name of the module's class; for a pair, with the two projections."""
         name = type(self.module).__name__
         if self.pair:
             name += f".{'/'.join(self.pair)}"
@@ -114,29 +121,29 @@ class FoundFFN:
 
     @property
     def parameter_paths(self) -> list[str]:
-        """Of its parameters in the model."""
+        """The paths of its parameters in the model."""
         return [f"{self.path}.{name}" for name, _ in self.shapes]
 
     @property
-    def stack(self) -> str:
-        """The path without the number of the layer."""
-        return NUMBER_IN_NAME.sub("*", self.path)
+    def layer_pattern(self) -> str:
+        """The path with `*` for the number of the layer: equal for equal layers."""
+        return NUMBER_IN_PATH.sub("*", self.path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
     """What transformers makes of a file.
 
-    `kind` is the class of transformers that the file names. `note` is about code that
-    it brings along, `defaults` about numbers that it leaves to its class.
-    `output_apart`: the file says that its output's matrix is not the embedding's.
+    `model_class` is the class of transformers that the file names. `note` is about code
+    that it brings along, `defaults` about numbers that it leaves to its class.
+    `untied`: the file says that its output's matrix is not the embedding's.
     """
 
     config: Any
-    kind: Any = None
+    model_class: Any = None
     note: str = ""
     defaults: str = ""
-    output_apart: bool = False
+    untied: bool = False
 
 
 def load_config(source: str) -> Loaded:
@@ -153,17 +160,12 @@ def load_config(source: str) -> Loaded:
         config = transformers.CONFIG_MAPPING[model_type].from_dict(
             json.loads(json.dumps(data))
         )
-        kind = None
-        for name in data.get("architectures") or ():
-            named = getattr(transformers, name, None)
-            if kind is None and getattr(named, "config_class", None) is type(config):
-                kind = named
         return Loaded(
             config=config,
-            kind=kind,
+            model_class=_class_of_file(data, config),
             note=code_note(data, f"transformers' {model_type}"),
             defaults=_defaults(config, data),
-            output_apart=data.get("tie_word_embeddings") is False,
+            untied=data.get("tie_word_embeddings") is False,
         )
     except FfnbenchError:
         raise
@@ -174,9 +176,22 @@ def load_config(source: str) -> Loaded:
         ) from problem
 
 
+def _class_of_file(data: dict[str, Any], config: Any) -> Any:
+    """The first class that the file names under `architectures` and that takes this
+    config; None where there is none.
+    """
+    import transformers
+
+    for name in data.get("architectures") or ():
+        model_class = getattr(transformers, name, None)
+        if getattr(model_class, "config_class", None) is type(config):
+            return model_class
+    return None
+
+
 def _defaults(config: Any, data: dict[str, Any]) -> str:
-    """The sizes that the file of a config leaves to its class, or its parts to theirs,
-    in words; "" for none.
+    """Say which sizes the file of a config leaves to its class, and each of its
+    sub-configs to theirs; "" for none.
 
     Raises FfnbenchError for a size under a name that the class does not read.
     """
@@ -184,24 +199,35 @@ def _defaults(config: Any, data: dict[str, Any]) -> str:
     own = {}
     for field in fields(config):
         own[field.name] = getattr(config, field.name) if field.name in sizes else None
-    parts = {
-        key: part for key, part in vars(config).items() if hasattr(part, "model_type")
+    sub_configs = {
+        key: value
+        for key, value in vars(config).items()
+        if hasattr(value, "model_type")
     }
-    other_names = {
-        name: other for other, name in config.attribute_map.items() if other in own
-    }
-    other_names |= config.attribute_map
-    sizes_of_parts = [vars(part) for part in parts.values()]
-    refuse_other_names(
-        data, config.model_type, own, other_names, [own, *sizes_of_parts]
-    )
+    other_names = _other_names(config, own)
+    sizes_of_parts = [own, *map(vars, sub_configs.values())]
+    refuse_other_names(data, config.model_type, own, other_names, sizes_of_parts)
     words = [defaults_in_words(by_own_names(data, other_names), config.model_type, own)]
-    for key, part in parts.items():
-        words.append(_defaults(part, data.get(f"{key}_dict") or data.get(key) or data))
+    for key, sub_config in sub_configs.items():
+        of_sub_config = data.get(f"{key}_dict") or data.get(key) or data
+        words.append(_defaults(sub_config, of_sub_config))
     return "; ".join(filter(None, words))
 
 
-def build_empty(config: Any, kind: Any = None, tied: bool = False) -> Any:
+def _other_names(config: Any, own: Collection[str]) -> dict[str, str]:
+    """Further names of a config's fields -> the name that its class reads.
+
+    A field may stand on either side of transformers' map: GPT-2's n_embd is in
+    {"hidden_size": "n_embd"}, Qwen3-MoE's num_experts in {"num_experts":
+    "num_local_experts"}.
+    """
+    other_names = {
+        target: name for name, target in config.attribute_map.items() if name in own
+    }
+    return other_names | config.attribute_map
+
+
+def build_empty(config: Any, model_class: Any = None, tied: bool = False) -> Any:
     """The model of a config on torch's meta device: shapes and no data. The bare model,
     unless a class is given.
 
@@ -215,7 +241,7 @@ def build_empty(config: Any, kind: Any = None, tied: bool = False) -> Any:
         warnings.simplefilter("ignore")
         try:
             with initialization.no_init_weights():
-                model = (kind or _model_class(config))(config)
+                model = (model_class or _bare_class(config))(config)
             if tied:
                 model.tie_weights()
             return model
@@ -227,9 +253,9 @@ def build_empty(config: Any, kind: Any = None, tied: bool = False) -> Any:
             ) from problem
 
 
-def _model_class(config: Any) -> Any:
-    """The bare model of a config's class; where there is none, the first class of its
-    module that takes it.
+def _bare_class(config: Any) -> Any:
+    """The class of the bare model of a config; where there is none, the first class of
+    its module that takes the config.
     """
     from transformers.models.auto.modeling_auto import MODEL_MAPPING
 
@@ -238,57 +264,58 @@ def _model_class(config: Any) -> Any:
     module = importlib.import_module(
         type(config).__module__.replace("configuration_", "modeling_")
     )
-    for name, kind in vars(module).items():
-        takes_it = isinstance(kind, type) and getattr(
-            kind, "config_class", None
-        ) is type(config)
-        if takes_it and "PreTrained" not in name:
-            return kind
+    for name, value in vars(module).items():
+        if not isinstance(value, type) or "PreTrained" in name:
+            continue
+        if getattr(value, "config_class", None) is type(config):
+            return value
     raise LookupError(f"no model class for {type(config).__name__}")
 
 
-def _first(kind: Any) -> Any:
-    """A class, or the first of several."""
-    if isinstance(kind, tuple):
-        return kind[0]
-    return kind
+def _first(entry: Any) -> Any:
+    """The class of an entry of a mapping; the first where it has several."""
+    if isinstance(entry, tuple):
+        return entry[0]
+    return entry
 
 
 def feed_forwards(model: Any) -> list[FoundFFN]:
-    """Every FFN of a model's numbered layers, in their order; what stands inside one is
-    part of it.
+    """Every FFN of a model's numbered layers, in their order; what stands inside an FFN
+    is part of it.
     """
     ffns: list[FoundFFN] = []
     modules = dict(model.named_modules())
-    inside = None  # the last FFN that is a module, and what its parts begin with
+    claimed_prefix = None  # of the paths inside the last FFN
     for path, module in modules.items():
-        if inside is not None and path.startswith(inside):
+        if claimed_prefix is not None and path.startswith(claimed_prefix):
             continue
-        if not path_in_layer(path, modules) or is_other_part(path, modules):
+        if not _may_be_of_ffn(path, modules):
             continue
         if _has_ffn_name(path, modules):
             shapes = _shapes(module)
             if shapes:
                 ffns.append(FoundFFN(path=path, module=module, shapes=shapes))
-                inside = f"{path}."
+                claimed_prefix = f"{path}."
         else:
             ffns += _pairs_in(path, module)
     return ffns
 
 
-def _pairs_in(path: str, layer: Any) -> list[FoundFFN]:
-    """The FFNs whose two projections stand in the layer itself."""
+def _pairs_in(path: str, owner: Any) -> list[FoundFFN]:
+    """The FFNs whose two projections stand directly in a module."""
     ffns = []
     for pair in PAIRS:
-        shapes = _pair_shapes(layer, pair)
+        shapes = _pair_shapes(owner, pair)
         if shapes:
-            ffns.append(FoundFFN(path=path, module=layer, shapes=shapes, pair=pair))
+            ffns.append(FoundFFN(path=path, module=owner, shapes=shapes, pair=pair))
     return ffns
 
 
 def _has_ffn_name(path: str, modules: dict[str, Any]) -> bool:
-    """Whether it has an FFN's name, or is one of a list that has; not as a half of a
-    pair of projections.
+    """Whether a module has an FFN's name, or stands in a list that has one.
+
+    One of a pair of projections is no FFN by itself: ALBERT's `ffn` stands beside an
+    `ffn_output`.
     """
     owner, _, name = path.rpartition(".")
     if name.isdigit():
@@ -299,26 +326,31 @@ def _has_ffn_name(path: str, modules: dict[str, Any]) -> bool:
         return bool(FFN_MIXER.search(type(modules[path]).__name__))
     if name not in FFN_MODULE_NAMES or _is_list(modules[path]):
         return False
-    for first, second in PAIRS:
-        if (
-            name in (first, second)
-            and hasattr(modules[owner], first)
-            and hasattr(modules[owner], second)
-        ):
-            return False
-    return True
+    return not any(
+        name in pair and all(hasattr(modules[owner], half) for half in pair)
+        for pair in PAIRS
+    )
 
 
 def _is_list(module: Any) -> bool:
     return type(module).__name__ == "ModuleList"
 
 
-def path_in_layer(path: str, modules: dict[str, Any]) -> list[str]:
+def _may_be_of_ffn(path: str, modules: dict[str, Any]) -> bool:
+    """Whether a path lies in a numbered layer, and in no part of it that is known to be
+    something else than an FFN.
+    """
+    paths = _paths_from_layer(path, modules)
+    return bool(paths) and not any(
+        _is_other_part(each.rpartition(".")[2], modules.get(each)) for each in paths
+    )
+
+
+def _paths_from_layer(path: str, modules: dict[str, Any]) -> list[str]:
     """The paths from a numbered layer down to `path`, the layer's own first; none
     outside of all layers.
 
     A layer has a number for a name, and parts: a list of bare projections holds none.
-    What merges patches between two parts of a model, or reads them out, is no layer.
     """
     if BETWEEN_MODALITIES.search(path):
         return []
@@ -331,59 +363,50 @@ def path_in_layer(path: str, modules: dict[str, Any]) -> list[str]:
     return []
 
 
-def is_other_part(path: str, modules: dict[str, Any]) -> bool:
-    """Whether a path in a numbered layer is, or lies in, a part that is no FFN."""
-    layer, *inside = path_in_layer(path, modules)
-    if _has_other_class(modules.get(layer)):
-        return True
-    for owner in inside:
-        name, module = owner.rpartition(".")[2], modules.get(owner)
-        if NO_FFN.search(name) or _has_other_class(module):
-            return True
-        if name == "mixer" and not FFN_MIXER.search(type(module).__name__):
-            return True
-    return False
+def _is_other_part(name: str, module: Any) -> bool:
+    """Whether the name of a part of a layer, or its class, says that it is no FFN.
 
-
-def _has_other_class(module: Any) -> bool:
-    """Whether its class is no FFN's; a block that holds one beside its attention is
-    called after the attention only.
+    The class of a block may be named after its attention alone: one that holds an FFN
+    as well is not such a part.
     """
-    if not _is_no_ffn(module):
-        return False
-    return not any(hasattr(module, name) for name in FFN_MODULE_NAMES)
+    if NO_FFN.search(name):
+        return True
+    if name == "mixer" and not FFN_MIXER.search(type(module).__name__):
+        return True
+    return _class_is_no_ffn(module) and not any(
+        hasattr(module, ffn_name) for ffn_name in FFN_MODULE_NAMES
+    )
 
 
-def left_over(model: Any, ffns: Iterable[FoundFFN]) -> list[str]:
-    """What stands in a numbered layer and is nothing known: neither part of an FFN nor
-    another part.
+def _class_is_no_ffn(module: Any) -> bool:
+    return bool(NO_FFN_CLASS.search(type(module).__name__))
 
-    Paths without the numbers of layers, each once: such a model can't be counted by
-    names.
+
+def unexplained(model: Any, ffns: Iterable[FoundFFN]) -> list[str]:
+    """The parameters in numbered layers that are neither of an FFN nor of another part
+    that is known: a model that has some can't be counted by names.
+
+    Gives their paths with `*` for the numbers of layers, each once.
     """
     claimed = {path for ffn in ffns for path in ffn.parameter_paths}
     modules = dict(model.named_modules())
-    left = []
+    paths = []
     for path, _ in model.named_parameters():
-        if (
-            path not in claimed
-            and path_in_layer(path, modules)
-            and not is_other_part(path, modules)
-        ):
-            left.append(NUMBER_IN_NAME.sub("*", path))
-    return list(dict.fromkeys(left))
+        if path not in claimed and _may_be_of_ffn(path, modules):
+            paths.append(NUMBER_IN_PATH.sub("*", path))
+    return list(dict.fromkeys(paths))
 
 
 def counted_ffns(config: Any, model: Any) -> list[FoundFFN]:
-    """All FFNs of a model. Raises FfnbenchError where none is found, or something is
-    left over that may be one's.
+    """All FFNs of a model. Raises FfnbenchError where none is found, or where a layer
+    has parameters that may be of another one.
     """
     ffns = feed_forwards(model)
-    left = left_over(model, ffns)
-    if left:
-        shown = ", ".join(left[:3])
-        if len(left) > 3:
-            shown += f" and {len(left) - 3} more"
+    paths = unexplained(model, ffns)
+    if paths:
+        shown = ", ".join(paths[:3])
+        if len(paths) > 3:
+            shown += f" and {len(paths) - 3} more"
         raise FfnbenchError(
             f"the layers of {config.model_type} hold what may be FFNs under names that nobody declared: {shown}",
             "count them by hand, or name the FFN's class as a variant",
@@ -402,15 +425,20 @@ def count_layers(source: str) -> CountedModel:
     """
     loaded = load_config(source)
     config = loaded.config
-    ffns = counted_ffns(config, build_whole(config, loaded.kind))
-    kinds = Counter(
-        (ffn.stack, ffn.name, ffn.params, active_params(ffn)) for ffn in ffns
+    ffns = counted_ffns(config, build_whole(config, loaded.model_class))
+    equal_ffns = Counter(
+        (ffn.layer_pattern, ffn.class_name, ffn.params, active_params(ffn))
+        for ffn in ffns
     )
     layers = []
-    for (stack, name, total, active), count in kinds.items():
+    for (pattern, class_name, total, active), count in equal_ffns.items():
         layers.append(
             CountedLayers(
-                kind=stack, count=count, params=total, params_active=active, name=name
+                kind=pattern,
+                count=count,
+                params=total,
+                params_active=active,
+                name=class_name,
             )
         )
     return CountedModel(
@@ -433,8 +461,9 @@ def active_params(ffn: FoundFFN) -> int | None:
     """The parameters that a token meets: of stacked experts as many as its router
     chooses, of the rest all.
 
-    None where there are experts that are not one stack of each weight, or where no
-    module says how many are chosen.
+    A weight of stacked experts is 3-D, and its first dimension counts them. None where
+    the experts are modules of their own or stand in several stacks, or where no module
+    says how many are chosen.
     """
     routed = {name: shape for name, shape in ffn.shapes if "shared" not in name}
     stacked: dict[str, tuple[int, ...]] = {
@@ -447,63 +476,60 @@ def active_params(ffn: FoundFFN) -> int | None:
     owners = {name.rpartition(".")[0] for name in stacked}
     if len(owners) > 1 and any("expert" in owner for owner in owners):
         return None
-    for name, shape in routed.items():
+    for name, shape in routed.items():  # their biases are 2-D
         if name.removesuffix("_bias") in stacked:
             stacked[name] = shape
-    experts = {shape[0] for shape in stacked.values()}
-    chosen = {
+    expert_counts = {shape[0] for shape in stacked.values()}
+    top_ks = {
         module.top_k
         for module in ffn.module.modules()
         if isinstance(getattr(module, "top_k", None), int)
     }
-    if len(experts) > 1 or len(chosen) != 1:
+    if len(expert_counts) > 1 or len(top_ks) != 1:
         return None
-    count, top_k = experts.pop(), int(chosen.pop())
-    of_one_expert = sum(prod(shape) for shape in stacked.values()) // max(1, count)
-    return ffn.params - of_one_expert * max(0, count - top_k)
+    experts, top_k = expert_counts.pop(), int(top_ks.pop())
+    of_one_expert = sum(prod(shape) for shape in stacked.values()) // max(1, experts)
+    return ffn.params - of_one_expert * max(0, experts - top_k)
 
 
 def _shapes(module: Any) -> Shapes:
     """The parameters of an FFN by name, without norms and scales inside it."""
-    others = tuple(
-        f"{name}." for name, part in module.named_modules() if name and _is_no_ffn(part)
+    other_modules = tuple(
+        f"{name}."
+        for name, submodule in module.named_modules()
+        if name and _class_is_no_ffn(submodule)
     )
     shapes = []
     for name, parameter in module.named_parameters():
         has_other_name = any(NO_FFN.search(part) for part in name.split("."))
-        if not has_other_name and not name.startswith(others):
+        if not has_other_name and not name.startswith(other_modules):
             shapes.append((name, tuple(parameter.shape)))
     return tuple(shapes)
 
 
-def _is_no_ffn(module: Any) -> bool:
-    return bool(NO_FFN_CLASS.search(type(module).__name__))
-
-
-def _pair_shapes(layer: Any, pair: tuple[str, ...]) -> Shapes:
-    """The parameters of two projections that stand in the layer itself; none where it
+def _pair_shapes(owner: Any, pair: tuple[str, ...]) -> Shapes:
+    """The parameters of two projections that stand directly in a module; none where it
     has not both.
     """
     shapes: list[tuple[str, tuple[int, ...]]] = []
     for name in pair:
-        half = getattr(layer, name, None)
-        if not hasattr(half, "named_parameters") or _is_no_ffn(half):
+        projection = getattr(owner, name, None)
+        if not hasattr(projection, "named_parameters") or _class_is_no_ffn(projection):
             return ()
-        shapes += [(f"{name}.{inner}", shape) for inner, shape in _shapes(half)]
+        shapes += [(f"{name}.{inner}", shape) for inner, shape in _shapes(projection)]
     return tuple(shapes)
 
 
-def build_whole(config: Any, named: Any = None) -> Any:
+def build_whole(config: Any, class_of_file: Any = None) -> Any:
     """The model with its output layer, where it has one, on torch's meta device, with
     its tied weights tied.
 
-    A class that the file names is built in its place where its FFNs are not those of
-    the bare model.
+    The class that the file names is built in its place where its FFNs have other sizes.
     """
-    model = build_empty(config, _with_output(config), tied=True)
-    if named is None or isinstance(model, named):
+    model = build_empty(config, _class_with_output(config), tied=True)
+    if class_of_file is None or isinstance(model, class_of_file):
         return model
-    model_of_file = build_empty(config, named, tied=True)
+    model_of_file = build_empty(config, class_of_file, tied=True)
     if _ffn_sizes(model_of_file) == _ffn_sizes(model):
         return model
     return model_of_file
@@ -513,18 +539,16 @@ def _ffn_sizes(model: Any) -> list[int]:
     return sorted(ffn.params for ffn in feed_forwards(model))
 
 
-def _with_output(config: Any) -> Any:
-    """The class with an output layer; None where there is none, or only one of an
-    encoder.
+def _class_with_output(config: Any) -> Any:
+    """The class with an output layer for a config; None where there is none. An encoder
+    that fills masks is taken bare.
     """
     from transformers.models.auto import modeling_auto
 
-    names: tuple[str, ...] = SEQ_TO_SEQ_OUTPUTS + TEXT_OUTPUTS
-    if type(config) in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING:
-        names = names[:-1]  # an encoder that fills masks is taken bare
-    for name in names:
+    fills_masks = type(config) in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING
+    for name in OUTPUT_MAPPINGS:
         mapping = getattr(modeling_auto, name)
-        if type(config) in mapping:
+        if type(config) in mapping and not (fills_masks and name == CAUSAL_LM):
             return _first(mapping[type(config)])
     return None
 
@@ -533,11 +557,12 @@ def count_whole(source: str) -> WholeModel:
     """All parameters of a config.json's model; errors as for `counted_ffns`."""
     loaded = load_config(source)
     config = loaded.config
-    model = build_whole(config, loaded.kind)
+    model = build_whole(config, loaded.model_class)
     ffns = counted_ffns(config, model)
-    parts = sorted_parts(model, {path for ffn in ffns for path in ffn.parameter_paths})
-    # T5's classes tie the two until they have read the weights
-    if loaded.output_apart and config.tie_word_embeddings:
+    ffn_paths = {path for ffn in ffns for path in ffn.parameter_paths}
+    parts = params_by_part(model, ffn_paths)
+    # T5's classes tie the output to the embedding until they have read the weights
+    if loaded.untied and config.tie_word_embeddings:
         output = model.get_output_embeddings()
         if output is not None:
             parts["head"] += output.weight.numel()
@@ -554,35 +579,41 @@ def count_whole(source: str) -> WholeModel:
         counted_by=f"{_version()}, which built {type(model).__name__}",
         note="; ".join(filter(None, notes)),
         defaults=loaded.defaults,
-        **{
-            name: parts[name]
-            for name in ("embeddings", "attention", "ffn", "norms", "head", "other")
-        },
-        router=0,
+        embeddings=parts["embeddings"],
+        attention=parts["attention"],
+        ffn=parts["ffn"],
+        router=0,  # within `ffn` here
+        norms=parts["norms"],
+        head=parts["head"],
+        other=parts["other"],
         idle=idle,
     )
 
 
-def sorted_parts(model: Any, of_ffns: Collection[str]) -> Counter[str]:
-    """Part -> parameters, each of them once. `of_ffns` are the paths of the FFNs'
-    parameters.
+def params_by_part(model: Any, ffn_paths: Collection[str]) -> Counter[str]:
+    """Count the parameters of each part of a model, each of them once.
+
+    `ffn_paths` are the paths of the FFNs' parameters. The first rule that fits decides:
+    a norm inside an FFN or an attention is a norm.
     """
-    kinds = {path: type(module).__name__ for path, module in model.named_modules()}
+    class_names = {
+        path: type(module).__name__ for path, module in model.named_modules()
+    }
     counts: Counter[str] = Counter()
     for path, parameter in model.named_parameters():
-        owners = path.split(".")[:-1]
+        names = path.split(".")
         around = [
-            kinds[".".join(owners[:depth])] for depth in range(1, len(owners) + 1)
+            class_names[".".join(names[:depth])] for depth in range(1, len(names))
         ]
         if around and "norm" in around[-1].lower():
             part = "norms"
-        elif path in of_ffns:
+        elif path in ffn_paths:
             part = "ffn"
-        elif any("Attention" in kind for kind in around):
+        elif any("Attention" in class_name for class_name in around):
             part = "attention"
         elif HEAD_MODULES.search(path):
             part = "head"
-        elif any("Embed" in kind for kind in around):
+        elif any("Embed" in class_name for class_name in around):
             part = "embeddings"
         else:
             part = "other"

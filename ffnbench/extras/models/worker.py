@@ -1,4 +1,4 @@
-"""What a worker does for `inspect`: a model is built by transformers, and counted."""
+"""What a worker does for `inspect`: have transformers build a model, and count it."""
 
 from __future__ import annotations
 

@@ -51,15 +51,14 @@ def selftest(
     quiet: o.Quiet = False,
 ) -> int:
     """Count how often ffnbench is wrong on this machine."""
-    from ffnbench.extras.selftest import measuring
-    from ffnbench.extras.selftest.measuring import SelftestRequest
+    from ffnbench.extras.selftest.measuring import SelftestRequest, run_selftest
     from ffnbench.extras.selftest.table import selftest_view
     from ffnbench.run.world import this_machine
 
     request, output = request_from_typed(SelftestRequest, ctx), output_from_typed(ctx)
     with destination_of(output, "selftest") as destination:
-        rows = measuring.run_selftest(
+        runs = run_selftest(
             request, this_machine(wait=output.wait), destination.progress
         )
-        destination.show(selftest_view(rows, request.repeats))
+        destination.show(selftest_view(runs))
     return destination.code

@@ -1,5 +1,5 @@
-"""How often are runs wrong? The same comparison, of rows whose true ratio is known, is
-measured again and again, and what the runs say of each row is counted.
+"""How often are runs wrong? A comparison of rows whose true ratios are known is
+measured again and again, and the verdicts and intervals that are wrong are counted.
 """
 
 from __future__ import annotations
@@ -10,28 +10,33 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from ffnbench.api.measuring import tell_duration
-from ffnbench.common.errors import Interrupted, Unfinished
+from ffnbench.common.errors import FfnbenchError, Interrupted, Unfinished
 from ffnbench.common.units import percent
 from ffnbench.device.environment import usable_cpus
 from ffnbench.ffn.spec import require_positive
 from ffnbench.following import ProgressListener
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
+from ffnbench.report.formats import NOT_ALL
 from ffnbench.request import CompareRequest, Request, Seconds
 from ffnbench.result import CONFIDENCE, Progress, Run, Verdict
 from ffnbench.run.runner import run_workers
 from ffnbench.run.world import World
 from ffnbench.stats.verdict import summarise
 
-REFERENCE, SAME = "base", ("same1", "same2")
-SLOWER = {"+3%": 0.03, "+5%": 0.05, "+10%": 0.10}
+# the labels of rows: the reference, rows equal to it, and rows that are slower by a
+# known share
+REFERENCE, EQUAL_ROWS = "base", ("same1", "same2")
+SLOWDOWNS = {"+3%": 0.03, "+5%": 0.05, "+10%": 0.10}
+# what is promised: the share of runs with a false difference at most, and the bounds of
+# the share of intervals that hold the truth
 FALSE_AT_MOST, COVERAGE = 0.05, (0.93, 0.97)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelftestRow:
-    """What one run said of one row, beside the ratio to the reference that is true of
-    it.
+    """What one run said of one row; `truth` is the true ratio of the row to the
+    reference.
     """
 
     run: int
@@ -45,7 +50,7 @@ class SelftestRow:
 
     @property
     def covers(self) -> bool:
-        """Whether its interval holds the truth."""
+        """Whether the interval holds the truth; a row without one does not."""
         return (
             self.low is not None
             and self.high is not None
@@ -54,37 +59,47 @@ class SelftestRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SelftestRuns:
+    """The rows of the runs that were measured, and why they are not all runs."""
+
+    rows: list[SelftestRow]
+    problem: FfnbenchError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """So many of so many."""
+    """How many of some runs or rows something is true of."""
 
     hits: int
     of: int
 
     @property
     def value(self) -> float:
-        """As a fraction; 0 of 0 is 0."""
+        """The rate as a fraction; 0 of 0 is 0."""
         return self.hits / self.of if self.of else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """What some runs came to. One has a false difference if any of its equal rows is
-    called slower or faster.
+    """How often some runs were right and wrong. A run has a false difference if any of
+    its equal rows is called slower or faster.
     """
 
     runs: int
     false_difference: Rate
-    covered: Rate  # of the rows that claim an interval: a busy one has none
-    detected: dict[str, Rate]  # by injected slow-down
-    wrong_way: Rate  # a slowed row called faster, or the same
-    busy: Rate  # runs with a row that is not decided because others used the CPUs
-    seconds: float  # mean
+    covered: Rate  # of the rows with an interval, which a busy row does not have
+    detected: dict[str, Rate]  # by the label of a slowed row
+    wrong_way: Rate  # of the slowed rows: called faster, or the same
+    busy: Rate  # of the runs: a row is not decided because others used the CPUs
+    seconds: float  # of a run, the mean
 
 
 def comparison_plan(**options: object) -> Plan:
-    """The reference, itself twice more, and itself slowed down by known shares."""
-    variants = [f"{name}=relu" for name in (REFERENCE, *SAME)]
-    variants += [f"{name}=relu@slowdown={share}" for name, share in SLOWER.items()]
+    """Plan a comparison of the reference with itself twice, and with itself slowed down
+    by known shares. `options` are fields of the CompareRequest.
+    """
+    variants = [f"{name}=relu" for name in (REFERENCE, *EQUAL_ROWS)]
+    variants += [f"{name}=relu@slowdown={share}" for name, share in SLOWDOWNS.items()]
     settings: dict[str, object] = {
         "d_model": 256,
         "device": "cpu",
@@ -94,10 +109,13 @@ def comparison_plan(**options: object) -> Plan:
     return plan_compare(CompareRequest(variants=",".join(variants), **settings))  # type: ignore[arg-type]
 
 
-def rows_of_run(done: Run, plan: Plan, number: int) -> list[SelftestRow]:
-    """What a run of the plan says of each row that is no reference."""
+def rows_of_run(run: Run, plan: Plan, number: int) -> list[SelftestRow]:
+    """What a run of the plan says of each row but the reference. `number` is that of
+    the run.
+    """
     rows = []
-    for comparison in summarise(done)[1]:
+    _, comparisons = summarise(run)
+    for comparison in comparisons:
         if comparison.case == comparison.reference:
             continue
         value = low = high = None
@@ -113,48 +131,48 @@ def rows_of_run(done: Run, plan: Plan, number: int) -> list[SelftestRow]:
             low=low,
             high=high,
             verdict=comparison.verdict.value,
-            seconds=done.wall_s or 0.0,
+            seconds=run.wall_s or 0.0,
         )
         rows.append(row)
     return rows
 
 
 def error_rates(rows: Sequence[SelftestRow]) -> Rates:
-    """Count."""
+    """Count how often these rows, of any number of runs, are right and wrong."""
     seconds = {row.run: row.seconds for row in rows}
 
     def runs_with(labels: Collection[str], *verdicts: Verdict) -> Rate:
+        """The runs in which one of these rows has one of these verdicts."""
         values = {verdict.value for verdict in verdicts}
         hits = {row.run for row in rows if row.row in labels and row.verdict in values}
         return Rate(hits=len(hits), of=len(seconds))
 
-    slowed = [row for row in rows if row.row in SLOWER]
+    slowed = [row for row in rows if row.row in SLOWDOWNS]
     wrong_way = [row for row in slowed if row.verdict in (Verdict.FASTER, Verdict.SAME)]
     with_interval = [row for row in rows if row.low is not None]
     return Rates(
         runs=len(seconds),
-        false_difference=runs_with(SAME, Verdict.SLOWER, Verdict.FASTER),
+        false_difference=runs_with(EQUAL_ROWS, Verdict.SLOWER, Verdict.FASTER),
         covered=Rate(
             hits=sum(row.covers for row in with_interval), of=len(with_interval)
         ),
-        detected={name: runs_with((name,), Verdict.SLOWER) for name in SLOWER},
+        detected={name: runs_with((name,), Verdict.SLOWER) for name in SLOWDOWNS},
         wrong_way=Rate(hits=len(wrong_way), of=len(slowed)),
-        busy=runs_with((*SAME, *SLOWER), Verdict.BUSY),
+        busy=runs_with((*EQUAL_ROWS, *SLOWDOWNS), Verdict.BUSY),
         seconds=sum(seconds.values()) / max(1, len(seconds)),
     )
 
 
-def failures(rates: Rates) -> list[str]:
-    """Which of the promises the runs did not keep, by more than chance."""
+def broken_promises(rates: Rates) -> list[str]:
+    """Say which promises the runs did not keep, by more than chance explains."""
     problems = []
-    if rates.false_difference.value > FALSE_AT_MOST + _chance(
-        FALSE_AT_MOST, rates.runs
-    ):
+    most_false = FALSE_AT_MOST + _chance(FALSE_AT_MOST, rates.runs)
+    if rates.false_difference.value > most_false:
         problems.append(
             f"false differences in {rates.false_difference.value:.1%} of the runs"
         )
     least, most = COVERAGE
-    # of runs and not of rows, for the rows of a run share their reference
+    # chance is that of so many runs, not rows: the rows of a run share their reference
     least -= _chance(least, rates.runs)
     most += _chance(most, rates.runs)
     if rates.covered.of and not least <= rates.covered.value <= most:
@@ -165,7 +183,9 @@ def failures(rates: Rates) -> list[str]:
 
 
 def _chance(share: float, runs: int) -> float:
-    """How far a true share may be missed in so many runs: three standard errors."""
+    """How far the share in so many runs may be from the true one: three standard
+    errors.
+    """
     return 3 * math.sqrt(share * (1 - share) / runs)
 
 
@@ -182,8 +202,8 @@ class SelftestRequest(Request):
 
 def run_selftest(
     request: SelftestRequest, world: World, progress: ProgressListener
-) -> list[SelftestRow]:
-    """What every run on this machine says of every row."""
+) -> SelftestRuns:
+    """Measure all runs on this machine."""
     plan, repeats = plan_selftest(request), request.repeats
     tell_duration(plan, world, progress, repeats * (plan.protocol.budget_s or 0.0))
     with world.lock(progress.tell):
@@ -191,7 +211,9 @@ def run_selftest(
 
 
 def plan_selftest(request: SelftestRequest) -> Plan:
-    """What is measured `repeats` times; raises FfnbenchError for every mistake."""
+    """Plan the comparison that is measured `repeats` times; raises FfnbenchError for
+    every mistake.
+    """
     threads = usable_cpus() if request.threads is None else request.threads
     require_positive("repeats", request.repeats)
     return comparison_plan(
@@ -204,11 +226,11 @@ def plan_selftest(request: SelftestRequest) -> Plan:
 
 def measure_repeats(
     plan: Plan, repeats: int, world: World, progress: Callable[[Progress], None]
-) -> list[SelftestRow]:
-    """Every run, each with a seed of its own.
+) -> SelftestRuns:
+    """Measure the plan `repeats` times, each time with a seed of its own.
 
-    Interrupted, or where one can't be finished, it gives what was measured by then;
-    raises where that is nothing.
+    Where it is interrupted, or a run can't be finished, it gives the rows of the runs
+    before, and the problem; raises FfnbenchError where there are none.
     """
     rows: list[SelftestRow] = []
     start = time.monotonic()
@@ -225,25 +247,28 @@ def measure_repeats(
                 )
             )
             protocol = replace(plan.protocol, seed=plan.protocol.seed + number)
-            done = refuse_unfinished(
-                run_workers(replace(plan, protocol=protocol), world)
-            )
-            rows += rows_of_run(done, plan, number)
+            run = run_workers(replace(plan, protocol=protocol), world)
+            _refuse_unfinished(run)
+            rows += rows_of_run(run, plan, number)
     except KeyboardInterrupt:
         if not rows:
             raise Interrupted("interrupted before the first run was complete") from None
-    except Unfinished:
+        return SelftestRuns(rows=rows, problem=Interrupted(f"interrupted; {NOT_ALL}"))
+    except Unfinished as problem:
         if not rows:
             raise
-    return rows
+        unfinished = Unfinished(f"{problem.message}: {problem.hint}", NOT_ALL)
+        return SelftestRuns(rows=rows, problem=unfinished)
+    return SelftestRuns(rows=rows)
 
 
-def refuse_unfinished(done: Run) -> Run:
-    """A run that nothing went wrong in; raises KeyboardInterrupt or Unfinished."""
-    if done.interrupted:
+def _refuse_unfinished(run: Run) -> None:
+    """Raise KeyboardInterrupt for a run that was interrupted, and Unfinished for one
+    that failed or was stopped.
+    """
+    if run.interrupted:
         raise KeyboardInterrupt
-    if done.failures:
-        raise Unfinished("a case of the selftest failed", done.failures[0].message)
-    if done.stopped:
-        raise Unfinished("a case of the selftest failed", done.stopped)
-    return done
+    if run.failures:
+        raise Unfinished("a case of the selftest failed", run.failures[0].message)
+    if run.stopped:
+        raise Unfinished("a case of the selftest failed", run.stopped)

@@ -1,34 +1,30 @@
-"""The selftest's table: how often runs were wrong on this machine, whose rows have
-ratios that are known.
-"""
+"""The table of `selftest`: how often runs on this machine were wrong."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 
-from ffnbench.common.errors import Interrupted, Unfinished
+from ffnbench.common.errors import Unfinished
 from ffnbench.common.units import percent
 from ffnbench.extras.selftest.measuring import (
     COVERAGE,
     FALSE_AT_MOST,
-    SLOWER,
+    SLOWDOWNS,
     Rate,
     Rates,
-    SelftestRow,
+    SelftestRuns,
+    broken_promises,
     error_rates,
-    failures,
 )
-from ffnbench.report.formats import NOT_ALL, View
+from ffnbench.report.formats import View
 from ffnbench.report.frame import UNKNOWN_CELL, Column, Frame, Row
 from ffnbench.result import Verdict
 
 BUSY = Verdict.BUSY
-ENDED_EARLY = f"interrupted; {NOT_ALL}"
 
 
 def rates_frame(rates: Rates) -> Frame:
-    """One row: what all runs together came to."""
+    """The table of one row: the rates of all runs together."""
     shares = {
         "false": rates.false_difference,
         "wrong": rates.wrong_way,
@@ -50,7 +46,7 @@ def rates_frame(rates: Rates) -> Frame:
     )
     header = (
         "Runs on this machine as it is: one module against itself twice, and slowed down by exactly "
-        f"{', '.join(name[1:] for name in SLOWER)}",
+        f"{', '.join(name[1:] for name in SLOWDOWNS)}",
     )
     notes = (
         f"false diffs: runs in which an equal row is called slower or faster (at most {percent(FALSE_AT_MOST)})",
@@ -75,20 +71,20 @@ def _rate_text(share: Rate) -> str:
     return f"{100 * share.value:.1f}%" if share.of else UNKNOWN_CELL
 
 
-def selftest_view(rows: Sequence[SelftestRow], repeats: int) -> View:
-    """The answer of `selftest`, its records one a row of each run; a broken promise is
-    how it ends.
+def selftest_view(runs: SelftestRuns) -> View:
+    """The answer of `selftest`, which saves a record for each row of each run. It ends
+    with an error where not all runs were measured or a promise is broken.
     """
-    rates = error_rates(rows)
-    records = [asdict(row) for row in rows]
+    rates = error_rates(runs.rows)
+    records = [asdict(row) for row in runs.rows]
     view = View(
         frame=lambda: replace(rates_frame(rates), saved=records), title="selftest"
     )
-    if rates.runs < repeats:
-        return view.ending(0, Interrupted(ENDED_EARLY))
-    if broken := failures(rates):
+    if runs.problem is not None:
+        return view.ending(0, runs.problem)
+    broken = broken_promises(rates)
+    if broken:
         hint = "the numbers of this ffnbench can't be trusted"
-        return view.ending(
-            0, Unfinished("the selftest failed: " + "; ".join(broken), hint)
-        )
+        problem = Unfinished(f"the selftest failed: {'; '.join(broken)}", hint)
+        return view.ending(0, problem)
     return view

@@ -17,7 +17,7 @@ Context = Annotated[
     o.TypedText,
     Option(rich_help_panel=o.WORKLOAD, metavar="INT", help="Bytes of a sequence."),
 ]
-TextOption = Annotated[
+Text = Annotated[
     o.TypedText,
     Option(
         "--text",
@@ -69,7 +69,7 @@ def train(
     context: Context = "128",
     batch: o.Batch = "24",
     dtype: o.DType = "float32",
-    text: TextOption = None,
+    text: Text = None,
     device: o.Device = "auto",
     threads: o.Threads = None,
     steps: Steps = "800",

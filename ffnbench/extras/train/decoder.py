@@ -1,4 +1,6 @@
-"""The modules of a language model of bytes: its blocks, and all of it."""
+"""The modules of a language model of bytes: its blocks, and all of it. `where` is the
+device and the dtype of weights.
+"""
 
 from __future__ import annotations
 
@@ -13,27 +15,24 @@ from ffnbench.ffn.attention_module import Attention
 from ffnbench.ffn.spec import AttentionSpec
 
 VOCABULARY = 256  # a token is a byte
-BASE, EPSILON = 10_000.0, 1e-6  # of rotary positions, and of norms
-SPREAD = 0.02  # standard deviation of the vectors of bytes
+ROTARY_BASE = 10_000.0
+NORM_EPSILON = 1e-6
+EMBEDDING_STD = 0.02  # of the vectors of bytes, before they are trained
 
 
 class RotaryAttention(Attention):
-    """Causal self-attention whose queries and keys are turned by their place, halves of
-    a head by halves.
+    """Causal self-attention with rotary positions: in the queries and keys of a head,
+    each element of the first half is rotated together with that of the second half.
     """
 
     def heads(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """As Attention's, turned."""
+        """Queries, keys and values by head, the first two rotated by position."""
         q, k, v = super().heads(x)
-        head_dim = q.shape[-1]
-        steps = BASE ** -(
-            torch.arange(0, head_dim, 2, device=x.device, dtype=torch.float32)
-            / head_dim
-        )
-        angles = (
-            torch.arange(x.shape[1], device=x.device, dtype=torch.float32)[:, None]
-            * steps
-        )
+        seq_len, head_dim = x.shape[1], q.shape[-1]
+        where: dict[str, Any] = {"device": x.device, "dtype": torch.float32}
+        exponents = torch.arange(0, head_dim, 2, **where) / head_dim
+        positions = torch.arange(seq_len, **where)
+        angles = positions[:, None] * ROTARY_BASE**-exponents
         angles = torch.cat((angles, angles), dim=-1)
         cos, sin = angles.cos().to(q.dtype), angles.sin().to(q.dtype)
         return _rotated(q, cos, sin), _rotated(k, cos, sin), v
@@ -52,11 +51,11 @@ class Norm(nn.Module):
         self.weight = nn.Parameter(torch.ones(width, **where))
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.weight.shape, self.weight, EPSILON)
+        return F.rms_norm(x, self.weight.shape, self.weight, NORM_EPSILON)
 
 
 class Block(nn.Module):
-    """Attention and FFN, each with a norm before it and a sum behind it."""
+    """Attention and FFN, each with a norm before it, and added to what it was given."""
 
     def __init__(self, attention: AttentionSpec, **where: Any) -> None:
         super().__init__()
@@ -74,22 +73,22 @@ class Decoder(nn.Module):
     """All blocks, and a norm behind them. x and the result are (batch, seq_len,
     d_model).
 
-    `make` gives an FFN. What all variants share draws its weights first, and the FFNs
-    after that: so the same seed gives all variants the same attention.
+    `make_ffn` gives an FFN. What all variants share draws its weights first, and the
+    FFNs after that: so the same seed gives all variants the same attention.
     """
 
     def __init__(
         self,
         attention: AttentionSpec,
         layers: int,
-        make: Callable[[], nn.Module],
+        make_ffn: Callable[[], nn.Module],
         **where: Any,
     ) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(Block(attention, **where) for _ in range(layers))
         self.norm = Norm(attention.d_model, **where)
         for block in self.blocks:
-            block.ffn = make()
+            block.ffn = make_ffn()
 
     def forward(self, x: Tensor) -> Tensor:
         for block in self.blocks:
@@ -99,18 +98,18 @@ class Decoder(nn.Module):
 
 
 class LanguageModel(nn.Module):
-    """Bytes (batch, seq_len) to the logits of the next ones (batch, seq_len, 256).
-    `make` gives its blocks, whose weights are drawn last.
+    """A model from bytes (batch, seq_len) to the logits of the next ones (batch,
+    seq_len, 256). `make_decoder` gives its blocks, whose weights are drawn last.
     """
 
     def __init__(
-        self, d_model: int, make: Callable[[], nn.Module], **where: Any
+        self, d_model: int, make_decoder: Callable[[], nn.Module], **where: Any
     ) -> None:
         super().__init__()
         self.embed = nn.Embedding(VOCABULARY, d_model, **where)
-        nn.init.normal_(self.embed.weight, std=SPREAD)
+        nn.init.normal_(self.embed.weight, std=EMBEDDING_STD)
         self.head = nn.Linear(d_model, VOCABULARY, bias=False, **where)
-        self.decoder = make()
+        self.decoder = make_decoder()
 
     def forward(self, tokens: Tensor) -> Tensor:
         logits: Tensor = self.head(self.decoder(self.embed(tokens)))

@@ -1,9 +1,9 @@
-"""From the losses of runs to what can be said of variants: paired by seed, Student over
-seeds, Holm. Pure.
+"""What the losses of runs say of variants: differences paired by seed, Student's
+intervals over seeds, Holm's correction. Pure.
 
 Three seeds tell little of how much a difference scatters. So its error is that of all
 variants together (randomised blocks, Fisher 1935; a seed is a block), unless a
-difference scatters by itself more than chance explains (SCATTER_CONFIDENCE).
+difference scatters more by itself than chance explains (SCATTER_CONFIDENCE).
 
 Rates are chosen on a part of the text that is not the one whose loss is reported.
 """
@@ -19,12 +19,12 @@ from statistics import fmean, median
 from typing import TypeVar
 
 from ffnbench.extras.train.plan import (
+    CELL_AXIS,
     CHOOSING,
     CURVE,
     HELD_OUT,
     LOSS,
-    OF,
-    STEP,
+    TIMED_CELL,
     TrainCase,
 )
 from ffnbench.plan import Plan, group_suffix
@@ -33,22 +33,24 @@ from ffnbench.stats.curves import Pair, in_both_orders, pairs_of, pareto_front, 
 from ffnbench.stats.interval import Mean, VarianceEstimate, WorkerValue, mean_of
 from ffnbench.stats.verdict import verdicts
 
-# confidence, above which a difference scatters more than others do
+# level of an F test of whether a difference scatters more than the others do
 SCATTER_CONFIDENCE = 0.95
 SAME_NATS = 0.01  # per byte: half of what is between relu and gelu in a small model
 SAME_LOSS = math.exp(-SAME_NATS), math.exp(SAME_NATS)
 
 K = TypeVar("K")
-Losses = Mapping[int, float]  # by seed
-LossCurve = tuple[tuple[int, float], ...]  # of (steps, loss)
+Losses = Mapping[int, float]  # seed -> nats per byte
+LossCurve = tuple[tuple[int, float], ...]  # steps, and the loss after them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantLosses:
-    """What is known of a variant at its best rate: its losses by seed, in nats per
-    byte, and the difference to the reference's. Curves are (step, loss), the mean over
-    seeds: of the batches up to there, and of what is held out, empty in files of
-    earlier versions.
+    """What is known of a variant at its best rate: its losses by seed, their mean, and
+    the difference to the reference.
+
+    Curves are means over seeds: `held_out` of the loss on what is held out, and `curve`
+    of the losses of the steps, which only files of earlier versions have. `failed` says
+    why runs have no loss.
     """
 
     name: str
@@ -63,7 +65,7 @@ class VariantLosses:
 
 
 def learnt(report: Report) -> dict[str, VariantLosses]:
-    """What is known of each variant, by its name, in the order of the plan."""
+    """The losses of each variant by its name, in the order of the plan."""
     variants = {
         name: _at_best_rate(report, name, runs)
         for name, runs in runs_of(report.plan).items()
@@ -95,21 +97,10 @@ def runs_of(plan: Plan) -> dict[str, list[TrainCase]]:
 
 
 def _at_best_rate(report: Report, name: str, runs: list[TrainCase]) -> VariantLosses:
-    """At the rate that is best where rates are chosen: of those that most seeds could
-    be trained with.
-    """
-    losses, choosing = _final_losses(report, LOSS), _final_losses(report, CHOOSING)
-    trained: dict[float, list[TrainCase]] = defaultdict(list)
-    for run in runs:
-        if run.label in losses:
-            trained[run.recipe.rate].append(run)
-    best: float | None = None
-    best_order = (0, math.inf)
-    for rate, at_rate in trained.items():
-        loss = fmean(choosing.get(run.label, math.inf) for run in at_rate)
-        order = (-len(at_rate), loss)
-        if best is None or order < best_order:
-            best, best_order = rate, order
+    """The losses of a variant, without its difference to the reference."""
+    losses = _final_losses(report, LOSS)
+    trained = [run for run in runs if run.label in losses]
+    best = _best_rate(report, trained)
     messages = []
     for run in runs:
         failure = report.failure(run.label)
@@ -118,8 +109,9 @@ def _at_best_rate(report: Report, name: str, runs: list[TrainCase]) -> VariantLo
     failed = tuple(dict.fromkeys(messages))
     if best is None:
         return VariantLosses(name=name, failed=failed)
-    by_seed = {run.recipe.seed: losses[run.label] for run in trained[best]}
-    labels = [run.label for run in trained[best]]
+    at_best = [run for run in trained if run.recipe.rate == best]
+    by_seed = {run.recipe.seed: losses[run.label] for run in at_best}
+    labels = [run.label for run in at_best]
     return VariantLosses(
         name=name,
         rate=best,
@@ -131,7 +123,24 @@ def _at_best_rate(report: Report, name: str, runs: list[TrainCase]) -> VariantLo
     )
 
 
+def _best_rate(report: Report, trained: list[TrainCase]) -> float | None:
+    """The rate with the least loss on the part that rates are chosen by, of those with
+    which most seeds could be trained; None where no run was.
+    """
+    choosing = _final_losses(report, CHOOSING)
+    labels: dict[float, list[str]] = defaultdict(list)
+    for run in trained:
+        labels[run.recipe.rate].append(run.label)
+
+    def order(rate: float) -> tuple[int, float]:
+        losses = [choosing.get(label, math.inf) for label in labels[rate]]
+        return -len(losses), fmean(losses)
+
+    return min(labels, key=order, default=None)
+
+
 def _final_losses(report: Report, metric: str) -> dict[str, float]:
+    """Label of a run -> its loss at the end."""
     return {
         sample.case: sample.value
         for sample in report.samples
@@ -140,8 +149,8 @@ def _final_losses(report: Report, metric: str) -> dict[str, float]:
 
 
 def _mean_curve(report: Report, labels: list[str], metric: str) -> LossCurve:
-    """The mean over these runs. A training loss is that of the steps since the one
-    before it.
+    """The mean curve of these runs. The `calls` of a sample are the steps up to it; of
+    CURVE they are those since the sample before it.
     """
     losses: dict[int, list[float]] = defaultdict(list)
     steps = dict.fromkeys(labels, 0)
@@ -160,8 +169,8 @@ def _mean_curve(report: Report, labels: list[str], metric: str) -> LossCurve:
 
 
 def verdicts_of(differences: Mapping[K, Mean]) -> dict[K, Verdict]:
-    """Of each difference of losses, as of the log of a ratio of times: SLOWER learns
-    worse, FASTER better.
+    """The verdict on each difference of losses, decided like the log of a ratio of
+    times: SLOWER learns worse, FASTER better.
     """
     return {
         name: verdict
@@ -170,8 +179,8 @@ def verdicts_of(differences: Mapping[K, Mean]) -> dict[K, Verdict]:
 
 
 def scatter_of(variants: Iterable[Losses]) -> VarianceEstimate | None:
-    """The variance of losses beyond what a variant and a seed do to them, over the
-    seeds that all variants have.
+    """The variance of losses beyond the effects of variant and seed, over the seeds
+    that all variants have; None for fewer than two variants or seeds.
     """
     trained = [losses for losses in variants if losses]
     if len(trained) < 2:
@@ -179,13 +188,14 @@ def scatter_of(variants: Iterable[Losses]) -> VarianceEstimate | None:
     seeds = sorted(set[int].intersection(*map(set, trained)))
     if len(seeds) < 2:
         return None
-    of_seeds = {seed: fmean(losses[seed] for losses in trained) for seed in seeds}
-    mean = fmean(of_seeds.values())
+    seed_means = {seed: fmean(losses[seed] for losses in trained) for seed in seeds}
+    mean = fmean(seed_means.values())
     squares = 0.0
     for losses in trained:
-        of_variant = fmean(losses[seed] for seed in seeds)
+        variant_mean = fmean(losses[seed] for seed in seeds)
         squares += math.fsum(
-            (losses[seed] - of_variant - of_seeds[seed] + mean) ** 2 for seed in seeds
+            (losses[seed] - variant_mean - seed_means[seed] + mean) ** 2
+            for seed in seeds
         )
     freedom = (len(trained) - 1) * (len(seeds) - 1)
     return VarianceEstimate(squares / freedom, freedom)
@@ -194,8 +204,10 @@ def scatter_of(variants: Iterable[Losses]) -> VarianceEstimate | None:
 def mean_paired_difference(
     losses: Losses, others: Losses, scatter: VarianceEstimate | None = None
 ) -> Mean | None:
-    """The mean of the differences, seed by seed, with its own error or that of all
-    variants.
+    """The mean of the differences, seed by seed; None where the two share no seed.
+
+    Its error is that of all variants by `scatter`, unless an F test says that these
+    differences scatter more.
     """
     from scipy.special import fdtrc
 
@@ -204,33 +216,35 @@ def mean_paired_difference(
     )
     if own is None or scatter is None or not 0 < own.freedom < scatter.freedom:
         return own
-    shared = 2 * scatter.variance / (own.freedom + 1)
-    if shared:
-        chance = fdtrc(own.freedom, scatter.freedom, own.error**2 / shared)
+    seeds = own.freedom + 1
+    # of the mean of so many differences of two losses
+    variance = 2 * scatter.variance / seeds
+    if variance:
+        chance = fdtrc(own.freedom, scatter.freedom, own.error**2 / variance)
         if chance < 1 - SCATTER_CONFIDENCE:
             return own
-    return replace(own, error=math.sqrt(shared), freedom=scatter.freedom)
+    return replace(own, error=math.sqrt(variance), freedom=scatter.freedom)
 
 
 def _mean_over_seeds(values: Iterable[float]) -> Mean | None:
-    """Student's over seeds: each is a replicate, as a worker with a starter of its own
-    is.
+    """The mean with Student's interval over seeds: each is an independent replicate,
+    like a worker with a starter of its own. None without values.
     """
     replicates = [WorkerValue(value, number) for number, value in enumerate(values)]
     return mean_of(replicates) if replicates else None
 
 
-def resolves(variants: Mapping[str, VariantLosses]) -> float | None:
-    """About the smallest difference that so many seeds can show: half an interval, the
-    median over rows.
+def resolvable_difference(variants: Mapping[str, VariantLosses]) -> float | None:
+    """About the smallest difference that so many seeds can show: the half-width of an
+    interval, as the median over variants. None where no difference has an interval.
     """
     differences = [variant.difference for variant in variants.values()]
-    halves = [
+    half_widths = [
         mean.half_width(CONFIDENCE)
         for mean in differences
         if mean is not None and mean.freedom
     ]
-    return median(halves) if halves else None
+    return median(half_widths) if half_widths else None
 
 
 # Any two variants, and the Pareto front
@@ -239,8 +253,8 @@ def resolves(variants: Mapping[str, VariantLosses]) -> float | None:
 def pairs_of_losses(
     variants: Mapping[str, VariantLosses],
 ) -> dict[tuple[str, str], Pair]:
-    """How the first of any two variants learns beside the second, in both orders. Those
-    without the reference are one family for Holm.
+    """How the first of any two variants learns, compared with the second, in both
+    orders. The pairs without the reference are one family for Holm's correction.
     """
     [reference] = [
         name
@@ -265,8 +279,8 @@ def pairs_of_losses(
 
 
 def front_of(report: Report, variants: Mapping[str, VariantLosses]) -> list[str]:
-    """The variants on the Pareto front of loss and the time of a step; without a time a
-    variant is not on it.
+    """The variants on the Pareto front of loss and the time of a step. A variant
+    without a loss or a time is not on it.
     """
     with_time = [
         name
@@ -284,20 +298,21 @@ def front_of(report: Report, variants: Mapping[str, VariantLosses]) -> list[str]
 
 def timed_label(name: str) -> str:
     """The label of a variant in the cell that is timed."""
-    return name + group_suffix({OF: STEP})
+    return name + group_suffix({CELL_AXIS: TIMED_CELL})
 
 
 def at_an_end_of_rates(
     report: Report, variants: Mapping[str, VariantLosses]
 ) -> tuple[list[str], list[float]]:
-    """Who learns best at the lowest or the highest of several rates, and the longer
-    list to try; nobody where not all rates were tried.
+    """The variants whose best rate is the lowest or the highest of several, and a
+    longer list of rates to try. No variants where not every rate was tried.
     """
     rates = sorted(
         {run.recipe.rate for runs in runs_of(report.plan).values() for run in runs}
     )
     if len(rates) == 1 or report.interrupted or report.stopped:
         return [], rates
+    # the next rate on either side, at the same ratio as the last two
     beyond = {rates[0]: rates[0] ** 2 / rates[1], rates[-1]: rates[-1] ** 2 / rates[-2]}
     at_end = {
         name: beyond[variant.rate]

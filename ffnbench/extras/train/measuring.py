@@ -1,5 +1,5 @@
-"""A plan of what is trained -> a report: each run by itself, and behind them the cells
-that are timed.
+"""A plan of `train` -> a report: train each run in a process of its own, then time the
+last cell.
 """
 
 from __future__ import annotations
@@ -41,20 +41,24 @@ from ffnbench.run.worker_pool import Worker, WorkerPool
 from ffnbench.run.worker_process import WorkerLost
 from ffnbench.run.world import World
 
-CHUNK_S = 2.0  # of training, between two answers
-OVER = "the budget is used up: --resume continues the file of -o"
-STEPS_BETWEEN = 400  # a step that hangs is waited for as long as so many steps
+CHUNK_S = 2.0  # seconds of training that a worker is asked for at a time
+BUDGET_USED_UP = "the budget is used up: --resume continues the file of -o"
+TIMEOUT_STEPS = 400  # an answer is waited for as long as so many steps take
+# the share of a budget that is kept for the timed cell, and its bounds in seconds
+TIMED_SHARE, LEAST_TIMED_S, MOST_TIMED_S = 0.2, 12.0, 60.0
+# with so many seconds a timed cell makes the fewest workers and rounds
+LEAST_CELL_S = 1.0
 
 
 def train_case(
     plan: Plan,
     pool: WorkerPool,
     following: Following,
-    until: float,
+    deadline: float,
     now: Callable[[], float],
 ) -> Run:
-    """Train the one case of a plan, as far as it comes before `until`. A case that
-    diverges, fails or whose process is lost is a row of the result.
+    """Train the one case of a plan, until it is done or `now` gives the deadline. A
+    case that diverges, fails or whose process is lost is a failure of the result.
     """
     start = now()
     record = RunRecord(plan, following.journal)
@@ -65,7 +69,7 @@ def train_case(
             greeting = pool.greeting()
             _, worker = pool.next(1)
             environment = _begin(worker, greeting, record)
-            stopped = _steps(worker, record, following.progress, until, now)
+            stopped = _make_all_steps(worker, record, following.progress, deadline, now)
     except KeyboardInterrupt:
         interrupted = True
     except WorkerLost as lost:
@@ -86,7 +90,9 @@ def train_case(
 
 
 def _begin(worker: Worker, greeting: Greeting, record: RunRecord) -> Environment:
-    """Where it is trained, as every run says it; the worker has the plan then."""
+    """Find the device, give the plan to journal and worker, and return the
+    environment.
+    """
     timeout_s = record.plan.protocol.timeout_s
     record.plan, gpu, _ = RunDevices().find(record.plan, greeting, worker, timeout_s)
     environment = environment_of_run(greeting, gpu)
@@ -96,20 +102,22 @@ def _begin(worker: Worker, greeting: Greeting, record: RunRecord) -> Environment
     return environment
 
 
-def _steps(
+def _make_all_steps(
     worker: Worker,
     record: RunRecord,
     progress: ProgressListener,
-    until: float,
+    deadline: float,
     now: Callable[[], float],
 ) -> str:
-    """All steps; why they ended early, where the time was over."""
+    """Have a worker make all steps, and record the losses or the failure.
+
+    Gives "", or why training ended early where the deadline came first.
+    """
     [case] = record.plan.cases
     assert isinstance(case, TrainCase)
-    assert case.training is not None
-    training, timeout_s = case.training, record.plan.protocol.timeout_s
+    training, timeout_s = case.recipe, record.plan.protocol.timeout_s
     name = f"{record.plan.name_of(case.label)}, seed {training.seed}"
-    while (left_s := until - now()) > 0:
+    while (left_s := deadline - now()) > 0:
         trained = worker.ask(
             Train(label=case.label, seconds=min(CHUNK_S, left_s)), timeout_s
         )
@@ -131,7 +139,7 @@ def _steps(
             record.add(_sample(case, LOSS, 0, trained.held_out, step))
             record.add(_sample(case, CHOOSING, 0, trained.choosing, step))
             return ""
-        timeout_s = max(timeout_s, STEPS_BETWEEN * step_s)
+        timeout_s = max(timeout_s, TIMEOUT_STEPS * step_s)
         text = f"{name}  step {step}/{training.steps}"
         if trained.loss is not None:
             text += f", loss {trained.loss:.3f}"
@@ -142,7 +150,7 @@ def _steps(
                 eta_s=step_s * (training.steps - step),
             )
         )
-    return OVER
+    return BUDGET_USED_UP
 
 
 def _sample(
@@ -159,35 +167,27 @@ def _sample(
     )
 
 
-# of a budget is kept for the cells that are timed behind the runs: a fifth, so many
-# seconds at least and at most
-TIMED, LEAST_TIMED_S, MOST_TIMED_S = 0.2, 12.0, 60.0
-# of a timed cell: then it makes the fewest workers and rounds that give a time
-LEAST_CELL_S = 1.0
-
-
 @dataclass(slots=True)
 class Cells:
-    """Trains or times the cells of a plan, one by one. A budget begins when this is
-    made.
+    """Trains or times the cells of a plan, one by one. The budget begins when this is
+    made; its deadlines are times of the world's clock.
     """
 
     prepared: Prepared
     world: World
     pool: WorkerPool
-    end: float = math.inf  # of the budget, by the world's clock
-    end_of_training: float = math.inf
+    deadline: float = math.inf
+    training_deadline: float = math.inf
     first_run: bool = True
 
     def __post_init__(self) -> None:
         budget_s = self.prepared.plan.protocol.budget_s
         if budget_s is None:
             return
-        self.end = self.end_of_training = self.world.now() + budget_s
+        self.deadline = self.training_deadline = self.world.now() + budget_s
         if not all(trained_by(case) for case in self.prepared.plan.cases):
-            self.end_of_training -= min(
-                max(TIMED * budget_s, LEAST_TIMED_S), MOST_TIMED_S, budget_s / 2
-            )
+            timed_s = max(TIMED_SHARE * budget_s, LEAST_TIMED_S)
+            self.training_deadline -= min(timed_s, MOST_TIMED_S, budget_s / 2)
 
     def measure_one(self, cell: Plan, following: Following) -> ShownReport:
         """Train the case of a cell, or time its cases."""
@@ -195,25 +195,26 @@ class Cells:
             return self._time(cell, following)
         start = new_report(cell, self.prepared.costs_of(cell))
         following.journal(start)
-        if self.world.now() >= self.end_of_training:
-            return replace(start, stopped=OVER)
+        if self.world.now() >= self.training_deadline:
+            return replace(start, stopped=BUDGET_USED_UP)
         progress = OfAllRuns(following.progress, tells_time=self.first_run)
         self.first_run = False
         run = train_case(
             cell,
             self.pool,
             replace(following, progress=progress),
-            self.end_of_training,
+            self.training_deadline,
             self.world.now,
         )
         return replace(start, **raw_of(run))
 
     def _time(self, cell: Plan, following: Following) -> ShownReport:
-        """With its share of what is left of the budget."""
+        """Time the cases of a cell, with its share of what is left of the budget."""
         bound_s = math.inf
-        if self.end < math.inf:
+        if self.deadline < math.inf:
             cells_left = following.progress.left + 1
-            bound_s = max(LEAST_CELL_S, (self.end - self.world.now()) / cells_left)
+            left_s = self.deadline - self.world.now()
+            bound_s = max(LEAST_CELL_S, left_s / cells_left)
             cell = replace(cell, protocol=replace(cell.protocol, budget_s=bound_s))
         return measure_cell(
             cell, self.prepared, self.world, following, pool=self.pool, bound_s=bound_s
@@ -222,17 +223,18 @@ class Cells:
 
 @dataclass(slots=True)
 class OfAllRuns(ProgressListener):
-    """Progress of a run, with the time left for all: those that come after it are as
-    long as this one.
+    """Shows the progress of a run with the time that is left for all runs: those after
+    it are taken to be as long as this one. The first event tells that time, if
+    `tells_time`.
     """
 
     of_run: ProgressListener
     tells_time: bool
 
     def __call__(self, event: Progress) -> None:
-        left_s = (event.eta_s or 0.0) * (
-            1 + self.of_run.left / max(1e-9, 1 - event.done)
-        )
+        left_of_run_s = event.eta_s or 0.0
+        run_s = left_of_run_s / max(1e-9, 1 - event.done)
+        left_s = left_of_run_s + self.of_run.left * run_s
         if self.tells_time:
             self.tells_time = False
             self.of_run.tell(
@@ -243,23 +245,23 @@ class OfAllRuns(ProgressListener):
 
 @dataclass(slots=True)
 class RunsAndTimes(Sweep):
-    """The cells of such a plan. Those that are timed still are where the time for
-    training is over.
+    """The cells of a plan of `train`. Where the time for training is over, the timed
+    cell is still measured.
     """
 
     def ends(self, report: ShownReport, cell: Plan) -> bool:
-        """Where it was interrupted, or what is timed was stopped."""
-        return report.interrupted or (
-            bool(report.stopped) and not trained_by(cell.cases[0])
-        )
+        """Whether no other cell is measured after this report of one: it was
+        interrupted, or the timed cell was stopped.
+        """
+        is_timed = not trained_by(cell.cases[0])
+        return report.interrupted or (bool(report.stopped) and is_timed)
 
 
 def measure_training(
     prepared: Prepared, world: World, following: Following = UNFOLLOWED
 ) -> ShownReport:
-    """Train and time what was prepared, all of it or one cell; what there is to know of
-    its text and seeds is told before. Raises FfnbenchError where memory does not hold
-    it.
+    """Train and time what was prepared: a whole plan, or one cell of it. The notes on
+    text and seeds are told before. Raises FfnbenchError where memory does not hold it.
     """
     plan = prepared.plan
     refuse_at_once(plan, world)

@@ -1,31 +1,27 @@
-"""What is trained, on which text: the flags of `train` -> a plan. No torch.
+"""What is trained: the flags of `train` -> a plan. No torch.
 
-Each run of a variant, at one rate and by one seed, is a case and a cell of its own, so
-that it can be gone on with, and be a job. A cell behind them times the blocks: a step's
-forward and backward.
+Each run of a variant, at one rate and with one seed, is a case and a cell of its own,
+so that --resume can go on after it, and it can be a job. The last cell times the
+blocks: a step's forward and backward.
 
 A block is x + attention(norm(x)), then x + FFN(norm(x)), with RMSNorm (Zhang and
 Sennrich 2019), causal attention with rotary positions (Su et al. 2021), and no biases
 but the FFN's. Bytes are the tokens: a table of 256 vectors stands before the blocks and
-a matrix of 256 rows behind them. The default text is the source of Python's standard
-library, which every machine has; its hash says which one.
+a matrix of 256 rows behind them.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
-import sysconfig
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from ffnbench.choices import Mode
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.jsonable import LATER, least
 from ffnbench.common.units import counted, percent
+from ffnbench.extras.train.text import Parts, TrainingText, read_text
 from ffnbench.ffn.attention import attention_flops
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import (
@@ -56,148 +52,14 @@ from ffnbench.planning.effort import check_budget
 from ffnbench.planning.fields import cut
 from ffnbench.request import AddedRequest, Seconds, Texts
 
-# keys of a variant that train has not
+# keys of a variant that train does not have
 WAYS_TO_RUN = ("backend", "weights", "compile", "freeze")
-# folders of the standard library
-SKIPPED = {"site-packages", "dist-packages", "test", "tests", "__pycache__"}
-# of the files: what losses are reported of, and what rates are chosen by
-HELD_OUT_SHARE, CHOOSING_SHARE = 0.1, 0.1
-MOST_TEXT_BYTES = 1 << 30
-TEXT = bytes((9, 10, 13, *range(32, 127), *range(128, 256)))
-LEAST_BATCHES = 2  # of each part
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingText:
-    """Which text it was. `path` is as it was typed, empty for the standard library;
-    `printable` is the share of its bytes that are text; `sha256` is of all of them, in
-    order.
-    """
-
-    path: str
-    files: int = field(metadata=least(1))
-    bytes: int = field(metadata=least(1))
-    held_out_bytes: int = field(metadata=least(1))
-    sha256: str
-    printable: float
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """The bytes to train on, to choose rates by, and to report. `by_place`: the last
-    bytes are held out, whichever file they are of.
-    """
-
-    train: bytes
-    choosing: bytes
-    held_out: bytes
-    by_place: bool = False
-
-    @property
-    def shortest(self) -> int:
-        """Bytes of the smallest part."""
-        return min(len(self.train), len(self.choosing), len(self.held_out))
-
-
-def read_text(path: str, batch: int, context: int) -> tuple[TrainingText, Parts]:
-    """The parts of a file or a folder, or of the standard library's .py files where
-    none is named; each part has LEAST_BATCHES batches at least.
-
-    Files are split by the hash of their names. One file, or so few that a part would be
-    too short, are split by place: the last bytes are held out. Raises FfnbenchError for
-    a text that can't be read or is too short.
-    """
-    root = Path(path or sysconfig.get_path("stdlib"))
-    try:
-        if not root.exists():
-            raise FfnbenchError(
-                f"--text {path!r} is no file and no folder", "is the path right?"
-            )
-        files = [root] if root.is_file() else sorted(_files_in(root, library=not path))
-        if sum(file.stat().st_size for file in files) > MOST_TEXT_BYTES:
-            raise FfnbenchError(
-                f"--text {path!r} holds more than 1 GiB", "name a part of it"
-            )
-        contents = {str(file.relative_to(root)): file.read_bytes() for file in files}
-    except OSError as problem:
-        raise FfnbenchError(
-            f"--text {path!r} can't be read: {problem.strerror}", "is the path right?"
-        ) from problem
-    content = b"".join(contents.values())
-    least_bytes = LEAST_BATCHES * batch * (context + 1)
-    parts = _split_by_name(contents)
-    if parts.shortest < least_bytes:
-        parts = _split_by_place(content)
-    if parts.shortest < least_bytes:
-        if path:
-            named = f"--text {path!r}"
-        else:
-            named = "the default text, the standard library's .py files,"
-        raise FfnbenchError(
-            f"{named} has {len(content):,} bytes: too short for parts of {least_bytes:,}, "
-            f"{LEAST_BATCHES} batches, to be held out",
-            "a longer text, a smaller --batch or a smaller --context",
-        )
-    text = TrainingText(
-        path=path,
-        files=len(files),
-        bytes=len(content),
-        held_out_bytes=len(parts.held_out),
-        sha256=hashlib.sha256(content).hexdigest(),
-        printable=1 - len(content.translate(None, TEXT)) / len(content),
-    )
-    return text, parts
-
-
-def _files_in(root: Path, *, library: bool) -> Iterator[Path]:
-    """The files below a folder that are not hidden; of the standard library its own
-    sources, without their tests.
-    """
-    for folder, inner, names in os.walk(root):
-        inner[:] = [
-            name
-            for name in inner
-            if not name.startswith(".") and not (library and name in SKIPPED)
-        ]
-        for name in names:
-            file = Path(folder, name)
-            if (
-                not name.startswith(".")
-                and file.is_file()
-                and (name.endswith(".py") or not library)
-            ):
-                yield file
-
-
-def _split_by_place(content: bytes) -> Parts:
-    choosing_at = int(len(content) * (1 - HELD_OUT_SHARE - CHOOSING_SHARE))
-    held_out_at = int(len(content) * (1 - HELD_OUT_SHARE))
-    return Parts(
-        content[:choosing_at],
-        content[choosing_at:held_out_at],
-        content[held_out_at:],
-        by_place=True,
-    )
-
-
-def _split_by_name(contents: dict[str, bytes]) -> Parts:
-    """By the hash of each name: a file that is added moves no other one."""
-    train, choosing, held_out = bytearray(), bytearray(), bytearray()
-    for name, content in contents.items():
-        place = int(hashlib.sha256(os.fsencode(name)).hexdigest()[:8], 16) / 2**32
-        if place < HELD_OUT_SHARE:
-            held_out += content
-        elif place < HELD_OUT_SHARE + CHOOSING_SHARE:
-            choosing += content
-        else:
-            train += content
-    return Parts(bytes(train), bytes(choosing), bytes(held_out))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """How a model is trained: so many steps with AdamW at a rate that warms up and
-    falls, what is drawn by `seed`.
+    """How a model is trained: with AdamW for so many steps, at a rate that warms up to
+    `rate` and falls. `seed` draws the weights and the order of the text.
     """
 
     text: TrainingText
@@ -206,10 +68,12 @@ class Training:
     seed: int = field(metadata=least(0))
 
 
-LOSS = "loss"  # held out, at the end
-HELD_OUT = "held_out_loss"  # after so many steps
-CHOOSING = "choosing_loss"  # at the end, of the part that rates are chosen by
-# in files of earlier versions: of the steps of a point, and by then
+# names of metrics
+LOSS = "loss"  # on what is held out, at the end
+HELD_OUT = "held_out_loss"  # on what is held out, after so many steps
+CHOOSING = "choosing_loss"  # at the end, on the part that rates are chosen by
+# only in files of earlier versions: the mean loss of the steps since the point before
+# this one, and the seconds up to it
 CURVE, SECONDS = "training_loss", "training_s"
 TRAINING_UNITS = {
     LOSS: "nats",
@@ -226,11 +90,12 @@ TRAINING_METRICS = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """How far a model is: steps made, and seconds of one.
+    """How far a model is trained: the steps made, and the seconds of one.
 
     On the way, `loss` is the last held-out loss. `diverged` is the step at which the
-    loss grew beyond sense. At the end, the losses on what is held out and on the part
-    that rates are chosen by, and the held-out curve: steps, and the loss after them.
+    loss was larger than any sensible one. The rest is known at the end: the losses on
+    what is held out and on the part that rates are chosen by, and `curve`, which has
+    the held-out loss after some numbers of steps.
     """
 
     step: int
@@ -250,13 +115,13 @@ class Train(OfCase[Trained]):
     seconds: float
 
 
-HEAD_DIM = 32
+HEAD_DIM = 32  # elements of a head of attention
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecoderSpec(AddedSpec):
-    """So many blocks around this FFN, each with weights of its own; heads of HEAD_DIM
-    elements.
+    """A decoder: `layers` blocks around FFNs of the form `around`, each with weights of
+    its own.
     """
 
     around: NetworkSpec
@@ -273,7 +138,7 @@ class DecoderSpec(AddedSpec):
 
     @property
     def attention(self) -> AttentionSpec:
-        """That of each block."""
+        """The attention of each block."""
         heads = self.d_model // HEAD_DIM
         return AttentionSpec(
             d_model=self.d_model,
@@ -284,37 +149,39 @@ class DecoderSpec(AddedSpec):
         )
 
     def cost(self, case: Case, probe: Probe) -> Cost:
-        """That of all blocks."""
-        inner = cost_of(replace(case, ffn=self.around), probe)
+        """The cost of all blocks."""
+        ffn_cost = cost_of(replace(case, ffn=self.around), probe)
         return decoder_cost(
-            self, inner, seq_len=case.workload.seq_len, dtype=case.workload.dtype
+            self, ffn_cost, seq_len=case.workload.seq_len, dtype=case.workload.dtype
         )
 
     def bytes_held(self, case: Case) -> int:
-        """Its weights in float32 and their gradients, and where it is trained the two
-        moments of AdamW.
+        """Bytes of the weights in float32 and of their gradients; of a case that is
+        trained also those of the two moments of AdamW.
         """
         from ffnbench.run.resources import has_known_sizes
 
         params = self.attention.params
         if has_known_sizes(self.around):
             params += cost_of(replace(case, ffn=self.around), Probe()).params
-        bytes_each = 16 if trained_by(case) else 8
-        return self.layers * params * bytes_each
+        copies = 4 if trained_by(case) else 2
+        return self.layers * params * copies * 4
 
     def build(self, *, device: Any, dtype: Any) -> Any:
-        """Its module."""
+        """The module of all blocks."""
         from ffnbench.extras.train.decoder import Decoder
         from ffnbench.worker.backends.building import build_module
 
-        make = partial(build_module, self.around, device=device, dtype=dtype)
-        return Decoder(self.attention, self.layers, make, device=device, dtype=dtype)
+        make_ffn = partial(build_module, self.around, device=device, dtype=dtype)
+        return Decoder(
+            self.attention, self.layers, make_ffn, device=device, dtype=dtype
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainCase(Case):
-    """A case of `train`: with `training` a model is trained so, and else its blocks are
-    timed.
+    """A case of `train`: `training` says how its model is trained; without it the
+    blocks of the model are timed.
     """
 
     ffn: DecoderSpec
@@ -322,13 +189,13 @@ class TrainCase(Case):
 
     @property
     def recipe(self) -> Training:
-        """How a case that is trained is trained."""
+        """How the model of a case that is not timed is trained."""
         assert self.training is not None
         return self.training
 
     @property
     def last_metric(self) -> str:
-        """A run is done when it has a loss."""
+        """The metric that a run has when it is done: the loss of one that trains."""
         return LOSS if self.training else ""
 
 
@@ -337,22 +204,27 @@ def trained_by(case: Case) -> Training | None:
     return case.training if isinstance(case, TrainCase) else None
 
 
-def decoder_cost(spec: DecoderSpec, inner: Cost, *, seq_len: int, dtype: str) -> Cost:
-    """That of all blocks, by the cost of their FFN. FLOPs are those of matrix products,
-    per token; its bytes at work are not known.
+def decoder_cost(
+    spec: DecoderSpec, ffn_cost: Cost, *, seq_len: int, dtype: str
+) -> Cost:
+    """The cost of all blocks, from that of one FFN. FLOPs are those of matrix products,
+    for a token; element-wise FLOPs and the bytes of activations are not known.
     """
     attention = attention_flops(spec.attention, seq_len)
     forward = backward = None
-    if inner.flops_forward is not None:
-        forward = spec.layers * (inner.flops_forward + attention)
-    if inner.flops_backward is not None:
-        backward = spec.layers * (inner.flops_backward + 2 * attention)
-    others = spec.layers * (spec.attention.params + 2 * spec.d_model) + spec.d_model
-    params = others + spec.layers * inner.params
+    if ffn_cost.flops_forward is not None:
+        forward = spec.layers * (ffn_cost.flops_forward + attention)
+    if ffn_cost.flops_backward is not None:
+        backward = spec.layers * (ffn_cost.flops_backward + 2 * attention)
+    # RMSNorms have d_model weights: two in each block, one behind the blocks
+    beside_ffns = (
+        spec.layers * (spec.attention.params + 2 * spec.d_model) + spec.d_model
+    )
+    params = beside_ffns + spec.layers * ffn_cost.params
     return replace(
-        inner,
+        ffn_cost,
         params=params,
-        params_active=others + spec.layers * inner.params_active,
+        params_active=beside_ffns + spec.layers * ffn_cost.params_active,
         params_formula=None,
         flops_forward=forward,
         flops_backward=backward,
@@ -379,10 +251,11 @@ KINDS = {
 
 
 D_MODEL = 128  # where nothing says how wide
-OF, STEP, RUN = "of", "step", "run"  # the axis of the cells, and its values
-WORKERS, ROUNDS = 5, 8  # of what is timed
+# the axis of the cells, and its values: a cell that trains, and the one that is timed
+CELL_AXIS, TRAINING_CELL, TIMED_CELL = "of", "run", "step"
+WORKERS, ROUNDS = 5, 8  # of the cell that is timed
 MOST_SEEDS = 20
-JUNK = 0.9  # of a text that is none, less is printable
+LEAST_PRINTABLE = 0.9  # share of the bytes of a text; less is noted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -407,6 +280,48 @@ def plan_train(request: TrainRequest, probe: Probe | None = None) -> Plan:
     """Parse, check and size everything; raises FfnbenchError with a hint for whatever
     is wrong.
     """
+    _check_flags(request)
+    workload = {"seq_len": request.context, "mode": Mode.TRAIN, "metrics": "latency"}
+    compared = plan_compare(
+        as_compare(request, budget=None, **workload), probe, d_model=D_MODEL
+    )
+    models = [_decoder_case(case, request.layers) for case in compared.cases]
+    _refuse_untrainable(replace(compared, cases=tuple(models)))
+    work = models[0].workload
+    text, parts = read_text(request.text or "", work.batch, work.seq_len)
+    runs = _training_cases(models, request, text)
+    timed = [
+        _case_at(model, ((CELL_AXIS, TIMED_CELL),), against=compared.reference)
+        for model in models
+    ]
+    # the first runs are one of each model; a note on a model becomes one on its first
+    first_runs = {
+        model.label: run.label for model, run in zip(models, runs, strict=False)
+    }
+    notes = [
+        replace(note, label=first_runs.get(note.label, "")) for note in compared.notes
+    ]
+    return replace(
+        compared,
+        cases=(*runs, *timed),
+        reference=first_runs[compared.reference],
+        kind=TRAIN,
+        metrics=("latency",),
+        protocol=Protocol(
+            workers=WORKERS,
+            rounds=ROUNDS,
+            seed=request.seed,
+            timeout_s=request.timeout,
+            budget_s=request.budget,
+        ),
+        notes=(*notes, *_notes_of_text(request, text, parts)),
+    )
+
+
+def _check_flags(request: TrainRequest) -> None:
+    """Raise FfnbenchError for a number that is out of range, and for a key of a variant
+    that train does not have.
+    """
     for name in ("steps", "seeds", "layers", "context"):
         read_positive(name, getattr(request, name))
     if request.seeds > MOST_SEEDS:
@@ -422,47 +337,23 @@ def plan_train(request: TrainRequest, probe: Probe | None = None) -> Plan:
                 f"train runs the code of a form as it is written, and has no @{key}",
                 f"leave @{key} out: `ffnbench compare` times other ways to run a form",
             )
-    workload = {"seq_len": request.context, "mode": Mode.TRAIN, "metrics": "latency"}
-    compared = plan_compare(
-        as_compare(request, budget=None, **workload), probe, d_model=D_MODEL
-    )
-    models = [_decoder_case(case, request.layers) for case in compared.cases]
-    _refuse_others(replace(compared, cases=tuple(models)))
-    work = models[0].workload
-    text, parts = read_text(request.text or "", work.batch, work.seq_len)
+
+
+def _training_cases(
+    models: Sequence[TrainCase], request: TrainRequest, text: TrainingText
+) -> list[TrainCase]:
+    """A case for each seed, rate and model; the models of one seed and rate are
+    compared.
+    """
     cases = []
     for seed in range(request.seed, request.seed + request.seeds):
         for rate in learning_rates(request.lr):
             training = Training(text=text, steps=request.steps, rate=rate, seed=seed)
-            point = ((OF, RUN), ("lr", rate), ("seed", seed))
-            cases += [
-                replace(_case_at(model, point, against=model.label), training=training)
-                for model in models
-            ]
-    first_runs = {
-        model.label: run.label for model, run in zip(models, cases, strict=False)
-    }
-    cases += [
-        _case_at(model, ((OF, STEP),), against=compared.reference) for model in models
-    ]
-    notes = [
-        replace(note, label=first_runs.get(note.label, "")) for note in compared.notes
-    ]
-    return replace(
-        compared,
-        cases=tuple(cases),
-        reference=first_runs[compared.reference],
-        kind=TRAIN,
-        metrics=("latency",),
-        protocol=Protocol(
-            workers=WORKERS,
-            rounds=ROUNDS,
-            seed=request.seed,
-            timeout_s=request.timeout,
-            budget_s=request.budget,
-        ),
-        notes=(*notes, *_notes_of_text(request, text, parts)),
-    )
+            point = ((CELL_AXIS, TRAINING_CELL), ("lr", rate), ("seed", seed))
+            for model in models:
+                case = _case_at(model, point, against=model.label)
+                cases.append(replace(case, training=training))
+    return cases
 
 
 def learning_rates(text: str) -> tuple[float, ...]:
@@ -485,25 +376,27 @@ def learning_rates(text: str) -> tuple[float, ...]:
 
 
 def _decoder_case(case: Case, layers: int) -> TrainCase:
-    """The case of a decoder with its network."""
+    """The case of a decoder whose FFNs are the network of this case."""
     values = {field.name: getattr(case, field.name) for field in fields(Case)}
     values["ffn"] = DecoderSpec(around=values["ffn"], layers=layers)
-    # experts are fed as they learn it
+    # no routing is forced: experts get the tokens that the router learns to send
     values["workload"] = replace(case.workload, routing=None)
     return TrainCase(**values)
 
 
 def _case_at(case: TrainCase, point: Point, against: str) -> TrainCase:
-    """The case at a point, compared with another one there."""
+    """The case at a point of the plan, compared with the case `against` at the same
+    point.
+    """
     suffix = group_suffix(dict(point))
     return replace(
         case, label=case.label + suffix, point=point, against=against + suffix
     )
 
 
-def _refuse_others(plan: Plan) -> None:
-    """Raise FfnbenchError for what can't be trained, and for variants that are fed
-    differently.
+def _refuse_untrainable(plan: Plan) -> None:
+    """Raise FfnbenchError for what can't be trained, and for variants with different
+    workloads.
     """
     first = plan.cases[0].workload
     if plan.is_sweep:
@@ -527,13 +420,11 @@ def _refuse_others(plan: Plan) -> None:
 def _notes_of_text(
     request: TrainRequest, text: TrainingText, parts: Parts
 ) -> list[Note]:
-    """What a reader should know of the text and the seeds, before anything is
-    trained.
-    """
+    """What a user should know of the text and the seeds before anything is trained."""
     notes = []
     if request.seeds == 1:
         notes.append("one seed gives no interval and no verdict: --seeds 3")
-    if text.printable < JUNK:
+    if text.printable < LEAST_PRINTABLE:
         notes.append(
             f"{percent(1 - text.printable)} of the bytes of {text.path} are no text: they are learnt all the same"
         )

@@ -1,7 +1,8 @@
-"""The answer of `train`: what each variant has learnt, beside what a step takes."""
+"""The answer of `train`: the loss of each variant, and the time of its step."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 
 from ffnbench.common.units import IEC, SI, TIME, counted, digits, quantity
@@ -12,7 +13,7 @@ from ffnbench.extras.train.losses import (
     front_of,
     learnt,
     pairs_of_losses,
-    resolves,
+    resolvable_difference,
     runs_of,
     timed_label,
 )
@@ -45,13 +46,15 @@ from ffnbench.report.words import (
 from ffnbench.result import CONFIDENCE, Estimate, Report, Verdict
 from ffnbench.stats.interval import Mean
 
-MARK = "*"
+FRONT_MARK = "*"
 NATS = "nats/byte"
 SCOPE = "a probe: a small model, trained for a short time"
-ENDS = "", "_low", "_high"  # of a name in a record: the value, and the interval of it
-OF_DIFFERENCE = 23  # what `-0.064 [-0.079, -0.050]` takes
-LEARNS = VERDICTS | {Verdict.FASTER: "better", Verdict.SLOWER: "worse"}
-LOSS_VERDICTS = {
+# of names in a record: for an estimate's value, and for the two ends of its interval
+ESTIMATE_SUFFIXES = "", "_low", "_high"
+DIFFERENCE_WIDTH = 23  # characters of `-0.064 [-0.079, -0.050]`
+# a verdict on a loss as the table has it, and as the summary does
+TABLE_WORDS = VERDICTS | {Verdict.FASTER: "better", Verdict.SLOWER: "worse"}
+SUMMARY_WORDS = {
     Verdict.FASTER: "better",
     Verdict.SAME: "as good",
     Verdict.SLOWER: "worse",
@@ -75,8 +78,8 @@ COLUMN_ORDER = (
 
 
 def training_frame(report: Report) -> Frame:
-    """One row a variant. A mark stands at the Pareto front of loss and the time of a
-    step.
+    """A row for each variant; a mark shows which are on the Pareto front of loss and
+    the time of a step.
     """
     variants = learnt(report)
     rows = training_records(report)
@@ -89,7 +92,7 @@ def training_frame(report: Report) -> Frame:
     return Frame(
         columns=tuple(columns[key] for key in COLUMN_ORDER),
         rows=rows,
-        header=[_header_lines(report)],
+        header=[_header_line(report)],
         summary=_summary_lines(report, rows, variants),
         details=_details(report),
     )
@@ -99,7 +102,9 @@ def training_frame(report: Report) -> Frame:
 
 
 def training_of(report: Report) -> Training:
-    """How all were trained, but for rates and seeds."""
+    """How the models were trained: the training of any case, which all share but for
+    rate and seed.
+    """
     for case in report.plan.shown:
         training = trained_by(case)
         if training is not None:
@@ -108,9 +113,10 @@ def training_of(report: Report) -> Training:
 
 
 def training_records(report: Report) -> list[Row]:
-    """One flat record a variant: losses and their differences in nats per byte, seconds
-    in full precision. Seconds of a run are its steps by the reference's step and the
-    paired ratio, with the interval of that.
+    """A flat record for each variant, losses in nats per byte.
+
+    The seconds of a run are its steps times the seconds of the reference's step times
+    the paired ratio, and have the interval of the ratio.
     """
     variants, runs = learnt(report), runs_of(report.plan)
     front = front_of(report, variants)
@@ -124,11 +130,11 @@ def training_records(report: Report) -> list[Row]:
         cost = report.cost(run.label)
         record = _record_of_losses(variant, run, cost)
         record |= _record_of_time(report, variant, on_front=name in front)
-        for end in ENDS:
-            ratio = record[f"step_ratio{end}"]
-            record[f"training{end}_s"] = None
+        for suffix in ESTIMATE_SUFFIXES:
+            ratio = record[f"step_ratio{suffix}"]
+            record[f"training{suffix}_s"] = None
             if ratio and reference_step:
-                record[f"training{end}_s"] = ratio * steps * reference_step.value
+                record[f"training{suffix}_s"] = ratio * steps * reference_step.value
         tokens = steps * run.workload.tokens
         record["tokens_per_s"] = None
         if record["training_s"]:
@@ -155,12 +161,14 @@ def _record_of_losses(variant: VariantLosses, run: TrainCase, cost: Cost) -> Row
         "seeds": len(variant.losses),
         **in_row("loss", estimate_of(variant.loss)),
         **in_row("difference", estimate_of(variant.difference)),
-        "verdict": LEARNS[variant.verdict] if variant.loss else None,
+        "verdict": TABLE_WORDS[variant.verdict] if variant.loss else None,
     }
 
 
 def _record_of_time(report: Report, variant: VariantLosses, *, on_front: bool) -> Row:
-    """The time of a step, and its ratio to the reference's."""
+    """The time of a step, its ratio to that of the reference, and whether the variant
+    is on the Pareto front.
+    """
     label = timed_label(variant.name)
     seconds, comparison = report.estimate(label, LATENCY), report.comparison(label)
     ratio = verdict = None
@@ -194,7 +202,7 @@ def _failures(report: Report, variant: VariantLosses) -> list[str]:
 
 
 def _rate_text(rate: float) -> str:
-    """`.003`, which leaves room for more columns than 0.003 does."""
+    """`.003`: a shorter number leaves room for another column."""
     return f"{rate:g}".removeprefix("0")
 
 
@@ -220,19 +228,19 @@ def _busy_text(row: Row) -> str | None:
 
 
 def _ratio_of_reference(row: Row) -> str | None:
-    is_reference = (
-        row["step_verdict"] == Verdict.REFERENCE and row["step_ratio"] is not None
-    )
-    return "1" if is_reference else None
+    """`1` for the reference, whose ratio is exact and has no interval."""
+    if row["step_verdict"] == Verdict.REFERENCE and row["step_ratio"] is not None:
+        return "1"
+    return None
 
 
-def _verdict(row: Row) -> str:
+def _verdict_text(row: Row) -> str:
     if row["verdict"]:
         return str(row["verdict"])
     return "failed" if row["failure"] else UNKNOWN_CELL
 
 
-def _style(row: Row) -> str:
+def _verdict_style(row: Row) -> str:
     if row["verdict"]:
         return LOSS_STYLES.get(row["verdict"], "")
     return "red" if row["failure"] else ""
@@ -257,9 +265,15 @@ TRAINING_COLUMNS = {
             key="difference",
             unit=CERTAIN,
             interval=difference_text,
-            least_width=OF_DIFFERENCE,
+            least_width=DIFFERENCE_WIDTH,
         ),
-        Column(key="verdict", title="learns", left=True, text=_verdict, style=_style),
+        Column(
+            key="verdict",
+            title="learns",
+            left=True,
+            text=_verdict_text,
+            style=_verdict_style,
+        ),
         Column(
             key="step_s",
             title="step",
@@ -291,7 +305,7 @@ TRAINING_COLUMNS = {
             title="Pareto front",
             left=True,
             priority=4,
-            text=lambda row: MARK if row["pareto_front_step"] else "",
+            text=lambda row: FRONT_MARK if row["pareto_front_step"] else "",
         ),
     )
 }
@@ -300,8 +314,8 @@ TRAINING_COLUMNS = {
 # Sentences
 
 
-def _header_lines(report: Report) -> str:
-    """What was trained, how long, on what."""
+def _header_line(report: Report) -> str:
+    """The model, the device, the steps, the text and the seeds."""
     plan, training = report.plan, training_of(report)
     case = plan.shown[0]
     work, text = case.workload, training.text
@@ -321,10 +335,10 @@ def _header_lines(report: Report) -> str:
 def _summary_lines(
     report: Report, rows: list[Row], variants: dict[str, VariantLosses]
 ) -> list[str]:
-    """Who learns best and by how much, the Pareto front, whether to try other rates,
-    what failed.
+    """Say which variants learn best and by how much, which are on the Pareto front,
+    whether to try other rates, and what failed.
     """
-    lines = [_answer_lines(report, rows, variants)]
+    lines = [_answer_line(report, rows, variants)]
     front = [row["variant"] for row in rows if row["pareto_front_step"]]
     if front:
         lines.append(f"Pareto front of loss and time of a step: {join_words(front)}")
@@ -342,41 +356,39 @@ def _summary_lines(
     return [line for line in lines if line]
 
 
-def _answer_lines(
+def _answer_line(
     report: Report, rows: list[Row], variants: dict[str, VariantLosses]
 ) -> str:
-    """Who learns best and by how much, how the others learn, and what so many seeds can
-    show.
+    """Say which variants learn best and by how much, how the others learn, and which
+    difference so many seeds can show.
+
+    The best are those of the better ones that learn worse than no other variant.
     """
-    differences = {
-        row["variant"]: estimate_in(row, "difference") for row in rows if row["verdict"]
-    }
-    by_verdict: dict[Verdict, list[str]] = {verdict: [] for verdict in LOSS_VERDICTS}
-    for name in differences:
-        by_verdict.setdefault(variants[name].verdict, []).append(name)
-    pairs = pairs_of_losses(variants)
+    by_verdict: dict[Verdict, list[str]] = defaultdict(list)
+    for row in rows:
+        if row["verdict"]:
+            by_verdict[variants[row["variant"]].verdict].append(row["variant"])
     worse_than_some = {
-        name for (name, _), pair in pairs.items() if pair.verdict is Verdict.SLOWER
+        name
+        for (name, _), pair in pairs_of_losses(variants).items()
+        if pair.verdict is Verdict.SLOWER
     }
-    best = [name for name in by_verdict[Verdict.FASTER] if name not in worse_than_some]
+    better = by_verdict[Verdict.FASTER]
+    best = [name for name in better if name not in worse_than_some]
     parts = []
     if best:
-        by_verdict[Verdict.FASTER] = [
-            name for name in by_verdict[Verdict.FASTER] if name in worse_than_some
-        ]
+        by_verdict[Verdict.FASTER] = [name for name in better if name not in best]
         reference = report.plan.name_of(report.plan.reference)
         texts = []
         for name in best:
-            difference = differences[name]
+            difference = estimate_of(variants[name].difference)
             if difference:
                 texts.append(f"{name} {difference_text(difference)}")
         parts.append(f"best ({NATS} from {reference}): {join_words(texts)}")
-    parts += [
-        f"{word}: {join_words(by_verdict[verdict])}"
-        for verdict, word in LOSS_VERDICTS.items()
-        if by_verdict[verdict]
-    ]
-    smallest = resolves(variants)
+    for verdict, word in SUMMARY_WORDS.items():
+        if by_verdict[verdict]:
+            parts.append(f"{word}: {join_words(by_verdict[verdict])}")
+    smallest = resolvable_difference(variants)
     if smallest is not None:
         seeds = max(row["seeds"] for row in rows)
         parts.append(

@@ -1,7 +1,7 @@
 """Trains one model, step by step, in a process of its own. Needs torch.
 
-What a step reads depends on the seed and the step's number alone: all variants read the
-same.
+What a step reads depends on the seed and the number of the step alone, so all variants
+read the same.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from torch import Tensor
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.device.environment import torch_device
 from ffnbench.extras.train.decoder import VOCABULARY, LanguageModel
-from ffnbench.extras.train.plan import Train, TrainCase, Trained, read_text
+from ffnbench.extras.train.plan import Train, TrainCase, Trained
+from ffnbench.extras.train.text import read_text
 from ffnbench.worker.backends.building import seed_all
 from ffnbench.worker.jobs import Jobs
 
-WARM_UP = 0.05  # of the steps
-LAST_RATE = 0.1  # of the rate, at the last step
-TENTHS = 10  # of the steps: after each of them the model is evaluated
-# bytes at most that a model is evaluated on: at the end, and before
-EVALUATED, ON_THE_WAY = 200_000, 50_000
-EVALUATION_BYTES = 4096  # bytes of a batch that is evaluated
-DIVERGED = 2 * math.log(VOCABULARY)  # nats: twice what guessing costs
-RUN = "training run"  # where the worker holds it
+WARM_UP = 0.05  # share of the steps
+LAST_RATE = 0.1  # share of the rate that is left at the last step
+EVALUATIONS = 10  # of the held-out loss in a run, evenly spread over its steps
+# a model is evaluated on so many bytes at most: at the end, and before
+FINAL_BYTES, ON_THE_WAY_BYTES = 200_000, 50_000
+EVALUATION_BATCH_BYTES = 4096  # of a batch that is evaluated, at least
+DIVERGED_LOSS = 2 * math.log(VOCABULARY)  # nats: twice what guessing costs
+HELD_RUN = "training run"  # the key of the run in what the worker holds
 
 
 class TrainingRun:
@@ -61,41 +62,43 @@ class TrainingRun:
     def train_for(self, seconds: float) -> Trained:
         """Train for about so long, one step at least, or to the end.
 
-        Tells how far it is, and at the end the losses on what is held out and on the
-        part that rates are chosen by.
+        Gives how far the training is; at the end also the losses on what is held out
+        and on the part that rates are chosen by.
         """
         start, first_step, steps = perf_counter(), self.step, self.training.steps
         losses = []
         while self.step < steps:
             losses.append(self._train_step())
-            tenths = self.step * TENTHS // steps
-            if self.step < steps and tenths > (self.step - 1) * TENTHS // steps:
-                self.curve.append(
-                    (self.step, self._loss_of(self.parts.held_out, ON_THE_WAY))
-                )
+            due = self.step * EVALUATIONS // steps
+            due_before = (self.step - 1) * EVALUATIONS // steps
+            if self.step < steps and due > due_before:
+                loss = self._mean_loss(self.parts.held_out, ON_THE_WAY_BYTES)
+                self.curve.append((self.step, loss))
             if perf_counter() - start > seconds:
                 break
         diverged = None
-        for number, loss in enumerate(losses, start=first_step + 1):
-            if not float(loss) < DIVERGED:
+        # only now, since reading a loss waits for the device; NaN has diverged as well
+        for number, step_loss in enumerate(losses, start=first_step + 1):
+            if not float(step_loss) < DIVERGED_LOSS:
                 diverged = number
                 break
         step_s = (perf_counter() - start) / max(1, len(losses))
         if diverged is not None:
             return Trained(step=self.step, step_s=step_s, diverged=diverged)
         if self.step < steps:
-            loss = self.curve[-1][1] if self.curve else None
-            return Trained(step=self.step, step_s=step_s, loss=loss)
-        return self._evaluate(step_s)
+            last_loss = self.curve[-1][1] if self.curve else None
+            return Trained(step=self.step, step_s=step_s, loss=last_loss)
+        return self._evaluate_at_end(step_s)
 
-    def _evaluate(self, step_s: float) -> Trained:
-        """The losses of the model at the end."""
-        held_out = self._loss_of(self.parts.held_out, EVALUATED)
-        choosing = self._loss_of(self.parts.choosing, EVALUATED)
+    def _evaluate_at_end(self, step_s: float) -> Trained:
+        """Evaluate the trained model; a loss that is not finite means that it diverged
+        at the last step.
+        """
+        held_out = self._mean_loss(self.parts.held_out, FINAL_BYTES)
+        choosing = self._mean_loss(self.parts.choosing, FINAL_BYTES)
         curve = (*self.curve, (self.step, held_out))
-        if not all(
-            math.isfinite(loss) for loss in (choosing, *(loss for _, loss in curve))
-        ):
+        losses = [choosing, *(loss for _, loss in curve)]
+        if not all(map(math.isfinite, losses)):
             return Trained(step=self.step, step_s=step_s, diverged=self.step)
         return Trained(
             step=self.step,
@@ -106,7 +109,7 @@ class TrainingRun:
         )
 
     def _train_step(self) -> Tensor:
-        """The loss of the step, not waited for."""
+        """Make a step, and give its loss as a tensor, without waiting for a device."""
         self.optimizer.param_groups[0]["lr"] = self._rate()
         loss = self._loss(self._batch())
         self.optimizer.zero_grad(set_to_none=True)
@@ -116,21 +119,23 @@ class TrainingRun:
         return loss.detach()
 
     def _rate(self) -> float:
-        """Linear warm-up, then a cosine down to LAST_RATE of it."""
+        """The learning rate of the next step: a linear warm-up, then a cosine down to
+        LAST_RATE of the full rate.
+        """
         training = self.training
         warm_up = max(1, round(WARM_UP * training.steps))
         if self.step < warm_up:
             return training.rate * (self.step + 1) / warm_up
         done = (self.step - warm_up) / max(1, training.steps - warm_up)
-        return training.rate * (
-            LAST_RATE + (1 - LAST_RATE) * (1 + math.cos(math.pi * done)) / 2
-        )
+        cosine = (1 + math.cos(math.pi * done)) / 2
+        return training.rate * (LAST_RATE + (1 - LAST_RATE) * cosine)
 
     def _batch(self) -> Tensor:
-        """Sequences from random places, the same for every variant: (batch, seq_len +
-        1).
+        """Sequences of the next step from random places, the same for every variant:
+        (batch, seq_len + 1).
         """
         work, text = self.case.workload, self.parts.train
+        # a prime above the number of steps: no two steps of any runs share a seed
         generator = torch.Generator().manual_seed(
             self.training.seed * 1_000_003 + self.step
         )
@@ -140,6 +145,7 @@ class TrainingRun:
         return self._sequences(text, places.tolist())
 
     def _sequences(self, text: bytes, places: list[int]) -> Tensor:
+        """The bytes at some places of a text: (places, seq_len + 1)."""
         size = self.case.workload.seq_len + 1
         content = bytearray(b"".join(text[place : place + size] for place in places))
         return (
@@ -149,7 +155,7 @@ class TrainingRun:
         )
 
     def _loss(self, sequences: Tensor) -> Tensor:
-        """Nats per byte, the mean."""
+        """The mean loss of predicting each byte from those before it, in nats."""
         dtype = getattr(torch, self.case.workload.dtype)
         if dtype.itemsize < 4:
             mixed = torch.autocast(self.device.type, dtype)
@@ -159,15 +165,17 @@ class TrainingRun:
             logits = self.model(sequences[:, :-1])
         return F.cross_entropy(logits.flatten(0, 1).float(), sequences[:, 1:].flatten())
 
-    def _loss_of(self, text: bytes, most_bytes: int) -> float:
-        """Over evenly spread sequences of a text."""
+    def _mean_loss(self, text: bytes, most_bytes: int) -> float:
+        """Evaluate the model on evenly spread sequences of a text, of so many bytes at
+        most; gives nats per byte.
+        """
         work = self.case.workload
         count = max(1, min(most_bytes, len(text)) // (work.seq_len + 1))
         places = [
             number * (len(text) - work.seq_len - 1) // max(1, count - 1)
             for number in range(count)
         ]
-        at_once = max(work.batch, EVALUATION_BYTES // work.seq_len)
+        at_once = max(work.batch, EVALUATION_BATCH_BYTES // work.seq_len)
         total = 0.0
         self.model.eval()
         with torch.no_grad():
@@ -179,12 +187,12 @@ class TrainingRun:
 
 
 def train_for_seconds(jobs: Jobs, request: Train) -> Trained:
-    """Train a case for so long, or to its end; what there is to tell of it."""
-    if RUN not in jobs.feature_state:
+    """Train a case for so long, or to its end, and give how far it is."""
+    if HELD_RUN not in jobs.feature_state:
         case = jobs.set_conditions_of(request.label)
         assert isinstance(case, TrainCase)
-        jobs.feature_state[RUN] = TrainingRun(case)
-    run: TrainingRun = jobs.feature_state[RUN]
+        jobs.feature_state[HELD_RUN] = TrainingRun(case)
+    run: TrainingRun = jobs.feature_state[HELD_RUN]
     return run.train_for(request.seconds)
 
 

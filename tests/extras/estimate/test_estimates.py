@@ -16,7 +16,7 @@ from fake_machine import KnownProber
 from paths import ROOT
 
 from ffnbench.cli.commands import FILES, options_of
-from ffnbench.extras.estimate.bounds import NEAR, published
+from ffnbench.extras.estimate.bounds import HOW_NEAR_FILE, published
 from ffnbench.ffn.spec import DTYPES
 from ffnbench.report.files.store import read_report
 
@@ -275,10 +275,10 @@ def test_what_the_package_says_of_bounds_is_what_was_measured() -> None:
         list(np.percentile(values, [5, 50, 95]))
     )
     measured = RUNS / "estimates.csv"
-    assert measured.is_file() == NEAR.is_file()
-    if NEAR.is_file():
+    assert measured.is_file() == HOW_NEAR_FILE.is_file()
+    if HOW_NEAR_FILE.is_file():
         told, found = (
-            json.loads(NEAR.read_text()),
+            json.loads(HOW_NEAR_FILE.read_text()),
             list(csv.DictReader(measured.read_text().splitlines())),
         )
         for name in ("all", "products", "memory"):

@@ -11,7 +11,7 @@ import hf
 import pytest
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.extras.models.counting import whole_model
+from ffnbench.extras.models.counting import count_whole_model
 from ffnbench.extras.models.rest import table
 from ffnbench.extras.models.transformers import (
     active_params,
@@ -40,7 +40,7 @@ def differences(name: str, data: hf.Data) -> str:
     """
     from transformers import CONFIG_MAPPING
 
-    found = whole_model(
+    found = count_whole_model(
         ModelSpec(
             key="", name="", groups=tuple(read_groups(data)), source="", config=data
         )
@@ -129,7 +129,7 @@ def test_transformers_is_not_asked_about_sizes_that_it_would_ignore(
 def test_parts_are_those_of_the_closed_form(tmp_path, model_type: str) -> None:
     pytest.importorskip("transformers")
     path = hf.written(tmp_path, hf.default(model_type))
-    assert count_whole(path).parts == whole_model(model_of(path)).parts
+    assert count_whole(path).parts == count_whole_model(model_of(path)).parts
 
 
 def test_sizes_that_transformers_took_from_its_class_are_named(tmp_path) -> None:
@@ -166,7 +166,11 @@ def test_the_output_of_mt5_is_a_matrix_of_its_own(tmp_path) -> None:
              "num_decoder_layers": 8, "num_heads": 6, "num_layers": 8, "tie_word_embeddings": False,
              "vocab_size": 250112}  # fmt: skip
     path = hf.written(tmp_path, small)
-    assert count_whole(path).params == whole_model(model_of(path)).params == 300_176_768
+    assert (
+        count_whole(path).params
+        == count_whole_model(model_of(path)).params
+        == 300_176_768
+    )
 
 
 # in the tail, or with switches that the table leaves to it; worked out by hand from

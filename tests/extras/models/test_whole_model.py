@@ -13,7 +13,7 @@ from model_configs import DEEPSEEK
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.extras.models.by_length import InspectRequest, count_by_length
-from ffnbench.extras.models.counting import WholeModel, whole_model
+from ffnbench.extras.models.counting import WholeModel, count_whole_model
 from ffnbench.extras.models.inspecting import inspect_whole
 from ffnbench.extras.models.layers import layers_view
 from ffnbench.extras.models.messages import CountWhole
@@ -76,18 +76,18 @@ def ours(config: dict) -> WholeModel:
     model = ModelSpec(
         key="", name="", groups=tuple(read_groups(config)), source="", config=config
     )
-    return whole_model(model)
+    return count_whole_model(model)
 
 
 @pytest.mark.parametrize("name", PRESETS.names())
 def test_every_preset_adds_up_to_what_was_published(name: str) -> None:
-    assert whole_model(PRESETS.get(name)).params == PUBLISHED[name]
+    assert count_whole_model(PRESETS.get(name)).params == PUBLISHED[name]
 
 
 def test_a_token_meets_fewer() -> None:
     for name, active in ACTIVE.items():
-        assert whole_model(PRESETS.get(name)).active == active
-    dense = whole_model(PRESETS.get("gpt2"))
+        assert count_whole_model(PRESETS.get(name)).active == active
+    dense = count_whole_model(PRESETS.get("gpt2"))
     assert dense.active == dense.params
 
 
@@ -101,7 +101,7 @@ def test_kimi_k2_adds_up_to_what_was_published(tmp_path) -> None:
         "auto_map": {"AutoModelForCausalLM": "modeling_deepseek.DeepseekV3ForCausalLM"},
     }  # fmt: skip
     model = model_of(written(tmp_path, kimi))
-    assert whole_model(model).params == 1_026_408_232_448 - 60 * 384
+    assert count_whole_model(model).params == 1_026_408_232_448 - 60 * 384
     assert (
         "code would be modeling_deepseek.DeepseekV3ForCausalLM; counted as deepseek_v3"
         in model.note
@@ -153,7 +153,7 @@ def test_what_is_not_known_has_no_number() -> None:
 
 def test_the_row_of_all_layers_has_every_part() -> None:
     mixtral, last = (
-        whole_model(PRESETS.get("mixtral-8x7b")),
+        count_whole_model(PRESETS.get("mixtral-8x7b")),
         layers_of("mixtral-8x7b")[-1],
     )
     assert (last["params"], last["params_active"], last["router_params"]) == (

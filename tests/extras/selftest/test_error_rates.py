@@ -11,7 +11,12 @@ import rates as script
 from exam.machine import STATES, WORLDS
 from rates import simulate
 
-from ffnbench.extras.selftest.measuring import SLOWER, Rate, error_rates, failures
+from ffnbench.extras.selftest.measuring import (
+    SLOWDOWNS,
+    Rate,
+    broken_promises,
+    error_rates,
+)
 
 
 def test_simulated_error_rates_hold() -> None:
@@ -23,7 +28,7 @@ def test_simulated_error_rates_hold() -> None:
     whole = error_rates([one for of in told.values() for one in of])
     assert whole.runs == 135
     assert 0.9 * 135 * 5 <= whole.covered.of <= 135 * 5  # a busy row claims no interval
-    assert failures(whole) == []
+    assert broken_promises(whole) == []
     assert 0.93 <= whole.covered.value <= 0.98
     assert whole.false_difference.value <= 0.05
     assert (
@@ -33,7 +38,7 @@ def test_simulated_error_rates_hold() -> None:
     assert whole.detected["+10%"].value >= 0.95
     assert {
         name: share.value for name, share in error_rates(told["quiet"]).detected.items()
-    } == dict.fromkeys(SLOWER, 1.0)
+    } == dict.fromkeys(SLOWDOWNS, 1.0)
 
 
 def test_a_state_that_outlasts_a_run_is_covered_by_no_run() -> None:
@@ -61,14 +66,14 @@ def test_a_broken_promise_is_noticed(
         false_difference=Rate(hits=300, of=1000),
         covered=Rate(hits=4000, of=5000),
     )
-    assert failures(bad) == [
+    assert broken_promises(bad) == [
         "false differences in 30.0% of the runs",
         "the 95% intervals cover 80.0%",
     ]
     always = replace(good, runs=1000, covered=Rate(hits=5000, of=5000))
-    assert failures(always) == ["the 95% intervals cover 100.0%"]
+    assert broken_promises(always) == ["the 95% intervals cover 100.0%"]
     assert (
-        failures(replace(good, covered=Rate(hits=0, of=0))) == []
+        broken_promises(replace(good, covered=Rate(hits=0, of=0))) == []
     )  # every row was busy
     wrong = {
         name: [replace(one, verdict="faster") for one in of]

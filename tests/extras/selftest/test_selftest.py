@@ -14,14 +14,14 @@ from exam.machine import Machine, World
 from ffnbench.cli.commands import FILES, options_of
 from ffnbench.extras.selftest import measuring
 from ffnbench.extras.selftest.measuring import (
-    SLOWER,
+    SLOWDOWNS,
     Rate,
     SelftestRequest,
     SelftestRow,
     error_rates,
 )
 from ffnbench.plan import Plan
-from ffnbench.result import Run
+from ffnbench.result import Failure, FailureKind, Run
 
 CALM = World(name="calm", layout=0.001, starter=0.0, sample=0.01)
 
@@ -46,7 +46,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
 
 def told(run: int, row: str, verdict: str, *interval: float) -> SelftestRow:
     low, high = interval or (None, None)
-    return SelftestRow(run=run, row=row, truth=1 + SLOWER.get(row, 0.0), ratio=1.0, low=low, high=high, verdict=verdict,
+    return SelftestRow(run=run, row=row, truth=1 + SLOWDOWNS.get(row, 0.0), ratio=1.0, low=low, high=high, verdict=verdict,
                 seconds=10.0 + run)  # fmt: skip
 
 
@@ -89,7 +89,7 @@ def test_the_command(call, asked, tmp_path: Path) -> None:
     assert "100.0%" in out
     rows = json.loads(path.read_text())
     assert [(row["run"], row["row"]) for row in rows] == [
-        (n, r) for n in range(3) for r in ("same1", "same2", *SLOWER)
+        (n, r) for n in range(3) for r in ("same1", "same2", *SLOWDOWNS)
     ]
     assert {row["row"]: row["truth"] for row in rows} == {
         "same1": 1,
@@ -124,6 +124,24 @@ def test_what_was_measured_outlives_an_interruption(
     assert "the table holds what was measured by then" in err
     assert out.splitlines()
     assert {row["run"] for row in json.loads(path.read_text())} == {0, 1}
+
+
+def test_why_a_later_run_failed_is_told(call, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = itertools.count()
+    lost = Failure(case="+3%", kind=FailureKind.CRASH, message="killed by signal 9")
+    monkeypatch.setattr(
+        measuring,
+        "run_workers",
+        lambda plan, _, real=measuring.run_workers: replace(
+            on_dice(plan, real), failures=(lost,) if next(runs) == 2 else ()
+        ),
+    )
+    code, out, err = call("selftest", "--repeats", "4")
+    assert code == 3
+    assert "a case of the selftest failed: killed by signal 9" in err
+    assert "the table holds what was measured by then" in err
+    assert "interrupted" not in err
+    assert out.splitlines()
 
 
 def test_a_broken_promise_ends_with_3(call, monkeypatch: pytest.MonkeyPatch) -> None:

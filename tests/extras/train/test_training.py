@@ -15,6 +15,7 @@ import numpy
 import pytest
 import torch
 import torch.nn.functional as F
+import training as script
 from fake_machine import FakeLaunch, KnownProber
 from paths import ROOT
 from scipy import stats
@@ -38,10 +39,10 @@ from ffnbench.extras.train.plan import (
     Trained,
     TrainRequest,
     plan_train,
-    read_text,
     trained_by,
 )
 from ffnbench.extras.train.table import training_frame, training_records
+from ffnbench.extras.train.text import read_text
 from ffnbench.extras.train.worker import TrainingRun
 from ffnbench.following import Following, ProgressListener
 from ffnbench.messages import Open, TakeSample
@@ -691,3 +692,11 @@ def test_a_real_run_of_jobs_equals_one_of_this_process(
             }
         )
     assert found[0] == found[1]
+
+
+def test_the_benchmark_of_a_step_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["training.py", "--steps", "5"])
+    script.main()
+    assert "of a loop written by hand (1 turns of 5 steps)" in capsys.readouterr().out
