@@ -31,6 +31,8 @@ from ffnbench.stats.stopping import StopRule
 Measure = Callable[[Prepared, World, Following], ShownReport]
 MeasureAsJobs = Callable[[Prepared, World, Destination, Measure], ShownReport]
 
+WITHOUT_CLEAN = "a row had no undisturbed round"
+
 
 def measure_plan(
     prepared: Prepared, world: World, following: Following = UNFOLLOWED
@@ -112,30 +114,35 @@ def tell_duration(
 def _measure_several_runs(
     prepared: Prepared, world: World, following: Following, runs: int, pause_s: float
 ) -> ShownReport:
-    """So many runs apart in one report. One that is lost, without clean rounds or any
-    row, is made up for, at most half as many times as runs were asked for. One that is
-    interrupted is not kept.
+    """Make so many runs, with a pause between two of them; gives one report of all.
+
+    A run that is lost is made up for, at most half as many times as runs were asked
+    for. The first one stands in the report until another is complete, even where it is
+    lost itself. A later one that is interrupted is not kept.
     """
     report = measure_run(prepared, world.from_now, following.part(1, runs, "run"))
     if report.interrupted or report.stopped or report.failed_wholly:
         return report
-    complete = 0
-    if not table_of(report).labels_without_clean():
+    complete, losses = 0, []
+    why_lost = _why_lost(report)
+    if why_lost:
+        losses.append(why_lost)
+    else:
         complete = 1
     most = runs + (runs + 1) // 2
-    for _ in range(1, most):
-        if complete == runs:
-            return report
+    while complete < runs and complete + len(losses) < most:
         of_run = following.part(complete + 1, runs, "run")
         try:
             with termination_as_interruption():
                 _pause(pause_s, of_run.progress)
             again = measure_run(prepared, world.from_now, of_run)
         except KeyboardInterrupt:
-            return _cut_short(report, runs)
+            return _cut_short(report, complete, runs)
         if again.interrupted or again.stopped:
-            return _cut_short(report, runs)
-        if again.failed_wholly or table_of(again).labels_without_clean():
+            return _cut_short(report, complete, runs)
+        why_lost = _why_lost(again)
+        if why_lost:
+            losses.append(why_lost)
             continue
         if complete:
             again = with_figures(report.with_repeat(again))
@@ -143,12 +150,27 @@ def _measure_several_runs(
         complete += 1
     if complete == runs:
         return report
-    text = f"{len(report.runs)} of {runs} runs could be kept: in the others a row had no undisturbed round"
+    reasons = ", or ".join(dict.fromkeys(losses))
+    text = f"{complete} of {runs} runs could be kept: in the others {reasons}"
+    if not complete:
+        text = f"none of {runs} runs is complete, and the first is kept: in each {reasons}"
     return _with_note(report, text)
 
 
-def _cut_short(report: ShownReport, runs: int) -> ShownReport:
-    text = f"interrupted: {len(report.runs)} of {runs} runs are complete, and kept"
+def _why_lost(report: ShownReport) -> str:
+    """Why a run is none of those that were asked for; "" where it is one of them."""
+    if report.failed_wholly:
+        return "every row failed"
+    if table_of(report).labels_without_clean():
+        return WITHOUT_CLEAN
+    return ""
+
+
+def _cut_short(report: ShownReport, complete: int, runs: int) -> ShownReport:
+    """The report of the runs that were made before an interruption."""
+    text = f"interrupted: {complete} of {runs} runs are complete, and kept"
+    if not complete:
+        text = f"interrupted: none of {runs} runs is complete; the first is kept, in which {WITHOUT_CLEAN}"
     return replace(_with_note(report, text), cut_short=True)
 
 
