@@ -73,7 +73,7 @@ def refuse_short(plan: Plan) -> None:
     if adaptive and protocol.budget_s is not None and protocol.budget_s < least_s:
         what = f"{counted(len(plan.cases), 'row')} in {counted(cells, 'group')}"
         raise FfnbenchError(
-            f"{what} take {least_s:,} s at least", f"--budget {least_s}s"
+            f"measuring {what} takes {least_s:,} s at least", f"--budget {least_s}s"
         )
 
 
