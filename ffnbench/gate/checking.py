@@ -381,7 +381,7 @@ def _measured_sides(
         None if request.exact_only else request.budget,
     )
     if request.exact_only:
-        return measure_run(prepared, world, following, weights=weights), ()
+        return measure_run(prepared, world, following, weights_folder=weights), ()
     return _until_decided(
         prepared,
         UntilDecided(policy, earlier=first.earlier() if first else None),

@@ -30,7 +30,7 @@ from typing import Any
 from ffnbench.api.measuring import Measure, measure_run, refuse_short
 from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
 from ffnbench.api.saved_runs import as_shown
-from ffnbench.api.sweeping import Sweep
+from ffnbench.api.sweeping import MeasuredCells
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError, termination_as_interruption
 from ffnbench.common.files import is_own, locked, own_folder
@@ -43,7 +43,7 @@ from ffnbench.extras.cluster.submitting import (
     Cluster,
     fields_of,
 )
-from ffnbench.following import UNFOLLOWED
+from ffnbench.following import UNFOLLOWED, Following
 from ffnbench.plan import Note, NoteKind, Plan, added_kind
 from ffnbench.report.destination import Destination, one_of
 from ffnbench.report.files.store import report_text
@@ -222,13 +222,10 @@ def measure_as_jobs(
         # what it does not know is told before anything is submitted
         cluster.executor(folder)
         sweep = SweepOfJobs(
-            prepared,
-            world,
-            replace(
-                destination.following, journal=UNFOLLOWED.journal
-            ),  # jobs keep what they have found
-            None,
-            destination.following.resumed(),
+            prepared=prepared,
+            # no journal: jobs keep their results themselves
+            following=Following(progress=destination.following.progress),
+            before=destination.following.resumed(),
             cluster=cluster,
             folder=folder,
             measure_in_job=measure_in_job,
@@ -239,22 +236,24 @@ def measure_as_jobs(
     return report
 
 
-@dataclass(slots=True)
-class SweepOfJobs(Sweep):
-    """A sweep whose cells are jobs. Each is visited once: nobody can say when machines
-    have time left.
+@dataclass(slots=True, kw_only=True)
+class SweepOfJobs(MeasuredCells):
+    """Has each cell measured by a job, once: nobody can say when machines have time
+    left for those that are not decided.
     """
 
-    cluster: Cluster = field(kw_only=True)
-    folder: Path = field(kw_only=True)
-    measure_in_job: Measure = field(kw_only=True)
+    cluster: Cluster
+    folder: Path
+    measure_in_job: Measure
     # submitted, and not gathered yet, by their folders
     jobs: dict[Path, Any] = field(default_factory=dict)
     # since when a job is neither alive nor done
     gone: dict[Path, float] = field(default_factory=dict)
 
     def measure_cells(self) -> ShownReport:
-        """Submit what is not known yet, and gather all of it."""
+        """Submit the cells that are not known yet, and gather their reports; gives the
+        report of all, with figures.
+        """
         cells = cells_of_plan(self.prepared.plan)
         measured_before = self.begin(cells)
         left = {
