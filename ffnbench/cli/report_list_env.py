@@ -43,7 +43,7 @@ def report(
     Every figure is computed again from the samples. Of several runs, each
     row has the old and the new value, and the change with its interval.
     """
-    from ffnbench.api.saved_runs import load_and_compare
+    from ffnbench.api.saved_runs import load_recomputed
     from ffnbench.report.files.store import holds_findings
     from ffnbench.report.shown_report import report_view
 
@@ -57,7 +57,7 @@ def report(
         elif len(paths) > 1:
             view = imported_function("gate.shown_check:runs_view")(paths)
         else:
-            report, difference = load_and_compare(paths[0])
+            report, difference = load_recomputed(paths[0])
             destination.expect(report)
             # whatever it ended with: it can be shown
             view = report_view(report).ending(0)

@@ -12,10 +12,10 @@ from dataclasses import replace
 from ffnbench.api.measuring import measure_run, tell_duration
 from ffnbench.api.preparing import (
     Prepared,
-    asked_as,
+    with_command,
     refuse_at_once,
     refuse_device,
-    start_all,
+    refuse_arms_without_torch,
     with_costs,
     with_notes,
     with_threads,
@@ -328,12 +328,12 @@ def _prepare_sides(
     them over.
     """
     with world.prober(request.timeout) as prober:
-        start_all(prober, arms)
+        refuse_arms_without_torch(prober, arms)
         there = prober_within(
             prober, arms[1], variant
         )  # first: what head has and base has not is new
         probes = (_base_within(prober, arms[0], variant, request), there)
-        plan = asked_as(plan_sides(with_threads(request), arms, probes), request)
+        plan = with_command(plan_sides(with_threads(request), arms, probes), request)
         prepared = with_costs(with_notes(plan, notes), prober)
         base, head = plan.cases
         probes[0].keep(base, request.seed, folder)
