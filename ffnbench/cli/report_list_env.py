@@ -1,5 +1,5 @@
-"""The commands that measure nothing of a network: saved runs again, names, this
-machine.
+"""The commands `report`, `list` and `env`, which measure no network: they show saved
+runs, names, and this machine.
 """
 
 import typer
@@ -59,7 +59,7 @@ def report(
         else:
             report, difference = load_recomputed(paths[0])
             destination.expect(report)
-            # whatever it ended with: it can be shown
+            # 0, even where the run itself ended with an error
             view = report_view(report).ending(0)
         destination.show(view)
     if difference:
