@@ -22,7 +22,7 @@ from ffnbench.api.preparing import (
 )
 from ffnbench.api.saved_runs import load_shown
 from ffnbench.common.errors import FfnbenchError, Unfinished
-from ffnbench.common.targets import NO_FILE, NOT_THERE
+from ffnbench.common.targets import INSTALL_HINT, PATH_HINT
 from ffnbench.device.environment import auto_device, environment_of_run
 from ffnbench.following import UNFOLLOWED, Following
 from ffnbench.gate.baseline import (
@@ -348,7 +348,7 @@ def _base_within(
     try:
         return prober_within(prober, arm, variant)
     except FfnbenchError as problem:
-        if problem.hint not in (NOT_THERE, NO_FILE):
+        if problem.hint not in (INSTALL_HINT, PATH_HINT):
             raise
         what = f"{request.base_rev or BASE} has no {variant.target.rpartition(':')[0]}"
         raise Unfinished(

@@ -25,7 +25,7 @@ from paths import ROOT
 
 from ffnbench.api.preparing import Prepared, new_report
 from ffnbench.api.sweeping import MeasureCell, Sweep
-from ffnbench.common.files import locked
+from ffnbench.common.files import try_lock
 from ffnbench.following import UNFOLLOWED, Following
 from ffnbench.messages import TakeSample
 from ffnbench.plan import Plan, Protocol
@@ -263,7 +263,7 @@ def test_nobody_else_goes_on_with_a_file_meanwhile(call) -> None:
     left = Path("b.json.journal").read_bytes()
     launch = FakeLaunch()
     with Path("b.json.journal").open("rb") as held:
-        assert locked(held)
+        assert try_lock(held)
         code, _, err = call(*FEW, "-o", "b.json", "--resume", launch=launch)
     assert (code, "goes on now" in err) == (2, True)
     assert not [one for one in launch.log if one[1] is TakeSample]

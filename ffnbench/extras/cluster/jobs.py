@@ -33,7 +33,7 @@ from ffnbench.api.saved_runs import as_shown
 from ffnbench.api.sweeping import MeasuredCells
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError, termination_as_interruption
-from ffnbench.common.files import is_own, locked, own_folder
+from ffnbench.common.files import is_own, own_folder, try_lock
 from ffnbench.common.streams import say
 from ffnbench.common.units import counted
 from ffnbench.extras.cluster import LOCAL, SLURM
@@ -86,7 +86,7 @@ def held(folder: Path, *, resumes: bool) -> Iterator[None]:
             f"{str(folder)!r} holds jobs of a run that has not ended", hint
         )
     with (folder / "lock").open("wb") as file:
-        if not locked(file):
+        if not try_lock(file):
             raise FfnbenchError(
                 f"--resume: another run uses {str(folder)!r} now",
                 "wait until it ends",
