@@ -55,7 +55,7 @@ class AsTyped:
     """
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """The value as it is; an empty tuple for no value, where several may be given."""
+        """The value as it is; of an option with several values () for none."""
         if value is None and (param.multiple or param.nargs == -1):
             return ()
         return value

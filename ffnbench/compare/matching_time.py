@@ -1,5 +1,5 @@
-"""`--match time`: finds the widths at which variants take as long as the reference, by a
-few short runs, and then measures these widths.
+"""`--match time`: finds the widths at which variants take as long as the reference, by
+a few short runs, and then measures these widths.
 
 The data that choose a width are not those of its figures: all figures are of the last
 run alone, which has its own workers and seed.
@@ -358,7 +358,7 @@ class WidthSearch:
         return open_still
 
     def _so_far(self, report: ShownReport) -> ShownReport:
-        """The report as that of an interrupted search, with a note of what was found."""
+        """The report as that of an interrupted search, with a note of what it found."""
         ratios = []
         for label, trials in self.trials.items():
             tried = ", ".join(f"{each.ratio:.3f} at {each.d_ff:,}" for each in trials)

@@ -1,14 +1,13 @@
-"""Cells of a sweep as jobs of submitit: on SLURM, or here, one after another in
-processes that outlive this one.
+"""Measures the cells of a sweep as jobs of submitit: on SLURM, or here, one after
+another in processes that outlive this one.
 
-All that there is of a job stands in its folder FILE.json.jobs/NAME, in submitit's own
-files: this process may end at any moment, and the same command with --resume takes what
-is there, waits for jobs that live, and submits the rest. A job is done when its result
-stands there; what its state is, is not asked, for without accounting SLURM does not
-know.
+All data of a job are in its folder FILE.json.jobs/NAME, in files of submitit. So this
+process may end at any moment: the same command with --resume takes the results that are
+there, waits for jobs that live, and submits the rest. A job is done when its result is
+there. Its state is not asked for, since SLURM without accounting does not know it.
 
-Those files are pickles, and could run anything: a folder is taken up only where this
-user's own run has made it.
+Those files are pickles, which could run any code: a folder is used again only if a run
+of this user has made it.
 """
 
 from __future__ import annotations
@@ -55,8 +54,8 @@ from ffnbench.stats.figures import with_figures
 
 
 def measured_by(on: str, slurm: Sequence[str]) -> Callable[..., ShownReport]:
-    """What measures groups as jobs, by what --on and --slurm say; raises FfnbenchError
-    for what can be none.
+    """The function that measures groups as jobs, by the flags --on and --slurm; raises
+    FfnbenchError for flags that name no place for jobs.
     """
     if slurm and on != SLURM:
         raise FfnbenchError("--slurm is only for jobs on SLURM", "add --on slurm")
@@ -68,13 +67,14 @@ def measured_by(on: str, slurm: Sequence[str]) -> Callable[..., ShownReport]:
 
 
 @contextmanager
-def held(folder: Path, *, resumes: bool) -> Iterator[None]:
-    """Make the folder, or take up that of an earlier run; nobody else goes on with its
-    jobs meanwhile. One without any job does not stay behind. Raises FfnbenchError for a
-    folder that is not to be taken up.
+def hold_folder(folder: Path, *, resumes: bool) -> Iterator[None]:
+    """Make the folder, or use that of an earlier run if this one resumes it, and lock
+    it meanwhile. A folder without any job is removed at the end.
+
+    Raises FfnbenchError for a folder that this run may not use.
     """
     if not os.path.lexists(folder):
-        _make(folder)
+        _make_folder(folder)
     elif not _is_of_this_user(folder):
         raise FfnbenchError(
             f"{str(folder)!r} is the folder for the jobs, but no run of yours has made it",
@@ -99,15 +99,15 @@ def held(folder: Path, *, resumes: bool) -> Iterator[None]:
 
 
 def _token_of(folder: Path) -> Path:
-    """Where this user's own folder keeps the token of a folder of jobs: the name of a
-    file that stands in it.
+    """The file, in the folder of this user, that holds the token of a folder of jobs. A
+    folder has a file of that name if a run of this user has made it.
     """
     return own_folder() / f"jobs-{hashlib.sha256(os.fsencode(folder)).hexdigest()}"
 
 
-def _make(folder: Path) -> None:
+def _make_folder(folder: Path) -> None:
     """Make the folder, with a token that nobody else knows; raises FfnbenchError where
-    that can't be.
+    that is not possible.
     """
     token = secrets.token_hex(16)
     try:
@@ -122,7 +122,7 @@ def _make(folder: Path) -> None:
 
 
 def _is_of_this_user(folder: Path) -> bool:
-    """Whether a run of this user's has made it. Nothing in it is read for that."""
+    """Whether a run of this user has made the folder; no file in it is read."""
     try:
         token = _token_of(folder).read_text(encoding="ascii")
         return is_own(folder) and (folder / token).is_file()
@@ -134,19 +134,22 @@ def _is_of_this_user(folder: Path) -> bool:
 
 
 JOB_POLL_S = {LOCAL: 0.2, SLURM: 5.0}
-# a result may come so long after its job has ended, where folders are shared
+# in a shared folder, a result may appear so long after its job has ended
 GONE_S = {LOCAL: 0.0, SLURM: 15.0}
-NOTHING = "its job ended without a result"
-# lines below the one that tells what has gone wrong
+NO_RESULT = "its job ended without a result"
+# beginnings of lines of a log that do not say what has gone wrong
 SAYS_LITTLE = ("hint:", "---", "You can", "srun: error:")
+# variables of the environment of a job
 EXECUTOR, GPUS = "SUBMITIT_EXECUTOR", "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True, slots=True)
 class CellJob:
-    """What a job does: it measures a cell. `asked` is a report without samples, and
-    what comes back is one with them, both as JSON. `gpus` are those that the submitting
-    process sees, which submitit hides from jobs that run here.
+    """What a job runs: it measures a cell.
+
+    `asked` is a report without samples, and the result is one with them, both as JSON.
+    `gpus` are those that the submitting process sees, which submitit hides from jobs
+    that run here.
     """
 
     asked: str
@@ -163,13 +166,13 @@ class CellJob:
                 os.environ[GPUS] = self.gpus
         if os.environ.get(SAFE_PATH) == OF_SUBMITIT:
             del os.environ[SAFE_PATH]
-        asked = _report(self.asked)
+        asked = _report_in(self.asked)
         # a job waits until no other run measures there
         world = replace(this_machine(wait=True), began=None)
         report = self.measure(
             Prepared(plan=asked.plan, costs=asked.costs), world, UNFOLLOWED
         )
-        # SLURM either ends this process now, or has submitit begin anew
+        # SLURM either ends this process now, or has submitit submit it again
         while report.interrupted and not here:
             signal.pause()
         if report.interrupted:
@@ -177,15 +180,15 @@ class CellJob:
         return report_text(report)
 
     def checkpoint(self) -> Any:
-        """What is begun anew after a preemption: all of it, for half of two machines is
-        no cell.
+        """What submitit submits again after a preemption: the whole job, since a cell
+        may not be measured on two machines, half on each.
         """
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self)
 
 
-def _report(text: str) -> Report:
+def _report_in(text: str) -> Report:
     report: Report = jsonable.decode(Report, jsonable.parse(text.encode()))
     return report
 
@@ -199,8 +202,11 @@ def measure_as_jobs(
     on: str,
     slurm: tuple[str, ...],
 ) -> ShownReport:
-    """Measure each cell of what was prepared as a job; raises FfnbenchError for what
-    can be no job, or is refused.
+    """Measure each cell of what was prepared as a job; gives the report of all, with
+    figures.
+
+    Raises FfnbenchError for what can't be measured as jobs, and where SLURM refuses
+    them.
     """
     plan, file = prepared.plan, destination.saved
     if file is None:
@@ -218,8 +224,8 @@ def measure_as_jobs(
         )
     cluster = Cluster(on, fields_of(slurm), plan)
     folder = file.absolute().with_name(f"{file.name}.jobs")
-    with held(folder, resumes=destination.resumes):
-        # what it does not know is told before anything is submitted
+    with hold_folder(folder, resumes=destination.resumes):
+        # raises for unknown fields before anything is submitted
         cluster.executor(folder)
         sweep = SweepOfJobs(
             prepared=prepared,
@@ -245,9 +251,9 @@ class SweepOfJobs(MeasuredCells):
     cluster: Cluster
     folder: Path
     measure_in_job: Measure
-    # submitted, and not gathered yet, by their folders
+    # those that were submitted and are not gathered yet, by their folders
     jobs: dict[Path, Any] = field(default_factory=dict)
-    # since when a job is neither alive nor done
+    # since when a job is neither alive nor done, by its folder
     gone: dict[Path, float] = field(default_factory=dict)
 
     def measure_cells(self) -> ShownReport:
@@ -257,7 +263,7 @@ class SweepOfJobs(MeasuredCells):
         cells = cells_of_plan(self.prepared.plan)
         measured_before = self.begin(cells)
         left = {
-            self._folder(cell): cell
+            self._folder_of(cell): cell
             for cell in cells
             if cell.reference not in measured_before
         }
@@ -269,7 +275,7 @@ class SweepOfJobs(MeasuredCells):
                 self.following.progress(Progress(done=0.0, text="looking for jobs"))
                 self._take_up(left)
                 lost = self._gather(left, len(cells))
-        except FfnbenchError:  # a limit of how many may be submitted
+        except FfnbenchError:  # as when SLURM limits the number of jobs
             self._tell_how_to_go_on()
             raise
         except KeyboardInterrupt:
@@ -285,8 +291,8 @@ class SweepOfJobs(MeasuredCells):
         return replace(report, interrupted=interrupted, stopped=stopped)
 
     def _with_machines(self, report: ShownReport) -> ShownReport:
-        """With a note of the machines, where there are several, as for a plan that a
-        feature adds.
+        """The report with a note of the machines, where there are several. Only a plan
+        that a feature adds may have several.
         """
         environments = [part.environment for part in self.parts]
         machines = dict.fromkeys(
@@ -302,8 +308,10 @@ class SweepOfJobs(MeasuredCells):
         )
         return replace(report, warnings=(*report.warnings, note))
 
-    def _folder(self, cell: Plan) -> Path:
-        """Of a cell, whatever its budget is, and who asked for it."""
+    def _folder_of(self, cell: Plan) -> Path:
+        """The folder of a cell's job; it does not depend on the budget and the command,
+        which may be others when the run is resumed.
+        """
         protocol = replace(cell.protocol, budget_s=None, bound=False, looks=1)
         text = jsonable.json_text(
             jsonable.encode(replace(cell, protocol=protocol, command="", notes=()))
@@ -311,9 +319,7 @@ class SweepOfJobs(MeasuredCells):
         return self.folder / hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def _take_up(self, left: dict[Path, Plan]) -> None:
-        """The jobs of an earlier process that live, or have a result that is no
-        error.
-        """
+        """Take over the jobs of an earlier process that live, or have succeeded."""
         submitted = {}
         for folder in left:
             job = self.cluster.submitted(folder)
@@ -327,12 +333,12 @@ class SweepOfJobs(MeasuredCells):
                 self.jobs[folder] = job
 
     def _gather(self, left: dict[Path, Plan], cells: int) -> int:
-        """Submit, wait, and take what is done, until nothing is left; how many were
-        lost.
+        """Submit jobs and gather their reports until no cell is left; gives how many
+        were lost.
         """
         lost = 0
         todo = [folder for folder in left if folder not in self.jobs]
-        self._tell(cells, len(left))
+        self._show_progress(cells, len(left))
         while left:
             while todo and (self.cluster.on == SLURM or not self.jobs):
                 folder = todo.pop(0)
@@ -348,7 +354,7 @@ class SweepOfJobs(MeasuredCells):
                         failure.kind is FailureKind.LOST for failure in report.failures
                     )
                     del left[folder], self.jobs[folder]
-            self._tell(cells, len(left))
+            self._show_progress(cells, len(left))
             if self.jobs:
                 time.sleep(JOB_POLL_S[self.cluster.on])
         return lost
@@ -364,10 +370,12 @@ class SweepOfJobs(MeasuredCells):
     def _gathered(
         self, folder: Path, job: Any, cell: Plan, *, alive: bool
     ) -> ShownReport | None:
-        """What a job has measured, or that it is lost; None while it may still come."""
+        """The report of a job, which may be that it is lost; None while its result may
+        still come.
+        """
         if job.paths.result_pickle.exists():
             try:
-                report = _report(self.cluster.job(folder, job.job_id).result())
+                report = _report_in(self.cluster.job(folder, job.job_id).result())
             except Exception as problem:
                 # what the job raised, with submitit's text around it
                 return self._lost(cell, _last_of(str(problem)))
@@ -396,9 +404,10 @@ class SweepOfJobs(MeasuredCells):
         )
 
     def _other_machine(self, report: Report) -> str:
-        """Why a report can't stand beside the others: no row, curve or crossing is of
-        two kinds of machine. Empty where it can; what a feature adds (losses) is
-        compared from group to group, whatever machine it is from.
+        """Why a report can't be joined with the others; "" where it can.
+
+        Rows, curves and crossings must be of one kind of machine. What a feature adds
+        (losses) may be compared between groups of several machines.
         """
         if report.environment is None or added_kind(report.plan.kind):
             return ""
@@ -412,7 +421,7 @@ class SweepOfJobs(MeasuredCells):
                 return f"{here}: --slurm constraint=... keeps to one kind of machine"
         return ""
 
-    def _tell(self, cells: int, left: int) -> None:
+    def _show_progress(self, cells: int, left: int) -> None:
         done = cells - left
         text = f"{counted(len(self.jobs), 'job')} submitted, groups done {done}/{cells}"
         self.following.progress(Progress(done=done / cells, text=text))
@@ -437,20 +446,20 @@ def _machine(environment: Environment) -> str:
 
 
 def _has_succeeded(job: Any) -> bool:
-    """Whether a result stands there that is no error, and no run that was stopped by
+    """Whether a job has a result that is neither an error nor a run that was stopped by
     its budget.
     """
     try:
         if not job.paths.result_pickle.exists() or job.exception() is not None:
             return False
-        return not _report(job.result()).stopped
+        return not _report_in(job.result()).stopped
     except Exception:  # half a file, or one of another Python
         return False
 
 
 def _last_of(log: str) -> str:
-    """The line of a log that says most: what SLURM did to the job, or the last of a
-    traceback.
+    """The line of a log that tells most: what SLURM did to the job, or else the last
+    line, as of a traceback.
     """
     lines = [
         line
@@ -458,4 +467,4 @@ def _last_of(log: str) -> str:
         if line[:1].strip() and not line.startswith(SAYS_LITTLE)
     ]
     by_slurm = [line for line in lines if "***" in line]
-    return [NOTHING, *lines, *by_slurm][-1]
+    return [NO_RESULT, *lines, *by_slurm][-1]
