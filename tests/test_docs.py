@@ -21,7 +21,7 @@ from paths import ROOT
 from repositories import two_sides
 
 import ffnbench
-from ffnbench.api import measuring
+from ffnbench.api import several_runs
 from ffnbench.api.saved_runs import as_shown, load_recomputed, recompute
 from ffnbench.cli import run_command_line
 from ffnbench.cli.commands import FILES, Commands, command_names
@@ -136,7 +136,7 @@ def test_shell_lines_are_commands_that_work(
         if package in line:
             pytest.importorskip(package)
     on_machine(launch, ProberHere)
-    monkeypatch.setattr(measuring, "_pause", lambda seconds, progress: None)
+    monkeypatch.setattr(several_runs, "_pause", lambda seconds, progress: None)
     without_runs(monkeypatch)
     if line.startswith("ffnbench ab "):
         two_sides(tmp_path)

@@ -1,19 +1,18 @@
-"""Measures what was prepared, and gives a report: of one run, or of several with a
-pause between them.
+"""Measures what was prepared, and gives a report: of one run, or of several runs of the
+whole plan.
 """
 
 from __future__ import annotations
 
 import math
 import os
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
-from ffnbench.common.errors import FfnbenchError, termination_as_interruption
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import counted
 from ffnbench.following import UNFOLLOWED, Following, ProgressListener
 from ffnbench.plan import THIS_INTERPRETER, Note, NoteKind, Plan
@@ -21,7 +20,7 @@ from ffnbench.planning.effort import LEAST_BUDGET_S
 from ffnbench.report.destination import Destination
 from ffnbench.report.progress import wait_text
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.result import Progress, raw_of
+from ffnbench.result import raw_of
 from ffnbench.run.budget import Budget
 from ffnbench.run.runner import run_workers
 from ffnbench.run.worker_pool import WorkerPool
@@ -32,8 +31,6 @@ from ffnbench.stats.stopping import StopRule
 
 Measure = Callable[[Prepared, World, Following], ShownReport]
 MeasureAsJobs = Callable[[Prepared, World, Destination, Measure], ShownReport]
-
-WITHOUT_CLEAN = "a row had no undisturbed round"
 
 
 def measure_plan(
@@ -59,7 +56,9 @@ def measure_plan(
             "--runs and --resume can't be given together",
             "leave one of the two out",
         )
-    return _measure_several_runs(prepared, world, following, runs, pause_s)
+    from ffnbench.api.several_runs import measure_several_runs
+
+    return measure_several_runs(prepared, world, following, measure_run)
 
 
 def refuse_short(plan: Plan) -> None:
@@ -114,84 +113,6 @@ def tell_duration(
     )
     if text:
         progress.tell(text)
-
-
-def _measure_several_runs(
-    prepared: Prepared, world: World, following: Following, runs: int, pause_s: float
-) -> ShownReport:
-    """Make so many runs, with a pause between two of them; gives one report of all.
-
-    A run that is lost is made up for, at most half as many times as runs were asked
-    for. The first one stands in the report until another is complete, even where it is
-    lost itself. A later one that is interrupted is not kept.
-    """
-    report = measure_run(prepared, world.from_now, following.part(1, runs, "run"))
-    if report.interrupted or report.stopped or report.failed_wholly:
-        return report
-    complete, losses = 0, []
-    why_lost = _why_lost(report)
-    if why_lost:
-        losses.append(why_lost)
-    else:
-        complete = 1
-    most = runs + (runs + 1) // 2
-    while complete < runs and complete + len(losses) < most:
-        of_run = following.part(complete + 1, runs, "run")
-        try:
-            with termination_as_interruption():
-                _pause(pause_s, of_run.progress)
-            again = measure_run(prepared, world.from_now, of_run)
-        except KeyboardInterrupt:
-            return _cut_short(report, complete, runs)
-        if again.interrupted or again.stopped:
-            return _cut_short(report, complete, runs)
-        why_lost = _why_lost(again)
-        if why_lost:
-            losses.append(why_lost)
-            continue
-        if complete:
-            again = with_figures(report.with_repeat(again))
-        report = again
-        complete += 1
-    if complete == runs:
-        return report
-    reasons = ", or ".join(dict.fromkeys(losses))
-    text = f"{complete} of {runs} runs could be kept: in the others {reasons}"
-    if not complete:
-        text = f"none of {runs} runs is complete, and the first is kept: in each {reasons}"
-    return _with_note(report, text)
-
-
-def _why_lost(report: ShownReport) -> str:
-    """Why a run is none of those that were asked for; "" where it is one of them."""
-    if report.failed_wholly:
-        return "every row failed"
-    if table_of(report).labels_without_clean():
-        return WITHOUT_CLEAN
-    return ""
-
-
-def _cut_short(report: ShownReport, complete: int, runs: int) -> ShownReport:
-    """The report of the runs that were made before an interruption."""
-    text = f"interrupted: {complete} of {runs} runs are complete, and kept"
-    if not complete:
-        text = f"interrupted: none of {runs} runs is complete; the first is kept, in which {WITHOUT_CLEAN}"
-    return replace(_with_note(report, text), cut_short=True)
-
-
-def _with_note(report: ShownReport, text: str) -> ShownReport:
-    """The report with a note that is about all of its rows."""
-    return replace(
-        report, warnings=(*report.warnings, Note(text=text, kind=NoteKind.GENERAL))
-    )
-
-
-def _pause(seconds: float, progress: ProgressListener) -> None:
-    """Wait, and say for how long."""
-    end = time.monotonic() + seconds
-    while (left_s := end - time.monotonic()) > 0:
-        progress(Progress(done=0.0, text="waiting for the next run", eta_s=left_s))
-        time.sleep(min(1.0, left_s))
 
 
 def measure_run(
