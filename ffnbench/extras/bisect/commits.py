@@ -45,6 +45,11 @@ class BisectRepository(Repository):
             ).stdout.rstrip("\n")
         )
 
+    @property
+    def prefix(self) -> str:
+        """The path of the current folder in the repository; "" for its root."""
+        return self._prefix
+
     def commits_between(self, good: str, bad: str) -> list[Commit]:
         """The commits after good up to bad, the oldest first; a merge is one commit.
         Raises FfnbenchError where bad does not follow good.
@@ -194,8 +199,8 @@ class StoredProbes:
     values are read.
     """
 
-    def __init__(self, folder: Path, **asked: Any) -> None:
-        self.path, self._asked = folder / BISECTION_FILE, asked
+    def __init__(self, git_folder: Path, **asked: Any) -> None:
+        self.path, self._asked = git_folder / BISECTION_FILE, asked
 
     def of_commits(self, commits: tuple[Commit, ...]) -> list[CommitProbe]:
         """The stored probes of these commits; a line that can't be read is skipped."""

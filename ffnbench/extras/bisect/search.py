@@ -130,10 +130,11 @@ def _begin(
             progress.tell(
                 "note: changes that are not committed are in no commit, and are not measured"
             )
-        folder = repository.git_folder
+        git_folder, prefix = repository.git_folder, repository.prefix
     flags = replace(asked, base_rev=None, head_rev=None, tolerance=())
     stored_probes = StoredProbes(
-        folder,
+        git_folder,
+        folder=prefix,
         target=variant.text,
         flags=command_line(flags),
         good=asked.base_rev,

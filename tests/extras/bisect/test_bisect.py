@@ -316,6 +316,16 @@ def test_a_commit_without_the_folder_is_probed_once(
     assert f"first slow commit: {git(two_folders, 'rev-parse', '--short', 'c6')}" in out
 
 
+def test_a_target_of_the_same_name_in_another_folder_is_another_one(
+    two_folders: Path, on_fakes
+) -> None:
+    bisected_in(on_fakes, two_folders / "one")
+    out, err = bisected_in(on_fakes, two_folders / "other")
+    assert "of earlier bisects" not in err
+    assert f"first slow commit: {git(two_folders, 'rev-parse', '--short', 'c2')}" in out
+    assert "of earlier bisects" in bisected_in(on_fakes, two_folders / "other")[1]
+
+
 def test_no_samples_of_a_probe_are_kept_beside_the_answer(call, tmp_path: Path) -> None:
     """A journal, were the command killed, would show the samples of one probe as if
     they were the answer.
