@@ -190,9 +190,11 @@ class CellsOfRun:
         if cell is self.prepared.plan:
             spent_s = self.budget.elapsed_s
         pool = None
-        # the processes of a WorkerGroup know the labels of one cell alone
+        # with other arms each cell needs workers of its own: they know only its labels
         if cell.arms == (THIS_INTERPRETER,):
             pool = self.pool
+        # the bound of the whole run, counted from where the cell's budget began
+        bound_s = self.budget.bound_s - self.budget.elapsed_s + spent_s
         return measure_cell(
             cell,
             self.prepared,
@@ -202,7 +204,7 @@ class CellsOfRun:
             weights=self.weights_folder,
             pool=pool,
             spent_s=spent_s,
-            bound_s=self.budget.bound_s - self.budget.elapsed_s + spent_s,
+            bound_s=bound_s,
         )
 
 

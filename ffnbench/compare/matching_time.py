@@ -62,6 +62,7 @@ def plan_to_match(request: CompareRequest, probe: Probe | None = None) -> Plan:
         if case.sizing.how == "matched" and not plan.is_reference(case.label):
             case = _to_find(case)
         cases.append(case)
+    # the plan states the multiple of its cases, or where they have several the default
     multiples = {case.sizing.multiple_of for case in cases if _is_found_by_time(case)}
     multiple = MULTIPLE
     if len(multiples) == 1:
@@ -301,6 +302,7 @@ class WidthSearch:
         """Make one short run at the next widths."""
         plan = self.prepared.plan
         protocol = self.short_runs.protocol
+        # only the last run has the seed that was asked for
         seed = (protocol.seed + number) % 2**63
         short = replace(
             plan,

@@ -337,22 +337,23 @@ class SweepOfJobs(MeasuredCells):
         were lost.
         """
         lost = 0
-        todo = [folder for folder in left if folder not in self.jobs]
+        to_submit = [folder for folder in left if folder not in self.jobs]
         self._show_progress(cells, len(left))
         while left:
-            while todo and (self.cluster.on == SLURM or not self.jobs):
-                folder = todo.pop(0)
+            # here, only one job may measure at a time
+            while to_submit and (self.cluster.on == SLURM or not self.jobs):
+                folder = to_submit.pop(0)
                 self.jobs[folder] = self.cluster.submit(folder, self._job(left[folder]))
             alive = self.cluster.alive(self.jobs)
             for folder, job in list(self.jobs.items()):
-                report = self._gathered(
+                report = self._report_of_job(
                     folder, job, left[folder], alive=job.job_id in alive
                 )
                 if report is not None:
                     self.parts.append(report)
-                    lost += any(
-                        failure.kind is FailureKind.LOST for failure in report.failures
-                    )
+                    kinds = {failure.kind for failure in report.failures}
+                    if FailureKind.LOST in kinds:
+                        lost += 1
                     del left[folder], self.jobs[folder]
             self._show_progress(cells, len(left))
             if self.jobs:
@@ -360,6 +361,7 @@ class SweepOfJobs(MeasuredCells):
         return lost
 
     def _job(self, cell: Plan) -> CellJob:
+        """The job that measures a cell with its share of the budget."""
         if cell.protocol.budget_s is not None:
             cell = replace(
                 cell, protocol=replace(cell.protocol, budget_s=self.cluster.share_s)
@@ -367,7 +369,7 @@ class SweepOfJobs(MeasuredCells):
         asked = report_text(new_report(cell, self.prepared.costs_of(cell)))
         return CellJob(asked, os.environ.get(GPUS), self.measure_in_job)
 
-    def _gathered(
+    def _report_of_job(
         self, folder: Path, job: Any, cell: Plan, *, alive: bool
     ) -> ShownReport | None:
         """The report of a job, which may be that it is lost; None while its result may
@@ -379,7 +381,7 @@ class SweepOfJobs(MeasuredCells):
             except Exception as problem:
                 # what the job raised, with submitit's text around it
                 return self._lost(cell, _last_of(str(problem)))
-            why = self._other_machine(report)
+            why = self._why_not_joined(report)
             if not why:
                 return as_shown(report)
             shutil.rmtree(folder, ignore_errors=True)  # --resume measures it again
@@ -387,14 +389,13 @@ class SweepOfJobs(MeasuredCells):
         if alive:
             self.gone.pop(folder, None)
             return None
-        if (
-            time.monotonic() - self.gone.setdefault(folder, time.monotonic())
-            < GONE_S[self.cluster.on]
-        ):
+        now = time.monotonic()
+        if now - self.gone.setdefault(folder, now) < GONE_S[self.cluster.on]:
             return None
         return self._lost(cell, _last_of(job.stderr() or job.stdout() or ""))
 
     def _lost(self, cell: Plan, why: str) -> ShownReport:
+        """The report of a cell whose job is lost: each of its rows has failed."""
         failures = tuple(
             Failure(case=case.label, kind=FailureKind.LOST, message=why)
             for case in cell.cases
@@ -403,7 +404,7 @@ class SweepOfJobs(MeasuredCells):
             new_report(cell, self.prepared.costs_of(cell)), failures=failures
         )
 
-    def _other_machine(self, report: Report) -> str:
+    def _why_not_joined(self, report: Report) -> str:
         """Why a report can't be joined with the others; "" where it can.
 
         Rows, curves and crossings must be of one kind of machine. What a feature adds

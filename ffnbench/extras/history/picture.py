@@ -111,10 +111,11 @@ def _draw(axes: Axes, row: Series) -> None:
     write_numbers(axes.yaxis, "{:,.6g}".format)
     axes.set_xlim(-0.7, len(values) - 0.3)
     count = min(MOST_DATES, len(places))
-    numbered = sorted(
+    # dates at the two ends, and as evenly as possible between them
+    dated = sorted(
         {round(k * (len(values) - 1) / (count - 1)) for k in range(count)}
     )
-    axes.set_xticks(numbered, _dates(row, numbered))
+    axes.set_xticks(dated, _dates(row, dated))
 
 
 def _dates(row: Series, places: list[int]) -> list[str]:
