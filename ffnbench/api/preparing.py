@@ -111,7 +111,9 @@ def prepare_plan(
             for device in request.device.split(","):
                 refuse_device(device, world)
     with world.prober(check_timeout(request.timeout)) as prober:
-        plan = with_command(_checked_plan(asked, prober, plan_of), request, counts=counts)
+        plan = with_command(
+            _checked_plan(asked, prober, plan_of), request, counts=counts
+        )
         if plan.state:
             from ffnbench.ffn.state import refuse_other_weights
 

@@ -6,8 +6,7 @@ from dataclasses import fields, replace
 
 from ffnbench.common.errors import Unfinished
 from ffnbench.plan import METHOD
-from ffnbench.report.files.store import made_anew
-from ffnbench.report.files.store import read_report
+from ffnbench.report.files.store import made_anew, read_report
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import Estimate, Figures, Report
 from ffnbench.stats.figures import figures_of, with_figures

@@ -67,7 +67,9 @@ def measure_several_runs(
     reasons = ", or ".join(dict.fromkeys(losses))
     text = f"{complete} of {runs} runs could be kept: in the others {reasons}"
     if not complete:
-        text = f"none of {runs} runs is complete, and the first is kept: in each {reasons}"
+        text = (
+            f"none of {runs} runs is complete, and the first is kept: in each {reasons}"
+        )
     return _with_note(report, text)
 
 

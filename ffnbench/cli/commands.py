@@ -19,7 +19,13 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command_from_info
 
 from ffnbench import features
-from ffnbench.cli.defaults import Settings, found_settings, is_typed, defaults_note, set_by_file
+from ffnbench.cli.defaults import (
+    Settings,
+    defaults_note,
+    found_settings,
+    is_typed,
+    set_by_file,
+)
 from ffnbench.cli.words import as_meant
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.features import measured_as_jobs

@@ -154,7 +154,9 @@ def _table(path: Path) -> dict[str, Any] | None:
     return table if isinstance(table, dict) else None
 
 
-def _settings_of(path: Path, table: dict[str, Any], commands: Sequence[str]) -> Settings:
+def _settings_of(
+    path: Path, table: dict[str, Any], commands: Sequence[str]
+) -> Settings:
     """The settings of a table, those for all commands first; raises FfnbenchError for
     what no file may set, and for an unknown command.
     """
@@ -173,7 +175,9 @@ def _settings_of(path: Path, table: dict[str, Any], commands: Sequence[str]) -> 
                 hint_for(command, commands, "commands: " + ", ".join(commands)),
             )
         for key, value in own.items():
-            values[f"{command}.{_settable_name(path, key)}"] = _as_typed(path, key, value)
+            values[f"{command}.{_settable_name(path, key)}"] = _as_typed(
+                path, key, value
+            )
     return Settings(path, values)
 
 

@@ -103,7 +103,9 @@ def termination_as_interruption() -> Iterator[None]:
     A SIGHUP that is ignored before (nohup) stays ignored.
     """
     terminating = [
-        number for number in TERMINATIONS if signal.getsignal(number) is not signal.SIG_IGN
+        number
+        for number in TERMINATIONS
+        if signal.getsignal(number) is not signal.SIG_IGN
     ]
 
     def interrupt(*_: object) -> None:

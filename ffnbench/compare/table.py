@@ -123,9 +123,7 @@ def _is_timed(report: Report) -> bool:
     return report.environment is not None and LATENCY in report.plan.metrics
 
 
-def _columns_of(
-    report: Report, rows: list[Row]
-) -> tuple[list[Column], list[Column]]:
+def _columns_of(report: Report, rows: list[Row]) -> tuple[list[Column], list[Column]]:
     """The columns that name a row, and all others: in what rows differ, what is known
     of them, and the time.
     """

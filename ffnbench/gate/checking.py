@@ -12,10 +12,10 @@ from dataclasses import replace
 from ffnbench.api.measuring import measure_run, tell_duration
 from ffnbench.api.preparing import (
     Prepared,
-    with_command,
+    refuse_arms_without_torch,
     refuse_at_once,
     refuse_device,
-    refuse_arms_without_torch,
+    with_command,
     with_costs,
     with_notes,
     with_threads,

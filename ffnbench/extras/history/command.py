@@ -73,7 +73,9 @@ def history(
         if metric:
             one_of("--metric", metric, list(METRIC_KEYS))
         tell = destination.progress.tell
-        timeline = history_of_files(paths, tell, metric=METRIC_KEYS.get(metric or "", ""))
+        timeline = history_of_files(
+            paths, tell, metric=METRIC_KEYS.get(metric or "", "")
+        )
         words = ["ffnbench", "history", *paths]
         if metric:
             words += ["--metric", metric]

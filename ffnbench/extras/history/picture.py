@@ -112,9 +112,7 @@ def _draw(axes: Axes, row: Series) -> None:
     axes.set_xlim(-0.7, len(values) - 0.3)
     count = min(MOST_DATES, len(places))
     # dates at the two ends, and as evenly as possible between them
-    dated = sorted(
-        {round(k * (len(values) - 1) / (count - 1)) for k in range(count)}
-    )
+    dated = sorted({round(k * (len(values) - 1) / (count - 1)) for k in range(count)})
     axes.set_xticks(dated, _dates(row, dated))
 
 

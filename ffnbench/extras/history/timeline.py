@@ -260,7 +260,9 @@ def _identity(run: Report, label: str, metric: str) -> RowIdentity:
         place = run.environment.fingerprint, run.plan.protocol.method
     if metric == RATIO:
         reference = _what_is_measured(run.plan.case(run.plan.reference_of(label)))
-    return RowIdentity(metric, place, _what_is_measured(run.plan.case(label)), reference)
+    return RowIdentity(
+        metric, place, _what_is_measured(run.plan.case(label)), reference
+    )
 
 
 def _what_is_measured(case: Case) -> tuple[object, ...]:

@@ -6,7 +6,12 @@ from __future__ import annotations
 
 from ffnbench.common.streams import visible
 from ffnbench.common.units import IEC, SI, TIME, counted, percent, quantity, scale
-from ffnbench.extras.history.timeline import Series, LevelStep, Timeline, differences_from
+from ffnbench.extras.history.timeline import (
+    LevelStep,
+    Series,
+    Timeline,
+    differences_from,
+)
 from ffnbench.gate.side_by_side import FLOPS, RATIO
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.report.words import interval_text, seconds_text

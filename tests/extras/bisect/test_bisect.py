@@ -278,7 +278,7 @@ def test_the_commit_is_found_and_kept(call, made: Path) -> None:
 
 @pytest.fixture
 def two_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A repository with `one` and `other`, each with its mypkg: 8 commits after c0. That
+    """A repository with two folders, each with its mypkg, and 8 commits after c0. That
     of `one` is slower from c6 on and is missing in c4, that of `other` from c2 on.
     """
     git(tmp_path, "init", "-q")

@@ -362,5 +362,6 @@ def test_what_has_grown_most_is_told_first() -> None:
     ]
     rows = tuple(SimpleNamespace(steps=of) for of in steps)
     assert [
-        step.change.value for _, step in Timeline(runs=2, rows=rows, in_one_run=()).steps
+        step.change.value
+        for _, step in Timeline(runs=2, rows=rows, in_one_run=()).steps
     ] == [1.3, 1.1, 0.9]
