@@ -301,9 +301,10 @@ def two_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def bisected_in(on_fakes, folder: Path) -> tuple[str, str]:
     """The answer in a folder, and what was told on stderr."""
     with contextlib.chdir(folder):
+        flags = ("--good c0 --tolerance 3%", *SMALL)
         code, out, err = on_fakes(
-            "bisect", TARGET, "--good c0 --tolerance 3%", *SMALL, launch=Revisions(), prober=Reads
-        )  # fmt: skip
+            "bisect", TARGET, *flags, launch=Revisions(), prober=Reads
+        )
     assert code == 0, err
     return out, err
 
