@@ -139,9 +139,7 @@ class Sweep(MeasuredCells):
         return True
 
     def ends(self, report: ShownReport, cell: Plan) -> bool:
-        """Whether no other cell is measured after this cell, of which that is the
-        report.
-        """
+        """Whether the sweep ends with this cell, which has this report."""
         return report.interrupted or bool(report.stopped)
 
     def _that_fit(self, cells: Sequence[Plan]) -> list[Plan]:

@@ -82,7 +82,7 @@ class Command(TyperCommand):
     """
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Its parameters, and Typer's own for the help."""
+        """The parameters of the command, Typer's own for the help last."""
         params: list[Any] = as_typed(super().get_params(ctx))
         for param in params:
             # a shell offers all of them
@@ -132,7 +132,7 @@ class Commands(TyperGroup):
     """All commands, each imported when it is typed; the help imports them all."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """What may stand before a command."""
+        """The parameters that may stand before a command."""
         params: list[Any] = as_typed(super().get_params(ctx))
         return params
 

@@ -116,7 +116,7 @@ def signed_percent(fraction: float) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """`1 row`, `2 rows`, `4,096 tokens`: a number with its noun."""
+    """A number with its noun: `1 row`, `2 rows`, `4,096 tokens`."""
     if number == 1:
         return f"{number:,} {what}"
     ending = "es" if what.endswith("s") else "s"
@@ -151,8 +151,8 @@ PERCENT_HINT = "a percentage is 1, 1% or 0.5%"
 
 
 def read_count(text: int | str) -> int:
-    """`2048`, `2k` (2,000), `2Ki` (2,048), `1.5M`; raises FfnbenchError for what is no
-    whole number.
+    """Read a whole number: `2048`, `2k` (2,000), `2Ki` (2,048), `1.5M`. Raises
+    FfnbenchError for what is none.
     """
     if isinstance(text, int):
         return text
@@ -169,8 +169,8 @@ def read_count(text: int | str) -> int:
 
 
 def read_seconds(text: float | str) -> float:
-    """Seconds of `90`, `90s`, `5m`, `1h`, `1m30s`; raises FfnbenchError for what is no
-    time.
+    """Read a time in seconds: `90`, `90s`, `5m`, `1h`, `1m30s`. Raises FfnbenchError
+    for what is no time.
     """
     if not isinstance(text, str):
         return float(text)
@@ -188,8 +188,8 @@ def read_seconds(text: float | str) -> float:
 
 
 def read_percent(text: float | str) -> float:
-    """Percent, not a share: `1`, `1%` and `0.5%` are 1, 1 and 0.5; raises FfnbenchError
-    for what is none.
+    """Read percent, not a share: `1`, `1%` and `0.5%` are 1, 1 and 0.5. Raises
+    FfnbenchError for what is none.
     """
     if not isinstance(text, str):
         return float(text)
@@ -199,15 +199,15 @@ def read_percent(text: float | str) -> float:
 
 
 def read_number(text: float | str) -> float:
-    """A plain number, without a unit; raises FfnbenchError for what is none."""
+    """Read a number without a unit; raises FfnbenchError for what is none."""
     if not isinstance(text, str):
         return float(text)
     return _read_float(text, "is not a number", "a number is 4 or 0.5")
 
 
 def read_share(text: str) -> float:
-    """The share that `5%` is, 0.05. Raises FfnbenchError for a bare number, which could
-    be percent or a share.
+    """Read a percentage as a share: `5%` is 0.05. Raises FfnbenchError for a bare
+    number, which could be percent or a share.
     """
     written = text.strip()
     number = _read_float(
