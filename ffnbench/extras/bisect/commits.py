@@ -211,10 +211,10 @@ class StoredProbes:
         for line in lines:
             with suppress(ValueError, KeyError, TypeError):
                 stored = jsonable.parse(line)
-                of_question = all(
+                is_same_question = all(
                     stored[key] == value for key, value in self._asked.items()
                 )
-                if stored["commit"] not in names or not of_question:
+                if stored["commit"] not in names or not is_same_question:
                     continue
                 data = {key: stored[key] for key in keys} | {"known": True}
                 probe = jsonable.decode(CommitProbe, data)

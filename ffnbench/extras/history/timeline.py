@@ -34,7 +34,7 @@ from ffnbench.gate.side_by_side import (
 )
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case
-from ffnbench.report.files.store import read_report as read_report
+from ffnbench.report.files.store import read_report
 from ffnbench.result import CONFIDENCE, Environment, Estimate, Report
 from ffnbench.stats.figures import with_figures
 from ffnbench.stats.history import (
