@@ -17,7 +17,7 @@ from collections.abc import Callable
 import numpy as np
 from exam.text import share, table
 
-from ffnbench.extras.history.timeline import Shift, steps_of
+from ffnbench.extras.history.timeline import LevelStep, steps_of
 from ffnbench.stats.interval import Mean
 
 Dice = np.random.Generator
@@ -109,7 +109,7 @@ def found_steps(
     return found, held, others
 
 
-def _holds(step: Shift, truth: float) -> bool:
+def _holds(step: LevelStep, truth: float) -> bool:
     change = step.change
     return bool(change.low and change.high and change.low <= 1 + truth <= change.high)
 

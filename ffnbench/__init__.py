@@ -65,7 +65,8 @@ _HOMES = {
     "block": ("block.python", "block"),
 }
 
-# imported later, it would take the place of the function of its name
+# an import of a room sets its name here: done now and removed again, it does not
+# replace the function of that name later
 for _room in ("activations", "block", "compare"):
     import_module(f"ffnbench.{_room}")
     del globals()[_room]
@@ -76,7 +77,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         home, there = _HOMES[name]
         return getattr(import_module(f"ffnbench.{home}"), there)
-    # a room, which is about to be imported
+    # else it is a room that is about to be imported
     if not name.startswith("_") and find_spec(f"ffnbench.{name}") is None:
         feature = import_module("ffnbench.features").of_features("calls").get(name)
         if feature is not None:

@@ -1,5 +1,5 @@
-"""`python -m ffnbench` and the console script: an interruption is silent until the
-command line is there to tell it.
+"""Starts the command line, for `python -m ffnbench` and the console script. Until the
+command line is loaded, an interruption ends the process without a word.
 """
 
 import gc
@@ -7,15 +7,15 @@ import os
 import signal
 
 UNFINISHED, INTERRUPTED = 3, 130
-# objects between two looks for garbage: imports make many and leave none
-SELDOM = 100_000
+# objects between two garbage collections: imports make many objects, and no garbage
+GC_THRESHOLD = 100_000
 
 
 def main() -> None:
     """Run the command line. Ctrl-C during the imports ends at once: raised there, it
     could become any error.
     """
-    gc.set_threshold(SELDOM)
+    gc.set_threshold(GC_THRESHOLD)
     before = signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     try:
         from ffnbench.cli.app import main as run
@@ -27,7 +27,7 @@ def main() -> None:
     try:
         run()
     finally:
-        # the answer stands, and so does its code
+        # the answer is written: an interruption must not change the exit code
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         # an interruption inside a string that Python evaluates (collections.namedtuple
         # does so, in imports) is remembered, even if it was handled, and ends the

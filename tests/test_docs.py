@@ -21,8 +21,8 @@ from paths import ROOT
 from repositories import two_sides
 
 import ffnbench
-from ffnbench.api import measuring
-from ffnbench.api.saved_runs import as_shown, load_and_compare, recompute
+from ffnbench.api import several_runs
+from ffnbench.api.saved_runs import as_shown, load_recomputed, recompute
 from ffnbench.cli import run_command_line
 from ffnbench.cli.commands import FILES, Commands, command_names
 from ffnbench.messages import ReachedRoof
@@ -137,7 +137,7 @@ def test_shell_lines_are_commands_that_work(
         if package in line:
             pytest.importorskip(package)
     on_machine(launch, ProberHere)
-    monkeypatch.setattr(measuring, "_pause", lambda seconds, progress: None)
+    monkeypatch.setattr(several_runs, "_pause", lambda seconds, progress: None)
     without_runs(monkeypatch)
     if line.startswith("ffnbench ab "):
         two_sides(tmp_path)
@@ -209,7 +209,7 @@ def test_every_committed_run_is_read_and_shows_its_own_figures() -> None:
     assert len(RUNS) >= 10
     told = (ROOT / "results" / "README.md").read_text()
     for path in RUNS:
-        report, differs = load_and_compare(str(path))
+        report, differs = load_recomputed(str(path))
         assert report.samples
         assert path.parent.name in told
         older = report.plan.protocol.method < METHOD

@@ -1,3 +1,3 @@
-"""From a request to a report: planned, its costs counted, measured, read again from a
-file.
+"""How is it answered? From a request to a report: planning, counting costs, measuring,
+and reading a saved report again.
 """

@@ -1,4 +1,4 @@
-"""The module of a variant, built in this process."""
+"""Builds the module of a variant in this process."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ if TYPE_CHECKING:
 
 
 def build_requested(request: CompareRequest, device: Any = None) -> nn.Module:
-    """The nn.Module of a request's one variant, in this process, on a device of
-    torch's.
+    """Build the nn.Module of a request's one variant, on a device of torch's.
+
+    Without a `device` it is that of the variant, or torch's default. Raises
+    FfnbenchError for several variants, and for what needs another process or runtime.
     """
     import torch
 
     from ffnbench.planning.compare import plan_compare
-    from ffnbench.worker.backends.building import build_module as build_module
+    from ffnbench.worker.backends.building import build_module
     from ffnbench.worker.probe_jobs import InProcess
 
     plan = plan_compare(request, InProcess())
@@ -41,7 +43,7 @@ def build_requested(request: CompareRequest, device: Any = None) -> nn.Module:
             f"{case.arm} needs a process of its own",
             "leave out @python, @source and @env",
         )
-    own_device = None if case.workload.device == "auto" else case.workload.device
+    own_device = None if work.device == "auto" else work.device
     return build_module(
-        case.ffn, device=device or own_device, dtype=getattr(torch, case.workload.dtype)
+        case.ffn, device=device or own_device, dtype=getattr(torch, work.dtype)
     )

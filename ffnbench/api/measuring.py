@@ -1,17 +1,18 @@
-"""What was prepared -> a report: one run, or several with a pause between them."""
+"""Measures what was prepared, and gives a report: of one run, or of several runs of the
+whole plan.
+"""
 
 from __future__ import annotations
 
 import math
 import os
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
-from ffnbench.common.errors import FfnbenchError, termination_as_interruption
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import counted
 from ffnbench.following import UNFOLLOWED, Following, ProgressListener
 from ffnbench.plan import THIS_INTERPRETER, Note, NoteKind, Plan
@@ -19,7 +20,7 @@ from ffnbench.planning.effort import LEAST_BUDGET_S
 from ffnbench.report.destination import Destination
 from ffnbench.report.progress import wait_text
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.result import Progress, raw_of
+from ffnbench.result import raw_of
 from ffnbench.run.budget import Budget
 from ffnbench.run.runner import run_workers
 from ffnbench.run.worker_pool import WorkerPool
@@ -35,8 +36,10 @@ MeasureAsJobs = Callable[[Prepared, World, Destination, Measure], ShownReport]
 def measure_plan(
     prepared: Prepared, world: World, following: Following = UNFOLLOWED
 ) -> ShownReport:
-    """Measure what was prepared; raises FfnbenchError where memory does not hold it, or
-    it could tell nothing.
+    """Measure what was prepared, as often as its protocol says.
+
+    Raises FfnbenchError where this machine has not the device or the memory for it, or
+    where the budget is too short for any answer.
     """
     plan = prepared.plan
     refuse_at_once(plan, world)
@@ -53,25 +56,27 @@ def measure_plan(
             "--runs and --resume can't be given together",
             "leave one of the two out",
         )
-    return _measure_several_runs(prepared, world, following, runs, pause_s)
+    from ffnbench.api.several_runs import measure_several_runs
+
+    return measure_several_runs(prepared, world, following, measure_run)
 
 
 def refuse_short(plan: Plan) -> None:
-    """Raise FfnbenchError for a budget that its cells can't keep to, on whatever
-    machine: warm-up and samples have a least length.
+    """Raise FfnbenchError for a budget that is too short on every machine: warm-up and
+    samples have a least length.
     """
     protocol = plan.protocol
     cells = len(plan.groups) if plan.is_sweep else 1
-    a_case_s = (
+    least_case_s = (
         protocol.warmup_s
         + protocol.workers * (protocol.rounds + 1) * protocol.min_sample_s
     )
-    least_s = math.ceil(max(cells * LEAST_BUDGET_S, len(plan.cases) * a_case_s))
-    adaptive = protocol.precision is not None
-    if adaptive and protocol.budget_s is not None and protocol.budget_s < least_s:
+    least_s = math.ceil(max(cells * LEAST_BUDGET_S, len(plan.cases) * least_case_s))
+    is_adaptive = protocol.precision is not None
+    if is_adaptive and protocol.budget_s is not None and protocol.budget_s < least_s:
         what = f"{counted(len(plan.cases), 'row')} in {counted(cells, 'group')}"
         raise FfnbenchError(
-            f"{what} take {least_s:,} s at least", f"--budget {least_s}s"
+            f"measuring {what} takes {least_s:,} s at least", f"--budget {least_s}s"
         )
 
 
@@ -82,13 +87,14 @@ def measure_here_or_as_jobs(
     as_jobs: MeasureAsJobs | None,
     own: Measure | None = None,
 ) -> ShownReport:
-    """Measure what was prepared in this process, or by `as_jobs`, which has each group
-    measured by another one.
+    """Measure what was prepared in this process; or by `as_jobs`, where each group is
+    measured by a process of its own.
 
     `own` is how a feature measures a plan, or one group of it, in place of
     `measure_plan`.
     """
     if as_jobs is not None:
+        # a job makes one run of its group
         return as_jobs(prepared, world, destination, own or measure_run)
     return (own or measure_plan)(prepared, world, destination.following)
 
@@ -96,8 +102,8 @@ def measure_here_or_as_jobs(
 def tell_duration(
     plan: Plan, world: World, progress: ProgressListener, budget_s: float | None = None
 ) -> None:
-    """One line before anything is measured: how long it takes at most where a budget
-    says so, and that this machine is busy now.
+    """Tell in one line, before anything is measured, how long it takes at most, where
+    that is known, and whether others use this machine now.
     """
     if not progress.tells or "latency" not in plan.metrics:
         return
@@ -109,80 +115,23 @@ def tell_duration(
         progress.tell(text)
 
 
-def _measure_several_runs(
-    prepared: Prepared, world: World, following: Following, runs: int, pause_s: float
-) -> ShownReport:
-    """So many runs apart in one report. One that is lost, without clean rounds or any
-    row, is made up for, at most half as many times as runs were asked for. One that is
-    interrupted is not kept.
-    """
-    report = measure_run(prepared, world.from_now, following.part(1, runs, "run"))
-    if report.interrupted or report.stopped or report.failed_wholly:
-        return report
-    complete = 0
-    if not table_of(report).labels_without_clean():
-        complete = 1
-    most = runs + (runs + 1) // 2
-    for _ in range(1, most):
-        if complete == runs:
-            return report
-        of_run = following.part(complete + 1, runs, "run")
-        try:
-            with termination_as_interruption():
-                _pause(pause_s, of_run.progress)
-            again = measure_run(prepared, world.from_now, of_run)
-        except KeyboardInterrupt:
-            return _cut_short(report, runs)
-        if again.interrupted or again.stopped:
-            return _cut_short(report, runs)
-        if again.failed_wholly or table_of(again).labels_without_clean():
-            continue
-        if complete:
-            again = with_figures(report.with_repeat(again))
-        report = again
-        complete += 1
-    if complete == runs:
-        return report
-    text = f"{len(report.runs)} of {runs} runs could be kept: in the others a row had no undisturbed round"
-    return _with_note(report, text)
-
-
-def _cut_short(report: ShownReport, runs: int) -> ShownReport:
-    text = f"interrupted: {len(report.runs)} of {runs} runs are complete, and kept"
-    return replace(_with_note(report, text), cut_short=True)
-
-
-def _with_note(report: ShownReport, text: str) -> ShownReport:
-    """The report with a note of its whole."""
-    return replace(
-        report, warnings=(*report.warnings, Note(text=text, kind=NoteKind.GENERAL))
-    )
-
-
-def _pause(seconds: float, progress: ProgressListener) -> None:
-    """Wait, and say for how long."""
-    end = time.monotonic() + seconds
-    while (left_s := end - time.monotonic()) > 0:
-        progress(Progress(done=0.0, text="waiting for the next run", eta_s=left_s))
-        time.sleep(min(1.0, left_s))
-
-
 def measure_run(
     prepared: Prepared,
     world: World,
     following: Following = UNFOLLOWED,
     stop: StopRule | None = None,
-    weights: str = "",
+    weights_folder: str = "",
 ) -> ShownReport:
-    """One run of a prepared plan, with its figures; `weights` is a folder with those of
-    a base.
+    """Make one run of a prepared plan; gives its report, with figures.
 
-    A plan of several cells is measured cell by cell, unless a `stop` is given, which is
-    asked of the whole. The budget began with the command, and stands still while
-    another run is waited for.
+    A plan of several cells is measured cell by cell. Where a `stop` rule is given,
+    which decides about all of them, it is measured as one, unless a run is resumed. The
+    budget began with the command, and stands still while another run is waited for.
+    `weights_folder` has tensors that every case takes over: those of the base of an
+    `ab`.
     """
     plan = prepared.plan
-    bound_s = _bound_of(plan, gate=stop is not None)
+    bound_s = _bound_of(plan, always=stop is not None)
     spent_s = world.spent_s
     locked: AbstractContextManager[str] = nullcontext("")
     if "latency" in plan.metrics:  # bytes are the same beside anyone
@@ -198,15 +147,22 @@ def measure_run(
             budget=budget,
             pool=pool,
             stop=stop,
-            weights=weights,
+            weights_folder=weights_folder,
         )
-        before = following.resumed()  # what another run has left that was waited for
+        # read under the lock: the run that was waited for may have written it
+        before = following.resumed()
         if before or (stop is None and plan.is_sweep):
             from ffnbench.api.sweeping import Sweep
 
-            report = Sweep(
-                prepared, world, following, cells.measure_one, before, budget
-            ).measure_cells()
+            sweep = Sweep(
+                prepared=prepared,
+                following=following,
+                before=before,
+                world=world,
+                measure_cell=cells.measure_one,
+                budget=budget,
+            )
+            report = sweep.measure_cells()
         else:
             report = cells.measure_one(plan, following)
     return finished_report(report, plan, other_run)
@@ -214,8 +170,8 @@ def measure_run(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellsOfRun:
-    """Measures the cells of a run, which share its budget and its workers; the plan
-    itself may be the only cell.
+    """What the cells of a run share: its budget and its workers. The plan itself may be
+    the only cell.
     """
 
     prepared: Prepared
@@ -223,35 +179,42 @@ class CellsOfRun:
     budget: Budget
     pool: WorkerPool
     stop: StopRule | None
-    weights: str
+    weights_folder: str
 
     def measure_one(self, cell: Plan, following: Following) -> ShownReport:
-        """Measure one cell, whose own budget begins now unless it is the whole plan."""
+        """Measure one cell; gives its report, without figures.
+
+        The cell's own budget begins now, unless it is the whole plan.
+        """
         spent_s = 0.0
         if cell is self.prepared.plan:
             spent_s = self.budget.elapsed_s
         pool = None
-        # the processes of a WorkerGroup know the labels of one cell alone
+        # with other arms each cell needs workers of its own: they know only its labels
         if cell.arms == (THIS_INTERPRETER,):
             pool = self.pool
+        # the bound of the whole run, counted from where the cell's budget began
+        bound_s = self.budget.bound_s - self.budget.elapsed_s + spent_s
         return measure_cell(
             cell,
             self.prepared,
             self.world,
             following,
             stop=self.stop,
-            weights=self.weights,
+            weights=self.weights_folder,
             pool=pool,
             spent_s=spent_s,
-            bound_s=self.budget.bound_s - self.budget.elapsed_s + spent_s,
+            bound_s=bound_s,
         )
 
 
 def measure_cell(
     plan: Plan, prepared: Prepared, world: World, following: Following, **how: Any
 ) -> ShownReport:
-    """Measure a cell, or a plan that is one, without figures. The journal is given what
-    it finds as it comes; `how` is what `run_workers` takes.
+    """Measure a cell, or a plan that is one; gives its report, without figures.
+
+    The journal is given every result as it comes. `how` are further arguments of
+    `run_workers`.
     """
     costs = prepared.costs_of(plan)
     following.journal(new_report(plan, costs))
@@ -267,12 +230,13 @@ def measure_cell(
 
 
 def finished_report(report: ShownReport, plan: Plan, other_run: str) -> ShownReport:
-    """What a plan was measured to be, with its figures; `other_run` is what is to be
-    said of one beside it.
+    """The report with its figures, and with what stopped it where that was the budget.
+
+    `other_run` says that another run measured at the same time; "" where none did.
     """
-    timed = "latency" in plan.metrics
+    is_timed = "latency" in plan.metrics
     if (
-        timed
+        is_timed
         and report.limit == "budget"
         and not (report.interrupted or table_of(report).complete_workers)
     ):
@@ -288,11 +252,12 @@ def finished_report(report: ShownReport, plan: Plan, other_run: str) -> ShownRep
     return with_figures(report)
 
 
-def _bound_of(plan: Plan, *, gate: bool) -> float:
-    """The budget that was typed, or is that of a gate, in seconds; else infinite: what
-    nobody typed gives way to the least that can answer.
+def _bound_of(plan: Plan, *, always: bool) -> float:
+    """The seconds that a run may not exceed: its budget, if that was typed or it
+    `always` binds. Else infinite: a default budget may be exceeded by the fewest
+    workers and rounds that give an answer.
     """
     protocol = plan.protocol
-    if gate or (protocol.bound and protocol.precision is not None):
+    if always or (protocol.bound and protocol.precision is not None):
         return protocol.budget_s or math.inf
     return math.inf

@@ -1,5 +1,5 @@
-"""A request -> its plan with the cost of each case; every mistake that can be found
-before measuring is found here.
+"""Makes the plan of a request, with the cost of each case; every mistake that can be
+found before measuring is found here.
 """
 
 from __future__ import annotations
@@ -47,9 +47,7 @@ PlanOf = Callable[[Any, Probe], Plan]  # makes the plan of one kind of request
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """A plan with the cost of each case: everything that can fail before measuring is
-    done.
-    """
+    """A plan with the cost of each case: all that is known before it is measured."""
 
     plan: Plan
     costs: tuple[CaseCost, ...]
@@ -71,10 +69,11 @@ class Prepared:
         )
 
     def costs_of(self, plan: Plan) -> tuple[CaseCost, ...]:
-        """The costs of a plan's cases, its device known: dropout's mask is smaller on
-        CUDA. What was counted stays.
+        """The costs of the cases of this plan, or of a part of it.
 
-        What has no costs is the control, and costs what its reference does.
+        They are computed again, since its device may be known by now: dropout's mask is
+        smaller on CUDA. Those that were counted by running code stay. A case without
+        costs is the control, and has those of its reference.
         """
         by_label = {entry.case: entry for entry in self.costs}
         costs = []
@@ -96,12 +95,12 @@ def prepare_plan(
     counts: bool = False,
     as_jobs: bool = False,
 ) -> Prepared:
-    """Plan a request and price it; raises FfnbenchError for every mistake that can be
-    found before measuring.
+    """Plan a request and count its costs; raises FfnbenchError for every mistake that
+    can be found before measuring.
 
-    `plan_of` makes the plan of a request of this kind. `notes` are what a reader should
-    know of how it was asked for, such as defaults of a file. `counts` says that nothing
-    will be measured, `as_jobs` that jobs measure it, and then no GPU need be here.
+    `plan_of` makes the plan of a request of this kind. `notes` tell a reader how it was
+    asked for, such as by defaults of a file. `counts` says that nothing will be
+    measured. `as_jobs` says that jobs will measure it: then this machine needs no GPU.
     """
     asked = with_threads(request)
     if counts and asked.device == "auto":
@@ -112,7 +111,9 @@ def prepare_plan(
             for device in request.device.split(","):
                 refuse_device(device, world)
     with world.prober(check_timeout(request.timeout)) as prober:
-        plan = asked_as(_checked_plan(asked, prober, plan_of), request, counts=counts)
+        plan = with_command(
+            _checked_plan(asked, prober, plan_of), request, counts=counts
+        )
         if plan.state:
             from ffnbench.ffn.state import refuse_other_weights
 
@@ -125,9 +126,9 @@ def prepare_plan(
         )
 
 
-def asked_as(plan: Plan, request: AnyRequest, *, counts: bool = False) -> Plan:
-    """The plan with the command that asks for it again, and what that says of runs and
-    budget.
+def with_command(plan: Plan, request: AnyRequest, *, counts: bool = False) -> Plan:
+    """The plan with the command that asks for it again, and with the number of runs and
+    the kind of budget that the request states.
     """
     counted = counts and isinstance(request, CompareRequest)
     command = command_line(request, CostRequest.COMMAND if counted else "")
@@ -135,9 +136,11 @@ def asked_as(plan: Plan, request: AnyRequest, *, counts: bool = False) -> Plan:
 
 
 def _checked_plan(request: AnyRequest, probe: Probe, plan_of: PlanOf) -> Plan:
-    """The plan of a request. Where variants are code of the user's, which takes time to
-    load, mistakes in the flags are found before, by a plan of a form of our own;
-    routing would be one there, since that form has no experts.
+    """The plan of a request.
+
+    Code of the user takes time to load. Where a variant is such code, a plan of swiglu
+    is made first, which finds mistakes in the other flags at once. Routing would be a
+    mistake in that plan alone, since swiglu has no experts.
     """
     if (
         isinstance(request, CompareRequest)
@@ -149,24 +152,28 @@ def _checked_plan(request: AnyRequest, probe: Probe, plan_of: PlanOf) -> Plan:
 
 
 def with_notes(plan: Plan, texts: Sequence[str]) -> Plan:
-    """The plan, with a note of each of these texts."""
+    """The plan with these texts as further notes."""
     notes = tuple(Note(text=text, kind=NoteKind.GENERAL) for text in texts)
     return replace(plan, notes=(*plan.notes, *notes))
 
 
 def with_threads(request: A) -> A:
-    """The request with the CPUs that a process may use, where none were typed."""
+    """The request with as many threads as a process may use CPUs, where no number of
+    threads was given.
+    """
     if request.threads is not None:
         return request
     return replace(request, threads=usable_cpus())
 
 
 def with_costs(plan: Plan, prober: Prober, *, lenient: bool = False) -> Prepared:
-    """A plan that is there already, with its costs as they are now; raises
-    FfnbenchError for an arm without torch, and where a case can't be counted: if that
-    is to be a row that failed, where none can.
+    """Count the costs of a plan.
+
+    Raises FfnbenchError for an arm without torch, and where a case can't be counted; if
+    `lenient`, such a case is a row that failed, and only a plan without any other case
+    raises.
     """
-    start_all(prober, plan.arms)
+    refuse_arms_without_torch(prober, plan.arms)
     costs, problems = [], []
     for case in plan.cases:
         try:
@@ -179,9 +186,9 @@ def with_costs(plan: Plan, prober: Prober, *, lenient: bool = False) -> Prepared
     return Prepared(plan=plan, costs=tuple(costs))
 
 
-def start_all(prober: Prober, arms: Iterable[Arm]) -> None:
-    """Look whether each arm has torch; all of them are started before the first is
-    waited for.
+def refuse_arms_without_torch(prober: Prober, arms: Iterable[Arm]) -> None:
+    """Raise FfnbenchError for an arm that has no torch. All arms are started before the
+    first one is waited for.
     """
     probers = [
         prober.within(arm)
@@ -199,8 +206,8 @@ def _cost_of_case(case: Case, probe: Probe) -> CaseCost:
 
 
 def refuse_at_once(plan: Plan, world: World) -> None:
-    """Raise FfnbenchError where the plan can't be measured here, as far as that is
-    known without torch.
+    """Raise FfnbenchError where a case needs a GPU that this machine has not, as far as
+    that is known without torch.
     """
     for case in plan.cases:
         if case.arm == THIS_INTERPRETER:

@@ -1,4 +1,4 @@
-"""The commands that read saved runs: every figure is computed anew from the samples."""
+"""Reads saved runs: every figure is computed anew from the samples."""
 
 from __future__ import annotations
 
@@ -6,22 +6,25 @@ from dataclasses import fields, replace
 
 from ffnbench.common.errors import Unfinished
 from ffnbench.plan import METHOD
-from ffnbench.report.files.store import made_anew
-from ffnbench.report.files.store import read_report as load_report
+from ffnbench.report.files.store import made_anew, read_report
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import Estimate, Figures, Report
 from ffnbench.stats.figures import figures_of, with_figures
 
 
 def load_shown(path: str) -> ShownReport:
-    """A report that `-o run.json` wrote; raises FfnbenchError for a file that is none,
-    or is of another schema.
+    """Load a report that `-o run.json` wrote; raises FfnbenchError for a file that is
+    none, or is of another schema.
     """
-    return as_shown(load_report(path))
+    return as_shown(read_report(path))
 
 
-def load_and_compare(path: str) -> tuple[ShownReport, str]:
-    """A saved run again; and what to say where the file's own figures are others."""
+def load_recomputed(path: str) -> tuple[ShownReport, str]:
+    """Load a saved run and compute its figures anew; gives with it a note where those
+    in the file differ, "" where they do not.
+
+    Raises Unfinished for a run that was interrupted before its first sample.
+    """
     stored = load_shown(path)
     if stored.interrupted and not stored.samples:
         raise Unfinished(
@@ -29,11 +32,13 @@ def load_and_compare(path: str) -> tuple[ShownReport, str]:
             made_anew(path, stored),
         )
     fresh = recompute(stored)
-    return fresh, stale_figures_note(stored, fresh)
+    return fresh, _stale_figures_note(stored, fresh)
 
 
 def as_shown(report: Report) -> ShownReport:
-    """A report that can show itself, with its figures: a file has none."""
+    """The report as one that can show itself. Its figures are computed where it has
+    samples and no figures, as when it was read from a file.
+    """
     if report.samples and report.figures == Figures():
         report = replace(report, figures=figures_of(report))
     return ShownReport(
@@ -42,17 +47,17 @@ def as_shown(report: Report) -> ShownReport:
 
 
 def recompute(report: ShownReport) -> ShownReport:
-    """The report with every figure computed anew from its samples, by today's
-    method.
+    """The report with every figure computed anew, by today's method; as it is where
+    nothing was measured.
     """
     if report.environment is None:
         return report
     return with_figures(report)
 
 
-def stale_figures_note(stored: Report, fresh: Report) -> str:
-    """What to say where the figures of a file are not those that its samples give now;
-    nothing where they are.
+def _stale_figures_note(stored: Report, fresh: Report) -> str:
+    """Why the figures of a file differ from those that its samples give now; "" where
+    they do not differ.
     """
     if _compared_figures(stored) == _compared_figures(fresh):
         return ""
@@ -63,8 +68,8 @@ def stale_figures_note(stored: Report, fresh: Report) -> str:
 
 
 def _compared_figures(report: Report) -> list[tuple[str, str, str, str]]:
-    """What is compared, to nine digits: sums of floats may differ in the last ones
-    between machines.
+    """The figures that are compared, with nine digits: further digits may differ
+    between machines, by the order in which floats are added.
     """
     figures = [
         (row.case, row.metric, _nine_digits(row.estimate), "")

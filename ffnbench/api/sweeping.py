@@ -1,10 +1,9 @@
-"""A plan of several cells -> one report: each cell is a run of its own, and those that
-are not decided have another.
+"""Measures a plan of several cells, and gives one report: each cell is a run of its
+own, and those that are not decided have another.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -12,7 +11,7 @@ from ffnbench.api.preparing import Prepared, new_report
 from ffnbench.api.saved_runs import as_shown
 from ffnbench.common.errors import FfnbenchError, termination_as_interruption
 from ffnbench.following import Following
-from ffnbench.plan import Plan, Protocol
+from ffnbench.plan import Plan
 from ffnbench.planning.effort import LEAST_BUDGET_S
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import Environment, Report
@@ -32,29 +31,67 @@ from ffnbench.stats.figures import with_figures
 
 MeasureCell = Callable[[Plan, Following], ShownReport]  # one run of a cell
 
-ANEW = "give -o another file, or leave --resume out"
+NOT_RESUMED_HINT = "give -o another file, or leave --resume out"
 
 
-@dataclass(slots=True)
-class Sweep:
-    """What is known of the cells of a plan so far. `before` is what --resume goes on
-    with, `budget` that of all cells.
+@dataclass(slots=True, kw_only=True)
+class MeasuredCells:
+    """What is known of the cells of a plan so far: a report of each in `parts`.
 
-    `analyses` counts after how many looks at a cell it may be decided.
+    `before` is the report that --resume continues. `analyses` is how many interim
+    analyses a cell may have: after each of them it may be decided.
     """
 
     prepared: Prepared
-    world: World
     following: Following
-    measure_cell: MeasureCell | None
     before: Report | None
-    budget: Budget = field(default_factory=lambda: Budget(time.monotonic, Protocol()))
     parts: list[ShownReport] = field(default_factory=list)
     analyses: int = 1
 
+    @property
+    def report(self) -> ShownReport:
+        """One report of all parts, without figures."""
+        plan = self.prepared.plan
+        report = join_runs(
+            self.parts,
+            replace(plan, protocol=replace(plan.protocol, looks=self.analyses)),
+        )
+        return replace(report, costs=self.prepared.costs_of(report.plan))
+
+    def begin(self, cells: Sequence[Plan]) -> set[str]:
+        """Begin the journal with what was measured before; gives the labels of its
+        cases.
+
+        Raises FfnbenchError where another plan was measured before.
+        """
+        plan, before = self.prepared.plan, self.before
+        start = new_report(plan, self.prepared.costs)
+        if before is not None:
+            if not is_part(before, plan):
+                raise FfnbenchError(
+                    "--resume: the file was measured for another plan", NOT_RESUMED_HINT
+                )
+            complete = complete_cells(before, cells)
+            if complete.plan.cases:
+                start = as_shown(complete)
+                self.parts.append(start)
+        self.following.journal(start)
+        return {case.label for part in self.parts for case in part.plan.cases}
+
+
+@dataclass(slots=True, kw_only=True)
+class Sweep(MeasuredCells):
+    """Measures the cells of a plan one after another, by `measure_cell`. `budget` is
+    that of all cells.
+    """
+
+    world: World
+    measure_cell: MeasureCell
+    budget: Budget
+
     def measure_cells(self) -> ShownReport:
-        """Every cell that is not known yet; then the undecided ones once more, for as
-        long as is left.
+        """Measure every cell that is not known yet; then the undecided ones once more,
+        as long as time is left. Gives the report of all, without figures.
         """
         protocol = self.prepared.plan.protocol
         cells = cells_of_plan(self.prepared.plan)
@@ -69,8 +106,8 @@ class Sweep:
                 first_visit_s = (
                     FIRST_VISITS_SHARE * (protocol.budget_s or 0.0) / len(cells)
                 )
-                was_complete = self._visit_cells(self._that_fit(missing), first_visit_s)
-                if was_complete and protocol.budget_s is not None:
+                all_visited = self._visit_cells(self._that_fit(missing), first_visit_s)
+                if all_visited and protocol.budget_s is not None:
                     self._measure_undecided(
                         cells, protocol.budget_s, more_analyses=0 if missing else 1
                     )
@@ -80,41 +117,10 @@ class Sweep:
             self.parts[-1] = replace(self.parts[-1], interrupted=True)
         return self.report
 
-    @property
-    def report(self) -> ShownReport:
-        """All that is known of the cells, without figures."""
-        plan = self.prepared.plan
-        report = join_runs(
-            self.parts,
-            replace(plan, protocol=replace(plan.protocol, looks=self.analyses)),
-        )
-        return replace(report, costs=self.prepared.costs_of(report.plan))
-
-    def begin(self, cells: Sequence[Plan]) -> set[str]:
-        """Begin the journal with what was measured before; gives the labels of its
-        cases.
-
-        Raises FfnbenchError where that was another plan.
-        """
-        plan, before = self.prepared.plan, self.before
-        start = new_report(plan, self.prepared.costs)
-        if before is not None:
-            if not is_part(before, plan):
-                raise FfnbenchError(
-                    "--resume: the file was measured for another plan", ANEW
-                )
-            complete = complete_cells(before, cells)
-            if complete.plan.cases:
-                start = as_shown(complete)
-                self.parts.append(start)
-        self.following.journal(start)
-        return {case.label for part in self.parts for case in part.plan.cases}
-
     def _visit_cells(self, cells: Sequence[Plan], seconds: float) -> bool:
-        """Measure these cells one after another, for so long each, or as long as is
-        left; whether all were.
+        """Measure these cells one after another, each for so many seconds, or for its
+        share of what is left; gives whether all of them were measured.
         """
-        assert self.measure_cell is not None
         for number, cell in enumerate(cells, start=1):
             later_s = 0.0
             if cell.protocol.budget_s is not None:
@@ -135,12 +141,12 @@ class Sweep:
         return True
 
     def ends(self, report: ShownReport, cell: Plan) -> bool:
-        """Whether no other cell is measured after this report of one."""
+        """Whether the sweep ends with this cell, which has this report."""
         return report.interrupted or bool(report.stopped)
 
     def _that_fit(self, cells: Sequence[Plan]) -> list[Plan]:
-        """The cells without the rows that memory does not hold, which failed before
-        anything is measured. What a GPU has is not known yet.
+        """The cells without the rows for which memory is too small. Those rows fail
+        now, before anything is measured; the memory of a GPU is not known yet.
         """
         on_cpu = self.world.no_gpu() != ""
         fitting = []
@@ -164,8 +170,8 @@ class Sweep:
     def _measure_undecided(
         self, cells: Sequence[Plan], budget_s: float, *, more_analyses: int
     ) -> None:
-        """What time is left goes to the cells that are not decided, which may be after
-        so many analyses more.
+        """Measure the cells that are not decided once more, in the time that is left.
+        That may decide them, by so many further analyses.
         """
         spent_s = sum(part.wall_s or 0.0 for part in self.parts)
         left_s = max(0.0, min(self.budget.left_s, budget_s - spent_s))
@@ -176,8 +182,8 @@ class Sweep:
             self._visit_cells(unclear, left_s / len(unclear))
 
     def _keep(self, entry: object) -> None:
-        """Give the journal what a cell has found. Raises FfnbenchError on another
-        machine than that of the file.
+        """Give the journal a result of a cell. Raises FfnbenchError on another machine
+        than that of the file.
         """
         before = self.before.environment if self.before else None
         if (
@@ -187,6 +193,6 @@ class Sweep:
         ):
             raise FfnbenchError(
                 f"--resume: the file was measured on another machine ({before.cpu}, torch {before.torch})",
-                ANEW,
+                NOT_RESUMED_HINT,
             )
         self.following.journal(entry)

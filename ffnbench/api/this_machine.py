@@ -50,7 +50,7 @@ from ffnbench.run.worker_process import COUNT_TIMEOUT_S, WorkerLost
 from ffnbench.run.world import World
 from ffnbench.stats.rounds import CPUS_TAKEN
 
-# of looking for those of the machine; with what comes before and after it five
+# for the search of the ceilings; starting and ending make five seconds of it
 CEILINGS_S = 4.5
 
 
@@ -61,8 +61,8 @@ def environment(
     ceilings: bool = False,
     settings: Iterable[tuple[str, str]] = (),
 ) -> View:
-    """Where numbers would be made, and what the machine can do where `ceilings` asks
-    for that. `settings` are further facts, with their values.
+    """Show where numbers would be measured. With `ceilings` the ceilings of the machine
+    are measured and shown too. `settings` are further facts, with their values.
     """
     of_ceilings: list[Row] = []
     noise: list[str] = []
@@ -85,8 +85,8 @@ def environment(
 
 
 def _devices(greeting: Greeting, world: World) -> str:
-    """The accelerators that a worker sees, or why it sees none; "" where there is
-    nothing to tell.
+    """The names of the GPUs that a worker sees, or why it sees none; "" where neither
+    is known.
     """
     if greeting.gpus:
         return gpu_names(greeting)
@@ -98,15 +98,15 @@ def _devices(greeting: Greeting, world: World) -> str:
 
 
 def _unfinished(reason: str) -> Unfinished:
-    """The mistake that ends `list backends` where a worker can't tell."""
+    """The error of `list backends` where a worker gives no answer."""
     return Unfinished(
         f"could not find out what can run: {reason}", "`ffnbench env` shows the machine"
     )
 
 
 def backends(world: World) -> View:
-    """What there is to run a forward by, and which of it can run here, on the device
-    that `auto` would choose.
+    """Show every backend, and which of them can run here, on the device that `auto`
+    would choose.
     """
     worker = world.launch()
     try:
@@ -124,8 +124,8 @@ def backends(world: World) -> View:
 def _ceilings_here(
     worker: Worker, world: World, progress: ProgressListener
 ) -> tuple[list[Row], list[str]]:
-    """What this machine can do: the fastest roofs of each path; and what disturbed
-    them.
+    """Measure the ceilings of this machine; gives a record of each, and notes on what
+    disturbed them.
     """
     asked = roofs_of_machine(
         usable_cpus(), DTYPES.names(), caches(), room_for_ceilings((), usable_memory())

@@ -1,4 +1,4 @@
-"""How is it typed? One file a family of commands, loaded when one of it is typed."""
+"""How is it typed? The command line: its commands, options, defaults and errors."""
 
 from ffnbench.cli.app import main, run_command_line
 

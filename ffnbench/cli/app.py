@@ -1,5 +1,5 @@
-"""The command line itself: it finds the command, has one voice for every error, and
-ends with the exit code.
+"""The command line: it finds the command, writes every error in the same form, and ends
+with the exit code.
 
 0 done; 2 usage or input, before measuring; 3 could not finish, or a bug (with its
 traceback); 130 interrupted. Code 1 is kept for a check that found a regression.
@@ -87,8 +87,8 @@ def _root(
 
 
 def run_command_line(words: Sequence[str]) -> int:
-    """Do what a command line says; gives the exit code. Raises FfnbenchError, and
-    Typer's own complaints.
+    """Run a command line; gives the exit code. Raises FfnbenchError, and Typer's own
+    errors.
     """
     if "_FFNBENCH_COMPLETE" in os.environ:
         if app([*words], standalone_mode=False, prog_name="ffnbench"):
@@ -111,19 +111,19 @@ def run_command_line(words: Sequence[str]) -> int:
         with group.make_context("ffnbench", [*words], default_map=defaults) as ctx:
             return group.invoke(ctx) or 0
     except typer.Exit as ended:
-        # of --help, --version, --install-completion; 1 is a regression here
+        # --help, --version and --install-completion end so; 1 would mean a regression
         return EXIT_USAGE if ended.exit_code else 0
 
 
 def main() -> None:
-    """The console script: one voice for every error, and a bug never looks like a
-    result.
+    """Run the console script. Every error ends with a message and an exit code, so that
+    a bug never looks like a result.
     """
     prepare_streams()
     try:
         with termination_as_interruption():
             code = run_command_line(sys.argv[1:])
-    except SystemExit as ended:  # of a completion
+    except SystemExit as ended:  # a completion ends so
         code = EXIT_USAGE if ended.code else 0
     except KeyboardInterrupt:
         code = complain(INTERRUPTED, "", EXIT_INTERRUPTED)
@@ -136,7 +136,7 @@ def main() -> None:
 
 
 def _exit_code_of(problem: Exception) -> int:
-    """Say what is wrong; gives the exit code."""
+    """Write what is wrong to stderr; gives the exit code."""
     if isinstance(problem, FfnbenchError):
         return complain(problem.message, problem.hint, problem.exit_code)
     if isinstance(problem, OSError):

@@ -19,7 +19,13 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command_from_info
 
 from ffnbench import features
-from ffnbench.cli.defaults import Settings, found_settings, is_typed, noted, set_by_file
+from ffnbench.cli.defaults import (
+    Settings,
+    defaults_note,
+    found_settings,
+    is_typed,
+    set_by_file,
+)
 from ffnbench.cli.words import as_meant
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.features import measured_as_jobs
@@ -31,7 +37,7 @@ if TYPE_CHECKING:
     from ffnbench.report.destination import Destination
 
 R = TypeVar("R", bound=Request | Output)
-# of each command, in the order of the help; a file is loaded when a command of it is
+# the file of each command, in the order of the help; it is loaded when the command is
 # typed
 FILES = {
     "compare": "compare.command",
@@ -50,20 +56,20 @@ HELP_ALL = "--help-all"
 
 
 class AsTyped:
-    """Values stay the texts that were typed: Typer's own kinds load pydantic, which
-    takes 0.07 s.
+    """Keeps a value as the text that was typed. Typer's own types would load pydantic,
+    which takes 0.07 s.
     """
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """The value, and no value as the empty list where there may be several."""
+        """The value as it is; of an option with several values () for none."""
         if value is None and (param.multiple or param.nargs == -1):
             return ()
         return value
 
 
 def as_typed(params: Any) -> Any:
-    """Parameters of Typer's whose values stay as they are typed. The one private
-    attribute that is used here.
+    """The parameters of Typer, changed so that their values stay as they are typed. No
+    other private attribute of Typer is used.
     """
     for param in params:
         param._runtime_param = AsTyped()
@@ -76,7 +82,7 @@ class Command(TyperCommand):
     """
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Its parameters, and Typer's own for the help."""
+        """The parameters of the command, Typer's own for the help last."""
         params: list[Any] = as_typed(super().get_params(ctx))
         for param in params:
             # a shell offers all of them
@@ -89,7 +95,7 @@ class Command(TyperCommand):
         return params
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """What was typed, as it was meant."""
+        """Parse what was typed, as it was meant."""
         if HELP_ALL in args:
             ctx.obj, args = HELP_ALL, ["--help"]
         try:
@@ -97,11 +103,14 @@ class Command(TyperCommand):
                 ctx, args if ctx.resilient_parsing else as_meant(args, self.params)
             )
         except UsageError as problem:
-            problem.ctx = ctx  # type: ignore[attr-defined]  # it is not always told
+            # Typer does not set it in each case
+            problem.ctx = ctx  # type: ignore[attr-defined]
             raise
 
     def invoke(self, ctx: Any) -> Any:
-        """Call its function; a mistake that a file may have made names that file."""
+        """Call its function. The hint of an error names the flags that a pyproject.toml
+        sets, since one of them may be the mistake.
+        """
         try:
             return super().invoke(ctx)
         except FfnbenchError as problem:
@@ -113,7 +122,9 @@ class Command(TyperCommand):
             raise
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """The end of the help, its lines as they are: they are copied."""
+        """Write the end of the help with its lines unbroken, so that they can be
+        copied.
+        """
         formatter.write(f"\n{self.epilog}\n")
 
 
@@ -121,12 +132,12 @@ class Commands(TyperGroup):
     """All commands, each imported when it is typed; the help imports them all."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """What may stand before a command."""
+        """The parameters that may stand before a command."""
         params: list[Any] = as_typed(super().get_params(ctx))
         return params
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Those of the core first."""
+        """The names of all commands, those of the core first."""
         return command_names()
 
     def get_command(self, ctx: Any, name: str) -> Any:
@@ -144,7 +155,7 @@ class Commands(TyperGroup):
         )
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """As that of a command."""
+        """Write the end of the help as that of a command."""
         formatter.write(f"\n{self.epilog}\n")
 
 
@@ -165,8 +176,8 @@ def settings_here() -> Settings | None:
 
 
 def ending(*examples: str, docs: str) -> str:
-    """The end of a help: lines to copy, and the page that says more: of this version,
-    and offline.
+    """The end of a help: examples to copy, and the page that says more, as it was
+    installed with this version.
     """
     page, mark, heading = docs.partition("#")
     package = Path(__file__).parents[1]
@@ -181,8 +192,8 @@ def ending(*examples: str, docs: str) -> str:
 
 
 def request_from_typed(kind: type[R], ctx: typer.Context, **more: Any) -> R:
-    """A request of what was typed, and of what a file sets, with these further values.
-    Raises FfnbenchError for a text that can't be one.
+    """Make a request of what was typed and of what a file sets, with these further
+    values. Raises FfnbenchError for a text that is no value of its flag.
     """
     given = set_by_file(ctx).keys() | {
         name for name in ctx.params if is_typed(ctx, name)
@@ -202,15 +213,18 @@ def output_from_typed(ctx: typer.Context) -> Output:
         ctx.params.get("on") or "", ctx.params.get("slurm") or ()
     )
     return request_from_typed(
-        Output, ctx, defaults=noted(set_by_file(ctx)), measure=measure
+        Output, ctx, defaults=defaults_note(set_by_file(ctx)), measure=measure
     )
 
 
 def destination_of(
     output: Output, stem: str, *inputs: object, pictures: bool = False, **how: Any
 ) -> Destination:
-    """Where the answer goes; `inputs` are values that may be paths: no output is
-    written over these.
+    """Where the answer goes: the screen, and files called `stem` where -o is a folder.
+
+    `inputs` are values of flags that may be paths: no output is written over these.
+    `pictures` allows the suffixes of pictures. `how` are further arguments of
+    Destination.
     """
     from ffnbench.report.destination import Destination
     from ffnbench.report.formats import FIGURE_SUFFIXES, SUFFIXES
@@ -235,11 +249,11 @@ def answer_request(
     counts: bool = False,
     **measured: Any,
 ) -> int:
-    """Plan and price what was asked, measure it unless only counts are wanted (as jobs
-    if `--on` says so), and show it.
+    """Plan what was asked and count its costs, measure it unless `counts` says that
+    only these are wanted, and show the answer; gives the exit code.
 
-    Gives the exit code. `plan_of` makes the plan of the request; `own=` measures that
-    of a feature.
+    `plan_of` makes the plan of the request. `measured` are further arguments of
+    measure_here_or_as_jobs.
     """
     from ffnbench.api.preparing import prepare_plan
     from ffnbench.report.shown_report import report_view

@@ -3,8 +3,8 @@ one (`[tool.ffnbench.compare]`).
 
 They are Typer's `default_map`. The nearest file with such a table counts, from the
 working folder upwards to the root of the repository. What is typed wins, and a default
-that contradicts it is left out. A file of somebody else's must not run or write
-anything, so it sets only what MAY has.
+that contradicts it is left out. The file may be somebody else's, and must not run or
+write anything, so it may set only the flags of SETTABLE.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from ffnbench.common.names import hint_for
 from ffnbench.request import spelling
 
 FILE, TABLE = "pyproject.toml", "tool.ffnbench"
-# how an answer is shown: not told with it
+# flags of how an answer is shown: no note names them
 OF_OUTPUT = ("format", "verbose", "quiet", "sort", "columns")
-MAY = (
+SETTABLE = (
     "d_model", "d_ff", "bias", "match", "batch", "seq_len", "dtype", "mode", "device", "threads", "backend", "weights",
     "metrics",
     "precision", "budget", "timeout", "pause", "tolerance", "on_unclear", "hardware", "wait", *OF_OUTPUT,
 )  # fmt: skip
-NUMBERED = ("workers", "rounds", "quick")
-YIELDS = {  # a default gives way where one of these is typed
-    "precision": NUMBERED, "budget": NUMBERED, "d_model": ("preset",), "d_ff": ("preset",), "bias": ("preset",),
+STATED_EFFORT = ("workers", "rounds", "quick")
+GIVES_WAY_TO = {  # the default of a flag is left out where one of these is typed
+    "precision": STATED_EFFORT, "budget": STATED_EFFORT,
+    "d_model": ("preset",), "d_ff": ("preset",), "bias": ("preset",),
 }  # fmt: skip
 Default = bool | list[str]
 
@@ -46,7 +47,7 @@ class Settings:
     values: Mapping[str, Default]
 
     def rows(self) -> list[tuple[str, str]]:
-        """The file, then names and values."""
+        """Facts for `ffnbench env`: the file, then each default with its value."""
         return [
             ("defaults from", str(self.path)),
             *(
@@ -56,25 +57,27 @@ class Settings:
         ]
 
     def of_command(self, command: str, options: Mapping[str, Any]) -> dict[str, Any]:
-        """What holds for a command with these options; of what is set for all, that
-        which it has. Raises FfnbenchError for what is set for it alone and it has not.
+        """The defaults of a command with these options, by the names of its parameters.
+
+        What is set for all commands and is no option of this one is left out. Raises
+        FfnbenchError where that is set for this command alone.
         """
-        held: dict[str, Any] = {}
+        defaults: dict[str, Any] = {}
         for key, value in self.values.items():
             of, dot, name = key.rpartition(".")
             if dot and of != command:
                 continue
             if name in options:
                 if isinstance(value, bool) or options[name].multiple:
-                    held[name] = value
+                    defaults[name] = value
                 else:
-                    held[name] = ",".join(value)
+                    defaults[name] = ",".join(value)
             elif dot:
                 raise FfnbenchError(
                     f"{command} has no {spelling(name)}, in [{TABLE}.{command}] of {str(self.path)!r}",
                     "take it out of that table",
                 )
-        return held
+        return defaults
 
 
 def is_typed(context: Any, name: str) -> bool:
@@ -83,14 +86,14 @@ def is_typed(context: Any, name: str) -> bool:
 
 
 def set_by_file(context: Any) -> dict[str, Any]:
-    """Which parameters a file sets, in its order, without what contradicts those that
-    were typed.
+    """The parameters that a file sets, with their values, in its order; without those
+    that contradict what was typed.
     """
     values = {}
     for name in context.default_map or ():
         gives_way = any(
             is_typed(context, other)
-            for other in YIELDS.get(name, ())
+            for other in GIVES_WAY_TO.get(name, ())
             if other in context.params
         )
         if context.get_parameter_source(name).name == "DEFAULT_MAP" and not gives_way:
@@ -98,8 +101,8 @@ def set_by_file(context: Any) -> dict[str, Any]:
     return values
 
 
-def noted(defaults: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a reader should know of the defaults that a file has set."""
+def defaults_note(defaults: Mapping[str, Any]) -> tuple[str, ...]:
+    """A note on the defaults that a file has set; no note where there are none."""
     texts = [
         f"{name} {_shown(value)}"
         for name, value in defaults.items()
@@ -122,13 +125,13 @@ def found_settings(commands: Sequence[str]) -> Settings | None:
     """
     try:
         here = Path.cwd()
-    except FileNotFoundError:  # it is deleted, and there is no file in it
+    except FileNotFoundError:  # the folder is deleted
         return None
     for folder in (here, *here.parents):
         path = folder / FILE
         table = _table(path) if path.is_file() else None
         if table is not None:
-            return _checked(path, table, commands)
+            return _settings_of(path, table, commands)
         if (folder / ".git").exists():
             break
     return None
@@ -139,7 +142,7 @@ def _table(path: Path) -> dict[str, Any] | None:
     if not os.access(path, os.R_OK):
         return None
     text = content_of(path)
-    if b"ffnbench" not in text:  # somebody else's file is not even read
+    if b"ffnbench" not in text:  # a mistake in a file of others does not matter here
         return None
     try:
         tool = tomllib.loads(text.decode()).get("tool", {})
@@ -151,10 +154,14 @@ def _table(path: Path) -> dict[str, Any] | None:
     return table if isinstance(table, dict) else None
 
 
-def _checked(path: Path, table: dict[str, Any], commands: Sequence[str]) -> Settings:
-    """The values of a table, those for all commands first."""
+def _settings_of(
+    path: Path, table: dict[str, Any], commands: Sequence[str]
+) -> Settings:
+    """The settings of a table, those for all commands first; raises FfnbenchError for
+    what no file may set, and for an unknown command.
+    """
     of_all = {
-        _name(path, key): _default(path, key, value)
+        _settable_name(path, key): _as_typed(path, key, value)
         for key, value in table.items()
         if not isinstance(value, dict)
     }
@@ -168,24 +175,26 @@ def _checked(path: Path, table: dict[str, Any], commands: Sequence[str]) -> Sett
                 hint_for(command, commands, "commands: " + ", ".join(commands)),
             )
         for key, value in own.items():
-            values[f"{command}.{_name(path, key)}"] = _default(path, key, value)
+            values[f"{command}.{_settable_name(path, key)}"] = _as_typed(
+                path, key, value
+            )
     return Settings(path, values)
 
 
-def _name(path: Path, key: str) -> str:
-    """The flag of a key; raises FfnbenchError where no file may set it."""
+def _settable_name(path: Path, key: str) -> str:
+    """The parameter that a key names; raises FfnbenchError where no file may set it."""
     name = key.strip().replace("-", "_")
-    if name not in MAY:
+    if name not in SETTABLE:
         hint = hint_for(
             name,
-            MAY,
+            SETTABLE,
             "type it where it is wanted; a key is the name of a flag: seq_len, dtype, budget",
         )
         raise FfnbenchError(f"no file may set {key!r}, as {str(path)!r} does", hint)
     return name
 
 
-def _default(path: Path, key: str, value: Any) -> Default:
+def _as_typed(path: Path, key: str, value: Any) -> Default:
     """A value as it would be typed; raises FfnbenchError for what can't be."""
     if isinstance(value, bool):
         return value

@@ -1,5 +1,5 @@
-"""What to say of a mistake in the command line: what was meant, and where a flag is at
-home.
+"""Hints for mistakes in the command line: which command or flag was meant, and which
+command has it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ffnbench.common.files import content_of
 from ffnbench.common.names import hint_for, near
 from ffnbench.request import EXAMPLES, spelling
 
+# flags of other tools, for what ffnbench does by itself
 UNNEEDED = {
     "warmup",
     "iters",
@@ -38,7 +39,7 @@ OTHER_FLAGS = {
     "output": "out",
     "seqlen": "seq_len",
 }
-# what does now what a flag did
+# flags that there are no more: what to do in their place
 INSTEAD_OF_FLAG = {
     **dict.fromkeys(("ref", "reference"), "the first variant is the reference"),
     **dict.fromkeys(
@@ -71,7 +72,7 @@ OTHER_COMMANDS = {
 
 
 def command_meant(name: str, words: Sequence[str]) -> str:
-    """What to type in place of a first word that is no command."""
+    """A hint for a first word that is no command: what to type in its place."""
     from ffnbench.models.presets import PRESETS
     from ffnbench.planning.variant_text import is_variant
     from ffnbench.report.listing import LISTINGS
@@ -110,7 +111,9 @@ def command_meant(name: str, words: Sequence[str]) -> str:
 
 
 def usage_error(problem: Any) -> int:
-    """Typer's own complaints (an unknown option, a value that lacks) in our voice."""
+    """Write a complaint of Typer's own (an unknown option, a missing value) as an error
+    of ffnbench; gives the exit code.
+    """
     message = str(problem.format_message())
     if type(problem).__name__ == "NoArgsIsHelpError":  # its message is the help
         print(message)
@@ -121,7 +124,6 @@ def usage_error(problem: Any) -> int:
     hint = ""
     if "requires an argument" in message:
         examples = {spelling(name): example for name, example in EXAMPLES.items()}
-        hint = ""
         if option in examples:
             hint = f"for example {option} {examples[option]}; "
     elif "does not take a value" in message:
@@ -138,8 +140,9 @@ def usage_error(problem: Any) -> int:
 
 
 def _flag_meant(option: str, command: str, ctx: Any) -> str:
-    """What there is for a flag that a command has not: one spelt alike, another
-    command, a key of a variant, or no need of it.
+    """A hint for a flag that a command has not, which ends with its separator; "" where
+    nothing is known. It may be unneeded, have another name, be a key of a variant, or
+    be a flag of another command.
     """
     from ffnbench.planning.keys import KEYS
 

@@ -1,10 +1,10 @@
-"""Every option once, but for what one feature alone has: its names, its panel, what
-stands for its value, and its help.
+"""Every option once, but for those that one feature alone has: its names, its panel in
+the help, the word for its value, and its help.
 
 A command takes them as annotations of its parameters: `d_model: o.DModel = None` is
 `--d-model`. A value is a text, as it was typed: cli/commands.py makes a request of all
-of them. A switch names itself, or Typer adds its `--no-...`. What few people use is
-`hidden`: `--help-all` shows it.
+of them. A switch states its own name, or else Typer adds its `--no-...`. What few
+people use is `hidden`: `--help-all` shows it.
 """
 
 from __future__ import annotations
@@ -596,7 +596,7 @@ Quiet = Annotated[
         hidden=True,
     ),
 ]
-# and the files of features
+# suffixes of features and of pictures
 PICTURE_SUFFIXES_TEXT = ", ".join((*of_features("suffixes"), ".png", ".svg", ".pdf"))
 Out = Annotated[
     TypedTexts,

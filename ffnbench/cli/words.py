@@ -1,6 +1,6 @@
-"""What newcomers type, as it was meant: a list with spaces, a unit apart, a dash too
-few, another's name of a flag; and what a shell offers at TAB, the words that an
-argument or a flag takes.
+"""Reads what newcomers type as it was meant: a list with spaces, a unit apart from its
+number, a dash too few, the name that another tool has for a flag. And tells a shell the
+words that an argument or a flag takes, which it offers at TAB.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ffnbench.request import EXAMPLES, OTHER_NAMES, spelling
 
 NUMBER_PATTERN = re.compile(r"\d[\w./]*")
 NUMBER_METAVAR = "INT"  # what stands for a number in the help
+# other names of flags and short forms, with the flag that is meant
 MEANT = {spelling(name): spelling(ours) for name, ours in OTHER_NAMES.items()} | {
     "--bf16": "--dtype=bfloat16",
     "--csv": "--format=csv",
@@ -24,8 +25,10 @@ MEANT = {spelling(name): spelling(ours) for name, ours in OTHER_NAMES.items()} |
 
 
 def as_meant(words: Sequence[str], params: Sequence[Any]) -> list[str]:
-    """The words behind a command with these parameters of Typer's; what is not
-    understood stays as it is.
+    """The words behind a command, as they are spelt in its help.
+
+    `params` are Typer's parameters of the command. A word that is not understood stays
+    as it is.
     """
     flags = {
         name: param
@@ -39,16 +42,16 @@ def as_meant(words: Sequence[str], params: Sequence[Any]) -> list[str]:
         if param.param_type_name == "argument"
     }
     meant: list[str] = []
-    # an argument that was typed by its name: its place is behind the others
-    placed: list[str] = []
+    # arguments that were typed by their names: they belong behind the others
+    named_arguments: list[str] = []
     places: dict[str, int] = {}  # where in `meant` the value of a list stands
-    last: Any = None  # the flag whose value the last word is
+    last_flag: Any = None  # the flag whose value is the last of `meant`
     rest = list(words)
     while rest:
         word = rest.pop(0)
         if word == "--":
-            return [*meant, *placed, word, *rest]
-        if word == "vs":
+            return [*meant, *named_arguments, word, *rest]
+        if word == "vs":  # as in `relu vs gelu`
             continue
         name, equals, value = word.partition("=")
         other = MEANT.get(name, "")
@@ -57,32 +60,36 @@ def as_meant(words: Sequence[str], params: Sequence[Any]) -> list[str]:
             continue
         name = _spelt(name, value, flags.keys() | arguments.keys())
         if name in arguments and (equals or rest):
-            several = arguments[name].nargs == -1
-            (meant if several else placed).append(value if equals else rest.pop(0))
-        elif name not in flags:
-            if last is not None and _goes_on(last, word):
-                comma = ""
-                if last.metavar == NUMBER_METAVAR or _takes_list(last):
-                    comma = ","
-                meant[-1] = f"{meant[-1].rstrip(',')}{comma}{word.lstrip(',')}"
-                continue
-            meant.append(name if name == "--help" else word)
-        elif flags[name].is_flag:
+            if not equals:
+                value = rest.pop(0)
+            takes_several = arguments[name].nargs == -1
+            (meant if takes_several else named_arguments).append(value)
+            last_flag = None
+        elif name in flags and flags[name].is_flag:
             meant.append(name + equals + value)
-        elif not equals and (not rest or _is_flag(rest[0], flags)):
-            return [*meant, name]  # it has no value: what is behind it is another flag
-        else:
-            value = value if equals else rest.pop(0)
+            last_flag = None
+        elif name in flags:
+            if not equals and (not rest or _is_flag(rest[0], flags)):
+                return [*meant, name]  # Typer says that its value is missing
+            if not equals:
+                value = rest.pop(0)
+            last_flag = None
             if name in places:  # a list goes on where its flag is repeated
                 meant[places[name]] += f",{value}"
-            else:
-                meant += [name, value]
-                last = flags[name]
-                if _takes_list(last):
-                    places[name] = len(meant) - 1
                 continue
-        last = None
-    return [*meant, *placed]
+            meant += [name, value]
+            last_flag = flags[name]
+            if _takes_list(last_flag):
+                places[name] = len(meant) - 1
+        elif last_flag is not None and _goes_on(last_flag, word):
+            comma = ""
+            if last_flag.metavar == NUMBER_METAVAR or _takes_list(last_flag):
+                comma = ","
+            meant[-1] = f"{meant[-1].rstrip(',')}{comma}{word.lstrip(',')}"
+        else:
+            meant.append(name if name == "--help" else word)
+            last_flag = None
+    return [*meant, *named_arguments]
 
 
 def _is_flag(word: str, flags: Collection[str]) -> bool:
@@ -90,8 +97,9 @@ def _is_flag(word: str, flags: Collection[str]) -> bool:
 
 
 def _spelt(name: str, value: str, names: Collection[str]) -> str:
-    """A name as it is spelt in the help, for one typed otherwise: `-threads`,
-    `--d_model`, `--variant`, and the `d_model` of `d_model=64`.
+    """One of these names as it is spelt in the help, for one typed otherwise:
+    `-threads`, `--d_model`, `--variant`, and the `d_model` of `d_model=64`. The name
+    itself where it is none of them.
     """
     plain = "--" + name.lstrip("-").replace("_", "-")
     if (
@@ -99,7 +107,7 @@ def _spelt(name: str, value: str, names: Collection[str]) -> str:
         or len(plain) <= 4
         or not (name.startswith("-") or NUMBER_PATTERN.fullmatch(value))
     ):
-        return name  # of `label=variant` too, which has no number behind it
+        return name  # `label=variant` too: no number stands behind its =
     for near in (plain, plain + "s", plain.removesuffix("s")):
         if near in names or near == "--help":
             return near
@@ -118,7 +126,9 @@ def _takes_list(param: Any) -> bool:
 
 
 def _goes_on(param: Any, word: str) -> bool:
-    """Whether a word belongs to the value before it: a unit, or one more of a list."""
+    """Whether a word belongs to the value of the flag before it: a unit, or one more
+    value of its list.
+    """
     if param.metavar == "TIME":
         return word in TIME_SUFFIXES
     if param.metavar == "PCT":
@@ -134,8 +144,8 @@ def _goes_on(param: Any, word: str) -> bool:
 
 
 def words_for(name: str) -> Callable[[str], list[str]]:
-    """What offers the words of a flag, behind those of its list that are typed
-    already.
+    """A function that completes the value of a flag: it gives the words that may stand
+    there, behind those of its list that are typed already.
     """
 
     def complete(incomplete: str) -> list[str]:

@@ -1,5 +1,5 @@
-"""What can go wrong, in words: every error carries what happened, what to do about it
-and the exit code.
+"""The errors of ffnbench: each has a message of what happened, a hint of what to do,
+and an exit code.
 
 Exit codes live here so that no command invents its own: 2 is the user's input (nothing
 was measured), 3 is "could not finish". Code 1 is kept for a check that found a
@@ -16,7 +16,7 @@ from typing import Any
 
 from ffnbench.common.streams import short
 
-POLITE = (signal.SIGTERM, signal.SIGHUP)
+TERMINATIONS = (signal.SIGTERM, signal.SIGHUP)
 EXIT_REGRESSED = 1
 EXIT_USAGE = 2
 EXIT_UNFINISHED = 3
@@ -36,15 +36,13 @@ class FfnbenchError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        """Message and hint: what Python shows of an exception that nobody catches."""
+        """Message and hint: Python shows this where nobody catches the exception."""
         if not self.hint:
             return self.message
         return f"{self.message}\nhint: {self.hint}"
 
     def _render_traceback_(self, *_: object) -> list[str]:
-        """What a notebook shows in place of a traceback: what is wrong, and what to
-        do.
-        """
+        """The lines that a notebook shows in place of a traceback."""
         lines = [f"error: {short(self.message)}"]
         if self.hint:
             lines.append(f"hint: {short(self.hint)}")
@@ -58,33 +56,35 @@ class Unfinished(FfnbenchError):
 
 
 class Unsupported(FfnbenchError):
-    """What was asked for is no mistake, but torch can't do it on this device: a row
-    without numbers.
+    """What was asked for is no mistake, but torch can't do it on this device. It
+    becomes a row without numbers.
     """
 
 
 class Raised(Unsupported):
-    """What code of the user's has raised while it was built: a row that crashed."""
+    """Code of the user has raised an exception while it was built. It becomes a row
+    that crashed.
+    """
 
 
 class Interrupted(FfnbenchError):
-    """Ended by hand before there was anything to save."""
+    """The user ended the run before there was anything to save."""
 
     exit_code = EXIT_INTERRUPTED
 
 
 class WrongArgument(FfnbenchError, TypeError):
-    """A Python call with an argument that there is not, or whose value is of another
-    kind.
+    """A Python call has an argument that the function does not have, or a value of the
+    wrong type.
     """
 
 
 def interruption(report: Any = None) -> KeyboardInterrupt:
-    """Ctrl-C while a Python call measured: its `report` is what was measured by then,
-    None where nothing was.
+    """The exception of Ctrl-C while a Python call measured: its `report` is what was
+    measured by then, None where nothing was.
 
-    A plain KeyboardInterrupt with an attribute, and no class of its own: a script that
-    it ends then ends by SIGINT, so that a loop of a shell ends too.
+    It is a plain KeyboardInterrupt with an attribute, not a class of its own: so a
+    script that it ends is ended by SIGINT, and a loop of a shell around it ends too.
     """
     message = "interrupted before the answer was complete"
     if report is not None:
@@ -97,13 +97,15 @@ def interruption(report: Any = None) -> KeyboardInterrupt:
 
 @contextmanager
 def termination_as_interruption() -> Iterator[None]:
-    """Raise KeyboardInterrupt at the first SIGTERM or SIGHUP; further ones must not
-    disturb the cleaning up.
+    """Raise KeyboardInterrupt at the first SIGTERM or SIGHUP; further ones are ignored,
+    so that they do not disturb the cleaning up.
 
-    A SIGHUP that is ignored (nohup) stays so.
+    A SIGHUP that is ignored before (nohup) stays ignored.
     """
     terminating = [
-        number for number in POLITE if signal.getsignal(number) is not signal.SIG_IGN
+        number
+        for number in TERMINATIONS
+        if signal.getsignal(number) is not signal.SIG_IGN
     ]
 
     def interrupt(*_: object) -> None:
@@ -124,11 +126,11 @@ def termination_as_interruption() -> Iterator[None]:
 
 
 def complain(message: str, hint: str, code: int) -> int:
-    """`error:` and `hint:` on stderr; gives the exit code back."""
+    """Write an `error:` and a `hint:` to stderr; gives the exit code back."""
     try:
         print(f"error: {short(message)}", file=sys.stderr)
         if hint:
             print(f"hint: {short(hint)}", file=sys.stderr)
-    except OSError:  # nobody reads stderr: the code is left to say it
+    except OSError:  # nobody reads stderr: only the exit code is left
         pass
     return code

@@ -1,6 +1,5 @@
-"""Reading what a user names: a file or a pipe, to a size that is said, so that nothing
-fills memory. And what is the user's own: a folder for what outlasts a command, and
-locks.
+"""Reads files and pipes up to a limit, so that none fills the memory. Also the folder
+for what outlasts a command, and locks.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ MOST_FILE_BYTES = 1 << 28
 
 
 def content_of(path: str | Path, hint: str = "is the path right?") -> bytes:
-    """Its content; raises FfnbenchError, with that hint, for what can't be read or is
-    larger.
+    """Read all of a file; raises FfnbenchError, with this hint, where it can't be read
+    or has more than MOST_FILE_BYTES.
     """
     try:
         with open(path, "rb") as file:
@@ -32,9 +31,9 @@ def content_of(path: str | Path, hint: str = "is the path right?") -> bytes:
     return content
 
 
-def locked(file: BinaryIO) -> bool:
-    """Whether no other process holds this file: this one does, until it is closed. True
-    where there are no locks.
+def try_lock(file: BinaryIO) -> bool:
+    """Lock a file for this process, until it is closed; gives False where another
+    process has locked it, and True on a file system without locks.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -46,10 +45,10 @@ def locked(file: BinaryIO) -> bool:
 
 
 def own_folder() -> Path:
-    """Where ffnbench keeps what outlasts a command: `ffnbench` in $XDG_STATE_HOME or
-    ~/.local/state. It is made.
+    """The folder for what outlasts a command, which is made where there is none:
+    `ffnbench` in $XDG_STATE_HOME or ~/.local/state.
 
-    Raises OSError or RuntimeError where there can be none, or others may write to it.
+    Raises OSError or RuntimeError where it can't be made, or others may write to it.
     """
     folder = Path(
         os.environ.get("XDG_STATE_HOME") or "~/.local/state", "ffnbench"
@@ -61,8 +60,8 @@ def own_folder() -> Path:
 
 
 def is_own(folder: Path) -> bool:
-    """Whether it is a folder of this user's, and no link, which nobody else may write
-    to.
+    """Whether it is a folder, and no link, that belongs to this user and that nobody
+    else may write to.
     """
     status = folder.lstat()
     others_may_write = status.st_mode & 0o022

@@ -1,5 +1,5 @@
-"""git, asked in a folder: the one way to it. It runs no program that the folder's files
-name, and fetches nothing.
+"""Runs git in a folder; no other file does. git then starts no program that files of
+the folder name, and fetches nothing.
 """
 
 from __future__ import annotations
@@ -8,9 +8,9 @@ import os
 import subprocess
 from pathlib import Path
 
-# what git hands to a hook that it runs would lead every git of ours to the wrong
-# repository or index
-OF_HOOKS = (
+# git sets these for a hook that it runs: with them, every git that ffnbench runs there
+# would use the wrong repository or index
+HOOK_VARIABLES = (
     "GIT_DIR",
     "GIT_WORK_TREE",
     "GIT_INDEX_FILE",
@@ -43,11 +43,11 @@ def git(
     timeout_s: float = TIMEOUT_S,
     **variables: str,
 ) -> GitResult:
-    """What git says; a return code that is not zero where there is none, or it takes
-    longer than `timeout_s`.
+    """Run git in a folder. The return code of the result is not zero either where git
+    is not installed, or takes longer than `timeout_s`.
     """
     environment = {
-        name: value for name, value in os.environ.items() if name not in OF_HOOKS
+        name: value for name, value in os.environ.items() if name not in HOOK_VARIABLES
     }
     flags = [part for setting in (*SETTINGS, *settings) for part in ("-c", setting)]
     command = ["git", "--no-pager", "-C", str(folder), *flags, *arguments]
@@ -68,13 +68,15 @@ def git(
 
 
 def head(folder: Path) -> tuple[str | None, bool | None]:
-    """The commit that is checked out, and whether files that git knows have changes;
-    None where that can't be told.
+    """The commit that is checked out, and whether files that git knows have changes; in
+    place of each None where it is not known.
     """
     answer = git(folder, "rev-parse", "--verify", "HEAD")
     if answer.returncode:
         return None, None
     commit = answer.stdout.strip()
+    # a filter is a program: those that the folder's own configuration names are
+    # switched off
     listed = git(
         folder,
         "config",

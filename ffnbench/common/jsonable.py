@@ -1,8 +1,8 @@
-"""Frozen dataclasses <-> plain JSON values, driven by the type hints; the only place
-where a dict stands for a type.
+"""Writes frozen dataclasses as plain JSON values, and reads them by their type hints.
+Nowhere else does a dict stand for a type.
 
-Supports what the contracts need: nested dataclasses, tuples, optionals, enums, scalars,
-and unions, whose members are tried in order (their fields tell them apart). Unknown is
+Nested dataclasses, tuples, optionals, enums and scalars are supported, and unions,
+whose members are tried in order (their fields tell them apart). What is unknown is
 null.
 """
 
@@ -57,8 +57,8 @@ def _others_of(kind: Any) -> str:
 
 @cache
 def _left_out_at(kind: Any) -> list[tuple[str, Any]] | None:
-    """The names of the saved fields, each with the value at which it is left out,
-    MISSING for none; None for what is no dataclass.
+    """The names of the saved fields of a dataclass, each with the value at which a file
+    leaves it out, or MISSING where it never does; None for other types.
     """
     of_fields: bool = is_dataclass(kind)
     if not of_fields:
@@ -70,8 +70,8 @@ def _left_out_at(kind: Any) -> list[tuple[str, Any]] | None:
 
 
 def encode(value: Any) -> Any:
-    """A JSON-ready copy of a value made of dataclasses, enums, tuples, lists, dicts and
-    scalars.
+    """A copy of the value that JSON can hold; it may be made of dataclasses, enums,
+    tuples, lists, dicts and scalars.
     """
     kind: Any = type(value)
     if kind in PLAIN_TYPES:
@@ -97,12 +97,12 @@ def encode(value: Any) -> Any:
 
 
 def json_text(value: Any, indent: int | None = None) -> str:
-    """Strict JSON in one piece: what is no number is null, and what a terminal would
-    obey is escaped.
+    """The value as a text of strict JSON: NaN and infinity are null, and characters
+    that a terminal would obey are escaped.
     """
     try:
         text = json.dumps(value, indent=indent, allow_nan=False, ensure_ascii=False)
-    except ValueError:  # seldom, so that it costs nothing to look for what is no number
+    except ValueError:  # seldom: only then is the time spent to look for NaN
         text = json.dumps(
             _finite(value), indent=indent, allow_nan=False, ensure_ascii=False
         )
@@ -127,13 +127,15 @@ def _finite(value: Any) -> Any:
     return value
 
 
-LARGEST_INTEGER = 1 << 63  # whole numbers of more are none that anything here counts
+LARGEST_INTEGER = 1 << 63  # nothing that ffnbench counts has a larger number
 
 
 def parse(text: str | bytes, *, ours: bool = True) -> Any:
-    """JSON from elsewhere; raises ValueError for two values of one key, for nesting
-    that no file has, and in files of `ours` for a number that is none or too large:
-    configs of models do have Infinity. A byte order mark is passed over.
+    """Read JSON from elsewhere. A byte order mark is skipped.
+
+    Raises ValueError for two values of one key and for too deep nesting; in files of
+    `ours` also for NaN, infinity and numbers that are too large. Configs of models do
+    have Infinity.
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8")
@@ -142,7 +144,7 @@ def parse(text: str | bytes, *, ours: bool = True) -> Any:
         numbers = {
             "parse_constant": no_number,
             "parse_int": _read_integer,
-            "parse_float": _real,
+            "parse_float": _read_float,
         }
     try:
         return json.loads(
@@ -172,7 +174,7 @@ def _read_integer(text: str) -> int:
     return int(text)
 
 
-def _real(text: str) -> float:
+def _read_float(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text[:20]} is too large a number")
@@ -180,7 +182,7 @@ def _real(text: str) -> float:
 
 
 def decode(kind: type[T], data: Any) -> T:
-    """Rebuild a dataclass from what `encode` gave; raises ValueError naming the field
+    """Make a dataclass of what `encode` gave; raises ValueError, which names the field
     that does not fit.
     """
     decoded: T = _decode(kind, data, kind.__name__)
@@ -189,10 +191,10 @@ def decode(kind: type[T], data: Any) -> T:
 
 def _decode(kind: Any, data: Any, where: str) -> Any:
     if is_dataclass(kind):
-        return _dataclass(kind, data, where)
+        return _decode_dataclass(kind, data, where)
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
-        return _union(arguments, data, where)
+        return _decode_union(arguments, data, where)
     if origin is tuple and isinstance(data, list | tuple):
         if arguments[1:] == (Ellipsis,):
             return tuple(
@@ -214,23 +216,20 @@ def _decode(kind: Any, data: Any, where: str) -> Any:
                 f"{where}: expected one of {', '.join(map(str, values))}, found {data!r}"
             )
         return kind(data)
-    is_number = not isinstance(data, bool)  # which Python takes for 0 or 1
-    if kind is float and isinstance(data, int) and is_number:
+    is_bool = isinstance(data, bool)  # an int to Python, but none in a file
+    if kind is float and isinstance(data, int) and not is_bool:
         return float(data)
     if kind is Any:
         return data
-    if (
-        isinstance(kind, type)
-        and isinstance(data, kind)
-        and (kind is not int or is_number)
-    ):
+    is_of_kind = isinstance(kind, type) and isinstance(data, kind)
+    if is_of_kind and not (kind is int and is_bool):
         return data
     raise ValueError(
         f"{where}: expected {getattr(kind, '__name__', kind)}, found {data!r}"
     )
 
 
-def _dataclass(kind: Any, data: Any, where: str) -> Any:
+def _decode_dataclass(kind: Any, data: Any, where: str) -> Any:
     if not isinstance(data, dict):
         raise ValueError(f"{where}: expected an object, found {data!r}")
     hints = _hints(kind)
@@ -243,19 +242,19 @@ def _dataclass(kind: Any, data: Any, where: str) -> Any:
     for each in saved:
         place = f"{where}.{each.name}"
         if each.name in data:
-            _check(each.metadata, data[each.name], place)
+            _check_metadata(each.metadata, data[each.name], place)
             type_of = each.metadata.get("typed")
             values[each.name] = _decode(
                 type_of(data) if type_of else hints[each.name], data[each.name], place
             )
-        elif _needed(each):
+        elif _is_required(each):
             raise ValueError(f"{where}: {each.name!r} is missing")
     if others:
         values[others] = _decode(hints[others], unnamed, where)
     return kind(**values)
 
 
-def _needed(each: Field[Any]) -> bool:
+def _is_required(each: Field[Any]) -> bool:
     """Whether a field must be given."""
     return "stated" in each.metadata or (
         each.default is MISSING and each.default_factory is MISSING
@@ -263,26 +262,26 @@ def _needed(each: Field[Any]) -> bool:
 
 
 def one_of_names(names: Callable[[], Iterable[str]]) -> dict[str, Any]:
-    """Metadata of a text that is one of several, which are asked for when a file is
-    read.
+    """Metadata of a text that is one of these names. They are asked for only when a
+    file is read.
     """
     return {"among": names}
 
 
 def typed(by: Callable[[Mapping[str, Any]], Any]) -> dict[str, Any]:
-    """Metadata of a field whose type hangs on other fields of its object, as a file has
-    them.
+    """Metadata of a field whose type depends on other fields: `by` gives it for the
+    object as it is in the file.
     """
     return {"typed": by}
 
 
 def least(bound: float) -> dict[str, Any]:
-    """Metadata of a number that is at least so much."""
+    """Metadata of a number that is not less than this."""
     return {"least": bound}
 
 
-def _check(declared: Mapping[str, Any], value: Any, where: str) -> None:
-    """What a field declares beyond its type."""
+def _check_metadata(declared: Mapping[str, Any], value: Any, where: str) -> None:
+    """Raise ValueError for a value that breaks what its field's metadata declare."""
     if "among" in declared and value is not None:
         names = list(declared["among"]())
         if value not in names:
@@ -294,7 +293,7 @@ def _check(declared: Mapping[str, Any], value: Any, where: str) -> None:
         raise ValueError(f"{where}: expected at least {bound:g}, found {value!r}")
 
 
-def _union(choices: tuple[Any, ...], data: Any, where: str) -> Any:
+def _decode_union(choices: tuple[Any, ...], data: Any, where: str) -> Any:
     if data is None and type(None) in choices:
         return None
     possible = [choice for choice in choices if choice is not type(None)]

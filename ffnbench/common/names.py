@@ -1,8 +1,8 @@
-"""Names -> entries, with aliases, spelling that forgives case and dashes, and a useful
-error for the rest.
+"""Finds entries by their names: with aliases, whatever the case and the dashes, and
+with a useful error for unknown names.
 
-One class, one instance for each kind of thing that has a name (activations, gated
-forms, width rules, ...).
+There is one class, with an instance for each kind of entry (activations, gated forms,
+width rules, ...).
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from ffnbench.common.errors import FfnbenchError
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Enum)
-MOST_NEAR = 6  # names in a question
+MOST_NEAR = 6  # names in `did you mean`
 
 
 def normalise(name: str) -> str:
-    """`GELU-Tanh ` and `gelu_tanh` are one name."""
+    """The one spelling of a name: that of `GELU-Tanh ` is `gelu_tanh`."""
     return name.strip().lower().replace("-", "_")
 
 
 def near(name: str, names: Iterable[str]) -> list[str]:
-    """The names that begin so, however it is written, else the two that are spelt most
-    alike.
+    """The names that begin like this one, whatever the case and the dashes; where there
+    are none, the two that are most similar.
     """
     names = list(names)
     typed = normalise(name).replace("_", "")
@@ -58,8 +58,8 @@ def hint_for(name: str, names: Iterable[str], where: str) -> str:
 
 
 def choose(kind: type[E], name: str, value: object) -> E:
-    """A member of an enum by its value; raises FfnbenchError with did-you-mean for any
-    other text.
+    """The member of an enum with this value; raises FfnbenchError, with did-you-mean,
+    for any other value. `name` is what the error calls it.
     """
     text = "none" if value is None else str(value)
     try:

@@ -1,8 +1,8 @@
-"""stdout and stderr, whatever they are: closed, full, without a reader, or of an
-encoding that can't show a sign.
+"""Writes to stdout and stderr, whatever they are: closed, full, without a reader, or of
+an encoding that can't show a character.
 
-And text from elsewhere (labels, paths, messages of exceptions, values of a config): it
-is shown, and never obeyed.
+Text from elsewhere (labels, paths, messages of exceptions, values of a config) is made
+harmless: a terminal shows it, and does not obey it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import sys
 from contextlib import suppress
 from typing import Any, TextIO
 
-FALLBACK = "ffnbench"
+ASCII_FALLBACK = "ffnbench"  # the name under which codecs knows _ascii_sign
 ASCII_SIGNS = {
     "±": "+-",
     "…": "...",
@@ -50,8 +50,8 @@ LONGEST_MESSAGE = 500  # characters of a message
 
 
 def visible(text: str) -> str:
-    """A text with what a terminal would obey, or hide, made visible: an escape is
-    `\\x1b`, a line break `\\n`.
+    """The text with the characters that a terminal would obey or hide made visible: an
+    escape becomes `\\x1b`, a line break `\\n`.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -61,13 +61,13 @@ def visible(text: str) -> str:
 
 
 def say(text: str) -> None:
-    """One line on stderr."""
+    """Write a line to stderr."""
     with suppress(OSError):  # nobody reads stderr
         print(visible(text), file=sys.stderr, flush=True)
 
 
 def short(text: str) -> str:
-    """A message in one line of a bearable length, its beginning and its end kept."""
+    """A message as one line; of a long one the beginning and the end."""
     text = visible(text)
     if len(text) <= LONGEST_MESSAGE:
         return text
@@ -75,32 +75,32 @@ def short(text: str) -> str:
 
 
 def prepare_streams() -> None:
-    """Make both writable before anything is: a closed one is nowhere, a sign that can't
-    be shown is plain ASCII.
+    """Make stdout and stderr writable before anything is written to them.
 
-    Descriptors 0 to 2 are taken, so that no file of ours, or of a worker's, ever gets
-    the number of a closed stream. A terminal of no width is one that has not told its
-    own.
+    A closed stream becomes /dev/null, and a character that can't be shown is written in
+    ASCII. Descriptors 0 to 2 are taken, so that no file of this process, or of a
+    worker, ever gets the number of a closed stream. A width of 0 means that the
+    terminal has not told its width.
     """
     if os.environ.get("COLUMNS") == "0":
         del os.environ["COLUMNS"]
     while (number := os.open(os.devnull, os.O_RDWR)) < 3:
         os.set_inheritable(number, True)
     os.close(number)
-    codecs.register_error(FALLBACK, _ascii_sign)
+    codecs.register_error(ASCII_FALLBACK, _ascii_sign)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - for the rest of the process
         elif hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors=FALLBACK)
-    if not isinstance(sys.stderr, Forgiving):
-        sys.stderr = Forgiving(sys.stderr)  # type: ignore[assignment]
+            stream.reconfigure(errors=ASCII_FALLBACK)
+    if not isinstance(sys.stderr, ForgivingStderr):
+        sys.stderr = ForgivingStderr(sys.stderr)  # type: ignore[assignment]
 
 
-class Forgiving:
-    """stderr, whatever it is: where it is full, or its reader has gone, the rest is
-    dropped and nothing else is.
+class ForgivingStderr:
+    """A stderr that drops the rest of what is written where it is full, or has no
+    reader any more.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -110,7 +110,7 @@ class Forgiving:
         return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
-        """As a stream does; what can't be written is dropped."""
+        """Write a text, or drop it; gives its length, as a stream does."""
         try:
             return self._stream.write(text)
         except OSError:
@@ -118,7 +118,7 @@ class Forgiving:
             return len(text)
 
     def flush(self) -> None:
-        """As a stream does; what can't be written is dropped."""
+        """Flush the stream, or drop what can't be written."""
         try:
             self._stream.flush()
         except OSError:
@@ -126,8 +126,8 @@ class Forgiving:
 
 
 def _ascii_sign(problem: UnicodeError) -> tuple[str, int]:
-    """What stands for signs that an encoding does not have; where there is none JSON's
-    escape, for it may be JSON.
+    """The ASCII for characters that an encoding does not have, and the place behind
+    them: JSON's escape where there is no other, since the text may be JSON.
     """
     assert isinstance(problem, UnicodeEncodeError)
     signs = problem.object[problem.start : problem.end]
@@ -137,7 +137,9 @@ def _ascii_sign(problem: UnicodeError) -> tuple[str, int]:
 
 
 def hush(number: int = 1) -> None:
-    """The reader of stdout has gone: nothing more to say, and no complaint at exit."""
+    """Send what is still written to this descriptor to /dev/null: its reader has gone,
+    and Python must not complain of it at exit.
+    """
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, number)
     os.close(nowhere)

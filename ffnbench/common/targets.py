@@ -1,5 +1,5 @@
-"""`package.module:Attr` and `path/to/file.py:Attr` -> the object that they name. Runs
-in a worker.
+"""Loads the object that `package.module:Attr` or `path/to/file.py:Attr` names. Runs in
+a worker.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from typing import Any
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import did_you_mean
 
-NO_FILE = "a path is relative to the current folder"
-# modules whose lines say nothing of a mistake
+PATH_HINT = "a path is relative to the current folder"
+# modules whose lines are no place of a mistake of the user
 NOT_THE_USERS = ("ffnbench", "importlib", "torch", "__main__")
-NOT_THERE = "is it installed in this environment, or in a folder below this one?"
+INSTALL_HINT = "is it installed in this environment, or in a folder below this one?"
 
 
 def resolve(target: str) -> Any:
-    """The class or factory that a target names; raises FfnbenchError where there is
-    none.
+    """Load the class or factory that a target names; raises FfnbenchError where there
+    is none.
     """
     source, _, path = target.rpartition(":")
     attribute: Any = _load(source)
@@ -62,7 +62,7 @@ def origin_of(target: str) -> str:
 
 
 def is_file_name(source: str) -> bool:
-    """Whether it is a file that is named, and not a module."""
+    """Whether the source of a target is a file, and not a module."""
     return source.endswith(".py") or "/" in source
 
 
@@ -71,7 +71,7 @@ def _load(source: str) -> Any:
         return _load_module(source)
     file = Path(source).expanduser().resolve()
     if not file.is_file():
-        raise FfnbenchError(f"there is no file {source!r}", NO_FILE)
+        raise FfnbenchError(f"there is no file {source!r}", PATH_HINT)
     return _run_file(file, source)
 
 
@@ -87,7 +87,7 @@ def _load_module(name: str) -> Any:
         else:
             itself = f"{name}.".startswith(f"{missing}.")
             if itself:
-                hint = NOT_THERE
+                hint = INSTALL_HINT
             else:
                 hint = f"it needs {missing!r}: is that installed in this environment?"
         raise FfnbenchError(
@@ -105,13 +105,13 @@ def _run_file(file: Path, shown: str) -> Any:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    # before it runs: dataclasses and pickling look themselves up
+    # before it runs: dataclasses and pickle look up the module of a class
     sys.modules[name] = module
     try:
         with _neighbours(file.parent):
             spec.loader.exec_module(module)
     except FfnbenchError as problem:
-        # it calls ffnbench, and that knows better what to do
+        # the file calls ffnbench itself, whose hint says more
         raise FfnbenchError(
             f"cannot run {shown!r}: {problem.message}", problem.hint
         ) from problem
@@ -128,8 +128,8 @@ _NEIGHBOURS: dict[Path, dict[str, Any]] = {}
 
 @contextmanager
 def _neighbours(folder: Path) -> Iterator[None]:
-    """Make a folder importable, and keep what is imported from it out of the way of
-    other folders.
+    """Make a folder importable, and take its modules out of sys.modules afterwards, so
+    that other folders may have modules of the same names.
     """
     before = set(sys.modules)
     sys.modules.update(_NEIGHBOURS.get(folder, {}))
@@ -151,8 +151,8 @@ def _neighbours(folder: Path) -> Iterator[None]:
 
 
 def one_line(problem: BaseException) -> str:
-    """An exception as one line, type first, and where in the user's code it was
-    raised.
+    """An exception as one line: its type, its message, and where in the user's code it
+    was raised.
     """
     line = type(problem).__name__
     text = " ".join(str(getattr(problem, "message", problem)).split())[:300]
@@ -162,7 +162,7 @@ def one_line(problem: BaseException) -> str:
 
 
 def raised_at(problem: BaseException) -> str:
-    """` (mlp.py, line 12)`: the innermost line that is neither ours nor torch's; ""
+    """The innermost line that is not of ffnbench or torch, as ` (mlp.py, line 12)`; ""
     where there is none.
     """
     place = ""

@@ -1,8 +1,8 @@
-"""Numbers for people: SI for counts, IEC for bytes, one scale for a whole column,
-digits that mean something.
+"""Writes and reads numbers as people do: SI for counts, IEC for bytes, one unit for a
+whole column, no more digits than are known.
 
-Inside ffnbench every number is in its base unit; these functions are for the edge where
-somebody reads or writes them.
+Inside ffnbench every number is in its base unit; these functions are for the places
+where somebody reads or writes it.
 """
 
 from __future__ import annotations
@@ -29,11 +29,9 @@ IEC = (
 TIME = (("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3), ("s", 1.0))
 
 
-def scale(
-    values: Sequence[float], units: Sequence[tuple[str, float]]
-) -> tuple[str, float]:
-    """The one unit (name, size) that suits a whole column: the largest that keeps its
-    median at 1 or more.
+def scale(values: Sequence[float], units: Units) -> tuple[str, float]:
+    """The one unit (name, size) for a whole column: the largest in which the median of
+    its values is 1 or more.
     """
     positive = [abs(v) for v in values if v]
     if not positive:
@@ -47,20 +45,20 @@ def scale(
 
 
 def digits(value: float, significant: int = 3) -> str:
-    """A plain decimal with that many significant digits, thousands separated, whole
-    part never rounded away.
+    """A decimal number with this many significant digits, its thousands separated. The
+    digits before the point are never rounded.
     """
     if not isfinite(value):
         return str(value)
     if value == 0:
         return "0"
-    decimals = max(0, significant - 1 - floor(log10(abs(value))))
-    return f"{value:,.{min(decimals, 9)}f}"
+    places = max(0, significant - 1 - floor(log10(abs(value))))
+    return f"{value:,.{min(places, 9)}f}"
 
 
 def decimals(half: float) -> int:
-    """How many decimals a half-width supports: to its first digit, and one more where
-    that is a 1.
+    """How many decimals a number with this half-width may show: up to the first digit
+    of the half-width, and one more where that digit is a 1.
     """
     if not (isfinite(half) and half > 0):
         return 3
@@ -73,8 +71,8 @@ def decimals(half: float) -> int:
 
 
 def supported(value: float, half: float, *, least: int = 2, most: int = 5) -> str:
-    """A number without the digits that its half-width does not support; with at least
-    and at most so many.
+    """A number with the digits that its half-width allows, at least and at most so
+    many.
     """
     before_point = floor(log10(abs(value))) + 1 if value else 1
     fewest = max(0, least - before_point)
@@ -82,7 +80,7 @@ def supported(value: float, half: float, *, least: int = 2, most: int = 5) -> st
     return f"{value:,.{max(fewest, min(decimals(half), highest))}f}"
 
 
-def quantity(value: float, units: Sequence[tuple[str, float]]) -> str:
+def quantity(value: float, units: Units) -> str:
     """One number with its own unit: `12.0 MiB`, `25.1 ms`, `4.72 M`."""
     name, size = scale([value], units)
     text = digits(value / size)
@@ -106,8 +104,8 @@ def percent(fraction: float) -> str:
 
 
 def signed_percent(fraction: float) -> str:
-    """As `percent`, with a sign; an exact zero is `0%`, and what rounds to none has no
-    sign.
+    """A fraction as by `percent`, with its sign; an exact zero is `0%`, and a number
+    that rounds to zero has no sign.
     """
     if fraction == 0:
         return "0%"
@@ -118,14 +116,14 @@ def signed_percent(fraction: float) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """`1 row`, `2 rows`, `4,096 tokens`: a number with its noun."""
+    """A number with its noun: `1 row`, `2 rows`, `4,096 tokens`."""
     if number == 1:
         return f"{number:,} {what}"
     ending = "es" if what.endswith("s") else "s"
     return f"{number:,} {what}{ending}"
 
 
-# What people write: the same readers for flags and for Python
+# Readers of what people write: the same for flags and for Python
 
 # 2k is 2,000, 2Ki is 2,048
 COUNT_SUFFIXES = {
@@ -153,8 +151,8 @@ PERCENT_HINT = "a percentage is 1, 1% or 0.5%"
 
 
 def read_count(text: int | str) -> int:
-    """`2048`, `2k` (2,000), `2Ki` (2,048), `1.5M`; raises FfnbenchError for what is no
-    whole number.
+    """Read a whole number: `2048`, `2k` (2,000), `2Ki` (2,048), `1.5M`. Raises
+    FfnbenchError for what is none.
     """
     if isinstance(text, int):
         return text
@@ -171,8 +169,8 @@ def read_count(text: int | str) -> int:
 
 
 def read_seconds(text: float | str) -> float:
-    """Seconds of `90`, `90s`, `5m`, `1h`, `1m30s`; raises FfnbenchError for what is no
-    time.
+    """Read a time in seconds: `90`, `90s`, `5m`, `1h`, `1m30s`. Raises FfnbenchError
+    for what is no time.
     """
     if not isinstance(text, str):
         return float(text)
@@ -186,33 +184,33 @@ def read_seconds(text: float | str) -> float:
         part = _PART.match(text, end)
     if end and end == len(text):
         return total
-    return _plain(text, "is not a time", SECONDS_HINT)
+    return _read_float(text, "is not a time", SECONDS_HINT)
 
 
 def read_percent(text: float | str) -> float:
-    """Percent, not a share: `1`, `1%` and `0.5%` are 1, 1 and 0.5; raises FfnbenchError
-    for what is none.
+    """Read percent, not a share: `1`, `1%` and `0.5%` are 1, 1 and 0.5. Raises
+    FfnbenchError for what is none.
     """
     if not isinstance(text, str):
         return float(text)
-    return _plain(
+    return _read_float(
         text.strip().removesuffix("%"), "is not a percentage", PERCENT_HINT, shown=text
     )
 
 
 def read_number(text: float | str) -> float:
-    """A plain number, without a unit; raises FfnbenchError for what is none."""
+    """Read a number without a unit; raises FfnbenchError for what is none."""
     if not isinstance(text, str):
         return float(text)
-    return _plain(text, "is not a number", "a number is 4 or 0.5")
+    return _read_float(text, "is not a number", "a number is 4 or 0.5")
 
 
 def read_share(text: str) -> float:
-    """The share that `5%` is, 0.05. Raises FfnbenchError for a bare number, which could
-    be percent or a share.
+    """Read a percentage as a share: `5%` is 0.05. Raises FfnbenchError for a bare
+    number, which could be percent or a share.
     """
     written = text.strip()
-    number = _plain(
+    number = _read_float(
         written.removesuffix("%"), "is not a percentage", "for example 5%", shown=text
     )
     if written.endswith("%"):
@@ -224,7 +222,7 @@ def read_share(text: str) -> float:
     return number
 
 
-def _plain(text: str, complaint: str, hint: str, shown: str = "") -> float:
+def _read_float(text: str, complaint: str, hint: str, shown: str = "") -> float:
     try:
         return float(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The commands that answer which FFN: measured, or counted alone."""
+"""The commands `compare`, which measures, and `cost`, which only counts."""
 
 import typer
 
@@ -107,7 +107,7 @@ def cost(
     If flags have lists (--seq-len 1,128 or 1..4096), each combination is
     counted.
     """
-    from ffnbench.planning.compare import plan_compare
+    from ffnbench.planning.compare import as_compare, plan_compare
 
-    request = CompareRequest(**vars(request_from_typed(CostRequest, ctx)))
+    request = as_compare(request_from_typed(CostRequest, ctx))
     return answer_request(ctx, request, "cost", plan_compare, counts=True)

@@ -1,8 +1,8 @@
-"""`--match time`: the widths at which variants take as long as the reference, found by
-a few short runs, and then measured anew.
+"""`--match time`: finds the widths at which variants take as long as the reference, by
+a few short runs, and then measures these widths.
 
-What chooses a width and what answers for it are different data: the figures are those
-of the last run alone, whose workers and seed are its own.
+The data that choose a width are not those of its figures: all figures are of the last
+run alone, which has its own workers and seed.
 """
 
 from __future__ import annotations
@@ -37,17 +37,18 @@ from ffnbench.stats.matching import (
     next_width,
 )
 
-MULTIPLE = 64  # of a width, where @multiple_of says nothing else
-PRECISION = 0.01  # finer than half a step, of most widths
+MULTIPLE = 64  # a width is a multiple of this, unless @multiple_of states another
+PRECISION = 0.01  # of a short run: less than half a step between most widths
 NOT_FOUND = "no width could be found, the short runs were too disturbed; this is the one of equal parameters"
 
 Widths = Mapping[str, int]  # d_ff by the label of a case
 
 
 def plan_to_match(request: CompareRequest, probe: Probe | None = None) -> Plan:
-    """The plan from which the search starts: equal parameters, in multiples of 64.
+    """The plan from which the search starts: widths of equal parameters, in multiples
+    of 64.
 
-    Raises FfnbenchError for what has no one width for each variant.
+    Raises FfnbenchError for a request that does not have one width for each variant.
     """
     _refuse_request(request)
     plan = plan_compare(replace(request, match=Match.PARAMS), probe)
@@ -59,9 +60,10 @@ def plan_to_match(request: CompareRequest, probe: Probe | None = None) -> Plan:
     cases = []
     for case in plan.cases:
         if case.sizing.how == "matched" and not plan.is_reference(case.label):
-            case = _to_match(case)
+            case = _to_find(case)
         cases.append(case)
-    multiples = {case.sizing.multiple_of for case in cases if _is_matched(case)}
+    # the plan states the multiple of its cases, or where they have several the default
+    multiples = {case.sizing.multiple_of for case in cases if _is_found_by_time(case)}
     multiple = MULTIPLE
     if len(multiples) == 1:
         multiple = multiples.pop() or MULTIPLE
@@ -102,8 +104,10 @@ def _refuse_request(request: CompareRequest) -> None:
         )
 
 
-def _to_match(case: Case) -> Case:
-    """A case whose width is to be found, at the nearest multiple to start from."""
+def _to_find(case: Case) -> Case:
+    """The case as one whose width is to be found: the search starts at the nearest
+    multiple.
+    """
     keys = parse_variant(case.variant).spec_keys
     multiple = read_positive("multiple_of", keys.get("multiple_of", MULTIPLE))
     sized = replace(
@@ -114,8 +118,9 @@ def _to_match(case: Case) -> Case:
     return _at_width(sized, round_nearest(_width_of(case), multiple))
 
 
-def _is_matched(case: Case) -> bool:
-    """Whether the width of a case is found by time."""
+
+def _is_found_by_time(case: Case) -> bool:
+    """Whether the width of a case is, or is to be, found by time."""
     return case.sizing.how == BY_TIME
 
 
@@ -125,7 +130,7 @@ def _width_of(case: Case) -> int:
 
 
 def _at_width(case: Case, d_ff: int) -> Case:
-    """The case at another width."""
+    """The case with this width."""
     ffn = case.ffn
     assert isinstance(ffn, FFNSpec | ImportedSpec)
     if isinstance(ffn, ImportedSpec) and ffn.like is not None:
@@ -134,10 +139,10 @@ def _at_width(case: Case, d_ff: int) -> Case:
 
 
 def answer_by_time(ctx: typer.Context, request: CompareRequest) -> int:
-    """The command `compare --match time`: gives the exit code.
+    """Answer the command `compare --match time`; gives the exit code.
 
-    Raises FfnbenchError where jobs are to measure: each run of a search waits for the
-    one before.
+    Raises FfnbenchError where jobs are to measure, since each run of a search needs the
+    result of the one before.
     """
     if ctx.params["on"] or ctx.params["slurm"]:
         raise FfnbenchError(
@@ -150,10 +155,12 @@ def answer_by_time(ctx: typer.Context, request: CompareRequest) -> int:
 def measure_matched(
     prepared: Prepared, world: World, following: Following = UNFOLLOWED
 ) -> ShownReport:
-    """Find the widths by short runs, then measure them: the report of the last run, or
-    where the search was interrupted that of its own last one, with what it found.
+    """Find the widths by short runs, then measure them; gives the report of the last
+    run. Where the search was interrupted, it is that of the last short run, with what
+    was found.
 
-    Raises FfnbenchError where no width can be found, before anything is measured.
+    Raises FfnbenchError where no case has a width to be found, before anything is
+    measured.
     """
     plan = prepared.plan
     _refuse_fixed(plan)
@@ -165,26 +172,29 @@ def measure_matched(
     refuse_at_once(plan, world)
     refuse_short(plan)
     world = replace(world, began=world.now() - world.spent_s)
-    searches = _searches_of(plan.protocol)
-    tell_duration(plan, world, following.progress, searches.most_s)
+    short_runs = _short_runs_by(plan.protocol)
+    tell_duration(plan, world, following.progress, short_runs.most_s)
     with world.lock(following.progress.tell) as other_run:
-        alone = replace(world, lock=lambda tell: nullcontext(other_run))
-        search = WidthSearch(prepared, alone, following, searches)
+        # all runs are made under one lock
+        locked_world = replace(world, lock=lambda tell: nullcontext(other_run))
+        search = WidthSearch(prepared, locked_world, following, short_runs)
         interrupted = search.run()
         if interrupted is not None:
             return interrupted
-        last = alone if plan.protocol.bound else alone.from_now
-        number = searches.runs + 1
+        # a budget that was typed is for all runs, another one for the last run alone
+        if not plan.protocol.bound:
+            locked_world = locked_world.from_now
+        runs = short_runs.most + 1
         return measure_run(
             search.prepared_at(search.final_plan(), search.widths),
-            last,
-            replace(following.part(number, number, "run"), resumed=lambda: None),
+            locked_world,
+            following.part(runs, runs, "run"),
         )
 
 
 def _refuse_fixed(plan: Plan) -> None:
     """Raise FfnbenchError where no case has a width to be found."""
-    if any(map(_is_matched, plan.cases)):
+    if any(map(_is_found_by_time, plan.cases)):
         return
     others = [case for case in plan.cases if not plan.is_reference(case.label)]
     if not others:
@@ -205,58 +215,60 @@ def _refuse_fixed(plan: Plan) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Searches:
-    """How many short runs are made at most, by which protocol, and how long all takes
-    at most, where that is known.
+class _ShortRuns:
+    """How many short runs are made at most, by which protocol, and how long these and
+    the last run take at most, where that is known.
     """
 
-    runs: int
+    most: int
     protocol: Protocol
     most_s: float | None
 
 
-def _searches_of(protocol: Protocol) -> _Searches:
-    """Short runs by a protocol. A budget that was typed is for all runs, and at least 5
-    s of it are left for the last one.
+def _short_runs_by(protocol: Protocol) -> _ShortRuns:
+    """The short runs of a search whose last run has this protocol. A budget that was
+    typed is for all runs, and at least LEAST_BUDGET_S of it is left for the last one.
     """
     budget_s = protocol.budget_s
     if protocol.precision is None or budget_s is None:
         short = replace(protocol, workers=min(MIN_WORKERS, protocol.workers))
-        return _Searches(runs=MOST_SEARCHES, protocol=short, most_s=None)
+        return _ShortRuns(most=MOST_SEARCHES, protocol=short, most_s=None)
     short_s = max(LEAST_BUDGET_S, SEARCH_SHARE * budget_s)
     precision = max(PRECISION, protocol.precision)
     short = replace(protocol, budget_s=short_s, precision=precision)
     if not protocol.bound:
         most_s = budget_s + MOST_SEARCHES * short_s
-        return _Searches(runs=MOST_SEARCHES, protocol=short, most_s=most_s)
+        return _ShortRuns(most=MOST_SEARCHES, protocol=short, most_s=most_s)
     fitting = int((budget_s - LEAST_BUDGET_S) / short_s)
-    return _Searches(runs=min(MOST_SEARCHES, fitting), protocol=short, most_s=budget_s)
+    return _ShortRuns(most=min(MOST_SEARCHES, fitting), protocol=short, most_s=budget_s)
 
 
 @dataclass(slots=True)
 class WidthSearch:
-    """The short runs, and what they have found: the trials of each case, and the widths
-    that are next.
+    """Makes the short runs. `trials` are what each case has shown, and `widths` are
+    those of the next run, by the labels of cases.
     """
 
     prepared: Prepared
     world: World
     following: Following
-    searches: _Searches
+    short_runs: _ShortRuns
     trials: dict[str, list[Trial]] = field(default_factory=dict)
     widths: dict[str, int] = field(default_factory=dict)
 
     def run(self) -> ShownReport | None:
-        """Measure until no width changes any more, or all runs are made. Gives the
-        report of the last one where it was interrupted.
+        """Measure until no width changes any more, or all short runs are made.
+
+        Gives None then, and where the search was interrupted the report of the last
+        run that tells something.
         """
         self.widths = {
             case.label: _width_of(case)
             for case in self.prepared.plan.cases
-            if _is_matched(case)
+            if _is_found_by_time(case)
         }
         complete = None
-        for number in range(1, self.searches.runs + 1):
+        for number in range(1, self.short_runs.most + 1):
             try:
                 report = self._measure(number)
             except KeyboardInterrupt:
@@ -274,34 +286,35 @@ class WidthSearch:
         return None
 
     def final_plan(self) -> Plan:
-        """The plan of the last run. A width of which no run could tell anything is that
-        of equal parameters still, and a note says so.
+        """The plan of the last run. Where no run could tell anything of a case, its
+        width is still that of equal parameters, and a note says so.
         """
         plan = self.prepared.plan
         cases = []
         notes = list(plan.notes)
         for case in plan.cases:
-            if _is_matched(case) and case.label not in self.trials:
+            if _is_found_by_time(case) and case.label not in self.trials:
                 case = replace(case, sizing=GIVEN)
                 notes.append(Note(label=case.label, text=NOT_FOUND))
             cases.append(case)
         return replace(plan, cases=tuple(cases), notes=tuple(notes))
 
     def _measure(self, number: int) -> ShownReport:
-        """One short run at the widths that are next."""
+        """Make one short run at the next widths."""
         plan = self.prepared.plan
-        protocol = self.searches.protocol
+        protocol = self.short_runs.protocol
+        # only the last run has the seed that was asked for
         seed = (protocol.seed + number) % 2**63
         short = replace(
             plan,
             cases=tuple(
-                replace(case, sizing=GIVEN) if _is_matched(case) else case
+                replace(case, sizing=GIVEN) if _is_found_by_time(case) else case
                 for case in plan.cases
             ),
             protocol=replace(protocol, seed=seed),
             metrics=(LATENCY,),
         )
-        of_run = self.following.part(number, self.searches.runs + 1, "run")
+        of_run = self.following.part(number, self.short_runs.most + 1, "run")
         return measure_run(
             self.prepared_at(short, self.widths),
             self.world.from_now,
@@ -309,7 +322,9 @@ class WidthSearch:
         )
 
     def prepared_at(self, plan: Plan, widths: Widths) -> Prepared:
-        """A plan at these widths, with costs: code of the user's is counted anew."""
+        """The plan with these widths, and with its costs; code of the user is counted
+        again.
+        """
         cases = tuple(
             _at_width(case, widths[case.label]) if case.label in widths else case
             for case in plan.cases
@@ -318,7 +333,7 @@ class WidthSearch:
             return with_costs(replace(plan, cases=cases), prober, lenient=True)
 
     def _learn(self, report: ShownReport) -> None:
-        """Keep the ratio of each case that has one; a busy one teaches nothing."""
+        """Keep the ratio of each case; a busy case has none."""
         for label, d_ff in self.widths.items():
             comparison = report.comparison(label)
             if comparison is not None and comparison.ratio is not None:
@@ -326,8 +341,8 @@ class WidthSearch:
                 self.trials.setdefault(label, []).append(trial)
 
     def _choose(self, report: ShownReport) -> bool:
-        """Choose the next widths, after this report; whether another run could change
-        them.
+        """Choose the next widths after this report; gives whether another run could
+        change them.
         """
         plan = self.prepared.plan
         if report.failure(plan.reference):
@@ -335,7 +350,7 @@ class WidthSearch:
         open_still = False
         for case in plan.cases:
             trials = self.trials.get(case.label, [])
-            if not _is_matched(case) or report.failure(case.label):
+            if not _is_found_by_time(case) or report.failure(case.label):
                 continue
             if trials:
                 multiple = case.sizing.multiple_of or MULTIPLE
@@ -346,7 +361,7 @@ class WidthSearch:
         return open_still
 
     def _so_far(self, report: ShownReport) -> ShownReport:
-        """The report of an interrupted search, with what was found by then."""
+        """The report as that of an interrupted search, with a note of what it found."""
         ratios = []
         for label, trials in self.trials.items():
             tried = ", ".join(f"{each.ratio:.3f} at {each.d_ff:,}" for each in trials)

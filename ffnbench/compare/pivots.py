@@ -1,10 +1,11 @@
-"""A sweep as one row a point: the variants are columns, with the ratio and the verdict
-in one cell.
+"""The table of a sweep with one row for each point: the variants are columns, with the
+ratio and the verdict in one cell.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 from ffnbench.plan import Group, Plan, value_of
 from ffnbench.report.columns import column
@@ -29,11 +30,11 @@ LONGEST_VERDICT = len(VERDICTS[Verdict.FASTER])  # of the verdicts behind a rati
 
 
 def pivots(report: Report, frame: Frame, title: str) -> tuple[Frame, ...]:
-    """The frame of a timed sweep with one row a point, with the intervals of ratios and
-    without them.
+    """Two frames of a timed sweep with one row for each point: with the intervals of
+    the ratios, and without them where the first is too wide.
 
-    None of what is no sweep, and of one whose points have other variants. `title` is
-    what columns call the reference.
+    Gives no frame for a plan that is no sweep, and for one whose points have different
+    variants. `title` is what the headings call the reference.
     """
     plan = report.plan
     names = {
@@ -47,7 +48,7 @@ def pivots(report: Report, frame: Frame, title: str) -> tuple[Frame, ...]:
     by_label = {row["label"]: row for row in frame.rows}
     axes, blocks = _axes_and_blocks(plan.groups)
     points = []
-    for group in (group for groups in blocks.values() for group in groups):
+    for group in chain.from_iterable(blocks.values()):
         point = dict(by_label[group.reference])
         point |= {key: value_of(plan.case(group.reference), key) for key in axes}
         point |= {
@@ -55,10 +56,10 @@ def pivots(report: Report, frame: Frame, title: str) -> tuple[Frame, ...]:
             for case in group.cases
         }
         points.append(point)
-    above = _same_everywhere(variants, frame.rows, plan)
+    conditions = _same_everywhere(variants, frame.rows, plan)
     if any(row["verdict"] == Verdict.UNCLEAR for row in frame.rows):
-        above.append(f"{UNCLEAR}: can't tell")
-    above.append("-v: all columns")
+        conditions.append(f"{UNCLEAR}: can't tell")
+    conditions.append("-v: all columns")
     headings: Groups = ()
     if "" not in blocks:
         headings = headings_at_rows(
@@ -73,9 +74,9 @@ def pivots(report: Report, frame: Frame, title: str) -> tuple[Frame, ...]:
         style=_seconds_style,
     )
     frames = []
-    for unit in (f"time vs {title} {CERTAIN}", f"vs {title}"):
+    for with_interval in (True, False):
         ratios = [
-            _ratio_column(name, reference, unit)
+            _ratio_column(name, reference, title, with_interval=with_interval)
             for name in variants
             if name != reference
         ]
@@ -84,7 +85,7 @@ def pivots(report: Report, frame: Frame, title: str) -> tuple[Frame, ...]:
                 columns=(*map(axis_column, axes), seconds, *ratios),
                 rows=points,
                 groups=headings,
-                header=[*frame.header, "; ".join(above)],
+                header=[*frame.header, "; ".join(conditions)],
                 summary=frame.summary,
             )
         )
@@ -94,9 +95,11 @@ def pivots(report: Report, frame: Frame, title: str) -> tuple[Frame, ...]:
 def _axes_and_blocks(
     groups: Sequence[Group],
 ) -> tuple[Sequence[str], dict[str, list[Group]]]:
-    """The axes that are columns, and points by the values of the others: the axis with
-    most values is a column. All axes are where few points would stand below each
-    heading, as in a shard.
+    """The axes that are columns, and the points in blocks, by the heading of each.
+
+    The axis with most values is a column, and the values of the others are the
+    headings. Where few points would stand below each heading, all axes are columns, and
+    all points are one block without a heading.
     """
     axes = list(groups[0].values)
     along = max(
@@ -114,8 +117,8 @@ def _axes_and_blocks(
 def _same_everywhere(
     variants: Sequence[str], rows: Sequence[Row], plan: Plan
 ) -> list[str]:
-    """`d_ff 3,072 (relu and gelu), 2,048 (swiglu)`: what a variant is at every
-    point.
+    """The sizes that a variant has at every point: `d_ff 3,072 (relu and gelu), 2,048
+    (swiglu)`.
     """
     texts = []
     for key in ("d_ff", "params"):
@@ -136,6 +139,9 @@ def _same_everywhere(
 
 
 def _seconds_text(row: Row) -> str | None:
+    """The word that stands in the place of the reference's time; None where it has a
+    time to be shown.
+    """
     if row["failure"] or row["verdict"] == Verdict.BUSY:
         return verdict_word(row)
     return None
@@ -145,10 +151,15 @@ def _seconds_style(row: Row) -> str:
     return verdict_style(row) if _seconds_text(row) else ""
 
 
-def _ratio_column(name: str, reference: str, unit: str) -> Column:
-    """The ratio and the verdict in one cell; of what has no ratio that holds the word
-    that says why.
+def _ratio_column(
+    name: str, reference: str, reference_title: str, *, with_interval: bool
+) -> Column:
+    """The column of a variant, with the ratio and the verdict in one cell; where there
+    is no ratio, the word that says why.
     """
+    unit = f"vs {reference_title}"
+    if with_interval:
+        unit = f"time {unit} {CERTAIN}"
 
     def text(point: Row) -> str:
         row = point["of", name]
@@ -159,7 +170,7 @@ def _ratio_column(name: str, reference: str, unit: str) -> Column:
         if ratio is None:
             return UNKNOWN_CELL if word in ("", UNCLEAR) else word
         number = interval_text(ratio)
-        if CERTAIN not in unit:
+        if not with_interval:
             number = number.partition(" ")[0]
         return f"{number} {word:<{LONGEST_VERDICT}}"
 

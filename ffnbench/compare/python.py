@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ffnbench.api.measuring import measure_plan
 from ffnbench.api.preparing import prepare_plan
-from ffnbench.planning.compare import plan_compare
+from ffnbench.planning.compare import as_compare, plan_compare
 from ffnbench.python.arguments import (
     Backends,
     Devices,
@@ -106,5 +106,5 @@ def cost(
     request = request_from_arguments(CostRequest, locals())
     with called_here() as here:
         return prepare_plan(
-            CompareRequest(**vars(request)), here.world, plan_compare, counts=True
+            as_compare(request), here.world, plan_compare, counts=True
         ).cost_report()

@@ -49,15 +49,17 @@ from ffnbench.report.words import error_text
 from ffnbench.result import Report
 
 LONGEST_TITLE = 12
-LONG = 2000  # rows: of more nobody reads what there is to say of each
+MOST_ROWS_WITH_NOTES = 2000  # with more rows, notes on single rows are left out
 FORWARD = Mode.FORWARD
-# the columns of `cost` with their priorities; those that no row knows are left out
+# the columns of `cost` with their priorities; those without a value in any row are left
+# out
 COST_COLUMNS = {
     "d_ff": 2, "params": 1, "params_active": 1, "weight_bytes_touched": 2, "flops_timed": 1, "flops_forward": EXTRA,
     "flops_backward": 4, "params_formula": 3, "flops_elementwise": 6, "weight_bytes": 4, PEAK: 2, SAVED: 2,
     "total_bytes": 3, "flops_elementwise_backward": EXTRA, "sizing": EXTRA,
 }  # fmt: skip
-MEASURED = {  # those of `compare`: what is counted and held, and behind it the time
+# those of `compare`: what is counted and held, and behind it the time
+COMPARE_COLUMNS = {
     "d_ff": 3, "params": 2, "params_active": 3, "weight_bytes_touched": 4, "flops_timed": 5, "flops_forward": EXTRA,
     "flops_backward": EXTRA, PEAK: 4, SAVED: 5, "total_bytes": 6, "zero_share": 3, "dead_share": 3, ERROR: 1,
     GRADIENT_ERROR: 4, "weight_bytes": EXTRA, "flops_elementwise": EXTRA, "params_formula": EXTRA, "sizing": EXTRA,
@@ -71,54 +73,33 @@ def compare_frame(report: Report) -> Frame:
     """The answer of `compare`; where nothing was measured, that of `cost`."""
     plan = report.plan
     is_measured = report.environment is not None
-    is_timed = is_measured and LATENCY in plan.metrics
+    of_ways = compares_ways(plan)
     rows = ordered_by_group(plan, case_rows(report))
     swept = [key for key in swept_columns(plan) if key not in (*CASE_KEYS, *SWEPT)]
     for key in swept:
         rows = [row | {key: value_of(plan.case(row["label"]), key)} for row in rows]
 
-    of_ways = compares_ways(plan)
-    columns = [column("label", text=lambda row: plan.name_of(row["label"]))]
+    naming, others = _columns_of(report, rows)
+    columns = [*naming, *others]
+    header = conditions_line(plan, measured=is_measured)
     if of_ways:
         from ffnbench.compare import ways
 
-        columns = ways.named(plan)
-    named = [each.key for each in columns]
-    columns += [each for each in _differing_columns(report) if each.key not in named]
-    priorities = MEASURED if is_measured else COST_COLUMNS
-    if of_ways:
-        more = ways.PRIORITIES if is_measured else {"weight_bytes": 1}
-        priorities = priorities | more
-    columns += _columns_known(report, rows, priorities)
-    if is_timed:
-        columns += timed_columns(report, reference_title(report))
-    elif not is_measured:
-        columns = [replace(each, least_width=0) for each in columns]
-    elif report.failures:
-        columns.append(column("failure"))
-
-    if is_timed:
-        summary = answer_sentences(report)
-    else:
-        summary = [*failure_line(report), *general_line(report)]
-        summary += machine_line(report) if is_measured else []
-    header = conditions_line(plan, measured=is_measured)
-    if of_ways:
-        columns = ways.shortened(columns)
+        columns = ways.shortened_columns(columns)
         header = ways.header_of(plan, header, columns)
     notes: list[str] = []
     if is_measured:
         notes = details(report)
-    elif len(rows) <= LONG:
+    elif len(rows) <= MOST_ROWS_WITH_NOTES:
         notes = row_notes(report)
     frame = Frame(
         columns=tuple(columns),
         rows=rows,
         header=[header],
-        summary=summary,
+        summary=_summary_of(report),
         details=notes,
         groups=headings(plan),
-        naming=len(named),
+        naming=len(naming),
         exported=CASE_KEYS,
     )
     if not frame.groups or not report.comparisons or of_ways:
@@ -128,6 +109,47 @@ def compare_frame(report: Report) -> Frame:
     return replace(frame, short=pivots(report, frame, reference_title(report)))
 
 
+def _summary_of(report: Report) -> list[str]:
+    """The sentences below the table."""
+    if _is_timed(report):
+        return answer_sentences(report)
+    lines = [*failure_line(report), *general_line(report)]
+    if report.environment is not None:
+        lines += machine_line(report)
+    return lines
+
+
+def _is_timed(report: Report) -> bool:
+    return report.environment is not None and LATENCY in report.plan.metrics
+
+
+def _columns_of(report: Report, rows: list[Row]) -> tuple[list[Column], list[Column]]:
+    """The columns that name a row, and all others: in what rows differ, what is known
+    of them, and the time.
+    """
+    plan = report.plan
+    is_measured = report.environment is not None
+    priorities = COMPARE_COLUMNS if is_measured else COST_COLUMNS
+    naming = [column("label", text=lambda row: plan.name_of(row["label"]))]
+    if compares_ways(plan):
+        from ffnbench.compare import ways
+
+        naming = ways.name_columns(plan)
+        more = ways.PRIORITIES if is_measured else ways.COST_PRIORITIES
+        priorities = priorities | more
+    named = [each.key for each in naming]
+    columns = [each for each in _differing_columns(report) if each.key not in named]
+    columns += _columns_known(report, rows, priorities)
+    if _is_timed(report):
+        columns += timed_columns(report, reference_title(report))
+    elif not is_measured:
+        # counts are exact: no room is kept free for digits that may come
+        columns = [replace(each, least_width=0) for each in columns]
+    elif report.failures:
+        columns.append(column("failure"))
+    return naming, columns
+
+
 def reference_title(report: Report) -> str:
     """What the reference is called in the heading of a column."""
     name = report.plan.name_of(report.plan.reference).partition(" (")[0]
@@ -135,8 +157,8 @@ def reference_title(report: Report) -> str:
 
 
 def _differing_columns(report: Report) -> list[Column]:
-    """What is not the same in all cases of a group; what is the same stands in the
-    header.
+    """A column of each condition in which the cases of a group differ; what is the same
+    in all stands in the header.
     """
     plan = report.plan
     columns = [
@@ -157,8 +179,8 @@ def _differing_columns(report: Report) -> list[Column]:
 def _columns_known(
     report: Report, rows: list[Row], priorities: dict[str, int]
 ) -> list[Column]:
-    """The columns of these names in which a row has a value; none that say again what
-    another one says.
+    """The columns of these keys in which a row has a value, without those that repeat
+    another one.
     """
     works = [case.workload for case in report.plan.shown]
     imported = {
@@ -169,7 +191,10 @@ def _columns_known(
     unchecked = {label for label, spec in imported.items() if spec.like is None}
     is_eager = all(work.eager for work in works)
     is_counted = report.environment is None
-    left_out = {HELD if is_eager or is_counted else "weight_bytes"}
+    # eager weights are held as they are counted; other backends hold them otherwise
+    left_out = {"weight_bytes"}
+    if is_eager or is_counted:
+        left_out = {HELD}
     if all(work.mode == FORWARD for work in works):
         left_out |= {SAVED, "flops_forward"}
     if not any(row["experts"] for row in rows):
@@ -183,7 +208,7 @@ def _columns_known(
     ):
         left_out |= {ERROR, GRADIENT_ERROR}
 
-    def error(row: Row) -> str | None:
+    def against_itself(row: Row) -> str | None:
         is_unchecked = row["label"] in unchecked and row[ERROR] is not None
         if is_unchecked:
             return f"{error_text(row[ERROR])} vs itself"
@@ -193,7 +218,7 @@ def _columns_known(
     for key, priority in priorities.items():
         if key not in left_out and any(row[key] is not None for row in rows):
             if key == ERROR:
-                columns.append(column(key, priority, text=error))
+                columns.append(column(key, priority, text=against_itself))
             else:
                 columns.append(column(key, priority))
     return columns

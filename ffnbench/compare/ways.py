@@ -1,5 +1,5 @@
-"""The table of `compare` where rows differ in how they are run, what a deployer asks:
-which runtime, at which precision, how fast, how wrong.
+"""The table of `compare` where rows differ in the way in which they are run: which
+runtime, at which precision, how fast, how wrong.
 
 Speed, error and the share of the ceiling stand in it at every width. Where there is no
 room for all, the ratio and the verdict that is made of it give way: at 80 columns one
@@ -18,10 +18,11 @@ from ffnbench.report.frame import EXTRA, Column, Row
 from ffnbench.report.header import differing_conditions
 from ffnbench.report.words import verdict_word
 
-# beside those of every comparison
+# priorities of columns in place of those of compare/table.py: COMPARE_COLUMNS
 PRIORITIES = {"ceiling_share": 1, "tokens_per_s": 1, COMPILE: 4} | dict.fromkeys(
     ("d_ff", "params", "flops_timed", "flops_per_s", "bytes_per_s", PEAK, PACK, "total_bytes"), EXTRA,
 )  # fmt: skip
+COST_PRIORITIES = {"weight_bytes": 1}
 SHORTENED: dict[str, dict[str, Any]] = {
     "ceiling_share": {"title": "share", "unit": "%", "interval": None, "write": in_percent},
     "pareto_front": {"title": FRONT},
@@ -34,9 +35,9 @@ LEGEND = {
 }
 
 
-def named(plan: Plan) -> list[Column]:
-    """What a row is called: how it is run, and its name where there are several; a
-    single one stands in the header.
+def name_columns(plan: Plan) -> list[Column]:
+    """The columns that name a row: how it is run, and before that its variant, where
+    there are several; a single one stands in the header.
     """
     columns = [column("backend", 0, left=True)]
     if "weight_format" in differing_conditions(plan):
@@ -48,15 +49,15 @@ def named(plan: Plan) -> list[Column]:
 
 
 def _name(plan: Plan, label: str) -> str:
-    """What a row is called, without how it is run."""
+    """The name of a row's variant, without how it is run."""
     work = plan.case(label).workload
     name = plan.name_of(label).removesuffix(f"@weights={work.weights}")
     return name.removesuffix(f"@backend={work.backend}")
 
 
 def header_of(plan: Plan, line: str, columns: list[Column]) -> str:
-    """The line above the table, with the name of a single variant and what its
-    headings say in short.
+    """The line above the table, with the name of a single variant before it, and behind
+    it what the short headings mean.
     """
     keys = [each.key for each in columns]
     if "label" not in keys:
@@ -64,8 +65,8 @@ def header_of(plan: Plan, line: str, columns: list[Column]) -> str:
     return "; ".join([line, *(LEGEND[key] for key in LEGEND if key in keys)])
 
 
-def shortened(columns: list[Column]) -> list[Column]:
-    """The columns as they are headed and written here; a row that failed says how in
+def shortened_columns(columns: list[Column]) -> list[Column]:
+    """The columns with the short headings of this table. A row that failed says how in
     the place of its ratio.
     """
     changes = SHORTENED | {"ratio": {"priority": 2, "text": _ratio_text}}

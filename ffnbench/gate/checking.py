@@ -13,17 +13,17 @@ from typing import Any
 from ffnbench.api.measuring import measure_run, tell_duration
 from ffnbench.api.preparing import (
     Prepared,
-    asked_as,
+    refuse_arms_without_torch,
     refuse_at_once,
     refuse_device,
-    start_all,
+    with_command,
     with_costs,
     with_notes,
     with_threads,
 )
 from ffnbench.api.saved_runs import load_shown
 from ffnbench.common.errors import FfnbenchError, Unfinished
-from ffnbench.common.targets import NO_FILE, NOT_THERE
+from ffnbench.common.targets import INSTALL_HINT, PATH_HINT
 from ffnbench.device.environment import auto_device, environment_of_run
 from ffnbench.following import UNFOLLOWED, Following
 from ffnbench.gate.baseline import (
@@ -338,12 +338,12 @@ def _prepare_sides(
     the weights of base, which stay in `folder`.
     """
     with world.prober(request.timeout) as prober:
-        start_all(prober, arms)
+        refuse_arms_without_torch(prober, arms)
         # head before base: a variant that base lacks is new, if head has it
         of_head = prober_within(prober, arms[1], variant)
         of_base = _base_within(prober, arms[0], variant, request)
         plan = plan_sides(with_threads(request), variant, arms, (of_base, of_head))
-        plan = asked_as(plan, request)
+        plan = with_command(plan, request)
         prepared = with_costs(with_notes(plan, notes), prober)
         base, head = plan.cases
         of_base.save_output(base, request.seed, folder)
@@ -359,7 +359,7 @@ def _base_within(
     try:
         return prober_within(prober, arm, variant)
     except FfnbenchError as problem:
-        if problem.hint not in (NOT_THERE, NO_FILE):
+        if problem.hint not in (INSTALL_HINT, PATH_HINT):
             raise
         what = f"{request.base_rev or BASE} has no {variant.target.rpartition(':')[0]}"
         raise Unfinished(
@@ -392,7 +392,7 @@ def _measured_sides(
         None if request.exact_only else request.budget,
     )
     if request.exact_only:
-        return measure_run(prepared, world, following, weights=weights), ()
+        return measure_run(prepared, world, following, weights_folder=weights), ()
     return _until_decided(
         prepared,
         UntilDecided(policy, earlier=first.earlier() if first else None),

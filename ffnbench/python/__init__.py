@@ -1,1 +1,1 @@
-"""How is it called from Python?"""
+"""How is it called from Python? What the public functions share."""

@@ -1,8 +1,8 @@
-"""What a Python call may be given: the types of its arguments, and how a value becomes
-what would be typed.
+"""Types of the arguments of Python calls, and what makes of a value the text that would
+be typed for it.
 
-A text is read as it is on the command line, so that `d_model=64`, `d_model="64"` and
-`--d-model 64` are one.
+A text is read as on the command line, so that `d_model=64`, `d_model="64"` and
+`--d-model 64` are the same.
 """
 
 from __future__ import annotations
@@ -64,21 +64,23 @@ WeightFormatName = Literal["none", "int8-dynamic", "int8", "int4"]
 WeightFormats = WeightFormatName | Sequence[WeightFormatName]
 
 R = TypeVar("R", bound=Request)
-NAMED = "help() of the function shows its arguments"
-# name and value, where a mapping may be given
+ARGUMENTS_HINT = "help() of the function shows its arguments"
+# what stands between name and value, where a mapping may be given
 PAIR_SEPARATORS = {"tolerance": "=", "base_env": ":"}
 
 
 def request_from_arguments(kind: type[R], given: Mapping[str, Any]) -> R:
-    """A request of the arguments of a call; those that are no fields of it are left
-    out. Raises FfnbenchError.
+    """Make a request of the arguments of a call; those that are no fields of it are
+    left out. Raises FfnbenchError for a value that its field can't have.
     """
     values = {}
     for field in fields(kind):
         name = field.name.rstrip("_")
-        if name not in given or (given[name] is None and field.default in (None, ())):
+        if name not in given:
             continue
         value = given[name]
+        if value is None and field.default in (None, ()):
+            continue
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if is_number and types_of(kind, field.name) == (str,):
             raise WrongArgument(f"{name} can't be {value!r}", "give a text")
@@ -88,7 +90,9 @@ def request_from_arguments(kind: type[R], given: Mapping[str, Any]) -> R:
 
 
 def texts_of(kind: type[Request], name: str, value: Any) -> list[str]:
-    """A value as it would be typed."""
+    """The value as the texts that would be typed for the argument `name`; raises
+    WrongArgument for several values of an argument that takes one.
+    """
     if name in ("variants", "activations"):
         return [variants_text(value)]
     if name == "variant":
@@ -97,7 +101,7 @@ def texts_of(kind: type[Request], name: str, value: Any) -> list[str]:
         return [f"{key}{PAIR_SEPARATORS[name]}{item}" for key, item in value.items()]
     if isinstance(value, str | os.PathLike) or not hasattr(value, "__iter__"):
         return [argument_text(name, value)]
-    # as it would be typed, so that none is too long to be read
+    # `1..4096`, so that a long range is no long text
     if isinstance(value, range) and len(value) > 1:
         value = [f"{min(value)}..{max(value)}/{abs(value.step)}"]
     texts = [argument_text(name, item) for item in value]
@@ -111,7 +115,9 @@ def texts_of(kind: type[Request], name: str, value: Any) -> list[str]:
 
 
 def argument_text(name: str, value: Any) -> str:
-    """A text; torch's dtypes and devices, paths and numbers as they are typed."""
+    """One value as it would be typed: a text, a path, a number, or a dtype or device of
+    torch. Raises WrongArgument for any other.
+    """
     if isinstance(value, str | os.PathLike):
         return os.fspath(value)
     kind = type(value)
@@ -125,26 +131,28 @@ def argument_text(name: str, value: Any) -> str:
         if hasattr(value, "save"):
             hint = f"save it first: {name}=report.save('{name}.json')"
         else:
-            hint = NAMED
+            hint = ARGUMENTS_HINT
         raise WrongArgument(
             f"{name.rstrip('_')} can't be {_value_in_message(value)}", hint
         ) from None
 
 
 def _value_in_message(value: Any) -> str:
-    """A value in a message: as it is written where that is short, else what it is."""
+    """The value as an error shows it: its repr where that is short, else its type."""
     text = repr(value)
     if len(text) <= 60 and "\n" not in text:
         return text
     return f"a {type(value).__name__.removeprefix('Shown')}"
 
 
-CELL = "write the cell to a file: begin it with `%%writefile mine.py`, run it, then name it as 'mine.py:{name}'"
-SAVE_TO_FILE = "save it to a file, for example mine.py, and name it as 'mine.py:{name}'"
+CELL_HINT = "write the cell to a file: begin it with `%%writefile mine.py`, run it, then name it as 'mine.py:{name}'"
+SAVE_HINT = "save it to a file, for example mine.py, and name it as 'mine.py:{name}'"
 
 
 def variants_text(given: Any) -> str:
-    """A comma separated list of one variant, several, or {label: variant}."""
+    """One variant, several, or {label: variant} as the comma separated list that would
+    be typed.
+    """
     if isinstance(given, Mapping):
         return ",".join(
             f"{label}={variant_text(variant)}" for label, variant in given.items()
@@ -155,8 +163,8 @@ def variants_text(given: Any) -> str:
 
 
 def variant_text(given: Any) -> str:
-    """One variant as it is typed; raises FfnbenchError for what a worker can't find, or
-    what is none.
+    """One variant as it would be typed; raises FfnbenchError for a class or function
+    that a worker can't find, and for what is no variant.
     """
     if isinstance(given, str | os.PathLike):
         return os.fspath(given)
@@ -179,8 +187,8 @@ def variant_text(given: Any) -> str:
 
 
 def _target_of(given: Any) -> str:
-    """`package.module:Class` or `path/file.py:Class` of a class or a function; raises
-    FfnbenchError where none is.
+    """The target of a class or a function, `package.module:Class` or
+    `path/file.py:Class`; raises FfnbenchError where a worker can't find it so.
     """
     name = getattr(given, "__qualname__", None)
     module = getattr(given, "__module__", None)
@@ -202,12 +210,12 @@ def _target_of(given: Any) -> str:
     loaded = sys.modules.get(module)
     try:
         # a bound method is a new object each time, and equal
-        same = attrgetter(name)(loaded) == given
+        is_found = attrgetter(name)(loaded) == given
     except AttributeError:
-        same = False
-    if loaded is None or not same:
+        is_found = False
+    if loaded is None or not is_found:
         if module == "__main__":
-            hint = SAVE_TO_FILE.format(name=name)
+            hint = SAVE_HINT.format(name=name)
         else:
             hint = f"import it again: from {module} import {name}"
         raise FfnbenchError(
@@ -218,7 +226,9 @@ def _target_of(given: Any) -> str:
 
 
 def _source(loaded: ModuleType, module: str, name: str) -> str:
-    """The module by its name, or the file of the script that runs."""
+    """The source of a target: the name of its module, or the file of the script that
+    runs.
+    """
     file = getattr(loaded, "__file__", None)
     if module != "__main__":
         if file:
@@ -229,7 +239,7 @@ def _source(loaded: ModuleType, module: str, name: str) -> str:
     if spec is not None and spec.name and spec.name != "__main__":
         return str(spec.name)
     if not file or not Path(file).is_file():
-        hint = CELL if "IPython" in sys.modules else SAVE_TO_FILE
+        hint = CELL_HINT if "IPython" in sys.modules else SAVE_HINT
         raise FfnbenchError(
             f"a worker can't import {name!r}: it is in no file", hint.format(name=name)
         )
@@ -240,9 +250,9 @@ def _source(loaded: ModuleType, module: str, name: str) -> str:
 
 
 def _let_workers_find(file: Path, module: str) -> None:
-    """A module that is importable here because it stands beside the script, or in a
-    folder put on sys.path: workers inherit the folder by PYTHONPATH, which changes
-    nothing in this process.
+    """Put the folder of a module into PYTHONPATH, which workers inherit, if the module
+    is importable here only because it stands beside the script, or in a folder that was
+    put on sys.path. That changes nothing in this process.
     """
     depth = module.count(".")
     if file.name == "__init__.py":

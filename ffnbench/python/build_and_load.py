@@ -1,4 +1,6 @@
-"""The public functions `build` and `load`: a module, and a saved run."""
+"""The public functions `build`, which makes a module, and `load`, which reads a saved
+run.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What every public function does around its own sentence: a mistake is raised as one
-short exception, Ctrl-C as KeyboardInterrupt with what was measured by then, and a
-terminal or a notebook shows how far it is.
+"""What all public functions share: a mistake is raised as one short exception, and
+Ctrl-C as KeyboardInterrupt with what was measured by then; a terminal or a notebook
+shows the progress.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ffnbench.common.units import counted
 from ffnbench.following import Following
 from ffnbench.messages import WORKER_VARIABLE
 from ffnbench.planning.keys import KEYS
-from ffnbench.python.arguments import NAMED
+from ffnbench.python.arguments import ARGUMENTS_HINT
 from ffnbench.report.progress import NotebookProgress, TerminalProgress
 from ffnbench.report.shown_report import notebook_shell
 from ffnbench.request import OTHER_NAMES
@@ -31,7 +31,9 @@ T = TypeVar("T")
 
 
 def public(function: Callable[P, T]) -> Callable[P, T]:
-    """Make a function public, with its own signature."""
+    """Decorate a public function: it keeps its signature, and raises short exceptions
+    for mistakes and for an interruption.
+    """
     signature = inspect.signature(function)
 
     @wraps(function)
@@ -44,7 +46,7 @@ def public(function: Callable[P, T]) -> Callable[P, T]:
         except KeyboardInterrupt:
             raise interruption() from None
         if getattr(answer, "interrupted", False) or getattr(answer, "cut_short", False):
-            measured: Any = getattr(answer, "now", answer)  # of a check, its report
+            measured: Any = getattr(answer, "now", answer)  # a check has its report so
             raise interruption(answer if measured.samples else None)
         return answer
 
@@ -55,8 +57,8 @@ def public(function: Callable[P, T]) -> Callable[P, T]:
 def _refuse_unknown(
     function: str, signature: inspect.Signature, placed: int, named: Any
 ) -> None:
-    """Raise WrongArgument, with did-you-mean, for an argument that there is not, and
-    for more than there are places.
+    """Raise WrongArgument, with did-you-mean, for an unknown name of an argument, and
+    for more arguments than may be given by place.
     """
     parameters = signature.parameters
     for name in named:
@@ -68,7 +70,7 @@ def _refuse_unknown(
             elif examples:
                 hint = f"write it as a key of each variant: {examples[0]!r}"
             else:
-                hint = hint_for(name, parameters, NAMED)
+                hint = hint_for(name, parameters, ARGUMENTS_HINT)
             raise WrongArgument(f"{function} has no argument {name!r}", hint)
     by_place = [
         parameter
@@ -87,21 +89,27 @@ def _refuse_unknown(
 
 @dataclass(frozen=True, slots=True)
 class CalledHere:
-    """A call in this process."""
+    """What a call needs of this process: the machine, and where its progress is
+    shown.
+    """
 
     world: world.World
     progress: TerminalProgress | NotebookProgress
 
     @property
     def following(self) -> Following:
-        """Its progress alone: nothing is kept, and nothing gone on with."""
+        """How the run is followed: by its progress alone, without a journal or a run to
+        resume.
+        """
         return Following(progress=self.progress)
 
 
 @contextmanager
 def called_here(*, quiet: bool = False, wait: bool = False) -> Iterator[CalledHere]:
-    """A call that begins now. A worker runs the file of a class once more: what
-    measures there would start workers of its own, and so on; that is refused.
+    """Begin a call, and end its progress with it.
+
+    Raises FfnbenchError inside a worker: it runs the file of a class once more, and a
+    call in that file would start workers of its own, and so on.
     """
     if os.environ.get(WORKER_VARIABLE):
         raise FfnbenchError(

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from ffnbench.common.files import locked, own_folder
+from ffnbench.common.files import own_folder, try_lock
 from ffnbench.device.environment import environment_of_run, usable_memory, why_no_gpu
 from ffnbench.messages import DeviceFacts, Greeting
 from ffnbench.plan import THIS_INTERPRETER, Arm
@@ -81,7 +81,7 @@ def _lock_or_owner(path: Path) -> tuple[BinaryIO | None, str | None]:
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         file = os.fdopen(handle, "r+b", buffering=0)
-        if not locked(file):
+        if not try_lock(file):
             number = file.read(20).decode("ascii", "replace").strip()
             file.close()
             return None, f" (process {number})" if number.isdigit() else ""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ffnbench.cli.commands import command_names, options_of
-from ffnbench.cli.defaults import MAY, YIELDS
+from ffnbench.cli.defaults import GIVES_WAY_TO, SETTABLE
 
 
 @pytest.fixture
@@ -159,9 +159,9 @@ def test_a_file_sets_flags_alone_and_none_that_runs_writes_or_trusts(
     call, project
 ) -> None:
     flags = {name for command in command_names() for name in options_of(command)}
-    assert set(MAY) <= flags
-    assert YIELDS.keys() <= set(MAY)
-    for name in sorted(flags - set(MAY)):
+    assert set(SETTABLE) <= flags
+    assert GIVES_WAY_TO.keys() <= set(SETTABLE)
+    for name in sorted(flags - set(SETTABLE)):
         project(f"{name} = 'x'")
         code, _, err = call("list")
         assert code == 2
@@ -178,4 +178,4 @@ def test_a_file_sets_flags_alone_and_none_that_runs_writes_or_trusts(
         "slurm",
         "preset",
     ):
-        assert name not in MAY
+        assert name not in SETTABLE

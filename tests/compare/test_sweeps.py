@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from dataclasses import replace
 from functools import cache
@@ -23,17 +24,18 @@ from fake_machine import FakeLaunch, prepare
 from paths import ROOT
 
 from ffnbench.api.preparing import Prepared, new_report
-from ffnbench.api.sweeping import Sweep
-from ffnbench.common.files import locked
+from ffnbench.api.sweeping import MeasureCell, Sweep
+from ffnbench.common.files import try_lock
 from ffnbench.following import UNFOLLOWED, Following
 from ffnbench.messages import TakeSample
-from ffnbench.plan import Plan
+from ffnbench.plan import Plan, Protocol
 from ffnbench.report.files.journal import Journal
 from ffnbench.report.files.store import read_report
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report, Verdict, raw_of
 from ffnbench.run import runner
+from ffnbench.run.budget import Budget
 from ffnbench.run.resources import too_large
 from ffnbench.run.world import World
 from ffnbench.stats.cells import cells_of_plan, join_runs, undecided
@@ -268,7 +270,7 @@ def test_nobody_else_goes_on_with_a_file_meanwhile(call) -> None:
     left = Path("b.json.journal").read_bytes()
     launch = FakeLaunch()
     with Path("b.json.journal").open("rb") as held:
-        assert locked(held)
+        assert try_lock(held)
         code, _, err = call(*FEW, "-o", "b.json", "--resume", launch=launch)
     assert (code, "goes on now" in err) == (2, True)
     assert not [one for one in launch.log if one[1] is TakeSample]
@@ -317,9 +319,7 @@ def test_a_budget_that_is_spent_is_not_spent_again() -> None:
         raise AssertionError
 
     found = simulated("usual", 5, "a=relu,b=relu")
-    again = Sweep(
-        prepared("a=relu,b=relu"), World(), UNFOLLOWED, never, found
-    ).measure_cells()
+    again = sweep_of(prepared("a=relu,b=relu"), never, found).measure_cells()
     assert with_figures(again).comparisons == found.comparisons
 
 
@@ -368,10 +368,20 @@ def simulated(world: str, seed: int, variants: str) -> Report:
             **raw_of(done),
         )
 
-    return with_figures(
-        Sweep(
-            prepared(variants), World(), UNFOLLOWED, measure_cell, None
-        ).measure_cells()
+    return with_figures(sweep_of(prepared(variants), measure_cell).measure_cells())
+
+
+def sweep_of(
+    of: Prepared, measure_cell: MeasureCell, before: Report | None = None
+) -> Sweep:
+    """A sweep whose own clock limits nothing."""
+    return Sweep(
+        prepared=of,
+        following=UNFOLLOWED,
+        before=before,
+        world=World(),
+        measure_cell=measure_cell,
+        budget=Budget(time.monotonic, Protocol()),
     )
 
 

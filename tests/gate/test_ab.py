@@ -20,7 +20,7 @@ from repositories import MODULE, TARGET, git
 from shell import ffnbench, listen
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.common.targets import NOT_THERE
+from ffnbench.common.targets import INSTALL_HINT
 from ffnbench.gate.decision import Status, output_finding
 from ffnbench.gate.sides import PREFIX, Repository
 from ffnbench.messages import CompareOutput, Open, SaveOutput
@@ -201,7 +201,7 @@ class HasNone(KnownProber):
         return HasNone(1.0, arm) if arm.name == "base" else KnownProber(1.0, arm)
 
     def origin(self, target: str) -> Path:
-        raise FfnbenchError("base: cannot import 'mypkg.mlp'", NOT_THERE)
+        raise FfnbenchError("base: cannot import 'mypkg.mlp'", INSTALL_HINT)
 
 
 def test_a_module_that_base_has_not_is_new(call, repository: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 from fake_machine import FakeLaunch
 from gate_world import edited, machine
 
+from ffnbench import messages
 from ffnbench.api import measuring
 from ffnbench.gate import checking
 from ffnbench.report.files.store import read_report
@@ -130,6 +131,39 @@ def test_ctrl_c_keeps_the_runs_that_are_whole(tmp_path: Path, call) -> None:
     assert call("check", path, "-q")[0] == 0
 
 
+def test_ctrl_c_after_a_lost_run_does_not_call_it_complete(
+    tmp_path: Path, call
+) -> None:
+    launch = Restless([1.0] * 3, interrupted_in=1, noisy={0})
+    quick = COMPARE.replace("--precision 0.5", "--quick")
+    flags = "--runs 3 --pause 0 -q -o"
+    code, out, _ = call("compare", quick, flags, tmp_path / "b.json", launch=launch)
+    assert code == 130
+    assert (
+        "interrupted: none of 3 runs is complete; the first is kept, in which a row had no undisturbed round"
+        in out
+    )
+
+
+def test_runs_that_are_lost_for_two_reasons_name_both(tmp_path: Path, call) -> None:
+    """The second run is disturbed, and every row of the third one fails."""
+    launch = Restless([1.0] * 5, noisy={1, 3, 4})
+
+    def out_of_memory(_: object) -> str | None:
+        return "oom" if launch.runs == 2 else None
+
+    for label in ("relu", "gelu", "swiglu"):
+        launch.trouble[messages.Open, label] = out_of_memory
+    quick = COMPARE.replace("--precision 0.5", "--quick")
+    flags = "--runs 3 --pause 0 -q -o"
+    code, out, _ = call("compare", quick, flags, tmp_path / "b.json", launch=launch)
+    assert code == 3
+    assert (
+        "1 of 3 runs could be kept: in the others a row had no undisturbed round, or every row failed"
+        in out
+    )
+
+
 @pytest.mark.parametrize(
     ("noisy", "made", "kept", "code"),
     [
@@ -152,10 +186,10 @@ def test_a_run_beside_other_work_is_made_up_for(
     )
     assert (ended, launch.runs + 1) == (code, made)
     if code:
-        assert (
-            f"{len(kept)} of 3 runs could be kept: in the others a row had no undisturbed round"
-            in out
-        )
+        note = f"{len(kept)} of 3 runs could be kept: in the others"
+        if 0 in noisy:
+            note = "none of 3 runs is complete, and the first is kept: in each"
+        assert f"{note} a row had no undisturbed round" in out
         assert f"error: {len(kept)} of 3 runs could be kept\nhint: " in err
     found = [
         sum(s.value for s in run.samples if s.case == "swiglu")

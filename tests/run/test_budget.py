@@ -290,7 +290,7 @@ def test_what_no_machine_can_keep_to_is_refused_before_anything_starts(
         "compare", *many, "--match", "none", "--budget", "5", launch=launch
     )
     assert (code, launch.workers) == (2, [])
-    assert "40 rows in 1 group take" in err
+    assert "measuring 40 rows in 1 group takes " in err
     hint = err.splitlines()[-1].removeprefix("hint: ").split(" ")
     assert on_fakes("compare", *many, "--match", "none", *hint)[0] == 0
 

@@ -1,3 +1,3 @@
-"""Which commit made a module slower: commits between a good and a bad one, each
-measured beside the good one.
+"""Which commit made a module slower? Commits between a good and a bad one are measured,
+each beside the good one.
 """

@@ -1,5 +1,5 @@
-"""The commits between two revisions, as git tells them, and what a bisect has found of
-each. That is kept in git's own folder, for the next bisect.
+"""The commits between two revisions, as git lists them, and the probes that a bisect
+has made of each. They are stored in git's own folder, for the next bisect.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ffnbench.result import Estimate
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """One commit; `parents` are short names."""
+    """A commit; `name` is its full hash, `parents` are short ones."""
 
     name: str
     short: str
@@ -32,20 +32,23 @@ class Commit:
 
 
 class BisectRepository(Repository):
-    """The git repository of a folder, asked for what lies between two of its
-    commits.
+    """The git repository of a folder, which can list the commits between two
+    revisions.
     """
 
     @property
     def git_folder(self) -> Path:
-        """Where git keeps what it knows of this repository, of all its working
-        trees.
-        """
+        """The folder of git itself, which all working trees of the repository share."""
         return Path(
             self._git(
                 "rev-parse", "--path-format=absolute", "--git-common-dir"
             ).stdout.rstrip("\n")
         )
+
+    @property
+    def prefix(self) -> str:
+        """The path of the current folder in the repository; "" for its root."""
+        return self._prefix
 
     def commits_between(self, good: str, bad: str) -> list[Commit]:
         """The commits after good up to bad, the oldest first; a merge is one commit.
@@ -74,8 +77,8 @@ class BisectRepository(Repository):
             f"--format={fields}",
             f"{first}..{last}",
         )
-        # names may hold any end of a line: what stands between two commits is a line of
-        # git's own
+        # a name may contain any end of a line, so fields end with NUL; behind the six
+        # fields of a commit stands the line that git writes before the next one
         _, *texts = listing.stdout.split("\0")
         rows = zip(*(texts[place::7] for place in range(6)), strict=True)
         return [
@@ -94,17 +97,19 @@ class BisectRepository(Repository):
         return self._git("merge-base", "--is-ancestor", commit, other).returncode == 0
 
 
-BISECTION_FILE = Path("ffnbench", "bisect.jsonl")
-FOUND, NONE, OPEN = "found", "none", "open"
-MOST_TIMES_SLOWER = 1e6  # times as slow as the good commit
+BISECTION_FILE = Path("ffnbench", "bisect.jsonl")  # in the folder of git
+FOUND, NONE, OPEN = "found", "none", "open"  # states of a bisect
+MOST_TIMES_SLOWER = 1e6  # a stored ratio beyond that is damaged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitProbe:
-    """One probe of a commit: the 95 % interval of its time over the good one's.
+    """One probe of a commit: the 95 % interval of its time divided by that of the good
+    commit.
 
-    `skipped` says why there is none: it can't be built, or the machine was busy just
-    then (`passing`). `known` says that an earlier bisect has measured it.
+    `skipped` says why there is no interval: the commit can't be built, or the machine
+    was busy at that time, and then the reason is `passing`. `known` says that an
+    earlier bisect has made the probe.
     """
 
     commit: str
@@ -116,15 +121,15 @@ class CommitProbe:
 
     @property
     def change(self) -> Estimate:
-        """Its time over the good one's."""
+        """The ratio of its time to that of the good commit."""
         low, high = self.low or math.nan, self.high or math.nan
         return Estimate(value=math.sqrt(low * high), low=low, high=high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bisected:
-    """The answer: all commits after `good` up to `bad`, in their order, and what was
-    found of them.
+    """The answer of a bisect: all commits after `good` up to `bad`, in their order, and
+    the probes of them. `limit` is the tolerated change, as a share.
     """
 
     variant: str
@@ -137,7 +142,7 @@ class Bisected:
 
     @property
     def posterior(self) -> Posterior:
-        """What all of it says of every commit."""
+        """How likely each commit is the first slow one, by all probes."""
         numbers = {
             commit.name: number for number, commit in enumerate(self.commits, start=1)
         }
@@ -155,8 +160,8 @@ class Bisected:
 
     @property
     def state(self) -> str:
-        """Whether the first slow commit is known, or that there is none; else that it
-        is open.
+        """FOUND where the first slow commit is known, NONE where it is known that there
+        is none, else OPEN.
         """
         posterior = self.posterior
         if posterior.without_step(self.limit):
@@ -165,7 +170,7 @@ class Bisected:
 
     @property
     def suspects(self) -> tuple[Commit, ...]:
-        """The commits that may be the first slow one: one, or those that are left."""
+        """The commits that may be the first slow one, none if there is no such one."""
         posterior = self.posterior
         if posterior.without_step(self.limit):
             return ()
@@ -183,18 +188,22 @@ class Bisected:
         ]
 
     def with_probes(self, *probed: CommitProbe) -> Bisected:
-        """With further probes."""
+        """The answer with further probes."""
         return replace(self, probed=(*self.probed, *probed))
 
 
-class Memory:
-    """The stored probes of what was asked in the same way: one line of JSON each."""
+class StoredProbes:
+    """The probes of all bisects of a repository, in a file: one line of JSON each.
 
-    def __init__(self, folder: Path, **asked: Any) -> None:
-        self.path, self._asked = folder / BISECTION_FILE, asked
+    `asked` is what distinguishes one question from another: only probes with equal
+    values are read.
+    """
 
-    def stored(self, commits: tuple[Commit, ...]) -> list[CommitProbe]:
-        """What is known of these commits; a line that can't be read is none."""
+    def __init__(self, git_folder: Path, **asked: Any) -> None:
+        self.path, self._asked = git_folder / BISECTION_FILE, asked
+
+    def of_commits(self, commits: tuple[Commit, ...]) -> list[CommitProbe]:
+        """The stored probes of these commits; a line that can't be read is skipped."""
         names = {commit.name for commit in commits}
         keys = [field.name for field in fields(CommitProbe)]
         lines = content_of(self.path).split(b"\n") if self.path.is_file() else []
@@ -202,26 +211,22 @@ class Memory:
         for line in lines:
             with suppress(ValueError, KeyError, TypeError):
                 stored = jsonable.parse(line)
-                if stored["commit"] in names and all(
+                is_same_question = all(
                     stored[key] == value for key, value in self._asked.items()
-                ):
-                    probe = jsonable.decode(
-                        CommitProbe,
-                        {key: stored[key] for key in keys} | {"known": True},
-                    )
-                    has_interval = (
-                        1 / MOST_TIMES_SLOWER
-                        < (probe.low or 0.0)
-                        <= (probe.high or 0.0)
-                        < MOST_TIMES_SLOWER
-                    )
-                    if has_interval != bool(probe.skipped):
-                        probes.append(probe)
+                )
+                if stored["commit"] not in names or not is_same_question:
+                    continue
+                data = {key: stored[key] for key in keys} | {"known": True}
+                probe = jsonable.decode(CommitProbe, data)
+                low, high = probe.low or 0.0, probe.high or 0.0
+                has_interval = 1 / MOST_TIMES_SLOWER < low <= high < MOST_TIMES_SLOWER
+                if has_interval != bool(probe.skipped):
+                    probes.append(probe)
         return probes
 
     def store(self, probe: CommitProbe) -> None:
-        """Store a probe, where that may be written. One that was skipped because the
-        machine was busy is not stored.
+        """Store a probe, if the file can be written. A probe that was skipped for a
+        passing reason is not stored.
         """
         if probe.passing or (self.path.exists() and not self.path.is_file()):
             return

@@ -1,10 +1,10 @@
-"""Which commit is the first slow one, as noisy probes tell it, and which commit to
-probe next. Pure.
+"""Computes how likely each commit is the first slow one, from noisy probes, and which
+commit to probe next. Pure.
 
-Commits stand in order, 1 to `count`, behind a good one. Either none is slower than it,
-or from one on all are, by a step of unknown size. A probe is weighed by its error and
-never believed. The step's size has a normal prior, and is integrated out in closed
-form.
+Commits are numbered from 1 to `count`, in their order after a good one. Either none is
+slower than the good one, or all from one commit on are, by a step of unknown size. Each
+probe is weighted by its error. The size of the step has a normal prior, and is
+integrated out in closed form.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ NORMAL = 1.96  # standard errors in half a 95 % interval
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """The log of a commit's time over the good one's, and its error, with what moves
-    between runs.
+    """The log of the ratio of a commit's time to that of the good one. `error` is its
+    standard error, with the variance between runs.
     """
 
     commit: int
@@ -38,7 +38,7 @@ class ProbeResult:
 
 
 def result_of(commit: int, low: float, high: float) -> ProbeResult:
-    """What the 95 % interval of a run's ratio tells."""
+    """The result of a probe, by the 95 % interval of its ratio."""
     low, high = math.log(low), math.log(high)
     within_run = (high - low) / 2 / NORMAL
     return ProbeResult(commit, (low + high) / 2, math.hypot(within_run, BETWEEN_RUNS))
@@ -46,11 +46,11 @@ def result_of(commit: int, low: float, high: float) -> ProbeResult:
 
 @dataclass(frozen=True, slots=True)
 class Posterior:
-    """How likely each commit is the first slow one; the probability of none stands
-    before the first commit's.
+    """How likely each commit is the first slow one. `probabilities` begins with that of
+    no slow commit, so the probability of commit 1 is at place 1.
 
-    `groups` are commits that no probe can tell apart: one that can be probed, and those
-    right before it that can't.
+    The commits of a group can't be told apart by any probe: one that can be probed, and
+    those right before it that can't.
     """
 
     probabilities: tuple[float, ...]
@@ -73,8 +73,8 @@ class Posterior:
 
     @property
     def credible_range(self) -> range:
-        """The shortest range of commits that holds the first slow one with 95 %, given
-        that there is one.
+        """The shortest range of commits that contains the first slow one with a
+        probability of 95 %, if there is a slow one.
         """
         sums = [0.0, *accumulate(map(self.probability_of, self.groups))]
         wanted = CONFIDENCE * sums[-1]
@@ -88,52 +88,55 @@ class Posterior:
 
     @property
     def next_probe(self) -> int:
-        """The commit whose probe leaves the least entropy to expect.
+        """The commit whose probe should leave the least entropy.
 
-        Of probes with one error it is the one that is as likely slow as not. The first
-        of all is the last commit, which tells whether there is a step.
+        If all probes have the same error, that is the commit whose probability of being
+        slow is nearest to 0.5. The first probe is that of the last commit, which tells
+        whether there is a step.
         """
         ends = [group[-1] for group in self.groups]
         if not self.results:
             return ends[-1]
-        # of each commit, how likely it is slow
+        # the probability that commit 1, 2, ... is slow
         slow = list(accumulate(self.probabilities[1:]))
         return min(ends, key=lambda commit: (abs(slow[commit - 1] - 0.5), -commit))
 
     def step(self, first: int) -> Estimate:
-        """How much slower commits are from that one on, were it the first slow one: a
+        """How much slower commits are from this one on, if it is the first slow one: a
         ratio.
         """
         weight, weighted_log = _sums_from(first, self.results)
         return _ratio(weight + STEP_SD**-2, weighted_log)
 
     def first_slow(self) -> range | None:
-        """The group that holds the first slow commit with 95 %."""
+        """The group that contains the first slow commit with a probability of 95 %;
+        None where no group does.
+        """
         best = self.likeliest
         return best if self.probability_of(best) >= CONFIDENCE else None
 
     def change_at_end(self) -> Estimate | None:
-        """How much slower the last commit is than the good one, by its own probes
-        alone; None without any.
+        """The ratio of the last commit's time to that of the good one, by its own
+        probes alone; None without any.
         """
         weight, weighted_log = _sums_from(len(self.probabilities) - 1, self.results)
         return _ratio(weight, weighted_log) if weight else None
 
     def without_step(self, limit: float) -> bool:
-        """Whether the last commit is slower by no more than the limit, which is a
-        share.
+        """Whether it is known that the last commit is slower by no more than the limit,
+        which is a share.
         """
         end = self.change_at_end()
         return end is not None and end.high is not None and end.high <= 1 + limit
 
     def tolerance(self, limit: float) -> float:
-        """The share that the next probe is to decide at.
+        """The change, as a share, at which the next probe decides between slow and not.
 
-        At the last commit it is the limit itself. Elsewhere a probe has to tell the
-        step from none, so it is half of the step, as far from 0 as from all of it. A
-        step that looks smaller than the limit counts as the limit, for no smaller one
-        is looked for (benchmarks/bisection.py: with all of the limit fewer commits are
-        named).
+        At the last commit it is the limit itself. At another one a probe has to
+        distinguish the step from none, so it is the middle: half of the step. A step
+        that looks smaller than the limit counts as the limit, since no smaller one is
+        searched (benchmarks/bisection.py: with the whole limit in place of its half,
+        fewer commits are named).
         """
         if self.next_probe == len(self.probabilities) - 1:
             return limit
@@ -144,22 +147,22 @@ class Posterior:
 def posterior_of(
     count: int, results: Iterable[ProbeResult], skipped: Collection[int] = ()
 ) -> Posterior:
-    """What results say of so many commits, of which some can't be probed; the last one
-    can.
+    """The posterior of `count` commits by these results. `skipped` are commits that
+    can't be probed; the last one can always.
 
     By Bayes' rule: the results are normal, a commit before the first slow one has log
-    0, and the step's normal prior is integrated out.
+    0, and the normal prior of the step is integrated out.
     """
     results = tuple(results)
     logs = [math.log(NO_STEP)]
     for first in range(1, count + 1):
         weight, weighted_log = _sums_from(first, results)
-        # over no step's
-        likelihood = (
+        # the log of the likelihood, relative to that of no step
+        log_likelihood = (
             weighted_log**2 / (weight + STEP_SD**-2) / 2
             - math.log1p(weight * STEP_SD**2) / 2
         )
-        logs.append(math.log((1 - NO_STEP) / count) + likelihood)
+        logs.append(math.log((1 - NO_STEP) / count) + log_likelihood)
     largest = max(logs)
     weights = [math.exp(log - largest) for log in logs]
     total = math.fsum(weights)
@@ -176,8 +179,8 @@ def posterior_of(
 
 
 def _sums_from(first: int, results: Iterable[ProbeResult]) -> tuple[float, float]:
-    """Of the results from a commit on, the sum of weights (inverse variances) and of
-    weighted logs.
+    """The sums of the weights (inverse variances) and of the weighted logs, over the
+    results from a commit on.
     """
     slow = [result for result in results if result.commit >= first]
     weight = math.fsum(result.error**-2 for result in slow)

@@ -1,4 +1,4 @@
-"""The command that asks which commit made it slower: one after another is measured
+"""Searches the commit that made a module slower: one commit after another is measured
 beside the good one, as in `ab`.
 """
 
@@ -17,7 +17,7 @@ from ffnbench.extras.bisect.commits import (
     BisectRepository,
     Commit,
     CommitProbe,
-    Memory,
+    StoredProbes,
 )
 from ffnbench.extras.bisect.table import probe_text
 from ffnbench.following import Following, ProgressListener
@@ -41,9 +41,7 @@ from ffnbench.run.world import World
 
 @dataclass(frozen=True, kw_only=True)
 class BisectRequest(ModuleRequest):
-    """`ffnbench bisect`: commits between a good and a bad one, each beside the good
-    one.
-    """
+    """`ffnbench bisect`: a module, and the good and the bad commit."""
 
     good: str = ""
     bad: str = "HEAD"
@@ -52,8 +50,8 @@ class BisectRequest(ModuleRequest):
 
 
 class ProbeProgress(ProgressListener):
-    """The progress of one probe as a part of all: they are alike, so only the first
-    says how it is measured.
+    """The progress of one probe as a part of all. All are measured alike, so only that
+    of the first one tells how.
     """
 
     def __init__(self, of_probe: ProgressListener, *, first: bool) -> None:
@@ -64,15 +62,48 @@ class ProbeProgress(ProgressListener):
         self._of_probe(event)
 
     def tell(self, text: str) -> None:
-        """As a line on all probes."""
+        """Tell a line that holds for all probes."""
         self._of_probe.tell(f"each probe: {text}")
 
 
 def search(
     request: BisectRequest, world: World, progress: ProgressListener
 ) -> Bisected:
-    """Probe commits until the first slow one is known, or there is none, or the probes
-    or the time are spent.
+    """Probe commits until the first slow one is known, or that there is none, or until
+    the probes or the time are used up.
+    """
+    bisected, asked, stored_probes = _begin(request, world, progress)
+    end = time.monotonic() + request.budget
+    try:
+        for number in range(1, request.probes + 1):
+            left_s = end - time.monotonic()
+            if bisected.state != OPEN or (number > 1 and left_s < LEAST_BUDGET_S):
+                break
+            of_probe = ProbeProgress(
+                progress.part(number, request.probes, "probe"), first=number == 1
+            )
+            commit, probe = _next_probe(
+                bisected, asked, request, world, of_probe, left_s
+            )
+            bisected = bisected.with_probes(probe)
+            progress.tell(
+                f"probe {number} of at most {request.probes}: {probe_text(bisected, commit, probe)}"
+            )
+            stored_probes.store(probe)
+    except KeyboardInterrupt:
+        if not bisected.probed:
+            raise
+        return replace(bisected, interrupted=True)
+    return bisected
+
+
+def _begin(
+    request: BisectRequest, world: World, progress: ProgressListener
+) -> tuple[Bisected, SidesRequest, StoredProbes]:
+    """The answer as it is before the first new probe, what `ab` is asked for each
+    probe, and where probes are stored.
+
+    Raises FfnbenchError for every mistake that can be found before measuring.
     """
     if not request.good:
         raise FfnbenchError(
@@ -99,10 +130,11 @@ def search(
             progress.tell(
                 "note: changes that are not committed are in no commit, and are not measured"
             )
-        folder = repository.git_folder
+        git_folder, prefix = repository.git_folder, repository.prefix
     flags = replace(asked, base_rev=None, head_rev=None, tolerance=())
-    memory = Memory(
-        folder,
+    stored_probes = StoredProbes(
+        git_folder,
+        folder=prefix,
         target=variant.text,
         flags=command_line(flags),
         good=asked.base_rev,
@@ -115,34 +147,13 @@ def search(
         bad=request.bad,
         limit=limit,
         commits=commits,
+        probed=tuple(stored_probes.of_commits(commits)),
     )
-    bisected = bisected.with_probes(*memory.stored(commits))
     if bisected.probed:
         progress.tell(
-            f"{counted(len(bisected.probed), 'probe')} of earlier bisects: {memory.path}"
+            f"{counted(len(bisected.probed), 'probe')} of earlier bisects: {stored_probes.path}"
         )
-    end = time.monotonic() + request.budget
-    try:
-        for number in range(1, request.probes + 1):
-            left_s = end - time.monotonic()
-            if bisected.state != OPEN or (number > 1 and left_s < LEAST_BUDGET_S):
-                break
-            of_probe = ProbeProgress(
-                progress.part(number, request.probes, "probe"), first=number == 1
-            )
-            commit, probe = _next_probe(
-                bisected, asked, request, world, of_probe, left_s
-            )
-            bisected = bisected.with_probes(probe)
-            progress.tell(
-                f"probe {number} of at most {request.probes}: {probe_text(bisected, commit, probe)}"
-            )
-            memory.store(probe)
-    except KeyboardInterrupt:
-        if not bisected.probed:
-            raise
-        return replace(bisected, interrupted=True)
-    return bisected
+    return bisected, asked, stored_probes
 
 
 def _next_probe(
@@ -153,10 +164,11 @@ def _next_probe(
     progress: ProgressListener,
     left_s: float,
 ) -> tuple[Commit, CommitProbe]:
-    """The commit that says most, measured, or why it can't be.
+    """Measure the commit whose probe tells most; gives the commit and the probe, which
+    says why where it can't be measured.
 
-    Raises FfnbenchError where the last commit can't be measured, of which something has
-    to be known.
+    Raises FfnbenchError where the last commit can't be measured: without it, nothing
+    tells whether there is a step.
     """
     posterior = bisected.posterior
     commit = bisected.commits[posterior.next_probe - 1]
@@ -190,9 +202,9 @@ def _next_probe(
 def _probe(
     sides: SidesRequest, commit: Commit, world: World, progress: ProgressListener
 ) -> CommitProbe:
-    """One commit beside the good one.
+    """Measure one commit beside the good one.
 
-    Raises KeyboardInterrupt where that was ended by hand, and FfnbenchError where one
+    Raises KeyboardInterrupt where the user interrupted it, and FfnbenchError where one
     of the two can't be measured.
     """
     checked = ab(sides, world, Following(progress=progress))
@@ -218,8 +230,8 @@ def _probe(
 def _not_probed(
     problem: FfnbenchError, sides: SidesRequest, request: BisectRequest
 ) -> CommitProbe:
-    """A commit that `ab` can't have. Raises FfnbenchError where that is the good
-    one.
+    """The probe of a commit that `ab` can't measure because of this problem. Raises
+    FfnbenchError where the problem is that of the good commit, or of neither.
     """
     base, head = str(sides.base_rev), str(sides.head_rev)
     if problem.message.startswith((BASE, base[:10])):
@@ -232,5 +244,6 @@ def _not_probed(
     ):
         raise problem
     reason = problem.message.removeprefix(f"{HEAD}: ")
-    is_built = problem.message.startswith(HEAD)
-    return CommitProbe(commit=head, skipped=reason, passing=not is_built)
+    # another time, as with more space on the disk, its files may be checked out
+    is_passing = "can't be checked out" in problem.message
+    return CommitProbe(commit=head, skipped=reason, passing=is_passing)

@@ -1,5 +1,5 @@
-"""What a bisect has found: a row for every probe of a commit, and below them the
-commit, the change, and how sure.
+"""The answer of `bisect`: a row for every probe of a commit, and below them the first
+slow commit, its change, and how sure that is.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ UNLIKELY = 0.01  # a probability that is not worth a word
 
 
 def bisect_view(bisected: Bisected) -> View:
-    """The answer of `bisect`; where the commit is not found, that it could not finish
-    is how it ends.
+    """The answer of `bisect`. Where several commits are left, it ends with the error
+    that it could not finish.
     """
     view = View(
         frame=lambda: _frame(bisected),
@@ -102,8 +102,8 @@ def _summary_of_several(bisected: Bisected) -> list[str]:
 
 
 def _summary_of_one(bisected: Bisected) -> list[str]:
-    """The first slow commit; where those before it could not be measured, all of
-    them.
+    """Sentences on the first slow commit; it is one of several, where those right
+    before it could not be measured.
     """
     posterior, suspects = bisected.posterior, bisected.suspects
     first, last = suspects[0], suspects[-1]
@@ -130,7 +130,7 @@ def _summary_of_one(bisected: Bisected) -> list[str]:
 
 
 def _records(bisected: Bisected) -> list[Row]:
-    """One flat record a probe."""
+    """A flat record for each probe."""
     pairs = zip(bisected.commits, bisected.posterior.probabilities[1:], strict=True)
     probabilities = {commit.name: probability for commit, probability in pairs}
     return [
@@ -150,7 +150,7 @@ def _records(bisected: Bisected) -> list[Row]:
 
 
 def _json_record(bisected: Bisected) -> Row:
-    """All of it: the commits that are left, and every probe."""
+    """The answer as JSON: the commits that are left, and every probe."""
     posterior = bisected.posterior
     change = posterior.change_at_end()
     if bisected.state == FOUND:

@@ -1,14 +1,13 @@
-"""Cells of a sweep as jobs of submitit: on SLURM, or here, one after another in
-processes that outlive this one.
+"""Measures the cells of a sweep as jobs of submitit: on SLURM, or here, one after
+another in processes that outlive this one.
 
-All that there is of a job stands in its folder FILE.json.jobs/NAME, in submitit's own
-files: this process may end at any moment, and the same command with --resume takes what
-is there, waits for jobs that live, and submits the rest. A job is done when its result
-stands there; what its state is, is not asked, for without accounting SLURM does not
-know.
+All data of a job are in its folder FILE.json.jobs/NAME, in files of submitit. So this
+process may end at any moment: the same command with --resume takes the results that are
+there, waits for jobs that live, and submits the rest. A job is done when its result is
+there. Its state is not asked for, since SLURM without accounting does not know it.
 
-Those files are pickles, and could run anything: a folder is taken up only where this
-user's own run has made it.
+Those files are pickles, which could run any code: a folder is used again only if a run
+of this user has made it.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ from typing import Any
 from ffnbench.api.measuring import Measure, measure_run, refuse_short
 from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
 from ffnbench.api.saved_runs import as_shown
-from ffnbench.api.sweeping import Sweep
+from ffnbench.api.sweeping import MeasuredCells
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError, termination_as_interruption
-from ffnbench.common.files import is_own, locked, own_folder
+from ffnbench.common.files import is_own, own_folder, try_lock
 from ffnbench.common.streams import say
 from ffnbench.common.units import counted
 from ffnbench.extras.cluster import LOCAL, SLURM
@@ -43,7 +42,7 @@ from ffnbench.extras.cluster.submitting import (
     Cluster,
     fields_of,
 )
-from ffnbench.following import UNFOLLOWED
+from ffnbench.following import UNFOLLOWED, Following
 from ffnbench.plan import Note, NoteKind, Plan, added_kind
 from ffnbench.report.destination import Destination, refuse_unknown
 from ffnbench.report.files.store import report_text
@@ -55,8 +54,8 @@ from ffnbench.stats.figures import with_figures
 
 
 def measured_by(on: str, slurm: Sequence[str]) -> Callable[..., ShownReport]:
-    """What measures groups as jobs, by what --on and --slurm say; raises FfnbenchError
-    for what can be none.
+    """The function that measures groups as jobs, by the flags --on and --slurm; raises
+    FfnbenchError for flags that name no place for jobs.
     """
     if slurm and on != SLURM:
         raise FfnbenchError("--slurm is only for jobs on SLURM", "add --on slurm")
@@ -68,13 +67,14 @@ def measured_by(on: str, slurm: Sequence[str]) -> Callable[..., ShownReport]:
 
 
 @contextmanager
-def held(folder: Path, *, resumes: bool) -> Iterator[None]:
-    """Make the folder, or take up that of an earlier run; nobody else goes on with its
-    jobs meanwhile. One without any job does not stay behind. Raises FfnbenchError for a
-    folder that is not to be taken up.
+def hold_folder(folder: Path, *, resumes: bool) -> Iterator[None]:
+    """Make the folder, or use that of an earlier run if this one resumes it, and lock
+    it meanwhile. A folder without any job is removed at the end.
+
+    Raises FfnbenchError for a folder that this run may not use.
     """
     if not os.path.lexists(folder):
-        _make(folder)
+        _make_folder(folder)
     elif not _is_of_this_user(folder):
         raise FfnbenchError(
             f"{str(folder)!r} is the folder for the jobs, but no run of yours has made it",
@@ -86,7 +86,7 @@ def held(folder: Path, *, resumes: bool) -> Iterator[None]:
             f"{str(folder)!r} holds jobs of a run that has not ended", hint
         )
     with (folder / "lock").open("wb") as file:
-        if not locked(file):
+        if not try_lock(file):
             raise FfnbenchError(
                 f"--resume: another run uses {str(folder)!r} now",
                 "wait until it ends",
@@ -99,15 +99,15 @@ def held(folder: Path, *, resumes: bool) -> Iterator[None]:
 
 
 def _token_of(folder: Path) -> Path:
-    """Where this user's own folder keeps the token of a folder of jobs: the name of a
-    file that stands in it.
+    """The file, in the folder of this user, that holds the token of a folder of jobs. A
+    folder has a file of that name if a run of this user has made it.
     """
     return own_folder() / f"jobs-{hashlib.sha256(os.fsencode(folder)).hexdigest()}"
 
 
-def _make(folder: Path) -> None:
+def _make_folder(folder: Path) -> None:
     """Make the folder, with a token that nobody else knows; raises FfnbenchError where
-    that can't be.
+    that is not possible.
     """
     token = secrets.token_hex(16)
     try:
@@ -122,7 +122,7 @@ def _make(folder: Path) -> None:
 
 
 def _is_of_this_user(folder: Path) -> bool:
-    """Whether a run of this user's has made it. Nothing in it is read for that."""
+    """Whether a run of this user has made the folder; no file in it is read."""
     try:
         token = _token_of(folder).read_text(encoding="ascii")
         return is_own(folder) and (folder / token).is_file()
@@ -134,19 +134,22 @@ def _is_of_this_user(folder: Path) -> bool:
 
 
 JOB_POLL_S = {LOCAL: 0.2, SLURM: 5.0}
-# a result may come so long after its job has ended, where folders are shared
+# in a shared folder, a result may appear so long after its job has ended
 GONE_S = {LOCAL: 0.0, SLURM: 15.0}
-NOTHING = "its job ended without a result"
-# lines below the one that tells what has gone wrong
+NO_RESULT = "its job ended without a result"
+# beginnings of lines of a log that do not say what has gone wrong
 SAYS_LITTLE = ("hint:", "---", "You can", "srun: error:")
+# variables of the environment of a job
 EXECUTOR, GPUS = "SUBMITIT_EXECUTOR", "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True, slots=True)
 class CellJob:
-    """What a job does: it measures a cell. `asked` is a report without samples, and
-    what comes back is one with them, both as JSON. `gpus` are those that the submitting
-    process sees, which submitit hides from jobs that run here.
+    """What a job runs: it measures a cell.
+
+    `asked` is a report without samples, and the result is one with them, both as JSON.
+    `gpus` are those that the submitting process sees, which submitit hides from jobs
+    that run here.
     """
 
     asked: str
@@ -163,13 +166,13 @@ class CellJob:
                 os.environ[GPUS] = self.gpus
         if os.environ.get(SAFE_PATH) == OF_SUBMITIT:
             del os.environ[SAFE_PATH]
-        asked = _report(self.asked)
+        asked = _report_in(self.asked)
         # a job waits until no other run measures there
         world = replace(this_machine(wait=True), began=None)
         report = self.measure(
             Prepared(plan=asked.plan, costs=asked.costs), world, UNFOLLOWED
         )
-        # SLURM either ends this process now, or has submitit begin anew
+        # SLURM either ends this process now, or has submitit submit it again
         while report.interrupted and not here:
             signal.pause()
         if report.interrupted:
@@ -177,15 +180,15 @@ class CellJob:
         return report_text(report)
 
     def checkpoint(self) -> Any:
-        """What is begun anew after a preemption: all of it, for half of two machines is
-        no cell.
+        """What submitit submits again after a preemption: the whole job, since a cell
+        may not be measured on two machines, half on each.
         """
         from submitit.helpers import DelayedSubmission
 
         return DelayedSubmission(self)
 
 
-def _report(text: str) -> Report:
+def _report_in(text: str) -> Report:
     report: Report = jsonable.decode(Report, jsonable.parse(text.encode()))
     return report
 
@@ -199,8 +202,11 @@ def measure_as_jobs(
     on: str,
     slurm: tuple[str, ...],
 ) -> ShownReport:
-    """Measure each cell of what was prepared as a job; raises FfnbenchError for what
-    can be no job, or is refused.
+    """Measure each cell of what was prepared as a job; gives the report of all, with
+    figures.
+
+    Raises FfnbenchError for what can't be measured as jobs, and where SLURM refuses
+    them.
     """
     plan, file = prepared.plan, destination.saved
     if file is None:
@@ -218,17 +224,14 @@ def measure_as_jobs(
         )
     cluster = Cluster(on, fields_of(slurm), plan)
     folder = file.absolute().with_name(f"{file.name}.jobs")
-    with held(folder, resumes=destination.resumes):
-        # what it does not know is told before anything is submitted
+    with hold_folder(folder, resumes=destination.resumes):
+        # raises for unknown fields before anything is submitted
         cluster.executor(folder)
         sweep = SweepOfJobs(
-            prepared,
-            world,
-            replace(
-                destination.following, journal=UNFOLLOWED.journal
-            ),  # jobs keep what they have found
-            None,
-            destination.following.resumed(),
+            prepared=prepared,
+            # no journal: jobs keep their results themselves
+            following=Following(progress=destination.following.progress),
+            before=destination.following.resumed(),
             cluster=cluster,
             folder=folder,
             measure_in_job=measure_in_job,
@@ -239,26 +242,28 @@ def measure_as_jobs(
     return report
 
 
-@dataclass(slots=True)
-class SweepOfJobs(Sweep):
-    """A sweep whose cells are jobs. Each is visited once: nobody can say when machines
-    have time left.
+@dataclass(slots=True, kw_only=True)
+class SweepOfJobs(MeasuredCells):
+    """Has each cell measured by a job, once: nobody can say when machines have time
+    left for those that are not decided.
     """
 
-    cluster: Cluster = field(kw_only=True)
-    folder: Path = field(kw_only=True)
-    measure_in_job: Measure = field(kw_only=True)
-    # submitted, and not gathered yet, by their folders
+    cluster: Cluster
+    folder: Path
+    measure_in_job: Measure
+    # those that were submitted and are not gathered yet, by their folders
     jobs: dict[Path, Any] = field(default_factory=dict)
-    # since when a job is neither alive nor done
+    # since when a job is neither alive nor done, by its folder
     gone: dict[Path, float] = field(default_factory=dict)
 
     def measure_cells(self) -> ShownReport:
-        """Submit what is not known yet, and gather all of it."""
+        """Submit the cells that are not known yet, and gather their reports; gives the
+        report of all, with figures.
+        """
         cells = cells_of_plan(self.prepared.plan)
         measured_before = self.begin(cells)
         left = {
-            self._folder(cell): cell
+            self._folder_of(cell): cell
             for cell in cells
             if cell.reference not in measured_before
         }
@@ -270,7 +275,7 @@ class SweepOfJobs(Sweep):
                 self.following.progress(Progress(done=0.0, text="looking for jobs"))
                 self._take_up(left)
                 lost = self._gather(left, len(cells))
-        except FfnbenchError:  # a limit of how many may be submitted
+        except FfnbenchError:  # as when SLURM limits the number of jobs
             self._tell_how_to_go_on()
             raise
         except KeyboardInterrupt:
@@ -286,8 +291,8 @@ class SweepOfJobs(Sweep):
         return replace(report, interrupted=interrupted, stopped=stopped)
 
     def _with_machines(self, report: ShownReport) -> ShownReport:
-        """With a note of the machines, where there are several, as for a plan that a
-        feature adds.
+        """The report with a note of the machines, where there are several. Only a plan
+        that a feature adds may have several.
         """
         environments = [part.environment for part in self.parts]
         machines = dict.fromkeys(
@@ -303,8 +308,10 @@ class SweepOfJobs(Sweep):
         )
         return replace(report, warnings=(*report.warnings, note))
 
-    def _folder(self, cell: Plan) -> Path:
-        """Of a cell, whatever its budget is, and who asked for it."""
+    def _folder_of(self, cell: Plan) -> Path:
+        """The folder of a cell's job; it does not depend on the budget and the command,
+        which may be others when the run is resumed.
+        """
         protocol = replace(cell.protocol, budget_s=None, bound=False, looks=1)
         text = jsonable.json_text(
             jsonable.encode(replace(cell, protocol=protocol, command="", notes=()))
@@ -312,9 +319,7 @@ class SweepOfJobs(Sweep):
         return self.folder / hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def _take_up(self, left: dict[Path, Plan]) -> None:
-        """The jobs of an earlier process that live, or have a result that is no
-        error.
-        """
+        """Take over the jobs of an earlier process that live, or have succeeded."""
         submitted = {}
         for folder in left:
             job = self.cluster.submitted(folder)
@@ -328,33 +333,35 @@ class SweepOfJobs(Sweep):
                 self.jobs[folder] = job
 
     def _gather(self, left: dict[Path, Plan], cells: int) -> int:
-        """Submit, wait, and take what is done, until nothing is left; how many were
-        lost.
+        """Submit jobs and gather their reports until no cell is left; gives how many
+        were lost.
         """
         lost = 0
-        todo = [folder for folder in left if folder not in self.jobs]
-        self._tell(cells, len(left))
+        to_submit = [folder for folder in left if folder not in self.jobs]
+        self._show_progress(cells, len(left))
         while left:
-            while todo and (self.cluster.on == SLURM or not self.jobs):
-                folder = todo.pop(0)
+            # here, only one job may measure at a time
+            while to_submit and (self.cluster.on == SLURM or not self.jobs):
+                folder = to_submit.pop(0)
                 self.jobs[folder] = self.cluster.submit(folder, self._job(left[folder]))
             alive = self.cluster.alive(self.jobs)
             for folder, job in list(self.jobs.items()):
-                report = self._gathered(
+                report = self._report_of_job(
                     folder, job, left[folder], alive=job.job_id in alive
                 )
                 if report is not None:
                     self.parts.append(report)
-                    lost += any(
-                        failure.kind is FailureKind.LOST for failure in report.failures
-                    )
+                    kinds = {failure.kind for failure in report.failures}
+                    if FailureKind.LOST in kinds:
+                        lost += 1
                     del left[folder], self.jobs[folder]
-            self._tell(cells, len(left))
+            self._show_progress(cells, len(left))
             if self.jobs:
                 time.sleep(JOB_POLL_S[self.cluster.on])
         return lost
 
     def _job(self, cell: Plan) -> CellJob:
+        """The job that measures a cell with its share of the budget."""
         if cell.protocol.budget_s is not None:
             cell = replace(
                 cell, protocol=replace(cell.protocol, budget_s=self.cluster.share_s)
@@ -362,17 +369,19 @@ class SweepOfJobs(Sweep):
         asked = report_text(new_report(cell, self.prepared.costs_of(cell)))
         return CellJob(asked, os.environ.get(GPUS), self.measure_in_job)
 
-    def _gathered(
+    def _report_of_job(
         self, folder: Path, job: Any, cell: Plan, *, alive: bool
     ) -> ShownReport | None:
-        """What a job has measured, or that it is lost; None while it may still come."""
+        """The report of a job, which may be that it is lost; None while its result may
+        still come.
+        """
         if job.paths.result_pickle.exists():
             try:
-                report = _report(self.cluster.job(folder, job.job_id).result())
+                report = _report_in(self.cluster.job(folder, job.job_id).result())
             except Exception as problem:
                 # what the job raised, with submitit's text around it
                 return self._lost(cell, _last_of(str(problem)))
-            why = self._other_machine(report)
+            why = self._why_not_joined(report)
             if not why:
                 return as_shown(report)
             shutil.rmtree(folder, ignore_errors=True)  # --resume measures it again
@@ -380,14 +389,13 @@ class SweepOfJobs(Sweep):
         if alive:
             self.gone.pop(folder, None)
             return None
-        if (
-            time.monotonic() - self.gone.setdefault(folder, time.monotonic())
-            < GONE_S[self.cluster.on]
-        ):
+        now = time.monotonic()
+        if now - self.gone.setdefault(folder, now) < GONE_S[self.cluster.on]:
             return None
         return self._lost(cell, _last_of(job.stderr() or job.stdout() or ""))
 
     def _lost(self, cell: Plan, why: str) -> ShownReport:
+        """The report of a cell whose job is lost: each of its rows has failed."""
         failures = tuple(
             Failure(case=case.label, kind=FailureKind.LOST, message=why)
             for case in cell.cases
@@ -396,10 +404,11 @@ class SweepOfJobs(Sweep):
             new_report(cell, self.prepared.costs_of(cell)), failures=failures
         )
 
-    def _other_machine(self, report: Report) -> str:
-        """Why a report can't stand beside the others: no row, curve or crossing is of
-        two kinds of machine. Empty where it can; what a feature adds (losses) is
-        compared from group to group, whatever machine it is from.
+    def _why_not_joined(self, report: Report) -> str:
+        """Why a report can't be joined with the others; "" where it can.
+
+        Rows, curves and crossings must be of one kind of machine. What a feature adds
+        (losses) may be compared between groups of several machines.
         """
         if report.environment is None or added_kind(report.plan.kind):
             return ""
@@ -413,7 +422,7 @@ class SweepOfJobs(Sweep):
                 return f"{here}: --slurm constraint=... keeps to one kind of machine"
         return ""
 
-    def _tell(self, cells: int, left: int) -> None:
+    def _show_progress(self, cells: int, left: int) -> None:
         done = cells - left
         text = f"{counted(len(self.jobs), 'job')} submitted, groups done {done}/{cells}"
         self.following.progress(Progress(done=done / cells, text=text))
@@ -438,20 +447,20 @@ def _machine(environment: Environment) -> str:
 
 
 def _has_succeeded(job: Any) -> bool:
-    """Whether a result stands there that is no error, and no run that was stopped by
+    """Whether a job has a result that is neither an error nor a run that was stopped by
     its budget.
     """
     try:
         if not job.paths.result_pickle.exists() or job.exception() is not None:
             return False
-        return not _report(job.result()).stopped
+        return not _report_in(job.result()).stopped
     except Exception:  # half a file, or one of another Python
         return False
 
 
 def _last_of(log: str) -> str:
-    """The line of a log that says most: what SLURM did to the job, or the last of a
-    traceback.
+    """The line of a log that tells most: what SLURM did to the job, or else the last
+    line, as of a traceback.
     """
     lines = [
         line
@@ -459,4 +468,4 @@ def _last_of(log: str) -> str:
         if line[:1].strip() and not line.startswith(SAYS_LITTLE)
     ]
     by_slurm = [line for line in lines if "***" in line]
-    return [NOTHING, *lines, *by_slurm][-1]
+    return [NO_RESULT, *lines, *by_slurm][-1]

@@ -24,27 +24,28 @@ from ffnbench.plan import Plan
 from ffnbench.planning.effort import LEAST_BUDGET_S
 from ffnbench.stats.cells import cells_of_plan
 
+# limits of the time of a job, in minutes
 UNLIMITED_MIN = 100_000  # of a job that runs here
-UNKNOWN_MIN = 60  # of one on SLURM without a budget
-STARTS_MIN = 5  # of one on SLURM, beside twice its budget
-# what submitit takes elsewhere than its other fields
+UNKNOWN_MIN = 60  # of a job on SLURM without a budget
+STARTS_MIN = 5  # of a job on SLURM, in addition to twice its budget
+# fields that submitit takes as arguments of its SlurmExecutor, unlike all others
 OF_EXECUTOR = ("max_num_timeout", "python")
-# characters of submitit's text that stand in the line of an error
+# characters of a text of submitit in the line of an error; a longer one is shown above
 LONGEST_SUBMIT_ERROR = 400
-HINTS = {  # by what submitit or sbatch says
+HINTS = {  # by words in the text of submitit or sbatch
     "slurm cluster": "--on local runs them here",
     "configuration source": "--on local runs them here",
     "partition": "`sinfo` shows the partitions",
 }
 OTHER_HINT = "--slurm takes the fields of submitit's SlurmExecutor, as in partition=gpu,gpus_per_node=1,time=30"
-# an interpreter that submitit starts imports nothing from the current folder; what a
-# job starts is left alone
+# with this variable, an interpreter that submitit starts imports nothing from the
+# current folder; processes that a job starts do not get it
 SAFE_PATH, OF_SUBMITIT = "PYTHONSAFEPATH", "submitit"
 
 
 def fields_of(texts: tuple[str, ...]) -> dict[str, Any]:
-    """`partition=gpu,gpus_per_node=1` as submitit takes it: a value is JSON, or a text.
-    Raises FfnbenchError.
+    """The fields of texts such as `partition=gpu,gpus_per_node=1`: a value is read as
+    JSON, or else is a text. Raises FfnbenchError for what is no KEY=VALUE.
     """
     fields: dict[str, Any] = {}
     for text in texts:
@@ -64,8 +65,8 @@ def fields_of(texts: tuple[str, ...]) -> dict[str, Any]:
 
 @dataclass
 class Cluster:
-    """What submits jobs, and which of them live. `fields` are of submitit's
-    SlurmExecutor.
+    """Submits jobs, and knows which of them live. `on` is SLURM or LOCAL, and `fields`
+    are those of submitit's SlurmExecutor.
     """
 
     on: str
@@ -73,8 +74,8 @@ class Cluster:
     plan: Plan
 
     def executor(self, folder: Path) -> Any:
-        """Submitit's, for a job in this folder; raises FfnbenchError with submitit's
-        own text.
+        """The executor of submitit for a job in this folder; raises FfnbenchError with
+        the text of submitit where it refuses the fields.
         """
         try:
             import submitit
@@ -100,8 +101,8 @@ class Cluster:
             raise self._refused(problem) from problem
 
     def _refused(self, problem: Exception) -> FfnbenchError:
-        """What submitit says, all of it: where that is too long for one line, it stands
-        above its first one.
+        """The error for what submitit says. A text that is too long for one line is
+        written to stderr, and the error has its first line.
         """
         lines = str(problem).strip().splitlines()
         text = " ".join(" ".join(lines).split())
@@ -114,18 +115,20 @@ class Cluster:
             name for name in self.fields if name not in (*parameters, *OF_EXECUTOR)
         ]
         hints = [hint for words, hint in HINTS.items() if words in text]
+        first_unknown = unknown[0] if unknown else ""
+        hint = hints[0] if hints else OTHER_HINT
         return FfnbenchError(
-            f"submitit: {text}",
-            hint_for([*unknown, ""][0], parameters, [*hints, OTHER_HINT][0]),
+            f"submitit: {text}", hint_for(first_unknown, parameters, hint)
         )
 
     @cached_property
     def _parameters(self) -> dict[str, Any]:
-        """Of a job on SLURM: an exclusive node and the CPUs of the plan's threads,
-        where nothing else is said.
+        """The parameters of a job on SLURM: an exclusive node, and as many CPUs as the
+        plan has threads, unless the fields say otherwise.
 
-        A step has the CPUs that it asks for itself, and as many tasks as a whole node
-        has room for, unless it says.
+        The number of tasks and of CPUs has to be stated for the step too: by itself it
+        has as many tasks as fit into the whole node, and does not take over the CPUs of
+        the job.
         """
         minutes = UNKNOWN_MIN
         if self.plan.protocol.budget_s is not None:
@@ -142,7 +145,7 @@ class Cluster:
             for name, value in self.fields.items()
             if name not in OF_EXECUTOR
         }
-        # false would be typed as it is
+        # submitit would hand False on as a text
         parameters["exclusive"] = parameters["exclusive"] or None
         cpus = parameters["cpus_per_task"]
         if cpus is not None:
@@ -151,8 +154,8 @@ class Cluster:
 
     @cached_property
     def share_s(self) -> float:
-        """Seconds of the budget for each cell: they are those of machines, as if it
-        were one.
+        """Seconds of the budget for each cell. A budget is time of machines: all cells
+        together have it, as if one machine measured them.
         """
         return max(
             LEAST_BUDGET_S,
@@ -160,7 +163,7 @@ class Cluster:
         )
 
     def submit(self, folder: Path, job: Any) -> Any:
-        """A job in this folder, which outlives this process and a Ctrl-C in its
+        """Submit a job in this folder; it outlives this process, and a Ctrl-C in its
         terminal.
         """
         from submitit.core.utils import environment_variables
@@ -173,7 +176,7 @@ class Cluster:
             for number in (signal.SIGINT, signal.SIGHUP)
         }
         try:
-            # it tells what it raises
+            # what submitit writes to stderr, its exception says too
             with redirect_stderr(StringIO()), environment_variables(**safe):
                 return self.job(folder, executor.submit(job).job_id)
         except Exception as problem:
@@ -184,7 +187,9 @@ class Cluster:
                 signal.signal(number, handler)
 
     def job(self, folder: Path, number: str) -> Any:
-        """A job that was submitted, maybe by another process."""
+        """The job of this number, which was submitted in this folder, maybe by another
+        process.
+        """
         import submitit
 
         kind = submitit.SlurmJob if self.on == SLURM else submitit.LocalJob
@@ -197,8 +202,8 @@ class Cluster:
         return None
 
     def alive(self, jobs: dict[Path, Any]) -> set[str]:
-        """The numbers of those that wait or run; all of them where SLURM does not
-        answer.
+        """The numbers of the jobs that wait or run; those of all jobs where SLURM does
+        not answer.
         """
         if self.on == LOCAL or not jobs:
             return {
@@ -219,8 +224,8 @@ class Cluster:
 
 
 def _runs_here(number: str, folder: Path) -> bool:
-    """Whether a process of that number has this folder as an argument: a number may be
-    another's by now.
+    """Whether the process of this number is a job of this folder, which then is one of
+    its arguments: the number may belong to another process by now.
     """
     try:
         return os.fsencode(folder) in Path(

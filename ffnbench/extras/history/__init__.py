@@ -1,3 +1,1 @@
-"""Rows of saved runs over time: where they step from one level to another, and at which
-commits.
-"""
+"""Rows of saved runs over time: at which commits they step to another level."""

@@ -10,7 +10,8 @@ from ffnbench.cli import options as o
 from ffnbench.cli.commands import Command, destination_of, ending, output_from_typed
 from ffnbench.planning.fields import refuse_empty
 
-FOLLOWED = {
+# metrics as they are typed, with their keys
+METRIC_KEYS = {
     "ratio": "ratio",
     "latency": "latency",
     "params": "params",
@@ -20,14 +21,14 @@ FOLLOWED = {
 
 
 app = typer.Typer()
-Followed = Annotated[
+Files = Annotated[
     list[str],
     Argument(
         metavar="FILE",
         help="A .json of `compare -o` or `check --append`, or a folder of them.",
     ),
 ]
-Followable = Annotated[
+Metric = Annotated[
     o.TypedText,
     Option(
         rich_help_panel=o.MEASURED,
@@ -49,8 +50,8 @@ Followable = Annotated[
 )
 def history(
     ctx: typer.Context,
-    paths: Followed,
-    metric: Followable = "",
+    paths: Files,
+    metric: Metric = "",
     format: o.CheckFormat = "table",
     verbose: o.Verbose = False,
     out: o.Out = None,
@@ -70,9 +71,11 @@ def history(
         output, "history", *paths, pictures=True, formats=CHECK_FORMATS
     ) as destination:
         if metric:
-            refuse_unknown("--metric", metric, list(FOLLOWED))
+            refuse_unknown("--metric", metric, list(METRIC_KEYS))
         tell = destination.progress.tell
-        timeline = history_of_files(paths, tell, metric=FOLLOWED.get(metric or "", ""))
+        timeline = history_of_files(
+            paths, tell, metric=METRIC_KEYS.get(metric or "", "")
+        )
         words = ["ffnbench", "history", *paths]
         if metric:
             words += ["--metric", metric]

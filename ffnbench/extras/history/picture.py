@@ -1,8 +1,8 @@
-"""Rows over time, a panel each: every run with its interval, the levels, and a line at
-each step.
+"""The picture of rows over time, a panel for each row: every run with its interval, the
+levels, and a line at each step.
 
-Runs stand one beside another, however long it was from one to the next; the numbers
-below tell when.
+The distance from one run to the next is always the same, however much time was between
+them; the dates are written below.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 HEIGHT = 1.1  # inches, of a panel
-MOST, MOST_DATES = 24, 7  # panels, and dates below one
-# of a value, that a panel shows at least: what only scatters looks like that
-SPAN = 0.05
+MOST_PANELS, MOST_DATES = 24, 7  # dates below one panel
+# a panel shows at least this share of a value, so that scatter alone looks small
+LEAST_SPAN = 0.05
 STEP_TEXT_MARGIN = 0.7  # for the words of steps, in halves of the span
 METRIC_UNITS = {LATENCY: TIME, PEAK: IEC}
 SLOWER, RUN, FASTER = COLOURS[1:4]
@@ -47,8 +47,8 @@ SLOWER, RUN, FASTER = COLOURS[1:4]
 
 @drawing()
 def history_figure(timeline: Timeline) -> Figure:
-    """The rows in their order; of very many the first ones."""
-    rows = timeline.rows[:MOST]
+    """Draw the rows in their order; of more than MOST_PANELS the first ones."""
+    rows = timeline.rows[:MOST_PANELS]
     figure, grid = panels(len(rows), 1, (PAGE, HEIGHT))
     for axes, row in zip(grid, rows, strict=True):
         _draw(axes, row)
@@ -72,7 +72,7 @@ def _unit(row: Series) -> tuple[str, float]:
 
 
 def _metric(row: Series) -> str:
-    """`time vs relu`; `latency (ms)`."""
+    """The metric of a row with its unit: `time vs relu`; `latency (ms)`."""
     unit = _unit(row)[0]
     return f"{metric_text(row)} ({unit})" if unit else metric_text(row)
 
@@ -105,21 +105,20 @@ def _draw(axes: Axes, row: Series) -> None:
             fontsize=SMALL_FONT,
         )
     low, high = limits_of(values, [*lows, *highs])
-    middle, half = (low + high) / 2, max(high - low, SPAN * high) / 2
+    middle, half = (low + high) / 2, max(high - low, LEAST_SPAN * high) / 2
     top = middle + half * (1 + (STEP_TEXT_MARGIN if row.steps else 0.0))
     scale_axis(axes.yaxis, middle - half, top, most=4)
     write_numbers(axes.yaxis, "{:,.6g}".format)
     axes.set_xlim(-0.7, len(values) - 0.3)
     count = min(MOST_DATES, len(places))
-    numbered = sorted(
-        {round(k * (len(values) - 1) / (count - 1)) for k in range(count)}
-    )
-    axes.set_xticks(numbered, _dates(row, numbered))
+    # dates at the two ends, and as evenly as possible between them
+    dated = sorted({round(k * (len(values) - 1) / (count - 1)) for k in range(count)})
+    axes.set_xticks(dated, _dates(row, dated))
 
 
 def _dates(row: Series, places: list[int]) -> list[str]:
-    """The days of these runs; hours, minutes and seconds as well where several are of
-    one day, or of one minute.
+    """The days of these runs; where several are of one day, the times with minutes, and
+    where that is not enough with seconds.
     """
     times = [row.points[place].run.created.replace("T", " ") for place in places]
     for start, end in ((0, 10), (5, 16), (5, 19)):

@@ -1,11 +1,13 @@
-"""Rows over time: a line each, and the steps that were found with their commits."""
+"""The table of rows over time, one line for each row: its values, and the steps that
+were found, with their commits.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from ffnbench.common.units import counted
-from ffnbench.extras.history.timeline import SHORTEST, Series, Timeline
+from ffnbench.extras.history.timeline import FEWEST_RUNS, Series, Timeline
 from ffnbench.extras.history.words import (
     annotated,
     commit_text,
@@ -21,9 +23,9 @@ from ffnbench.report.formats import View
 from ffnbench.report.frame import Column, Frame, Row, in_row
 from ffnbench.report.words import CERTAIN, INTERVALS, change_text
 
-# steps, and labels of a single run, that are named below the table
-MOST_STEPS, MOST_ALONE = 4, 6
-OF_STEPS = 24  # letters: a step with its commit
+# so many steps, and labels that a single run has, are named below the table
+MOST_STEPS, MOST_IN_ONE_RUN = 4, 6
+STEP_WIDTH = 24  # letters: a step with its commit
 HISTORY_COLUMNS = (
     Column(key="row", left=True),
     Column(key="metric", left=True, priority=2),
@@ -36,14 +38,14 @@ HISTORY_COLUMNS = (
         key="steps",
         left=True,
         flexible=True,
-        least_width=OF_STEPS,
+        least_width=STEP_WIDTH,
         style=lambda row: row["style"],
     ),
 )
 
 
 def history_view(timeline: Timeline, command: str = "") -> View:
-    """Rows over time as the end of a command."""
+    """The answer of `history`: frame, picture and annotations."""
 
     def picture(suffix: str) -> bytes:
         from ffnbench.extras.history.picture import history_figure
@@ -67,17 +69,17 @@ def history_view(timeline: Timeline, command: str = "") -> View:
 
 
 def history_frame(timeline: Timeline) -> Frame:
-    """A line each row; the steps in words below, the largest first."""
+    """The table of `history`; below it the steps in words, the largest first."""
     steps = [step_text(timeline, row, step) for row, step in timeline.steps]
     summary = steps[:MOST_STEPS]
     if not steps:
         summary.append(f"no step was found in {counted(len(timeline.rows), 'row')}")
     if len(steps) > MOST_STEPS:
         summary.append(f"and {len(steps) - MOST_STEPS} more")
-    if timeline.alone:
-        names = ", ".join(timeline.alone[:MOST_ALONE])
-        if len(timeline.alone) > MOST_ALONE:
-            names += f" and {len(timeline.alone) - MOST_ALONE} more"
+    if timeline.in_one_run:
+        names = ", ".join(timeline.in_one_run[:MOST_IN_ONE_RUN])
+        if len(timeline.in_one_run) > MOST_IN_ONE_RUN:
+            names += f" and {len(timeline.in_one_run) - MOST_IN_ONE_RUN} more"
         summary.append(f"left out, as one run alone has them: {names}")
     days = sorted(day for series in timeline.rows for day in days_of(series))
     first_and_last = dict.fromkeys((days[0], days[-1]))
@@ -89,14 +91,14 @@ def history_frame(timeline: Timeline) -> Frame:
         summary=summary,
         details=[
             f"{INTERVALS}; a change is from the first run to the last, and its interval knows how far runs of unchanged code move apart",
-            f"a step divides two levels of at least {SHORTEST} runs that differ by more than chance; a level is the median of its runs (PELT)",
+            f"a step divides two levels of at least {FEWEST_RUNS} runs that differ by more than chance; a level is the median of its runs (PELT)",
         ],
     )
 
 
 def history_records(timeline: Timeline) -> list[Row]:
-    """One flat record a row and run, in base units; `change` stands where a run begins
-    a level.
+    """A flat record for each run of each row, in base units. Only a run that begins a
+    level has a `change`.
     """
     records = []
     for row in timeline.rows:
@@ -120,7 +122,7 @@ def history_records(timeline: Timeline) -> list[Row]:
 
 
 def _row(timeline: Timeline, series: Series) -> Row:
-    """A row over time."""
+    """A row over time as a line of the table."""
     steps, style = [], ""
     for step in series.steps:
         change = change_text(replace(step.change, low=None))

@@ -1,11 +1,12 @@
-"""The rows of many runs over time: which runs are of one row on one kind of machine,
-and where it steps from one level to another. The runs are read from files and folders.
+"""The rows of many runs over time: which runs have the same row on the same kind of
+machine, and at which run it steps from one level to another. The runs are read from
+files and folders.
 
-A row is what is measured, and how: its label alone does not make it one. Exact figures
-are those of any machine.
+Two runs have the same row if the same is measured in the same way: the same label is
+not enough. Exact figures do not depend on the machine.
 
-The search for steps is that of ruptures (Truong, Oudre, Vayatis 2020): PELT over
-absolute deviations from medians, which one odd run does not move. `python
+Steps are searched by ruptures (Truong, Oudre, Vayatis 2020): PELT over absolute
+deviations from medians, which a single odd run does not move. `python
 benchmarks/steps.py` says how often it is wrong.
 """
 
@@ -33,7 +34,7 @@ from ffnbench.gate.side_by_side import (
 )
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case
-from ffnbench.report.files.store import read_report as load_report
+from ffnbench.report.files.store import read_report
 from ffnbench.result import CONFIDENCE, Environment, Estimate, Report
 from ffnbench.stats.figures import with_figures
 from ffnbench.stats.history import (
@@ -45,31 +46,31 @@ from ffnbench.stats.history import (
 )
 from ffnbench.stats.interval import Mean, VarianceEstimate, mean_with_error
 
-SHORTEST = 2  # runs of a level: one run by itself is no step
-PENALTY = 6.0  # of a further level, in scatters between runs
+FEWEST_RUNS = 2  # of a level: one run by itself is no step
+PENALTY = 6.0  # for a further level, in units of the scatter between runs
 
 
 @dataclass(frozen=True, slots=True)
-class Shift:
-    """From the run at `at` on a row has another level: its change, without an interval
-    where that is exact.
+class LevelStep:
+    """A step of a row: from the run at place `at` on it has another level. `change` is
+    the ratio of the two levels, without an interval where it is exact.
     """
 
     at: int
     change: Estimate
 
 
-def steps_of(runs: Sequence[Mean]) -> list[Shift]:
-    """The steps of a row's runs, the oldest first, whose interval leaves out that
-    nothing has changed.
+def steps_of(runs: Sequence[Mean]) -> list[LevelStep]:
+    """The steps of a row, whose runs are given from the oldest on. A step counts if the
+    95 % interval of its change does not contain "unchanged".
     """
-    if len(runs) < 2 * SHORTEST:
+    if len(runs) < 2 * FEWEST_RUNS:
         return []
     import numpy as np
     import ruptures  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
     series = np.array([[run.mean] for run in runs]) / scatter_of_runs(runs)
-    ends = ruptures.Pelt(model="l1", min_size=SHORTEST, jump=1).fit_predict(
+    ends = ruptures.Pelt(model="l1", min_size=FEWEST_RUNS, jump=1).fit_predict(
         series, PENALTY
     )
     levels = [
@@ -79,16 +80,16 @@ def steps_of(runs: Sequence[Mean]) -> list[Shift]:
     for at, (old, new) in zip(ends, pairwise(levels), strict=False):
         change = change_between(old, new)
         if change.difference.p_value() < 1 - CONFIDENCE:
-            steps.append(Shift(at, change.estimate()))
+            steps.append(LevelStep(at, change.estimate()))
     return steps
 
 
 def scatter_of_runs(runs: Sequence[Mean]) -> float:
-    """How far runs of one level lie about it: a standard deviation of logs.
+    """The scatter of runs about their level: a standard deviation of logs.
 
-    It is estimated by successive differences, absolute ones, which a step and odd runs
-    move less than squares; it is drawn towards the prior of a baseline's runs with what
-    these leave uncertain themselves.
+    It is estimated from absolute differences of successive runs, which a step and odd
+    runs move less than squares. It is drawn towards a prior: that of the runs of a
+    baseline, with the errors of these runs themselves.
     """
     prior = RUNS_SD**2 + median(run.error**2 for run in runs)
     mean_difference = fmean(
@@ -103,7 +104,9 @@ def scatter_of_runs(runs: Sequence[Mean]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class TimelinePoint:
-    """A row in one run; `log` is of what is timed."""
+    """A row in one run. `log` is the mean of logs where it is timed, None where it is
+    exact.
+    """
 
     run: Report
     case: Case
@@ -113,8 +116,10 @@ class TimelinePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """One metric of a case in the runs of one kind of machine, the oldest first; of
-    what is exact `machine` is None. `change` is from the first run to the last one.
+    """One metric of a case in the runs of one kind of machine, the oldest first.
+
+    `machine` is None for an exact metric. `change` is the ratio of the last run to the
+    first one.
     """
 
     case: Case
@@ -122,33 +127,34 @@ class Series:
     reference: str
     machine: Environment | None
     points: tuple[TimelinePoint, ...]
-    steps: tuple[Shift, ...]
+    steps: tuple[LevelStep, ...]
     change: Estimate
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The rows of so many runs, those with steps first, and the names of those that a
-    single run has.
+    """The rows of so many runs, those with steps first, and the names of the rows that
+    only one run has.
     """
 
     runs: int
     rows: tuple[Series, ...]
-    alone: tuple[str, ...]
+    in_one_run: tuple[str, ...]
 
     @property
-    def steps(self) -> list[tuple[Series, Shift]]:
-        """All steps, what has grown most first."""
+    def steps(self) -> list[tuple[Series, LevelStep]]:
+        """All steps with their rows, the largest increase first."""
         steps = [(row, step) for row in self.rows for step in row.steps]
         return sorted(steps, key=lambda item: -item[1].change.value)
 
 
 @dataclass(frozen=True, slots=True)
 class RowIdentity:
-    """What two runs that have one row have in common.
+    """What is equal in two runs that have the same row.
 
-    `place` is the kind of machine and the method of what is timed; `case` and
-    `reference` are what is measured and, of a ratio, against what.
+    `place` is the kind of machine and the method, None for an exact metric. `case` is
+    what is measured, and `reference` what it is divided by, None unless the metric is
+    the ratio.
     """
 
     metric: str
@@ -158,12 +164,11 @@ class RowIdentity:
 
 
 def timeline_of(runs: Sequence[Report], metric: str = "") -> Timeline:
-    """Runs with their figures, in any order, each once.
+    """The timeline of runs with figures, which may be in any order and twice.
 
-    Without a metric: ratios, seconds of what has none, and of what is exact what has
-    changed, or is not timed.
+    Without a `metric` it has the rows of `_telling_rows`.
     """
-    by_origin = {}
+    by_origin = {}  # two files may hold the same run
     for run in runs:
         machine = run.environment and run.environment.fingerprint
         by_origin[run.created, machine, run.samples[:1]] = run
@@ -194,41 +199,41 @@ def timeline_of(runs: Sequence[Report], metric: str = "") -> Timeline:
         )
     followed = sorted(rows.values(), key=lambda row: not row.steps)
     shown = {identity.case for identity in rows}
-    alone = []
+    in_one_run = {}
     for identity, of in points.items():
         if identity.case not in shown:
             case = of[-1].case
-            alone.append(" ".join([case.label, *unlike(case, followed)]))
-    return Timeline(len(unique), tuple(followed), tuple(dict.fromkeys(alone)))
+            name = " ".join([case.label, *differences_from(case, followed)])
+            in_one_run[name] = None
+    return Timeline(len(unique), tuple(followed), tuple(in_one_run))
 
 
 def _telling_rows(
     rows: Mapping[RowIdentity, Series], timed: Collection[object]
 ) -> dict[RowIdentity, Series]:
-    """Without the seconds of what has a ratio, and without exact figures that are as
-    they were beside times.
+    """The rows that are shown if no metric was asked for: all ratios, the seconds of
+    cases without a ratio, and exact figures that have changed or whose case is not
+    timed.
     """
     with_ratio = {
         (identity.place, identity.case) for identity in rows if identity.metric == RATIO
     }
     telling = {}
     for identity, row in rows.items():
-        if identity.metric == LATENCY:
+        if identity.metric == RATIO:
+            is_telling = True
+        elif identity.metric == LATENCY:
             is_telling = (identity.place, identity.case) not in with_ratio
         else:
-            is_telling = (
-                identity.metric == RATIO
-                or bool(row.steps)
-                or identity.case[0] not in timed
-            )
+            is_telling = bool(row.steps) or identity.case[0] not in timed
         if is_telling:
             telling[identity] = row
     return telling
 
 
 def change_since_first(runs: Sequence[Mean]) -> Change:
-    """From the first run to the last. What moves between runs is learnt from all but
-    the last, and counts for both.
+    """The change from the first run to the last. The variance between runs is learnt
+    from all but the last one, and is added for both.
     """
     first = runs[0]
     between = history_of(runs[:-1]).between
@@ -237,8 +242,8 @@ def change_since_first(runs: Sequence[Mean]) -> Change:
     return change_between(mean_with_error(first.mean, (of_both, own)), runs[-1])
 
 
-def unlike(case: Case, rows: Sequence[Series]) -> list[str]:
-    """What sets a case apart from rows of the same label: `d_ff 128`."""
+def differences_from(case: Case, rows: Sequence[Series]) -> list[str]:
+    """In what a case differs from rows of the same label: `d_ff 128`."""
     others = [row.case for row in rows if row.case.label == case.label]
     return list(
         dict.fromkeys(
@@ -254,16 +259,19 @@ def _identity(run: Report, label: str, metric: str) -> RowIdentity:
     if metric in COMPARED_TIMES and run.environment:
         place = run.environment.fingerprint, run.plan.protocol.method
     if metric == RATIO:
-        reference = _is_measured(run.plan.case(run.plan.reference_of(label)))
-    return RowIdentity(metric, place, _is_measured(run.plan.case(label)), reference)
+        reference = _what_is_measured(run.plan.case(run.plan.reference_of(label)))
+    return RowIdentity(
+        metric, place, _what_is_measured(run.plan.case(label)), reference
+    )
 
 
-def _is_measured(case: Case) -> tuple[object, ...]:
+def _what_is_measured(case: Case) -> tuple[object, ...]:
+    """What has to be equal in two cases that are the same row; the label is first."""
     return case.label, case.ffn, case.workload, case.arm
 
 
 def _point(run: Report, label: str, metric: str) -> TimelinePoint | None:
-    """A metric of a row in a run; None where the run does not know it, or was
+    """A metric of a row in a run; None where the run has not measured it, or was
     disturbed.
     """
     is_timed = metric in COMPARED_TIMES
@@ -273,7 +281,7 @@ def _point(run: Report, label: str, metric: str) -> TimelinePoint | None:
     log = mean_in(run, label, metric) if is_timed else None
     if value is None or not value.value or (is_timed and log is None):
         return None
-    # the error of a single process is not known: it is part of what moves between runs
+    # the error of a single process is not known: the variance between runs contains it
     if log and not log.freedom:
         log = replace(log, error=0.0, freedom=1.0)
     return TimelinePoint(run, run.plan.case(label), value, log)
@@ -289,7 +297,7 @@ def _series(metric: str, points: Sequence[TimelinePoint]) -> Series:
         values = [point.value.value for point in points]
         change = Estimate(value=values[-1] / values[0])
         steps = [
-            Shift(at, Estimate(value=b / a))
+            LevelStep(at, Estimate(value=b / a))
             for at, (a, b) in enumerate(pairwise(values), start=1)
             if a != b
         ]
@@ -307,9 +315,10 @@ def _series(metric: str, points: Sequence[TimelinePoint]) -> Series:
 def history_of_files(
     paths: Sequence[str], tell: Callable[[str], None], *, metric: str = ""
 ) -> Timeline:
-    """The rows of saved runs over time, with the steps that are found.
+    """The rows of saved runs over time, with their steps.
 
-    A folder is read for what it has of runs; what else it has is reported by `tell`.
+    All runs in a folder are read; `tell` is told of its other files. Raises
+    FfnbenchError where no two runs have the same row.
     """
     if find_spec("ruptures") is None:
         raise FfnbenchError(
@@ -343,14 +352,14 @@ def _runs(path: str, tell: Callable[[str], None]) -> Iterator[tuple[str, Report]
     file.
     """
     if not os.path.isdir(path):
-        yield from ((path, run) for run in load_report(path).runs)
+        yield from ((path, run) for run in read_report(path).runs)
         return
     others = []
     for file in sorted(Path(path).glob("*.json")):
         try:
             if not file.is_file():  # a pipe would be waited for
                 raise FfnbenchError(f"{str(file)!r} is no file")
-            yield from ((str(file), run) for run in load_report(file).runs)
+            yield from ((str(file), run) for run in read_report(file).runs)
         except FfnbenchError:
             others.append(file.name)
     if others:

@@ -1,12 +1,17 @@
-"""Rows over time in words: their names and values, steps with their commits, and what a
-pull request is told.
+"""Rows over time in words: their names and values, steps with their commits, and the
+annotations of a pull request.
 """
 
 from __future__ import annotations
 
 from ffnbench.common.streams import visible
 from ffnbench.common.units import IEC, SI, TIME, counted, percent, quantity, scale
-from ffnbench.extras.history.timeline import Series, Shift, Timeline, unlike
+from ffnbench.extras.history.timeline import (
+    LevelStep,
+    Series,
+    Timeline,
+    differences_from,
+)
 from ffnbench.gate.side_by_side import FLOPS, RATIO
 from ffnbench.metrics import LATENCY, PEAK
 from ffnbench.report.words import interval_text, seconds_text
@@ -17,8 +22,8 @@ SHORT = 7  # letters of a commit
 
 
 def runs_text(timeline: Timeline) -> str:
-    """`12 runs`; `3 of 13 runs, 2 to 3 a row` where not all of them are runs of one
-    row.
+    """How many runs are shown: `12 runs`; `3 of 13 runs, 2 to 3 a row` where rows have
+    different runs.
     """
     followed = len({id(point.run) for row in timeline.rows for point in row.points})
     text = counted(timeline.runs, "run")
@@ -30,9 +35,9 @@ def runs_text(timeline: Timeline) -> str:
     return text
 
 
-def step_text(timeline: Timeline, row: Series, step: Shift) -> str:
-    """`mine has become 5.1% [4.2, 6.0] slower at 3f2a1c0 (2026-11-03), of 30 runs; at
-    1d878f9 (2026-11-02) not yet`.
+def step_text(timeline: Timeline, row: Series, step: LevelStep) -> str:
+    """A step as a sentence: `mine has become 5.1% [4.2, 6.0] slower at 3f2a1c0
+    (2026-11-03), of 30 runs; at 1d878f9 (2026-11-02) not yet`.
     """
     name, before = name_of(timeline, row), commit_text(row, step.at - 1)
     at = f"{commit_text(row, step.at)}, of {counted(len(row.points), 'run')}; at {before} not yet"
@@ -58,7 +63,7 @@ def step_text(timeline: Timeline, row: Series, step: Shift) -> str:
 
 
 def _size_text(change: Estimate) -> str:
-    """`5.1% [4.2, 6.0] slower`."""
+    """The size of a step: `5.1% [4.2, 6.0] slower`."""
     value, low, high = (
         percent(abs((end or 0) - 1)) for end in (change.value, change.low, change.high)
     )
@@ -68,12 +73,14 @@ def _size_text(change: Estimate) -> str:
 
 
 def days_of(row: Series) -> list[str]:
-    """Those of the first run and of the last one, once where they are the same."""
+    """The days of the first run and of the last one; one day where they are equal."""
     return list(dict.fromkeys(row.points[at].run.created[:10] for at in (0, -1)))
 
 
 def commit_text(row: Series, at: int) -> str:
-    """`3f2a1c0 (2026-11-03)`; the day alone where no commit is known."""
+    """The commit of the run at a place, `3f2a1c0 (2026-11-03)`; with `+` where files
+    had changes, and the day alone where no commit is known.
+    """
     environment, day = row.points[at].run.environment, row.points[at].run.created[:10]
     if environment is None or not environment.git_commit:
         return day
@@ -84,7 +91,7 @@ def commit_text(row: Series, at: int) -> str:
 
 
 def metric_text(row: Series) -> str:
-    """`time vs relu`; `latency`."""
+    """The name of a row's metric: `time vs relu`; `latency`."""
     if row.metric == RATIO:
         return f"time vs {row.reference}"
     return METRIC_NAMES.get(row.metric, row.metric)
@@ -101,10 +108,10 @@ def value_text(row: Series, value: Estimate) -> str:
 
 
 def name_of(timeline: Timeline, row: Series) -> str:
-    """Its label; with what is not the same where rows share one, and the machine where
-    there are several.
+    """The label of a row; with what distinguishes it where other rows have the same
+    label, and with the machine where there are several.
     """
-    parts = unlike(row.case, timeline.rows)
+    parts = differences_from(row.case, timeline.rows)
     machines = {other.machine.fingerprint for other in timeline.rows if other.machine}
     if row.machine and len(machines) > 1:
         parts.append(
@@ -116,8 +123,8 @@ def name_of(timeline: Timeline, row: Series) -> str:
 
 
 def annotated(timeline: Timeline) -> str:
-    """GitHub's workflow commands: a warning for what has grown, a notice for what has
-    shrunk.
+    """The steps as workflow commands of GitHub: a warning for an increase, a notice for
+    a decrease.
     """
     lines = []
     for row, step in timeline.steps:

@@ -1,7 +1,7 @@
-"""The page of `-o run.html`: words, tables and pictures of an answer in one file,
-without a script or a network.
+"""Writes the page of `-o run.html`: sentences, tables and pictures of an answer in one
+file, which needs no script and no network.
 
-A picture stands in it as the bytes of `-o run.svg`, as an image: no text in one can
+A picture is an image in it, with the bytes of `-o run.svg`: so no text of a picture can
 become a part of the page.
 """
 
@@ -38,9 +38,9 @@ def page_of(
     """An answer as an HTML document: its sentences first, then tables, pictures,
     method.
 
-    `pictures` draw for a suffix; of one that can't be drawn the table says why.
-    `reports` tell on which machines they were made, and the title and the commands
-    where there is none.
+    `pictures` are functions that draw for a suffix; one that can't be drawn is left
+    out. `reports` have the machines; where no `title` or no `command` is given, it is
+    taken from them.
     """
     tables = table.parts
     summary = [line for each in tables for line in each.summary]
@@ -74,7 +74,9 @@ def _section(heading: str, content: str) -> str:
 
 
 def _table(table: Frame) -> str:
-    """What a wide terminal shows of a table, and folded all columns."""
+    """The table as a wide terminal shows it, and folded below it one with all
+    columns.
+    """
     caption = "; ".join(table.header)
     if not table.rows:
         return paragraphs(table.header)
@@ -94,7 +96,9 @@ def _folded(summary: str, content: str) -> str:
 
 
 def _scrolled(name: str, content: str) -> str:
-    """What may be wider than the page; keys scroll it too."""
+    """The content in a box that scrolls where it is wider than the page, by keys
+    too.
+    """
     return f'<div class="wide" role="group" aria-label="{escape(name)}" tabindex="0">{content}</div>'
 
 
@@ -115,14 +119,14 @@ def _list(lines: Iterable[str]) -> str:
 
 
 def _environment(report: Report) -> str:
-    """Where and by what a report was made, as far as it is known."""
+    """The machine and the version that made a report, as far as they are known."""
     facts: list[Row] = [
         {"fact": "created", "value": report.created.replace("T", " ")},
         {"fact": "ffnbench", "value": report.version},
     ]
-    counted = "<p>nothing was measured: the figures are counted</p>"
+    only_counted = "<p>nothing was measured: the figures are counted</p>"
     if report.environment is not None:
-        counted = ""
+        only_counted = ""
         facts += [
             row
             for row in environment_records(report.environment)
@@ -132,11 +136,11 @@ def _environment(report: Report) -> str:
         f"<div><dt>{row['fact']}</dt><dd>{escape(visible(row['value']))}</dd></div>"
         for row in facts
     ]
-    return f"<dl>{''.join(texts)}</dl>{counted}"
+    return f"<dl>{''.join(texts)}</dl>{only_counted}"
 
 
 def _commands(commands: Iterable[str]) -> str:
-    """The commands that make an answer again; an older file does not know its own."""
+    """The commands that make an answer again; an older file has none."""
     return "".join(
         f"<pre><code>{escape(visible(command))}</code></pre>"
         for command in dict.fromkeys(commands)
@@ -145,7 +149,7 @@ def _commands(commands: Iterable[str]) -> str:
 
 
 def _title(report: Report) -> str:
-    """`compare: relu, gelu, swiglu`, without what is set by `@`."""
+    """The title of a report, without keys: `compare: relu, gelu, swiglu`."""
     command = report.plan.kind
     if command == Kind.COMPARE and report.environment is None:
         command = "cost"

@@ -278,9 +278,15 @@ def measure_training(
         budget = Budget(world.now, plan.protocol, spent_s=spent_s)
         before = following.resumed()
         if before or plan.is_sweep:
-            report = RunsAndTimes(
-                prepared, world, following, cells.measure_one, before, budget
-            ).measure_cells()
+            sweep = RunsAndTimes(
+                prepared=prepared,
+                following=following,
+                before=before,
+                world=world,
+                measure_cell=cells.measure_one,
+                budget=budget,
+            )
+            report = sweep.measure_cells()
         else:
             report = cells.measure_one(plan, following)
     return finished_report(report, plan, other_run)

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, get_args
 
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.common.files import locked
+from ffnbench.common.files import try_lock
 from ffnbench.common.streams import say
 from ffnbench.plan import Note, NoteKind, Plan, added_kind
 from ffnbench.result import Environment, Failure, Inputs, Report, Roof, Sample
@@ -127,8 +127,8 @@ class Journal:
 
 
 def refuse_running(journal: BinaryIO) -> None:
-    """Lock this journal; raises FfnbenchError where another process writes to it."""
-    if not locked(journal):
+    """Raise FfnbenchError for a journal that another process writes to."""
+    if not try_lock(journal):
         problem = f"--resume: {journal.name} is of a run that goes on now"
         raise FfnbenchError(
             problem, "wait until it ends (--wait), or give -o another file"

@@ -4,11 +4,13 @@ timing alone is scripted.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
 import random
 import re
+import shutil
 from pathlib import Path
 
 import gate_world
@@ -272,6 +274,57 @@ def test_the_commit_is_found_and_kept(call, made: Path) -> None:
     assert not re.search(
         "of earlier", call("--good c1 --bad c2 --tolerance 3%", launch=Revisions())[2]
     )
+
+
+@pytest.fixture
+def two_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with two folders, each with its mypkg, and 8 commits after c0. That
+    of `one` is slower from c6 on and is missing in c4, that of `other` from c2 on.
+    """
+    git(tmp_path, "init", "-q")
+    for number in range(9):
+        for name, first_slow in (("one", 6), ("other", 2)):
+            package = tmp_path / name / "mypkg"
+            package.mkdir(parents=True, exist_ok=True)
+            seconds = 0.00432 if number >= first_slow else 0.004
+            text = MODULE.format(seconds=seconds, act="silu")
+            (package / "mlp.py").write_text(f"{text}# {number}\n")
+        if number == 4:
+            shutil.rmtree(tmp_path / "one")
+        git(tmp_path, "add", "-A")
+        git(tmp_path, "commit", "-qm", f"change {number}")
+        git(tmp_path, "tag", f"c{number}")
+    monkeypatch.chdir(tmp_path / "one")
+    return tmp_path
+
+
+def bisected_in(on_fakes, folder: Path) -> tuple[str, str]:
+    """The answer in a folder, and what was told on stderr."""
+    with contextlib.chdir(folder):
+        flags = ("--good c0 --tolerance 3%", *SMALL)
+        code, out, err = on_fakes(
+            "bisect", TARGET, *flags, launch=Revisions(), prober=Reads
+        )
+    assert code == 0, err
+    return out, err
+
+
+def test_a_commit_without_the_folder_is_probed_once(
+    two_folders: Path, on_fakes
+) -> None:
+    out, err = bisected_in(on_fakes, two_folders / "one")
+    assert err.count("has no folder 'one/'") == 1
+    assert f"first slow commit: {git(two_folders, 'rev-parse', '--short', 'c6')}" in out
+
+
+def test_a_target_of_the_same_name_in_another_folder_is_another_one(
+    two_folders: Path, on_fakes
+) -> None:
+    bisected_in(on_fakes, two_folders / "one")
+    out, err = bisected_in(on_fakes, two_folders / "other")
+    assert "of earlier bisects" not in err
+    assert f"first slow commit: {git(two_folders, 'rev-parse', '--short', 'c2')}" in out
+    assert "of earlier bisects" in bisected_in(on_fakes, two_folders / "other")[1]
 
 
 def test_no_samples_of_a_probe_are_kept_beside_the_answer(call, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from shell import ffnbench
 
 from ffnbench.extras.history.table import history_view
 from ffnbench.extras.history.timeline import (
-    Shift,
+    LevelStep,
     Timeline,
     change_since_first,
     scatter_of_runs,
@@ -216,7 +216,7 @@ def test_what_is_another_row_another_machine_or_a_copy(first: Report) -> None:
     assert "gelu (d_ff 128" in text
     assert "Z80, othe" in text
     alone = timeline_of([*runs, *apart[:1]])
-    assert alone.alone == (
+    assert alone.in_one_run == (
         "gelu d_ff 128",
     )  # gelu has a history, its wide form is one run
     lines = plain(history_view(alone).table, 120).splitlines()
@@ -224,7 +224,7 @@ def test_what_is_another_row_another_machine_or_a_copy(first: Report) -> None:
     assert plain(
         history_view(timeline_of([*runs[:2], *elsewhere[:1]])).table, 120
     ).startswith("history of 2 of 3 runs")
-    assert timeline_of([*runs[:1], *apart[:1]]).alone == ("gelu",)
+    assert timeline_of([*runs[:1], *apart[:1]]).in_one_run == ("gelu",)
 
 
 def test_what_was_never_timed_is_followed_though_nothing_has_changed() -> None:
@@ -357,10 +357,11 @@ def test_bad_input_is_one_line_and_a_hint(
 
 def test_what_has_grown_most_is_told_first() -> None:
     steps = [
-        tuple(Shift(at=1, change=Estimate(value=value)) for value in values)
+        tuple(LevelStep(at=1, change=Estimate(value=value)) for value in values)
         for values in ((0.9, 1.3), (1.1,))
     ]
     rows = tuple(SimpleNamespace(steps=of) for of in steps)
     assert [
-        step.change.value for _, step in Timeline(runs=2, rows=rows, alone=()).steps
+        step.change.value
+        for _, step in Timeline(runs=2, rows=rows, in_one_run=()).steps
     ] == [1.3, 1.1, 0.9]
