@@ -31,8 +31,12 @@ MAY = (
 )  # fmt: skip
 NUMBERED = ("workers", "rounds", "quick")
 YIELDS = {  # a default gives way where one of these is typed
-    "precision": NUMBERED, "budget": NUMBERED, "d_model": ("preset",), "d_ff": ("preset",), "bias": ("preset",),
-}  # fmt: skip
+    "precision": NUMBERED,
+    "budget": NUMBERED,
+    "d_model": ("preset",),
+    "d_ff": ("preset",),
+    "bias": ("preset",),
+}
 Default = bool | list[str]
 
 
