@@ -22,15 +22,29 @@ Ints = int | str | tuple[int, ...]  # one, several, or a range as it was typed
 
 TAKE_LISTS = "`ffnbench compare` and `ffnbench cost` take lists"
 EXAMPLES = {  # an example of a list, for each flag that may have one
-    "d_model": "512,1024..4096", "dtype": "float32,bfloat16", "mode": "forward,train", "threads": "1,2..8",
-    "batch": "1,8..64", "seq_len": "1,128..1024", "elements": "4096,64Ki..1Mi", "d_ff": "2688..2752/8",
+    "d_model": "512,1024..4096",
+    "dtype": "float32,bfloat16",
+    "mode": "forward,train",
+    "threads": "1,2..8",
+    "batch": "1,8..64",
+    "seq_len": "1,128..1024",
+    "elements": "4096,64Ki..1Mi",
+    "d_ff": "2688..2752/8",
     "device": "cpu,cuda",
-}  # fmt: skip
+}
 OTHER_NAMES = {  # what others call a flag
-    "hidden_size": "d_model", "intermediate_size": "d_ff", "dff": "d_ff", "seq": "seq_len",
-    "sequence_length": "seq_len", "batch_size": "batch", "num_threads": "threads", "config": "preset",
-    "model": "preset", "wide": "verbose", "fail_above": "tolerance",
-}  # fmt: skip
+    "hidden_size": "d_model",
+    "intermediate_size": "d_ff",
+    "dff": "d_ff",
+    "seq": "seq_len",
+    "sequence_length": "seq_len",
+    "batch_size": "batch",
+    "num_threads": "threads",
+    "config": "preset",
+    "model": "preset",
+    "wide": "verbose",
+    "fail_above": "tolerance",
+}
 DEFAULT_VARIANTS = "relu,gelu,swiglu"
 DEFAULT_BUDGET_S = 120.0  # of `check` and `ab`, and of a run with --precision alone
 

@@ -31,9 +31,12 @@ SETTABLE = (
 )  # fmt: skip
 STATED_EFFORT = ("workers", "rounds", "quick")
 GIVES_WAY_TO = {  # the default of a flag is left out where one of these is typed
-    "precision": STATED_EFFORT, "budget": STATED_EFFORT,
-    "d_model": ("preset",), "d_ff": ("preset",), "bias": ("preset",),
-}  # fmt: skip
+    "precision": STATED_EFFORT,
+    "budget": STATED_EFFORT,
+    "d_model": ("preset",),
+    "d_ff": ("preset",),
+    "bias": ("preset",),
+}
 Default = bool | list[str]
 
 

@@ -118,7 +118,6 @@ def _to_find(case: Case) -> Case:
     return _at_width(sized, round_nearest(_width_of(case), multiple))
 
 
-
 def _is_found_by_time(case: Case) -> bool:
     """Whether the width of a case is, or is to be, found by time."""
     return case.sizing.how == BY_TIME

@@ -24,11 +24,16 @@ PRIORITIES = {"ceiling_share": 1, "tokens_per_s": 1, COMPILE: 4} | dict.fromkeys
 )  # fmt: skip
 COST_PRIORITIES = {"weight_bytes": 1}
 SHORTENED: dict[str, dict[str, Any]] = {
-    "ceiling_share": {"title": "share", "unit": "%", "interval": None, "write": in_percent},
+    "ceiling_share": {
+        "title": "share",
+        "unit": "%",
+        "interval": None,
+        "write": in_percent,
+    },
     "pareto_front": {"title": FRONT},
     "latency_s": {"takes": 9},
     "verdict": {"priority": 3},
-}  # fmt: skip
+}
 LEGEND = {
     "ceiling_share": "share: of the ceiling that binds",
     "pareto_front": f"{FRONT}: Pareto front",

@@ -83,7 +83,10 @@ def parse_variant(text: str, models: Mapping[str, ModelSpec] | None = None) -> V
     """Parse one `[LABEL=]NAME[@KEY=VALUE]...`; raises FfnbenchError for what is none.
     `models` are by name the models that may be named beside the presets.
     """
-    label, _, name = text.partition("@")[0].rpartition("=")
+    head = text.partition("@")[0]
+    label, _, name = head.rpartition("=")
+    if "(" in label:  # keys in brackets: the error names all of it
+        label, name = "", head
     keys: Keys = {}
     arm = THIS_INTERPRETER
     if "@" in text:
