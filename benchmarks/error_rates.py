@@ -62,7 +62,9 @@ D_MODEL, TOKENS, BASE_WIDTH = 512, 128, 3200  # a percent of the width is 32 col
 LIMIT = 5  # percent, of all tools
 BASELINE_RUNS, BASELINE_RUN_S = 3, 15.0  # the default budget of so few rows
 PAUSE = "5s"  # between two of them; 60 s by default, which would be two hours a night
-TRUTH_PROCESSES = 6
+TRUTH_PROCESSES = 12
+# of 12 sorted values, what holds the median in 96 %: the binomial distribution
+TRUTH_LOW, TRUTH_HIGH = 2, -3
 ASV_ROUNDS = 2  # asv's own default
 PYPERF_PROCESSES = 3  # of 20, its default: each has to import torch
 VALUE_S = 0.15  # of pyperf: at least 0.1 s by default, in powers of two calls
@@ -266,22 +268,21 @@ class Repository:
 
 
 def truth_of(repository: Repository, seconds: float) -> dict[str, list[float]]:
-    """The time of each head over that of base, with a 95 % interval over processes."""
-    from scipy.stats import t
-
+    """The median over processes of the time of each head over that of base, with its
+    95 % interval. The median, since a neighbour's burst is a process or two.
+    """
     effects = ("base", *map(str, repository.effects))
     by_process = []
     for seed in range(TRUTH_PROCESSES):
-        place = (str(repository.folder), str(D_MODEL), str(TOKENS), str(seconds / 2))
+        place = (str(repository.folder), str(D_MODEL), str(TOKENS), str(seconds / 4))
         done = repository.python("-c", TRUTH, *place, str(seed), *effects)
         by_process.append(json.loads(done.stdout))
     truth = {}
     for effect, ratios in zip(effects, zip(*by_process, strict=True), strict=True):
         if effect != "base":
-            middle = statistics.fmean(ratios)
-            error = statistics.stdev(ratios) / len(ratios) ** 0.5
-            half = float(t.ppf(0.975, len(ratios) - 1)) * error
-            truth[effect] = [middle, middle - half, middle + half]
+            ordered = sorted(ratios)
+            ends = [ordered[TRUTH_LOW], ordered[TRUTH_HIGH]]
+            truth[effect] = [statistics.median(ordered), *ends]
     return truth
 
 
