@@ -71,7 +71,7 @@ class RunRecord:
         )
 
     def fail(self, label: str, kind: FailureKind, message: str) -> None:
-        """Record why a case failed. It is measured no further, a row without figures."""
+        """Record why a case failed: it is measured no further, and has no figures."""
         failure = Failure(case=label, kind=kind, message=message)
         self.failures.append(failure)
         self.journal(failure)

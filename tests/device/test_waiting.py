@@ -14,7 +14,7 @@ import pytest
 from ffnbench.device.waiting import (
     SCHEDSTAT,
     SWITCHES,
-    Thread,
+    ThreadTimes,
     WaitMeter,
     switched_share,
     threads_of,
@@ -34,26 +34,26 @@ def tasks(folder: Path, **threads: str) -> Path:
 
 def test_the_second_number_of_every_thread_is_what_it_waited(tmp_path: Path) -> None:
     found = threads_of(tasks(tmp_path, t1="5000000 2000000 7\n", t2="1 0 1\n"))
-    assert found == {"t1": Thread(5 * MS, 2 * MS), "t2": Thread(1, 0)}
-    before = {"t1": Thread(0, 1 * MS), "gone": Thread(9 * MS, 9 * MS)}
+    assert found == {"t1": ThreadTimes(5 * MS, 2 * MS), "t2": ThreadTimes(1, 0)}
+    before = {"t1": ThreadTimes(0, 1 * MS), "gone": ThreadTimes(9 * MS, 9 * MS)}
     # of 10 ms thread 1 waited 1 ms, and a thread that came later 2 ms; one that ended
     # says nothing
-    after = {"t1": Thread(9 * MS, 2 * MS), "new": Thread(1 * MS, 2 * MS)}
+    after = {"t1": ThreadTimes(9 * MS, 2 * MS), "new": ThreadTimes(1 * MS, 2 * MS)}
     assert waited_share(before, after, seconds=0.010, cpus=2) == pytest.approx(0.2)
     many = {
-        f"t{n}": Thread(9 * MS, 20_000) for n in range(64)
+        f"t{n}": ThreadTimes(9 * MS, 20_000) for n in range(64)
     }  # each waits a little, as 64 threads do
     assert waited_share({}, many, seconds=0.010, cpus=64) == pytest.approx(0.002)
 
 
 def test_own_threads_beyond_the_cpus_wait_for_each_other() -> None:
-    before = {name: Thread(0, 0) for name in ("a", "b", "c")}
-    after = {name: Thread(6 * MS, 4 * MS) for name in before}
+    before = {name: ThreadTimes(0, 0) for name in ("a", "b", "c")}
+    after = {name: ThreadTimes(6 * MS, 4 * MS) for name in before}
     assert waited_share(before, after, seconds=0.010, cpus=2) is None
     assert waited_share(before, after, seconds=0.010, cpus=3) == pytest.approx(0.4)
     # a helper that woke for 10 us and then had no CPU is no worker: the sample was
     # disturbed
-    helper = after | {"c": Thread(MS // 100, 3 * MS)}
+    helper = after | {"c": ThreadTimes(MS // 100, 3 * MS)}
     assert waited_share(before, helper, seconds=0.010, cpus=2) == pytest.approx(0.4)
 
 
