@@ -513,7 +513,8 @@ class Figures:
     ceiling of each bound; `over_runs` is the mean of the ratio over several runs;
     `matched` has the rows whose d_ff was found by time, with their parameters relative
     to those of the reference (0.03 is 3 % more), None where these are not known.
-    `roofline` are the ceilings that a picture shows. `cells` is how many cells of a
+    `roofline` are the ceilings that a picture shows, the
+    fastest first. `cells` is how many cells of a
     sweep are complete, and how many there are.
     """
 

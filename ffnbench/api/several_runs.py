@@ -28,23 +28,24 @@ def measure_several_runs(
 ) -> ShownReport:
     """Make as many runs as the protocol asks for; gives one report of all.
 
-    A run that is lost is made up for, at most half as many times as runs were asked
-    for. The first one stands in the report until another is complete, even where it is
-    lost itself. A later one that is interrupted is not kept.
+    A run does not count where a row has no clean round or, after the first run, every
+    row failed. It is made up for, at most half as many times as runs were asked for.
+    The first run stands in the report until another one counts. A later one that is
+    interrupted is not kept.
     """
     runs = prepared.plan.protocol.runs
     report = measure_run(prepared, world.from_now, following.part(1, runs, "run"))
     if report.interrupted or report.stopped or report.failed_wholly:
         return report
     complete = 0
-    losses: list[str] = []
-    why_lost = _why_lost(report)
-    if why_lost:
-        losses.append(why_lost)
+    not_counted: list[str] = []
+    why_not_counted = _why_not_counted(report)
+    if why_not_counted:
+        not_counted.append(why_not_counted)
     else:
         complete = 1
     most = runs + (runs + 1) // 2
-    while complete < runs and complete + len(losses) < most:
+    while complete < runs and complete + len(not_counted) < most:
         of_run = following.part(complete + 1, runs, "run")
         try:
             with termination_as_interruption():
@@ -54,9 +55,9 @@ def measure_several_runs(
             return _cut_short(report, complete, runs)
         if again.interrupted or again.stopped:
             return _cut_short(report, complete, runs)
-        why_lost = _why_lost(again)
-        if why_lost:
-            losses.append(why_lost)
+        why_not_counted = _why_not_counted(again)
+        if why_not_counted:
+            not_counted.append(why_not_counted)
             continue
         if complete:
             again = with_figures(report.with_repeat(again))
@@ -64,7 +65,7 @@ def measure_several_runs(
         complete += 1
     if complete == runs:
         return report
-    reasons = ", or ".join(dict.fromkeys(losses))
+    reasons = ", or ".join(dict.fromkeys(not_counted))
     text = f"{complete} of {runs} runs could be kept: in the others {reasons}"
     if not complete:
         text = (
@@ -73,7 +74,7 @@ def measure_several_runs(
     return _with_note(report, text)
 
 
-def _why_lost(report: ShownReport) -> str:
+def _why_not_counted(report: ShownReport) -> str:
     """Why a run does not count as one of those that were asked for; "" where it
     does.
     """

@@ -240,15 +240,19 @@ def new_baseline(checked: Checked) -> str:
     now = checked.now
     missing, few = _not_measured(checked), why_too_few(now)
     lacks_latencies = has_latencies(checked.before) and not now.samples
-    if not (missing or few or lacks_latencies or now.interrupted):
+    is_cut_short = now.interrupted or bool(now.stopped)
+    if not (missing or few or lacks_latencies or is_cut_short):
         return report_text(now)
-    reason = ""
     if missing:
-        reason = f": nothing was measured for {', '.join(sorted(missing))}"
+        reason = f"nothing was measured for {', '.join(sorted(missing))}"
     elif few:
-        reason = f": it {few}"
+        reason = f"this run {few}"
+    elif is_cut_short:
+        reason = "this run is incomplete"
+    else:
+        reason = "this run has no latencies"
     raise Unfinished(
-        f"the baseline was not updated{reason}",
+        f"the baseline was not updated: {reason}",
         made_anew(checked.against, checked.before),
     )
 

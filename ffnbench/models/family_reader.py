@@ -551,7 +551,7 @@ class Reader:
         """The value of an entry, a positive number of at most LARGEST_SIZE; raises
         FfnbenchError.
         """
-        value = self.value(entry)
+        value: float = self.value(entry)
         if type(value) not in (int, float) or not 0 < value <= LARGEST_SIZE:
             raise FfnbenchError(
                 f"{key_name(entry)} must be a positive number, not {value!r:.60}",

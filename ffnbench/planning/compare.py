@@ -214,7 +214,9 @@ def _sized_group(
             sized[variant.label] = sizer.case(variant, work)
         arm = variant.arm
         if BACKENDS[work.backend].is_runtime and not arm.name:
-            arm = replace(arm, name=work.backend)
+            # threads that spin would take the CPUs from those that sleep
+            spinning = " whose threads spin" if work.spin else ""
+            arm = replace(arm, name=work.backend + spinning)
         case = replace(sized[variant.label], label=row.label, workload=work, arm=arm)
         cases.append(case)
         if row.way.one_of_several:

@@ -137,7 +137,8 @@ ELSEWHERE = {
     LIKE: "it names the form that your own code computes: mlp.py:MLP@like=swiglu; to compare forms, list them: relu,swiglu",
     "d_model": "all variants of a group have the same: --d-model 512,1024 makes two groups",
 }
-# the hint for a key that only some backends or formats of weights read
+# the hint for a key that only some backends or formats of weights read; which they are,
+# `refuse_unread` says
 READ_BY = {
     "spin": "ONNX Runtime's threads can spin: add @backend=ort",
     "group": "weights in groups have it: add @weights=int4",

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @public
 def build(
-    variants: Variants = "relu,gelu,swiglu",
+    variants: Variants,
     *,
     d_model: Ints | None = None,
     d_ff: Ints | None = None,

@@ -63,7 +63,8 @@ def key_of(name: str, frame: Frame) -> str:
     for spelling in (name, lower, lower.replace("-", "_")):
         if spelling in key_by_name:
             return key_by_name[spelling]
-    readable = [column.title for column in (*shown, *core)]
+    readable = [column.title for column in shown]
+    readable += [column.title for column in core]
     for each in core:
         readable += each.aliases
     names = list(dict.fromkeys([*readable, *keys]))

@@ -64,7 +64,8 @@ class RowLogs:
     of its seconds.
 
     A worker is in `clean` if it has FEWEST_CLEAN clean rounds, or half of its rounds if
-    it made few. `workers`, `rounds` and `clean_rounds` count all that were made.
+    it made few. `workers`, `rounds` and `clean_rounds` are of all
+    workers, also of those that are not in `clean`.
     `starters` has the starter of each worker. `centre` makes one value of the rounds of
     a worker. `fitted` is the mean if that was fitted together with the means of other
     rows.

@@ -68,7 +68,9 @@ class Scatter:
     between: float
 
     def of_worker(self, rounds: float) -> float:
-        """The variance of a worker's value, which is the median of its rounds."""
+        """The variance of a worker's value, as if it were the median of its rounds; a
+        midmean, of few cases, scatters about as much.
+        """
         return self.between + MEDIAN_COST * self.within / rounds
 
 

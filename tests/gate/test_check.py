@@ -410,6 +410,11 @@ def test_a_saved_run_that_was_interrupted_could_not_finish(
         saved(tmp_path / "b.json", measured(machine({"swiglu": 1.5}))),
     )
     assert call(baseline, edited(slower, cut))[0] == 1
+    before = baseline.read_text()
+    longer = measured(machine({"swiglu": 1.5}), workers=5, rounds=3)
+    update = call(baseline, edited(saved(tmp_path / "c.json", longer), cut), "--update")
+    assert "the baseline was not updated: this run is incomplete" in update[2]
+    assert baseline.read_text() == before
     code, out, err = call(baseline, edited(unchanged, cut))
     assert (code, f"error: {str(unchanged)!r} was interrupted" in err) == (3, True)
     assert err.splitlines()[-1].startswith(

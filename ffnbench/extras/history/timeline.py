@@ -130,6 +130,11 @@ class Series:
     steps: tuple[LevelStep, ...]
     change: Estimate
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether its metric is the same on every machine."""
+        return self.machine is None
+
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
@@ -199,7 +204,7 @@ def timeline_of(runs: Sequence[Report], metric: str = "") -> Timeline:
         )
     followed = sorted(rows.values(), key=lambda row: not row.steps)
     shown = {identity.case for identity in rows}
-    in_one_run = {}
+    in_one_run: dict[str, None] = {}  # a set that keeps its order
     for identity, of in points.items():
         if identity.case not in shown:
             case = of[-1].case

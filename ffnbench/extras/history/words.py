@@ -37,11 +37,12 @@ def runs_text(timeline: Timeline) -> str:
 
 def step_text(timeline: Timeline, row: Series, step: LevelStep) -> str:
     """A step as a sentence: `mine has become 5.1% [4.2, 6.0] slower at 3f2a1c0
-    (2026-11-03), of 30 runs; at 1d878f9 (2026-11-02) not yet`.
+    (2026-11-03), of 30 runs; at 1d878f9 (2026-11-02) not yet`. Of an exact metric, it
+    has both values: `mine: FLOPs/tok 1.2M before, 1.3M from 3f2a1c0 ...`.
     """
     name, before = name_of(timeline, row), commit_text(row, step.at - 1)
     at = f"{commit_text(row, step.at)}, of {counted(len(row.points), 'run')}; at {before} not yet"
-    if row.machine is None:
+    if row.is_exact:
         was, now = (
             value_text(row, row.points[place].value) for place in (step.at - 1, step.at)
         )

@@ -221,10 +221,11 @@ def _other_names(config: Any, own: Collection[str]) -> dict[str, str]:
     {"hidden_size": "n_embd"}, Qwen3-MoE's num_experts in {"num_experts":
     "num_local_experts"}.
     """
+    attribute_map: dict[str, str] = config.attribute_map
     other_names = {
-        target: name for name, target in config.attribute_map.items() if name in own
+        target: name for name, target in attribute_map.items() if name in own
     }
-    return other_names | config.attribute_map
+    return other_names | attribute_map
 
 
 def build_empty(config: Any, model_class: Any = None, tied: bool = False) -> Any:

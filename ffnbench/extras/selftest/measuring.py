@@ -114,7 +114,7 @@ def rows_of_run(run: Run, plan: Plan, number: int) -> list[SelftestRow]:
     the run.
     """
     rows = []
-    _, comparisons = summarise(run)
+    _, comparisons, _ = summarise(run)
     for comparison in comparisons:
         if comparison.case == comparison.reference:
             continue
