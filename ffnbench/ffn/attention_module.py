@@ -152,13 +152,12 @@ def build_attention(
     return _FORMS[spec.form](spec, device=device, dtype=dtype)
 
 
-@torch.no_grad()
 def attention_reference(module: Attention, x: Tensor) -> Tensor:
     """What a module should give for x (batch, seq_len, d_model), computed in float64,
     one head after another, by code of its own.
     """
     spec = module.spec
-    x = x.double()
+    x = x.detach().double()
     position = torch.arange(x.shape[1], device=x.device)
     distance = position[:, None] - position  # how far back from its query a key is
     window = x.shape[1] if spec.window is None else spec.window
