@@ -31,7 +31,7 @@ SHORTENED: dict[str, dict[str, Any]] = {
         "write": in_percent,
     },
     "pareto_front": {"title": FRONT},
-    "latency_s": {"takes": 9},
+    "latency_s": {"least_width": 9},
     "verdict": {"priority": 3},
 }
 LEGEND = {

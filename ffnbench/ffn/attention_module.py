@@ -219,4 +219,4 @@ def _reference_latent_heads(
 
 def _reference_linear(module: Attention, name: str, x: Tensor) -> Tensor:
     layer = getattr(module, name)
-    return linear_reference(x, layer.weight, layer.bias)
+    return linear_reference(x, layer.weight, layer.bias).detach()

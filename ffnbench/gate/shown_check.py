@@ -86,7 +86,7 @@ GRAVEST = (
 
 
 def as_shown_check(checked: Checked) -> ShownCheck:
-    """The same answer as an object that can show itself."""
+    """An answer as an object that can show itself."""
     return ShownCheck(
         **{field.name: getattr(checked, field.name) for field in fields(Checked)}
     )

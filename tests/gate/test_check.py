@@ -411,7 +411,9 @@ def test_a_saved_run_that_was_interrupted_could_not_finish(
     )
     assert call(baseline, edited(slower, cut))[0] == 1
     before = baseline.read_text()
-    longer = measured(machine({"swiglu": 1.5}), workers=5, rounds=3)
+    longer = measured(
+        machine({"swiglu": 1.5}), workers=5, rounds=3, metrics="latency,memory"
+    )
     update = call(baseline, edited(saved(tmp_path / "c.json", longer), cut), "--update")
     assert "the baseline was not updated: this run is incomplete" in update[2]
     assert baseline.read_text() == before

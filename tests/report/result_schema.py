@@ -118,7 +118,7 @@ def _object(kind: Any, named: dict[str, Any]) -> dict[str, Any]:
             for one in jsonable.saved_fields(kind)
         },
         "required": [
-            one.name for one in jsonable.saved_fields(kind) if jsonable._needed(one)
+            one.name for one in jsonable.saved_fields(kind) if jsonable._is_required(one)
         ],
         "additionalProperties": _schema(get_args(hints[others])[1], named)
         if others
@@ -145,7 +145,7 @@ def _property(one: Field[Any], kind: Any, named: dict[str, Any]) -> dict[str, An
         found = {"enum": [*known(), *([None] if type(None) in get_args(kind) else [])]}
     if (bound := one.metadata.get("least")) is not None:
         found["minimum"] = bound
-    if not jsonable._needed(one):
+    if not jsonable._is_required(one):
         found["default"] = jsonable.encode(
             one.default if one.default_factory is MISSING else one.default_factory()
         )

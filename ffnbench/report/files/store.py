@@ -181,8 +181,6 @@ def _upgrade_entry(kind: str, entry: dict[str, Any], path: str) -> None:
     """Change the content of an entry of an older journal as `_upgrade` does."""
     if kind in ("Report", "Plan"):
         _upgrade(entry, path)
-    elif kind in OLDER_FIELDS:
-        _drop_older_fields(kind, entry)
 
 
 def made_anew(path: str, run: Report, **other: object) -> str:
