@@ -39,7 +39,7 @@ def measured(
     rounds: int,
 ) -> Seconds:
     """The median seconds of each case in one worker."""
-    worker.ask(Begin(plan=plan, block=block), TIMEOUT_S)
+    worker.ask(Begin(plan=plan, layout_seed=block), TIMEOUT_S)
     for case in plan.cases:
         known = calls.get(case.label)
         opened = worker.ask(

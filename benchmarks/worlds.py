@@ -192,7 +192,7 @@ def times_by(plan: Plan, method: str, seconds: float) -> dict[str, float]:
     for case in plan.cases:
         jobs.open(Open(label=case.label, calls=1))
         subject = jobs.subjects[case.label]
-        call = subject.timed(subject.x, subject.grad)
+        call = subject.timed_call(subject.x, subject.grad)
         part_s = seconds / len(plan.cases)
         if method == TIMER:  # as its documentation uses it
             timer = Timer(

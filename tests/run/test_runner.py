@@ -197,7 +197,7 @@ def test_a_worker_that_dies_of_nothing_ends_the_run() -> None:
 def test_a_polite_kill_is_an_interruption() -> None:
     def seconds(label: str, worker: int, number: int) -> float:
         if (worker, number) == (0, 1):
-            os.kill(os.getpid(), signal.SIGTERM)
+            signal.raise_signal(signal.SIGTERM)
         return 0.01
 
     before = signal.getsignal(signal.SIGTERM)

@@ -111,12 +111,12 @@ def opened(
     worker: WorkerProcess | ForkedWorker,
     path: Path,
     label: str = "Plain",
-    layout_seed: str = "",
+    block: str = "",
     timeout_s: float = 60.0,
 ) -> Any:
     """A worker that has a plan opens a case."""
     plan = jsonable.encode(plan_of(path))
-    assert worker.ask(Begin(plan=plan, layout_seed=layout_seed), 60.0) == Done()
+    assert worker.ask(Begin(plan=plan, layout_seed=block), 60.0) == Done()
     return worker.ask(Open(label=label, calls=1), timeout_s)
 
 
