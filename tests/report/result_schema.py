@@ -118,7 +118,9 @@ def _object(kind: Any, named: dict[str, Any]) -> dict[str, Any]:
             for one in jsonable.saved_fields(kind)
         },
         "required": [
-            one.name for one in jsonable.saved_fields(kind) if jsonable._is_required(one)
+            one.name
+            for one in jsonable.saved_fields(kind)
+            if jsonable._is_required(one)
         ],
         "additionalProperties": _schema(get_args(hints[others])[1], named)
         if others

@@ -4,7 +4,6 @@ process or a clock.
 
 from __future__ import annotations
 
-import os
 import signal
 from collections import Counter
 
