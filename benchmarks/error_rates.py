@@ -1,5 +1,5 @@
 """How often a gate is wrong on this machine, and how often those of other tools are:
-`python benchmarks/error_rates.py -o rates.json`, seven hours for 60 turns.
+`python benchmarks/error_rates.py -o rates.jsonl`, six hours for 60 turns.
 
 The tools of others are needs of this script alone: `pip install asv pytest-benchmark
 pyperf`.
@@ -33,9 +33,9 @@ Starting interpreters, importing torch and finding benchmarks counts into a tool
 How long each of them may sample is what its last decision left of `--seconds`. A tool
 that has a minimum may take longer; the file has the seconds of each decision.
 
-The file is written after each decision. Ctrl-C keeps what is done, and the same command
-goes on, with a new baseline. `--report rates.json` prints the table and draws
-rates.png; the intervals are Wilson's of 95 %.
+Each decision is a line of the file. Ctrl-C keeps what is done, and the same command
+goes on, with a new baseline. `--report FILE` prints the table of a file, `--chart
+PICTURE` draws it; the intervals are Wilson's of 95 %.
 """
 
 from __future__ import annotations
@@ -176,18 +176,24 @@ class Record:
     truth: dict[str, list[float]] = field(default_factory=dict)  # ratio, low, high
     decisions: list[Decision] = field(default_factory=list)
 
-    def write(self, path: Path) -> None:
-        """In whole or not at all."""
-        part = path.with_name(path.name + ".part")
-        part.write_text(json.dumps(asdict(self), indent=1) + "\n", encoding="utf-8")
-        part.replace(path)
+    def begin(self, path: Path) -> None:
+        """Write the first line of the file: all but the decisions."""
+        head = asdict(self)
+        del head["decisions"]
+        path.write_text(json.dumps(head) + "\n", encoding="utf-8")
+
+    def add(self, decision: Decision, path: Path) -> None:
+        """One more decision, and its line."""
+        self.decisions.append(decision)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(decision)) + "\n")
 
 
 def read(path: Path) -> Record:
     """The record of a file."""
-    data = json.loads(path.read_text(encoding="utf-8"))
-    data["decisions"] = [Decision(**decision) for decision in data["decisions"]]
-    return Record(**data)
+    head, *lines = path.read_text(encoding="utf-8").splitlines()
+    decisions = [Decision(**json.loads(line)) for line in lines]
+    return Record(**json.loads(head), decisions=decisions)
 
 
 class Repository:
@@ -439,7 +445,7 @@ def measure(record: Record, path: Path, each: int) -> None:
         repository = Repository(Path(folder), effects)
         if not record.truth:
             record.truth = truth_of(repository, seconds)
-            record.write(path)
+            record.begin(path)
             print(truth_text(record), file=sys.stderr)
         for turn in range(each):
             done = {
@@ -452,8 +458,7 @@ def measure(record: Record, path: Path, each: int) -> None:
                 make_baseline(repository, seconds)
             for effect, tool in wanted:
                 decision = decide(repository, record, turn, effect, tool)
-                record.decisions.append(decision)
-                record.write(path)
+                record.add(decision, path)
                 print(
                     f"turn {turn + 1} of {each}, +{effect} %, {tool}: {decision.verdict} ({decision.said[:90]}), {decision.wall_s:.0f} s",
                     file=sys.stderr,
@@ -593,12 +598,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=15.0, help="of a decision")
     parser.add_argument("--effects", default="0,3,5,7,10", help="percent of the work")
     parser.add_argument("--tools", default=",".join(TOOLS), help="only these")
-    parser.add_argument("-o", dest="out", type=Path, default=Path("rates.json"))
+    parser.add_argument("-o", dest="out", type=Path, default=Path("rates.jsonl"))
     parser.add_argument("--report", type=Path, help="show this file, measure nothing")
+    parser.add_argument("--chart", type=Path, help="draw the file of --report")
     asked = parser.parse_args(arguments)
     if asked.report:
         record = read(asked.report)
-        draw(record, asked.report.with_suffix(".png"))
+        if asked.chart:
+            draw(record, asked.chart)
         print(report(record))
         return 0
     settings = {
