@@ -45,7 +45,7 @@ NO_TORCH = "Traceback (most recent call last):\n  File x\nModuleNotFoundError: N
 class Jobs:
     """Submitit's files, written as it writes them, by jobs that are done in this
     process, each by what `becomes` of it: done, raises, dies, or runs on, and is done
-    when it is looked at again.
+    when it is looked at again; one that begins is not seen at the first look.
     """
 
     def __init__(self, becomes: Callable[[int], str] = lambda number: "done") -> None:
@@ -54,6 +54,7 @@ class Jobs:
             itertools.count(1),
             dict[str, Callable[[], None]](),
         )
+        self.beginning: dict[str, Callable[[], None]] = {}
         self.submitted: list[Path] = []
         self.budgets: list[float] = []
         self.together = 0  # how many ran at once
@@ -80,6 +81,8 @@ class Jobs:
             case "runs":
                 self.running[str(number)] = lambda: ends("done")
                 self.together = max(self.together, len(self.running))
+            case "begins":
+                self.beginning[str(number)] = lambda: ends("done")
             case how:
                 ends(how)
         return cluster.job(folder, str(number))
@@ -101,6 +104,8 @@ class Jobs:
         alive = {job.job_id for job in known.values()} & self.running.keys()
         for number in alive:
             self.running.pop(number)()
+        self.running |= self.beginning
+        self.beginning.clear()
         return alive
 
 
@@ -453,6 +458,14 @@ class Mlp(nn.Module):
     def forward(self, x):
         return self.down(self.up(x).relu())
 """
+
+
+def test_a_job_that_only_begins_is_not_lost(call, submitted) -> None:
+    """Between its start and its command line a process can't be told from one that is
+    gone.
+    """
+    submitted(lambda number: "begins")
+    assert call(*SWEEP, *HOW, "--on", "local", "-o", "jobs.json")[0] == 0
 
 
 def test_modules_beside_the_user_are_none_of_submitits(tmp_path: Path) -> None:
