@@ -152,14 +152,19 @@ def build_attention(
     return _FORMS[spec.form](spec, device=device, dtype=dtype)
 
 
-def attention_reference(module: Attention, x: Tensor) -> Tensor:
+def attention_reference(
+    module: Attention, x: Tensor, rows: Tensor | None = None
+) -> Tensor:
     """What a module should give for x (batch, seq_len, d_model), computed in float64,
-    one head after another, by code of its own.
+    one head after another, by code of its own. With `rows`, for the tokens of these
+    numbers alone, as (batch, rows, d_model).
     """
     spec = module.spec
     x = x.detach().double()
     position = torch.arange(x.shape[1], device=x.device)
-    distance = position[:, None] - position  # how far back from its query a key is
+    if rows is None:
+        rows = position
+    distance = rows[:, None] - position  # how far back from its query a key is
     window = x.shape[1] if spec.window is None else spec.window
     if spec.causal:
         visible = (distance >= 0) & (distance < window)
@@ -167,7 +172,7 @@ def attention_reference(module: Attention, x: Tensor) -> Tensor:
         visible = distance.abs() <= window
     values = []
     for q, k, v in _reference_heads(module, x):
-        scores = torch.einsum("bqd,bkd->bqk", q, k) / math.sqrt(spec.key_dim)
+        scores = torch.einsum("bqd,bkd->bqk", q[:, rows], k) / math.sqrt(spec.key_dim)
         weights = (scores - scores.amax(-1, keepdim=True)).exp() * visible
         weights = weights / weights.sum(-1, keepdim=True)
         values.append(torch.einsum("bqk,bkd->bqd", weights, v))

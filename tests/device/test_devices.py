@@ -287,9 +287,9 @@ def test_the_environment_is_that_of_the_device_that_is_used() -> None:
 def test_a_device_that_is_not_there_is_told_with_those_that_are() -> None:
     with pytest.raises(
         FfnbenchError,
-        match=r"'cuda:7' was asked for, but torch 2.0-fake has 2 CUDA devices",
+        match=r"'cuda:2' was asked for, but torch 2.0-fake has 2 CUDA devices",
     ) as caught:
-        run(on("cuda:7"), launch=launched())
+        run(on("cuda:2"), launch=launched())
     assert (
         caught.value.hint
         == "there is cuda:0 (NVIDIA A100-SXM4-80GB), cuda:1 (NVIDIA A100-SXM4-80GB)"

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from ffnbench.choices import Mode
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.attention import (
     attention_cost,
@@ -26,6 +27,9 @@ from ffnbench.ffn.attention import (
 )
 from ffnbench.ffn.attention_module import attention_reference, build_attention
 from ffnbench.ffn.spec import AttentionForm, AttentionSpec, MLASpec
+from ffnbench.plan import Case, Workload
+from ffnbench.worker.correctness import ROWS, Correctness
+from ffnbench.worker.subject import subject_of
 
 D, SEQ = 48, 20
 MLA = MLASpec(q_lora=20, kv_lora=12, nope=10, rope=6, v=8)
@@ -158,6 +162,24 @@ def test_both_forms_compute_the_float64_reference(
     }[dtype]
     assert error(module(x), attention_reference(module, x)) < tolerance
     assert error(module(x.requires_grad_()), attention_reference(module, x)) < tolerance
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_tokens_that_are_checked_see_all_others(causal: bool) -> None:
+    """The check of a worker compares the first 16 tokens of a longer input. Tokens of
+    an encoder see those behind them as well.
+    """
+    spec = replace(SHAPES["grouped-query"], causal=causal)
+    work = Workload(
+        batch=2, seq_len=3 * ROWS, dtype="float32", device="cpu", mode=Mode.FORWARD,
+        threads=1,
+    )  # fmt: skip
+    case = Case(label="a", ffn=spec, workload=work)
+    subject = subject_of(build_attention(spec), work, D, 0)
+    correctness = Correctness(case, 0)
+    correctness.check(subject, 1)
+    assert correctness.output_error is not None
+    assert 0 < correctness.output_error < 1e-6
 
 
 @pytest.mark.parametrize("causal", [False, True])

@@ -4,6 +4,7 @@ spread; what is refused.
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 from itertools import product
@@ -386,3 +387,12 @@ def test_experts_come_from_the_groups_whose_two_best_have_the_largest_sum() -> N
         assert sorted(module.choose(token[None])[0].tolist()) == sorted(best)
     y, expected = module(x).detach(), reference_output(module, x)
     assert float((y - expected).norm() / expected.norm()) < 1e-5
+
+
+def test_expected_hits_are_those_of_all_draws() -> None:
+    """Two tokens that each draw two of four experts, none twice: all pairs of draws."""
+    draws = list(itertools.combinations(range(4), 2))
+    hit = [len({*one, *other}) for one in draws for other in draws]
+    moe = MoESpec(experts=4, top_k=2)
+    assert moe.expected_hits(1) == 2
+    assert moe.expected_hits(2) == pytest.approx(sum(hit) / len(hit))

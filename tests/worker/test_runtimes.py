@@ -237,7 +237,7 @@ from ffnbench.worker.backends.running import implementation_of
 from ffnbench.worker.subject import subject_of
 
 torch.set_num_threads(1)
-given = dict(batch=1, seq_len=4, dtype="float32", device="cpu", mode="forward", threads=1)
+given = dict(batch=1, seq_len=4, dtype="float32", device="cpu", mode="forward", threads=int(sys.argv[2]))
 work = Workload(**given, backend=Backend(sys.argv[1]))
 spec = FFNSpec(d_model=32, d_ff=64, activation="relu")
 subject = subject_of(build_module(spec), work, 32, 0)
@@ -248,12 +248,14 @@ print(len(os.listdir("/proc/self/task")) - before)
 """
 
 
-@pytest.mark.parametrize(("backend", "threads"), [("ort", 0), ("openvino", 2)])
+@pytest.mark.parametrize(
+    ("backend", "asked", "threads"), [("ort", 1, 0), ("ort", 3, 2), ("openvino", 1, 2)]
+)
 def test_a_runtime_starts_no_thread_for_its_usage_data_and_leaves_no_file(
-    tmp_path: Path, backend: str, threads: int
+    tmp_path: Path, backend: str, asked: int, threads: int
 ) -> None:
-    """ONNX Runtime with one thread needs no other; OpenVINO starts its two with the
-    import.
+    """ONNX Runtime computes with so many threads as are asked for, and the caller is one
+    of them; OpenVINO starts its two with the import.
     """
     environment = os.environ | {
         "HOME": str(tmp_path),
@@ -262,7 +264,7 @@ def test_a_runtime_starts_no_thread_for_its_usage_data_and_leaves_no_file(
     }
     environment.pop("ORT_DISABLE_TELEMETRY", None)
     done = subprocess.run(
-        [sys.executable, "-c", SESSION, backend],
+        [sys.executable, "-c", SESSION, backend, str(asked)],
         capture_output=True,
         text=True,
         cwd=tmp_path,

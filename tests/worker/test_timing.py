@@ -181,8 +181,9 @@ def test_cold_on_the_cpu_evicts_before_each_call(
     """Twice the last cache of those that the threads have, read and written, while no
     clock runs.
     """
-    cache = CacheLevel(level=3, bytes=1 << 20, instances=4)
-    monkeypatch.setattr(timing, "caches", lambda: (cache,))
+    first = CacheLevel(level=1, bytes=1 << 15, instances=4)
+    last = CacheLevel(level=3, bytes=1 << 20, instances=4)
+    monkeypatch.setattr(timing, "caches", lambda: (first, last))
     monkeypatch.setattr(timing, "_buffer_of", lambda size: Buffer(size))
     torch.set_num_threads(2)
     events: list[object] = []
