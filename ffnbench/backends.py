@@ -26,6 +26,8 @@ from ffnbench.ffn.spec import (
 from ffnbench.plan import AnySpec, Workload
 
 INT4_PACKED_ROWS = 16  # torch packs so many rows of int4 weights together
+# aten::_weight_int8pack_mm of torch 2.13 reads beyond the end of other bfloat16 rows
+INT8_BFLOAT16_COLUMNS = 16
 GROUP_SIZES = (32, 64, 128, 256)  # every format with groups has these
 SAY_LIKE = "@like=swiglu says that it is one"
 # why a backend can't run a network under a workload, and what to do instead; both are
@@ -102,6 +104,9 @@ def lack_of_weights(ffn: AnySpec, work: Workload) -> Lack:
         return "the weights of experts are not quantised", "use --weights none"
     if work.weights is Weights.INT8_DYNAMIC and work.dtype != "float32":
         return f"{work.weights} computes only in float32", "use --dtype float32"
+    of_torch = weight_format in TORCH_FORMATS.values()
+    if of_torch and work.dtype == "float64":
+        return f"{work.weights} does not compute in float64", "use --dtype float32"
     if weight_format.grouped and work.group not in GROUP_SIZES:
         return (
             f"weights have no groups of {work.group}",
@@ -112,6 +117,15 @@ def lack_of_weights(ffn: AnySpec, work: Workload) -> Lack:
             return (
                 f"{columns:,} columns can't be cut into groups of {work.group}",
                 "give @group= or --d-ff",
+            )
+        if (
+            weight_format is TORCH_FORMATS[Weights.INT8]
+            and work.dtype == "bfloat16"
+            and columns % INT8_BFLOAT16_COLUMNS
+        ):
+            return (
+                f"torch's product of int8 and bfloat16 needs multiples of {INT8_BFLOAT16_COLUMNS} columns, and a matrix has {columns:,}",
+                "give --d-ff, or --dtype float32",
             )
         if weight_format is TORCH_FORMATS[Weights.INT4] and rows % INT4_PACKED_ROWS:
             return (

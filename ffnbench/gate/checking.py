@@ -38,7 +38,9 @@ from ffnbench.gate.baseline import (
 from ffnbench.gate.confirmation import (
     FirstAnswer,
     read_answer,
+    refuse_another_baseline,
     refuse_another_question,
+    refuse_other_sides,
 )
 from ffnbench.gate.decision import (
     Checked,
@@ -128,6 +130,7 @@ def _confirmed_check(
     if not first.regressed:
         return first.nothing_to_confirm(request.baseline)
     refuse_another_question(first, before.plan, policy, exact_only=request.exact_only)
+    refuse_another_baseline(first, baseline_times(before, policy))
     now, findings = _measured_again(before, policy, request, world, following, first)
     exact = exact_findings(before, now, policy)
     return Checked(
@@ -170,6 +173,8 @@ def ab(
         ),
         tempfile.TemporaryDirectory(prefix="ffnbench-") as folder,
     ):
+        if first is not None:
+            refuse_other_sides(first, (base_text, head_text))
         prepared, output, shared = _prepare_sides(
             request, variant, (base, head), folder, world, notes
         )

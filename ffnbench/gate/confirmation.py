@@ -5,8 +5,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 from ffnbench.api.saved_runs import as_shown
 from ffnbench.common import jsonable
@@ -18,6 +20,7 @@ from ffnbench.gate.decision import (
     CHECKED_METRICS,
     IDENTITY,
     TIMED_METRICS,
+    BaselineTimes,
     Checked,
     EarlierRun,
     Finding,
@@ -39,11 +42,15 @@ ANSWER_HINT = "such a file is what -o first.json of ab or check writes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstAnswer:
-    """A saved answer: its run, and the rows that regressed, each with its tolerance."""
+    """A saved answer: its run, the rows that regressed, each with its tolerance, and
+    what these rows were before. `sides` says what `ab` has compared.
+    """
 
     path: str
     report: ShownReport
     regressed: Mapping[RowKey, float]
+    before: Mapping[RowKey, float | None]
+    sides: tuple[str, ...]
 
     @property
     def timed(self) -> bool:
@@ -109,12 +116,27 @@ def read_answer(path: str, kind: str) -> FirstAnswer:
             for row in answer["findings"]
             if row["status"] == Status.REGRESSED
         }
+        before = {
+            (row["case"], row["metric"]): row.get("before")
+            for row in answer["findings"]
+        }
+        sides = tuple(answer.get("sides", ()))
         run = jsonable.json_text(answer["now"]).encode()
     except (ValueError, KeyError, TypeError) as problem:
         raise FfnbenchError(
             f"{path!r} is no answer of `check` or `ab`", ANSWER_HINT
         ) from problem
     report = as_shown(report_in(run, path))
+    if answer.get("confirms"):
+        first = answer["confirms"]
+        raise FfnbenchError(
+            f"{path!r} confirms {first!r}, and has not the samples of both",
+            f"confirm {first!r} itself",
+        )
+    if not rows and _is_unfinished(report, answer["findings"]):
+        raise FfnbenchError(
+            f"{path!r} has no answer: its run could not finish", "measure it again"
+        )
     if report.plan.kind != kind:
         raise FfnbenchError(
             f"{path!r} is of another plan: it answers about {report.plan.kind}, not {kind}",
@@ -123,7 +145,50 @@ def read_answer(path: str, kind: str) -> FirstAnswer:
     another_method = why_another_method(path, report)
     if another_method:
         raise FfnbenchError(another_method, "measure both runs with one version")
-    return FirstAnswer(path=path, report=report, regressed=rows)
+    return FirstAnswer(
+        path=path, report=report, regressed=rows, before=before, sides=sides
+    )
+
+
+def _is_unfinished(report: ShownReport, findings: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a run in which nothing regressed may have missed what did."""
+    is_missing = any(row["status"] == Status.MISSING for row in findings)
+    return report.interrupted or bool(report.stopped) or is_missing or not findings
+
+
+COMMIT = re.compile(r"\(([0-9a-f]{7,40})\b")
+
+
+def refuse_other_sides(first: FirstAnswer, sides: Sequence[str]) -> None:
+    """Raise FfnbenchError if a side is another commit than in the first run. A side
+    that is no commit, such as a folder, may have another name on another machine.
+    """
+    for then, now in zip(first.sides, sides, strict=False):
+        commits = COMMIT.search(then), COMMIT.search(now)
+        if commits[0] is None or commits[1] is None:
+            continue
+        # each repository chooses how many digits make a commit unique
+        digits = min(len(commit[1]) for commit in commits if commit)
+        if commits[0][1][:digits] != commits[1][1][:digits]:
+            raise FfnbenchError(
+                f"{first.path!r} compared another commit: {then} then, {now} now",
+                "confirm it with the revisions that it compared",
+            )
+
+
+def refuse_another_baseline(first: FirstAnswer, baseline: BaselineTimes) -> None:
+    """Raise FfnbenchError if the times of the baseline are not those that the first run
+    was compared with.
+    """
+    for row in first.regressed:
+        history, then = baseline.rows.get(row), first.before.get(row)
+        if history is None or then is None:
+            continue
+        if not math.isclose(math.exp(history.mean), then, rel_tol=1e-6):
+            raise FfnbenchError(
+                f"{first.path!r} is of another baseline: {row[0]} took {then:.4g} there, and takes {math.exp(history.mean):.4g} in this one",
+                "confirm it with the baseline that it was compared with",
+            )
 
 
 def refuse_another_question(

@@ -27,7 +27,7 @@ from ffnbench.ffn.attention import (
 )
 from ffnbench.ffn.attention_module import attention_reference, build_attention
 from ffnbench.ffn.spec import AttentionForm, AttentionSpec, MLASpec
-from ffnbench.plan import Case, Workload
+from ffnbench.plan import GIVEN, Case, Workload
 from ffnbench.worker.correctness import ROWS, Correctness
 from ffnbench.worker.subject import subject_of
 
@@ -174,7 +174,7 @@ def test_the_tokens_that_are_checked_see_all_others(causal: bool) -> None:
         batch=2, seq_len=3 * ROWS, dtype="float32", device="cpu", mode=Mode.FORWARD,
         threads=1,
     )  # fmt: skip
-    case = Case(label="a", ffn=spec, workload=work)
+    case = Case(label="a", variant="a", ffn=spec, workload=work, sizing=GIVEN)
     subject = subject_of(build_attention(spec), work, D, 0)
     correctness = Correctness(case, 0)
     correctness.check(subject, 1)

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fake_machine import FakeLaunch, KnownProber
-from gate_world import edited, machine, saved, timed
-from repositories import TARGET, two_sides
+from gate_world import edited, machine, measured, saved, timed
+from repositories import TARGET, git, two_sides
 
 import ffnbench
 from ffnbench.messages import Open, TakeSample
@@ -249,6 +249,41 @@ def test_a_file_that_is_no_answer_is_refused(ab, own: Path, first: Path) -> None
         assert err.splitlines()[1].startswith("hint: ")
 
 
+def test_other_commits_are_refused_before_they_are_measured(
+    ab, own: Path, first: Path
+) -> None:
+    """The base has moved on between the two jobs."""
+    (own / "mypkg" / "more.py").touch()
+    git(own, "add", "mypkg")
+    git(own, "commit", "-qm", "two")
+    git(own, "tag", "-f", "v1.0")
+    launch = machine()
+    code, out, err = ab("--confirm first.json", launch=launch)
+    assert (code, out, timed(launch)) == (2, "", False)
+    assert err.startswith("error: 'first.json' compared another commit: base v1.0 (")
+
+
+def test_an_answer_that_could_not_finish_confirms_nothing(ab, own: Path) -> None:
+    """Nothing regressed in it, since nothing was measured."""
+    failing = machine()
+    failing.trouble = {(Open, "SwiGLU"): "crash"}
+    assert ab("-o first.json", launch=failing)[0] == 3
+    for change in (dict, lambda data: data | {"findings": []}):
+        data = change(json.loads((own / "first.json").read_text()))
+        (own / "first.json").write_text(json.dumps(data))
+        code, out, err = ab("--confirm first.json")
+        assert (code, out) == (2, "")
+        assert err.startswith("error: 'first.json' has no answer: its run could not")
+
+
+def test_a_confirmation_is_not_confirmed(ab, first: Path) -> None:
+    """Its file has the samples of the second run alone."""
+    assert ab("--confirm first.json -o both.json", factor=1.1, seed=7)[0] == 1
+    code, out, err = ab("--confirm both.json", factor=1.1)
+    assert (code, out) == (2, "")
+    assert "hint: confirm 'first.json' itself" in err
+
+
 @pytest.fixture
 def check(on_fakes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """`ffnbench check` of a baseline of relu, gelu and swiglu."""
@@ -278,6 +313,15 @@ def test_a_check_measures_again_the_rows_that_regressed_and_their_reference(
     assert (row["case"], row["metric"]) == ("swiglu", "latency")
     assert "confirms first.json" in out
     assert check("--confirm first.json")[0] == 0
+
+
+def test_another_baseline_is_refused_before_it_is_measured(check) -> None:
+    assert check("-o first.json", swiglu=1.2)[0] == 1
+    saved(Path("baseline.json"), measured(machine({"swiglu": 1.15}), precision=0.5))
+    launch = machine()
+    code, out, err = check("--confirm first.json", launch=launch)
+    assert (code, out, timed(launch)) == (2, "", False)
+    assert "'first.json' is of another baseline: swiglu took" in err
 
 
 def test_a_check_confirms_no_answer_of_ab_and_becomes_no_baseline(

@@ -134,8 +134,9 @@ def _is_of_this_user(folder: Path) -> bool:
 
 
 JOB_POLL_S = {LOCAL: 0.2, SLURM: 5.0}
-# for so long a job may look as if it had ended, without a result, before it is lost: in a
-# shared folder a result appears late, and a process that begins has no command line yet
+# seconds that a job without a result may look as if it had ended before it is lost:
+# in a shared folder a result appears late, and a process that begins has no command
+# line yet
 GONE_S = {LOCAL: 0.5, SLURM: 15.0}
 NO_RESULT = "its job ended without a result"
 # beginnings of lines of a log that do not say what has gone wrong

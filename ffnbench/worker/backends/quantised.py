@@ -42,9 +42,11 @@ class Int8Linear(nn.Module):
     def __init__(self, layer: nn.Linear, group: int) -> None:
         super().__init__()
         self.bias = layer.bias
-        weight = layer.weight.detach()
-        self.scale = _scale_of_rows(weight)
-        self.quantised = (weight / self.scale[:, None]).round().to(torch.int8)
+        weight = layer.weight.detach().float()
+        self.scale = _scale_of_rows(weight).to(layer.weight.dtype)
+        # a scale of 16 bits may be rounded down, so that a quotient is beyond 127
+        quotients = (weight / self.scale[:, None].float()).round()
+        self.quantised = quotients.clamp(-LARGEST_INT8, LARGEST_INT8).to(torch.int8)
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = torch.ops.aten._weight_int8pack_mm(
