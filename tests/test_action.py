@@ -256,6 +256,17 @@ def test_a_limit_and_further_flags_reach_the_command(job: Job) -> None:
     assert answer["now"]["plan"]["cases"][0]["workload"]["seq_len"] == 32
 
 
+def test_jobs_of_one_target_with_other_flags_have_answers_of_their_own(
+    job: Job,
+) -> None:
+    names = set()
+    for given in ({"d_model": "64"}, {"d_model": "32"}, {"extra": "--d-ff 64"}):
+        done = job.run(**{"target": TARGET, "d_model": "64", **given})
+        assert done.code == 0, done.said
+        names.add(done.outputs["artifact"])
+    assert len(names) == len(job.comments) == 3
+
+
 def test_a_module_that_does_not_import_ends_with_2_and_the_comment_says_so(
     job: Job,
 ) -> None:
@@ -274,6 +285,19 @@ def test_a_module_that_does_not_import_ends_with_2_and_the_comment_says_so(
     ("inputs", "event", "says", "hint"),
     [
         ({"target": ""}, {}, "no target is given", "target: package.module:Attr"),
+        ({"target": "--help"}, {}, "the target is a flag: --help", "flags in extra"),
+        (
+            {"target": TARGET, "base": "--help"},
+            {},
+            "the base is a flag: --help",
+            "flags in extra",
+        ),
+        (
+            {"target": TARGET, "extra": "--d-ff '64"},
+            {},
+            "a quote in extra is not closed: --d-ff '64",
+            "as in a shell",
+        ),
         (
             {"target": TARGET},
             {"base_ref": "", "number": ""},
