@@ -18,6 +18,7 @@ from paths import ROOT
 
 from ffnbench.gate.interim import latency_report
 from ffnbench.messages import Open
+from ffnbench.metrics import LATENCY
 from ffnbench.plan import Axis, Plan
 from ffnbench.report.files.store import read_report
 from ffnbench.report.shown_report import figure_of
@@ -318,6 +319,16 @@ def test_all_texts_are_inside_a_column_or_a_page(shape: str) -> None:
         place = text.get_window_extent()
         assert box.x0 - 2 <= place.x0 < place.x1 <= box.x1 + 2, text.get_text()
         assert box.y0 - 2 <= place.y0 < place.y1 <= box.y1 + 2, text.get_text()
+
+
+def test_one_variant_is_drawn_by_its_latency_in_the_unit_of_the_axis() -> None:
+    swept = run("swiglu")
+    (axes,) = figure_of(swept).axes
+    (bars,) = axes.containers
+    unit = axes.get_ylabel().removeprefix("latency, ")
+    seconds = [swept.value(f"swiglu@seq_len={tokens}", LATENCY) for tokens in TOKENS]
+    expected = [{"ms": 1e3, "us": 1e6}[unit] * one for one in seconds if one]
+    assert list(bars.lines[0].get_ydata()) == pytest.approx(expected)
 
 
 def test_a_line_has_the_ratios_of_its_variant_and_a_gap_where_one_failed() -> None:

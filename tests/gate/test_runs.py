@@ -4,20 +4,29 @@ refuses.
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fake_machine import FakeLaunch
+from fake_machine import FakeLaunch, measure, prepare
 from gate_world import edited, machine
 
 from ffnbench import messages
 from ffnbench.api import measuring
+from ffnbench.api.preparing import Prepared
+from ffnbench.api.saved_runs import as_shown
+from ffnbench.api.several_runs import measure_several_runs
+from ffnbench.following import UNFOLLOWED, Following
 from ffnbench.gate import checking
 from ffnbench.report.files.store import read_report
+from ffnbench.report.shown_report import ShownReport
+from ffnbench.request import CompareRequest
+from ffnbench.run.world import World, this_machine
 
 COMPARE = "--variants relu,gelu,swiglu --d-model 64 --threads 1 --metrics latency --precision 0.5"
 
@@ -112,6 +121,24 @@ def test_several_runs_stand_in_one_file_in_the_order_of_their_time(
     assert value == pytest.approx(1.01, abs=0.002)
     assert low <= 0.99 < 1.03 <= high  # sd 2.6 % of a run, 1.3 % of their mean
     assert "shows run 1 of 4" in call("report", path)[1]
+
+
+def test_each_run_has_the_whole_budget() -> None:
+    """It begins with the run, however long the runs before it took."""
+    prepared = prepare(
+        CompareRequest(variants="relu,gelu", d_model=64, runs=3, pause=0.0)
+    )
+    report = as_shown(measure(prepared, launch=FakeLaunch()))
+    clock = itertools.count(step=100.0)
+    world = replace(this_machine(), now=lambda: next(clock), began=0.0)
+    spent = []
+
+    def note(prepared: Prepared, world: World, following: Following) -> ShownReport:
+        spent.append(world.spent_s)
+        return report
+
+    measure_several_runs(prepared, world, UNFOLLOWED, note)
+    assert spent == [100.0] * 3
 
 
 def test_ctrl_c_keeps_the_runs_that_are_whole(tmp_path: Path, call) -> None:
