@@ -73,7 +73,7 @@ def _trade_off_text(report: Report, trade_off: TradeOff) -> str:
     where = f"at {heading(group)} " if group.values else ""
     fastest, exact = trade_off.fastest, trade_off.fastest_of_small_error
     if fastest == trade_off.reference:
-        return f"{where}nothing is faster than {_way_text(report, fastest)}"
+        return f"{where}no row is clearly faster than {_way_text(report, fastest)}"
     text = f"{where}{_way_text(report, fastest)} is {_speed_text(report, fastest)} times as fast as "
     text += f"{_way_text(report, trade_off.reference)}, with an error of {_error_text(report, fastest)}"
     if exact is None or exact in (fastest, trade_off.reference):
