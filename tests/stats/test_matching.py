@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ffnbench.stats.matching import Trial, next_width
@@ -25,11 +25,12 @@ def searched(ratio, multiple: int, runs: int = 3) -> int:
     truth=st.integers(256, 4000),
     multiple=st.sampled_from([1, 8, 64, 128]),
 )
+@example(constant=0.75, truth=2304, multiple=128)
 def test_a_line_is_met_in_three_trials(
     constant: float, truth: int, multiple: int
 ) -> None:
     """The time is 1 at `truth`, a constant of it for any width. What is found takes at
-    most 1 % longer; the next multiple but one takes longer.
+    most 1 % longer; the next multiple but one takes as long or longer.
     """
 
     def ratio(width: int) -> float:
@@ -39,7 +40,7 @@ def test_a_line_is_met_in_three_trials(
     assert width % multiple == 0
     if width > multiple:
         assert ratio(width) <= 1.0101
-    assert ratio(width + 2 * multiple) > 1 or ratio(width) > 0.9899
+    assert ratio(width + 2 * multiple) >= 1 or ratio(width) > 0.9899
 
 
 @given(
