@@ -104,8 +104,7 @@ def lack_of_weights(ffn: AnySpec, work: Workload) -> Lack:
         return "the weights of experts are not quantised", "use --weights none"
     if work.weights is Weights.INT8_DYNAMIC and work.dtype != "float32":
         return f"{work.weights} computes only in float32", "use --dtype float32"
-    of_torch = weight_format in TORCH_FORMATS.values()
-    if of_torch and work.dtype == "float64":
+    if weight_format in TORCH_FORMATS.values() and work.dtype == "float64":
         return f"{work.weights} does not compute in float64", "use --dtype float32"
     if weight_format.grouped and work.group not in GROUP_SIZES:
         return (

@@ -38,14 +38,14 @@ def measure_several_runs(
     if report.interrupted or report.stopped or report.failed_wholly:
         return report
     complete = 0
-    not_counted: list[str] = []
-    why_not_counted = _why_not_counted(report)
-    if why_not_counted:
-        not_counted.append(why_not_counted)
+    reasons: list[str] = []  # why runs do not count
+    reason = _why_not_counted(report)
+    if reason:
+        reasons.append(reason)
     else:
         complete = 1
     most = runs + (runs + 1) // 2
-    while complete < runs and complete + len(not_counted) < most:
+    while complete < runs and complete + len(reasons) < most:
         of_run = following.part(complete + 1, runs, "run")
         try:
             with termination_as_interruption():
@@ -55,9 +55,9 @@ def measure_several_runs(
             return _cut_short(report, complete, runs)
         if again.interrupted or again.stopped:
             return _cut_short(report, complete, runs)
-        why_not_counted = _why_not_counted(again)
-        if why_not_counted:
-            not_counted.append(why_not_counted)
+        reason = _why_not_counted(again)
+        if reason:
+            reasons.append(reason)
             continue
         if complete:
             again = with_figures(report.with_repeat(again))
@@ -65,12 +65,10 @@ def measure_several_runs(
         complete += 1
     if complete == runs:
         return report
-    reasons = ", or ".join(dict.fromkeys(not_counted))
-    text = f"{complete} of {runs} runs could be kept: in the others {reasons}"
+    why = ", or ".join(dict.fromkeys(reasons))
+    text = f"{complete} of {runs} runs could be kept: in the others {why}"
     if not complete:
-        text = (
-            f"none of {runs} runs is complete, and the first is kept: in each {reasons}"
-        )
+        text = f"none of {runs} runs is complete, and the first is kept: in each {why}"
     return _with_note(report, text)
 
 

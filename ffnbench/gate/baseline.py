@@ -237,24 +237,28 @@ def new_baseline(checked: Checked) -> str:
     """The run that was measured now, as the text of a file. Raises Unfinished if it
     lacks something that a baseline needs.
     """
+    reason = _why_no_new_baseline(checked)
+    if reason:
+        raise Unfinished(
+            f"the baseline was not updated: {reason}",
+            made_anew(checked.against, checked.before),
+        )
+    return report_text(checked.now)
+
+
+def _why_no_new_baseline(checked: Checked) -> str:
+    """What this run lacks to be the new baseline; empty if it lacks nothing."""
     now = checked.now
     missing, few = _not_measured(checked), why_too_few(now)
-    lacks_latencies = has_latencies(checked.before) and not now.samples
-    is_cut_short = now.interrupted or bool(now.stopped)
-    if not (missing or few or lacks_latencies or is_cut_short):
-        return report_text(now)
     if missing:
-        reason = f"nothing was measured for {', '.join(sorted(missing))}"
-    elif few:
-        reason = f"this run {few}"
-    elif is_cut_short:
-        reason = "this run is incomplete"
-    else:
-        reason = "this run has no latencies"
-    raise Unfinished(
-        f"the baseline was not updated: {reason}",
-        made_anew(checked.against, checked.before),
-    )
+        return f"nothing was measured for {', '.join(sorted(missing))}"
+    if few:
+        return f"this run {few}"
+    if now.interrupted or now.stopped:
+        return "this run is incomplete"
+    if has_latencies(checked.before) and not now.samples:
+        return "this run has no latencies"
+    return ""
 
 
 def longer_baseline(checked: Checked) -> Longer:

@@ -130,7 +130,6 @@ def _confirmed_check(
     if not first.regressed:
         return first.nothing_to_confirm(request.baseline)
     refuse_another_question(first, before.plan, policy, exact_only=request.exact_only)
-    refuse_another_baseline(first, baseline_times(before, policy))
     now, findings = _measured_again(before, policy, request, world, following, first)
     exact = exact_findings(before, now, policy)
     return Checked(
@@ -237,6 +236,8 @@ def _measured_again(
     if request.absolute:
         refuse_another_machine(request.baseline, before.environment, here)
     baseline = baseline_times(before, policy)
+    if first is not None:
+        refuse_another_baseline(first, baseline)
     is_same_kind = machine_kind(here) == machine_kind(before.environment)
     if not is_same_kind and not request.across_machines:
         # the findings say that it is another machine, so latency is not measured

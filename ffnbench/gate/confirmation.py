@@ -42,14 +42,16 @@ ANSWER_HINT = "such a file is what -o first.json of ab or check writes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstAnswer:
-    """A saved answer: its run, the rows that regressed, each with its tolerance, and
-    what these rows were before. `sides` says what `ab` has compared.
+    """A saved answer: its run, and the rows that regressed, each with its tolerance.
+
+    `before` has what the baseline of a check says of these rows: a time relative to the
+    reference's, or seconds. `sides` says what `ab` has compared.
     """
 
     path: str
     report: ShownReport
     regressed: Mapping[RowKey, float]
-    before: Mapping[RowKey, float | None]
+    before: Mapping[RowKey, float]
     sides: tuple[str, ...]
 
     @property
@@ -117,10 +119,11 @@ def read_answer(path: str, kind: str) -> FirstAnswer:
             if row["status"] == Status.REGRESSED
         }
         before = {
-            (row["case"], row["metric"]): row.get("before")
+            (row["case"], row["metric"]): float(row["before"])
             for row in answer["findings"]
+            if row["status"] == Status.REGRESSED and row.get("before") is not None
         }
-        sides = tuple(answer.get("sides", ()))
+        sides = tuple(map(str, answer.get("sides", ())))
         run = jsonable.json_text(answer["now"]).encode()
     except (ValueError, KeyError, TypeError) as problem:
         raise FfnbenchError(
@@ -130,7 +133,7 @@ def read_answer(path: str, kind: str) -> FirstAnswer:
     if answer.get("confirms"):
         first = answer["confirms"]
         raise FfnbenchError(
-            f"{path!r} confirms {first!r}, and has not the samples of both",
+            f"{path!r} confirms {first!r}, and lacks the samples of that run",
             f"confirm {first!r} itself",
         )
     if not rows and _is_unfinished(report, answer["findings"]):
@@ -156,6 +159,7 @@ def _is_unfinished(report: ShownReport, findings: Sequence[Mapping[str, Any]]) -
     return report.interrupted or bool(report.stopped) or is_missing or not findings
 
 
+# the commit in the text of a side, such as `base v1.0 (3f2a1c0)`
 COMMIT = re.compile(r"\(([0-9a-f]{7,40})\b")
 
 
@@ -164,12 +168,12 @@ def refuse_other_sides(first: FirstAnswer, sides: Sequence[str]) -> None:
     that is no commit, such as a folder, may have another name on another machine.
     """
     for then, now in zip(first.sides, sides, strict=False):
-        commits = COMMIT.search(then), COMMIT.search(now)
-        if commits[0] is None or commits[1] is None:
+        commit_then, commit_now = COMMIT.search(then), COMMIT.search(now)
+        if commit_then is None or commit_now is None:
             continue
         # each repository chooses how many digits make a commit unique
-        digits = min(len(commit[1]) for commit in commits if commit)
-        if commits[0][1][:digits] != commits[1][1][:digits]:
+        shorter, longer = sorted([commit_then[1], commit_now[1]], key=len)
+        if not longer.startswith(shorter):
             raise FfnbenchError(
                 f"{first.path!r} compared another commit: {then} then, {now} now",
                 "confirm it with the revisions that it compared",
@@ -180,13 +184,14 @@ def refuse_another_baseline(first: FirstAnswer, baseline: BaselineTimes) -> None
     """Raise FfnbenchError if the times of the baseline are not those that the first run
     was compared with.
     """
-    for row in first.regressed:
-        history, then = baseline.rows.get(row), first.before.get(row)
-        if history is None or then is None:
+    for row, then in first.before.items():
+        history = baseline.rows.get(row)
+        if history is None:
             continue
-        if not math.isclose(math.exp(history.mean), then, rel_tol=1e-6):
+        now = math.exp(history.mean)
+        if not math.isclose(now, then, rel_tol=1e-6):
             raise FfnbenchError(
-                f"{first.path!r} is of another baseline: {row[0]} took {then:.4g} there, and takes {math.exp(history.mean):.4g} in this one",
+                f"{first.path!r} is of another baseline: before is {then:.4g} there for {' '.join(row)}, and {now:.4g} here",
                 "confirm it with the baseline that it was compared with",
             )
 

@@ -171,9 +171,13 @@ def test_the_tokens_that_are_checked_see_all_others(causal: bool) -> None:
     """
     spec = replace(SHAPES["grouped-query"], causal=causal)
     work = Workload(
-        batch=2, seq_len=3 * ROWS, dtype="float32", device="cpu", mode=Mode.FORWARD,
+        batch=2,
+        seq_len=3 * ROWS,
+        dtype="float32",
+        device="cpu",
+        mode=Mode.FORWARD,
         threads=1,
-    )  # fmt: skip
+    )
     case = Case(label="a", variant="a", ffn=spec, workload=work, sizing=GIVEN)
     subject = subject_of(build_attention(spec), work, D, 0)
     correctness = Correctness(case, 0)

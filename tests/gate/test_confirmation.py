@@ -237,8 +237,12 @@ def test_another_plan_is_refused_before_it_is_measured(
 def test_a_file_that_is_no_answer_is_refused(ab, own: Path, first: Path) -> None:
     run = saved(own / "run.json")
     (own / "broken.json").write_text('{"findings": [{}], "now": {}}')
+    edited_answer = json.loads(first.read_text())
+    edited_answer["findings"][0]["before"] = "a word"
+    (own / "edited.json").write_text(json.dumps(edited_answer))
     for path, says in (
         (run, "is no answer of `check` or `ab`"),
+        (own / "edited.json", "is no answer of `check` or `ab`"),
         (own / "broken.json", "is no answer of `check` or `ab`"),
         (own / "nowhere.json", "cannot read"),
     ):
@@ -321,7 +325,8 @@ def test_another_baseline_is_refused_before_it_is_measured(check) -> None:
     launch = machine()
     code, out, err = check("--confirm first.json", launch=launch)
     assert (code, out, timed(launch)) == (2, "", False)
-    assert "'first.json' is of another baseline: swiglu took" in err
+    assert "'first.json' is of another baseline: before is 1" in err
+    assert "there for swiglu latency, and 1.15" in err
 
 
 def test_a_check_confirms_no_answer_of_ab_and_becomes_no_baseline(

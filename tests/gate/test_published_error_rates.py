@@ -77,9 +77,7 @@ def test_after_an_interruption_the_same_command_goes_on(
     monkeypatch.setattr(error_rates, "truth_of", lambda *_: truth)
     monkeypatch.setattr(error_rates, "machine", lambda: {"cpu": "a CPU"})
     file = tmp_path / "rates.jsonl"
-    command = [
-        "--each", "3", "--effects", "0,7", "--tools", "asv,pyperf", "-o", str(file)
-    ]  # fmt: skip
+    command = f"--each 3 --effects 0,7 --tools asv,pyperf -o {file}".split()
     error_rates.main(command)
     assert "the same command goes on" in capsys.readouterr().err
     before = file.read_text().splitlines()
