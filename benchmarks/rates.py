@@ -10,23 +10,29 @@ intervals or verdicts are wrong more often than promised, by more than chance.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from exam.machine import STATES, WORLDS, Machine, World, as_measured
 from exam.processes import each
 from exam.text import share, table
 
-from ffnbench.extras.selftest.measuring import (
-    SLOWDOWNS,
-    SelftestRow,
-    broken_promises,
-    comparison_plan,
-    error_rates,
-    rows_of_run,
-)
+from ffnbench.plan import Plan
+from ffnbench.planning.compare import plan_compare
+from ffnbench.request import CompareRequest
+from ffnbench.result import Run, Verdict
 from ffnbench.run.runner import run_workers
+from ffnbench.stats.verdict import summarise
 
+# the labels of rows: the reference, rows equal to it, and rows that are slower by a
+# known share
+REFERENCE, EQUAL_ROWS = "base", ("same1", "same2")
+SLOWDOWNS = {"+3%": 0.03, "+5%": 0.05, "+10%": 0.10}
+# what is promised: the share of runs with a false difference at most, and the bounds of
+# the share of intervals that hold the truth
+FALSE_AT_MOST, COVERAGE = 0.05, (0.93, 0.97)
 HEAD = (
     "world",
     "runs",
@@ -39,6 +45,147 @@ HEAD = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """What one run said of one row. `low` and `high` are None in a row without an
+    interval, and `truth` is the true ratio of the row to the reference.
+    """
+
+    run: int
+    row: str
+    truth: float
+    low: float | None
+    high: float | None
+    verdict: Verdict
+    seconds: float  # the whole run
+
+    @property
+    def covers(self) -> bool:
+        """Whether the interval holds the truth; a row without one does not."""
+        if self.low is None or self.high is None:
+            return False
+        return self.low <= self.truth <= self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """How many of some runs or rows something is true of."""
+
+    hits: int
+    of: int
+
+    @property
+    def value(self) -> float:
+        """The rate as a fraction; 0 of 0 is 0."""
+        return self.hits / self.of if self.of else 0.0
+
+    def __str__(self) -> str:
+        return share(self.hits, self.of)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """How often some runs were right and wrong. A run has a false difference if any of
+    its equal rows is called slower or faster.
+    """
+
+    runs: int
+    false_difference: Rate
+    covered: Rate  # of the rows with an interval, which a busy row does not have
+    detected: dict[str, Rate]  # by the label of a slowed row
+    wrong_way: Rate  # of the slowed rows: called faster, or the same
+    busy: Rate  # of the runs: a row is not decided because others used the CPUs
+    seconds: float  # of a run, the mean
+
+
+def comparison_plan(workers: int | None = None) -> Plan:
+    """Plan a comparison of the reference with itself twice, and with itself slowed down
+    by known shares.
+    """
+    variants = [f"{name}=relu" for name in (REFERENCE, *EQUAL_ROWS)]
+    variants += [f"{name}=relu@slowdown={share}" for name, share in SLOWDOWNS.items()]
+    request = CompareRequest(
+        variants=",".join(variants),
+        d_model=256,
+        device="cpu",
+        metrics="latency",
+        workers=workers,
+    )
+    return plan_compare(request)
+
+
+def rows_of_run(run: Run, plan: Plan, number: int) -> list[RunRow]:
+    """What a run of the plan says of each row but the reference. `number` is that of
+    the run.
+    """
+    rows = []
+    _, comparisons, _ = summarise(run)
+    for comparison in comparisons:
+        if comparison.case == comparison.reference:
+            continue
+        ratio = comparison.ratio
+        row = RunRow(
+            run=number,
+            row=comparison.case,
+            truth=1 + plan.case(comparison.case).workload.slowdown,
+            low=ratio.low if ratio else None,
+            high=ratio.high if ratio else None,
+            verdict=comparison.verdict,
+            seconds=run.wall_s or 0.0,
+        )
+        rows.append(row)
+    return rows
+
+
+def rates_of(rows: Sequence[RunRow]) -> Rates:
+    """Count how often these rows, of any number of runs, are right and wrong."""
+    seconds = {row.run: row.seconds for row in rows}
+
+    def runs_with(labels: Collection[str], *verdicts: Verdict) -> Rate:
+        """The runs in which one of these rows has one of these verdicts."""
+        hits = {
+            row.run for row in rows if row.row in labels and row.verdict in verdicts
+        }
+        return Rate(len(hits), len(seconds))
+
+    slowed = [row for row in rows if row.row in SLOWDOWNS]
+    wrong_way = [row for row in slowed if row.verdict in (Verdict.FASTER, Verdict.SAME)]
+    with_interval = [row for row in rows if row.low is not None]
+    return Rates(
+        runs=len(seconds),
+        false_difference=runs_with(EQUAL_ROWS, Verdict.SLOWER, Verdict.FASTER),
+        covered=Rate(sum(row.covers for row in with_interval), len(with_interval)),
+        detected={name: runs_with((name,), Verdict.SLOWER) for name in SLOWDOWNS},
+        wrong_way=Rate(len(wrong_way), len(slowed)),
+        busy=runs_with((*EQUAL_ROWS, *SLOWDOWNS), Verdict.BUSY),
+        seconds=sum(seconds.values()) / max(1, len(seconds)),
+    )
+
+
+def broken_promises(rates: Rates) -> list[str]:
+    """Say which promises the runs did not keep, by more than chance explains."""
+    problems = []
+    most_false = FALSE_AT_MOST + chance(FALSE_AT_MOST, rates.runs)
+    if rates.false_difference.value > most_false:
+        problems.append(
+            f"false differences in {rates.false_difference.value:.1%} of the runs"
+        )
+    least, most = COVERAGE
+    # chance is that of so many runs, not rows: the rows of a run share their reference
+    least -= chance(least, rates.runs)
+    most += chance(most, rates.runs)
+    if rates.covered.of and not least <= rates.covered.value <= most:
+        problems.append(f"the 95% intervals cover {rates.covered.value:.1%}")
+    return problems
+
+
+def chance(share: float, runs: int) -> float:
+    """How far the share in so many runs may be from the true one: three standard
+    errors.
+    """
+    return 3 * math.sqrt(share * (1 - share) / runs)
+
+
 def simulate(
     runs: int,
     *,
@@ -46,7 +193,7 @@ def simulate(
     worlds: Iterable[World] = WORLDS,
     processes: int | None = None,
     workers: int | None = None,
-) -> dict[str, list[SelftestRow]]:
+) -> dict[str, list[RunRow]]:
     """What `runs` runs say, spread evenly over the worlds; each has a number of its
     own. `workers` fixes how many processes a run has.
     """
@@ -62,35 +209,26 @@ def simulate(
 
 def _one_world(
     seed: int, workers: int | None, task: tuple[World, range]
-) -> list[SelftestRow]:
-    (world, numbers), plan = task, comparison_plan(workers=workers)
-    runs = [
-        (number, Machine(world, plan, seed + place))
-        for place, number in enumerate(numbers)
-    ]
-    return [
-        one
-        for number, machine in runs
-        for one in rows_of_run(machine.run(run_workers), plan, number)
-    ]
+) -> list[RunRow]:
+    (world, numbers), plan = task, comparison_plan(workers)
+    rows = []
+    for place, number in enumerate(numbers):
+        run = Machine(world, plan, seed + place).run(run_workers)
+        rows += rows_of_run(run, plan, number)
+    return rows
 
 
-def row(name: str, told: Sequence[SelftestRow]) -> tuple[str, ...]:
+def table_row(name: str, rows: Sequence[RunRow]) -> tuple[str, ...]:
     """What a world's runs came to."""
-    of = error_rates(told)
+    rates = rates_of(rows)
     shares = (
-        of.false_difference,
-        of.wrong_way,
-        of.covered,
-        *of.detected.values(),
-        of.busy,
+        rates.false_difference,
+        rates.wrong_way,
+        rates.covered,
+        *rates.detected.values(),
+        rates.busy,
     )
-    return (
-        name,
-        str(of.runs),
-        *(share(one.hits, one.of) for one in shares),
-        f"{of.seconds:.0f} s",
-    )
+    return name, str(rates.runs), *map(str, shares), f"{rates.seconds:.0f} s"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -107,9 +245,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     beyond = simulate(asked.runs // 3, worlds=STATES, **how)
     whole = [one for told in found.values() for one in told]
     every = {**found, "all worlds": whole, **beyond}
-    broken = broken_promises(error_rates(whole))
+    broken = broken_promises(rates_of(whole))
     print(
-        table(HEAD, [row(name, told) for name, told in every.items() if told]),
+        table(HEAD, [table_row(name, told) for name, told in every.items() if told]),
         *broken,
         sep="\n",
     )

@@ -67,7 +67,6 @@ FEATURES = (
         requests=("CountLayers", "CountWhole"),
     ),
     Feature(name="page", suffixes=(".html",)),
-    Feature(name="selftest", commands=("selftest",)),
     Feature(
         name="train",
         commands=("train",),

@@ -49,30 +49,6 @@ def blocks(kind: str) -> list[tuple[str, str]]:
     ]  # fmt: skip
 
 
-def without_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The selftest, where there is one, measures nothing, and has what its runs might
-    say.
-    """
-    if "selftest" not in command_names():
-        return
-    from ffnbench.extras.selftest import measuring
-
-    def measure(_: object, repeats: int, *__: object) -> measuring.SelftestRuns:
-        said = {
-            "row": "same1",
-            "truth": 1.0,
-            "ratio": 1.0,
-            "low": 0.9,
-            "high": 1.1,
-            "verdict": "same",
-            "seconds": 15.0,
-        }
-        rows = [measuring.SelftestRow(run=number, **said) for number in range(repeats)]
-        return measuring.SelftestRuns(rows=rows)
-
-    monkeypatch.setattr(measuring, "measure_repeats", measure)
-
-
 WORKFLOWS = [yaml.safe_load(body) for _, body in blocks("yaml")]
 
 
@@ -138,7 +114,6 @@ def test_shell_lines_are_commands_that_work(
             pytest.importorskip(package)
     on_machine(launch, ProberHere)
     monkeypatch.setattr(several_runs, "_pause", lambda seconds, progress: None)
-    without_runs(monkeypatch)
     if line.startswith("ffnbench ab "):
         two_sides(tmp_path)
     command, *arguments = shlex.split(line)
@@ -230,7 +205,6 @@ def test_python_blocks_run(
     (tmp_path / "baseline.json").write_text(report_text(saved))
     if "ffnbench.ab(" in body:
         two_sides(tmp_path)
-    without_runs(monkeypatch)
     on_machine(FakeLaunch(), ProberHere)
     exec(compile(body, document, "exec"), {})
 

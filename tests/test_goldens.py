@@ -44,7 +44,7 @@ from ffnbench.result import Timer
 GOLDEN = ROOT / "tests" / "golden"
 COMMANDS = (
     "compare", "cost", "estimate", "report", "block", "train", "check", "ab", "bisect", "history",
-    "plot-activations", "activations", "list", "env", "inspect", "selftest",
+    "plot-activations", "activations", "list", "env", "inspect",
 )  # fmt: skip
 SAVED = [*sorted(ROOT.glob("results/**/*.json")), *sorted(GOLDEN.glob("runs/*.json"))]
 PAIRS = {

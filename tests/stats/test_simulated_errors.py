@@ -9,14 +9,9 @@ from dataclasses import replace
 import pytest
 import rates as script
 from exam.machine import STATES, WORLDS
-from rates import simulate
+from rates import SLOWDOWNS, Rate, broken_promises, rates_of, simulate
 
-from ffnbench.extras.selftest.measuring import (
-    SLOWDOWNS,
-    Rate,
-    broken_promises,
-    error_rates,
-)
+from ffnbench.result import Verdict
 
 
 def test_simulated_error_rates_hold() -> None:
@@ -25,7 +20,7 @@ def test_simulated_error_rates_hold() -> None:
     """
     told = simulate(135)
     assert list(told) == [w.name for w in WORLDS]
-    whole = error_rates([one for of in told.values() for one in of])
+    whole = rates_of([one for of in told.values() for one in of])
     assert whole.runs == 135
     assert 0.9 * 135 * 5 <= whole.covered.of <= 135 * 5  # a busy row claims no interval
     assert broken_promises(whole) == []
@@ -37,14 +32,14 @@ def test_simulated_error_rates_hold() -> None:
     assert whole.detected["+5%"].value >= 0.75
     assert whole.detected["+10%"].value >= 0.95
     assert {
-        name: share.value for name, share in error_rates(told["quiet"]).detected.items()
+        name: share.value for name, share in rates_of(told["quiet"]).detected.items()
     } == dict.fromkeys(SLOWDOWNS, 1.0)
 
 
 def test_a_state_that_outlasts_a_run_is_covered_by_no_run() -> None:
     """The exam sets worlds in which the code must fail."""
     (told,) = simulate(12, worlds=STATES[-1:]).values()
-    assert error_rates(told).covered.value < 0.8
+    assert rates_of(told).covered.value < 0.8
 
 
 def test_the_same_seed_gives_the_same_runs() -> None:
@@ -57,7 +52,7 @@ def test_a_broken_promise_is_noticed(
 ) -> None:
     told = simulate(12, processes=1)
     good = replace(
-        error_rates([one for of in told.values() for one in of]),
+        rates_of([one for of in told.values() for one in of]),
         false_difference=Rate(hits=0, of=12),
     )
     bad = replace(
@@ -76,7 +71,7 @@ def test_a_broken_promise_is_noticed(
         broken_promises(replace(good, covered=Rate(hits=0, of=0))) == []
     )  # every row was busy
     wrong = {
-        name: [replace(one, verdict="faster") for one in of]
+        name: [replace(one, verdict=Verdict.FASTER) for one in of]
         for name, of in told.items()
     }
     monkeypatch.setattr(script, "simulate", lambda runs, **_: wrong)
