@@ -50,7 +50,6 @@ class Feature:
 
 
 FEATURES = (
-    Feature(name="bisect", commands=("bisect",)),
     Feature(name="cluster", measures=True),
     Feature(
         name="estimate",

@@ -189,11 +189,12 @@ class CheckRequest(Request):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModuleRequest(Request):
-    """A module whose revisions are measured, and what it is fed: the base for `ab` and
-    `bisect`.
+class SidesRequest(Request):
+    """`ffnbench ab`: a module, what it is fed, and where base and head run. What is not
+    given is as in this process, and head is then the working tree.
     """
 
+    COMMAND = "ab"
     POSITIONAL = ("variant",)
 
     variant: str = ""
@@ -206,16 +207,6 @@ class ModuleRequest(Request):
     device: str = "auto"
     threads: int | None = None
     tolerance: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class SidesRequest(ModuleRequest):
-    """`ffnbench ab`: where base and head run. What is not given is as in this process,
-    and head is then the working tree.
-    """
-
-    COMMAND = "ab"
-
     base_rev: str | None = None
     base_python: str | None = None
     base_source: str | None = None

@@ -72,7 +72,7 @@ SHELL = [
     for name, body in blocks("sh") for line in body.splitlines()
     if "ffnbench " in line and name not in OF_EXTRAS
     # tests/test_recipes.py types these
-    and name != "tutorial.md" and "ffn.json" not in line
+    and name != "tutorial.md" and "ffn.json" not in line and not line.startswith("git ")
 ] + [
     ("ci.md", line.replace("${{ github.base_ref }}", "main"))
     for workflow in WORKFLOWS for line in shell_lines(workflow) if line.startswith("ffnbench ")

@@ -43,7 +43,7 @@ from ffnbench.result import Timer
 
 GOLDEN = ROOT / "tests" / "golden"
 COMMANDS = (
-    "compare", "cost", "estimate", "report", "block", "train", "check", "ab", "bisect", "history",
+    "compare", "cost", "estimate", "report", "block", "train", "check", "ab", "history",
     "plot-activations", "activations", "list", "env", "inspect",
 )  # fmt: skip
 SAVED = [*sorted(ROOT.glob("results/**/*.json")), *sorted(GOLDEN.glob("runs/*.json"))]
@@ -144,7 +144,6 @@ TYPED = {
     "ab-confirmed": ["ab mypkg.mlp:SwiGLU v1.0 --d-model 64 -o first.json -q",
                      "ab mypkg.mlp:SwiGLU v1.0 --d-model 64 --confirm first.json -f csv -q",
                      "ab mypkg.mlp:SwiGLU v1.0 --d-model 64 --confirm first.json"],
-    "bisect": ["bisect mypkg.mlp:SwiGLU --good v1.0 --bad HEAD --d-model 64 --tolerance 3%"],
     "history": ["history baseline.json again.json", "history again.json baseline.json --metric latency -o over.csv",
                 "history repeats.json -v"],
     "plot-activations": ["plot-activations relu --range=-1:1 -o curves.csv -o curves.svg"],
@@ -180,7 +179,7 @@ BASE_MS = {
 
 class Machine(FakeLaunch):
     """Times that follow from the label and the worker alone, those of `slower` by a
-    fifth; in a bisect, what is slow stands in the file that is checked out.
+    fifth.
     """
 
     def __init__(
@@ -193,18 +192,6 @@ class Machine(FakeLaunch):
         scatter = random.Random(f"{label} {worker}").gauss(0, 0.002)
         base = BASE_MS.get(re.split(r"\W", label)[0], 10.0) / 1000
         return base * math.exp(scatter) * (1.2 if label in self.slower else 1.0)
-
-
-class Checkouts(Machine):
-    """A machine on which the file that is checked out says whether it is slow."""
-
-    def __call__(self, arm: Any = None) -> Any:
-        if arm is not None and arm.source:
-            slow = "slow" in Path(arm.source, "mypkg", "mlp.py").read_text()
-            self.slower = (
-                ("SwiGLU",) if slow else () if arm.name == "head" else self.slower
-            )
-        return super().__call__(arm)
 
 
 def crash_of(*labels: str) -> dict[tuple[type, str | None], Any]:
@@ -249,7 +236,6 @@ MACHINES: dict[str, Callable[[], FakeLaunch]] = {
     "check-slower": lambda: Machine("gelu"),
     "ab-slower": lambda: Machine("SwiGLU"),
     "ab-confirmed": lambda: Machine("SwiGLU"),
-    "bisect": Checkouts,
     "env": lambda: Machine(
         trouble={(MeasureTimer, None): Timer(empty_call_s=1e-7, resolution_s=5e-8)}
     ),
@@ -470,7 +456,7 @@ def test_command(
     tmp_path: Path,
 ) -> None:
     furnished(tmp_path, monkeypatch)
-    if name in ("ab", "ab-slower", "ab-confirmed", "bisect"):
+    if name in ("ab", "ab-slower", "ab-confirmed"):
         repository(tmp_path)
     text = ""
     for line in TYPED[name]:

@@ -177,6 +177,46 @@ def test_the_file_for_pytest_passes_what_is_unchanged_and_fails_real_extra_work(
     assert "2 failed" in done.stdout
 
 
+BISECT = re.findall(r"^git bisect .*", CI, re.MULTILINE)
+
+
+def test_git_bisect_finds_the_commit_that_made_a_module_slower(
+    own: Path, typed, tmp_path: Path
+) -> None:
+    """Eight commits after v1.0, of which the fifth adds 15 % to the time. The times are
+    made up, so that no load of this machine counts.
+    """
+    on_fakes = ROOT / "tests" / "ffnbench_on_fakes.py"
+    (tmp_path / "bin" / "ffnbench").write_text(
+        f'#!/bin/sh\nexec {sys.executable} {on_fakes} "$@"\n'
+    )
+    git(own, "tag", "v1.0")
+    for number in range(1, 9):
+        seconds = 0.004 if number < 5 else 0.0046
+        text = f"{OWN}\nSECONDS = {seconds}\n# commit {number}\n"
+        (own / "mypkg" / "mlp.py").write_text(text)
+        git(own, "commit", "-qam", f"change {number}")
+    start, run, reset = BISECT
+    assert typed(start, own).returncode == 0
+    done = typed(run, own)
+    assert done.returncode == 0, done.stderr
+    slow = git(own, "rev-parse", ":/change 5")
+    assert f"{slow} is the first bad commit" in done.stdout
+    assert typed(reset, own).returncode == 0
+
+
+def test_the_line_for_git_bisect_skips_what_is_neither_good_nor_slow(
+    typed, tmp_path: Path
+) -> None:
+    line = BISECT[1].removeprefix("git bisect run ")
+    codes = {}
+    for code in (0, 1, 2, 3, 4, 130):
+        (tmp_path / "bin" / "ffnbench").write_text(f"#!/bin/sh\nexit {code}\n")
+        codes[code] = typed(line, tmp_path).returncode
+    # git stops at a code above 127, as of an interruption
+    assert codes == {0: 0, 1: 1, 2: 125, 3: 125, 4: 125, 130: 130}
+
+
 STEPS = [
     line
     for body in re.findall(r"```sh\n(.*?)```", TUTORIAL, re.DOTALL)
