@@ -23,6 +23,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -33,13 +34,18 @@ from fake_machine import (
     KnownProber,
     ProberHere,
     interrupted_in_the_second_worker,
+    lost,
 )
+from model_configs import LLAMA
 from paths import ROOT
 
 from ffnbench import __version__
 from ffnbench.ffn.activations import OwnActivation
-from ffnbench.messages import Check, MeasureTimer, Open, Values
-from ffnbench.result import Timer
+from ffnbench.ffn.cost import Cost
+from ffnbench.ffn.spec import ImportedSpec
+from ffnbench.messages import Check, Failed, MeasureTimer, Open, TakeSample, Values
+from ffnbench.plan import Arm, Case, Workload
+from ffnbench.result import Agreement, FailureKind, Timer
 
 GOLDEN = ROOT / "tests" / "golden"
 COMMANDS = (
@@ -104,6 +110,7 @@ Call = Callable[..., str]
 
 
 SMALL = "--d-model 64 --workers 3 --rounds 2"
+STEADY = "--d-model 64 --workers 5 --rounds 3"  # enough for a baseline
 # lines one after another, in a folder of their own that holds what tests/golden/runs
 # has
 TYPED = {
@@ -121,8 +128,58 @@ TYPED = {
     "compare-interrupted": [f"compare relu,gelu {SMALL} -o run.csv"],
     "compare-resumed": [f"compare relu,gelu --seq-len 1 {SMALL} -o run.json -q",
                         f"compare relu,gelu --seq-len 1,128 {SMALL} -o run.json --resume"],
+    "compare-sizes": [f"compare gelu swiglu {SMALL} --d-model 64,96 --bias --batch 2 --mode train -q",
+                      f"compare gelu swiglu {SMALL} --d-ff 128 --match flops --no-bias --dtype bf16 -q",
+                      f"compare gelu@ratio=2 swiglu@rule=llama {SMALL} --match none --mode backward -q",
+                      f"compare relu,gelu {SMALL} --dtype fp32,bf16 --batch 1..4 -f csv -q"],
+    "compare-process": [f"compare relu gelu {SMALL} --device cpu --threads 2 --seed 7 --wait --timeout 60s -v -o run.csv",
+                        f"compare relu gelu {SMALL} --threads 1,2 -q",
+                        "compare relu gelu --d-model 64 --quick",
+                        "compare relu gelu --d-model 64 --precision 2% --budget 30s"],
+    "compare-metrics": [f"compare relu gelu {SMALL} --metrics latency,memory,sparsity -q",
+                        f"compare swiglu@moe=8x2 swiglu {SMALL} --metrics latency,routing,error -v -q",
+                        "compare relu gelu --d-model 64 --metrics error",
+                        "compare relu gelu --d-model 64 --metrics memory -f csv"],
+    "compare-models": ["compare gpt2 bert-base --match none --workers 3 --rounds 2 -q",
+                       "compare gelu --preset bert-base --workers 3 --rounds 2 -q",
+                       "compare --preset config.json --workers 3 --rounds 2 -q",
+                       f"compare swiglu@d_ff=96 {SMALL} --state weights.safetensors --prefix mlp. -q"],
+    "compare-runs": [f"compare relu gelu {SMALL} --runs 3 --pause 0s -o runs.json", "report runs.json -v"],
+    "compare-shown": [f"compare relu gelu {SMALL} -f latex -q", f"compare relu gelu {SMALL} --json -q",
+                      f"compare relu gelu swiglu {SMALL} --columns label,ratio,params --sort -latency -q",
+                      f"compare relu gelu swiglu {SMALL} --columns +gflops -f md -q",
+                      f"compare relu gelu {SMALL} -q -o every/", f"compare relu gelu {SMALL} -q -o run.tex -o run.pdf -o run.png"],
+    "compare-workload": ["compare relu relu@batch=2@seq_len=16@mode=backward gelu@dtype=bf16@device=cpu@threads=2 "
+                         "swiglu@reduced_reductions=false@matmul_precision=high a=relu@slowdown=0.05 b=relu@cache=cold "
+                         f"{SMALL} -f csv -q",
+                         "compare swiglu c=swiglu@backend=compile@compile=max-autotune@freeze=true p=swiglu@backend=packed "
+                         "o=swiglu@backend=ort@spin=on i=swiglu@backend=openvino n=swiglu@backend=onednn "
+                         f"g=swiglu@weights=int4@group=64 {SMALL} --d-ff 256 -v -q",
+                         f"compare relu@time=device gelu@time=device {SMALL} -q"],
+    "compare-arms": [f"compare new=mypkg.mlp:SwiGLU@hidden=3@like=swiglu old=mypkg.mlp:SwiGLU@source=old {SMALL} -v -q",
+                     f"compare relu here=relu@env=DEBUG:1;LEVEL:2 there=relu@python=/env/python {SMALL} -v -q"],
+    "compare-kinds-of-failure": [f"compare relu,gelu,swiglu,silu,glu,mish {SMALL} -v -o run.csv"],
+    "compare-outputs-differ": [f"compare relu mine=mlp.py:Mlp@like=relu {SMALL} -q -o run.csv"],
+    "compare-crossing": [f"compare relu,gelu --seq-len 16..1024 {SMALL} -q -o sweep.csv -o sweep.svg",
+                         f"compare gelu,swiglu@d_ff=64..256/64 {SMALL} -q -o widths.csv -o widths.png"],
     "cost": ["cost relu,gelu,swiglu --d-model 512 -o cost.csv -o cost.md -o cost.json",
              "cost --preset mixtral-8x7b -v"],
+    "cost-forms": ["cost relu@d_ff=96 gelu@ratio=3@multiple_of=32 swiglu@rule=llama@multiple_of=16@ffn_dim_multiplier=1.3 "
+                   "silu@gate=output swish@beta=0.5@bias=true@dropout=0.1 mish_glu@init=normal@limit=7@offset=1 "
+                   "bilinear glu reglu geglu --d-model 64 --match none -v",
+                   "cost relu silu@gate=inner b=swiglu@limit=none --d-model 64 --match params -f csv",
+                   *(f"cost relu x=swiglu@rule={rule} --d-model 768" for rule in ("classic", "two_thirds", "t5_v1_1"))],
+    "cost-experts": ["cost swiglu s=swiglu@moe=8x2@shared=64@shared_gate=true@router_bias=true "
+                     "n=swiglu@moe=8x2@scores=sigmoid@normalised=false@routed_scale=2.5@groups=4x2 "
+                     "e=swiglu@moe=8x2@experts=grouped@routing=trained-like --d-model 64 -v",
+                     "cost gelu swiglu@moe=8x2 --d-model 64 --mode train -f md"],
+    "cost-flags": ["cost gelu swiglu --d-model 64 --d-ff 128 --match flops --bias --batch 2 --dtype bf16 --seq-len 1,16 -f csv",
+                   "cost gelu swiglu --d-model 64,128 --no-bias --match none --weights int8,int4 -f csv",
+                   "cost gelu swiglu --d-model 64 --mode backward --columns label,params,flops_backward --sort -params",
+                   "cost gelu swiglu --d-model 64 -f latex", "cost mine=mlp.py:Mlp@hidden=3 relu --d-model 64",
+                   "cost gelu --hidden-size 64 --intermediate-size 128 --batch-size 2"],
+    "cost-models": ["cost gpt2 bert-base --match none", "cost --preset config.json --json",
+                    "cost swiglu --preset llama3-8b --seq-len 1,4Ki"],
     "estimate": ["estimate relu,swiglu --hardware h100,epyc-9654 --seq-len 1,4Ki -v -o bounds.csv"],
     "report": ["report groups.json -o again.json -o again.csv -o again.md -o again.svg -o again.html --sort -latency"],
     "arranged": ["report failed.json --sort -latency", "report compare.json --sort -ratio -f csv",
@@ -132,29 +189,81 @@ TYPED = {
                  "report compare.json --columns params,ratio,latency_low_s,gflops -f csv",
                  "report compare.json --columns +total", "report compare.json --columns input_bytes,weight_bytes",
                  "report activations.json --sort -latency", "report block.json --sort -seq_len --columns FFN,KV",
-                 "report groups.json --sort -seq_len", "report baseline.json again.json --sort label -f csv"],
+                 "report groups.json --sort -seq_len"],
     "block": [f"block --seq-len 64,256 {SMALL} -o block.csv", "block --preset bert-base --cost-only"],
+    "report-shown": ["report sweep.json -o sweep.png -o sweep.tex -f latex", "report cost.json --json",
+                     "report experts.json --columns label,routing,params -f md", "report ab.json -f md",
+                     "report busy.json --sort ratio -v"],
+    "block-flags": [f"block gelu {SMALL} --d-ff 128 --bias --heads 4 --kv-heads 2 --batch 2 --dtype bf16 --mode train "
+                    "--device cpu --threads 2 --backend compile -v -q",
+                    f"block swiglu {SMALL} --no-bias --seq-len 16..64 -q -o block.csv -o block.svg",
+                    "block --d-model 64 --quick", "block --d-model 64 --precision 5% --budget 20s -q",
+                    *(f"block llama3-8b --seq-len 128,1Ki --cost-only -f {form}" for form in ("csv", "md", "latex", "json")),
+                    "block --preset config.json --cost-only --mode backward -v",
+                    f"block swiglu@moe=8x2 --seq-len 64,128 {SMALL} -q -o more.json",
+                    f"block swiglu@moe=8x2 --seq-len 64..256 {SMALL} -q -o more.json --resume"],
+    "block-failed": [f"block gelu --seq-len 64,128 {SMALL}"],
     "train": ["train relu swiglu --steps 12 --text book.txt -o learnt.csv -o learnt.json"],
     "check": ["check baseline.json -o check.xml -o check.md -o check.json -o check.csv",
-              "check baseline.json --exact-only", "check baseline.json --append"],
+              "check baseline.json --exact-only"],
     "check-slower": ["check baseline.json -f github", "check baseline.json -v", "check baseline.json --update"],
     "check-saved": ["check baseline.json groups.json", "check baseline.json baseline.json"],
+    "check-flags": ["check baseline.json --tolerance 1% --tolerance gelu:latency=10% --budget 20s -q --wait",
+                    "check baseline.json --tolerance params=1% --exact-only -f csv",
+                    *(f"check baseline.json -q -f {form}" for form in ("markdown", "latex")),
+                    "check baseline.json -q -o found.html -o found.tex -o all/"],
+    "check-sweep": [f"compare relu,gelu --seq-len 1,16 {STEADY} -q -o sweep.json",
+                    "check sweep.json -q -o sweep.xml", "check sweep.json sweep.json -f md"],
+    "check-repeated": [f"compare relu,gelu,swiglu {STEADY} --runs 3 --pause 0s -q -o runs.json", "check runs.json -v -q"],
+    "check-unclear": ["check baseline.json -q", "check baseline.json -q --on-unclear fail",
+                      "check baseline.json -q --on-unclear pass -f github"],
+    "check-busy": ["check baseline.json -q --on-unclear fail", "check baseline.json --update -q"],
+    "check-failed": ["check baseline.json -q -o failed.xml -o failed.csv"],
+    "check-changed": ["check changed.json -q", "check changed.json --exact-only -f github", "check changed.json --exact-only -o c.xml -q"],
+    "check-trust": [f"compare relu,mine=mlp.py:Mlp {STEADY} -q -o own.json",
+                    "check own.json -q", "check own.json -q --trust mlp.py:Mlp"],
+    "check-interrupted": ["check baseline.json -q", "check baseline.json --update -q"],
+    "check-runs": ["check baseline.json again.json -f csv", "check again.json baseline.json --tolerance 20%"],
+    "check-others": [*(f"check {run}.json" for run in ("cost", "block", "activations", "ab", "busy", "failed", "interrupted", "cuda"))],
     "ab": ["ab mypkg.mlp:SwiGLU v1.0 --d-model 64 -o found.json", "report found.json"],
     "ab-slower": ["ab mypkg.mlp:SwiGLU v1.0 --d-model 64"],
+    "ab-flags": ["ab mypkg.mlp:SwiGLU v1.0 --d-model 64 --d-ff 128 --batch 2 --seq-len 16 --dtype bf16 --mode train "
+                 "--device cpu --threads 2 --tolerance 3% --budget 30s --wait -v -q",
+                 "ab mypkg.mlp:SwiGLU --base-rev v1.0 --head-rev HEAD --d-model 64 -q -f github",
+                 "ab mypkg.mlp:SwiGLU v1.0 --d-model 64 --exact-only -f md",
+                 *(f"ab mypkg.mlp:SwiGLU v1.0 --d-model 64 -q -f {form}" for form in ("csv", "latex")),
+                 "ab mypkg.mlp:SwiGLU v1.0 --d-model 64 -q -o ab.xml -o ab.md -o ab.csv -o ab.tex -o ab.html"],
+    "ab-sides": ["ab mypkg.mlp:SwiGLU --base-source old --d-model 64 -q", "ab geglu --base-python /env/python --d-model 64 -q",
+                 "ab mypkg.mlp:SwiGLU --base-env DEBUG:1 --base-env LEVEL:2 --d-model 64 -v -q"],
+    "ab-mismatch": ["ab mypkg.mlp:SwiGLU v1.0 --d-model 64 -q", "ab mypkg.mlp:SwiGLU v1.0 --d-model 64 --allow-mismatch -q"],
+    "ab-unclear": ["ab mypkg.mlp:SwiGLU v1.0 --d-model 64 -q", "ab mypkg.mlp:SwiGLU v1.0 --d-model 64 --on-unclear fail -q"],
+    "ab-busy": ["ab mypkg.mlp:SwiGLU v1.0 --d-model 64 --on-unclear fail -q"],
+    "ab-failed": ["ab mypkg.mlp:SwiGLU v1.0 --d-model 64"],
+    "ab-interrupted": ["ab mypkg.mlp:SwiGLU v1.0 --d-model 64"],
+    "ab-size": ["ab mypkg.mlp:SwiGLU v1.0 --d-model 64 -f github", "ab mypkg.mlp:SwiGLU v1.0 --d-model 64 --exact-only"],
     "ab-confirmed": ["ab mypkg.mlp:SwiGLU v1.0 --d-model 64 -o first.json -q",
                      "ab mypkg.mlp:SwiGLU v1.0 --d-model 64 --confirm first.json -f csv -q",
                      "ab mypkg.mlp:SwiGLU v1.0 --d-model 64 --confirm first.json"],
     "history": ["history baseline.json again.json", "history again.json baseline.json --metric latency -o over.csv",
                 "history repeats.json -v"],
-    "plot-activations": ["plot-activations relu --range=-1:1 -o curves.csv -o curves.svg"],
+    "plot-activations": ["plot-activations relu --range=-1:1 -o curves.csv -o curves.svg", "plot-activations",
+                         "plot-activations gelu swish@beta=2 -o curves.pdf -o curves.html"],
     "activations": ["activations relu,gelu,silu,hardswish,softplus,swish@beta=2 -v "
                     "-o facts.csv -o facts.json"],
-    "activations-time": ["activations relu,gelu --time --workers 3 --rounds 2 -o times.csv"],
+    "activations-shown": ["activations gelu relu2", *(f"activations gelu,silu -f {form}" for form in ("csv", "md", "latex", "json")),
+                          "activations -v -q", "activations gelu -o facts.md -o facts.html -o facts.tex"],
+    "activations-time": ["activations relu,gelu --time --workers 3 --rounds 2 -o times.csv",
+                         "activations gelu silu --time --elements 4096,1Ki..4Ki --dtype fp32,bf16 --device cpu --threads 2 --workers 3 --rounds 2 -v -q",
+                         "activations gelu --time --quick -f md", "activations relu,gelu --time --workers 3 --rounds 2 -q -o times.json -o times.svg"],
     "list": ["list", *(f"list {what}" for what in ("keys", "activations", "rules", "presets", "dtypes", "backends")),
-             "list hardware --json", "list rules -v"],
-    "env": ["env", "env --json"],
+             "list hardware --json", "list rules -v",
+             "list activations -f csv", "list dtypes -f md", "list dtypes -f latex"],
+    "env": ["env", "env --json", "env -v", "env -f md", "env -f csv -q"],
     "inspect": ["inspect mixtral-8x7b", "inspect mixtral-8x7b --whole-model -o parts.csv", "inspect gpt2 --json",
                 "inspect mixtral-8x7b --length 512"],
+    "inspect-flags": ["inspect deepseek-v3 --length 32Ki --dtype bf16 -v", "inspect deepseek-v3 -f csv", "inspect gpt2 -f md",
+                      "inspect gpt2 --whole-model -f latex", "inspect llama3-8b -v -o layers.csv -o layers.md -o layers.json",
+                      "inspect config.json", "inspect config.json --whole-model --json", "inspect config.json --length 4Ki --dtype fp32 -f csv"],
     "version": ["--version"],
     "nothing": [""],
 }  # fmt: skip
@@ -194,6 +303,15 @@ class Machine(FakeLaunch):
         return base * math.exp(scatter) * (1.2 if label in self.slower else 1.0)
 
 
+class Scattering(Machine):
+    """A machine whose times scatter by a fifth, each for itself."""
+
+    def took(self, label: str, worker: int, number: int) -> float:
+        return super().took(label, worker, number) * math.exp(
+            random.Random(f"{number} {label} {worker}").gauss(0, 0.2)
+        )
+
+
 def crash_of(*labels: str) -> dict[tuple[type, str | None], Any]:
     return {(Open, label): "crash" for label in labels}
 
@@ -203,6 +321,18 @@ def busy() -> Machine:
     launch = Machine()
     launch.waited = 0.9
     return launch
+
+
+def failing() -> Machine:
+    """A machine on which each case but the first fails in a way of its own."""
+    outcomes = {
+        "gelu": "oom",
+        "swiglu": "unsupported",
+        "silu": "mismatch",
+        "glu": lost("timeout"),
+    }
+    opened = {(Open, label): outcome for label, outcome in outcomes.items()}
+    return Machine(trouble={**opened, (TakeSample, "mish"): lost("crash")})
 
 
 def interrupted() -> Machine:
@@ -232,6 +362,23 @@ MACHINES: dict[str, Callable[[], FakeLaunch]] = {
     "compare-all-failed": lambda: Machine(trouble=crash_of("relu", "gelu")),
     "compare-busy": busy,
     "compare-runtimes": of_runtimes,
+    "compare-kinds-of-failure": failing,
+    "compare-outputs-differ": lambda: Machine(
+        trouble={
+            (Check, "mine"): Failed(
+                kind=FailureKind.MISMATCH, message="its output differs"
+            )
+        }
+    ),
+    "block-failed": lambda: Machine(trouble=crash_of("gelu@seq_len=128")),
+    "check-unclear": Scattering,
+    "check-busy": busy,
+    "check-failed": lambda: Machine(trouble=crash_of("gelu")),
+    "check-interrupted": interrupted,
+    "ab-unclear": Scattering,
+    "ab-busy": busy,
+    "ab-failed": lambda: Machine(trouble=crash_of("SwiGLU")),
+    "ab-interrupted": interrupted,
     "compare-interrupted": interrupted,
     "check-slower": lambda: Machine("gelu"),
     "ab-slower": lambda: Machine("SwiGLU"),
@@ -240,7 +387,33 @@ MACHINES: dict[str, Callable[[], FakeLaunch]] = {
         trouble={(MeasureTimer, None): Timer(empty_call_s=1e-7, resolution_s=5e-8)}
     ),
 }
+
+
+class OtherOutput(KnownProber):
+    """Finds that the two sides compute something else."""
+
+    def within(self, arm: Arm) -> KnownProber:
+        return OtherOutput(1.0, arm)
+
+    def compare_output(self, case: Case, seed: int, folder: str) -> Agreement:
+        return Agreement(error=0.1, tolerance=1e-4, exact_error=0.1)
+
+
+class OtherSize(KnownProber):
+    """Finds that the code of a checkout has fewer parameters."""
+
+    def within(self, arm: Arm) -> KnownProber:
+        return OtherSize(1.0, arm)
+
+    def count(self, spec: ImportedSpec, workload: Workload) -> Cost:
+        cost = super().count(spec, workload)
+        return replace(cost, params=cost.params - 64) if self._arm.source else cost
+
+
 PROBERS = {
+    "activations-shown": ProberHere,
+    "ab-mismatch": OtherOutput,
+    "ab-size": OtherSize,
     "activations": ProberHere,
     "plot-activations": ProberHere,
 }  # of what only torch knows
@@ -344,7 +517,7 @@ def told(in_process, monkeypatch: pytest.MonkeyPatch) -> Call:
 
     def call(line: str, columns: int = 80) -> str:
         monkeypatch.setenv("COLUMNS", str(columns))
-        code, out, err = in_process(*line.split())
+        code, out, err = in_process(*shlex.split(line))
         parts = [f"$ COLUMNS={columns} ffnbench {line}\n", readable(out)]
         parts += [f"--- stderr\n{err}"] * bool(err) + [
             f"--- exit code {code}\n"
@@ -441,8 +614,32 @@ def furnished(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             f"{number} is a number, and so is {number**2}.\n" for number in range(20000)
         )
     )
+    (folder / "old" / "mypkg").mkdir(parents=True)
+    (folder / "old" / "mypkg" / "mlp.py").touch()
+    (folder / "config.json").write_text(json.dumps(LLAMA))
+    write_weights(folder / "weights.safetensors")
     for run in GOLDEN.glob("runs/*.json"):
         shutil.copy(run, folder)
+    text = (folder / "baseline.json").read_text()
+    (folder / "changed.json").write_text(
+        text.replace('"params": 32768', '"params": 32000')
+    )
+
+
+def write_weights(file: Path) -> None:
+    """Zeros, of the MLP of a model."""
+    shapes = {"gate_proj": [96, 64], "up_proj": [96, 64], "down_proj": [64, 96]}
+    size = 4 * 64 * 96
+    entries = {
+        f"mlp.{name}.weight": {
+            "dtype": "F32",
+            "shape": shape,
+            "data_offsets": [number * size, (number + 1) * size],
+        }
+        for number, (name, shape) in enumerate(shapes.items())
+    }
+    header = json.dumps(entries).encode()
+    file.write_bytes(len(header).to_bytes(8, "little") + header + bytes(3 * size))
 
 
 @pytest.mark.parametrize("name", TYPED)
@@ -456,7 +653,7 @@ def test_command(
     tmp_path: Path,
 ) -> None:
     furnished(tmp_path, monkeypatch)
-    if name in ("ab", "ab-slower", "ab-confirmed"):
+    if name.startswith("ab") or name == "compare-arms":
         repository(tmp_path)
     text = ""
     for line in TYPED[name]:
@@ -523,3 +720,30 @@ def test_no_golden_is_left_over() -> None:
         assert sorted(path.name for path in (GOLDEN / folder).iterdir()) == sorted(
             f"{name}.txt" for name in names
         )
+
+
+# --on measures in processes of its own; the others are shown by no line above
+NOT_HELD = {
+    "--on", "--slurm", "--help", "--timeout", "--wait", "--gated", "--ceilings",
+    "--absolute", "--across-machines", "--append", "--confirm",
+}  # fmt: skip
+SHORT = {"--format": "-f", "--out": "-o", "--verbose": "-v", "--quiet": "-q"}
+
+
+def test_every_flag_and_key_stands_in_a_golden() -> None:
+    asked = [f"{line} " for lines in TYPED.values() for line in lines]
+    for command in {*COMMANDS} - {"estimate", "train", "history"}:
+        shown = (GOLDEN / "help" / f"{command}.txt").read_text()
+        everything = shown.rpartition("--help-all")[2]
+        flags = re.findall(r"^  (?:-\w, )?(--[\w-]+)", everything, re.MULTILINE)
+        words = re.split(
+            r"[ =]", "".join(line for line in asked if line.startswith(f"{command} "))
+        )
+        for flag in set(flags) - NOT_HELD:
+            assert flag in words or SHORT.get(flag) in words, (command, flag)
+    listed = (GOLDEN / "commands" / "list.txt").read_text()
+    examples = listed.partition("ffnbench list keys\n")[2].partition("$ COLUMNS")[0]
+    keys = re.findall(r"@(\w+)=", examples)
+    assert len(keys) > 30
+    for key in keys:
+        assert f"@{key}=" in " ".join(asked), key
