@@ -109,11 +109,10 @@ class Routing(StrEnum):
 
 class Match(StrEnum):
     """What is made equal to the reference by choosing d_ff: the parameters, the FLOPs
-    of a forward's matrix products, the measured time, or nothing. With NONE all
+    of a forward's matrix products, or nothing. With NONE all
     variants get one width.
     """
 
     PARAMS = "params"
     FLOPS = "flops"
-    TIME = "time"
     NONE = "none"

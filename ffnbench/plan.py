@@ -290,7 +290,6 @@ class Sizing:
     - given: by the user
     - unread: the module does not read its width
     - matched: on `what`, which is params, active params or flops
-    - matched by time: in multiples of `multiple_of`
     - rule: the published rule `what`
     - ratio: d_model times `ratio`, rounded up to `multiple_of` where that is not None
     - model: the width of the model `what`

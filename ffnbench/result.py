@@ -511,11 +511,8 @@ class Figures:
     Mappings are by label. `rounds` are the clean ones and all; `launch_bound` is
     whether the host limits a row's time on an accelerator; `ceilings` has the fastest
     ceiling of each bound; `over_runs` is the mean of the ratio over several runs;
-    `matched` has the rows whose d_ff was found by time, with their parameters relative
-    to those of the reference (0.03 is 3 % more), None where these are not known.
-    `roofline` are the ceilings that a picture shows, the
-    fastest first. `cells` is how many cells of a
-    sweep are complete, and how many there are.
+    `roofline` are the ceilings that a picture shows, the fastest first. `cells` is how
+    many cells of a sweep are complete, and how many there are.
     """
 
     rounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -527,7 +524,6 @@ class Figures:
     fastest: tuple[Fastest, ...] = ()
     narrowing: Narrowing | None = None
     trade_offs: tuple[TradeOff, ...] = ()
-    matched: Mapping[str, float | None] = field(default_factory=dict)
     cells: tuple[int, int] = (1, 1)
 
 

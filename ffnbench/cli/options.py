@@ -128,7 +128,7 @@ Match = Annotated[
         rich_help_panel=WIDTHS,
         show_default=False,
         metavar="WHAT",
-        help="What is made equal: params, flops, time or none.",
+        help="What is made equal: params, flops or none.",
         autocompletion=words_for("match"),
     ),
 ]

@@ -66,10 +66,6 @@ def compare(
     from ffnbench.planning.compare import plan_compare
 
     request = request_from_typed(CompareRequest, ctx)
-    if request.match == "time":
-        from ffnbench.compare.matching_time import answer_by_time
-
-        return answer_by_time(ctx, request)
     return answer_request(ctx, request, "compare", plan_compare)
 
 

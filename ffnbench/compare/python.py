@@ -71,11 +71,6 @@ def compare(
     """
     request = request_from_arguments(CompareRequest, locals())
     with called_here(quiet=quiet, wait=wait) as here:
-        if request.match == "time":
-            from ffnbench.compare.matching_time import measure_matched, plan_to_match
-
-            prepared = prepare_plan(request, here.world, plan_to_match)
-            return measure_matched(prepared, here.world, here.following)
         return measure_plan(
             prepare_plan(request, here.world, plan_compare), here.world, here.following
         )

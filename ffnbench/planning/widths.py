@@ -53,11 +53,6 @@ class Sizer:
         self.reference = reference
         self.probe = probe
         self.match = request.match
-        if self.match == Match.TIME:
-            raise FfnbenchError(
-                "--match time finds widths by measuring, and only `compare` does",
-                "find them first: ffnbench compare gelu swiglu --match time",
-            )
         self.d_model = read_positive("d_model", request.d_model)
         sized = {"d_ff", "rule", "ratio"} & self.reference.spec_keys.keys()
         if request.d_ff is not None and sized and self.match != Match.NONE:

@@ -78,10 +78,6 @@ def verdict_lines(report: Report, groups: Iterable[Group] | None = None) -> list
     """Which rows are slower than the reference, and which are not: with one group the
     changes, with several how often each verdict was found.
     """
-    if report.figures.matched:
-        from ffnbench.report.matched_sentences import matched_lines
-
-        return matched_lines(report)
     groups = list(report.plan.groups if groups is None else groups)
     failed = [group for group in groups if report.failure(group.reference)]
     comparable = [group for group in groups if not report.failure(group.reference)]

@@ -104,10 +104,6 @@ def figures_of(report: Report) -> Figures:
         from ffnbench.stats.trade_off import trade_offs
 
         figures = replace(figures, trade_offs=trade_offs(report))
-    if plan.match == "time":
-        from ffnbench.stats.matching import with_matched
-
-        figures = with_matched(figures, report)
     return figures
 
 
