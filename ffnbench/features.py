@@ -22,8 +22,7 @@ class Feature:
     `commands` are registered by importing its `command.py`; `calls` are public
     functions in its `python.py`; `listings` are topics of `ffnbench list`, in LISTINGS
     of its `table.py`: () -> view. `completes` are flags whose values a shell offers, in
-    COMPLETIONS of the same file: () -> words. `kinds` are kinds of plans, in KINDS of
-    its `plan.py`, each an AddedKind of plan.py. `requests` are types of messages to a
+    COMPLETIONS of the same file: () -> words. `requests` are types of messages to a
     worker, in HANDLERS of its `worker.py`: name -> (type, function (jobs, request) ->
     answer).
 
@@ -41,7 +40,6 @@ class Feature:
     completes: tuple[str, ...] = ()
     suffixes: tuple[str, ...] = ()
     measures: bool = False
-    kinds: tuple[str, ...] = ()
     requests: tuple[str, ...] = ()
 
     def file(self, name: str) -> Any:
@@ -66,13 +64,6 @@ FEATURES = (
         requests=("CountLayers", "CountWhole"),
     ),
     Feature(name="page", suffixes=(".html",)),
-    Feature(
-        name="train",
-        commands=("train",),
-        calls=("train",),
-        kinds=("train",),
-        requests=("Train",),
-    ),
 )
 
 

@@ -7,13 +7,11 @@ The types only; how a request becomes a Plan is planning/, the answer is result.
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar
 
 from ffnbench.choices import (
     Backend,
@@ -26,8 +24,7 @@ from ffnbench.choices import (
     Weights,
 )
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.common.jsonable import LATER, STATED, least, one_of_names, typed
-from ffnbench.features import of_features
+from ffnbench.common.jsonable import LATER, STATED, least, one_of_names
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost, activation_cost, cost
 from ffnbench.ffn.spec import (
@@ -44,7 +41,6 @@ from ffnbench.ffn.spec import (
     item_bytes,
     tolerance,
 )
-from ffnbench.metrics import METRICS, Metric
 
 DEFAULT_WORKERS, DEFAULT_ROUNDS = 5, 30
 # the number of the method by which seconds are measured and become ratios; whatever
@@ -60,103 +56,19 @@ DEFAULT_WORKERS, DEFAULT_ROUNDS = 5, 30
 METHOD = 6
 
 
-class AddedSpec(ABC):
-    """What a feature measures in place of a network: a dataclass with what it adds to
-    the network `around` which it is built.
-    """
-
-    __slots__ = ()
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-    around: NetworkSpec
-
-    @property
-    def d_model(self) -> int:
-        """The width of the model."""
-        return self.around.d_model
-
-    @property
-    def d_ff(self) -> int | None:
-        """The d_ff of its network."""
-        return self.around.d_ff
-
-    @abstractmethod
-    def cost(self, case: Case, probe: Probe) -> Cost:
-        """What is known of a case with this spec without timing it."""
-
-    @abstractmethod
-    def bytes_held(self, case: Case) -> int:
-        """About the bytes that a worker takes to measure a case with this spec. Code of
-        the user's counts as nothing.
-        """
-
-    @abstractmethod
-    def build(self, *, device: Any, dtype: Any) -> Any:
-        """The nn.Module, its weights drawn from torch's global generator. Called where
-        torch is loaded.
-        """
-
-
-AnySpec = NetworkSpec | ActivationSpec | AttentionSpec | AddedSpec
+AnySpec = NetworkSpec | ActivationSpec | AttentionSpec
 
 
 class Kind(StrEnum):
     """What a plan asks, and so how its answer reads. COMPARE: variants. BLOCK: an FFN
     beside attention, by length. ACTIVATIONS: operations by size. SIDES: two sides of
-    one variant. Features add others, each an AddedKind.
+    one variant.
     """
 
     COMPARE = "compare"
     BLOCK = "block"
     ACTIVATIONS = "activations"
     SIDES = "sides"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddedKind:
-    """A kind of plan that a feature adds. `case` is the type of its cases, `metrics`
-    are what can be known of them beside METRICS. `frame` and `picture` name functions
-    of a report, as `package.module:name`. `says` is what its reports say in place of
-    times and counts.
-    """
-
-    case: type[Case]
-    metrics: tuple[Metric, ...] = ()
-    frame: str
-    picture: str
-    says: str
-
-
-def added_kind(name: str) -> AddedKind | None:
-    """The kind of this name that a feature adds; None for one of the core's, and for a
-    name that no feature has.
-    """
-    if name in [*Kind]:
-        return None
-    feature = of_features("kinds").get(name)
-    if feature is None:
-        return None
-    added: AddedKind = feature.file("plan").KINDS[name]
-    return added
-
-
-def metrics_of(kind: str) -> tuple[Metric, ...]:
-    """The metrics that cases of a kind of plan may have."""
-    added = added_kind(kind)
-    if added is None:
-        return METRICS
-    return (*METRICS, *added.metrics)
-
-
-def type_of_cases(plan: Mapping[str, Any]) -> Any:
-    """The type of the field `cases` of a plan, which is given as a file has it."""
-    added = added_kind(plan.get("kind", Kind.COMPARE))
-    case: Any = Case if added is None else added.case
-    return tuple[case, ...]
-
-
-def kind_names() -> list[str]:
-    """The names of all kinds, those of the core first."""
-    return [*Kind, *of_features("kinds")]
 
 
 # the label of the control, which is the reference a second time; no variant can have it
@@ -331,13 +243,6 @@ class Case:
     layers: int | None = field(default=None, metadata=LATER)
     point: Point = field(default=(), metadata=LATER)
 
-    @property
-    def last_metric(self) -> str:
-        """The metric whose sample says that the case is complete; empty where it is
-        complete when enough workers have timed it.
-        """
-        return ""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
@@ -499,14 +404,14 @@ class Plan:
     the two is noise of the machine.
     """
 
-    cases: tuple[Case, ...] = field(metadata=typed(type_of_cases))
+    cases: tuple[Case, ...]
     reference: str
     protocol: Protocol
     metrics: tuple[str, ...]
     match: str = "none"
     multiple_of: int = 1
     notes: tuple[Note, ...] = ()
-    kind: str = field(default=Kind.COMPARE, metadata=LATER | one_of_names(kind_names))
+    kind: Kind = field(default=Kind.COMPARE, metadata=LATER)
     # what asks the same again: `ffnbench compare relu,gelu --d-model 768`
     command: str = field(default="", metadata=LATER)
     # a file of weights, and the prefix of their names in it
@@ -735,8 +640,6 @@ def cost_of(case: Case, probe: Probe) -> Cost:
         from ffnbench.ffn.attention import attention_cost
 
         return attention_cost(case.ffn, seq_len=work.seq_len, dtype=work.dtype)
-    if isinstance(case.ffn, AddedSpec):
-        return case.ffn.cost(case, probe)
     device = work.device.partition(":")[0]
     eager_cost = cost(
         case.ffn, tokens=work.tokens, dtype=work.dtype, train=work.train, device=device

@@ -218,22 +218,7 @@ class SidesRequest(Request):
     confirm: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class AddedRequest(Request):
-    """The base of a feature's request about variants."""
-
-    POSITIONAL = ("variants",)
-
-    variants: Texts = DEFAULT_VARIANTS
-    preset: str | None = None
-    d_model: int | None = None
-    d_ff: int | None = None
-    match: Match = Match.PARAMS
-    device: str = "auto"
-    threads: int | None = None
-
-
-AnyRequest = MeasuredRequest | SidesRequest | AddedRequest  # what a plan is made of
+AnyRequest = MeasuredRequest | SidesRequest  # what a plan is made of
 
 
 def command_line(request: Request, command: str = "") -> str:

@@ -23,19 +23,15 @@ How to script a `FakeLaunch`:
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-from paths import ROOT
 
 from ffnbench import messages
 from ffnbench.activations.plan import plan_timing
 from ffnbench.api import measuring, preparing
 from ffnbench.block.plan import plan_block
 from ffnbench.choices import Backend
-from ffnbench.common import jsonable
 from ffnbench.device.environment import about_machine, caches
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
@@ -68,13 +64,6 @@ FACTS = {
     "blas": "fake",
     **about_machine(),
     "caches": tuple(caches()),
-}
-# what a worker answers to a feature's requests, in answers.json of the folder of its
-# tests
-ADDED = {
-    name: answer
-    for path in sorted(ROOT.glob("tests/extras/*/answers.json"))
-    for name, answer in json.loads(path.read_text(encoding="utf-8")).items()
 }
 
 Seconds = Callable[[str, int, int], float]  # (label, worker, round) -> seconds
@@ -162,8 +151,6 @@ class FakeWorker:
                 )
             case messages.Check():
                 return Values(values={})
-        if type(request).__name__ in ADDED:
-            return jsonable.decode(request.answer, ADDED[type(request).__name__])
         return Done()
 
     def close(self) -> None:

@@ -49,7 +49,7 @@ from ffnbench.result import Agreement, FailureKind, Timer
 
 GOLDEN = ROOT / "tests" / "golden"
 COMMANDS = (
-    "compare", "cost", "estimate", "report", "block", "train", "check", "ab", "history",
+    "compare", "cost", "estimate", "report", "block", "check", "ab", "history",
     "plot-activations", "activations", "list", "env", "inspect",
 )  # fmt: skip
 SAVED = [*sorted(ROOT.glob("results/**/*.json")), *sorted(GOLDEN.glob("runs/*.json"))]
@@ -203,7 +203,6 @@ TYPED = {
                     f"block swiglu@moe=8x2 --seq-len 64,128 {SMALL} -q -o more.json",
                     f"block swiglu@moe=8x2 --seq-len 64..256 {SMALL} -q -o more.json --resume"],
     "block-failed": [f"block gelu --seq-len 64,128 {SMALL}"],
-    "train": ["train relu swiglu --steps 12 --text book.txt -o learnt.csv -o learnt.json"],
     "check": ["check baseline.json -o check.xml -o check.md -o check.json -o check.csv",
               "check baseline.json --exact-only"],
     "check-slower": ["check baseline.json -f github", "check baseline.json -v", "check baseline.json --update"],
@@ -603,17 +602,12 @@ def repository(folder: Path) -> None:
 
 
 def furnished(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The current folder: code of the user's, a text, and the runs of tests/golden."""
+    """The current folder: code of the user's, and the runs of tests/golden."""
     monkeypatch.chdir(folder)
     monkeypatch.setattr(
         tempfile, "tempdir", "/tmp"
     )  # JSON breaks its lines by the length of the path of a checkout
     (folder / "mlp.py").touch()
-    (folder / "book.txt").write_text(
-        "".join(
-            f"{number} is a number, and so is {number**2}.\n" for number in range(20000)
-        )
-    )
     (folder / "old" / "mypkg").mkdir(parents=True)
     (folder / "old" / "mypkg" / "mlp.py").touch()
     (folder / "config.json").write_text(json.dumps(LLAMA))
@@ -732,7 +726,7 @@ SHORT = {"--format": "-f", "--out": "-o", "--verbose": "-v", "--quiet": "-q"}
 
 def test_every_flag_and_key_stands_in_a_golden() -> None:
     asked = [f"{line} " for lines in TYPED.values() for line in lines]
-    for command in {*COMMANDS} - {"estimate", "train", "history"}:
+    for command in {*COMMANDS} - {"estimate", "history"}:
         shown = (GOLDEN / "help" / f"{command}.txt").read_text()
         everything = shown.rpartition("--help-all")[2]
         flags = re.findall(r"^  (?:-\w, )?(--[\w-]+)", everything, re.MULTILINE)

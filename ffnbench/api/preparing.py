@@ -28,7 +28,6 @@ from ffnbench.planning.effort import check_timeout, pause_of, repeated
 from ffnbench.planning.workload import device_of
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import (
-    AddedRequest,
     AnyRequest,
     CompareRequest,
     CostRequest,
@@ -122,7 +121,7 @@ def prepare_plan(
         return with_costs(
             with_notes(plan, notes),
             prober,
-            lenient=isinstance(request, CompareRequest | AddedRequest),
+            lenient=isinstance(request, CompareRequest),
         )
 
 

@@ -34,7 +34,6 @@ UNNEEDED = {
 OTHER_FLAGS = {
     "bs": "batch",
     "ffn_dim": "d_ff",
-    "learning_rate": "lr",
     "n_embd": "d_model",
     "output": "out",
     "seqlen": "seq_len",
@@ -155,8 +154,8 @@ def _flag_meant(option: str, command: str, ctx: Any) -> str:
     if field in INSTEAD_OF_FLAG:
         return f"{INSTEAD_OF_FLAG[field]}; "
     for key in KEYS:
-        # block and train run a form as it is written
-        is_read = field != "weights" or command not in ("block", "train")
+        # block runs a form as it is written
+        is_read = field != "weights" or command != "block"
         if key.name == field and is_read:
             return f"it is a key of a variant, as in {key.example}; "
     for other in command_names():

@@ -83,7 +83,7 @@ Files = Annotated[
     list[str],
     Argument(
         metavar="FILE",
-        help="A .json of `compare`, `cost`, `block`, `train` or `activations --time`; several are shown side by side.",
+        help="A .json of `compare`, `cost`, `block` or `activations --time`; several are shown side by side.",
     ),
 ]
 Topic = Annotated[

@@ -243,10 +243,7 @@ def _decode_dataclass(kind: Any, data: Any, where: str) -> Any:
         place = f"{where}.{each.name}"
         if each.name in data:
             _check_metadata(each.metadata, data[each.name], place)
-            type_of = each.metadata.get("typed")
-            values[each.name] = _decode(
-                type_of(data) if type_of else hints[each.name], data[each.name], place
-            )
+            values[each.name] = _decode(hints[each.name], data[each.name], place)
         elif _is_required(each):
             raise ValueError(f"{where}: {each.name!r} is missing")
     if others:
@@ -266,13 +263,6 @@ def one_of_names(names: Callable[[], Iterable[str]]) -> dict[str, Any]:
     file is read.
     """
     return {"among": names}
-
-
-def typed(by: Callable[[Mapping[str, Any]], Any]) -> dict[str, Any]:
-    """Metadata of a field whose type depends on other fields: `by` gives it for the
-    object as it is in the file.
-    """
-    return {"typed": by}
 
 
 def least(bound: float) -> dict[str, Any]:

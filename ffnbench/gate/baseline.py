@@ -23,7 +23,7 @@ from ffnbench.gate.decision import (
     parse_tolerances,
 )
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import METHOD, Plan, Value, added_kind, value_of
+from ffnbench.plan import METHOD, Plan, Value, value_of
 from ffnbench.planning.effort import check_budget
 from ffnbench.report.files.store import made_anew, report_text
 from ffnbench.report.formats import Longer
@@ -48,12 +48,6 @@ def policy_for(before: Report, request: CheckRequest) -> Policy:
     """The policy of a check. Raises FfnbenchError for a file that can't be a baseline,
     and for tolerances that do not fit it.
     """
-    added = added_kind(before.plan.kind)
-    if added:
-        raise FfnbenchError(
-            f"{request.baseline!r} says {added.says}, but a check compares times and counts",
-            "a baseline is a file of compare: -o baseline.json",
-        )
     for number, run in enumerate(before.runs, start=1):
         name = repr(request.baseline)
         hint = made_anew(request.baseline, before)

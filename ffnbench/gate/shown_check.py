@@ -6,7 +6,6 @@ new.json`.
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
@@ -23,7 +22,6 @@ from ffnbench.gate.table import (
     junit,
     workflow_commands,
 )
-from ffnbench.plan import added_kind
 from ffnbench.report.files.store import made_anew, report_text
 from ffnbench.report.formats import NOT_ALL, View
 from ffnbench.report.frame import Row
@@ -138,12 +136,8 @@ def _check_json(checked: Checked) -> str:
 
 
 def runs_view(paths: Sequence[str]) -> View:
-    """The view of saved files beside the first of them. Raises FfnbenchError for runs
-    that can't be shown so.
-    """
+    """The view of saved files beside the first of them."""
     runs = [recompute(load_shown(path)) for path in paths]
-    for path, run in zip(paths, runs, strict=True):
-        _refuse_added(path, run)
     return side_by_side_view(paths, runs)
 
 
@@ -171,16 +165,3 @@ def side_by_side_view(paths: Sequence[str], runs: Sequence[Report]) -> View:
         )
     frame = SideBySide(names=names, runs=runs, compared=compared).frame()
     return View(frame=lambda: frame, reports=runs, title=f"report: {', '.join(names)}")
-
-
-def _refuse_added(path: str, report: Report) -> None:
-    """Raise FfnbenchError for a run of a feature: such a run has a table and a picture
-    of its own, and no times to compare.
-    """
-    added = added_kind(report.plan.kind)
-    if added:
-        hint = f"ffnbench report {shlex.quote(path)} -o {report.plan.kind}.png"
-        raise FfnbenchError(
-            f"{path!r} says {added.says}, but several runs are shown by their times",
-            hint,
-        )

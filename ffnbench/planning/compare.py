@@ -48,6 +48,7 @@ from ffnbench.request import (
 if TYPE_CHECKING:
     from ffnbench.models.model import ModelSpec
 
+D_MODEL = 768  # where neither a flag nor a model has one
 # a larger d_model is wide: a call of 512 tokens would take a few cores a second, and a
 # first run minutes
 WIDE = 2048
@@ -56,12 +57,9 @@ TOKENS, TOKENS_OF_WIDE = 512, 64  # of a sequence, where no length is given
 NAMES_OF_MODEL = ("preset", "config", "model")
 
 
-def plan_compare(
-    request: CompareRequest, probe: Probe | None = None, d_model: int = 768
-) -> Plan:
+def plan_compare(request: CompareRequest, probe: Probe | None = None) -> Plan:
     """The plan of a request, which is parsed, checked and sized; raises FfnbenchError
-    with a hint for whatever is wrong. `d_model` is the width where neither the request
-    nor a model has one.
+    with a hint for whatever is wrong.
     """
     probe = probe or Probe()
     models: Mapping[str, ModelSpec] = {}
@@ -81,7 +79,7 @@ def plan_compare(
     variants = [identify(variant, probe) for variant in parsed]
     backends, weights = parse_backends(request.backend), parse_weights(request.weights)
     request = replace(
-        _with_defaults(request, models, variants, d_model),
+        _with_defaults(request, models, variants),
         backend=backends[0],
         weights=weights[0],
     )
@@ -129,12 +127,11 @@ def _with_defaults(
     request: CompareRequest,
     models: Mapping[str, ModelSpec],
     variants: list[Variant],
-    default: int,
 ) -> CompareRequest:
     """The request with defaults for d_model, the length of the sequence and biases,
-    where these are not given: those of the models, or `default` for d_model.
+    where these are not given: those of the models, or D_MODEL.
     """
-    widths = shared_widths(request, models, variants, default)
+    widths = shared_widths(request, models, variants)
     request = replace(request, d_model=widths[0] if len(widths) == 1 else widths)
     if request.seq_len is None:
         request = replace(
@@ -376,10 +373,9 @@ def shared_widths(
     request: CompareRequest,
     models: Mapping[str, ModelSpec],
     variants: list[Variant],
-    default: int,
 ) -> tuple[int, ...]:
     """The d_model of each group of a sweep, or the one of all cases: those of the flag,
-    that of the models, or the default. Raises FfnbenchError where flag and models
+    that of the models, or D_MODEL. Raises FfnbenchError where flag and models
     differ, and for several beside a --d-ff, which is the width for one.
     """
     named = {model.key: model.main.ffn.d_model for model in models.values()}
@@ -394,7 +390,7 @@ def shared_widths(
             "compare models of one width",
         )
     if request.d_model is None:
-        return widths or (default,)
+        return widths or (D_MODEL,)
     given = several("d_model", request.d_model, partial(read_positive, "d_model"))
     if isinstance(request.d_model, str):
         typed = request.d_model

@@ -25,7 +25,7 @@ from ffnbench.common.errors import (
     WrongArgument,
 )
 from ffnbench.features import imported_function
-from ffnbench.plan import Kind, added_kind
+from ffnbench.plan import Kind
 from ffnbench.report.formats import (
     FIGURE_SUFFIXES,
     NOT_ALL,
@@ -242,9 +242,7 @@ FRAMES = {
 
 def frame_of_report(report: Report) -> Frame:
     """The frame of this report, by the kind of its plan."""
-    added = added_kind(report.plan.kind)
-    name = added.frame if added else FRAMES[Kind(report.plan.kind)]
-    frame: Frame = imported_function(name)(report)
+    frame: Frame = imported_function(FRAMES[report.plan.kind])(report)
     return frame
 
 
@@ -252,17 +250,12 @@ def figure_of(report: Report, *, roofline: bool = False) -> Figure:
     """The picture of this report; raises FfnbenchError where there is nothing to draw.
     matplotlib is loaded for it.
     """
-    added = added_kind(report.plan.kind)
-    figure: Figure
     if roofline:
         from ffnbench.report.pictures.roofline import roofline_figure
 
         return roofline_figure(report)
-    if added:
-        figure = imported_function(added.picture)(report)
-        return figure
     if report.plan.kind == Kind.BLOCK:
-        figure = imported_function("block.picture:block_figure")(report)
+        figure: Figure = imported_function("block.picture:block_figure")(report)
         return figure
     if report.figures.trade_offs:
         from ffnbench.report.pictures.trade_off import trade_off_figure

@@ -19,7 +19,6 @@ from ffnbench.device.environment import USABLE, auto_device
 from ffnbench.ffn.spec import AttentionForm, AttentionSpec, FFNSpec, item_bytes
 from ffnbench.messages import DescribeDevice, DeviceFacts, Failed, Greeting, Sampled
 from ffnbench.plan import (
-    AddedSpec,
     AnySpec,
     Case,
     Kind,
@@ -294,8 +293,6 @@ def memory_needed(cases: Sequence[Case]) -> int:
     trains = False
     for case in cases:
         ffn, work = case.ffn, case.workload
-        if isinstance(ffn, AddedSpec):
-            total += ffn.bytes_held(case)
         if not has_known_sizes(ffn):
             continue
         weights = _copies_of_weights(work) * cost_of(case, Probe()).weight_bytes

@@ -20,7 +20,7 @@ from ffnbench.choices import Backend
 from ffnbench.common.errors import Unfinished
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.messages import A, Begin, Failed, Greeting, OfCase, Preload, WorkerRequest
-from ffnbench.plan import CONTROL, THIS_INTERPRETER, AddedSpec, Arm, Plan
+from ffnbench.plan import CONTROL, THIS_INTERPRETER, Arm, Plan
 from ffnbench.result import Side
 from ffnbench.run.worker_process import START_TIMEOUT_S, WorkerLost
 from ffnbench.stats.stopping import SERVES_S, STARTERS
@@ -315,9 +315,8 @@ class WorkerPool:
         """
         targets = set()
         for case in self.plan.cases:
-            ffn = case.ffn.around if isinstance(case.ffn, AddedSpec) else case.ffn
-            if isinstance(ffn, ImportedSpec):
-                targets.add(ffn.target)
+            if isinstance(case.ffn, ImportedSpec):
+                targets.add(case.ffn.target)
         compiles = any(
             case.workload.backend == Backend.COMPILE for case in self.plan.cases
         )

@@ -62,11 +62,6 @@ def complete_cells(report: R, cells: Sequence[Plan]) -> R:
         if cell.reference not in planned - lost:
             return False
         alive = {case.label for case in cell.cases} & (planned - failed)
-        last_metric = cell.cases[0].last_metric
-        if last_metric:
-            return alive <= {
-                sample.case for sample in report.samples if sample.metric == last_metric
-            }
         if LATENCY in cell.metrics:
             fewest_workers = min(
                 (len(rounds.get(label, ())) for label in alive),

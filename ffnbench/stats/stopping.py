@@ -29,8 +29,6 @@ from ffnbench.stats.rounds import RoundTable, RowLogs
 MOST_ROUNDS, MOST_WORKERS = 60, 400
 # after so many workers a run may stop: the scatter of fewer is too uncertain
 FIRST_ANALYSIS = 6
-# if a budget is too short for a fixed number of workers, so many are enough
-FEWEST_FIXED = 3
 # a run should have so many workers: a worker makes no more rounds than leave time for
 # them, and the scatter of so many can be relied on
 WORKERS_WANTED = 8
@@ -151,18 +149,13 @@ class StopRule(ABC):
 
 @dataclass(frozen=True, slots=True)
 class FixedWorkers(StopRule):
-    """A run ends after so many workers, or after FEWEST_FIXED if the budget is too
-    short for all.
-    """
+    """A run ends after so many workers; it has no budget."""
 
     workers: int
 
     def limit(self, table: RoundTable, *, fits: bool, expected: int) -> str:
-        """`workers` or `budget`."""
-        workers = table.complete_workers
-        if workers >= self.workers or (workers >= FEWEST_FIXED and not fits):
-            return "workers"
-        return "" if fits else "budget"
+        """`workers`, once there are enough."""
+        return "workers" if table.complete_workers >= self.workers else ""
 
 
 class UntilAnswered(StopRule):

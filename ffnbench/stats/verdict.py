@@ -21,8 +21,16 @@ from statistics import fmean
 from typing import TypeVar
 
 from ffnbench.common.units import counted, percent
-from ffnbench.metrics import COMPILE, DEVICE_TIME, ERROR, HOST_TIME, LATENCY, PACK
-from ffnbench.plan import CONTROL, Note, NoteKind, metrics_of
+from ffnbench.metrics import (
+    COMPILE,
+    DEVICE_TIME,
+    ERROR,
+    HOST_TIME,
+    LATENCY,
+    METRICS,
+    PACK,
+)
+from ffnbench.plan import CONTROL, Note, NoteKind
 from ffnbench.result import (
     CONFIDENCE,
     POWER_CAP,
@@ -165,7 +173,7 @@ def _values(run: Run, failed: set[str]) -> list[Measured]:
     """The values that are no times: exact metrics, and errors. An error has an interval
     if precisions are compared, for then every worker has inputs of its own.
     """
-    inexact = {metric.name for metric in metrics_of(run.plan.kind) if not metric.exact}
+    inexact = {metric.name for metric in METRICS if not metric.exact}
     # as a set, because a cell that is measured twice has the same inputs, and so the
     # same errors, in both runs
     errors: dict[str, set[float]] = defaultdict(set)

@@ -88,8 +88,7 @@ class Jobs:
 
     `memory_bytes` is the memory that they may take, None where it is not known, and
     `layout_seed` the seed of where their tensors lie. `checks` has an entry for each
-    case that is open. `feature_state` is what features keep from one request to the
-    next.
+    case that is open.
     """
 
     plan: Plan
@@ -101,7 +100,6 @@ class Jobs:
     # made at the first request about roofs, and by the first sample on an accelerator
     roof_calls: RoofCalls | None = None
     device_watch: DeviceWatch | None = None
-    feature_state: dict[str, Any] = field(default_factory=dict)
 
     def open(self, request: Open) -> Opened:
         """Build, check and warm up a case, and find how many calls make a sample unless

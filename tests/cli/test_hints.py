@@ -92,7 +92,6 @@ plot run.json
 version
 compare relu --control
 block swiglu@weights=int8
-train swiglu@weights=int8
 compare relu --launch ssh
 block llama3-8b --whole-model
 """.strip().splitlines()
@@ -158,7 +157,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_fakes) -> None:
         ("schema", "docs/result.schema.json"), ("compare --bs 4", "--batch"), ("compare --n-embd 64", "--d-model"),
         ("cost --ffn-dim 64", "--d-ff"), ("compare --tokens 64", "--seq-len"), ("cost --output run.csv", "--out"),
         ("compare --ref relu", "first variant"), ("compare --reference relu", "first variant"),
-        ("train --learning-rate 1e-3", "--lr"), ("ab mlp.py:Mine HEAD --head-python python", "head's environment"),
+        ("ab mlp.py:Mine HEAD --head-python python", "head's environment"),
         ("block relu --head-dim 64", "config.json"), ("block relu --causal", "config.json"),
         ("compare --shard 1/2", "--on slurm"), ("check run.json --export bencher", "-o junit.xml"),
         ("cost --force", "move the file"), ("compare --dropout 0.1", "relu@dropout=0.1"),
@@ -183,7 +182,6 @@ def test_what_is_gone_leads_to_what_does_it_now(
         ("compare swiglu@spin=true", "nothing reads @spin", "@backend=ort"),
         ("block swiglu@weights=int8", "of an FFN alone", "`ffnbench compare`"),
         ("block swiglu --weights int8", "no such option", "`ffnbench compare` has it"),
-        ("train swiglu@weights=int8", "has no @weights", "leave @weights out"),
     ],
 )  # fmt: skip
 def test_ways_to_run_that_are_typed_amiss(

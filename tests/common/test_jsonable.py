@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -25,23 +25,6 @@ class Box:
 class Shelf:
     box: int | Box
     kind: FailureKind = FailureKind.OOM
-
-
-@dataclass(frozen=True)
-class Parcel:
-    content: object = field(
-        metadata=jsonable.typed(
-            lambda parcel: Box if parcel.get("of") == "boxes" else Shelf
-        )
-    )
-    of: str = "shelves"
-
-
-def test_a_field_may_have_its_type_by_another_field() -> None:
-    for parcel in (Parcel(Box(True), of="boxes"), Parcel(Shelf(box=1))):
-        assert jsonable.decode(Parcel, jsonable.encode(parcel)) == parcel
-    with pytest.raises(ValueError, match=r"Parcel\.content: unknown field 'box'"):
-        jsonable.decode(Parcel, {"content": {"box": 1}, "of": "boxes"})
 
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)

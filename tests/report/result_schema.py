@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from ffnbench.common import jsonable
-from ffnbench.plan import AddedSpec, kind_names
 from ffnbench.report.files.store import OLDER_FIELDS
 from ffnbench.result import SCHEMA, Report
 
@@ -76,11 +75,7 @@ def _schema(kind: Any, named: dict[str, Any]) -> dict[str, Any]:
     if kind in SCALARS:
         return {"type": SCALARS[kind]}
     if get_origin(kind) in (Union, types.UnionType):
-        choices = [
-            _schema(choice, named)
-            for choice in get_args(kind)
-            if choice is not AddedSpec
-        ]
+        choices = [_schema(choice, named) for choice in get_args(kind)]
         scalar = all(choice.keys() == {"type"} for choice in choices)
         return (
             {"type": [choice["type"] for choice in choices]}
@@ -128,21 +123,11 @@ def _object(kind: Any, named: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _type_of(one: Field[Any], kind: Any) -> Any:
-    """Its type; where that hangs on the kind of a plan, any of them."""
-    by = one.metadata.get("typed")
-    return (
-        Union[*dict.fromkeys(by({"kind": name}) for name in kind_names())]
-        if by
-        else kind
-    )
-
-
 def _property(one: Field[Any], kind: Any, named: dict[str, Any]) -> dict[str, Any]:
     """Its type, what it declares beyond that, and what it is where a file leaves it
     out.
     """
-    found = _schema(_type_of(one, kind), named)
+    found = _schema(kind, named)
     if known := one.metadata.get("among"):
         found = {"enum": [*known(), *([None] if type(None) in get_args(kind) else [])]}
     if (bound := one.metadata.get("least")) is not None:

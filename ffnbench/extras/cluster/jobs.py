@@ -43,7 +43,7 @@ from ffnbench.extras.cluster.submitting import (
     fields_of,
 )
 from ffnbench.following import UNFOLLOWED, Following
-from ffnbench.plan import Note, NoteKind, Plan, added_kind
+from ffnbench.plan import Note, NoteKind, Plan
 from ffnbench.report.destination import Destination, refuse_unknown
 from ffnbench.report.files.store import report_text
 from ffnbench.report.shown_report import ShownReport
@@ -409,10 +409,9 @@ class SweepOfJobs(MeasuredCells):
     def _why_not_joined(self, report: Report) -> str:
         """Why a report can't be joined with the others; "" where it can.
 
-        Rows, curves and crossings must be of one kind of machine. What a feature adds
-        (losses) may be compared between groups of several machines.
+        Rows, curves and crossings must be of one kind of machine.
         """
-        if report.environment is None or added_kind(report.plan.kind):
+        if report.environment is None:
             return ""
         for part in self.parts:
             there = part.environment

@@ -150,7 +150,7 @@ def _commands(commands: Iterable[str]) -> str:
 
 def _title(report: Report) -> str:
     """The title of a report, without keys: `compare: relu, gelu, swiglu`."""
-    command = report.plan.kind
+    command: str = report.plan.kind
     if command == Kind.COMPARE and report.environment is None:
         command = "cost"
     names = list(

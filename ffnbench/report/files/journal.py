@@ -21,7 +21,7 @@ from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.files import try_lock
 from ffnbench.common.streams import say
-from ffnbench.plan import Note, NoteKind, Plan, added_kind
+from ffnbench.plan import Note, NoteKind, Plan
 from ffnbench.result import Environment, Failure, Inputs, Report, Roof, Sample
 from ffnbench.stats.cells import join_runs
 from ffnbench.stats.figures import with_figures
@@ -205,10 +205,7 @@ def _joined_sweeps(runs: Iterable[Report]) -> Iterator[Report]:
     for sweep in sweeps:
         done = [run for run in sweep if not run.interrupted]
         unfinished = [run for run in sweep[-1:] if run.interrupted]
-        if sweep and added_kind(sweep[0].plan.kind):
-            # the table of a feature may need the report of all cells
-            yield join_runs([sweep[0], *done, *unfinished])
-        elif done:
+        if done:
             yield join_runs([*done, *unfinished])
         else:
             yield from sweep

@@ -15,8 +15,8 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.files import content_of
 from ffnbench.features import imported_function
 from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, FFNSpec, ImportedSpec
-from ffnbench.metrics import ROOF
-from ffnbench.plan import METHOD, AddedSpec, Kind, Plan, added_kind, metrics_of
+from ffnbench.metrics import METRICS, ROOF
+from ffnbench.plan import METHOD, Kind, Plan
 from ffnbench.request import spelling
 from ffnbench.result import SCHEMA, Report
 
@@ -240,9 +240,8 @@ def _problems_of_plan(plan: Plan) -> Iterator[str]:
         (plan.reference, *(case.against for case in plan.cases if case.against)),
         labels,
     )
-    kinds = (AddedSpec,) if added_kind(plan.kind) else MEASURES[Kind(plan.kind)]
     for case in plan.cases:
-        if not isinstance(case.ffn, kinds):
+        if not isinstance(case.ffn, MEASURES[plan.kind]):
             yield f"{case.label!r} is nothing that {plan.kind} measures"
     if plan.kind in PROBLEMS:
         yield from imported_function(PROBLEMS[plan.kind])(plan)
@@ -258,8 +257,7 @@ def _problems_of_answer(report: Report) -> Iterator[str]:
     if any(side < 1 for roof in report.roofs for side in roof.shape):
         yield "a ceiling has an empty side"
     least_of = {
-        metric.name: SHORTEST_S if metric.unit == "s" else 0.0
-        for metric in metrics_of(report.plan.kind)
+        metric.name: SHORTEST_S if metric.unit == "s" else 0.0 for metric in METRICS
     }
     least_of["workspace_bytes"] = 0.0  # of older files
     for number, run in enumerate(report.runs, start=1):

@@ -24,7 +24,7 @@ from ffnbench.common.targets import resolve
 from ffnbench.ffn.imported import build_imported
 from ffnbench.ffn.modules import FeedForward, Pointwise, build_dense
 from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, FFNSpec, ImportedSpec
-from ffnbench.plan import AddedSpec, AnySpec, Plan, Workload
+from ffnbench.plan import AnySpec, Plan, Workload
 
 WEIGHTS = "base.pt"  # what a base writes into a folder for its head
 
@@ -45,9 +45,6 @@ def build_module(spec: AnySpec, *, device: Any = None, dtype: Any = None) -> nn.
         return build_attention(spec, device=device, dtype=dtype)
     if isinstance(spec, ActivationSpec):
         return Pointwise(spec)
-    if isinstance(spec, AddedSpec):
-        added: nn.Module = spec.build(device=device, dtype=dtype)
-        return added
     return build_imported_module(spec).to(device=device, dtype=dtype)
 
 

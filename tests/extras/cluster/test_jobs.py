@@ -20,7 +20,6 @@ import pytest
 from fake_machine import FakeLaunch
 from paths import ROOT
 
-from ffnbench.cli.commands import command_names
 from ffnbench.extras.cluster import jobs, submitting
 from ffnbench.metrics import METRICS
 from ffnbench.report.files.store import read_report
@@ -516,18 +515,3 @@ def test_a_file_has_rows_of_one_kind_of_machine(call, submitted) -> None:
     assert latencies(found) == dict.fromkeys(
         {case.label for case in found.plan.cases}, 6
     )
-
-
-@pytest.mark.skipif("train" not in command_names(), reason="nothing trains")
-def test_what_is_learnt_on_several_kinds_is_one_report(call, submitted) -> None:
-    """A loss is the machine's in its last digits alone, and runs are paired by seed."""
-    nodes = TwoKinds()
-    submitted(nodes)
-    Path("text").write_bytes(bytes(range(32, 120)) * 600)
-    words = "train relu swiglu --text text --steps 20 --d-model 32 --layers 2 --context 16 --batch 4 --threads 1"
-    code, out, err = call(
-        words, "--seeds 3 --on local -o all.json -v", launch=nodes.launch
-    )
-    assert code == 0, err
-    assert "several machines" in out
-    assert not read_report("all.json").failures

@@ -22,7 +22,7 @@ webdriver, axe = (
 )
 pytestmark = pytest.mark.browser
 SAVED = ROOT / "results" / "amd-epyc-2cpu"
-SHOWN = ("compare", "activations-time", "sweeps/tokens", "training/six-forms")
+SHOWN = ("compare", "activations-time", "sweeps/tokens")
 AXE = Path(axe.__file__).parent / "axe.min.js"
 EVIL = (
     "</script><script>ran = 1</script></svg><img src=x onerror='ran = 1'>&lt;\" مقارنة "
