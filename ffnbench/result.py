@@ -635,6 +635,18 @@ class Report(Run):
         return self._rounds.get(label, self.plan.protocol.rounds)
 
     @property
+    def failed_rows(self) -> list[str]:
+        """The labels of the rows that could have numbers and have none: those that
+        nothing supports are left out.
+        """
+        return [
+            case.label
+            for case in self.plan.shown
+            if (failure := self.failure(case.label))
+            and failure.kind is not FailureKind.UNSUPPORTED
+        ]
+
+    @property
     def failed_wholly(self) -> bool:
         """Whether there is nothing but failures."""
         return bool(self.failures) and all(

@@ -1,8 +1,9 @@
 """The command line: it finds the command, writes every error in the same form, and ends
 with the exit code.
 
-0 done; 2 usage or input, before measuring; 3 could not finish, or a bug (with its
-traceback); 130 interrupted. Code 1 is kept for a check that found a regression.
+0 done; 2 usage or input, before measuring; 3 could not finish, a row failed,
+or a bug (with its traceback); 130 interrupted. Code 1 is kept for a check that found a
+regression.
 """
 
 from __future__ import annotations

@@ -615,14 +615,14 @@ def status_of(low: float, high: float, tolerance: float) -> Status:
     return Status.OK
 
 
-def exit_code(findings: Iterable[Finding], *, unclear_fails: bool) -> int:
-    """The exit code of a check: that of a regression, else that of a row that was not
-    measured, else that of one that can't be told if `unclear_fails`, else 0.
+def exit_code(checked: Checked, *, unclear_fails: bool) -> int:
+    """The exit code of a check: that of a regression, else that of a row that failed or
+    was not measured, else that of one that can't be told if `unclear_fails`, else 0.
     """
-    statuses = {finding.status for finding in findings}
+    statuses = {finding.status for finding in checked.findings}
     if Status.REGRESSED in statuses:
         return EXIT_REGRESSED
-    if Status.MISSING in statuses:
+    if Status.MISSING in statuses or checked.now.failed_rows:
         return EXIT_UNFINISHED
     if unclear_fails and statuses & {Status.UNCLEAR, Status.INCOMPARABLE}:
         return EXIT_UNCLEAR

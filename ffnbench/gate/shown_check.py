@@ -51,7 +51,7 @@ class ShownCheck(Shows, Checked):
         """Whether nothing regressed and nothing is missing. A row that can't be told
         changes nothing here (see `status`).
         """
-        return exit_code(list(self.findings), unclear_fails=False) == 0
+        return exit_code(self, unclear_fails=False) == 0
 
     @property
     def status(self) -> str:
@@ -107,8 +107,8 @@ def check_view(checked: Checked) -> View:
         },
         baseline=lambda: new_baseline(checked),
         longer=lambda: longer_baseline(checked),
-        code=exit_code(list(findings), unclear_fails=False),
-        code_if_unclear_fails=exit_code(list(findings), unclear_fails=True),
+        code=exit_code(checked, unclear_fails=False),
+        code_if_unclear_fails=exit_code(checked, unclear_fails=True),
     )
     if checked.now.stopped:
         hint = made_anew(checked.saved, checked.now) if checked.saved else NOT_ALL

@@ -324,6 +324,11 @@ def report_view(report: Report) -> View:
             "nothing could be measured: every case failed",
             "the lines below the table say why",
         )
+    elif failed := report.failed_rows:
+        problem = Unfinished(
+            f"{len(failed)} of {len(report.plan.shown)} rows failed",
+            "the lines below the table say why",
+        )
     elif report.samples and len(report.runs) < wanted:
         problem = Unfinished(
             f"{len(report.runs)} of {wanted} runs could be kept",

@@ -14,6 +14,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import gate_world
 import pytest
 from fake_machine import FakeLaunch, measure, prepare
 from frames import csv_of
@@ -171,7 +172,7 @@ def test_an_output_that_vanishes_costs_neither_the_answer_nor_the_other_files(
 def test_exact_metrics_alone_say_so_and_show_failures(call) -> None:
     launch = FakeLaunch(trouble={(Open, "gelu"): "oom"})
     code, out, _ = call("compare", "--metrics", "memory", launch=launch)
-    assert code == 0
+    assert code == 3
     assert len({index for index, job, _ in launch.log if job is MeasureMemory}) == 1
     assert "intervals" not in out
     assert "out of memory" in out
@@ -185,6 +186,48 @@ def test_exact_metrics_alone_say_so_and_show_failures(call) -> None:
     )
     rows = list(csv.DictReader(text.splitlines()))
     assert [row["peak_bytes"] for row in rows] == ["4096", "", "4096"]
+
+
+@pytest.mark.parametrize("kind", ["mismatch", "crash", "oom", "timeout", "unsupported"])
+@pytest.mark.parametrize(
+    ("line", "label"),
+    [
+        ("compare relu,gelu --d-model 64 --rounds 2 --workers 3", "gelu"),
+        ("compare relu,gelu --d-model 64 --metrics error", "gelu"),
+        ("compare relu,gelu --d-model 64 --rounds 2 --workers 3 -f json", "gelu"),
+        ("compare relu,gelu --d-model 64 --rounds 2 --workers 3 -f csv", "gelu"),
+        (
+            "compare relu,gelu --d-model 64 --seq-len 8,16 --rounds 2 --workers 3",
+            "gelu@seq_len=16",
+        ),
+        (
+            "activations relu,gelu --time --rounds 2 --workers 3",
+            "gelu float32 1048576 forward",
+        ),
+        ("block swiglu --d-model 64 --seq-len 16 --rounds 2 --workers 3", "ffn@16"),
+    ],
+)
+def test_a_row_that_failed_ends_with_3_and_all_is_written(
+    on_fakes, tmp_path: Path, line: str, label: str, kind: str
+) -> None:
+    path = tmp_path / "run.json"
+    launch = FakeLaunch(trouble={(Open, label): kind})
+    code, out, err = on_fakes(f"{line} --device cpu -o", path, launch=launch)
+    assert code == (0 if kind == "unsupported" else 3), err
+    assert "relu" in out or "swiglu" in out
+    [failure] = json.loads(path.read_text())["failures"]
+    assert (failure["case"], failure["kind"]) == (label, kind)
+    assert ("rows failed" in err) == (code == 3)
+    assert on_fakes("report", path)[0] == 0
+
+
+def test_a_row_of_a_check_that_failed_ends_with_3(on_fakes, tmp_path: Path) -> None:
+    """Even the reference, which has no time of its own that is checked."""
+    path = gate_world.saved(tmp_path / "b.json", variants="relu")
+    for kind, code in (("crash", 3), ("mismatch", 3), ("unsupported", 0)):
+        launch = FakeLaunch(trouble={(Open, "relu"): kind})
+        ended, _, err = on_fakes("check", path, "--budget 5", launch=launch)
+        assert ended == code, (kind, err)
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,11 @@ def test_outputs_are_compared_with_a_form_and_nothing_is_timed(tmp_path: Path) -
             "e.json",
         )
         found = ffnbench("compare", *arguments, cwd=tmp_path)
-        assert (found.returncode, found.stderr) == (0, "wrote e.json\n")
+        assert found.returncode == 3
+        assert found.stderr == (
+            f"wrote e.json\nerror: {len(failing)} of 4 rows failed\n"
+            "hint: the lines below the table say why\n"
+        )
         assert re.search(
             r"error +failure *\n.*\nswiglu .* \de-[678] *\ngood .* \de-[678] *\nwrong .* mismatch",
             found.stdout,

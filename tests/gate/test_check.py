@@ -18,6 +18,7 @@ from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.gate import checking
 from ffnbench.gate.decision import (
+    Checked,
     Finding,
     Policy,
     Status,
@@ -74,11 +75,13 @@ def test_the_gate_is_decided_by_the_interval(
     ],
 )  # fmt: skip
 def test_every_exit_code(statuses: set[Status], unclear_fails: bool, code: int) -> None:
-    findings = [
+    findings = tuple(
         Finding(case="a", metric="latency", status=status, tolerance=0.05)
         for status in statuses
-    ]
-    assert exit_code(findings, unclear_fails=unclear_fails) == code
+    )
+    run = measured()
+    checked = Checked(findings=findings, before=run, now=run)
+    assert exit_code(checked, unclear_fails=unclear_fails) == code
 
 
 def test_tolerances() -> None:
