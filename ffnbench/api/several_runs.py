@@ -20,7 +20,9 @@ from ffnbench.stats.rounds import table_of
 
 MeasureRun = Callable[[Prepared, World, Following], ShownReport]
 
-WITHOUT_CLEAN = "a row had no undisturbed round"
+ALL_FAILED, WITHOUT_CLEAN = "every row failed", "a row had no undisturbed round"
+# what is told of a run that does not count, by the reason
+OUTCOMES = {ALL_FAILED: "failed", WITHOUT_CLEAN: "was busy"}
 
 
 def measure_several_runs(
@@ -46,7 +48,14 @@ def measure_several_runs(
         complete = 1
     most = runs + (runs + 1) // 2
     while complete < runs and complete + len(reasons) < most:
-        of_run = following.part(complete + 1, runs, "run")
+        what = "run"
+        if reason:
+            tried = len(reasons) + complete + 1
+            following.progress.tell(
+                f"run {complete + 1} {OUTCOMES[reason]}: again ({tried} of {most})"
+            )
+            what = f"try {tried} of {most}, run"
+        of_run = following.part(complete + 1, runs, what)
         try:
             with termination_as_interruption():
                 _pause(prepared.plan.protocol.pause_s, of_run.progress)
@@ -77,7 +86,7 @@ def _why_not_counted(report: ShownReport) -> str:
     does.
     """
     if report.failed_wholly:
-        return "every row failed"
+        return ALL_FAILED
     if table_of(report).labels_without_clean():
         return WITHOUT_CLEAN
     return ""

@@ -123,6 +123,21 @@ def test_several_runs_stand_in_one_file_in_the_order_of_their_time(
     assert "shows run 1 of 4" in call("report", path)[1]
 
 
+def test_a_run_that_is_made_again_says_which_and_why(tmp_path: Path, call) -> None:
+    """Lines of a log, without a terminal: none of them is told twice."""
+    launch = Restless([1.0] * 3, noisy={0})
+    code, _, err = call(
+        "compare", COMPARE, "--runs 2 --pause 0 -o", tmp_path / "b.json", launch=launch
+    )
+    assert (code, launch.runs) == (0, 2)
+    lines = [re.sub(r"  eta .*", "", line) for line in err.splitlines()]
+    steps = [line for line in lines if "run " in line]
+    assert steps.count("run 1 was busy: again (2 of 3)") == 1
+    assert len(steps) == len(set(steps))
+    assert steps[0].startswith("run 1/2: ")
+    assert steps[-1].startswith("run 2/2: ")
+
+
 def test_each_run_has_the_whole_budget() -> None:
     """It begins with the run, however long the runs before it took."""
     prepared = prepare(
