@@ -185,7 +185,6 @@ class CheckRequest(Request):
     across_machines: bool = False
     absolute: bool = False
     trust: tuple[str, ...] = ()
-    confirm: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,7 +214,6 @@ class SidesRequest(Request):
     exact_only: bool = False
     budget: Seconds = DEFAULT_BUDGET_S
     allow_mismatch: bool = False
-    confirm: str | None = None
 
 
 AnyRequest = MeasuredRequest | SidesRequest  # what a plan is made of

@@ -240,9 +240,6 @@ TYPED = {
     "ab-failed": ["ab mypkg.mlp:SwiGLU v1.0 --d-model 64"],
     "ab-interrupted": ["ab mypkg.mlp:SwiGLU v1.0 --d-model 64"],
     "ab-size": ["ab mypkg.mlp:SwiGLU v1.0 --d-model 64 -f github", "ab mypkg.mlp:SwiGLU v1.0 --d-model 64 --exact-only"],
-    "ab-confirmed": ["ab mypkg.mlp:SwiGLU v1.0 --d-model 64 -o first.json -q",
-                     "ab mypkg.mlp:SwiGLU v1.0 --d-model 64 --confirm first.json -f csv -q",
-                     "ab mypkg.mlp:SwiGLU v1.0 --d-model 64 --confirm first.json"],
     "history": ["history baseline.json again.json", "history again.json baseline.json --metric latency -o over.csv",
                 "history repeats.json -v"],
     "plot-activations": ["plot-activations relu --range=-1:1 -o curves.csv -o curves.svg", "plot-activations",
@@ -381,7 +378,6 @@ MACHINES: dict[str, Callable[[], FakeLaunch]] = {
     "compare-interrupted": interrupted,
     "check-slower": lambda: Machine("gelu"),
     "ab-slower": lambda: Machine("SwiGLU"),
-    "ab-confirmed": lambda: Machine("SwiGLU"),
     "env": lambda: Machine(
         trouble={(MeasureTimer, None): Timer(empty_call_s=1e-7, resolution_s=5e-8)}
     ),
@@ -719,7 +715,7 @@ def test_no_golden_is_left_over() -> None:
 # --on measures in processes of its own; the others are shown by no line above
 NOT_HELD = {
     "--on", "--slurm", "--help", "--timeout", "--wait", "--gated", "--ceilings",
-    "--absolute", "--across-machines", "--append", "--confirm",
+    "--absolute", "--across-machines", "--append",
 }  # fmt: skip
 SHORT = {"--format": "-f", "--out": "-o", "--verbose": "-v", "--quiet": "-q"}
 

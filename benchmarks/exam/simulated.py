@@ -5,31 +5,17 @@ decisions.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import partial, reduce
 
-from exam.alarms import ROW, Alarm, alarms_of, check_policy, slowed
+from exam.alarms import Alarm, alarms_of, check_policy, slowed
 from exam.machine import Machine, World
 from exam.processes import each
-from ffnbench.gate.decision import (
-    EarlierRun,
-    Policy,
-    Status,
-    baseline_times,
-    mean_with_interval,
-)
-from ffnbench.gate.interim import (
-    UntilDecided,
-    latency_report,
-    level_of_saved,
-    plan_of_check,
-)
-from ffnbench.metrics import LATENCY
+from ffnbench.gate.decision import baseline_times
+from ffnbench.gate.interim import UntilDecided, latency_report, plan_of_check
 from ffnbench.plan import Plan
 from ffnbench.request import DEFAULT_BUDGET_S
 from ffnbench.result import Report
 from ffnbench.run.runner import run_workers
-from ffnbench.stats.verdict import control_slack
 
 BASELINE_RUNS = 3
 AGES = 10**6  # between the seeds of a baseline and of its checks
@@ -135,73 +121,3 @@ def _of_sides(
             seconds=machine.clock_s,
         )
     return alarms
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Confirmation:
-    """What one run of `ab` said of code that is slower by `injected`, and what both
-    runs together did where it was measured again on a second machine.
-    """
-
-    world: str
-    injected: float
-    first: Status
-    both: Status | None
-
-
-def simulate_confirmations(
-    plan: Plan,
-    tolerance: float,
-    shares: Iterable[float],
-    repeats: int,
-    worlds: Iterable[World],
-    *,
-    budget: float = DEFAULT_BUDGET_S,
-    seed: int = 0,
-    processes: int | None = None,
-) -> list[Confirmation]:
-    """`repeats` runs of `ab` in every world for each share, and a second one on another
-    machine of that world where the first says REGRESSED.
-    """
-    tasks = [(world, seed + number) for world in worlds for number in range(repeats)]
-    work = partial(_confirmations, plan, tolerance, tuple(shares), budget)
-    return [entry for entries in each(work, tasks, processes) for entry in entries]
-
-
-def _confirmations(
-    plan: Plan,
-    tolerance: float,
-    shares: tuple[float, ...],
-    budget: float,
-    task: tuple[World, int],
-) -> list[Confirmation]:
-    (world, seed), policy, row = task, check_policy(tolerance), (ROW, LATENCY)
-    entries = []
-    for share in shares:
-        changed = slowed(plan, share)
-        report, first = _one_ab(Machine(world, changed, seed), policy, budget)
-        both = None
-        if first is Status.REGRESSED:
-            mean = mean_with_interval(report, row, level_of_saved(report))
-            assert mean is not None
-            earlier = EarlierRun(means={row: mean}, slack=control_slack(report))
-            another = Machine(world, changed, seed + AGES)
-            _, both = _one_ab(another, policy, budget, earlier)
-        entries.append(
-            Confirmation(world=world.name, injected=share, first=first, both=both)
-        )
-    return entries
-
-
-def _one_ab(
-    machine: Machine,
-    policy: Policy,
-    budget: float,
-    earlier: EarlierRun | None = None,
-) -> tuple[Report, Status]:
-    """The report of one run of `ab`, and the status of its row."""
-    stop = UntilDecided(policy, earlier=earlier)
-    plan = plan_of_check(machine.plan, policy, budget)
-    report = latency_report(machine.measure(plan, run_workers, stop))
-    (finding,) = stop.conclusion(report)
-    return report, finding.status

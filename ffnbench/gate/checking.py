@@ -35,13 +35,6 @@ from ffnbench.gate.baseline import (
     refuse_another_plan,
     why_another_method,
 )
-from ffnbench.gate.confirmation import (
-    FirstAnswer,
-    read_answer,
-    refuse_another_baseline,
-    refuse_another_question,
-    refuse_other_sides,
-)
 from ffnbench.gate.decision import (
     Checked,
     Finding,
@@ -65,7 +58,7 @@ from ffnbench.gate.sides import (
     variant_of_sides,
 )
 from ffnbench.gate.trust import refuse_untrusted
-from ffnbench.plan import METHOD, Arm, Kind
+from ffnbench.plan import METHOD, Arm
 from ffnbench.planning.variant_text import Variant
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import CheckRequest, SidesRequest, command_line
@@ -94,10 +87,6 @@ def check(
     if request.current is None:
         refuse_untrusted(before.plan, request.baseline, request.trust)
     policy = policy_for(before, request)
-    if request.confirm is not None:
-        return _confirmed_check(
-            request.confirm, before, policy, request, world, following
-        )
     if request.current is None:
         now, findings = _measured_again(before, policy, request, world, following)
     else:
@@ -108,36 +97,6 @@ def check(
         now=now,
         against=request.baseline,
         saved=request.current or "",
-        command=command_line(request, "check"),
-    )
-
-
-def _confirmed_check(
-    path: str,
-    before: ShownReport,
-    policy: Policy,
-    request: CheckRequest,
-    world: World,
-    following: Following,
-) -> Checked:
-    """Measure the rows again that regressed in the saved check `path`."""
-    if request.current is not None:
-        raise FfnbenchError(
-            f"--confirm measures again, and {request.current!r} is a saved run",
-            "leave one of the two out",
-        )
-    first = read_answer(path, before.plan.kind)
-    if not first.regressed:
-        return first.nothing_to_confirm(request.baseline)
-    refuse_another_question(first, before.plan, policy, exact_only=request.exact_only)
-    now, findings = _measured_again(before, policy, request, world, following, first)
-    exact = exact_findings(before, now, policy)
-    return Checked(
-        findings=first.findings_among((*exact, *findings)),
-        before=before,
-        now=now,
-        against=request.baseline,
-        confirms=path,
         command=command_line(request, "check"),
     )
 
@@ -156,13 +115,6 @@ def ab(
     """
     variant = variant_of_sides(request)
     policy = policy_of_sides(request, variant.label)
-    first = None
-    if request.confirm is not None:
-        first = read_answer(request.confirm, Kind.SIDES)
-        if not first.regressed:
-            return first.nothing_to_confirm()
-        if not first.timed:
-            request = replace(request, exact_only=True)
     if request.base_python is None:
         refuse_device(request.device, world)
     with (
@@ -172,33 +124,27 @@ def ab(
         ),
         tempfile.TemporaryDirectory(prefix="ffnbench-") as folder,
     ):
-        if first is not None:
-            refuse_other_sides(first, (base_text, head_text))
         prepared, output, shared = _prepare_sides(
             request, variant, (base, head), folder, world, notes
         )
-        if first is not None:
-            refuse_another_question(
-                first, prepared.plan, policy, exact_only=request.exact_only
-            )
         weights = folder if shared else ""
         measured, latencies = _measured_sides(
-            request, prepared, output, policy, world, following, weights, first
+            request, prepared, output, policy, world, following, weights
         )
     before, now = (
         _one_side(measured, side, variant.label) for side in (BASE, variant.label)
     )
     exact = exact_findings(before, now, policy)
-    findings = (*without_gain(latencies, output), output, *without_gain(exact, output))
-    if first is not None:
-        findings = first.findings_among(findings)
     return Checked(
-        findings=findings,
+        findings=(
+            *without_gain(latencies, output),
+            output,
+            *without_gain(exact, output),
+        ),
         before=before,
         now=measured,
         sides=(base_text, head_text),
         command=command_line(request),
-        confirms=request.confirm or "",
     )
 
 
@@ -208,46 +154,36 @@ def _measured_again(
     request: CheckRequest,
     world: World,
     following: Following,
-    first: FirstAnswer | None = None,
 ) -> tuple[ShownReport, Sequence[Finding]]:
     """Measure the baseline's plan again: its exact metrics, and its latency if the
     baseline has that and --exact-only is not given. Gives the run and the findings on
     latency.
-
-    After a `first` answer only the rows that regressed in it are measured.
     """
-    asked, timed = before, has_latencies(before) and not request.exact_only
-    earlier = None
-    if first is not None:
-        timed, earlier = first.timed, first.earlier()
-        asked = replace(before, plan=first.part_of(before.plan))
-    plan = asked.plan
+    plan = before.plan
     refuse_at_once(plan, world)
     with world.prober(plan.protocol.timeout_s) as prober:
         protocol = replace(plan.protocol, method=METHOD)
         prepared = with_costs(replace(plan, protocol=protocol), prober, lenient=True)
-    if not timed:
-        return _without_latency(asked, prepared, world, following), ()
+    if request.exact_only or not has_latencies(before):
+        return _without_latency(before, prepared, world, following), ()
     another_method = why_another_method(request.baseline, before)
     if another_method:
-        now = _without_latency(asked, prepared, world, following)
-        return now, incomparable(asked, policy, another_method)
+        now = _without_latency(before, prepared, world, following)
+        return now, incomparable(before, policy, another_method)
     here = environment_here(plan.cases[0].workload.device, world)
     if request.absolute:
         refuse_another_machine(request.baseline, before.environment, here)
     baseline = baseline_times(before, policy)
-    if first is not None:
-        refuse_another_baseline(first, baseline)
     is_same_kind = machine_kind(here) == machine_kind(before.environment)
     if not is_same_kind and not request.across_machines:
         # the findings say that it is another machine, so latency is not measured
-        now = _without_latency(asked, prepared, world, following)
+        now = _without_latency(before, prepared, world, following)
         now = replace(now, environment=here)
-        return now, latency_findings(baseline, now, policy, earlier=earlier)
+        return now, latency_findings(baseline, now, policy)
     tell_duration(prepared.plan, world, following.progress, request.budget)
     return _until_decided(
         prepared,
-        UntilDecided(policy, baseline, earlier=earlier),
+        UntilDecided(policy, baseline),
         request.budget,
         world,
         following,
@@ -382,12 +318,11 @@ def _measured_sides(
     world: World,
     following: Following,
     weights: str,
-    first: FirstAnswer | None,
 ) -> tuple[ShownReport, Sequence[Finding]]:
     """Measure both sides. Gives the run and the findings on latency.
 
     Nothing is measured if head computes something else than base. With --exact-only the
-    run has no latency. With a `first` answer, both runs decide together.
+    run has no latency.
     """
     if output.status is Status.REGRESSED:
         return prepared.cost_report(), ()
@@ -401,7 +336,7 @@ def _measured_sides(
         return measure_run(prepared, world, following, weights_folder=weights), ()
     return _until_decided(
         prepared,
-        UntilDecided(policy, earlier=first.earlier() if first else None),
+        UntilDecided(policy),
         request.budget,
         world,
         following,

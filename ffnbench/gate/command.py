@@ -2,10 +2,7 @@
 baseline, `ab` between old and new code.
 """
 
-from typing import Annotated
-
 import typer
-from typer import Option
 
 from ffnbench.cli import options as o
 from ffnbench.cli.commands import Command, ending, output_from_typed, request_from_typed
@@ -13,14 +10,6 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.request import CheckRequest, SidesRequest
 
 app = typer.Typer()
-Confirm = Annotated[
-    o.TypedText,
-    Option(
-        rich_help_panel=o.LIMITS,
-        metavar="FIRST.json",
-        help="Measure again the rows that regressed in this file; both runs decide.",
-    ),
-]
 
 
 @app.command(
@@ -30,7 +19,6 @@ Confirm = Annotated[
         "ffnbench check baseline.json --tolerance 5% --format github",
         "ffnbench check baseline.json --exact-only",
         "ffnbench check baseline.json --budget 5m --append",
-        "ffnbench check baseline.json --confirm first.json",
         docs="docs/ci.md#a-stored-baseline",
     ),
 )
@@ -44,7 +32,6 @@ def check(
     trust: o.Trust = None,
     across_machines: o.AcrossMachines = False,
     absolute: o.Absolute = False,
-    confirm: Confirm = None,
     update: o.Update = False,
     append: o.Append = False,
     on_unclear: o.OnUnclear = "pass",
@@ -77,12 +64,7 @@ def check(
         raise FfnbenchError(
             "--append adds a run that is measured now", f"leave {current!r} out"
         )
-    if confirm and (update or append):
-        raise FfnbenchError(
-            "--confirm measures a part of the rows, and a baseline needs them all",
-            "leave --update and --append out",
-        )
-    inputs = (request.baseline, request.current, request.confirm)
+    inputs = (request.baseline, request.current)
     with CheckDestination(output, request.baseline, inputs) as destination:
         for default in destination.defaults:
             destination.progress.tell(f"note: {default}")
@@ -99,7 +81,6 @@ def check(
         "ffnbench ab mypkg.mlp:SwiGLU origin/main --d-model 1024 --tolerance 5%",
         "ffnbench ab swiglu --base-python .venv-old/bin/python --mode train",
         "ffnbench ab mypkg/mlp.py:SwiGLU v1.0 --exact-only --format github",
-        "ffnbench ab mypkg.mlp:SwiGLU v1.0 --confirm first.json",
         docs="docs/ci.md#ab-in-a-pull-request",
     ),
 )
@@ -123,7 +104,6 @@ def ab(
     exact_only: o.ExactOnly = False,
     budget: o.Budget = "120s",
     allow_mismatch: o.AllowMismatch = False,
-    confirm: Confirm = None,
     on_unclear: o.OnUnclear = "pass",
     wait: o.Wait = False,
     format: o.CheckFormat = "table",
@@ -146,7 +126,7 @@ def ab(
     from ffnbench.run.world import this_machine
 
     request, output = request_from_typed(SidesRequest, ctx), output_from_typed(ctx)
-    with CheckDestination(output, inputs=(request.confirm,)) as destination:
+    with CheckDestination(output) as destination:
         world = this_machine(wait=output.wait)
         checked = checking.ab(
             request, world, destination.following, notes=destination.defaults

@@ -31,8 +31,7 @@ from ffnbench.stats.history import (
     mismatch_of_row,
     rounds_of_row,
 )
-from ffnbench.stats.interval import Mean, VarianceEstimate
-from ffnbench.stats.machines import mean_over_machines
+from ffnbench.stats.interval import Mean
 from ffnbench.stats.verdict import ONE_WORKER, busy_text, control_slack
 
 RowKey = tuple[str, str]  # case, metric
@@ -81,8 +80,7 @@ class Status(StrEnum):
 class Finding:
     """One row of a check: its value before and now, and the status that follows.
 
-    `change` is now over before. If a run on another machine is confirmed, it is that of
-    both runs together, and `first_run` and `this_run` are those of each.
+    `change` is now over before.
     """
 
     case: str
@@ -93,8 +91,6 @@ class Finding:
     now: float | None = None
     change: Estimate | None = None
     reason: str = ""
-    first_run: Estimate | None = None
-    this_run: Estimate | None = None
 
     @property
     def ratio(self) -> float | None:
@@ -115,8 +111,7 @@ class Checked:
 
     `against` is the file of the baseline, `saved` that of a run which was measured
     before. If there is no baseline, `sides` says in words what base and head are.
-    `command` asks the same again. `confirms` is the file of the answer whose rows were
-    measured again.
+    `command` asks the same again.
     """
 
     findings: tuple[Finding, ...]
@@ -126,7 +121,6 @@ class Checked:
     saved: str = ""
     sides: tuple[str, ...] = ()
     command: str = ""
-    confirms: str = ""
 
     @property
     def smallest(self) -> float | None:
@@ -395,38 +389,17 @@ def baseline_times(before: Report, policy: Policy) -> BaselineTimes:
     return BaselineTimes(report=before, rows=rows)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EarlierRun:
-    """The rows whose time regressed in a run on another machine: the log of each, and
-    how far (in logs) the control was off there.
-    """
-
-    means: Mapping[RowKey, Mean]
-    slack: float
-
-
-# the history of a row that is compared within its run: nothing moves between runs
-WITHIN_RUN = History(
-    mean=0.0,
-    own=VarianceEstimate(0.0, 1.0),
-    between=VarianceEstimate(0.0, 1.0),
-    effective=1.0,
-)
-
-
 def latency_findings(
     baseline: BaselineTimes,
     now: Report,
     policy: Policy,
     confidence: float = CONFIDENCE,
-    earlier: EarlierRun | None = None,
 ) -> list[Finding]:
     """The findings on the latency of every row of the baseline, by its ratio to the
     reference then and now; and on its seconds if the policy asks for them.
 
     Today's run is compared with the mean of the baseline's runs. `confidence` is the
-    level that this interim analysis takes for the stated CONFIDENCE. With an `earlier`
-    run, only the rows that it has are checked, by both runs together.
+    level that this interim analysis takes for the stated CONFIDENCE.
     """
     before, slack = baseline.report, control_slack(now)
     if not policy.across_machines and machine_kind(before.environment) != machine_kind(
@@ -439,8 +412,6 @@ def latency_findings(
         )
     findings = []
     for row, history in baseline.rows.items():
-        if earlier is not None and row not in earlier.means:
-            continue
         fed_otherwise = _fed_otherwise(before.plan, now.plan, row[0])
         if fed_otherwise:
             findings.append(
@@ -448,11 +419,8 @@ def latency_findings(
             )
             continue
         mean = mean_with_interval(now, row, confidence)
-        if earlier is None:
-            change = history.change(mean) if history and mean else None
-            findings.append(_time_finding(row, change, now, policy, slack))
-        else:
-            findings.append(_confirmed(row, history, mean, earlier, now, policy, slack))
+        change = history.change(mean) if history and mean else None
+        findings.append(_time_finding(row, change, now, policy, slack))
     return findings
 
 
@@ -460,61 +428,24 @@ def paired_findings(
     now: Report,
     policy: Policy,
     confidence: float = CONFIDENCE,
-    earlier: EarlierRun | None = None,
 ) -> list[Finding]:
     """The findings on the latency of every row against the reference of the same run:
     old and new code in the same rounds.
 
     Nothing moves between runs here, so the change is the ratio with its own interval.
-    Before and now are seconds if these are known. With an `earlier` run, only the rows
-    that it has are checked, by both runs together, which have no seconds in common.
+    Before and now are seconds if these are known.
     """
     slack = control_slack(now)
     findings = []
     for row in _timed_rows(now.plan, replace(policy, absolute=False)):
         mean = mean_with_interval(now, row, confidence)
-        if earlier is None:
-            change = None
-            if mean:
-                seconds = now.value(now.plan.reference_of(row[0]), LATENCY) or 1.0
-                log_seconds = math.log(seconds)
-                change = Change(log_seconds, log_seconds + mean.mean, mean)
-            findings.append(_time_finding(row, change, now, policy, slack))
-        elif row in earlier.means:
-            finding = _confirmed(row, WITHIN_RUN, mean, earlier, now, policy, slack)
-            findings.append(replace(finding, before=None, now=None))
+        change = None
+        if mean:
+            seconds = now.value(now.plan.reference_of(row[0]), LATENCY) or 1.0
+            log_seconds = math.log(seconds)
+            change = Change(log_seconds, log_seconds + mean.mean, mean)
+        findings.append(_time_finding(row, change, now, policy, slack))
     return findings
-
-
-def _confirmed(
-    row: RowKey,
-    history: History | None,
-    mean: Mean | None,
-    earlier: EarlierRun,
-    now: Report,
-    policy: Policy,
-    slack: float,
-) -> Finding:
-    """The finding on one row from a run on another machine and this one together; it
-    has the change of each run as well.
-    """
-    if history is None:
-        return _time_finding(row, None, now, policy, slack)
-    first = earlier.means[row]
-    both = this_run = None
-    if mean is not None:
-        both = history.change_over_machines(mean_over_machines(first, mean))
-        this_run = history.change(mean).estimate()
-    finding = _time_finding(row, both, now, policy, max(slack, earlier.slack))
-    reason = finding.reason
-    if finding.status is Status.UNCLEAR and not reason:
-        reason = "the interval of both runs together crosses the limit"
-    return replace(
-        finding,
-        reason=reason,
-        first_run=history.change(first).estimate(),
-        this_run=this_run,
-    )
 
 
 def mean_with_interval(now: Report, row: RowKey, confidence: float) -> Mean | None:

@@ -15,7 +15,6 @@ from pathlib import Path
 from ffnbench.gate.decision import (
     DEFAULT_LATENCY,
     BaselineTimes,
-    EarlierRun,
     Finding,
     Policy,
     Status,
@@ -52,13 +51,12 @@ class UntilDecided(UntilAnswered):
     """A run ends once no row is unclear.
 
     The rows are checked against a `baseline`, or if that is None, head against base in
-    the same run. With an `earlier` run on another machine, both runs decide together.
+    the same run.
     """
 
     policy: Policy
     baseline: BaselineTimes | None = None
     level: float = CONFIDENCE  # of the last interim analysis
-    earlier: EarlierRun | None = None
 
     def answer(self, table: RoundTable, expected: int) -> str:
         """`decided` if no row is unclear at the level of the analysis after so many
@@ -80,11 +78,11 @@ class UntilDecided(UntilAnswered):
     def findings(self, now: Report, level: float) -> list[Finding]:
         """The findings of a run, with each interval at this level."""
         if self.baseline is None:
-            return paired_findings(now, self.policy, level, self.earlier)
+            return paired_findings(now, self.policy, level)
         here = replace(
             now, environment=now.environment or self.baseline.report.environment
         )
-        return latency_findings(self.baseline, here, self.policy, level, self.earlier)
+        return latency_findings(self.baseline, here, self.policy, level)
 
 
 @cache
@@ -121,15 +119,6 @@ def level_at_end(workers: int) -> float:
     the error that is left.
     """
     return _levels_of(workers)[-1]
-
-
-def level_of_saved(run: Report) -> float:
-    """The level of a run that was saved: at least as strict as that of its shown
-    intervals.
-    """
-    if run.limit == DECIDED:
-        return REPORTED
-    return level_at_end(table_of(run).complete_workers)
 
 
 def plan_of_check(plan: Plan, policy: Policy, budget_s: float) -> Plan:

@@ -31,7 +31,6 @@ def check(
     budget: Float = 120.0,
     across_machines: bool = False,
     absolute: bool = False,
-    confirm: StrPath | None = None,
     trust: Texts | None = None,
     quiet: bool = False,
     wait: bool = False,
@@ -39,8 +38,7 @@ def check(
     """Measure a baseline's own plan again and say what has regressed: `.ok`, `.status`,
     a row for every metric.
 
-    With `confirm`, a saved answer, it measures again what regressed there, and both
-    runs decide. `ffnbench check --help-all` says what each argument means.
+    `ffnbench check --help-all` says what each argument means.
 
     >>> found = ffnbench.check("baseline.json", tolerance={"latency": "5%"})
     >>> assert found.ok, str(found)
@@ -71,7 +69,6 @@ def ab(
     base_env: Pairs | None = None,
     head_rev: str | None = None,
     allow_mismatch: bool = False,
-    confirm: StrPath | None = None,
     quiet: bool = False,
     wait: bool = False,
 ) -> Check:
@@ -79,7 +76,7 @@ def ab(
     what has regressed.
 
     Base is a git revision, a folder, an interpreter or an environment; head is the
-    working tree unless `head_rev` says otherwise. `confirm` is as in `check`.
+    working tree unless `head_rev` says otherwise.
 
     `ffnbench ab --help-all` says what each argument means.
 

@@ -15,7 +15,7 @@ from ffnbench.report.frame import estimate_in
 
 METRICS = (SPEC, OUTPUT, *CHECKED_METRICS)
 # the fields of Checked that are texts
-TEXTS = ("against", "saved", "command", "confirms")
+TEXTS = ("against", "saved", "command")
 
 
 def saved_check_view(path: str) -> View:
@@ -47,13 +47,10 @@ def _finding(record: dict[str, Any]) -> Finding:
     without an interval is left out: it follows from the values before and now.
     """
     data = {
-        name: value
-        for name, value in record.items()
-        if not name.startswith(("change", "first_run", "this_run"))
+        name: value for name, value in record.items() if not name.startswith("change")
     }
-    for name in ("change", "first_run", "this_run"):
-        if record.get(f"{name}_low") is not None:
-            data[name] = jsonable.encode(estimate_in(record, name))
+    if record.get("change_low") is not None:
+        data["change"] = jsonable.encode(estimate_in(record, "change"))
     finding = jsonable.decode(Finding, data)
     if finding.metric not in METRICS:
         raise ValueError(f"no metric is called {finding.metric!r}")

@@ -130,8 +130,6 @@ def _check_json(checked: Checked) -> str:
         "command": checked.command,
         "now": json.loads(report_text(checked.now)),
     }
-    if checked.confirms:
-        answer["confirms"] = checked.confirms
     return json_text(answer, 1)
 
 

@@ -25,7 +25,7 @@ from ffnbench.metrics import LATENCY
 from ffnbench.plan import METHOD, NoteKind
 from ffnbench.report.columns import column
 from ffnbench.report.files.store import command_of
-from ffnbench.report.frame import EXTRA, UNKNOWN_CELL, Column, Frame, Row, in_row
+from ffnbench.report.frame import UNKNOWN_CELL, Column, Frame, Row
 from ffnbench.report.notes import effort, notes_of_run
 from ffnbench.report.sentences import general_line, machine_line
 from ffnbench.report.words import CERTAIN, join_words, side_lines
@@ -55,8 +55,6 @@ def described(finding: Finding) -> str:
         text += (
             f", {value} [{low}, {high}] at a tolerance of {percent(finding.tolerance)}"
         )
-        if finding.first_run:
-            text += ", by both runs together"
     elif (
         finding.before is not None
         and finding.now is not None
@@ -118,13 +116,11 @@ def junit(findings: Sequence[Finding]) -> str:
 
 
 def finding_records(checked: Checked) -> list[Row]:
-    """A flat record for each row, with numbers in full precision; if a run is
-    confirmed, with the change of each run as well.
-    """
+    """A flat record for each row, with numbers in full precision."""
     records = []
     for finding in checked.findings:
         change = finding.change
-        record: Row = {
+        row: Row = {
             "case": finding.case,
             "metric": finding.metric,
             "status": finding.status,
@@ -136,10 +132,7 @@ def finding_records(checked: Checked) -> list[Row]:
             "change_high": change and change.high,
             "reason": finding.reason,
         }
-        if checked.confirms:
-            record |= in_row("first_run", finding.first_run)
-            record |= in_row("this_run", finding.this_run)
-        records.append(record)
+        records.append(row)
     return records
 
 
@@ -147,9 +140,6 @@ def findings_frame(checked: Checked) -> Frame:
     """The frame of all rows but the exact ones that are equal, which are counted below
     it.
     """
-    if checked.confirms and not checked.findings:
-        sentence = f"nothing regressed in {checked.confirms}: nothing is measured again"
-        return Frame(columns=(), rows=[], header=[_header(checked)], summary=[sentence])
     now, rows = checked.now, finding_records(checked)
     shown = [row for row in rows if not _is_equal_exact(row)]
     equal = len(rows) - len(shown)
@@ -161,7 +151,7 @@ def findings_frame(checked: Checked) -> Frame:
         columns=_columns(checked, has_intervals=has_intervals),
         rows=shown,
         saved=rows,
-        header=[_header(checked)],
+        header=[_what_is_checked(checked)],
         summary=_summary_lines(checked, equal),
         details=[
             *([effort(now)] if now.samples else []),
@@ -213,9 +203,6 @@ def _style(row: Row) -> str:
 
 
 def _columns(checked: Checked, *, has_intervals: bool) -> tuple[Column, ...]:
-    """The columns. If one run confirms the other, the changes of both stand before the
-    status, and the values are shown only with -v.
-    """
     case, metric = column("case"), column("metric")
     status = column("status", write=lambda status: status.word, style=_style)
     change = column("change", unit=CERTAIN if has_intervals else "")
@@ -225,20 +212,7 @@ def _columns(checked: Checked, *, has_intervals: bool) -> tuple[Column, ...]:
         column(key, text=partial(_value_text, key=key, of_sides=of_sides))
         for key in ("before", "now")
     )
-    if checked.confirms:
-        both = replace(change, title="both together")
-        runs = column("first_run"), column("this_run")
-        values = replace(before, priority=EXTRA), replace(now, priority=EXTRA)
-        return case, metric, *runs, both, status, limit, *values
     return case, metric, status, change, limit, before, now
-
-
-def _header(checked: Checked) -> str:
-    """What is checked, and which answer it confirms."""
-    header = _what_is_checked(checked)
-    if checked.confirms:
-        header += f"; confirms {checked.confirms}"
-    return header
 
 
 def _what_is_checked(checked: Checked) -> str:

@@ -21,7 +21,6 @@ from ffnbench.common.units import (
     TIME,
     digits,
     percent,
-    signed_percent,
 )
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.metrics import (
@@ -125,10 +124,6 @@ def _count(metric: str) -> Callable[[CaseFacts], int | None]:
         return None if value is None else int(value)
 
     return count
-
-
-def _change(ratio: float) -> str:
-    return signed_percent(ratio - 1)
 
 
 def _estimate(metric: str) -> Callable[[CaseFacts], Estimate | None]:
@@ -471,8 +466,6 @@ OF_CHECKS = (
     Column(key="metric", left=True),
     Column(key="status", left=True),
     Column(key="change", interval=change_text),
-    Column(key="first_run", title="first run", write=_change),
-    Column(key="this_run", title="this run", write=_change),
     Column(key="tolerance", title="limit", priority=1),
     Column(key="before", priority=2),
     Column(key="now", priority=2),

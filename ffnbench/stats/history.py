@@ -80,12 +80,6 @@ class History:
         before = self._with_variance_between(1 + 1 / self.effective)
         return Change(self.mean, now.mean, now.minus(before))
 
-    def change_over_machines(self, now: Mean) -> Change:
-        """The change from the mean of the runs to `now`, a mean over several machines,
-        whose error includes what moves between machines already.
-        """
-        return Change(self.mean, now.mean, now.minus(self.over_runs))
-
     @property
     def over_runs(self) -> Mean:
         """The mean over the runs, with what moves between them in its error."""
@@ -97,14 +91,14 @@ class History:
         return mean_with_error(self.mean, (between, self.own))
 
 
-def history_of(runs: Sequence[Mean], prior: VarianceEstimate = RUNS_PRIOR) -> History:
+def history_of(runs: Sequence[Mean]) -> History:
     """The history of one or more runs, the oldest first, each of several workers
-    (freedom above 0). `prior` is the variance between runs before it is known.
+    (freedom above 0).
 
     The runs are weighted by the inverse of their variance, as in a random-effects
     meta-analysis (DerSimonian and Laird 1986).
     """
-    between = _variance_between(runs, prior)
+    between = _variance_between(runs)
     inverse = [1 / (between.variance + run.error**2) for run in runs]
     total = math.fsum(inverse)
     weighted = [
@@ -121,9 +115,7 @@ def history_of(runs: Sequence[Mean], prior: VarianceEstimate = RUNS_PRIOR) -> Hi
     )
 
 
-def _variance_between(
-    runs: Sequence[Mean], prior: VarianceEstimate
-) -> VarianceEstimate:
+def _variance_between(runs: Sequence[Mean]) -> VarianceEstimate:
     """The variance between runs beyond what their own workers explain, drawn towards
     the prior.
 
@@ -132,14 +124,14 @@ def _variance_between(
     scatter.
     """
     if len(runs) == 1:
-        return prior
+        return RUNS_PRIOR
     squares = [
         (later.mean - earlier.mean) ** 2 / 2 for earlier, later in pairwise(runs)
     ]
     between = max(0.0, fmean(squares) - fmean(run.error**2 for run in runs))
     # of a variance that is estimated by successive differences
     freedom = 2 * (len(runs) - 1) ** 2 / (3 * len(runs) - 4)
-    return VarianceEstimate(between, freedom).drawn_towards(prior)
+    return VarianceEstimate(between, freedom).drawn_towards(RUNS_PRIOR)
 
 
 def log_of_row(report: Report, label: str, metric: str = LATENCY) -> Mean | None:

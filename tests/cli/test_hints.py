@@ -79,7 +79,6 @@ block swiglu --backend packed
 block --backend eager,packed
 ab mlp.py:Mine,relu HEAD
 ab mlp.py:Mine HEAD --d-model 64,128
-ab swiglu --confirm run.json
 check run.json counts.json
 check run.json found.json
 history run.json

@@ -7,7 +7,6 @@ from __future__ import annotations
 import pytest
 from exam.alarms import Alarm, broken_promises, check_plan, check_policy, counts
 from exam.machine import Machine, World
-from exam.simulated import simulate_confirmations
 from worlds import Said, is_wrong
 
 from ffnbench.gate.decision import Status, baseline_times
@@ -88,16 +87,3 @@ def test_a_check_that_stays_unclear_has_used_its_budget() -> None:
     )
     assert [finding.status for finding in stop.conclusion(now)] == [Status.UNCLEAR]
     assert 50.0 < loud.clock_s <= 62.0
-
-
-def test_what_a_second_machine_is_asked_and_says() -> None:
-    """A row is measured again where the first run accuses it, and only there; a change
-    far beyond the limit stands.
-    """
-    world = World(name="machines", sample=0.01, layout=0.004, starter=0.001, run=0.005)
-    plan = check_plan(variants="relu,swiglu", precision=None)
-    entries = simulate_confirmations(plan, 0.05, (0.0, 0.3), 3, [world], processes=1)
-    of = {share: [e for e in entries if e.injected == share] for share in (0.0, 0.3)}
-    assert {(e.first, e.both) for e in of[0.3]} == {(Status.REGRESSED,) * 2}
-    assert {e.both for e in of[0.0]} == {None}
-    assert Status.REGRESSED not in {e.first for e in of[0.0]}
