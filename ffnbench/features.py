@@ -20,11 +20,8 @@ class Feature:
     is read without loading a file of the folder.
 
     `commands` are registered by importing its `command.py`; `calls` are public
-    functions in its `python.py`; `listings` are topics of `ffnbench list`, in LISTINGS
-    of its `table.py`: () -> view. `completes` are flags whose values a shell offers, in
-    COMPLETIONS of the same file: () -> words. `requests` are types of messages to a
-    worker, in HANDLERS of its `worker.py`: name -> (type, function (jobs, request) ->
-    answer).
+    functions in its `python.py`. `requests` are types of messages to a worker, in
+    HANDLERS of its `worker.py`: name -> (type, function (jobs, request) -> answer).
 
     `suffixes` are of files of `-o`, written by WRITERS of its `files.py`: (table,
     pictures, reports, title) -> text. `report/formats.py: View` says what these four
@@ -36,8 +33,6 @@ class Feature:
     name: str
     commands: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
-    listings: tuple[str, ...] = ()
-    completes: tuple[str, ...] = ()
     suffixes: tuple[str, ...] = ()
     measures: bool = False
     requests: tuple[str, ...] = ()
@@ -49,13 +44,6 @@ class Feature:
 
 FEATURES = (
     Feature(name="cluster", measures=True),
-    Feature(
-        name="estimate",
-        commands=("estimate",),
-        calls=("estimate",),
-        listings=("hardware",),
-        completes=("hardware",),
-    ),
     Feature(name="history", commands=("history",)),
     Feature(
         name="models",
@@ -104,11 +92,3 @@ def handler(name: str) -> tuple[type[Any], Callable[..., Any]]:
         of_features("requests")[name].file("worker").HANDLERS[name]
     )
     return added
-
-
-def completer_of(flag: str) -> Callable[[], Any] | None:
-    """The function that returns the words for the value of a feature's flag; None where
-    no feature completes it.
-    """
-    feature = of_features("completes").get(flag)
-    return feature.file("table").COMPLETIONS[flag] if feature else None

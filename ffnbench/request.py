@@ -114,6 +114,7 @@ class CostRequest(SizedRequest):
 
     variants: Texts = DEFAULT_VARIANTS
     match: Match = Match.PARAMS
+    hardware: Texts | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

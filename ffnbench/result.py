@@ -527,6 +527,19 @@ class Figures:
     cells: tuple[int, int] = (1, 1)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HardwareBound:
+    """The least seconds of a case on a machine, by its published peaks, and what bounds
+    it: products or memory. Where no time is known, `bound_by` says what is missing.
+    """
+
+    case: str
+    hardware: str
+    at_least_s: float | None = None
+    bound_by: str
+    flops_per_byte: float | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Report(Run):
     """The whole answer, with the question and every sample: each figure can be computed
@@ -543,6 +556,8 @@ class Report(Run):
     repeats: tuple[Repeat, ...] = field(default=(), repr=False, metadata=LATER)
     # whether fewer repeats were made than asked for
     cut_short: bool = field(default=False, metadata=LATER)
+    # on machines that were asked for beside the costs
+    bounds: tuple[HardwareBound, ...] = field(default=(), metadata=LATER)
     schema: int = field(default=SCHEMA, metadata=STATED)
     figures: Figures = field(
         default=Figures(), compare=False, repr=False, metadata=UNSAVED

@@ -334,7 +334,8 @@ def test_a_command_loads_no_more_of_the_house_than_it_needs() -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["compare", "--help"], ["cost"], ["estimate"]]
+    "arguments",
+    [["--help"], ["compare", "--help"], ["cost"], ["cost", "--hardware", "h100"]],
 )
 def test_commands_that_only_count_or_tell_load_nothing_heavy(
     arguments: list[str],

@@ -49,7 +49,7 @@ from ffnbench.result import Agreement, FailureKind, Timer
 
 GOLDEN = ROOT / "tests" / "golden"
 COMMANDS = (
-    "compare", "cost", "estimate", "report", "block", "check", "ab", "history",
+    "compare", "cost", "report", "block", "check", "ab", "history",
     "plot-activations", "activations", "list", "env", "inspect",
 )  # fmt: skip
 SAVED = [*sorted(ROOT.glob("results/**/*.json")), *sorted(GOLDEN.glob("runs/*.json"))]
@@ -180,7 +180,8 @@ TYPED = {
                    "cost gelu --hidden-size 64 --intermediate-size 128 --batch-size 2"],
     "cost-models": ["cost gpt2 bert-base --match none", "cost --preset config.json --json",
                     "cost swiglu --preset llama3-8b --seq-len 1,4Ki"],
-    "estimate": ["estimate relu,swiglu --hardware h100,epyc-9654 --seq-len 1,4Ki -v -o bounds.csv"],
+    "cost-hardware": ["cost relu,swiglu --hardware h100,epyc-9654 --seq-len 1,4Ki -v -o bounds.csv",
+                      "cost swiglu --weights int8 --hardware l4,b200"],
     "report": ["report groups.json -o again.json -o again.csv -o again.md -o again.svg -o again.html --sort -latency"],
     "arranged": ["report failed.json --sort -latency", "report compare.json --sort -ratio -f csv",
                  "report compare.json --sort -ratio", "report compare.json --sort -d_ff",
@@ -722,7 +723,7 @@ SHORT = {"--format": "-f", "--out": "-o", "--verbose": "-v", "--quiet": "-q"}
 
 def test_every_flag_and_key_stands_in_a_golden() -> None:
     asked = [f"{line} " for lines in TYPED.values() for line in lines]
-    for command in {*COMMANDS} - {"estimate", "history"}:
+    for command in {*COMMANDS} - {"history"}:
         shown = (GOLDEN / "help" / f"{command}.txt").read_text()
         everything = shown.rpartition("--help-all")[2]
         flags = re.findall(r"^  (?:-\w, )?(--[\w-]+)", everything, re.MULTILINE)

@@ -37,6 +37,7 @@ from ffnbench.request import (
 from ffnbench.result import CaseCost, Failure, FailureKind
 
 if TYPE_CHECKING:
+    from ffnbench.planning.hardware import Hardware
     from ffnbench.run.prober import Prober
     from ffnbench.run.world import World
 
@@ -51,8 +52,8 @@ class Prepared:
     plan: Plan
     costs: tuple[CaseCost, ...]
 
-    def cost_report(self) -> ShownReport:
-        """A report of the costs alone."""
+    def cost_report(self, machines: Sequence[Hardware] = ()) -> ShownReport:
+        """A report of the costs alone, with the bounds on these machines."""
         failed = []
         for entry in self.costs:
             if entry.cost.failed:
@@ -63,9 +64,15 @@ class Prepared:
                         message=entry.cost.failed,
                     )
                 )
-        return replace(
+        report = replace(
             new_report(self.plan.with_device("cpu"), self.costs), failures=tuple(failed)
         )
+        if not machines:
+            return report
+        from ffnbench.planning.hardware import bounds_of
+
+        bounds = bounds_of(self.plan.shown, self.costs, machines)
+        return replace(report, bounds=bounds)
 
     def costs_of(self, plan: Plan) -> tuple[CaseCost, ...]:
         """The costs of the cases of this plan, or of a part of it.

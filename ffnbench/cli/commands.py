@@ -8,7 +8,7 @@ sets. The function gives the exit code.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
@@ -34,6 +34,7 @@ from ffnbench.request import AnyRequest, Output, Request
 
 if TYPE_CHECKING:
     from ffnbench.plan import Plan
+    from ffnbench.planning.hardware import Hardware
     from ffnbench.report.destination import Destination
 
 R = TypeVar("R", bound=Request | Output)
@@ -247,13 +248,14 @@ def answer_request(
     plan_of: Callable[..., Plan],
     *,
     counts: bool = False,
+    machines: Sequence[Hardware] = (),
     **measured: Any,
 ) -> int:
     """Plan what was asked and count its costs, measure it unless `counts` says that
     only these are wanted, and show the answer; gives the exit code.
 
-    `plan_of` makes the plan of the request. `measured` are further arguments of
-    measure_here_or_as_jobs.
+    `plan_of` makes the plan of the request. The costs have bounds on `machines`.
+    `measured` are further arguments of measure_here_or_as_jobs.
     """
     from ffnbench.api.preparing import prepare_plan
     from ffnbench.report.shown_report import report_view
@@ -273,7 +275,7 @@ def answer_request(
             counts=counts,
             as_jobs=as_jobs,
         )
-        report = prepared.cost_report()
+        report = prepared.cost_report(machines)
         destination.expect(report)
         if not counts:
             from ffnbench.api.measuring import measure_here_or_as_jobs

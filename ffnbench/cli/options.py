@@ -185,6 +185,16 @@ Mode = Annotated[
         autocompletion=words_for("mode"),
     ),
 ]
+Hardware = Annotated[
+    TypedText,
+    Option(
+        rich_help_panel=WORKLOAD,
+        show_default=False,
+        metavar="LIST",
+        help="Add the least time on machines of `ffnbench list hardware`, or of a .toml of your own.",
+        autocompletion=words_for("hardware"),
+    ),
+]
 Device = Annotated[
     TypedText,
     Option(

@@ -13,7 +13,7 @@ from ffnbench.cli.commands import (
     settings_here,
 )
 from ffnbench.common.streams import say
-from ffnbench.features import imported_function, of_features
+from ffnbench.features import imported_function
 from ffnbench.planning.fields import refuse_empty
 
 app = typer.Typer()
@@ -93,8 +93,6 @@ def list_(
             from ffnbench.run.world import this_machine
 
             view = backends(this_machine())
-        elif what in of_features("listings"):
-            view = of_features("listings")[what].file("table").LISTINGS[what]()
         else:
             view = listing_view(what)
         destination.show(view)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from ffnbench.common.units import TIME_SUFFIXES
-from ffnbench.features import completer_of, imported_function
+from ffnbench.features import imported_function
 from ffnbench.request import EXAMPLES, OTHER_NAMES, spelling
 
 NUMBER_PATTERN = re.compile(r"\d[\w./]*")
@@ -176,13 +176,16 @@ def words_of(name: str) -> list[str]:
         from ffnbench.report.listing import topics
 
         return topics()
+    if name == "hardware":
+        from ffnbench.planning.hardware import published
+
+        return published().names()
     if name == "tolerance":
         return [
             f"{metric}="
             for metric in imported_function("gate.decision:CHECKED_METRICS")
         ]
-    of_feature = completer_of(name)
-    return [*(of_feature() if of_feature else _fixed_words(name))]
+    return [*_fixed_words(name)]
 
 
 def _fixed_words(name: str) -> Iterable[str]:

@@ -75,7 +75,7 @@ def compare(
     epilog=ending(
         "ffnbench cost relu2,swiglu --d-model 4096 --seq-len 2Ki",
         "ffnbench cost --preset mixtral-8x7b --json",
-        "ffnbench cost gelu,swiglu@moe=8x2 --mode train -f md",
+        "ffnbench cost relu,swiglu --hardware h100,mi300x --dtype bf16",
         docs="docs/forms.md#widths",
     ),
 )
@@ -92,6 +92,7 @@ def cost(
     dtype: o.DType = "float32",
     weights: o.Weights = "none",
     mode: o.Mode = "forward",
+    hardware: o.Hardware = None,
     format: o.Format = "table",
     verbose: o.Verbose = False,
     out: o.Out = None,
@@ -106,4 +107,11 @@ def cost(
     from ffnbench.planning.compare import as_compare, plan_compare
 
     request = as_compare(request_from_typed(CostRequest, ctx))
-    return answer_request(ctx, request, "cost", plan_compare, counts=True)
+    if request.hardware is None:
+        return answer_request(ctx, request, "cost", plan_compare, counts=True)
+    from ffnbench.planning.hardware import machines_named
+
+    machines = machines_named(request.hardware)
+    return answer_request(
+        ctx, request, "cost", plan_compare, counts=True, machines=machines
+    )

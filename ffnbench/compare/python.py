@@ -5,6 +5,7 @@ from __future__ import annotations
 from ffnbench.api.measuring import measure_plan
 from ffnbench.api.preparing import prepare_plan
 from ffnbench.planning.compare import as_compare, plan_compare
+from ffnbench.planning.hardware import machines_named
 from ffnbench.python.arguments import (
     Backends,
     Devices,
@@ -90,8 +91,10 @@ def cost(
     dtype: DTypes = "float32",
     weights: WeightFormats = "none",
     mode: Modes = "forward",
+    hardware: Texts | None = None,
 ) -> Report:
-    """Count parameters, FLOPs and bytes of variants; nothing is measured.
+    """Count parameters, FLOPs and bytes of variants; nothing is measured. With
+    `hardware` there is a row for each of these machines, with the least time there.
 
     `ffnbench cost --help-all` says what each argument means.
 
@@ -100,6 +103,9 @@ def cost(
     """
     request = request_from_arguments(CostRequest, locals())
     with called_here() as here:
+        machines = (
+            machines_named(request.hardware) if request.hardware is not None else ()
+        )
         return prepare_plan(
             as_compare(request), here.world, plan_compare, counts=True
-        ).cost_report()
+        ).cost_report(machines)

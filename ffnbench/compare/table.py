@@ -23,6 +23,7 @@ from ffnbench.metrics import (
 )
 from ffnbench.plan import SWEPT, value_of
 from ffnbench.report.columns import (
+    BOUND_KEYS,
     CASE_KEYS,
     case_rows,
     column,
@@ -48,6 +49,9 @@ from ffnbench.report.sentences import (
 from ffnbench.report.words import error_text
 from ffnbench.result import Report
 
+BOUNDS_LINE = (
+    "bounds, not measurements: no call takes less, where each tensor passes memory once"
+)
 LONGEST_TITLE = 12
 MOST_ROWS_WITH_NOTES = 2000  # with more rows, notes on single rows are left out
 FORWARD = Mode.FORWARD
@@ -79,6 +83,9 @@ def compare_frame(report: Report) -> Frame:
     for key in swept:
         rows = [row | {key: value_of(plan.case(row["label"]), key)} for row in rows]
 
+    if report.bounds:
+        rows = _on_machines(report, rows)
+    machines = len(rows) // len(plan.shown)
     naming, others = _columns_of(report, rows)
     columns = [*naming, *others]
     header = conditions_line(plan, measured=is_measured)
@@ -98,9 +105,9 @@ def compare_frame(report: Report) -> Frame:
         header=[header],
         summary=_summary_of(report),
         details=notes,
-        groups=headings(plan),
+        groups=tuple((machines * start, text) for start, text in headings(plan)),
         naming=len(naming),
-        exported=CASE_KEYS,
+        exported=(*CASE_KEYS, *BOUND_KEYS) if report.bounds else CASE_KEYS,
     )
     if not frame.groups or not report.comparisons or of_ways:
         return frame
@@ -109,11 +116,24 @@ def compare_frame(report: Report) -> Frame:
     return replace(frame, short=pivots(report, frame, reference_title(report)))
 
 
+def _on_machines(report: Report, rows: list[Row]) -> list[Row]:
+    """A row for each machine in place of each row, with its bound there."""
+    on_machines = []
+    for row in rows:
+        for bound in report.bounds:
+            if bound.case == row["label"]:
+                fields = {key: getattr(bound, key) for key in BOUND_KEYS}
+                on_machines.append(row | fields)
+    return on_machines
+
+
 def _summary_of(report: Report) -> list[str]:
     """The sentences below the table."""
     if _is_timed(report):
         return answer_sentences(report)
     lines = [*failure_line(report), *general_line(report)]
+    if report.bounds:
+        lines.insert(0, BOUNDS_LINE)
     if report.environment is not None:
         lines += machine_line(report)
     return lines
@@ -147,6 +167,9 @@ def _columns_of(report: Report, rows: list[Row]) -> tuple[list[Column], list[Col
         columns = [replace(each, least_width=0) for each in columns]
     elif report.failures:
         columns.append(column("failure"))
+    if report.bounds:
+        naming.append(column("hardware"))
+        columns += [column("flops_per_byte"), column("at_least_s"), column("bound_by")]
     return naming, columns
 
 

@@ -10,5 +10,4 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # what `ffnbench.inspect` and the like are, for editors
-    from ffnbench.extras.estimate.python import estimate as estimate
     from ffnbench.extras.models.python import inspect as inspect

@@ -471,10 +471,18 @@ OF_CHECKS = (
     Column(key="now", priority=2),
 )
 # fmt: on
+# of a case on a machine
+OF_BOUNDS = (
+    Column(key="hardware", left=True),
+    Column(key="at_least_s", title="at least", units=TIME),
+    Column(key="bound_by", title="bound by", left=True),
+    Column(key="flops_per_byte", title="FLOP/B", write=digits, priority=1),
+)
+BOUND_KEYS = tuple(column.key for column in OF_BOUNDS)
 OF_SPREAD = (Column(key="spread", title="±", text=_spread_text, priority=EXTRA),)
 COLUMNS = {
     column.key: column
-    for column in (*OF_SPREAD, *OF_FACTS, *OF_CHECKS, *OF_BLOCKS, *OF_CASES)
+    for column in (*OF_SPREAD, *OF_FACTS, *OF_CHECKS, *OF_BLOCKS, *OF_CASES, *OF_BOUNDS)
 }
 # the seconds of packing stand in the CSV without their interval
 PACK_INTERVAL_KEYS = interval_keys(PACK)[1:]

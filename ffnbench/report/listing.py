@@ -12,7 +12,6 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.jsonable import encode
 from ffnbench.common.names import hint_for
 from ffnbench.common.units import GIGA, IEC, TIME, counted, digits, quantity
-from ffnbench.features import of_features
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.cost import FORMULA, params
 from ffnbench.ffn.spec import (
@@ -26,6 +25,7 @@ from ffnbench.ffn.spec import (
 from ffnbench.ffn.width_rules import WIDTH_RULES
 from ffnbench.messages import DeviceFacts
 from ffnbench.models.presets import PRESETS
+from ffnbench.planning.hardware import hardware_records
 from ffnbench.planning.keys import KEYS
 from ffnbench.report.formats import View
 from ffnbench.report.frame import Row, frame_of_records
@@ -67,6 +67,11 @@ LIST_NOTES = {
     "rules": ("for example swiglu@rule=llama@ffn_dim_multiplier=1.3@multiple_of=1024",),
     "presets": (
         "the FFN of the commonest kind of layer; params of one layer, with all experts",
+    ),
+    "hardware": (
+        "TFLOP/s of dense products, float32 without TF32, at that clock",
+        "rows of your own: `--hardware mine.toml` with [mine], tflops_float32 = 20, gb_per_s = 300",
+        "addresses and notes: `ffnbench list hardware --json`",
     ),
 }
 
@@ -212,6 +217,7 @@ LISTINGS: dict[str, Callable[[], list[Row]]] = {
     "rules": rules,
     "dtypes": dtypes,
     "presets": presets,
+    "hardware": hardware_records,
 }
 
 
@@ -296,7 +302,7 @@ def workers_record(forks: bool) -> Row:
 
 def topics() -> list[str]:
     """The names of all lists that `ffnbench list` shows."""
-    return [*LISTINGS, LIST_OF_BACKENDS, *of_features("listings")]
+    return [*LISTINGS, LIST_OF_BACKENDS]
 
 
 def listing_view(what: str) -> View:

@@ -58,7 +58,7 @@ cost --varients relu
 cost --sort latency
 cost swigul
 cost llama
-estimate --hardware h1000
+cost --hardware h1000
 cost 768
 cost relu@foo=1
 cost --dtype float23

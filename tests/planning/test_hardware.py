@@ -1,0 +1,280 @@
+"""Bounds on machines that are not here, held against units and clocks, sums by hand,
+and what a machine took.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from fake_machine import KnownProber
+from paths import ROOT
+
+import ffnbench
+
+MINE = """
+import torch
+class Frozen(torch.nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.up = torch.nn.Linear(d_model, d_ff, bias=False).requires_grad_(False)
+        self.down = torch.nn.Linear(d_ff, d_model, bias=False)
+        self.looked_up = torch.nn.Parameter(torch.zeros(10**6, d_model))
+    def forward(self, x):
+        return self.down(torch.relu(self.up(x))) + self.looked_up[7]
+"""
+UNITS = {  # whitepapers: units x FLOPs of one a cycle x GHz
+    "h100": ("bfloat16", 132 * 4096 * 1.83), "h100-pcie": ("bfloat16", 114 * 4096 * 1.62),
+    "a100": ("bfloat16", 108 * 2048 * 1.41), "a100-40gb": ("tf32", 108 * 1024 * 1.41),
+    "l40s": ("bfloat16", 142 * 1024 * 2.52), "l4": ("float32", 58 * 256 * 2.04),
+    "rtx-4090": ("float16", 128 * 1024 * 2.52), "mi300x": ("float16", 304 * 2048 * 2.1),
+    "mi250x": ("float16", 220 * 1024 * 1.7), "epyc-9654": ("float32", 96 * 2 * 8 * 2 * 3.7),
+    "xeon-8480": ("float32", 56 * 2 * 16 * 2 * 3.8),
+}  # fmt: skip
+UNITS_OF_8_BITS = {
+    "h100": 132 * 8192 * 1.83, "h100-pcie": 114 * 8192 * 1.62, "h200": 132 * 8192 * 1.83, "a100": 108 * 4096 * 1.41,
+    "a100-40gb": 108 * 4096 * 1.41, "l40s": 142 * 2048 * 2.52, "l4": 58 * 2048 * 2.04, "rtx-4090": 128 * 2048 * 2.52,
+    "mi300x": 304 * 4096 * 2.1, "mi250x": 220 * 1024 * 1.7, "epyc-9654": 96 * 128 * 3.7, "xeon-8480": 56 * 2048 * 3.8,
+}  # fmt: skip
+BUS = {  # bits of the bus x GT/s / 8
+    "h100": 5120 * 5.23 / 8, "h200": 6144 * 6.25 / 8, "a100": 5120 * 3.186 / 8, "a100-40gb": 5120 * 2.43 / 8,
+    "l40s": 384 * 18 / 8, "l4": 192 * 12.5 / 8, "rtx-4090": 384 * 21 / 8, "mi300x": 8192 * 5.2 / 8,
+    "mi250x": 8192 * 3.2 / 8, "epyc-9654": 12 * 64 * 4.8 / 8, "xeon-8480": 8 * 64 * 4.8 / 8,
+}  # fmt: skip
+# the fastest single samples on the 2 CPUs of an AMD EPYC (Zen 4) in results/: products
+# of float32 by oneDNN, and a sum that reads the L3. Of 8 bits the CPU does four times
+# as many products a cycle (vpdpbusd beside vfmadd231ps, both of 512 bits).
+HERE = "[here]\ntflops_float32 = 0.5204\ntflops_int8 = 2.0816\ngb_per_s = 214.8\n"
+
+
+@pytest.fixture
+def rows(on_fakes, tmp_path: Path):
+    """The records of `cost`."""
+
+    def found(line: str, prober: object = KnownProber) -> list[dict]:
+        path = tmp_path / "cost.csv"
+        code, _, err = on_fakes(f"cost {line} -o", path, prober=prober)
+        assert code == 0, err
+        return records(path.read_text())
+
+    return found
+
+
+def records(text: str) -> list[dict]:
+    """The rows of a CSV; numbers as numbers, what is not known as None."""
+
+    def value(cell: str) -> float | str | None:
+        try:
+            return float(cell)
+        except ValueError:
+            return cell or None
+
+    table = csv.DictReader(text.splitlines())
+    return [{key: value(cell) for key, cell in row.items()} for row in table]
+
+
+@pytest.fixture
+def machines(on_fakes) -> dict[str, dict]:
+    """The records of `list hardware`, by name."""
+    code, out, err = on_fakes("list hardware --json")
+    assert code == 0, err
+    return {row["name"]: row for row in json.loads(out)}
+
+
+def test_published_figures_are_those_of_units_buses_and_their_clocks(machines) -> None:
+    for name, (dtype, giga) in UNITS.items():
+        assert float(machines[name][dtype]) == pytest.approx(giga / 1e3, rel=0.02), name
+    for name, giga in UNITS_OF_8_BITS.items():
+        eight_bits = {machines[name][path] for path in ("fp8", "int8")} - {"-"}
+        assert eight_bits, name
+        for tera in eight_bits:
+            assert float(tera) == pytest.approx(giga / 1e3, rel=0.02), name
+    for name, gb_per_s in BUS.items():
+        found = float(machines[name]["GB/s"])
+        assert found == pytest.approx(gb_per_s, rel=0.02), name
+
+
+def test_every_machine_has_a_source_and_narrower_dtypes_are_no_slower(machines) -> None:
+    for machine in machines.values():
+        assert machine["address"].startswith("https://")
+        assert {machine["source"], machine["clock"]}.isdisjoint({"-", ""})
+        peaks = [
+            machine[path] for path in ("float64", "float32", "tf32", "bfloat16", "int8")
+        ]
+        known = [float(peak) for peak in peaks if peak != "-"]
+        assert known == sorted(known)
+
+
+def test_bounds_are_those_found_by_hand(rows) -> None:
+    """Llama 3 8B's FFN has 3 x 4,096 x 14,336 weights; an A100 reads 2,039 GB/s and
+    adds 312 TFLOP/s.
+    """
+    weights = 3 * 4096 * 14336
+    line = "preset --preset llama3-8b --dtype bf16 --hardware a100"
+    one, many = rows(f"{line} --seq-len 1,4096")
+    assert one["at_least_s"] == pytest.approx((2 * weights + 2 * 2 * 4096) / 2039e9)
+    assert one["bound_by"] == "memory"
+    assert many["at_least_s"] == pytest.approx(2 * weights * 4096 / 312e12)
+    assert many["bound_by"] == "products"
+    assert many["flops_per_byte"] == pytest.approx(
+        2 * weights * 4096 / (2 * weights + 2 * 4096 * 4096 * 2)
+    )
+    (train,) = rows(f"{line} --seq-len 4096 --mode train")
+    assert train["at_least_s"] == pytest.approx(3 * many["at_least_s"])
+
+
+def test_each_variant_has_a_row_for_each_machine_in_files_too(
+    rows, on_fakes, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    line = "relu swiglu --hardware h100,mi300x --seq-len 1,64 -o cost.json"
+    found = rows(line)
+    assert [(row["label"], row["hardware"]) for row in found] == [
+        (f"{variant}@seq_len={length}", machine)
+        for length in (1, 64)
+        for variant in ("relu", "swiglu")
+        for machine in ("h100", "mi300x")
+    ]
+    assert on_fakes("report cost.json -o again.csv")[0] == 0
+    assert records(Path("again.csv").read_text()) == found
+    frame = ffnbench.cost(
+        "relu,swiglu", hardware="h100,mi300x", seq_len="1,64", d_model=768
+    ).frame()
+    assert list(frame["at_least_s"]) == [row["at_least_s"] for row in found]
+    assert "hardware" not in rows("relu")[0]
+
+
+def test_a_backward_moves_gradients_as_well(rows, tmp_path: Path, monkeypatch) -> None:
+    """relu's two matrices of 64 x 256 floats, 16 tokens of 64: the matrices once and,
+    by a backward, their gradients; x and y; x, dy and dx; or all four. A frozen matrix
+    has no gradient, and what is looked up is not read whole. A machine of one byte a
+    second tells how many there are.
+    """
+    monkeypatch.chdir(tmp_path)
+    Path("byte.toml").write_text("[byte]\ntflops_float32 = 1\ngb_per_s = 1e-9\n")
+    weights, end = 2 * 64 * 256 * 4, 16 * 64 * 4
+    line = "--d-model 64 --d-ff 256 --seq-len 16 --mode forward,backward,train --hardware byte.toml"
+    found = {row["mode"]: round(row["at_least_s"]) for row in rows(f"relu {line}")}
+    assert found == {
+        "forward": weights + 2 * end,
+        "backward": 2 * weights + 3 * end,
+        "train": 2 * weights + 4 * end,
+    }
+    Path("mine.py").write_text(MINE)
+
+    class Counting(KnownProber):
+        def count(self, spec, workload):
+            return pytest.importorskip("ffnbench.worker.probe_jobs").count(
+                spec, workload
+            )
+
+    own = rows(f"mine.py:Frozen {line} --match none", Counting)
+    found = {row["mode"]: round(row["at_least_s"]) for row in own}
+    assert found["train"] == weights + weights // 2 + 4 * end
+    assert found["forward"] == weights + 2 * end
+
+
+@pytest.mark.parametrize("routing", ["uniform", "skewed"])
+def test_of_experts_only_those_of_one_token_are_sure_to_be_read(
+    rows, routing: str, tmp_path: Path, monkeypatch
+) -> None:
+    """All 16 tokens may choose the same 2 of 64 experts, and the router is read."""
+    monkeypatch.chdir(tmp_path)
+    Path("byte.toml").write_text("[byte]\ntflops_float32 = 1\ngb_per_s = 1e-9\n")
+    (row,) = rows(
+        f"swiglu@moe=64x2@routing={routing} --d-model 64 --d-ff 32 --match none --seq-len 16 --hardware byte.toml"
+    )
+    read = 4 * (2 * 3 * 64 * 32 + 64 * 64)
+    assert round(row["at_least_s"]) == read + 2 * 16 * 64 * 4
+
+
+def test_tf32_is_for_float32_that_may_be_less_exact(rows) -> None:
+    exact, tf32 = rows(
+        "relu,fast=relu@matmul_precision=high --hardware h100 --d-model 4096 --seq-len 4096"
+    )
+    assert exact["at_least_s"] / tf32["at_least_s"] == pytest.approx(494.7 / 67)
+
+
+def test_a_peak_that_is_not_known_is_told_in_its_row(
+    rows, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.toml").write_text("[mine]\ntflops_float32 = 2\ngb_per_s = 100\n")
+    for flags, told in (
+        ("--dtype float16 --hardware epyc-9654", "float16 peak unknown"),
+        ("--weights int8 --hardware mine.toml", "fp8 or int8 peak unknown"),
+    ):
+        (row,) = rows(f"relu {flags}")
+        assert (row["at_least_s"], row["bound_by"]) == (None, told)
+
+
+def test_no_row_of_8_bits_was_faster_than_its_bound(
+    rows, tmp_path: Path, monkeypatch
+) -> None:
+    """Every committed run with quantised weights, beside the rates of its machine."""
+    monkeypatch.chdir(tmp_path)
+    Path("here.toml").write_text(HERE)
+    held = 0
+    for path in sorted((ROOT / "results").rglob("*.json")):
+        run = json.loads(path.read_text())
+        fastest: dict[str, float] = defaultdict(lambda: float("inf"))
+        for sample in run["samples"]:
+            if sample["metric"] == "latency":
+                label = sample["case"]
+                fastest[label] = min(fastest[label], sample["value"])
+        for case in run["plan"]["cases"]:
+            work, ffn = case["workload"], case["ffn"]
+            if "weights" not in work or case["label"] not in fastest:
+                continue
+            backend = work.get("backend", "eager")
+            (row,) = rows(
+                f"swiglu@backend={backend} --weights {work['weights']} --d-model {ffn['d_model']} --d-ff {ffn['d_ff']}"
+                f" --seq-len {work['seq_len']} --hardware here.toml"
+            )
+            assert row["at_least_s"] < fastest[case["label"]], (path, case["label"])
+            held += 1
+    assert held > 40
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("--hardware h1000", "did you mean 'h100'"),
+        ("--hardware ,", "names no machine"),
+        ("--hardware bad.toml", "unknown field 'tflops'"),
+        ("--hardware zero.toml", "at least"),
+        ("--hardware text.toml", "cannot read 'text.toml'"),
+        ("--hardware half.toml", "'gb_per_s' is missing"),
+    ],
+)
+def test_a_mistake_is_one_line_and_a_hint(
+    line: str, told: str, on_fakes, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    files = {
+        "bad": "[a]\ntflops = 3",
+        "zero": "[a]\ngb_per_s = 0",
+        "text": "{",
+        "half": "[a]\ntflops_float32 = 3",
+    }
+    for name, text in files.items():
+        Path(f"{name}.toml").write_text(text)
+    code, out, err = on_fakes(f"cost relu {line}")
+    assert (code, out) == (2, "")
+    assert told in err
+    assert err.count("error:") == err.count("hint:") == 1
+
+
+def test_rows_of_your_own_are_machines_and_stand_before_published_ones(
+    rows, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    row = "tflops_float32 = 2\ngb_per_s = 100\n"
+    Path("mine.toml").write_text(f"[mine]\n{row}[h100]\n{row}")
+    found = rows("relu --d-model 2048 --seq-len 2048 --hardware h100,mine.toml")
+    assert [row["hardware"] for row in found] == ["h100", "mine"]
+    for row in found:
+        assert row["at_least_s"] == pytest.approx(2 * 8 * 2048**2 * 2048 / 2e12)
