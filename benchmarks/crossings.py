@@ -22,9 +22,10 @@ from random import Random
 from exam.text import share, table
 
 from ffnbench.plan import Axis
+from ffnbench.result import CONFIDENCE
 from ffnbench.stats.curves import Pair, Place, crossing_between, side_changes
 from ffnbench.stats.interval import Mean, WorkerValue, mean_of
-from ffnbench.stats.verdict import verdicts
+from ffnbench.stats.verdict import verdict_of
 
 # the log of the ratio, by the logarithm to base 2 of the axis
 Truth = Callable[[float], float]
@@ -129,9 +130,9 @@ def sweep(dice: Random, truth: Truth, values: Sequence[float]) -> list[Told]:
     )
     axis = Axis("seq_len", tuple(values))
     means = {x: sample(dice, truth(math.log2(x)), scatter, workers) for x in values}
-    decided = verdicts(means, 0.0)
+    each = CONFIDENCE ** (1 / len(means))
     places = [
-        Place(axis.place(x), mean, Pair(mean, decided[x][0]).side)
+        Place(axis.place(x), mean, Pair(mean, verdict_of(mean, each)).side)
         for x, mean in means.items()
     ]
     return [

@@ -532,9 +532,7 @@ class Plan:
 
     @cached_property
     def compared(self) -> int:
-        """How many rows are compared with a reference: for so many the decisions about
-        them are corrected.
-        """
+        """How many rows are compared with a reference."""
         return sum(not self.is_reference(case.label) for case in self.shown)
 
     def with_device(self, device: str) -> Plan:

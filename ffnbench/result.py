@@ -154,8 +154,6 @@ class Comparison:
     ratio: Estimate | None
     verdict: Verdict
     reason: str = ""
-    # the smallest relative difference that this row could have shown
-    resolution: float | None = None
 
 
 class Bound(StrEnum):
@@ -673,12 +671,14 @@ class Report(Run):
         """The smallest relative difference that every row of this run could have
         shown.
         """
-        resolutions = [
-            row.resolution
+        half_widths = [
+            row.ratio.half_width
             for row in self.comparisons
-            if row.case != CONTROL and row.resolution is not None
+            if row.case != CONTROL
+            and row.verdict is not Verdict.REFERENCE
+            and row.ratio
         ]
-        return max(resolutions, default=None)
+        return max(filter(None, half_widths), default=None)
 
     @property
     def runs(self) -> tuple[Report, ...]:

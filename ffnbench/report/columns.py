@@ -327,7 +327,6 @@ OF_CASES = (
     of_case("counted", "cost.counted"),
     of_case("zero_share", _value("zero_share"), "zeros", unit="%", write=in_percent, priority=3),
     of_case("dead_share", _value("dead_share"), "dead", unit="%", write=in_percent, priority=3),
-    of_case("resolution", "comparison.resolution"),
     of_case("slowdown", "work.slowdown"),
     of_case("limit", "form.limit"),
     of_case("up_offset", "form.up_offset"),

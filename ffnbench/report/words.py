@@ -72,7 +72,9 @@ def seconds_text(estimate: Estimate, size: float = 1.0) -> str:
 
 
 def interval_text(ratio: Estimate) -> str:
-    """`1.12 [1.10, 1.14]`; the ratio alone where it has no interval."""
+    """`1.12 [1.10, 1.14]`, in more decimals where these would read as another verdict;
+    the ratio alone where it has no interval.
+    """
     if ratio.low is None or ratio.high is None:
         return digits(ratio.value)
     if (ratio.half_width or 0.0) > WIDEST_INTERVAL:
@@ -82,9 +84,18 @@ def interval_text(ratio: Estimate) -> str:
         supported(number, half, most=4)
         for number in (ratio.value, ratio.low, ratio.high)
     )
-    low = _off_one(low, ratio.low) if ratio.low > 1 else low
-    high = _off_one(high, ratio.high) if ratio.high < 1 else high
+    position = _position(ratio.low, ratio.high)
+    for places in range(2, 7):
+        shown_low, shown_high = (float(end.replace(",", "")) for end in (low, high))
+        if _position(shown_low, shown_high) == position:
+            break
+        low, high = f"{ratio.low:.{places}f}", f"{ratio.high:.{places}f}"
     return f"{value} [{low}, {high}]"
+
+
+def _position(low: float, high: float) -> tuple[bool, bool, bool]:
+    """Whether an interval lies above 1, below 1, and within SAME_WITHIN of 1."""
+    return low > 1, high < 1, low >= 1 - SAME_WITHIN and high <= 1 + SAME_WITHIN
 
 
 def share_text(share: Estimate) -> str:
@@ -125,17 +136,6 @@ def _wide_text(value: float, low: float, high: float) -> str:
     else:
         above = digits(high, 2)
     return f"{digits(value, 2)} [{below}, {above}]"
-
-
-def _off_one(text: str, end: float) -> str:
-    """The end of an interval that does not contain 1: `text`, or where that reads as 1
-    more decimals.
-    """
-    for places in range(2, 7):
-        if float(text.replace(",", "")) != 1:
-            break
-        text = f"{end:.{places}f}"
-    return text
 
 
 def sizing_text(sizing: Sizing) -> str:

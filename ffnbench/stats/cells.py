@@ -2,7 +2,7 @@
 
 A cell is a group of the plan: one point of the axes, with all of its variants. It is
 visited once; what time is left then goes to the cells that are not decided.
-`verdict.py` pays for that second interim analysis by Bonferroni's correction.
+`rounds.py` pays for that second interim analysis by Bonferroni's correction.
 """
 
 from __future__ import annotations
@@ -107,20 +107,21 @@ def _label_of(entry: Any) -> str:
 
 
 def undecided(report: Report, cells: Sequence[Plan]) -> list[Plan]:
-    """The cells with a row that can't be decided, the one with the coarsest resolution
+    """The cells with a row that can't be decided, the one with the widest interval
     first; none where the plan asks for no precision.
     """
-    by_resolution: list[tuple[float, int]] = []
+    by_half_width: list[tuple[float, int]] = []
     for number, cell in enumerate(cells):
-        resolutions = []
+        half_widths = []
         for case in cell.cases:
             row = report.comparison(case.label)
             if row and row.verdict in (Verdict.UNCLEAR, Verdict.BUSY):
+                half_width = row.ratio.half_width if row.ratio else None
                 # a row without one, such as a busy row, counts as 100 %
-                resolutions.append(row.resolution or 1.0)
-        if resolutions and cell.protocol.precision is not None:
-            by_resolution.append((max(resolutions), number))
-    return [cells[number] for _, number in sorted(by_resolution, reverse=True)]
+                half_widths.append(half_width or 1.0)
+        if half_widths and cell.protocol.precision is not None:
+            by_half_width.append((max(half_widths), number))
+    return [cells[number] for _, number in sorted(by_half_width, reverse=True)]
 
 
 def join_runs(reports: Sequence[R], plan: Plan | None = None) -> R:

@@ -21,7 +21,7 @@ from ffnbench.plan import LEAST_POINTS, Axis, Group
 from ffnbench.result import CONFIDENCE, Crossing, Crossings, Estimate, Report, Verdict
 from ffnbench.stats.interval import Mean, VarianceEstimate, mean_with_error
 from ffnbench.stats.rounds import table_of
-from ffnbench.stats.verdict import control_slack, verdicts
+from ffnbench.stats.verdict import control_slack, verdict_of
 
 # along this axis a ratio rises and falls with what divides the width
 WIDTH = "d_ff"
@@ -236,7 +236,7 @@ def pairs_of(report: Report) -> PairsByLabels:
     """The pairs of every two cases of a cell whose times are known, in both orders.
 
     The pairs with a reference have the verdicts of the report; those without one are
-    decided here, together.
+    decided here, with Bonferroni's correction for all of them.
     """
     table = table_of(report)
     pairs: PairsByLabels = {}
@@ -254,11 +254,10 @@ def pairs_of(report: Report) -> PairsByLabels:
             mean = row.mean()
             if mean and not row.disturbed:
                 without_reference[second, first] = mean
-    decided = verdicts(
-        without_reference, control_slack(report), report.plan.protocol.looks
-    )
+    slack, looks = control_slack(report), report.plan.protocol.looks
+    tests = looks * max(1, len(without_reference))
     pairs |= {
-        labels: Pair(mean, decided[labels][0])
+        labels: Pair(mean, verdict_of(mean, 1 - (1 - CONFIDENCE) / tests, slack))
         for labels, mean in without_reference.items()
     }
     return in_both_orders(pairs)

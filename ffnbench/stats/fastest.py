@@ -18,8 +18,9 @@ from dataclasses import replace
 from ffnbench.choices import Backend, CompileMode
 from ffnbench.plan import Case
 from ffnbench.result import Estimate, Fastest, Report, Verdict
+from ffnbench.stats.interval import confidence_of_each
 from ffnbench.stats.rounds import RoundTable, table_of
-from ffnbench.stats.verdict import control_slack, verdicts
+from ffnbench.stats.verdict import control_slack, verdict_of
 
 
 def fastest(report: Report) -> list[Fastest]:
@@ -59,9 +60,13 @@ def _fastest_of_cases(
             logs[case.label] = mean.mean
     leader, *others = sorted(logs, key=logs.__getitem__)
     ratios = {label: table.ratio(leader, label).mean() for label in others}
-    decided = verdicts({label: mean for label, mean in ratios.items() if mean}, slack)
+    together = confidence_of_each(len(others))
     # of the leader's ratio to each other row; none of a row without common rounds
-    verdict_on = {label: verdict for label, (verdict, _) in decided.items()}
+    verdict_on = {
+        label: verdict_of(mean, together, slack)
+        for label, mean in ratios.items()
+        if mean
+    }
     slower = [label for label in others if verdict_on.get(label) is Verdict.FASTER]
     tied = [label for label in others if label not in slower]
     if not tied:
@@ -79,7 +84,9 @@ def _fastest_of_cases(
     ]
     against = [*eager, *slower, answer[-1]][0]
     relative = [
-        table.ratio(label, against).centred_at(math.exp(logs[label] - logs[against]))
+        table.ratio(label, against).centred_at(
+            math.exp(logs[label] - logs[against]), together
+        )
         for label in answer
     ]
     return Fastest(

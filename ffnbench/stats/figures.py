@@ -134,9 +134,15 @@ def _narrowing_of(report: Report) -> Narrowing | None:
     is_asked = max(half_widths.values()) > asked  # and was not reached
     wanted = asked if is_asked else asked / 2
     table = table_of(report)
-    rows = [table.row(label) for label in half_widths]
-    workers = min(len(row.clean) for row in rows)
-    more_workers = max(workers, *(workers_for(math.log1p(wanted), row) for row in rows))
+    rows = {label: table.row(label) for label in half_widths}
+    workers = min(len(row.clean) for row in rows.values())
+    more_workers = max(
+        workers,
+        *(
+            workers_for(math.log1p(wanted), row, table.confidences[label])
+            for label, row in rows.items()
+        ),
+    )
     seconds = SPARE * report.wall_s / workers * more_workers
     narrowing = Narrowing(
         rows=len(rows), precision=wanted, is_asked=is_asked, seconds=seconds

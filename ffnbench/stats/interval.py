@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from statistics import fmean, median, stdev
+from statistics import NormalDist, fmean, median, stdev
 
 from ffnbench.result import CONFIDENCE, Estimate
 
@@ -97,20 +97,18 @@ class Mean:
             value=value, low=math.exp(interval[0]), high=math.exp(interval[1])
         )
 
-    def inflated(self, confidence: float) -> Mean:
+    def inflated(self, confidence: float, slack: float = 0.0) -> Mean:
         """The mean with a larger error, so that its interval of CONFIDENCE is as wide
-        as its interval of `confidence` was.
+        as its interval of `confidence` was, and half of it wider by `slack`.
 
-        This is what interim analyses cost: each takes a stricter level for the stated
-        one.
+        This is what interim analyses and several rows cost: each takes a stricter level
+        for the stated one.
         """
         if self.freedom <= 0:
             return self
-        return replace(
-            self,
-            error=self.error
-            * (student(self.freedom, confidence) / student(self.freedom, CONFIDENCE)),
-        )
+        stated = student(self.freedom, CONFIDENCE)
+        half = student(self.freedom, confidence) * self.error + slack
+        return replace(self, error=half / stated)
 
     def minus(self, other: Mean) -> Mean:
         """This mean minus an independent one, with degrees of freedom by Welch
@@ -165,6 +163,38 @@ def student(freedom: float, confidence: float) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, 0.5 + confidence / 2))
+
+
+@lru_cache(maxsize=1024)
+def confidence_of_each(rows: int, together: float = CONFIDENCE) -> float:
+    """The confidence of each of the intervals of so many `rows`, all of which hold with
+    the confidence `together`.
+
+    The logs of two ratios to one reference have a correlation of 1/2. So the quantile
+    is Dunnett's (1955) of normal values, the largest of |z_i - z_0| / sqrt(2). Dunnett
+    has one error for all rows. Here each row has an error of its own, so Student's
+    interval takes the confidence of that quantile.
+    """
+    normal = NormalDist()
+    # of z_0; the trapezoidal rule is exact to 1e-12 for these steps
+    grid = [number / 8 for number in range(-64, 65)]
+
+    def holds(quantile: float) -> float:
+        """The probability that no row is beyond the quantile."""
+        reach = math.sqrt(2) * quantile
+        return math.fsum(
+            normal.pdf(z) * (normal.cdf(z + reach) - normal.cdf(z - reach)) ** rows / 8
+            for z in grid
+        )
+
+    low, high = 0.0, 8.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        if holds(middle) < together:
+            low = middle
+        else:
+            high = middle
+    return 2 * normal.cdf(high) - 1
 
 
 def mean_of(values: Iterable[WorkerValue]) -> Mean:

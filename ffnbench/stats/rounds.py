@@ -21,6 +21,7 @@ from statistics import median
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Plan
 from ffnbench.result import (
+    CONFIDENCE,
     MOST_WAITED,
     POWER_CAP,
     Estimate,
@@ -28,7 +29,13 @@ from ffnbench.result import (
     Run,
     Sample,
 )
-from ffnbench.stats.interval import Mean, WorkerValue, mean_of, midmean
+from ffnbench.stats.interval import (
+    Mean,
+    WorkerValue,
+    confidence_of_each,
+    mean_of,
+    midmean,
+)
 
 CPUS_TAKEN = "threads waited for a CPU"
 CLOCKS_HELD = "the device's clocks were throttled"
@@ -107,21 +114,28 @@ class RowLogs:
             return mean
         return replace(mean, mean=self.fitted)
 
-    def estimate(self) -> Estimate | None:
-        """The mean as a ratio or as seconds, with its interval; a single worker gives
-        none.
+    def estimate(
+        self, confidence: float = CONFIDENCE, slack: float = 0.0
+    ) -> Estimate | None:
+        """The mean as a ratio or as seconds, with the interval of this confidence, both
+        ends of which are moved out by `slack` (in logs); a single worker gives none.
         """
         mean = self.mean()
         if mean is None:
             return None
-        samples = sum(map(len, self.clean.values()))
-        return replace(mean.exp(), workers=len(self.clean), samples=samples)
+        return replace(
+            mean.inflated(confidence, slack).exp(),
+            workers=len(self.clean),
+            samples=sum(map(len, self.clean.values())),
+        )
 
-    def centred_at(self, value: float) -> Estimate | None:
+    def centred_at(
+        self, value: float, confidence: float = CONFIDENCE
+    ) -> Estimate | None:
         """The estimate around another value: the interval of these rounds, as wide
         relative to `value`.
         """
-        return replace(self, fitted=math.log(value)).estimate()
+        return replace(self, fitted=math.log(value)).estimate(confidence)
 
 
 class RoundTable:
@@ -179,6 +193,24 @@ class RoundTable:
     def labels(self) -> list[str]:
         """The rows that were measured, in the plan's order."""
         return [case.label for case in self.plan.shown if case.label in self.rounds]
+
+    @cached_property
+    def confidences(self) -> dict[str, float]:
+        """The confidence of the interval of each row that is compared with another, so
+        that all of them hold together with CONFIDENCE, after every interim analysis.
+
+        The rows of one reference are correlated (interval.py). The correction for
+        several references is Sidak's (1967), that for analyses Bonferroni's.
+        """
+        compared = [label for label in self.labels if not self.plan.is_reference(label)]
+        rows = Counter(self.plan.reference_of(label) for label in compared)
+        of_analysis = 1 - (1 - CONFIDENCE) / self.plan.protocol.looks
+        return {
+            label: confidence_of_each(
+                rows[self.plan.reference_of(label)], of_analysis ** (1 / len(rows))
+            )
+            for label in compared
+        }
 
     @property
     def complete_workers(self) -> int:

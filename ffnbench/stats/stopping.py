@@ -76,7 +76,8 @@ def scatter_of_rounds(table: RoundTable) -> Scatter:
     """The scatter of the row that needs most workers; a default where no row has clean
     rounds.
     """
-    scatters = [_scatter_of(row) for row in _compared_rows(table) if row.clean]
+    rows = _compared_rows(table).values()
+    scatters = [_scatter_of(row) for row in rows if row.clean]
     return max(
         scatters,
         key=lambda row: row.of_worker(MOST_ROUNDS),
@@ -105,16 +106,16 @@ def _scatter_of(row: RowLogs) -> Scatter:
     return Scatter(within, drawn.variance)
 
 
-def _compared_rows(table: RoundTable) -> list[RowLogs]:
+def _compared_rows(table: RoundTable) -> dict[str, RowLogs]:
     """The ratio of every row, without the references; the seconds if nothing is
     compared.
     """
     plan = table.plan
-    return [
-        table.row(label)
+    return {
+        label: table.row(label)
         for label in table.labels
         if not (plan.compared and plan.is_reference(label))
-    ]
+    }
 
 
 def rounds_wanted(protocol: Protocol, seen: Scatter, pace: Pace, left_s: float) -> int:
@@ -192,9 +193,9 @@ class UntilPrecise(UntilAnswered):
 
     def answer(self, table: RoundTable, expected: int) -> str:
         """`precision` if every row has it; `expected` does not matter."""
-        for row in _compared_rows(table):
-            mean = row.mean()
-            half = mean.half_width(CONFIDENCE) if mean else math.inf
+        for label, row in _compared_rows(table).items():
+            mean, confidence = row.mean(), table.confidences.get(label, CONFIDENCE)
+            half = mean.half_width(confidence) if mean else math.inf
             if half >= UNKNOWN_HALF_WIDTH or math.expm1(half) > self.precision:
                 return ""
         return "precision"
@@ -218,12 +219,13 @@ def interim_analyses() -> tuple[int, ...]:
     return tuple(workers)
 
 
-def workers_for(wanted: float, row: RowLogs) -> float:
+def workers_for(wanted: float, row: RowLogs, confidence: float) -> float:
     """How many workers, with as many rounds as these, would make half the interval of a
-    row (in logs) as small as `wanted`; infinite if no run has so many.
+    row (in logs) of this confidence as small as `wanted`; infinite if no run has so
+    many.
     """
     of_worker = _scatter_of(row).of_worker(fmean(map(len, row.clean.values())))
     for workers in interim_analyses():
-        if student(workers - 1, CONFIDENCE) * math.sqrt(of_worker / workers) <= wanted:
+        if student(workers - 1, confidence) * math.sqrt(of_worker / workers) <= wanted:
             return workers
     return math.inf

@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import fmean
-from typing import TypeVar
 
 from ffnbench.common.units import counted, percent
 from ffnbench.metrics import (
@@ -68,26 +67,17 @@ ONE_WORKER = "measured in one process, which gives no interval"
 PER_CALL = (LATENCY, DEVICE_TIME, HOST_TIME)
 PER_WORKER = (COMPILE, PACK)  # seconds that each worker spends once, before its rounds
 
-K = TypeVar("K")
 
-
-def holm(p_values: Mapping[K, float], alpha: float) -> set[K]:
-    """The rows whose p-value is significant, with a family-wise error of at most alpha
-    (Holm 1979).
-    """
-    significant: set[K] = set()
-    for rank, (row, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
-        if p > alpha / (len(p_values) - rank):
-            break
-        significant.add(row)
-    return significant
-
-
-def decide(low: float, high: float, same: tuple[float, float] = SAME_RATIO) -> Verdict:
-    """The verdict on the interval of a ratio: SAME if it lies within `same`, SLOWER or
-    FASTER if it lies on one side of 1, else UNCLEAR.
-    """
-    if low >= same[0] and high <= same[1]:
+# The first line that holds is the verdict on an interval [low, high]:
+#
+#     interval of the ratio      verdict
+#     within 2 % of 1            SAME, also where it leaves out 1
+#     low > 1                    SLOWER
+#     high < 1                   FASTER
+#     any other                  UNCLEAR ("can't tell")
+def decide(low: float, high: float) -> Verdict:
+    """The verdict on the interval of a ratio."""
+    if low >= SAME_RATIO[0] and high <= SAME_RATIO[1]:
         return Verdict.SAME
     if low > 1:
         return Verdict.SLOWER
@@ -96,41 +86,15 @@ def decide(low: float, high: float, same: tuple[float, float] = SAME_RATIO) -> V
     return Verdict.UNCLEAR
 
 
-def verdicts(
-    means: Mapping[K, Mean],
-    slack: float = 0.0,
-    analyses: int = 1,
-    same: tuple[float, float] = SAME_RATIO,
-) -> dict[K, tuple[Verdict, str]]:
-    """The verdict on each row by the mean of its logs, with the reason if it is
-    UNCLEAR.
-
-    The interval decides, widened by `slack` (in logs), by which the control was off. A
-    difference must also be significant after Holm's correction, over all rows and the
-    `analyses` after which measuring might have ended.
+def verdict_of(mean: Mean, confidence: float, slack: float = 0.0) -> Verdict:
+    """The verdict on a mean of logs by its interval of this confidence, both ends of
+    which are moved out by `slack` (in logs); UNCLEAR without an interval.
     """
-    significant = holm(
-        {row: mean.p_value() for row, mean in means.items()},
-        (1 - CONFIDENCE) / analyses,
-    )
-    decided = {}
-    for row, mean in means.items():
-        interval = mean.interval(CONFIDENCE)
-        if interval is None:
-            decided[row] = Verdict.UNCLEAR, ONE_WORKER
-            continue
-        verdict = decide(
-            math.exp(interval[0] - slack), math.exp(interval[1] + slack), same
-        )
-        reason = ""
-        if verdict is Verdict.UNCLEAR and slack:
-            off = percent(math.expm1(slack))
-            reason = f"the reference differs from itself by up to {off}: the machine is too noisy now"
-        elif verdict in (Verdict.SLOWER, Verdict.FASTER) and row not in significant:
-            verdict = Verdict.UNCLEAR
-            reason = f"not significant after correcting for {len(means)} comparisons"
-        decided[row] = verdict, reason
-    return decided
+    interval = mean.inflated(confidence, slack).interval(CONFIDENCE)
+    if interval is None:
+        return Verdict.UNCLEAR
+    low, high = interval
+    return decide(math.exp(low), math.exp(high))
 
 
 def summarise(
@@ -199,29 +163,14 @@ def _comparisons(run: Run, labels: Iterable[str]) -> tuple[Comparison, ...]:
     mismatched = {
         failure.case for failure in run.failures if failure.kind is FailureKind.MISMATCH
     }
-    measured = [label for label in labels if label in table.rounds]
-    rows = {
-        label: table.row(label) for label in measured if not plan.is_reference(label)
-    }
-    means = {label: row.mean() for label, row in rows.items()}
-    compared = {
-        label: mean for label, mean in means.items() if mean and label != CONTROL
-    }
-    control = means.get(CONTROL)
-    slack = slack_of(control)
-    decided = verdicts(compared, slack, plan.protocol.looks)
-    if control:
-        reason = "" if control.freedom > 0 else ONE_WORKER
-        decided[CONTROL] = _verdict_on_control(control, slack), reason
-    # a difference of this resolution would be significant even at the strictest level
-    # that Holm's correction may ask for
-    strictest = 1 - (1 - CONFIDENCE) / (plan.protocol.looks * max(1, len(compared)))
+    control = table.row(CONTROL).mean() if CONTROL in labels else None
 
     comparisons = []
-    for label in measured:
-        reference = plan.reference_of(label)
-        ratio = resolution = None
-        verdict, reason = Verdict.UNCLEAR, ""
+    for label in labels:
+        if label not in table.rounds:
+            continue
+        row, reference = table.row(label), plan.reference_of(label)
+        ratio, verdict, reason = None, Verdict.UNCLEAR, ""
         seconds = table.seconds(label)
         if seconds.lacks_clean:
             verdict, reason = Verdict.BUSY, _why_busy(table, label, seconds)
@@ -230,16 +179,10 @@ def _comparisons(run: Run, labels: Iterable[str]) -> tuple[Comparison, ...]:
             verdict = Verdict.REFERENCE
         elif reference in mismatched:
             reason = f"the reference {reference} computes something else than it should"
-        elif not rows[label].rounds:
+        elif not row.rounds:
             reason = f"the reference {reference} was not measured"
-        elif label not in decided or (
-            decided[label][0] is Verdict.UNCLEAR and rows[label].disturbed
-        ):
-            verdict, reason = Verdict.BUSY, _why_busy(table, label, rows[label])
         else:
-            ratio, (verdict, reason) = rows[label].estimate(), decided[label]
-            if label in compared and compared[label].freedom > 0:
-                resolution = math.expm1(compared[label].half_width(strictest) + slack)
+            ratio, verdict, reason = _ratio_and_verdict(table, label, control)
         comparisons.append(
             Comparison(
                 case=label,
@@ -248,13 +191,34 @@ def _comparisons(run: Run, labels: Iterable[str]) -> tuple[Comparison, ...]:
                 ratio=ratio,
                 verdict=verdict,
                 reason=reason,
-                resolution=resolution,
             )
         )
     return tuple(
         _without_ratio(row) if _is_left_alone(row, comparisons) else row
         for row in comparisons
     )
+
+
+def _ratio_and_verdict(
+    table: RoundTable, label: str, control: Mean | None
+) -> tuple[Estimate | None, Verdict, str]:
+    """The ratio of a row to its reference, the verdict that is read off its interval,
+    and the reason if that is UNCLEAR. A busy row has no ratio.
+    """
+    row, slack = table.row(label), slack_of(control)
+    if label == CONTROL and control:
+        reason = "" if control.freedom > 0 else ONE_WORKER
+        return row.estimate(), _verdict_on_control(control, slack), reason
+    ratio = row.estimate(table.confidences.get(label, CONFIDENCE), slack)
+    verdict, reason = Verdict.UNCLEAR, ONE_WORKER
+    if ratio and ratio.low is not None and ratio.high is not None:
+        verdict, reason = decide(ratio.low, ratio.high), ""
+    if ratio is None or (verdict is Verdict.UNCLEAR and row.disturbed):
+        return None, Verdict.BUSY, _why_busy(table, label, row)
+    if verdict is Verdict.UNCLEAR and ratio.low is not None and slack:
+        off = percent(math.expm1(slack))
+        reason = f"the reference differs from itself by up to {off}: the machine is too noisy now"
+    return ratio, verdict, reason
 
 
 def _is_left_alone(reference: Comparison, comparisons: Iterable[Comparison]) -> bool:

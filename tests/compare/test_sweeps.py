@@ -33,7 +33,7 @@ from ffnbench.report.files.journal import Journal
 from ffnbench.report.files.store import read_report
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import CompareRequest
-from ffnbench.result import Report, Verdict, raw_of
+from ffnbench.result import Estimate, Report, Verdict, raw_of
 from ffnbench.run import runner
 from ffnbench.run.budget import Budget
 from ffnbench.run.resources import too_large
@@ -425,13 +425,17 @@ def test_the_widest_cell_that_is_not_decided_is_the_first() -> None:
     found = simulated("usual", 5, "a=relu,b=relu")
     cells = cells_of_plan(found.plan)
     widths = (0.03, 0.01, 0.05, 0.02, 0.04, 0.06)
-    resolutions = {
+    half_widths = {
         case.label: width
         for cell, width in zip(cells, widths, strict=True)
         for case in cell.cases
     }
     rows = [
-        replace(c, verdict=Verdict.UNCLEAR, resolution=resolutions[c.case])
+        replace(
+            c,
+            verdict=Verdict.UNCLEAR,
+            ratio=Estimate(value=1.0, low=1.0, high=(1 + half_widths[c.case]) ** 2),
+        )
         for c in found.comparisons
     ]
     wide = undecided(replace(found, comparisons=tuple(rows)), cells)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ffnbench.stats.interval import Mean, WorkerValue, mean_of
+from ffnbench.stats.interval import Mean, WorkerValue, confidence_of_each, mean_of
 
 
 def plain(*logs: float) -> Mean:
@@ -29,6 +29,19 @@ def test_of_separate_processes_it_is_students_interval() -> None:
     )
     assert five.interval(0.95) == pytest.approx(
         (0.3 - five.half_width(0.95), 0.3 + five.half_width(0.95))
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "quantile"), [(1, 1.96), (2, 2.21), (5, 2.51), (9, 2.69), (20, 2.91)]
+)
+def test_of_many_processes_the_quantile_of_several_rows_is_dunnetts(
+    rows: int, quantile: float
+) -> None:
+    """The last line of his table (Dunnett 1964, two-sided, 95 %)."""
+    mean = Mean(0.0, 1.0, 1e9)
+    assert mean.half_width(confidence_of_each(rows)) == pytest.approx(
+        quantile, abs=0.006
     )
 
 

@@ -16,15 +16,15 @@ from ffnbench.result import Verdict
 
 def test_simulated_error_rates_hold() -> None:
     """135 runs over all worlds, most of which scatter as a shared machine does;
-    benchmarks/rates.py makes 900.
+    benchmarks/rates.py makes 900. Coverage is of the five rows of a run together.
     """
     told = simulate(135)
     assert list(told) == [w.name for w in WORLDS]
     whole = rates_of([one for of in told.values() for one in of])
     assert whole.runs == 135
-    assert 0.9 * 135 * 5 <= whole.covered.of <= 135 * 5  # a busy row claims no interval
+    assert 0.9 * 135 <= whole.covered.of <= 135  # a busy row claims no interval
     assert broken_promises(whole) == []
-    assert 0.93 <= whole.covered.value <= 0.98
+    assert 0.92 <= whole.covered.value <= 0.99
     assert whole.false_difference.value <= 0.05
     assert (
         whole.wrong_way.value <= 0.01
@@ -59,14 +59,14 @@ def test_a_broken_promise_is_noticed(
         good,
         runs=1000,
         false_difference=Rate(hits=300, of=1000),
-        covered=Rate(hits=4000, of=5000),
+        covered=Rate(hits=800, of=1000),
     )
     assert broken_promises(bad) == [
         "false differences in 30.0% of the runs",
-        "the 95% intervals cover 80.0%",
+        "all intervals hold in 80.0% of the runs",
     ]
-    always = replace(good, runs=1000, covered=Rate(hits=5000, of=5000))
-    assert broken_promises(always) == ["the 95% intervals cover 100.0%"]
+    always = replace(good, runs=1000, covered=Rate(hits=1000, of=1000))
+    assert broken_promises(always) == ["all intervals hold in 100.0% of the runs"]
     assert (
         broken_promises(replace(good, covered=Rate(hits=0, of=0))) == []
     )  # every row was busy

@@ -30,6 +30,8 @@ OLDER_FIELDS = {
     # until method 5 a worker moved its tensors now and then
     "Protocol": ("reversed",),
     "Sample": ("placement",),
+    # half the interval of its ratio
+    "Comparison": ("resolution",),
     # the MLP of a model of transformers was saved under a name, with its form
     "ImportedSpec": ("form",),
 }
@@ -165,6 +167,8 @@ def _upgrade(run: dict[str, Any], path: str) -> None:
     _drop_older_fields("Protocol", protocol)
     for sample in run.get("samples") or ():
         _drop_older_fields("Sample", sample)
+    for comparison in run.get("comparisons") or ():
+        _drop_older_fields("Comparison", comparison)
     for case in plan.get("cases") or ():
         spec = case.get("ffn") or {}
         for each in (spec, spec.get("around", {})):
