@@ -439,12 +439,15 @@ def paired_findings(
     findings = []
     for row in _timed_rows(now.plan, replace(policy, absolute=False)):
         mean = mean_with_interval(now, row, confidence)
+        seconds = now.value(now.plan.reference_of(row[0]), LATENCY)
         change = None
         if mean:
-            seconds = now.value(now.plan.reference_of(row[0]), LATENCY) or 1.0
-            log_seconds = math.log(seconds)
+            log_seconds = math.log(seconds) if seconds else 0.0
             change = Change(log_seconds, log_seconds + mean.mean, mean)
-        findings.append(_time_finding(row, change, now, policy, slack))
+        finding = _time_finding(row, change, now, policy, slack)
+        if not seconds:
+            finding = replace(finding, before=None, now=None)
+        findings.append(finding)
     return findings
 
 

@@ -4,6 +4,7 @@ timing is scripted.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -22,8 +23,8 @@ from shell import ffnbench, listen
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.targets import INSTALL_HINT
 from ffnbench.gate.decision import Status, output_finding
-from ffnbench.gate.sides import PREFIX, Repository
-from ffnbench.messages import CompareOutput, Open, SaveOutput
+from ffnbench.gate.sides import BASE, PREFIX, Repository
+from ffnbench.messages import CompareOutput, Open, Sampled, SaveOutput, TakeSample
 from ffnbench.plan import CONTROL, THIS_INTERPRETER, Arm, Case
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
@@ -131,6 +132,26 @@ def test_what_follows_for_head(
 ) -> None:
     ended, out, _ = call(TARGET, "--base-rev same", flags, launch=launch)
     assert (ended, rows(out)["latency"]) == (code, status)
+
+
+def test_a_base_without_a_time_of_its_own_has_no_seconds(
+    call, repository: Path, tmp_path: Path
+) -> None:
+    """Every sample of base waits for a CPU, none of its second measurement does: the
+    ratio is known, and the seconds are not, where 10 ms were told as 1 s.
+    """
+    launch = machine(1.2)
+    launch.trouble = {(TakeSample, BASE): Sampled(value=0.01, waited=0.5)}
+    path = tmp_path / "answer.json"
+    out = call(TARGET, "--base-rev same --budget 5", "-o", path, launch=launch)[1]
+    [found] = [
+        finding
+        for finding in json.loads(path.read_text())["findings"]
+        if finding["metric"] == "latency"
+    ]
+    assert found["change"] == pytest.approx(1.2, rel=0.02)
+    assert (found["before"], found["now"]) == (None, None)
+    assert re.search(r"SwiGLU latency REGRESSED \S+ \[.*?\] \+5.0% - -", out)
 
 
 class Differs(KnownProber):
