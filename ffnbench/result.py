@@ -660,6 +660,11 @@ class Report(Run):
         ]
 
     @property
+    def out_of_budget(self) -> bool:
+        """Whether the budget was over before all was measured."""
+        return bool(self.stopped) and self.limit == "budget"
+
+    @property
     def failed_wholly(self) -> bool:
         """Whether there is nothing but failures."""
         return bool(self.failures) and all(

@@ -328,13 +328,7 @@ def _exact_finding(
     if old is None:
         return _finding(row, Status.NEW, policy, now=new)
     if new is None or math.isnan(new):
-        return _finding(
-            row,
-            Status.MISSING,
-            policy,
-            before=old,
-            reason=_why_not_measured(now, label),
-        )
+        return replace(_without_value(row, policy, now, label), before=old)
     if metric.less_is_better and new < old and alike:
         status = Status.IMPROVED
     elif abs(new - old) <= policy.of(label, metric.name) * abs(old):
@@ -344,13 +338,17 @@ def _exact_finding(
     return _finding(row, status, policy, before=old, now=new)
 
 
-def _why_not_measured(now: Report, *labels: str) -> str:
-    """The message of the first of these rows that has failed."""
+def _without_value(row: RowKey, policy: Policy, now: Report, *labels: str) -> Finding:
+    """The finding on a row that this run has not measured: MISSING if one of these
+    labels has failed, with its message; UNCLEAR if the budget was over before.
+    """
     for label in labels:
         failure = now.failure(label)
         if failure:
-            return failure.message
-    return "not measured in this run"
+            return _finding(row, Status.MISSING, policy, reason=failure.message)
+    if now.out_of_budget:
+        return _finding(row, Status.UNCLEAR, policy, reason=now.stopped)
+    return _finding(row, Status.MISSING, policy, reason="not measured in this run")
 
 
 def _finding(row: RowKey, status: Status, policy: Policy, **more: Any) -> Finding:
@@ -492,8 +490,7 @@ def _time_finding(
         return _finding(row, Status.MISSING, policy, reason=mismatch)
     rounds = rounds_of_row(now, label, metric)
     if change is None and not rounds.rounds:
-        reason = _why_not_measured(now, label, now.plan.reference_of(label))
-        return _finding(row, Status.MISSING, policy, reason=reason)
+        return _without_value(row, policy, now, label, now.plan.reference_of(label))
     if change is None:
         reason = busy_text(now) if rounds.clean_rounds < rounds.rounds else ONE_WORKER
         return _finding(row, Status.UNCLEAR, policy, reason=reason)

@@ -110,7 +110,7 @@ def check_view(checked: Checked) -> View:
         code=exit_code(checked, unclear_fails=False),
         code_if_unclear_fails=exit_code(checked, unclear_fails=True),
     )
-    if checked.now.stopped:
+    if checked.now.stopped and not checked.now.out_of_budget:
         hint = made_anew(checked.saved, checked.now) if checked.saved else NOT_ALL
         return view.ending(view.code, Unfinished(checked.now.stopped, hint))
     if checked.interrupted:

@@ -4,6 +4,7 @@ timing is scripted.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -152,6 +153,19 @@ def test_a_base_without_a_time_of_its_own_has_no_seconds(
     assert found["change"] == pytest.approx(1.2, rel=0.02)
     assert (found["before"], found["now"]) == (None, None)
     assert re.search(r"SwiGLU latency REGRESSED \S+ \[.*?\] \+5.0% - -", out)
+
+
+@pytest.mark.parametrize(("flag", "code"), [("pass", 0), ("fail", 4)])
+def test_a_budget_that_is_over_before_a_round_can_not_tell(
+    call, repository: Path, clock: list, flag: str, code: int
+) -> None:
+    """As on a machine so slow that each look at the clock is 3 s later."""
+    ticks = itertools.count(step=3.0)
+    clock[0] = lambda: next(ticks)
+    ended, out, err = call(TARGET, f"--base-rev same --budget 5 --on-unclear {flag}")
+    assert (ended, rows(out)["latency"]) == (code, "can't tell")
+    assert "the budget of 5 s was over" in out
+    assert "error:" not in err
 
 
 class Differs(KnownProber):

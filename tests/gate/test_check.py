@@ -4,6 +4,7 @@ simulated machines.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import xml.etree.ElementTree as xml
@@ -209,6 +210,17 @@ def test_what_a_check_says(
     )
     assert ended == code, out + err
     assert [text for text in says if text not in out] == []
+
+
+@pytest.mark.parametrize(("flag", "code"), [("pass", 0), ("fail", 4)])
+def test_a_budget_that_is_over_before_a_round_can_not_tell(
+    call, baseline: Path, clock: list, flag: str, code: int
+) -> None:
+    ticks = itertools.count(step=3.0)
+    clock[0] = lambda: next(ticks)
+    ended, out, err = call(baseline, f"--budget 5 --on-unclear {flag}")
+    assert (ended, "swiglu latency can't tell" in out) == (code, True), out
+    assert "error:" not in err
 
 
 def test_a_check_that_is_interrupted_before_its_first_sample_names_one_process(
