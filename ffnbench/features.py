@@ -6,12 +6,10 @@ and a file of an extra is imported when something of it is wanted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
-
-from ffnbench.common.errors import FfnbenchError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,16 +23,13 @@ class Feature:
 
     `suffixes` are of files of `-o`, written by WRITERS of its `files.py`: (table,
     pictures, reports, title) -> text. `report/formats.py: View` says what these four
-    are. A feature that `measures` has measured_by(on, slurm) in its `jobs.py`, which
-    returns the function that measures groups in place of this process: (prepared,
-    world, destination, how one is measured) -> report.
+    are.
     """
 
     name: str
     commands: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
     suffixes: tuple[str, ...] = ()
-    measures: bool = False
     requests: tuple[str, ...] = ()
 
     def file(self, name: str) -> Any:
@@ -43,7 +38,6 @@ class Feature:
 
 
 FEATURES = (
-    Feature(name="cluster", measures=True),
     Feature(name="history", commands=("history",)),
     Feature(
         name="models",
@@ -68,20 +62,6 @@ def of_features(field: str) -> dict[str, Feature]:
     feature.
     """
     return {name: feature for feature in FEATURES for name in getattr(feature, field)}
-
-
-def measured_as_jobs(on: str, slurm: Sequence[str]) -> Callable[..., Any] | None:
-    """The function that measures groups in place of this process, as `--on` says; None
-    where neither flag is typed. Raises FfnbenchError for flags that name no place for
-    jobs.
-    """
-    if not on and not slurm:
-        return None
-    for feature in FEATURES:
-        if feature.measures:
-            measure: Callable[..., Any] = feature.file("jobs").measured_by(on, slurm)
-            return measure
-    raise FfnbenchError("nothing here measures groups as jobs", "leave --on out")
 
 
 def handler(name: str) -> tuple[type[Any], Callable[..., Any]]:

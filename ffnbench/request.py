@@ -9,9 +9,8 @@ planning/ checks it. A request is plain data, and stays in the plan made of it.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from ffnbench.choices import Backend, Match, Mode
 
@@ -254,8 +253,7 @@ def _word(value: object) -> str:
 @dataclass(frozen=True, kw_only=True)
 class Output:
     """How an answer is shown and written. `defaults` are notes on the flags that a
-    pyproject.toml has set. `measure` is the function of a feature that measures in
-    place of api/measuring.py, None for that one.
+    pyproject.toml has set. `on` and `slurm` say where groups are measured as jobs.
     """
 
     format: str = "table"
@@ -270,4 +268,5 @@ class Output:
     update: bool = False
     append: bool = False
     defaults: tuple[str, ...] = ()
-    measure: Callable[..., Any] | None = None
+    on: str = ""
+    slurm: tuple[str, ...] = ()

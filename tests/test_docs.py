@@ -73,6 +73,8 @@ SHELL = [
     if "ffnbench " in line and name not in OF_EXTRAS
     # tests/test_recipes.py types these
     and name != "tutorial.md" and "ffn.json" not in line and not line.startswith("git ")
+    # tests/run/test_cluster.py has a SLURM
+    and "--on slurm" not in line
 ] + [
     ("ci.md", line.replace("${{ github.base_ref }}", "main"))
     for workflow in WORKFLOWS for line in shell_lines(workflow) if line.startswith("ffnbench ")

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +16,6 @@ from ffnbench.common.units import counted
 from ffnbench.following import UNFOLLOWED, Following, ProgressListener
 from ffnbench.plan import THIS_INTERPRETER, Note, NoteKind, Plan
 from ffnbench.planning.effort import LEAST_BUDGET_S
-from ffnbench.report.destination import Destination
 from ffnbench.report.progress import wait_text
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import raw_of
@@ -28,9 +26,6 @@ from ffnbench.run.world import World
 from ffnbench.stats.figures import with_figures
 from ffnbench.stats.rounds import table_of
 from ffnbench.stats.stopping import StopRule
-
-Measure = Callable[[Prepared, World, Following], ShownReport]
-MeasureAsJobs = Callable[[Prepared, World, Destination, Measure], ShownReport]
 
 
 def measure_plan(
@@ -78,25 +73,6 @@ def refuse_short(plan: Plan) -> None:
         raise FfnbenchError(
             f"measuring {what} takes {least_s:,} s at least", f"--budget {least_s}s"
         )
-
-
-def measure_here_or_as_jobs(
-    prepared: Prepared,
-    world: World,
-    destination: Destination,
-    as_jobs: MeasureAsJobs | None,
-    own: Measure | None = None,
-) -> ShownReport:
-    """Measure what was prepared in this process; or by `as_jobs`, where each group is
-    measured by a process of its own.
-
-    `own` is how a feature measures a plan, or one group of it, in place of
-    `measure_plan`.
-    """
-    if as_jobs is not None:
-        # a job makes one run of its group
-        return as_jobs(prepared, world, destination, own or measure_run)
-    return (own or measure_plan)(prepared, world, destination.following)
 
 
 def tell_duration(

@@ -28,7 +28,6 @@ from ffnbench.cli.defaults import (
 )
 from ffnbench.cli.words import as_meant
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.features import measured_as_jobs
 from ffnbench.planning.fields import read
 from ffnbench.request import AnyRequest, Output, Request
 
@@ -210,12 +209,8 @@ def request_from_typed(kind: type[R], ctx: typer.Context, **more: Any) -> R:
 
 def output_from_typed(ctx: typer.Context) -> Output:
     """How the answer is shown and written, as it was typed or as a file sets it."""
-    measure = measured_as_jobs(
-        ctx.params.get("on") or "", ctx.params.get("slurm") or ()
-    )
-    return request_from_typed(
-        Output, ctx, defaults=defaults_note(set_by_file(ctx)), measure=measure
-    )
+    defaults = defaults_note(set_by_file(ctx))
+    return request_from_typed(Output, ctx, defaults=defaults)
 
 
 def destination_of(
@@ -249,13 +244,11 @@ def answer_request(
     *,
     counts: bool = False,
     machines: Sequence[Hardware] = (),
-    **measured: Any,
 ) -> int:
     """Plan what was asked and count its costs, measure it unless `counts` says that
     only these are wanted, and show the answer; gives the exit code.
 
     `plan_of` makes the plan of the request. The costs have bounds on `machines`.
-    `measured` are further arguments of measure_here_or_as_jobs.
     """
     from ffnbench.api.preparing import prepare_plan
     from ffnbench.report.shown_report import report_view
@@ -266,22 +259,26 @@ def answer_request(
     with destination_of(
         output, stem, *inputs, pictures=True, counts_only=counts
     ) as destination:
-        world, as_jobs = this_machine(wait=output.wait), output.measure is not None
+        world = this_machine(wait=output.wait)
         prepared = prepare_plan(
             request,
             world,
             plan_of,
             notes=destination.defaults,
             counts=counts,
-            as_jobs=as_jobs,
+            as_jobs=bool(output.on),
         )
         report = prepared.cost_report(machines)
         destination.expect(report)
-        if not counts:
-            from ffnbench.api.measuring import measure_here_or_as_jobs
+        if output.on or output.slurm:
+            from ffnbench.api.cluster import measure_as_jobs
 
-            report = measure_here_or_as_jobs(
-                prepared, world, destination, output.measure, **measured
+            report = measure_as_jobs(
+                prepared, world, destination, output.on, output.slurm
             )
+        elif not counts:
+            from ffnbench.api.measuring import measure_plan
+
+            report = measure_plan(prepared, world, destination.following)
         destination.show(report_view(report))
     return destination.code

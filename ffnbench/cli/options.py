@@ -418,7 +418,7 @@ On = Annotated[
         rich_help_panel=EFFORT,
         metavar="slurm|local",
         hidden=True,
-        help="Measure each group as a job, on SLURM or locally one after another. Jobs continue when this command ends. "
+        help="Measure each group as a job, on SLURM or locally one after another. "
         "Needs -o FILE.json; see docs/cluster.md.",
     ),
 ]

@@ -93,7 +93,6 @@ class Destination:
             from ffnbench.report.files.journal import Journal
 
             self._journal = Journal(first, takes_over=self.resumes)
-        self._when_written: list[Callable[[], None]] = []
         self._is_unsaved = True  # what was measured stands in no file yet
         self.code = 0
 
@@ -127,10 +126,6 @@ class Destination:
                 return path
         return None
 
-    def when_written(self, step: Callable[[], None]) -> None:
-        """Have this done at the end, if what was measured stands in a file."""
-        self._when_written.append(step)
-
     def __enter__(self) -> Destination:
         return self
 
@@ -140,9 +135,6 @@ class Destination:
             say(
                 f"what was measured is in {self._journal.path}: ffnbench report shows it"
             )
-        if not self._is_unsaved:
-            for step in self._when_written:
-                step()
         if self._outputs is not None:
             self._outputs.close()
 
