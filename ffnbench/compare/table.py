@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ffnbench.choices import Mode, Time
+from ffnbench.common.units import SI
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.metrics import (
     COMPILE,
@@ -64,8 +65,8 @@ COST_COLUMNS = {
 }  # fmt: skip
 # those of `compare`: what is counted and held, and behind it the time
 COMPARE_COLUMNS = {
-    "d_ff": 3, "params": 2, "params_active": 3, "weight_bytes_touched": 4, "flops_timed": 5, "flops_forward": EXTRA,
-    "flops_backward": EXTRA, PEAK: 4, SAVED: 5, "total_bytes": 6, "zero_share": 3, "dead_share": 3, ERROR: 1,
+    "d_ff": 4, "params": 2, "params_active": 3, "weight_bytes_touched": 4, "flops_timed": 3, "flops_forward": EXTRA,
+    "flops_backward": EXTRA, PEAK: 3, SAVED: 5, "total_bytes": 6, "zero_share": 3, "dead_share": 3, ERROR: 1,
     GRADIENT_ERROR: 4, "weight_bytes": EXTRA, "flops_elementwise": EXTRA, "params_formula": EXTRA, "sizing": EXTRA,
     "activation": EXTRA, "gate": EXTRA, HELD: 4, "ceiling_share": EXTRA, "bound_by": EXTRA, "flops_per_s": 6,
     "bytes_per_s": 7, "tokens_per_s": 7, "pareto_front": 1, LARGEST_ERROR: EXTRA, COMPILE: 2, PACK: 2, DEVICE_TIME: 4,
@@ -242,6 +243,9 @@ def _columns_known(
         if key not in left_out and any(row[key] is not None for row in rows):
             if key == ERROR:
                 columns.append(column(key, priority, text=against_itself))
+            elif key in ("params", "params_active") and not is_counted:
+                # beside times, three digits leave room for the others
+                columns.append(column(key, priority, units=SI))
             else:
                 columns.append(column(key, priority))
     return columns

@@ -309,7 +309,7 @@ OF_CASES = (
     of_case("ratio", "comparison.ratio", unit=CERTAIN, interval=interval_text, text=ratio_text, least_width=RATIO_WIDTH),
     of_case("verdict", "comparison.verdict", left=True, text=verdict_word, style=verdict_style, least_width=VERDICT_WIDTH),
     of_case("tokens_per_s", _per_second("work.tokens"), "tokens", units=SI, unit="/s", priority=7, least_width=NUMBER_WIDTH),
-    of_case(PEAK, _count(PEAK), "peak", units=IEC, priority=4, least_width=NUMBER_WIDTH, aliases=("act. peak",)),
+    of_case(PEAK, _count(PEAK), "peak", units=IEC, priority=4, aliases=("act. peak",)),
     of_case(SAVED, _count(SAVED), "saved", units=IEC, priority=5, least_width=NUMBER_WIDTH),
     of_case("weight_bytes", "counts.weight_bytes", "weights", units=IEC, priority=EXTRA, aliases=("weights",)),
     of_case("workers", "latency.workers"),

@@ -23,7 +23,7 @@ UNKNOWN_CELL = "-"
 EXTRA = 9  # the priority of a column that only -v shows
 # letters that are kept free for a measured column whatever was measured, so that which
 # columns fit depends on the question alone
-NUMBER_WIDTH, RATIO_WIDTH, VERDICT_WIDTH = 7, 20, 11
+NUMBER_WIDTH, RATIO_WIDTH, VERDICT_WIDTH = 7, 20, 10
 
 
 @cache

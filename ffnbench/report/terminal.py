@@ -1,5 +1,5 @@
-"""A frame in a terminal. Columns that do not fit are left out by priority; a number is
-never cut.
+"""A frame in a terminal. Columns that do not fit are left out by priority, and a line
+below the table names them; a number is never cut.
 
 Without a terminal the width is 80. -v shows every column, in as many blocks as the
 width needs, and all details.
@@ -87,13 +87,14 @@ def _lines_of_frame(frame: Frame, width: int, *, verbose: bool) -> list[Renderab
     lines: list[RenderableType] = [_paragraph(line, width) for line in frame.header]
     if frame.rows:
         columns = frame.shown(every=verbose)
-        blocks = [columns_that_fit(columns, width)]
-        if verbose:
-            blocks = _blocks_of_columns(columns, width)
+        fitting = columns_that_fit(columns, width)
+        blocks = _blocks_of_columns(columns, width) if verbose else [fitting]
         for block in blocks:
             if verbose and lines:
                 lines.append(Text())
             lines += _in_groups(block, frame, width)
+        if len(fitting) < len(columns) and not verbose:
+            lines.append(_paragraph(_left_out(columns, fitting), width, style="dim"))
     for below in (frame.summary, frame.details if verbose else []):
         if below and lines:
             lines.append(Text())
@@ -126,11 +127,11 @@ def _fits(frame: Frame, width: int) -> bool:
     return sum(widths) - COLUMN_GAP <= width
 
 
-def _paragraph(line: str, width: int, indent: str = "") -> Text:
+def _paragraph(line: str, width: int, indent: str = "", style: str = "") -> Text:
     wrapped = textwrap.wrap(
         visible(line), max(20, width), subsequent_indent=indent, break_on_hyphens=False
     )
-    return Text("\n".join(wrapped), no_wrap=True)
+    return Text("\n".join(wrapped), style, no_wrap=True)
 
 
 def _widest_cell(shown: ShownColumn) -> int:
@@ -170,6 +171,19 @@ def columns_that_fit(columns: Sequence[ShownColumn], width: int) -> list[ShownCo
             fitting.append(shown)
             used += need
     return [shown for shown in columns if shown in fitting]
+
+
+def _left_out(columns: Sequence[ShownColumn], fitting: Sequence[ShownColumn]) -> str:
+    """Which columns did not fit: by their titles, and with their units where a title
+    stands over several columns.
+    """
+    titles = [shown.title for shown in columns]
+    names = [
+        shown.name if titles.count(shown.title) > 1 else shown.title
+        for shown in columns
+        if shown not in fitting
+    ]
+    return f"left out: {', '.join(names)} (-v)"
 
 
 def _blocks_of_columns(

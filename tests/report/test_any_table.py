@@ -38,7 +38,7 @@ def frames(draw) -> Frame:
     )  # fmt: skip
 
 
-@given(frames(), st.integers(60, 200), st.booleans())
+@given(frames(), st.integers(40, 200), st.booleans())
 @settings(max_examples=150)
 def test_no_line_is_too_long_and_no_number_is_cut(
     frame: Frame, width: int, verbose: bool
@@ -58,8 +58,11 @@ def test_no_line_is_too_long_and_no_number_is_cut(
     assert shown <= numbers
     if verbose:  # every column and every row
         assert shown == numbers
+    else:  # a column is shown, or named below
+        for column in frame.columns[1:]:
+            assert (column.key in text) == (column.priority < EXTRA)
     for row in frame.rows:
-        assert row["label"][:20] in text
+        assert row["label"][:12] in text
 
 
 def test_a_first_group_of_very_many_rows_is_shown_from_its_beginning() -> None:

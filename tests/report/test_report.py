@@ -89,6 +89,23 @@ def test_the_columns_do_not_depend_on_what_was_measured() -> None:
         assert titles[0] == titles[1]
 
 
+@pytest.mark.parametrize(("d_model", "d_ff"), [(768, "3,072"), (4096, "16,384")])
+def test_80_columns_have_what_is_asked_first(d_model: int, d_ff: str) -> None:
+    """Parameters and FLOPs by hand: 2 * d_model * d_ff, and twice that."""
+    params = 2 * d_model * 4 * d_model / 1e6
+    table = plain(compare_frame(report_of(variants="relu,swiglu", d_model=d_model)), 80)
+    lines = table.splitlines()
+    titles = lines[2].split()
+    assert titles[:4] == ["variant", "d_ff", "M", "M/tok"]
+    assert titles[5:] == ["ms", "[95%]", "verdict"]
+    row = next(line for line in lines if line.startswith("relu"))
+    assert row.split()[1:4] == [d_ff, f"{params:.3g}", f"{2 * params:.3g}"]
+    narrow = plain(
+        compare_frame(report_of(variants="relu,swiglu", d_model=d_model)), 60
+    )
+    assert "left out: d_ff, FLOPs, peak, total" in narrow
+
+
 def test_the_flops_shown_are_those_of_the_half_that_is_timed() -> None:
     """9.44 MFLOPs a token forward, by hand 4 * 768 * 3072; backward twice that; a
     training step three times.
