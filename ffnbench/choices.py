@@ -116,3 +116,12 @@ class Match(StrEnum):
     PARAMS = "params"
     FLOPS = "flops"
     NONE = "none"
+
+
+# the suffixes of files: of every table by its format, of a check, of a picture, and of
+# plot-activations, whose CSV holds the points of its curves
+SUFFIX_OF = {"csv": ".csv", "json": ".json", "markdown": ".md", "latex": ".tex"}
+SUFFIXES = tuple(SUFFIX_OF.values())
+CHECK_SUFFIXES = (".xml", *SUFFIXES)
+FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
+PICTURE_SUFFIXES = (*FIGURE_SUFFIXES, ".csv")

@@ -34,15 +34,15 @@ def plot_activations(
     activations: o.Activations = None,
     range_: o.Range = "-4:4",
     gated: o.Gated = False,
-    out: o.Out = None,
+    out: o.CurvesOut = None,
 ) -> int:
     """Draw activations, or the surfaces of gated forms.
 
     Without -o, the picture is written to activations.png.
     """
     from ffnbench.activations import describing
+    from ffnbench.choices import PICTURE_SUFFIXES
     from ffnbench.common.streams import say
-    from ffnbench.report.formats import PICTURE_SUFFIXES
     from ffnbench.run.world import this_machine
 
     request, output = request_from_typed(PictureRequest, ctx), output_from_typed(ctx)
@@ -81,7 +81,7 @@ def activations(
     wait: o.Wait = False,
     format: o.Format = "table",
     verbose: o.Verbose = False,
-    out: o.Out = None,
+    out: o.TimesOut = None,
     quiet: o.Quiet = False,
 ) -> int:
     """Show facts of activations; --time measures them."""

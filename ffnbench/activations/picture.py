@@ -35,10 +35,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ffnbench.activations.facts import Facts
+from ffnbench.choices import FIGURE_SUFFIXES
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import digits
 from ffnbench.ffn.spec import GATED_BY_ACTIVATION, ActivationSpec
-from ffnbench.report.formats import FIGURE_SUFFIXES, Write
+from ffnbench.report.formats import Write
 from ffnbench.report.writers import csv_text
 from ffnbench.request import PictureRequest
 from ffnbench.result import ActivationCurve

@@ -19,6 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command_from_info
 
 from ffnbench import features
+from ffnbench.choices import FIGURE_SUFFIXES, SUFFIXES
 from ffnbench.cli.defaults import (
     Settings,
     defaults_note,
@@ -223,7 +224,6 @@ def destination_of(
     Destination.
     """
     from ffnbench.report.destination import Destination
-    from ffnbench.report.formats import FIGURE_SUFFIXES, SUFFIXES
 
     suffixes = [*SUFFIXES, *features.of_features("suffixes")]
     if pictures:

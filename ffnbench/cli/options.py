@@ -9,10 +9,16 @@ people use is `hidden`: `--help-all` shows it.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
+from ffnbench.choices import (
+    CHECK_SUFFIXES,
+    FIGURE_SUFFIXES,
+    PICTURE_SUFFIXES,
+    SUFFIXES,
+)
 from ffnbench.cli.words import words_for
 from ffnbench.features import of_features
 
@@ -606,25 +612,25 @@ Quiet = Annotated[
         hidden=True,
     ),
 ]
-# suffixes of features and of pictures
-PICTURE_SUFFIXES_TEXT = ", ".join((*of_features("suffixes"), ".png", ".svg", ".pdf"))
-Out = Annotated[
-    TypedTexts,
-    Option(
+
+
+def _out(*suffixes: str, more: str = "") -> Any:
+    """-o of a command that writes these suffixes; `more` says when it writes others."""
+    return Option(
         "--out",
         "-o",
         rich_help_panel=OUTPUT,
         metavar="PATH",
-        help=f"Write {PICTURE_SUFFIXES_TEXT}, .csv, .json, .md, .tex, or a folder/ with all. Repeatable.",
-    ),
-]
-CheckOut = Annotated[
+        help=f"Write {', '.join(suffixes)}{more}, or a folder/ with all. Repeatable.",
+    )
+
+
+PAGES = tuple(of_features("suffixes"))
+Out = Annotated[TypedTexts, _out(*PAGES, *FIGURE_SUFFIXES, *SUFFIXES)]
+TableOut = Annotated[TypedTexts, _out(*PAGES, *SUFFIXES)]
+TimesOut = Annotated[
     TypedTexts,
-    Option(
-        "--out",
-        "-o",
-        rich_help_panel=OUTPUT,
-        metavar="PATH",
-        help="Write .html, .xml, .csv, .json, .md, .tex, or a folder/ with all. Repeatable.",
-    ),
+    _out(*PAGES, *SUFFIXES, more=f", with --time {', '.join(FIGURE_SUFFIXES)}"),
 ]
+CurvesOut = Annotated[TypedTexts, _out(*PICTURE_SUFFIXES)]
+CheckOut = Annotated[TypedTexts, _out(*PAGES, *CHECK_SUFFIXES)]

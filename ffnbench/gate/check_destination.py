@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from ffnbench.choices import CHECK_SUFFIXES
 from ffnbench.common.errors import EXIT_INTERRUPTED
 from ffnbench.common.streams import say
 from ffnbench.features import of_features
 from ffnbench.report.destination import Destination, refuse_unknown
 from ffnbench.report.files.outputs import inputs_of, refuse_unwritable, save
-from ffnbench.report.formats import CHECK_FORMATS, CHECK_SUFFIXES, View
+from ffnbench.report.formats import CHECK_FORMATS, View
 from ffnbench.request import Output
 
 

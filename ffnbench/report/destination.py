@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ffnbench.choices import SUFFIXES
 from ffnbench.common.errors import EXIT_REGRESSED, FfnbenchError, Unfinished, complain
 from ffnbench.common.names import hint_for
 from ffnbench.common.streams import hush, say
@@ -20,7 +21,6 @@ from ffnbench.following import Following
 from ffnbench.metrics import CEILINGS
 from ffnbench.report.formats import (
     STDOUT_FORMATS,
-    SUFFIXES,
     View,
     Write,
     file_content,

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ffnbench.choices import FIGURE_SUFFIXES, SUFFIX_OF
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.features import Feature, of_features
 from ffnbench.report.frame import Frame
@@ -19,13 +20,7 @@ if TYPE_CHECKING:
     from ffnbench.report.arrangement import Arrangement
 
 STDOUT_FORMATS = ("table", "markdown", "latex", "csv", "json")  # for stdout
-SUFFIX_OF = {"csv": ".csv", "json": ".json", "markdown": ".md", "latex": ".tex"}
-SUFFIXES = tuple(SUFFIX_OF.values())
 CHECK_FORMATS = (*STDOUT_FORMATS, "github")
-CHECK_SUFFIXES = (".xml", *SUFFIXES)
-FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
-# of plot-activations, whose CSV holds the points of its curves
-PICTURE_SUFFIXES = (*FIGURE_SUFFIXES, ".csv")
 NOT_ALL = "the table holds what was measured by then"
 ROOFLINE = "roofline"  # a picture with this word in its file's name is a roofline
 Write = Callable[[], str | bytes]

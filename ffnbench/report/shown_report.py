@@ -18,6 +18,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
+from ffnbench.choices import FIGURE_SUFFIXES
 from ffnbench.common.errors import (
     EXIT_INTERRUPTED,
     Interrupted,
@@ -27,7 +28,6 @@ from ffnbench.common.errors import (
 from ffnbench.features import imported_function
 from ffnbench.plan import Kind
 from ffnbench.report.formats import (
-    FIGURE_SUFFIXES,
     NOT_ALL,
     ROOFLINE,
     View,

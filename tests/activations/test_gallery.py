@@ -16,9 +16,9 @@ from ffnbench.activations.facts import facts_of
 from ffnbench.activations.picture import titles
 from ffnbench.activations.plan import select
 from ffnbench.activations.table import facts_frame, facts_records
+from ffnbench.choices import PICTURE_SUFFIXES
 from ffnbench.plan import Probe
 from ffnbench.report.destination import Destination
-from ffnbench.report.formats import PICTURE_SUFFIXES
 from ffnbench.report.terminal import plain
 from ffnbench.request import Output, PictureRequest
 from ffnbench.run.world import World

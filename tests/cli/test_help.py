@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.request import url2pathname
 
 import pytest
+from fake_machine import FakeLaunch, ProberHere
 from paths import ROOT
 
 from ffnbench import cli
@@ -214,3 +215,35 @@ def test_what_is_offered_needs_no_torch() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "swiglu" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "compare relu,gelu --d-model 64 --quick",
+        "cost relu,gelu",
+        "block --d-model 64 --quick",
+        "inspect gpt2",
+        "activations relu,gelu",
+        "activations relu,gelu --time --quick",
+        "plot-activations relu",
+    ],
+)
+def test_help_names_the_suffixes_that_a_command_writes(
+    command: str, on_machine, in_process, tmp_path: Path, monkeypatch
+) -> None:
+    """Each that it names is written; each that others write and it does not is an
+    error.
+    """
+    monkeypatch.chdir(tmp_path)
+    on_machine(FakeLaunch(), ProberHere)
+    _, text, _ = in_process(command.split()[0], "--help")
+    [said] = re.findall(r"Write (.*?), or a folder", " ".join(text.split()))
+    if "--time" not in command:
+        said = said.partition(", with --time")[0]
+    named = re.findall(r"\.[a-z]+", said)
+    for suffix in (".png", ".svg", ".pdf", ".html", ".csv", ".json", ".md", ".tex"):
+        code, _, err = in_process(*command.split(), "-o", f"a{suffix}")
+        assert (code, Path(f"a{suffix}").exists()) == (
+            (0, True) if suffix in named else (2, False)
+        ), (suffix, err)

@@ -61,7 +61,7 @@ def inspect(
     dtype: o.DType = "float32",
     format: o.Format = "table",
     verbose: o.Verbose = False,
-    out: o.Out = None,
+    out: o.TableOut = None,
 ) -> int:
     """Show the FFNs of a model, a row for each kind of layer."""
     from ffnbench.extras.models.by_length import InspectRequest
