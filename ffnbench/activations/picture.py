@@ -136,13 +136,17 @@ def curves_figure(
     pens_of = pens(curves)
     with drawing(**{"lines.linewidth": 1.3}):
         figure, axes = panels(count, count, (PAGE, HEIGHT))
-        _draw(axes[0], "f(x)", x, values, pens_of, _limits(values, -reach, reach))
-        _draw(axes[1], "f'(x)", x, slopes, pens_of, _limits(slopes, *DERIVATIVE_REACH))
+        is_dashed = _draw(
+            axes[0], "f(x)", x, values, pens_of, _limits(values, -reach, reach)
+        )
+        is_dashed |= _draw(
+            axes[1], "f'(x)", x, slopes, pens_of, _limits(slopes, *DERIVATIVE_REACH)
+        )
         if looking_equal:
             titles = [f"{names[j]} \N{MINUS SIGN} {names[i]}" for i, j in looking_equal]
             differences = np.array([values[j] - values[i] for i, j in looking_equal])
             limits = _limits(differences, -math.inf, math.inf)
-            _draw(
+            is_dashed |= _draw(
                 axes[-1],
                 shortened(", ".join(titles)),
                 x,
@@ -154,11 +158,8 @@ def curves_figure(
             text + _facts_text(facts.get(name))
             for text, name in zip(names_apart(names), names, strict=True)
         ]
-        finish(
-            figure,
-            "dashed: a curve that lies on another one for a large part",
-            named_lines(labels, pens_of),
-        )
+        title = "dashed: a curve that lies on another one for a large part"
+        finish(figure, title if is_dashed else "", named_lines(labels, pens_of))
     return figure
 
 
@@ -209,9 +210,9 @@ def _draw(
     values: np.ndarray,
     line_pens: Sequence[Mapping[str, Any]],
     limits: tuple[float, float],
-) -> None:
+) -> bool:
     """Draw curves into a panel, with markers at different places; where a function
-    jumps, its curve has a gap.
+    jumps, its curve has a gap. Returns whether a curve is dashed.
     """
     axes.axhline(0, color=BLACK, alpha=0.4, linewidth=0.8, zorder=0)
     axes.axvline(0, color=BLACK, alpha=0.4, linewidth=0.8, zorder=0)
@@ -219,6 +220,7 @@ def _draw(
     axes.ticklabel_format(scilimits=(-2, 5), useMathText=True)
     near = LOOKS_EQUAL_SHARE * (limits[1] - limits[0])
     between_markers = max(1, len(x) // MARKERS_OF_CURVE)
+    is_dashed = False
     for number, (y, pen) in enumerate(zip(values, line_pens, strict=True)):
         below = sum(
             np.mean(abs(y - earlier) < near) > COVERED_SHARE
@@ -237,6 +239,8 @@ def _draw(
             ),
             **pen,
         )
+        is_dashed |= bool(below)
+    return is_dashed
 
 
 def _jumps(y: np.ndarray) -> np.ndarray:

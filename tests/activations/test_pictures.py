@@ -10,6 +10,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from scipy.special import ndtr
 
@@ -92,7 +94,17 @@ def test_a_pen_is_its_names_own_and_twenty_can_be_told_apart_in_grey() -> None:
             )
             == 20
         )
-    assert len({pen["color"] for pen in pens(table[:12])}) == 12
+
+
+NAMES = ["mine.py:f", "b", *(activation.name for activation in ACTIVATIONS)]
+
+
+@given(st.lists(st.sampled_from(NAMES), unique=True, min_size=2, max_size=12))
+@example(["relu", "sigmoid", "tanh", "gelu", "swish"])
+@example(["leaky_relu", "mish"])
+@example(["identity", "silu"])
+def test_twelve_curves_have_twelve_colours(names: list[str]) -> None:
+    assert len({pen["color"] for pen in pens(names)}) == len(names)
 
 
 def test_where_two_curves_are_one_line_both_are_seen(pair: Figure) -> None:
@@ -183,3 +195,9 @@ def test_titles_stay_over_their_panels() -> None:
     figure.draw_without_rendering()
     for axes in figure.axes[:3]:
         assert axes.title.get_window_extent().width <= 1.1 * axes.bbox.width
+
+
+def test_dashes_are_explained_where_there_are_some(pair: Figure) -> None:
+    apart = figure_of({"a": curve(np.tanh), "b": curve(lambda x: 1 + x**2)})
+    assert "dashed" in pair.get_suptitle()
+    assert "dashed" not in apart.get_suptitle()

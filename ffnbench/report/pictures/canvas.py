@@ -205,16 +205,16 @@ def names_apart(names: Sequence[str], most: int = LETTERS) -> list[str]:
 
 def pens(names: Iterable[str]) -> list[dict[str, Any]]:
     """The pen of each name, as keywords of `plot`. An activation has the pen of its
-    place in the table; that of another name follows from its letters, if possible in a
-    colour that no other name has.
+    place in the table, and another name one that follows from its letters, unless the
+    picture has its colour already: then the next pen whose colour is free, if any is.
     """
     table = [activation.name for activation in ACTIVATIONS]
     names = list(names)
-    places = {name: table.index(name) for name in names if name in table}
-    for name in names:
-        if name in places:
-            continue
-        start = crc32(name.encode()) % PENS
+    in_order = [name for name in table if name in names]
+    in_order += [name for name in names if name not in table]
+    places: dict[str, int] = {}
+    for name in in_order:
+        start = table.index(name) if name in table else crc32(name.encode()) % PENS
         free = [
             place
             for place in (*range(start, PENS), *range(start))
