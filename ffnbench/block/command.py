@@ -29,7 +29,7 @@ def block(
     heads: o.Heads = None,
     kv_heads: o.KVHeads = None,
     batch: o.Batch = "1",
-    seq_len: o.SeqLen = "512",
+    seq_len: o.SeqLenOfBlock = "512",
     dtype: o.DType = "float32",
     mode: o.Mode = "forward",
     device: o.Device = "auto",

@@ -167,6 +167,15 @@ SeqLen = Annotated[
     Option(
         rich_help_panel=WORKLOAD,
         metavar="INT",
+        help="Tokens in a sequence: 1,128 or 1..4Ki; by default 512, or 64 where a d_model is above 2048.",
+    ),
+]
+SeqLenOfBlock = Annotated[
+    TypedText,
+    Option(
+        "--seq-len",
+        rich_help_panel=WORKLOAD,
+        metavar="INT",
         help="Tokens in a sequence: 1,128 or 1..4Ki.",
     ),
 ]

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import termios
 import zipfile
+from csv import DictReader
 from pathlib import Path
 from urllib.request import url2pathname
 
@@ -247,3 +248,16 @@ def test_help_names_the_suffixes_that_a_command_writes(
         assert (code, Path(f"a{suffix}").exists()) == (
             (0, True) if suffix in named else (2, False)
         ), (suffix, err)
+
+
+@pytest.mark.parametrize("command", ["compare", "cost", "ab", "block"])
+def test_help_says_how_long_a_sequence_is(command: str, in_process) -> None:
+    _, text, _ = in_process(command, "--help")
+    said = " ".join(text.split()).partition("--seq-len INT")[2].partition(" --dtype")[0]
+    lengths = [found for found in ("512", "64") if found in said]
+    assert lengths == (["512"] if command == "block" else ["512", "64"])
+    for d_model, tokens in ((2048, "512"), (2049, "64")):
+        _, csv, _ = in_process("cost", "relu", "--d-model", d_model, "-f", "csv")
+        [row] = DictReader(csv.splitlines())
+        assert row["seq_len"] == tokens
+        assert "2048" in said or command == "block"
