@@ -300,3 +300,18 @@ def test_a_failed_file_does_not_stop_the_others(
     with pytest.raises(Unfinished, match=r"cannot write '.*a\.csv': No space left"):
         outputs.write(lambda suffix: b"x")
     assert (tmp_path / "b.csv").read_bytes() == b"x"
+
+
+@pytest.mark.parametrize("epoch", ["x", "1.5", "9" * 30])
+def test_a_date_that_is_none_is_refused_before_the_work(
+    epoch: str, tmp_path: Path
+) -> None:
+    done = shell(
+        "ffnbench cost relu -o a.html -o a.svg", tmp_path, SOURCE_DATE_EPOCH=epoch
+    )
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 2)
+    assert done.stderr.startswith("error: SOURCE_DATE_EPOCH")
+    assert not [*tmp_path.iterdir()]
+    good = shell("ffnbench cost relu -o a.svg", tmp_path, SOURCE_DATE_EPOCH="86400")
+    assert good.returncode == 0, good.stderr
+    assert "1970-01-02" in (tmp_path / "a.svg").read_text()

@@ -15,6 +15,7 @@ import shlex
 import stat
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
 from ffnbench.common.errors import FfnbenchError, Unfinished
@@ -23,6 +24,20 @@ from ffnbench.common.names import hint_for
 from ffnbench.report.formats import is_run
 
 TEMPORARY_PREFIX = ".ffnbench-"  # how the name of a file begins while it is written
+
+
+def refuse_wrong_date() -> None:
+    """Raise FfnbenchError where SOURCE_DATE_EPOCH, which pictures take their date from,
+    is no number of seconds of a date.
+    """
+    text = os.environ.get("SOURCE_DATE_EPOCH") or "0"
+    try:
+        datetime.fromtimestamp(int(text), UTC)
+    except (ValueError, OverflowError, OSError):
+        raise FfnbenchError(
+            f"SOURCE_DATE_EPOCH is {text!r}, which is no date in seconds",
+            "unset it, or give the seconds since 1970",
+        ) from None
 
 
 class Outputs:
@@ -50,6 +65,7 @@ class Outputs:
         self._folders: list[Path] = []
         self.rescued: Path | None = None
         self.written: list[Path] = []
+        refuse_wrong_date()
         try:
             self.paths = tuple(
                 path for text in typed for path in self._expand(text, stem)
