@@ -14,7 +14,7 @@ from typing import Any
 from ffnbench.metrics import COMPILE, PACK, PEAK
 from ffnbench.plan import Plan
 from ffnbench.report.columns import FRONT, column, in_percent, ratio_text
-from ffnbench.report.frame import EXTRA, Column, Row
+from ffnbench.report.frame import EXTRA, UNKNOWN_CELL, Column, Row
 from ffnbench.report.header import differing_conditions
 from ffnbench.report.words import verdict_word
 
@@ -32,7 +32,6 @@ SHORTENED: dict[str, dict[str, Any]] = {
     },
     "pareto_front": {"title": FRONT},
     "latency_s": {"least_width": 9},
-    "verdict": {"priority": 3},
 }
 LEGEND = {
     "ceiling_share": "share: of the ceiling that binds",
@@ -74,7 +73,10 @@ def shortened_columns(columns: list[Column]) -> list[Column]:
     """The columns with the short headings of this table. A row that failed says how in
     the place of its ratio.
     """
-    changes = SHORTENED | {"ratio": {"priority": 2, "text": _ratio_text}}
+    changes = SHORTENED | {
+        "ratio": {"priority": 2, "text": _ratio_text, "style": _failure_style},
+        "verdict": {"priority": 3, "text": _verdict_text},
+    }
     return [replace(each, **changes.get(each.key, {})) for each in columns]
 
 
@@ -82,3 +84,11 @@ def _ratio_text(row: Row) -> str | None:
     if row["failure"]:
         return verdict_word(row)
     return ratio_text(row)
+
+
+def _failure_style(row: Row) -> str:
+    return "red" if row["failure"] else ""
+
+
+def _verdict_text(row: Row) -> str | None:
+    return UNKNOWN_CELL if row["failure"] else verdict_word(row)

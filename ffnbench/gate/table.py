@@ -35,7 +35,14 @@ from ffnbench.stats.history import SECONDS
 FAILS = (Status.REGRESSED, Status.MISSING)
 WARNS = (Status.UNCLEAR, Status.INCOMPARABLE)
 PASSED = (Status.OK, Status.IMPROVED)
-STATUS_STYLES = {Status.IMPROVED: "green", Status.OK: "green"}
+STATUS_STYLES = {
+    Status.REGRESSED: "red",
+    Status.UNCLEAR: "yellow",
+    Status.MISSING: "yellow",
+    Status.INCOMPARABLE: "yellow",
+    Status.IMPROVED: "green",
+    Status.OK: "green",
+}
 UNDECIDED_WORDS = {
     Status.UNCLEAR: "can't tell for",
     Status.INCOMPARABLE: "could not compare",

@@ -248,3 +248,20 @@ def test_no_fact_or_command_of_a_file_can_break_a_page(
     shown = EVIL.replace("\u2028", r"\u2028")
     assert shown in pages[EVIL].of("dd")
     assert shown in pages[EVIL].of("code")[0]
+
+
+def test_a_verdict_has_its_colour_and_a_failure_is_said_once(
+    in_process, tmp_path: Path
+) -> None:
+    runs = [
+        ROOT / "tests/golden/runs" / name for name in ("baseline.json", "again.json")
+    ]
+    assert in_process("check", *runs, "-o", tmp_path / "check.html")[0] == 1
+    check = (tmp_path / "check.html").read_text()
+    assert '<td class="left red">REGRESSED</td>' in check
+    runtimes = ROOT / "results/amd-epyc-2cpu/runtimes/swiglu-4096.json"
+    assert in_process("report", runtimes, "-o", tmp_path / "ways.html")[0] == 0
+    table = (tmp_path / "ways.html").read_text().partition("<details>")[0]
+    rows = [row for row in table.split("<tr>") if "unsupported" in row]
+    assert rows
+    assert {row.count("unsupported") for row in rows} == {1}

@@ -156,6 +156,20 @@ def test_the_verdict_is_seen_without_scrolling(
     assert "verdict" in browser.run(headings)
 
 
+def test_a_label_is_not_broken_within_a_word(
+    browser: Browser, on_fakes, tmp_path: Path
+) -> None:
+    """Each label of a table wider than the screen stands in one line."""
+    asked = "compare relu,swiglu@moe=8x2@routing=skewed,gelu -q --quick --d-model 64 -o"
+    assert on_fakes(asked, tmp_path / "run.html")[0] == 0
+    browser.open(tmp_path / "run.html", 600)
+    heights = (
+        "return [...document.querySelector('table').querySelectorAll('tbody th')]"
+        ".map(cell => cell.offsetHeight)"
+    )
+    assert len(set(browser.run(heights))) == 1
+
+
 def with_label(value: object, label: str, key: str = "") -> object:
     """A saved run in which gelu has another label."""
     if isinstance(value, dict):
