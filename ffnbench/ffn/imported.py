@@ -45,9 +45,9 @@ CONFIG_DEFAULTS: dict[str, Scalar] = {
 WIDTH_NAMES = (*D_MODEL_NAMES, *D_FF_NAMES, *RATIO_NAMES, *CONFIG_NAMES)
 
 
-class StandInConfig:
-    """A config object with the two widths under every name in use, and harmless values
-    for common switches.
+class Config:
+    """A stand-in for a config: the two widths under every name in use, and harmless
+    values for common switches.
     """
 
     def __init__(self, spec: ImportedSpec, overrides: dict[str, Scalar]) -> None:
@@ -89,6 +89,10 @@ def build_imported(spec: ImportedSpec) -> Any:
         hint = "set or override arguments with @name=value"
         if isinstance(problem, NameError | AttributeError | ImportError):
             hint = "mend that line of it"  # no argument would help
+        elif any(isinstance(value, Config) for value in arguments.values()):
+            hint = (
+                "name a function that gives it its own config: def make(d_model, d_ff)"
+            )
         raise Raised(
             f"{spec.target}({', '.join(shown)}) raised {one_line(problem)}", hint
         ) from problem
@@ -124,7 +128,7 @@ def match_arguments(factory: Callable[..., Any], spec: ImportedSpec) -> dict[str
     if config is not None:
         unknown = given.keys() - names
         of_config = {name: given.pop(name) for name in unknown}
-        arguments[config] = StandInConfig(spec, of_config)
+        arguments[config] = Config(spec, of_config)
     for name in given:
         if name not in names and not takes_any:
             hints = [

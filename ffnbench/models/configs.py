@@ -15,7 +15,6 @@ from pathlib import Path
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.files import content_of
-from ffnbench.common.names import did_you_mean
 from ffnbench.models.family_reader import (
     ASK,
     PARTS,
@@ -102,10 +101,9 @@ def read_groups(config: Config) -> list[LayerGroup]:
     elif model_type in table.stacks:
         stacks = [reader.groups() for reader in readers(config, model_type)]
     else:
-        hints = (did_you_mean(model_type, table.types), ASK)
         raise Unanswered(
             f"the model type {model_type!r} is not in the table, so its keys are not known",
-            "; ".join(filter(None, hints)),
+            f"count its widths: `ffnbench cost swiglu --d-model 1024 --d-ff 2816`; {ASK}",
         )
     _refuse_other_parts(config, model_type)
     repeats = repeats_of_stacks(config, model_type) or (1,) * len(stacks)

@@ -88,7 +88,7 @@ KEYS = (
     Key("experts", Of.EXPERTS, "how they run: eager, a loop; grouped, one product", "eager",
         "swiglu@moe=8x2@experts=grouped"),
     Key("batch", Of.WORKLOAD, "sequences in a call", "1", "swiglu@batch=8"),
-    Key("seq_len", Of.WORKLOAD, "tokens in a sequence", "512 or 64", "swiglu@seq_len=128"),
+    Key("seq_len", Of.WORKLOAD, "tokens in a sequence", "512/64", "swiglu@seq_len=128"),
     Key("dtype", Of.WORKLOAD, "float32, bfloat16, float16 or float64", "float32", "swiglu@dtype=bf16"),
     Key("device", Of.WORKLOAD, "auto, cpu, cuda (ROCm too) or cuda:1", "auto", "swiglu@device=cpu"),
     Key("mode", Of.WORKLOAD, "forward (inference), train (training) or backward", "forward",

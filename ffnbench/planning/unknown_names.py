@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
-from ffnbench.choices import Backend, Weights
+from ffnbench.choices import CHECK_SUFFIXES, FIGURE_SUFFIXES, Backend, Weights
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for, near
+from ffnbench.features import of_features
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import GATED
 from ffnbench.models.presets import PRESETS
 from ffnbench.planning.keys import KEY_HINT, KEYS
+
+OUTPUT_SUFFIXES = (*CHECK_SUFFIXES, *FIGURE_SUFFIXES, *of_features("suffixes"))
 
 
 def unknown_name(name: str, is_form: Callable[[str], bool]) -> FfnbenchError:
@@ -23,6 +27,9 @@ def unknown_name(name: str, is_form: Callable[[str], bool]) -> FfnbenchError:
         return FfnbenchError(
             f"unknown variant {name!r}", f"a list has commas: {','.join(parts)}"
         )
+    suffix = Path(name).suffix
+    if suffix in OUTPUT_SUFFIXES and not Path(name).is_file():
+        return FfnbenchError(f"unknown variant {name!r}", f"-o {name} writes a file")
     file, _, attr = name.rstrip(":").partition("::")
     if file.endswith(".py"):
         return FfnbenchError(
@@ -57,6 +64,9 @@ def unknown_name(name: str, is_form: Callable[[str], bool]) -> FfnbenchError:
     names = ACTIVATIONS.spellings() + GATED.spellings() + PRESETS.names()
     names += [f"{activation}_glu" for activation in ACTIVATIONS.names()]
     where = "`ffnbench list variants` shows all; your own code is package.module:Attr or path/to/file.py:Attr"
+    if name.lower() in ("true", "false"):
+        hint = "a flag such as --bias takes no value; a key does: relu@bias=true"
+        return FfnbenchError(f"unknown variant {name!r}", hint)
     if name.isdigit():
         where = f"a number is the value of a flag, such as --d-model {name}"
     elif set(near(name, names)) & set(PRESETS.names()):

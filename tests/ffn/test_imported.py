@@ -4,11 +4,15 @@ ecosystem's modules.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.targets import resolve
 from ffnbench.ffn.imported import match_arguments
 from ffnbench.ffn.spec import ImportedSpec
+from ffnbench.python.build_and_load import build
 
 
 def spec(**arguments: object) -> ImportedSpec:
@@ -125,3 +129,20 @@ def test_weights_of_eight_bits_are_counted_as_what_they_are(tmp_path) -> None:
         batch=1, seq_len=4, dtype="float32", device="cpu", mode="forward", threads=1
     )
     assert count(q, work).weight_bytes == 2 * 8 * 16 + 4 * 8
+
+
+def test_code_that_wants_its_own_config_is_told_the_next_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And no name of a class that it never wrote."""
+    (tmp_path / "mine.py").write_text(
+        "import torch\n"
+        "class M(torch.nn.Module):\n"
+        "    def __init__(self, config):\n"
+        "        self.width = config['hidden_size']\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FfnbenchError) as caught:
+        build("mine.py:M", d_model=64)
+    assert "StandIn" not in caught.value.message
+    assert "def make(d_model, d_ff)" in caught.value.hint

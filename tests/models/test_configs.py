@@ -150,7 +150,7 @@ def test_published_files_that_leave_keys_out_are_read(name: str) -> None:
         (GPT2 | {"n_layer": None}, "no n_layer", "looked for the keys: n_layer; inspect counts it by transformers"),
         ({"model_type": "bert", "vocab_size": 512}, "no num_hidden_layers", "by transformers"),
         (LLAMA | {"model_type": "jetmoe"}, "'jetmoe' is not in the table", "by transformers"),
-        (LLAMA | {"model_type": "lama"}, "'lama' is not in the table", "did you mean 'llama'"),
+        (LLAMA | {"model_type": "lama"}, "'lama' is not in the table", "`ffnbench cost swiglu --d-model 1024 --d-ff 2816`"),
         (LLAMA | {"per_layer_config": {"1": {"mlp_bias": True}}}, "keys for single layers", "by transformers"),
         (CLIP | {"vision_config": None}, "no vision_config", "vision_config"),
         (CLIP | {"audio_config": {"model_type": "x"}}, "audio_config", ""),
