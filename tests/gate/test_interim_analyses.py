@@ -157,7 +157,7 @@ def test_every_look_of_a_check_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> N
     asked: list[tuple[int, float]] = []
     real = module.latency_findings
 
-    def watched(past, now, policy: Policy, confidence: float, _) -> list[Finding]:
+    def watched(past, now, policy: Policy, confidence: float) -> list[Finding]:
         asked.append((len({sample.worker for sample in now.samples}), confidence))
         found = real(past, now, policy, confidence)
         return (
