@@ -38,7 +38,6 @@ class Feature:
 
 
 FEATURES = (
-    Feature(name="history", commands=("history",)),
     Feature(
         name="models",
         commands=("inspect",),

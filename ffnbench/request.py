@@ -182,8 +182,6 @@ class CheckRequest(Request):
     tolerance: tuple[str, ...] = ()
     exact_only: bool = False
     budget: Seconds = DEFAULT_BUDGET_S
-    across_machines: bool = False
-    absolute: bool = False
     trust: tuple[str, ...] = ()
 
 
@@ -266,7 +264,6 @@ class Output:
     resume: bool = False
     on_unclear: str = "pass"
     update: bool = False
-    append: bool = False
     defaults: tuple[str, ...] = ()
     on: str = ""
     slurm: tuple[str, ...] = ()

@@ -21,7 +21,6 @@ from ffnbench.metrics import CLOSED_FORMS, LATENCY
 from ffnbench.plan import CONTROL, Axis, Case, Needed, Note, Plan, Protocol
 
 SCHEMA = 2
-KEPT_REPEATS = 20  # of a baseline, which also keeps its oldest run
 MEMORY = "memory"  # the level of bytes that no cache holds
 # the name in Sample.throttled of a card at its power limit; heavy products alone keep
 # it there, so it is no disturbance
@@ -708,13 +707,11 @@ class Report(Run):
         return tuple(runs)
 
     def with_repeat(self: R, now: Report) -> R:
-        """This report with a further run of its plan, in the order of time. The oldest
-        run and the KEPT_REPEATS newest are kept.
-        """
+        """This report with a further run of its plan, in the order of time."""
         labels = {case.label for case in self.plan.cases}
         own = {name: getattr(now, name) for name in REPEAT_FIELDS}
         for name in ("samples", "failures", "inputs"):
             own[name] = tuple(entry for entry in own[name] if entry.case in labels)
         repeats = [*self.repeats, Repeat(protocol=now.plan.protocol, **own)]
         repeats.sort(key=lambda run: run.created)
-        return replace(self, repeats=tuple(repeats[-KEPT_REPEATS:]))
+        return replace(self, repeats=tuple(repeats))

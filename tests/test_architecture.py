@@ -173,9 +173,7 @@ def test_writers_call_no_function_that_makes_figures() -> None:
     """
     writers = [*PACKAGE.glob("report/*.py"), *PACKAGE.glob("report/pictures/*.py")]
     writers += [PACKAGE / "compare" / f"{name}.py" for name in ("table", "pivots")]
-    writers += [
-        PACKAGE / "gate" / f"{name}.py" for name in ("table", "side_by_side_table")
-    ]
+    writers.append(PACKAGE / "gate" / "table.py")
     for room in ("block", "activations", "extras/*"):
         for name in ("table", "picture", "layers"):
             writers += PACKAGE.glob(f"{room}/{name}.py")
@@ -183,7 +181,6 @@ def test_writers_call_no_function_that_makes_figures() -> None:
     of_figures = (
         "ffnbench.stats.",
         "ffnbench.gate.decision.",
-        "ffnbench.gate.side_by_side.",
         "ffnbench.gate.baseline.",
     )
     for path in writers:

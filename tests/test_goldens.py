@@ -49,21 +49,10 @@ from ffnbench.result import Agreement, FailureKind, Timer
 
 GOLDEN = ROOT / "tests" / "golden"
 COMMANDS = (
-    "compare", "cost", "report", "block", "check", "ab", "history",
+    "compare", "cost", "report", "block", "check", "ab",
     "plot-activations", "activations", "list", "env", "inspect",
 )  # fmt: skip
 SAVED = [*sorted(ROOT.glob("results/**/*.json")), *sorted(GOLDEN.glob("runs/*.json"))]
-PAIRS = {
-    "a-week-later": ("tests/golden/runs/baseline.json", "tests/golden/runs/again.json"),
-    "same-plan": (
-        "results/amd-epyc-2cpu/compare.json",
-        "results/amd-epyc-2cpu/compare-again.json",
-    ),
-    "three": tuple(
-        f"results/amd-epyc-2cpu/swiglu-0768-{tokens}.json"
-        for tokens in ("0001", "0016", "0512")
-    ),
-}
 ASKED = [
     (80, ""),
     (120, ""),
@@ -241,8 +230,6 @@ TYPED = {
     "ab-failed": ["ab mypkg.mlp:SwiGLU v1.0 --d-model 64"],
     "ab-interrupted": ["ab mypkg.mlp:SwiGLU v1.0 --d-model 64"],
     "ab-size": ["ab mypkg.mlp:SwiGLU v1.0 --d-model 64 -f github", "ab mypkg.mlp:SwiGLU v1.0 --d-model 64 --exact-only"],
-    "history": ["history baseline.json again.json", "history again.json baseline.json --metric latency -o over.csv",
-                "history repeats.json -v"],
     "plot-activations": ["plot-activations relu --range=-1:1 -o curves.csv -o curves.svg", "plot-activations",
                          "plot-activations gelu swish@beta=2 -o curves.pdf -o curves.html"],
     "activations": ["activations relu,gelu,silu,hardswish,softplus,swish@beta=2 -v "
@@ -556,18 +543,6 @@ def test_report(
     )
 
 
-@pytest.mark.parametrize("pair", PAIRS)
-def test_report_side_by_side(
-    pair: str, golden: Golden, told: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(ROOT)
-    line = f"report {' '.join(PAIRS[pair])}"
-    golden(
-        f"report/side-by-side-{pair}.txt",
-        "".join(told(f"{line} {how}".strip(), width) for width, how in ASKED),
-    )
-
-
 def repository(folder: Path) -> None:
     """Of a package with three commits after v1.0, the second of them slow; always with
     the same names.
@@ -701,10 +676,9 @@ def test_mistakes(
 
 
 def test_no_golden_is_left_over() -> None:
-    pairs = [f"side-by-side-{pair}" for pair in PAIRS]
     expected = {
         "help": ["ffnbench", *COMMANDS],
-        "report": [*map(name_of, SAVED), *pairs],
+        "report": map(name_of, SAVED),
         "commands": TYPED,
     }
     for folder, names in expected.items():
@@ -716,14 +690,13 @@ def test_no_golden_is_left_over() -> None:
 # --on measures in processes of its own; the others are shown by no line above
 NOT_HELD = {
     "--on", "--slurm", "--help", "--timeout", "--wait", "--gated", "--ceilings",
-    "--absolute", "--across-machines", "--append",
 }  # fmt: skip
 SHORT = {"--format": "-f", "--out": "-o", "--verbose": "-v", "--quiet": "-q"}
 
 
 def test_every_flag_and_key_stands_in_a_golden() -> None:
     asked = [f"{line} " for lines in TYPED.values() for line in lines]
-    for command in {*COMMANDS} - {"history"}:
+    for command in COMMANDS:
         shown = (GOLDEN / "help" / f"{command}.txt").read_text()
         everything = shown.rpartition("--help-all")[2]
         flags = re.findall(r"^  (?:-\w, )?(--[\w-]+)", everything, re.MULTILINE)

@@ -11,10 +11,12 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from fake_machine import FakeLaunch, ProberHere
+from gate_world import edited, machine, measured, saved
 from paths import ROOT
 from repositories import git
 
@@ -250,3 +252,26 @@ def test_every_command_of_the_tutorial_does_what_it_says(
             monkeypatch.chdir(command.rpartition(" ")[2])
             Path("mlp.py").write_text(MODULE)
     assert Path("run.png").exists()
+
+
+def test_pandas_follows_saved_runs_over_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twelve runs, of which swiglu is slower by 5 % from the eighth on."""
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    section = page.partition("## Runs over time")[2]
+    snippet = re.search(r"```py\n(.*?)```", section, re.DOTALL)[1]
+    monkeypatch.chdir(tmp_path)
+    Path("runs").mkdir()
+    for day in range(1, 13):
+        launch = machine({"gelu": 1.02, "swiglu": 1.05 if day > 7 else 1.0}, seed=day)
+        run = saved(Path(f"runs/{day}.json"), measured(launch, workers=5, rounds=4))
+        created = f"2026-03-{day:02}T06:00:00+00:00"
+        edited(run, lambda data, created=created: data.update(created=created))
+    found: dict[str, Any] = {}
+    exec(compile(snippet, "docs/python.md", "exec"), found)
+    ratios = found["ratios"]
+    assert list(ratios.index.day) == list(range(1, 13))
+    assert list(ratios["gelu"]) == pytest.approx([1.02] * 12, abs=0.01)
+    assert list(ratios["swiglu"]) == pytest.approx([1.0] * 7 + [1.05] * 5, abs=0.01)
+    assert Path("runs.png").read_bytes().startswith(b"\x89PNG")

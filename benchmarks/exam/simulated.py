@@ -72,7 +72,7 @@ def _check(
 ) -> list[Alarm]:
     now = Machine(machine.world, slowed(machine.plan, injected), seed + AGES)
     policy = check_policy(tolerance)
-    stop = UntilDecided(policy, baseline_times(before, policy))
+    stop = UntilDecided(policy, baseline_times(before))
     done = latency_report(
         now.measure(plan_of_check(before.plan, policy, budget), run_workers, stop)
     )

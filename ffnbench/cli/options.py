@@ -85,11 +85,11 @@ Current = Annotated[
         help="A saved run to check; without it, the plan is measured now.",
     ),
 ]
-Files = Annotated[
-    list[str],
+File = Annotated[
+    str,
     Argument(
         metavar="FILE",
-        help="A .json of `compare`, `cost`, `block` or `activations --time`; several are shown side by side.",
+        help="A .json of `compare`, `cost`, `block`, `activations --time`, `check` or `ab`.",
     ),
 ]
 Topic = Annotated[
@@ -500,22 +500,6 @@ ExactOnly = Annotated[
         help="Check only parameters, FLOPs and bytes; nothing is timed.",
     ),
 ]
-AcrossMachines = Annotated[
-    bool,
-    Option(
-        "--across-machines",
-        rich_help_panel=LIMITS,
-        help="Compare ratios even with another kind of machine.",
-    ),
-]
-Absolute = Annotated[
-    bool,
-    Option(
-        "--absolute",
-        rich_help_panel=LIMITS,
-        help="Check seconds too; the baseline must be of this machine.",
-    ),
-]
 AllowMismatch = Annotated[
     bool,
     Option(
@@ -549,15 +533,6 @@ Update = Annotated[
         help="Replace the baseline by this run.",
     ),
 ]
-Append = Annotated[
-    bool,
-    Option(
-        "--append",
-        rich_help_panel=LIMITS,
-        help="Add this run to the baseline, unless it is busy or REGRESSED.",
-    ),
-]
-
 # How an answer is shown and written
 
 Format = Annotated[

@@ -25,39 +25,34 @@ app = typer.Typer()
     epilog=ending(
         "ffnbench report run.json -v",
         "ffnbench report run.json -o run.md -o run.png",
-        "ffnbench report old.json new.json",
         docs="docs/methodology.md#counts",
     ),
 )
 def report(
     ctx: typer.Context,
-    paths: o.Files,
+    path: o.File,
     format: o.Format = "table",
     verbose: o.Verbose = False,
     out: o.Out = None,
     columns: o.Columns = "",
     sort: o.Sort = "",
 ) -> int:
-    """Show a saved run again, or several side by side.
+    """Show a saved run again.
 
-    Every figure is computed again from the samples. Of several runs, each
-    row has the old and the new value, and the change with its interval.
+    Every figure is computed again from the samples.
     """
     from ffnbench.api.saved_runs import load_recomputed
     from ffnbench.report.files.store import holds_findings
     from ffnbench.report.shown_report import report_view
 
-    refuse_empty("FILE", paths)
+    refuse_empty("FILE", [path])
     output, difference = output_from_typed(ctx), ""
-    is_check = len(paths) == 1 and holds_findings(paths[0])
-    has_picture = len(paths) == 1 and not is_check
-    with destination_of(output, "report", *paths, pictures=has_picture) as destination:
+    is_check = holds_findings(path)
+    with destination_of(output, "report", path, pictures=not is_check) as destination:
         if is_check:
-            view = imported_function("gate.saved_check:saved_check_view")(paths[0])
-        elif len(paths) > 1:
-            view = imported_function("gate.shown_check:runs_view")(paths)
+            view = imported_function("gate.saved_check:saved_check_view")(path)
         else:
-            report, difference = load_recomputed(paths[0])
+            report, difference = load_recomputed(path)
             destination.expect(report)
             # 0, even where the run itself ended with an error
             view = report_view(report).ending(0)

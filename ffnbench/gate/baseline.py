@@ -1,5 +1,5 @@
-"""Whether a saved run can be a baseline, and why not; the policy of a check; and what
-becomes of the baseline after a check: a new one, or the old one with a further run.
+"""Whether a saved run can be a baseline, and why not; the policy of a check; and the
+new baseline after it.
 
 Functions named `why_...` give the reason as a text, which is empty if there is none.
 """
@@ -10,7 +10,6 @@ import shlex
 from collections.abc import Set
 
 from ffnbench.common.errors import FfnbenchError, Unfinished
-from ffnbench.common.jsonable import encode
 from ffnbench.common.units import counted
 from ffnbench.gate.decision import (
     EXACT_METRICS,
@@ -19,17 +18,14 @@ from ffnbench.gate.decision import (
     Policy,
     Status,
     exact_value,
-    machine_kind,
     parse_tolerances,
 )
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import METHOD, Plan, Value, value_of
 from ffnbench.planning.effort import check_budget
 from ffnbench.report.files.store import made_anew, report_text
-from ffnbench.report.formats import Longer
 from ffnbench.request import CheckRequest, SidesRequest
-from ffnbench.result import Environment, FailureKind, Report
-from ffnbench.stats.history import SECONDS
+from ffnbench.result import FailureKind, Report
 from ffnbench.stats.rounds import table_of
 
 FEWEST_BASELINE_WORKERS = 5  # of each run of a baseline that has latencies
@@ -67,11 +63,7 @@ def policy_for(before: Report, request: CheckRequest) -> Policy:
         if few:
             raise FfnbenchError(f"{name} {few}", hint_of_few)
     labels = [case.label for case in before.plan.shown]
-    policy = Policy(
-        tolerances=parse_tolerances(request.tolerance, labels),
-        across_machines=request.across_machines,
-        absolute=request.absolute,
-    )
+    policy = Policy(tolerances=parse_tolerances(request.tolerance, labels))
     check_budget(request.budget)
     return policy
 
@@ -81,11 +73,6 @@ def policy_of_sides(request: SidesRequest, label: str) -> Policy:
     FfnbenchError for a tolerance or a budget that can't be.
     """
     check_budget(request.budget)
-    if any(text.startswith(SECONDS) for text in request.tolerance):
-        raise FfnbenchError(
-            "ab checks the ratio of head to base, not seconds",
-            "for example --tolerance 5%",
-        )
     return Policy(tolerances=parse_tolerances(request.tolerance, [label]))
 
 
@@ -105,37 +92,6 @@ def has_unpredicted(before: Report, now: Report) -> bool:
             if was_known and exact_value(now, case.label, metric) is None:
                 return True
     return False
-
-
-def refuse_another_machine(
-    path: str, before: Environment | None, here: Environment
-) -> None:
-    """Raise FfnbenchError if the baseline was measured on another machine: --absolute
-    checks seconds, which mean nothing there.
-    """
-    if before is None or before.fingerprint == here.fingerprint:
-        return
-    facts = (
-        "cpu",
-        "usable_cpus",
-        "cpu_capability",
-        "torch",
-        "blas",
-        "gpu",
-        "cuda",
-        "hip",
-        "driver",
-    )
-    then, now = encode(before), encode(here)
-    differs = [
-        f"{name} {then.get(name)} then, {now.get(name)} now"
-        for name in facts
-        if then.get(name) != now.get(name)
-    ]
-    raise FfnbenchError(
-        f"--absolute needs the machine that measured {path!r}: {'; '.join(differs) or 'another fingerprint'}",
-        "check ratios (leave --absolute out), or make a baseline here",
-    )
 
 
 def refuse_another_plan(request: CheckRequest, before: Plan, now: Plan) -> None:
@@ -253,54 +209,6 @@ def _why_no_new_baseline(checked: Checked) -> str:
     if has_latencies(checked.before) and not now.samples:
         return "this run has no latencies"
     return ""
-
-
-def longer_baseline(checked: Checked) -> Longer:
-    """The baseline with this run as a further one, or the reason why it was not added.
-
-    A run is not refused because its times are unusual: that would make the scatter
-    between runs look smaller than it is.
-    """
-    path = repr(checked.against)
-    reason = _why_not_added(checked)
-    if reason:
-        return Longer(f"this run was not added to {path}: {reason}")
-    longer = checked.before
-    for run in checked.now.runs:
-        longer = longer.with_repeat(run)
-    return Longer(f"added to {path}: {len(longer.runs)} runs", report_text(longer))
-
-
-def _why_not_added(checked: Checked) -> str:
-    """Why this run can't be a further one of the baseline; empty if it can."""
-    now, table = checked.now, table_of(checked.now)
-    if checked.interrupted or now.stopped:
-        return "it is incomplete"
-    labels_of: dict[Status, list[str]] = {status: [] for status in Status}
-    for finding in checked.findings:
-        labels_of[finding.status].append(finding.case)
-    regressed = [
-        f"{f.case} {f.metric}" for f in checked.findings if f.status is Status.REGRESSED
-    ]
-    if regressed:
-        return f"{', '.join(regressed)} regressed"
-    if (
-        machine_kind(now.environment) != machine_kind(checked.before.environment)
-        or labels_of[Status.INCOMPARABLE]
-    ):
-        return "it ran on another kind of machine, or the baseline was measured with another method"
-    if labels_of[Status.MISSING]:
-        return f"nothing was measured for {', '.join(dict.fromkeys(labels_of[Status.MISSING]))}"
-    busy = [
-        label
-        for label in labels_of[Status.UNCLEAR]
-        if label in table.rounds and table.row(label).disturbed
-    ]
-    busy = busy or sorted(table.labels_without_clean())
-    if busy:
-        return f"the machine was busy: {', '.join(busy)}"
-    few = why_too_few(now)
-    return f"it {few}" if few else ""
 
 
 def _not_measured(checked: Checked) -> set[str]:

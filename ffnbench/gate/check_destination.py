@@ -31,8 +31,7 @@ class CheckDestination(Destination):
         self._unclear_fails = output.on_unclear == "fail"
         self._baseline = baseline
         self._update = output.update
-        self._append = output.append
-        if output.update or output.append:
+        if output.update:
             refuse_unwritable(Path(baseline))
         super().__init__(
             output,
@@ -44,9 +43,7 @@ class CheckDestination(Destination):
         )
 
     def show(self, shown: View) -> None:
-        """Show the answer, then write the new baseline, or add this run to the old
-        one.
-        """
+        """Show the answer, then write the new baseline."""
         super().show(shown)
         if self._unclear_fails and shown.code_if_unclear_fails is not None:
             self.code = shown.code_if_unclear_fails
@@ -54,8 +51,3 @@ class CheckDestination(Destination):
             save(Path(self._baseline), shown.baseline())
             say(f"wrote {self._baseline}")
             self.code = shown.code if shown.code == EXIT_INTERRUPTED else 0
-        if self._append and shown.longer is not None:
-            longer = shown.longer()
-            if longer.text:
-                save(Path(self._baseline), longer.text)
-            say(longer.said)

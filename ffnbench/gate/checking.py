@@ -31,7 +31,6 @@ from ffnbench.gate.baseline import (
     has_unpredicted,
     policy_for,
     policy_of_sides,
-    refuse_another_machine,
     refuse_another_plan,
     why_another_method,
 )
@@ -171,11 +170,8 @@ def _measured_again(
         now = _without_latency(before, prepared, world, following)
         return now, incomparable(before, policy, another_method)
     here = environment_here(plan.cases[0].workload.device, world)
-    if request.absolute:
-        refuse_another_machine(request.baseline, before.environment, here)
-    baseline = baseline_times(before, policy)
-    is_same_kind = machine_kind(here) == machine_kind(before.environment)
-    if not is_same_kind and not request.across_machines:
+    baseline = baseline_times(before)
+    if machine_kind(here) != machine_kind(before.environment):
         # the findings say that it is another machine, so latency is not measured
         now = _without_latency(before, prepared, world, following)
         now = replace(now, environment=here)
@@ -229,7 +225,7 @@ def _saved_run(
     } - {""}
     if reasons:
         return now, incomparable(before, policy, "; ".join(sorted(reasons)))
-    return now, latency_findings(baseline_times(before, policy), now, policy)
+    return now, latency_findings(baseline_times(before), now, policy)
 
 
 def _without_latency(

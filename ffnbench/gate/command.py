@@ -6,7 +6,6 @@ import typer
 
 from ffnbench.cli import options as o
 from ffnbench.cli.commands import Command, ending, output_from_typed, request_from_typed
-from ffnbench.common.errors import FfnbenchError
 from ffnbench.request import CheckRequest, SidesRequest
 
 app = typer.Typer()
@@ -18,7 +17,7 @@ app = typer.Typer()
     epilog=ending(
         "ffnbench check baseline.json --tolerance 5% --format github",
         "ffnbench check baseline.json --exact-only",
-        "ffnbench check baseline.json --budget 5m --append",
+        "ffnbench check baseline.json --budget 5m --update",
         docs="docs/ci.md#a-stored-baseline",
     ),
 )
@@ -30,10 +29,7 @@ def check(
     exact_only: o.ExactOnly = False,
     budget: o.Budget = "120s",
     trust: o.Trust = None,
-    across_machines: o.AcrossMachines = False,
-    absolute: o.Absolute = False,
     update: o.Update = False,
-    append: o.Append = False,
     on_unclear: o.OnUnclear = "pass",
     wait: o.Wait = False,
     format: o.CheckFormat = "table",
@@ -51,19 +47,6 @@ def check(
     from ffnbench.run.world import this_machine
 
     request, output = request_from_typed(CheckRequest, ctx), output_from_typed(ctx)
-    if update and append:
-        raise FfnbenchError(
-            "--update replaces the baseline, --append adds to it", "give one of the two"
-        )
-    if append and exact_only:
-        raise FfnbenchError(
-            "--append adds latencies, and --exact-only measures none",
-            "leave --exact-only out",
-        )
-    if append and current:
-        raise FfnbenchError(
-            "--append adds a run that is measured now", f"leave {current!r} out"
-        )
     inputs = (request.baseline, request.current)
     with CheckDestination(output, request.baseline, inputs) as destination:
         for default in destination.defaults:

@@ -23,7 +23,6 @@ from ffnbench.metrics import LATENCY, METRICS, Metric
 from ffnbench.plan import SWEPT, Case, Plan
 from ffnbench.result import CONFIDENCE, Agreement, Environment, Estimate, Report
 from ffnbench.stats.history import (
-    SECONDS,
     Change,
     History,
     history_of_row,
@@ -35,7 +34,7 @@ from ffnbench.stats.interval import Mean
 from ffnbench.stats.verdict import ONE_WORKER, busy_text, control_slack
 
 RowKey = tuple[str, str]  # case, metric
-DEFAULT_LATENCY, DEFAULT_SECONDS = 0.05, 0.10
+DEFAULT_LATENCY = 0.05
 # what a case is fed, and how: the times of cases that differ here can't be compared
 FED = (
     "batch",
@@ -162,21 +161,18 @@ class Policy:
 
     # the label of a case or "" for all, the metric, the tolerance as a share
     tolerances: tuple[tuple[str, str, float], ...] = ()
-    across_machines: bool = False
-    absolute: bool = False
 
     def of(self, case: str, metric: str) -> float:
         """The tolerance of one metric of one case: that of the case, or that of all, or
         the default.
         """
         given = {(label, name): tolerance for label, name, tolerance in self.tolerances}
-        default = {LATENCY: DEFAULT_LATENCY, SECONDS: DEFAULT_SECONDS}.get(metric, 0.0)
+        default = DEFAULT_LATENCY if metric == LATENCY else 0.0
         return given.get((case, metric), given.get(("", metric), default))
 
 
 EXACT_METRICS = tuple(metric for metric in METRICS if metric.checked and metric.exact)
-TIMED_METRICS = (LATENCY, SECONDS)
-CHECKED_METRICS = (*(metric.name for metric in EXACT_METRICS), *TIMED_METRICS)
+CHECKED_METRICS = (*(metric.name for metric in EXACT_METRICS), LATENCY)
 
 
 def parse_tolerances(
@@ -228,7 +224,7 @@ def _read_tolerance(size: str, text: str, metric: str) -> float:
         raise FfnbenchError(
             f"the tolerance {text!r}: {problem.message}", problem.hint
         ) from None
-    if not 0 <= fraction < 10 or (metric in TIMED_METRICS and fraction == 0):
+    if not 0 <= fraction < 10 or (metric == LATENCY and fraction == 0):
         raise FfnbenchError(
             f"the tolerance {text!r} must be above zero", "for example latency=5%"
         )
@@ -369,21 +365,19 @@ def machine_kind(environment: Environment | None) -> tuple[object, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineTimes:
-    """A baseline, and the history of each row whose time is checked; None for a row of
-    which the baseline has no interval.
+    """A baseline, and by label the history of each row whose time is checked; None for
+    a row of which the baseline has no interval.
     """
 
     report: Report
-    rows: Mapping[RowKey, History | None]
+    rows: Mapping[str, History | None]
 
 
-def baseline_times(before: Report, policy: Policy) -> BaselineTimes:
+def baseline_times(before: Report) -> BaselineTimes:
     """The times of a baseline. All interim analyses of a check use them, so they are
     read once.
     """
-    rows = {
-        row: history_of_row(before, *row) for row in _timed_rows(before.plan, policy)
-    }
+    rows = {label: history_of_row(before, label) for label in _timed(before.plan)}
     return BaselineTimes(report=before, rows=rows)
 
 
@@ -394,31 +388,30 @@ def latency_findings(
     confidence: float = CONFIDENCE,
 ) -> list[Finding]:
     """The findings on the latency of every row of the baseline, by its ratio to the
-    reference then and now; and on its seconds if the policy asks for them.
+    reference then and now.
 
     Today's run is compared with the mean of the baseline's runs. `confidence` is the
     level that this interim analysis takes for the stated CONFIDENCE.
     """
     before, slack = baseline.report, control_slack(now)
-    if not policy.across_machines and machine_kind(before.environment) != machine_kind(
-        now.environment
-    ):
+    if machine_kind(before.environment) != machine_kind(now.environment):
         return incomparable(
             before,
             policy,
             "another kind of machine: measure both versions in one job (`ffnbench ab --help`)",
         )
     findings = []
-    for row, history in baseline.rows.items():
-        fed_otherwise = _fed_otherwise(before.plan, now.plan, row[0])
+    for label, history in baseline.rows.items():
+        fed_otherwise = _fed_otherwise(before.plan, now.plan, label)
         if fed_otherwise:
+            row = label, LATENCY
             findings.append(
                 _finding(row, Status.INCOMPARABLE, policy, reason=fed_otherwise)
             )
             continue
-        mean = mean_with_interval(now, row, confidence)
+        mean = mean_with_interval(now, label, confidence)
         change = history.change(mean) if history and mean else None
-        findings.append(_time_finding(row, change, now, policy, slack))
+        findings.append(_time_finding(label, change, now, policy, slack))
     return findings
 
 
@@ -435,25 +428,25 @@ def paired_findings(
     """
     slack = control_slack(now)
     findings = []
-    for row in _timed_rows(now.plan, replace(policy, absolute=False)):
-        mean = mean_with_interval(now, row, confidence)
-        seconds = now.value(now.plan.reference_of(row[0]), LATENCY)
+    for label in _timed(now.plan):
+        mean = mean_with_interval(now, label, confidence)
+        seconds = now.value(now.plan.reference_of(label), LATENCY)
         change = None
         if mean:
             log_seconds = math.log(seconds) if seconds else 0.0
             change = Change(log_seconds, log_seconds + mean.mean, mean)
-        finding = _time_finding(row, change, now, policy, slack)
+        finding = _time_finding(label, change, now, policy, slack)
         if not seconds:
             finding = replace(finding, before=None, now=None)
         findings.append(finding)
     return findings
 
 
-def mean_with_interval(now: Report, row: RowKey, confidence: float) -> Mean | None:
+def mean_with_interval(now: Report, label: str, confidence: float) -> Mean | None:
     """The log of a row, with an error that includes what interim analyses cost; None if
     it has no interval.
     """
-    mean = log_of_row(now, *row)
+    mean = log_of_row(now, label)
     if mean and mean.freedom > 0:
         return mean.inflated(confidence)
     return None
@@ -473,9 +466,9 @@ def _fed_otherwise(before: Plan, now: Plan, label: str) -> str:
 
 
 def _time_finding(
-    row: RowKey, change: Change | None, now: Report, policy: Policy, slack: float
+    label: str, change: Change | None, now: Report, policy: Policy, slack: float
 ) -> Finding:
-    """The finding on one row by its change, which is None if it is not known.
+    """The finding on a row's latency by its change, which is None if it is not known.
 
     A row that computes something else has no time to compare, nor has one whose
     reference does. `slack` (in logs) is how far the control was off.
@@ -484,26 +477,24 @@ def _time_finding(
     tolerance below its limit, so that even twenty rows are not accused by chance if the
     tolerance is wider than an interval.
     """
-    label, metric = row
-    mismatch = mismatch_of_row(now, label, metric)
+    row = label, LATENCY
+    mismatch = mismatch_of_row(now, label)
     if mismatch:
         return _finding(row, Status.MISSING, policy, reason=mismatch)
-    rounds = rounds_of_row(now, label, metric)
+    rounds = rounds_of_row(now, label)
     if change is None and not rounds.rounds:
         return _without_value(row, policy, now, label, now.plan.reference_of(label))
     if change is None:
         reason = busy_text(now) if rounds.clean_rounds < rounds.rounds else ONE_WORKER
         return _finding(row, Status.UNCLEAR, policy, reason=reason)
-    half = change.difference.half_width(CONFIDENCE)
-    if metric == LATENCY:
-        half += slack  # the control is of ratios, and says nothing of seconds
+    half = change.difference.half_width(CONFIDENCE) + slack
     low = math.exp(change.difference.mean - half)
     high = math.exp(change.difference.mean + half)
     status = status_of(low, high, policy.of(*row))
     reason = ""
     if status is Status.UNCLEAR and rounds.disturbed:
         reason = busy_text(now)
-    elif status is Status.UNCLEAR and slack and metric == LATENCY:
+    elif status is Status.UNCLEAR and slack:
         reason = "the reference differs from itself: the machine is too noisy now"
     before_and_now = {"before": math.exp(change.before), "now": math.exp(change.now)}
     return _finding(
@@ -514,23 +505,16 @@ def _time_finding(
 def incomparable(before: Report, policy: Policy, reason: str) -> list[Finding]:
     """The finding INCOMPARABLE for every row whose time would be checked."""
     return [
-        _finding(row, Status.INCOMPARABLE, policy, reason=reason)
-        for row in _timed_rows(before.plan, policy)
+        _finding((label, LATENCY), Status.INCOMPARABLE, policy, reason=reason)
+        for label in _timed(before.plan)
     ]
 
 
-def _timed_rows(plan: Plan, policy: Policy) -> list[RowKey]:
-    """The rows whose time is checked: the latency of each that has a reference, and the
-    seconds of each if the policy asks for them.
+def _timed(plan: Plan) -> list[str]:
+    """The labels of the rows whose latency is checked: of each that has a
+    reference.
     """
-    rows = [
-        (case.label, LATENCY)
-        for case in plan.shown
-        if not plan.is_reference(case.label)
-    ]
-    if policy.absolute:
-        rows += [(case.label, SECONDS) for case in plan.shown]
-    return rows
+    return [case.label for case in plan.shown if not plan.is_reference(case.label)]
 
 
 def status_of(low: float, high: float, tolerance: float) -> Status:

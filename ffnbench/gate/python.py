@@ -29,8 +29,6 @@ def check(
     tolerance: Pairs | None = None,
     exact_only: bool = False,
     budget: Float = 120.0,
-    across_machines: bool = False,
-    absolute: bool = False,
     trust: Texts | None = None,
     quiet: bool = False,
     wait: bool = False,

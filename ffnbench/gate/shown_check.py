@@ -1,21 +1,16 @@
-"""The views of this room: the answer of `check` and `ab`, which in Python is an object
-that can show itself; and saved runs side by side, as in `ffnbench report old.json
-new.json`.
+"""The answer of `check` and `ab` as a view; in Python it is an object that can show
+itself.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
-from ffnbench.api.saved_runs import load_shown, recompute
-from ffnbench.common.errors import EXIT_INTERRUPTED, FfnbenchError, Unfinished
+from ffnbench.common.errors import EXIT_INTERRUPTED, Unfinished
 from ffnbench.common.jsonable import json_text
-from ffnbench.gate.baseline import longer_baseline, new_baseline
+from ffnbench.gate.baseline import new_baseline
 from ffnbench.gate.decision import Checked, Status, exit_code
-from ffnbench.gate.side_by_side import compare_runs
-from ffnbench.gate.side_by_side_table import SideBySide, names_of
 from ffnbench.gate.table import (
     finding_records,
     findings_frame,
@@ -26,8 +21,6 @@ from ffnbench.report.files.store import made_anew, report_text
 from ffnbench.report.formats import NOT_ALL, View
 from ffnbench.report.frame import Row
 from ffnbench.report.shown_report import Shows, origin_record
-from ffnbench.report.words import join_words
-from ffnbench.result import Report
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -92,7 +85,7 @@ def as_shown_check(checked: Checked) -> ShownCheck:
 
 def check_view(checked: Checked) -> View:
     """The view of a check: its findings in every format, the run that they follow from,
-    and what a new or longer baseline would be.
+    and what a new baseline would be.
     """
     frame, findings = findings_frame(checked), checked.findings
     view = View(
@@ -106,7 +99,6 @@ def check_view(checked: Checked) -> View:
             ".xml": lambda: junit(findings),
         },
         baseline=lambda: new_baseline(checked),
-        longer=lambda: longer_baseline(checked),
         code=exit_code(checked, unclear_fails=False),
         code_if_unclear_fails=exit_code(checked, unclear_fails=True),
     )
@@ -131,35 +123,3 @@ def _check_json(checked: Checked) -> str:
         "now": json.loads(report_text(checked.now)),
     }
     return json_text(answer, 1)
-
-
-def runs_view(paths: Sequence[str]) -> View:
-    """The view of saved files beside the first of them."""
-    runs = [recompute(load_shown(path)) for path in paths]
-    return side_by_side_view(paths, runs)
-
-
-def side_by_side_view(paths: Sequence[str], runs: Sequence[Report]) -> View:
-    """The view of runs beside the first of them, row by row: old, new and the change
-    with its interval. Raises FfnbenchError if they have no row in common, or are of
-    different commands.
-    """
-    names, kinds = names_of(paths), {run.plan.kind for run in runs}
-    if len(kinds) > 1:
-        commands = join_words(sorted(kinds))
-        raise FfnbenchError(
-            f"these are runs of different commands: {commands}",
-            "give runs of one command",
-        )
-    compared = compare_runs(runs)
-    if not compared.common:
-        rows = ", ".join(
-            f"{run.plan.shown[0].label} ({name})"
-            for name, run in zip(names, runs, strict=True)
-        )
-        raise FfnbenchError(
-            f"these runs have no row in common: {rows}",
-            f"`ffnbench report {paths[0]}` shows one of them",
-        )
-    frame = SideBySide(names=names, runs=runs, compared=compared).frame()
-    return View(frame=lambda: frame, reports=runs, title=f"report: {', '.join(names)}")

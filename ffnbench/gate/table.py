@@ -19,7 +19,7 @@ from ffnbench.common.units import (
     quantity,
     signed_percent,
 )
-from ffnbench.gate.decision import OUTPUT, TIMED_METRICS, Checked, Finding, Status
+from ffnbench.gate.decision import OUTPUT, Checked, Finding, Status
 from ffnbench.gate.trust import code_of, trust_flags
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import METHOD, NoteKind
@@ -29,7 +29,6 @@ from ffnbench.report.frame import UNKNOWN_CELL, Column, Frame, Row
 from ffnbench.report.notes import effort, notes_of_run
 from ffnbench.report.sentences import general_line, machine_line
 from ffnbench.report.words import CERTAIN, join_words, side_lines
-from ffnbench.stats.history import SECONDS
 
 # the statuses that a CI shows as errors and as warnings, and those that are fine
 FAILS = (Status.REGRESSED, Status.MISSING)
@@ -172,7 +171,7 @@ def _is_equal_exact(row: Row) -> bool:
     """Whether a row is about an exact metric or a spec that is as it was."""
     return (
         row["status"] == Status.OK
-        and row["metric"] not in (*TIMED_METRICS, OUTPUT)
+        and row["metric"] not in (LATENCY, OUTPUT)
         and row["change_low"] is None
     )
 
@@ -180,7 +179,7 @@ def _is_equal_exact(row: Row) -> bool:
 def _limit_text(row: Row) -> str:
     if row["metric"] == OUTPUT:
         return _error_text(row["tolerance"])
-    if row["metric"] not in TIMED_METRICS and not row["tolerance"]:
+    if row["metric"] != LATENCY and not row["tolerance"]:
         return "equal"
     return f"+{percent(row['tolerance'])}"
 
@@ -198,10 +197,8 @@ def _value_text(row: Row, key: str, *, of_sides: bool) -> str:
         return UNKNOWN_CELL
     if metric == OUTPUT:
         return _error_text(value)
-    if metric == SECONDS or (metric == LATENCY and of_sides):
-        return quantity(value, TIME)
     if metric == LATENCY:
-        return digits(value, 4)
+        return quantity(value, TIME) if of_sides else digits(value, 4)
     return f"{value:,.0f}"
 
 

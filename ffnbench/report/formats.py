@@ -50,16 +50,6 @@ def is_roofline(path: Path) -> bool:
     return path.suffix.lower() in FIGURE_SUFFIXES and ROOFLINE in path.stem.lower()
 
 
-@dataclass(frozen=True, slots=True)
-class Longer:
-    """The baseline with a further run: `said` tells the user what was done, and `text`
-    is the new content of the file, empty where the file stays as it was.
-    """
-
-    said: str
-    text: str = ""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """An answer made readable: its frame, and what writes it to stdout and into files.
@@ -75,7 +65,7 @@ class View:
     `code_if_unclear_fails`, unless that is None. `problem` is raised once everything is
     shown and written. `rescue` gives the text that is saved elsewhere if a file can't
     be written, so that no measurement is lost. Of a check, `baseline` gives the text of
-    a new baseline, and `longer` the old one with a further run.
+    a new baseline.
     """
 
     frame: Callable[[], Frame]
@@ -91,7 +81,6 @@ class View:
     rescue: Callable[[], str] | None = None
     code_if_unclear_fails: int | None = None
     baseline: Callable[[], str] | None = None
-    longer: Callable[[], Longer] | None = None
 
     @property
     def table(self) -> Frame:

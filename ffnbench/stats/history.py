@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 
-from ffnbench.metrics import LATENCY
 from ffnbench.result import Estimate, Report
 from ffnbench.stats.interval import (
     Mean,
@@ -31,8 +30,6 @@ from ffnbench.stats.rounds import RowLogs, table_of
 # three degrees of freedom make the interval 1.6 times as wide.
 RUNS_SD, RUNS_FREEDOM = 0.004, 3
 RUNS_PRIOR = VarianceEstimate(RUNS_SD**2, RUNS_FREEDOM)
-# the metric by which the own time of a row is followed, in place of its ratio
-SECONDS = "seconds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +45,6 @@ class Change:
         is of a single process.
         """
         return self.difference.exp()
-
-
-def change_between(old: Mean, new: Mean) -> Change:
-    """The change from one run to another, each known by its own workers alone."""
-    if old.freedom > 0 and new.freedom > 0:
-        difference = new.minus(old)
-    else:
-        difference = Mean(new.mean - old.mean, math.inf, 0.0)
-    return Change(old.mean, new.mean, difference)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,32 +122,26 @@ def _variance_between(runs: Sequence[Mean]) -> VarianceEstimate:
     return VarianceEstimate(between, freedom).drawn_towards(RUNS_PRIOR)
 
 
-def log_of_row(report: Report, label: str, metric: str = LATENCY) -> Mean | None:
-    """The log of a row's ratio to the reference, or of its seconds, over clean rounds.
+def log_of_row(report: Report, label: str) -> Mean | None:
+    """The log of a row's ratio to the reference, over clean rounds.
 
     None where there are none, and where one of the two computes something else.
     """
-    if mismatch_of_row(report, label, metric):
+    if mismatch_of_row(report, label):
         return None
-    return rounds_of_row(report, label, metric).mean()
+    return rounds_of_row(report, label).mean()
 
 
-def mismatch_of_row(report: Report, label: str, metric: str) -> str:
-    """How the output of a row differs from what it should be, or that of its reference
-    if the metric is the ratio to it; empty if neither does.
+def mismatch_of_row(report: Report, label: str) -> str:
+    """How the output of a row or of its reference differs from what it should be; empty
+    if neither does.
     """
-    mismatch = report.mismatch(label)
-    if not mismatch and metric == LATENCY:
-        return report.mismatch(report.plan.reference_of(label))
-    return mismatch
+    return report.mismatch(label) or report.mismatch(report.plan.reference_of(label))
 
 
-def rounds_of_row(report: Report, label: str, metric: str) -> RowLogs:
-    """The rounds of a row: of its ratio to the reference, or of its seconds."""
-    table = table_of(report)
-    if metric == LATENCY:
-        return table.ratio(label, report.plan.reference_of(label))
-    return table.seconds(label)
+def rounds_of_row(report: Report, label: str) -> RowLogs:
+    """The rounds of a row's ratio to the reference."""
+    return table_of(report).ratio(label, report.plan.reference_of(label))
 
 
 def ratios_over_runs(report: Report) -> dict[str, History]:
@@ -169,16 +151,16 @@ def ratios_over_runs(report: Report) -> dict[str, History]:
     histories = {}
     for case in report.plan.shown:
         if not report.plan.is_reference(case.label):
-            history = history_of_row(report, case.label, LATENCY)
+            history = history_of_row(report, case.label)
             if history:
                 histories[case.label] = history
     return histories
 
 
-def history_of_row(report: Report, label: str, metric: str) -> History | None:
+def history_of_row(report: Report, label: str) -> History | None:
     """The history of a row over the runs of a file that have an interval of it; None
     where none has.
     """
-    means = [log_of_row(run, label, metric) for run in report.runs]
+    means = [log_of_row(run, label) for run in report.runs]
     with_interval = [mean for mean in means if mean and mean.freedom > 0]
     return history_of(with_interval) if with_interval else None

@@ -81,9 +81,6 @@ ab mlp.py:Mine,relu HEAD
 ab mlp.py:Mine HEAD --d-model 64,128
 check run.json counts.json
 check run.json found.json
-history run.json
-history .
-history empty
 relu swiglu --quick
 plot-activations foo
 bench relu swiglu

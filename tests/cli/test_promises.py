@@ -115,14 +115,11 @@ ANSWERED = """
     check baseline.json again.json
     check baseline.json --exact-only
     check baseline.json --update
-    check repeats.json --append
     check baseline.json -o out.xml
     check baseline.json -f github
     report baseline.json
     report groups.json
-    report baseline.json again.json
     report failed.json
-    history baseline.json again.json
     ab swiglu --base-env A:1 --d-model 64
     activations --time --activations relu,gelu --workers 3
     inspect gpt2
@@ -358,7 +355,7 @@ class Driven:
         ]
         texts += [word.partition("=")[2] for word in words if word.startswith("--out=")]
         texts += [word[2:] for word in words if word.startswith("-o")]
-        if {"--append", "--update"} & {*words}:
+        if "--update" in words:
             texts += words[1:]
         return {
             Path(os.path.abspath(self.work / os.path.expanduser(text)))

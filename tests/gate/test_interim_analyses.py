@@ -178,7 +178,7 @@ def test_every_look_of_a_check_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> N
             expected.append(workers)
             return UntilDecided.answer(self, table, workers)
 
-    stop = Watching(Policy(), baseline_times(before, Policy()))
+    stop = Watching(Policy(), baseline_times(before))
     now = latency_report(
         run(plan_of_check(before.plan, Policy(), 120.0), launch=FakeLaunch(), stop=stop)
     )

@@ -242,34 +242,6 @@ def test_a_run_beside_other_work_is_made_up_for(
     assert call("report", path, "--sort label")[0] == 0
 
 
-def test_a_regressed_run_is_not_added_and_an_unclear_one_is(
-    baseline: Path, call
-) -> None:
-    text = baseline.read_text()
-    code, _, err = call(
-        "check", baseline, "-q --append", launch=machine({"swiglu": 1.3}, seed=3)
-    )
-    assert (code, baseline.read_text()) == (1, text)
-    assert f"this run was not added to '{baseline}': swiglu latency regressed" in err
-    code, out, err = call(
-        "check",
-        baseline,
-        "-q --append --tolerance latency=3%",
-        launch=machine({"swiglu": 1.03}, seed=3),
-    )
-    assert (code, "can't tell" in out) == (0, True)
-    assert f"added to '{baseline}'" in err
-
-
-def test_a_busy_run_is_not_added(baseline: Path, call) -> None:
-    text, launch = baseline.read_text(), machine(seed=3)
-    launch.waited = 0.6
-    code, out, err = call("check", baseline, "-q --append --budget 10", launch=launch)
-    assert (code, "can't tell" in out, baseline.read_text()) == (0, True, text)
-    assert "was not added" in err
-    assert "the machine was busy" in err
-
-
 def test_a_run_is_held_against_the_mean_of_the_runs(tmp_path: Path, call) -> None:
     """Each run half a percent slower than the last: the next one is 2 % above their
     mean, and 6 % above the first.
@@ -297,31 +269,6 @@ def test_a_run_is_held_against_the_mean_of_the_runs(tmp_path: Path, call) -> Non
     assert code == 1
 
 
-def test_a_run_of_another_machine_or_a_saved_one_is_not_added(
-    baseline: Path, call
-) -> None:
-    code, _, err = call("check", baseline, baseline, "--append")
-    assert (code, err.partition("\n")[0]) == (
-        2,
-        "error: --append adds a run that is measured now",
-    )
-    edited(
-        baseline,
-        lambda data: [
-            one["environment"].update(cpu="Other CPU")
-            for one in (data, *data["repeats"])
-        ],
-    )
-    text = baseline.read_text()
-    for flags in ("--append", "--append --across-machines"):
-        code, _, err = call("check", baseline, "-q", flags)
-        assert (code, baseline.read_text()) == (0, text)
-        assert (
-            f"this run was not added to '{baseline}': it ran on another kind of machine"
-            in err
-        )
-
-
 @pytest.mark.parametrize(
     ("damage", "error"),
     [
@@ -344,7 +291,7 @@ def test_a_broken_run_among_several_is_named_and_nothing_is_lost(
         damage(data["repeats"][1])
 
     text = edited(baseline, edit).read_text()
-    code, out, err = call("check", baseline, "-q --append")
+    code, out, err = call("check", baseline, "-q --update")
     assert (code, out, baseline.read_text()) == (2, "", text)
     known = {
         "path": baseline,

@@ -126,7 +126,7 @@ def test_code_of_a_baseline_runs_only_where_it_is_named(
 ) -> None:
     """With the real command and real workers where it is."""
     baseline("mine.py:Mlp")
-    for flags in ((), ("--exact-only",), ("--append",), ("--update",)):
+    for flags in ((), ("--exact-only",), ("--update",)):
         code, err = check("base.json", *flags)
         assert (code, err.splitlines()) == (2, [
             "error: 'base.json' names code that would run: mine.py:Mlp",

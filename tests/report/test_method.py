@@ -59,7 +59,6 @@ def test_a_baseline_of_another_method_is_gated_exactly_and_not_timed(
     )
     assert re.search(r"measure it again: ffnbench compare .*--precision 0.5 .*-o", out)
     assert on_fakes("check", baseline, "--on-unclear fail")[0] == 4
-    assert on_fakes("check", baseline, "--across-machines")[0] == 0
     edited(baseline, lambda data: data["costs"][1]["cost"].update(params=7))
     code, out, _ = on_fakes("check", baseline)
     assert (code, "gelu params REGRESSED" in out) == (1, True)

@@ -307,6 +307,6 @@ def test_one_worker_that_had_quiet_is_no_answer_and_not_missing() -> None:
     assert compared(done)["b"].verdict is Verdict.BUSY
     before = replace(latency_report(ten_rounds(workers=3)), environment=ENVIRONMENT)
     now = replace(latency_report(done), environment=ENVIRONMENT)
-    (finding,) = latency_findings(baseline_times(before, Policy()), now, Policy())
+    (finding,) = latency_findings(baseline_times(before), now, Policy())
     assert finding.status is Status.UNCLEAR
     assert finding.reason.startswith("busy: ")

@@ -81,7 +81,7 @@ def test_a_check_that_stays_unclear_has_used_its_budget() -> None:
     before = latency_report(Machine(CALM, plan, 0).run(run_workers))
     loud = Machine(World(name="loud", sample=0.5, layout=0.5), plan, 1)
     policy = check_policy(0.05)
-    stop = UntilDecided(policy, baseline_times(before, policy))
+    stop = UntilDecided(policy, baseline_times(before))
     now = latency_report(
         loud.measure(plan_of_check(before.plan, policy, 60.0), run_workers, stop)
     )

@@ -119,21 +119,7 @@ def test_the_page_of_a_run_has_all_of_it_and_loads_nothing(
     assert read.of("code")[0].startswith("ffnbench compare --variants relu,gelu,swiglu")
 
 
-def test_several_runs_have_one_page_under_their_names(
-    in_process, tmp_path: Path
-) -> None:
-    runs = [COMPARED, COMPARED.with_name("compare-again.json")]
-    assert in_process("report", *runs, "-o", tmp_path / "both.html")[0] == 0
-    read = Read((tmp_path / "both.html").read_text())
-    assert read.of("h1") == ["ffnbench report: compare, compare-again"]
-    assert read.of("dt").count("cpu") == 2
-    created = [json.loads(run.read_text())["created"].replace("T", " ") for run in runs]
-    assert set(created) <= set(read.of("dd"))
-
-
-def test_checks_and_histories_have_a_page_with_the_answer_first(
-    in_process, tmp_path: Path
-) -> None:
+def test_a_check_has_a_page_with_the_answer_first(in_process, tmp_path: Path) -> None:
     runs = [
         ROOT / "tests" / "golden" / "runs" / name
         for name in ("baseline.json", "again.json")
@@ -143,26 +129,12 @@ def test_checks_and_histories_have_a_page_with_the_answer_first(
     exact = Read((tmp_path / "exact.html").read_text())
     assert exact.of("code") == [shlex.join(["ffnbench", *typed])]
     assert in_process("check", *runs, "-o", tmp_path / "check.html")[0] == 1
-    assert in_process("history", *runs, "-o", tmp_path / "history.html")[0] == 0
-    check, history = (
-        Read((tmp_path / name).read_text()) for name in ("check.html", "history.html")
-    )
+    check = Read((tmp_path / "check.html").read_text())
     assert check.of("h1")[0].startswith("ffnbench check against ")
     assert check.of("h2") == ["Answer", "Table", "Method", "Environment", "Command"]
     assert check.of("code") == [shlex.join(["ffnbench", "check", *map(str, runs)])]
     assert check.of("p")[0].startswith("gelu latency: REGRESSED, +20%")
-    assert history.of("h2") == [
-        "Answer",
-        "Table",
-        "Picture",
-        "Method",
-        "Environment",
-        "Command",
-    ]
-    assert history.of("p") == ["no step was found in 2 rows"]
-    assert history.of("code") == [shlex.join(["ffnbench", "history", *map(str, runs)])]
     assert "Fake CPU" in check.of("dd")
-    assert "Fake CPU" in history.of("dd")
 
 
 def test_python_saves_pages_of_every_answer(on_machine, tmp_path: Path) -> None:

@@ -1,1 +1,0 @@
-"""Rows of saved runs over time: at which commits they step to another level."""
