@@ -42,7 +42,6 @@ FEATURES = (
         name="models",
         commands=("inspect",),
         calls=("inspect",),
-        requests=("CountLayers", "CountWhole"),
     ),
     Feature(name="page", suffixes=(".html",)),
 )

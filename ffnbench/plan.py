@@ -414,9 +414,9 @@ class Plan:
     kind: Kind = field(default=Kind.COMPARE, metadata=LATER)
     # what asks the same again: `ffnbench compare relu,gelu --d-model 768`
     command: str = field(default="", metadata=LATER)
-    # a file of weights, and the prefix of their names in it
-    state: str = field(default="", metadata=LATER)
-    prefix: str = field(default="", metadata=LATER)
+    # the folder of a model, and the number of the layer whose weights are taken
+    model: str = field(default="", metadata=LATER)
+    layer: int | None = field(default=None, metadata=LATER)
 
     @cached_property
     def _by_label(self) -> dict[str, Case]:

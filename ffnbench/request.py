@@ -124,8 +124,7 @@ class CompareRequest(MeasuredRequest, CostRequest):
 
     backend: Texts = "eager"
     metrics: Texts = "latency,memory,ceilings"
-    state: str | None = None
-    prefix: str | None = None
+    layer: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,6 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
     folder = tempfile.mkdtemp(prefix="ffnbench-tests-")
     os.environ["TMPDIR"], tempfile.tempdir = folder, None
     os.environ["XDG_STATE_HOME"] = f"{folder}/state"
+    os.environ["XDG_CACHE_HOME"] = f"{folder}/cache"
     os.environ["COLUMNS"] = (
         "80"  # where a test says nothing else, whatever the terminal is
     )

@@ -19,7 +19,7 @@ WINDOWS = (PACKAGE / "__init__.py", PACKAGE / "extras" / "__init__.py")
 FILES = sorted(PACKAGE.rglob("*.py"))
 HEAVY = {"torch", "pandas", "matplotlib", "numpy", "scipy"}
 TORCH_FILES = {
-    "device/accelerator.py", "ffn/attention_module.py", "ffn/experts.py", "ffn/like.py", "ffn/modules.py",
+    "device/accelerator.py", "ffn/attention_module.py", "ffn/experts.py", "ffn/proof.py", "models/read.py", "models/weights.py", "ffn/modules.py",
     "worker/device_timing.py", "worker/agreement.py", "worker/backends/building.py",
     "worker/backends/compiling.py", "worker/backends/eager.py", "worker/backends/onednn.py",
     "worker/backends/onnx_graph.py", "worker/backends/openvino.py", "worker/backends/ort.py",

@@ -120,11 +120,10 @@ def prepare_plan(
         plan = with_command(
             _checked_plan(asked, prober, plan_of), request, counts=counts
         )
-        if plan.state:
-            from ffnbench.ffn.state import refuse_other_weights
+        if plan.layer is not None:
+            from ffnbench.models.published import read_layer_weights
 
-            networks = {case.label: case.ffn for case in plan.shown}
-            refuse_other_weights(plan.state, plan.prefix, networks)
+            read_layer_weights(plan.model, plan.layer)
         return with_costs(
             with_notes(plan, notes),
             prober,
@@ -189,7 +188,12 @@ def with_costs(plan: Plan, prober: Prober, *, lenient: bool = False) -> Prepared
             if not lenient or len(problems) == len(plan.cases):
                 raise
             costs.append(CaseCost(case=case.label, cost=cost_unknown(problem.message)))
-    return Prepared(plan=plan, costs=tuple(costs))
+    notes = tuple(
+        Note(label=counted.case, text=counted.cost.role_note)
+        for counted in costs
+        if counted.cost.role_note
+    )
+    return Prepared(plan=replace(plan, notes=(*plan.notes, *notes)), costs=tuple(costs))
 
 
 def refuse_arms_without_torch(prober: Prober, arms: Iterable[Arm]) -> None:

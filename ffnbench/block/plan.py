@@ -15,7 +15,8 @@ from typing import Any
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import AttentionForm, AttentionSpec, read_positive
 from ffnbench.models.model import LayerGroup, ModelSpec, crosses
-from ffnbench.models.presets import PRESETS, model_of
+from ffnbench.models.presets import PRESETS
+from ffnbench.models.published import model_of
 from ffnbench.plan import Case, Kind, Note, Plan, Point, Probe, Sizing, group_suffix
 from ffnbench.planning.axes import (
     CellRequest,
@@ -136,7 +137,7 @@ def _ffn_case(
     """The case of the FFN: the model's own, or a variant's as `compare` plans it."""
     if model is not None:
         refuse_sizes(request)
-        ffn, backend = model.main.ffn, request.backend
+        ffn, backend = model.main.form, request.backend
         work = workload_of(
             as_compare(request, backend=backend),
             parse_variant("model", {"model": model}),

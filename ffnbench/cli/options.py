@@ -238,23 +238,13 @@ Backend = Annotated[
         autocompletion=words_for("backend"),
     ),
 ]
-State = Annotated[
+Layer = Annotated[
     TypedText,
     Option(
         rich_help_panel=WORKLOAD,
-        metavar="FILE",
+        metavar="INT",
         show_default=False,
-        help="Weights from a safetensors file, instead of random ones.",
-        hidden=True,
-    ),
-]
-Prefix = Annotated[
-    TypedText,
-    Option(
-        rich_help_panel=WORKLOAD,
-        metavar="TEXT",
-        show_default=False,
-        help="With --state: how the names of its tensors begin, such as model.layers.0.mlp.",
+        help="With --preset FOLDER: the weights of that layer, from 0, in place of random ones.",
         hidden=True,
     ),
 ]

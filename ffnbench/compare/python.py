@@ -53,8 +53,7 @@ def compare(
     runs: Int = 1,
     pause: Float | None = None,
     metrics: Texts = "latency,memory,ceilings",
-    state: StrPath | None = None,
-    prefix: str | None = None,
+    layer: Int | None = None,
     quiet: bool = False,
     wait: bool = False,
 ) -> Report:

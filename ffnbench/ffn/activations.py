@@ -269,6 +269,10 @@ ACTIVATIONS: Registry[Activation] = Registry(
 )
 for _row in _ROWS:
     ACTIVATIONS.add(_row.name, _row, _row.aliases)
+# transformers' name of an activation -> ours
+HF_ACTIVATIONS = {
+    name: row.name for row in ACTIVATIONS for name in row.names.hf.split(", ") if name
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

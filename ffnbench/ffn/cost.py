@@ -46,10 +46,11 @@ class Cost:
 
     `counted` marks numbers that come from running a module on torch's meta device
     instead of from a formula; `uncounted` then names the operations that the count
-    knows nothing of, and `width_note` says what the module made of d_ff. `peak_bytes`
-    is the most that one call holds beside weights and input, `saved_bytes` what
-    autograd keeps for backward (train mode only). `params_active` are those that one
-    token meets, and `weight_bytes_touched` are expected to be read in one call: they
+    knows nothing of, and `width_note` says what the module made of d_ff, and
+    `role_note` where the name of a weight contradicts its role. `peak_bytes` is the
+    most that one call holds beside weights and input, `saved_bytes` what autograd keeps
+    for backward (train mode only). `params_active` are those that one token meets, and
+    `weight_bytes_touched` are expected to be read in one call: they
     differ from the total where there are experts.
     """
 
@@ -67,6 +68,7 @@ class Cost:
     counted_how: str = ""
     uncounted: tuple[str, ...] = ()
     width_note: str = ""
+    role_note: str = ""
     weight_bytes_touched: int | None = field(default=None, metadata=LATER)
     # why nothing is known; the other fields then mean nothing
     failed: str = field(default="", metadata=LATER)

@@ -285,11 +285,9 @@ class ImportedSpec:
     def __post_init__(self) -> None:
         require_positive("d_model", self.d_model)
         require_positive("d_ff", self.d_ff)
-        if self.like is not None and (
-            self.like.moe is not None or self.like.d_model != self.d_model
-        ):
+        if self.like is not None and self.like.d_model != self.d_model:
             raise FfnbenchError(
-                f"{self.target} can't be like experts, or like a form of another d_model"
+                f"{self.target} can't be like a form of another d_model"
             )
 
 

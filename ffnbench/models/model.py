@@ -4,10 +4,10 @@ and the attention beside it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.ffn.cost import params, params_active
 from ffnbench.ffn.spec import AttentionSpec, FFNSpec
 
 
@@ -26,18 +26,68 @@ class AttentionWindow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReadFFN:
+    """What was counted in the modules of one layer's FFN: all parameters, and those
+    that a token meets, None where that is not known.
+
+    `name` is that of their classes. `proven`: their outputs are those of the form.
+    """
+
+    params: int
+    params_active: int | None
+    name: str
+    proven: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rest:
+    """Parameters of a whole model besides its FFNs; `attention` besides the matrices
+    and biases of its AttentionSpecs, such as sinks.
+    """
+
+    embeddings: int
+    attention: int = 0
+    norms: int
+    head: int
+    other: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LayerGroup:
     """`count` equal layers of one `kind`: dense, moe, encoder, decoder, vision ...
 
-    `attention` is None where it is not known or not there. `windows` says how far
-    tokens see; it is empty where all layers see every token.
+    `ffn` is None where it is none of ffnbench's forms; `read` is there where it was
+    read off a model's modules. `attention` is None where it is not known or not there.
+    `windows` says how far tokens see; it is empty where all layers see every token.
     """
 
     kind: str
     count: int
-    ffn: FFNSpec
+    ffn: FFNSpec | None
     attention: AttentionSpec | None = None
+    read: ReadFFN | None = None
     windows: tuple[AttentionWindow, ...] = ()
+
+    @property
+    def form(self) -> FFNSpec:
+        """The FFN as one of ffnbench's forms; raises FfnbenchError where it is none."""
+        if self.ffn is None:
+            assert self.read is not None
+            raise FfnbenchError(
+                f"the FFN of these {self.count} layers, {self.read.name}, is none of ffnbench's forms",
+                "`ffnbench inspect` counts it; its class is a variant, package.module:Class",
+            )
+        return self.ffn
+
+    @property
+    def ffn_params(self) -> int:
+        """The parameters of one layer's FFN."""
+        return self.read.params if self.read else params(self.form)
+
+    @property
+    def ffn_params_active(self) -> int | None:
+        """Those that a token meets; None where that is not known."""
+        return self.read.params_active if self.read else params_active(self.form)
 
     @property
     def all_windows(self) -> tuple[AttentionWindow, ...]:
@@ -49,8 +99,9 @@ class LayerGroup:
 class ModelSpec:
     """A published or configured model. `source` is where its numbers were read.
 
-    `config` is the content of its config.json, if it has one. `defaults` names the
-    numbers that it has from its class, since its file does not set them.
+    `counted_by` says in words whether its numbers follow from closed forms or were
+    counted in built modules. `defaults` names the numbers that it has from its class,
+    since its file does not set them.
     """
 
     key: str
@@ -58,8 +109,14 @@ class ModelSpec:
     groups: tuple[LayerGroup, ...]
     source: str
     note: str = ""
-    config: Mapping[str, Any] | None = None
+    rest: Rest
+    counted_by: str = "closed form"
     defaults: str = ""
+
+    @property
+    def main_is_proven(self) -> bool:
+        """Whether the main FFN is of its form for certain: by its row or a proof."""
+        return self.main.read is None or self.main.read.proven
 
     @property
     def main(self) -> LayerGroup:

@@ -7,13 +7,9 @@ Transformer carry a second one, of the same size, to the encoder.
 
 from __future__ import annotations
 
-import os
 import re
-from pathlib import Path
 
-from ffnbench.common.errors import FfnbenchError
-from ffnbench.common.files import content_of
-from ffnbench.common.names import Registry, did_you_mean, normalise
+from ffnbench.common.names import Registry
 from ffnbench.ffn.spec import (
     GATED,
     AttentionSpec,
@@ -24,7 +20,7 @@ from ffnbench.ffn.spec import (
     Scalar,
     Scores,
 )
-from ffnbench.models.model import AttentionWindow, LayerGroup, ModelSpec
+from ffnbench.models.model import AttentionWindow, LayerGroup, ModelSpec, Rest
 
 
 def _ffn(
@@ -53,6 +49,7 @@ def _model(
     heads: tuple[int, int, int],
     *,
     source: str,
+    rest: Rest,
     qkv_bias: bool = False,
     out_bias: bool = False,
     windows: dict[int | None, int] | None = None,
@@ -87,7 +84,14 @@ def _model(
                 windows=tuple(attention_windows),
             )
         )
-    return ModelSpec(key=key, name=name, groups=tuple(groups), source=source, note=note)
+    return ModelSpec(
+        key=key,
+        name=name,
+        groups=tuple(groups),
+        source=source,
+        rest=rest,
+        note=note,
+    )
 
 
 def _deepseek_v3() -> ModelSpec:
@@ -112,6 +116,8 @@ def _deepseek_v3() -> ModelSpec:
             LayerGroup(kind="moe", count=58, ffn=sparse, attention=attention),
         ),
         source="transformers DeepseekV3Config; deepseek-ai/DeepSeek-V3",
+        rest=Rest(embeddings=926_679_040, norms=1_006_592, head=926_679_040),
+        note="the checkpoint has 14,848 correction biases of its routers as well, which are no trained weights",
     )  # fmt: skip
 
 
@@ -123,103 +129,129 @@ def _dense(layers: int) -> dict[str, int]:
 _ROWS = (
     _model(
         "transformer-base", "Transformer base", {"encoder": 6, "decoder": 6}, _ffn("relu", 512, 2048, bias=True),
-        (8, 8, 64), source="Vaswani et al. 2017, arXiv 1706.03762, table 3",
-        note="attention without biases, as in the paper's equations",
+        (8, 8, 64), rest=Rest(embeddings=18_944_000, norms=30_720, head=0),
+        source="Vaswani et al. 2017, arXiv 1706.03762, table 3",
+        note="attention without biases, as in the paper's equations; one matrix embeds both languages and is the output's; the paper says about 37,000 tokens",
     ),
     _model(
         "bert-base", "BERT-base", {"encoder": 12}, _ffn("gelu", 768, 3072, bias=True), (12, 12, 64), qkv_bias=True,
-        out_bias=True, source="transformers BertConfig; bert-base-uncased",
+        out_bias=True, rest=Rest(embeddings=23_835_648, norms=38_400, head=590_592),
+        source="transformers BertConfig; bert-base-uncased",
+        note="the bare model with its pooler",
     ),
     _model(
         "gpt2", "GPT-2 124M", _dense(12), _ffn("gelu_tanh", 768, 3072, bias=True), (12, 12, 64), qkv_bias=True,
-        out_bias=True, source="transformers GPT2Config; gpt2",
+        out_bias=True, rest=Rest(embeddings=39_383_808, norms=38_400, head=0),
+        source="transformers GPT2Config; gpt2",
     ),
     _model(
         "gpt3-175b", "GPT-3 175B", _dense(96), _ffn("gelu", 12288, 49152, bias=True), (96, 96, 128), qkv_bias=True,
-        out_bias=True, source="Brown et al. 2020, arXiv 2005.14165, table 2.1",
-        note="the paper states d_ff = 4 d_model; biases are assumed as in GPT-2",
+        out_bias=True, rest=Rest(embeddings=642_723_840, norms=4_743_168, head=0),
+        source="Brown et al. 2020, arXiv 2005.14165, table 2.1",
+        note="the paper states d_ff = 4 d_model; biases are assumed as in GPT-2; GPT-2's vocabulary, norms and tied output are assumed, 2,048 positions are the paper's",
     ),
     _model(
         "t5-base", "T5-base v1.0", {"encoder": 12, "decoder": 12}, _ffn("relu", 768, 3072), (12, 12, 64),
+        rest=Rest(embeddings=24_674_304, attention=768, norms=47_616, head=0),
         source="t5-base config.json; the baseline of Shazeer 2020, arXiv 2002.05202",
     ),
     _model(
         "t5-v1.1-xxl", "T5 v1.1 XXL", {"encoder": 24, "decoder": 24}, _ffn("geglu_tanh", 4096, 10240), (64, 64, 64),
+        rest=Rest(embeddings=131_596_288, attention=4_096, norms=499_712, head=131_596_288),
         source="google/t5-v1_1-xxl config.json; torchtune t5_v1_1_xxl_encoder",
     ),
     _model(
         "palm-540b", "PaLM 540B", _dense(118), _ffn("swiglu", 18432, 73728), (48, 1, 256),
+        rest=Rest(embeddings=4_718_592_000, norms=2_193_408, head=0),
         source="Chowdhery et al. 2022, arXiv 2204.02311, table 1 and section 2",
-        note="three matrices at d_ff = 4 d_model, without the 2/3",
+        note="three matrices at d_ff = 4 d_model, without the 2/3; one norm a layer, without a bias, since FFN and attention stand in parallel",
     ),
     _model(
         "falcon-7b", "Falcon 7B", _dense(32), _ffn("gelu", 4544, 18176), (71, 1, 64),
+        rest=Rest(embeddings=295_469_056, norms=299_904, head=0),
         source="litgpt config.py, falcon-7b; transformers FalconConfig",
     ),
     _model(
         "llama-7b", "LLaMA 1 and 2 7B", _dense(32), _ffn("swiglu", 4096, 11008), (32, 32, 128),
+        rest=Rest(embeddings=131_072_000, norms=266_240, head=131_072_000),
         source="transformers LlamaConfig; @rule=llama",
     ),
     _model(
         "llama2-70b", "Llama-2 70B", _dense(80), _ffn("swiglu", 8192, 28672), (64, 8, 128),
+        rest=Rest(embeddings=262_144_000, norms=1_318_912, head=262_144_000),
         source="litgpt config.py, Llama-2-70b-hf; ffn_dim_multiplier 1.3, multiple_of 4096",
     ),
     _model(
         "llama3-8b", "Llama-3 and 3.1 8B", _dense(32), _ffn("swiglu", 4096, 14336), (32, 8, 128),
+        rest=Rest(embeddings=525_336_576, norms=266_240, head=525_336_576),
         source="litgpt config.py, Llama-3-8B; torchtune; ffn_dim_multiplier 1.3, multiple_of 1024",
     ),
     _model(
         "llama3.1-405b", "Llama-3.1 405B", _dense(126), _ffn("swiglu", 16384, 53248), (128, 8, 128),
+        rest=Rest(embeddings=2_101_346_304, norms=4_145_152, head=2_101_346_304),
         source="litgpt config.py; torchtune llama3_1_405b; ffn_dim_multiplier 1.2, multiple_of 4096",
     ),
     _model(
         "mistral-7b", "Mistral 7B v0.1", _dense(32), _ffn("swiglu", 4096, 14336), (32, 8, 128), windows={4096: 32},
+        rest=Rest(embeddings=131_072_000, norms=266_240, head=131_072_000),
         source="transformers MistralConfig; torchtune mistral_7b",
+        note="versions 0.2 and 0.3 have no window, and 0.3 has 32,768 tokens",
     ),
     _model(
         "gemma-7b", "Gemma 7B", _dense(28), _ffn("geglu_tanh", 3072, 24576), (16, 16, 256),
+        rest=Rest(embeddings=786_432_000, norms=175_104, head=0),
         source="transformers GemmaConfig; litgpt; torchtune", note="the paper prints both branches together: 49152",
     ),
     _model(
         "phi-3-mini", "Phi-3-mini 3.8B 4k", _dense(32), _ffn("swiglu", 3072, 8192), (32, 32, 96), windows={2047: 32},
+        rest=Rest(embeddings=98_500_608, norms=199_680, head=98_500_608),
         source="transformers Phi3Config; litgpt; torchtune",
         note="gate and up packed in one weight of 16384 rows",
     ),
     _model(
         "qwen2.5-7b", "Qwen2.5 7B", _dense(28), _ffn("swiglu", 3584, 18944), (28, 4, 128), qkv_bias=True,
+        rest=Rest(embeddings=544_997_376, norms=204_288, head=544_997_376),
         source="litgpt config.py; torchtune qwen2_5_7b", note="biases on q, k and v only",
     ),
     _model(
         "nemotron-4-340b", "Nemotron-4 340B", _dense(96), _ffn("relu2", 18432, 73728), (96, 8, 192),
+        rest=Rest(embeddings=4_718_592_000, norms=7_114_752, head=4_718_592_000),
         source="NVIDIA NeMo, Nemotron4Config340B; NVIDIA 2024, arXiv 2406.11704, table 1",
     ),
     _model(
         "modernbert-base", "ModernBERT-base", {"encoder": 22}, _ffn("geglu", 768, 1152), (12, 12, 64),
-        windows={None: 8, 64: 14}, source="transformers ModernBertConfig",
-        note="gate and up packed in one weight of 2304 rows",
+        windows={None: 8, 64: 14}, rest=Rest(embeddings=38_682_624, norms=34_560, head=0),
+        source="transformers ModernBertConfig",
+        note="gate and up packed in one weight of 2304 rows; the bare model; its first layer has one norm, and the embeddings have one",
     ),
     _model(
         "vit-b16", "ViT-B/16", {"vision": 12}, _ffn("gelu", 768, 3072, bias=True), (12, 12, 64), qkv_bias=True,
-        out_bias=True, source="timm vit_base_patch16_224; transformers ViTConfig",
+        out_bias=True, rest=Rest(embeddings=742_656, norms=38_400, head=590_592),
+        source="timm vit_base_patch16_224; transformers ViTConfig",
+        note="the bare model with its pooler, which timm's has not",
     ),
     _model(
         "mixtral-8x7b", "Mixtral 8x7B", {"moe": 32}, _ffn("swiglu", 4096, 14336, moe=MoESpec(experts=8, top_k=2)),
-        (32, 8, 128), source="transformers MixtralConfig; litgpt",
+        (32, 8, 128), rest=Rest(embeddings=131_072_000, norms=266_240, head=131_072_000),
+        source="transformers MixtralConfig; litgpt",
     ),
     _model(
         "qwen3-30b-a3b", "Qwen3 30B-A3B", {"moe": 48}, _ffn("swiglu", 2048, 768, moe=MoESpec(experts=128, top_k=8)),
-        (32, 4, 128), source="litgpt config.py, Qwen3-30B-A3B",
+        (32, 4, 128), rest=Rest(embeddings=311_164_928, norms=210_944, head=311_164_928),
+        source="litgpt config.py, Qwen3-30B-A3B",
     ),
     _deepseek_v3(),
     _model(
         "gpt-oss-120b", "gpt-oss-120b", {"moe": 36},
         _ffn("swiglu_oai", 2880, 2880, bias=True, moe=MoESpec(experts=128, top_k=4, router_bias=True)), (64, 8, 64),
         qkv_bias=True, out_bias=True, windows={None: 18, 128: 18},
+        rest=Rest(embeddings=579_133_440, attention=2_304, norms=210_240, head=579_133_440),
         source="transformers GptOssConfig; openai/gpt-oss-120b",
         note="clamped gate: quick_gelu(min(gate, 7)) * (clamp(up, -7, 7) + 1)",
     ),
     _model(
         "apertus-8b", "Apertus 8B", _dense(32), _ffn("xielu", 4096, 21504), (32, 8, 128),
+        rest=Rest(embeddings=536_870_912, norms=274_432, head=536_870_912),
         source="swiss-ai/Apertus-8B-2509 config.json",
         note="the class's default intermediate_size, 14336, is not the checkpoint's; xielu learns two scalars a layer",
     ),
@@ -264,56 +296,6 @@ for _row in _ROWS:
     PRESETS.add(_row.key, _row, OTHER_NAMES.get(_row.key, ()))
 
 
-def model_of(name: str) -> ModelSpec:
-    """A preset by its name, or the model of a config.json; raises FfnbenchError where
-    it is neither.
-
-    A preset's own name wins over a file, and a file over other spellings of that name.
-    """
-    if name in PRESETS:
-        is_own_name = normalise(name).replace("_", "-") in PRESETS.names()
-        if is_own_name or not (_exists(name) or cached_config(name)):
-            return PRESETS.get(name)
-    from ffnbench.models.configs import read_config  # with the table of families
-
-    return read_config(config_path(name))
-
-
-def config_path(name: str) -> str:
-    """The path of a config that is named: by a file or folder, which comes first, else
-    by a model in the hub's cache on this disk.
-
-    Raises FfnbenchError for the name of a model that is not there. What looks like the
-    path of a file is returned as it is, and its reader says what is wrong with it.
-    """
-    if _exists(name):
-        return name
-    cached = cached_config(name)
-    if cached is not None:
-        return str(cached)
-    if "/" in name and is_name(name):
-        raise FfnbenchError(
-            f"{name!r} is no file here, and the hub's cache on this disk, {str(cache_folder())!r}, does not hold it",
-            f"`hf download {name} config.json` puts it there; `ffnbench list presets` shows what needs no file",
-        )
-    if "/" not in name and Path(name).suffix != ".json":
-        family = [
-            key
-            for key in PRESETS.names()
-            if key.startswith(name.partition("-")[0] + "-")
-        ]
-        near = did_you_mean(name, family) or did_you_mean(name, PRESETS.names())
-        raise FfnbenchError(
-            f"{name!r} is neither a preset nor a file, nor in the hub's cache on this disk",
-            f"{near} give a config.json, or one of `ffnbench list presets`".lstrip(),
-        )
-    return name
-
-
-def _exists(name: str) -> bool:
-    return os.path.exists(os.path.expanduser(name))
-
-
 def variant_keys(spec: FFNSpec) -> dict[str, Scalar]:
     """The keys of a variant that make its form into that spec; those that would repeat
     a default are left out.
@@ -353,46 +335,3 @@ def as_text(spec: FFNSpec, keys: dict[str, Scalar]) -> str:
             value = str(value).lower()
         text += f"@{key}={value}"
     return text
-
-
-NAME_PART = r"[A-Za-z0-9_](?:[\w.-]{0,94}[\w-])?"
-NAME = re.compile(rf"(?:{NAME_PART}/)?{NAME_PART}", re.ASCII)
-
-
-def is_name(text: str) -> bool:
-    """Whether it may be a model of the hub, ORG/NAME or NAME; no such name leads out of
-    the folder of the cache.
-    """
-    if text.endswith(".json") or ".." in text or "--" in text:
-        return False
-    return NAME.fullmatch(text) is not None
-
-
-def cache_folder() -> Path:
-    """The folder of the hub's cache by the variables of the hub; it need not exist."""
-    home = (
-        os.environ.get("HF_HOME")
-        or os.environ.get("XDG_CACHE_HOME", "~/.cache") + "/huggingface"
-    )
-    return Path(
-        os.path.expandvars(os.environ.get("HF_HUB_CACHE") or home + "/hub")
-    ).expanduser()
-
-
-def cached_config(name: str) -> Path | None:
-    """The config.json of a model in the cache: of the commit that was `main` at the
-    last download, else of the only snapshot; None where neither is there.
-    """
-    if not is_name(name):
-        return None
-    model = cache_folder() / f"models--{name.replace('/', '--')}"
-    main = model / "refs" / "main"
-    if os.path.isfile(main):
-        commit = content_of(main).decode("ascii", "replace").strip()
-        config = model / "snapshots" / commit / "config.json"
-        if os.path.isfile(config):
-            return config
-    configs = list(model.glob("snapshots/*/config.json"))
-    if len(configs) != 1:
-        return None
-    return configs[0]

@@ -64,7 +64,7 @@ def plan_compare(request: CompareRequest, probe: Probe | None = None) -> Plan:
     probe = probe or Probe()
     models: Mapping[str, ModelSpec] = {}
     if request.preset is not None:
-        from ffnbench.models.presets import model_of
+        from ffnbench.models.published import model_of
 
         models = dict.fromkeys(NAMES_OF_MODEL, model_of(request.preset))
     text = with_model(request.variants, models)
@@ -108,7 +108,7 @@ def plan_compare(request: CompareRequest, probe: Probe | None = None) -> Plan:
 
     cases = tuple(case for group in groups for case in group.cases)
     refused = [note for group in groups for note in group.refused]
-    _refuse_state(request, cases)
+    _refuse_layer(request, models, cases)
     metrics = _metric_groups(request, cases)
     return Plan(
         cases=cases,
@@ -116,8 +116,8 @@ def plan_compare(request: CompareRequest, probe: Probe | None = None) -> Plan:
         protocol=protocol_of(len(cases) - len(refused), request),
         metrics=metrics,
         match=groups[0].sizer.match,
-        state=request.state or "",
-        prefix=request.prefix or "",
+        model=_folder_of_weights(request),
+        layer=request.layer,
         multiple_of=DEFAULT_MULTIPLE,
         notes=(*(note for group in groups for note in group.notes), *refused),
     )
@@ -139,7 +139,7 @@ def _with_defaults(
         )
     if request.bias is None:
         request = replace(
-            request, bias=any(model.main.ffn.bias for model in models.values())
+            request, bias=any(model.main.form.bias for model in models.values())
         )
     return request
 
@@ -294,26 +294,36 @@ def refuse_own_values(swept: Set[str], variants: Iterable[Variant]) -> None:
                 )
 
 
-def _refuse_state(request: CompareRequest, cases: Iterable[Case]) -> None:
-    """Raise FfnbenchError for a case that can't take weights from the file of --state,
-    and for --prefix without --state.
+def _folder_of_weights(request: CompareRequest) -> str:
+    """The folder of the model whose weights --layer takes; "" without it."""
+    if request.layer is None or request.preset is None:
+        return ""
+    from ffnbench.models.published import config_folder
+
+    return config_folder(request.preset)
+
+
+def _refuse_layer(
+    request: CompareRequest, models: Mapping[str, ModelSpec], cases: Iterable[Case]
+) -> None:
+    """Raise FfnbenchError for a case that is not of the form whose weights --layer
+    gives, and for --layer without a model's folder.
     """
-    if not request.state:
-        if request.prefix:
-            raise FfnbenchError(
-                "--prefix needs --state, which is not given",
-                "add --state FILE.safetensors",
-            )
+    if request.layer is None:
         return
+    from ffnbench.models.presets import PRESETS
+
+    if request.preset is None or request.preset in PRESETS:
+        raise FfnbenchError(
+            "--layer needs the folder of a model, with its weights",
+            "for example --preset path/to/model --layer 0",
+        )
+    form = models["preset"].main.form
     for case in cases:
-        if (
-            not isinstance(case.ffn, FFNSpec)
-            or case.ffn.moe is not None
-            or case.ffn.bias
-        ):
+        if not isinstance(case.ffn, FFNSpec) or case.ffn != form:
             raise FfnbenchError(
-                f"--state has no weights for {case.label!r}",
-                "it is for dense forms without biases",
+                f"--layer has no weights for {case.label!r}",
+                "they are those of the model's own form: --variants preset --weights none,int8,int4",
             )
 
 
@@ -365,7 +375,7 @@ def with_model(variants: str, models: Mapping[str, ModelSpec]) -> str:
         return variants
     first, model = next(iter(models.items()))
     if variants == DEFAULT_VARIANTS:
-        variants = ",".join(name for name in names if name != model.main.ffn.name)
+        variants = ",".join(name for name in names if name != model.main.form.name)
     return f"{first},{variants}"
 
 
@@ -378,7 +388,7 @@ def shared_widths(
     that of the models, or D_MODEL. Raises FfnbenchError where flag and models
     differ, and for several beside a --d-ff, which is the width for one.
     """
-    named = {model.key: model.main.ffn.d_model for model in models.values()}
+    named = {model.key: model.main.form.d_model for model in models.values()}
     for variant in variants:
         if variant.d_model:
             named[(*variant.also, variant.label)[0]] = variant.d_model

@@ -189,7 +189,7 @@ def _variant_of_model(text: str, label: str, model: ModelSpec, keys: Keys) -> Va
     """
     from ffnbench.models.presets import PRESETS, as_text, variant_keys
 
-    spec = model.main.ffn
+    spec = model.main.form
     of_model = variant_keys(spec)
     if "rule" in keys or "ratio" in keys:
         del of_model["d_ff"]
@@ -198,10 +198,12 @@ def _variant_of_model(text: str, label: str, model: ModelSpec, keys: Keys) -> Va
     notes = [
         Note(text=f"the FFN of {model.name} ({model.source})", kind=NoteKind.MODEL)
     ]
-    towers = {group.kind.partition(" ")[0] for group in model.groups}
-    if {"vision"} < towers:
+    if not model.main_is_proven:
         notes.append(
-            Note(text=f"the language model of {model.name}, not its vision tower")
+            Note(
+                text=f"the form of {model.name}'s FFN is not proven",
+                kind=NoteKind.MODEL,
+            )
         )
     if model.defaults:
         notes.append(Note(text=model.defaults))
@@ -253,17 +255,18 @@ def _variant_of_target(text: str, label: str, target: str, keys: Keys) -> Varian
     )
     if not keys:
         return variant
-    from ffnbench.planning.keys import WORKLOAD_KEYS, keys_named
+    from ffnbench.planning.keys import MOE_KEYS, WORKLOAD_KEYS, keys_named
 
     like = None
-    if LIKE in keys:
-        like = parse_variant(str(keys[LIKE]))
-        if like.target or like.spec_keys.get("moe") is not None:
-            raise FfnbenchError(
-                f"{LIKE!r} takes the name of a form without experts, in {text!r}",
-                "e.g. @like=swiglu",
-            )
     ours = {"d_ff", "ratio", LIKE, *WORKLOAD_KEYS}
+    if LIKE in keys:
+        of_experts = keys_named(MOE_KEYS, keys)
+        ours |= of_experts.keys()
+        like = _with_keys(parse_variant(str(keys[LIKE])), of_experts)
+        if like.target:
+            raise FfnbenchError(
+                f"{LIKE!r} takes the name of a form, in {text!r}", "e.g. @like=swiglu"
+            )
     return replace(
         variant,
         spec_keys=keys_named(("d_ff", "ratio"), keys),
@@ -313,6 +316,7 @@ def module_spec(variant: Variant, d_model: int, d_ff: int) -> ImportedSpec:
             gate=variant.like.gate,
             limit=limit_of(variant.like.spec_keys),
             up_offset=offset_of(variant.like.spec_keys),
+            moe=moe_of(variant.like.spec_keys, variant.text),
         )
     return ImportedSpec(
         target=variant.target,

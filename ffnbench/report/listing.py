@@ -180,7 +180,7 @@ def presets() -> list[Row]:
     """
     rows = []
     for model in PRESETS:
-        ffn = model.main.ffn
+        ffn = model.main.form
         row: Row = {
             "name": model.key,
             "FFN": ffn.form_name,

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.device.environment import resolved_device, torch_device
-from ffnbench.ffn.like import relative_error
 from ffnbench.ffn.modules import OwnForm, reference_output
+from ffnbench.ffn.proof import relative_error
 from ffnbench.messages import CompareOutput, Done, SaveOutput
 from ffnbench.plan import Case
 from ffnbench.result import Agreement

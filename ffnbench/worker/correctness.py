@@ -31,7 +31,7 @@ from ffnbench.worker.backends.building import build_module, load_base_weights, s
 from ffnbench.worker.subject import Subject, gradient_salt
 
 if TYPE_CHECKING:
-    from ffnbench.ffn.like import Layout
+    from ffnbench.ffn.proof import Proof
 
 ROWS = 16  # rows of an input that are compared, spread over it
 # tokens of a mixture of experts; those ROWS with the clearest choice are compared
@@ -94,7 +94,7 @@ class Correctness:
     output_error: float | None = None
     largest_error: float | None = None
     gradient_error: float | None = None
-    _form: tuple[OwnModule | None, Layout | None] | None = None
+    _form: tuple[OwnModule | None, Proof | None] | None = None
 
     @property
     def checks_again(self) -> bool:
@@ -113,16 +113,16 @@ class Correctness:
         # found only once: that calls the module, which may change what it answers later
         if self._form is None:
             self._form = self._form_of(subject)
-        form, layout = self._form
+        form, proof = self._form
         if form is not None:
-            self._check_against_form(form, layout, subject, salt, when)
+            self._check_against_form(form, proof, subject, salt, when)
         elif self.checks_again:
             self._check_against_second(subject, salt, when)
 
     def _check_against_form(
         self,
         form: OwnModule,
-        layout: Layout | None,
+        proof: Proof | None,
         subject: Subject,
         salt: int,
         when: str,
@@ -133,8 +133,8 @@ class Correctness:
         reference = "the float64 reference"
         if form is not subject.module:
             reference += f" of ffnbench's own {form.spec.form_name}"
-        if layout is not None:
-            answer = _as_laid_out(answer, layout)
+        if proof is not None:
+            answer = _by_own_names(answer, proof)
         self._compare(
             answer,
             [_expected_of_form(form, call)],
@@ -154,24 +154,24 @@ class Correctness:
                 f"{when}the {{}} differs from the module's own in float64",
             )
 
-    def _form_of(self, subject: Subject) -> tuple[OwnModule | None, Layout | None]:
+    def _form_of(self, subject: Subject) -> tuple[OwnModule | None, Proof | None]:
         """The form that a module is, or is said to be, with the module's weights, None
         for none; and, where it is only said to be one, how its weights are laid out.
 
         Raises Mismatch where the weights do not fit that form.
         """
-        module, ffn, x = subject.module, self.case.ffn, subject.x[:1, :ROWS]
+        module, ffn = subject.module, self.case.ffn
         if isinstance(module, OwnModule):
             return module, None
         if not isinstance(ffn, ImportedSpec) or ffn.like is None:
             return None, None
-        from ffnbench.ffn.like import layout_of_like, on_weights
+        from ffnbench.ffn.proof import proof_of_like
 
         try:
-            layout = layout_of_like(module, ffn, x)
+            proof = proof_of_like(module, ffn)
         except FfnbenchError as problem:
             raise Mismatch(problem.message) from problem
-        return on_weights(layout, module), layout
+        return proof.form_on(dict(module.named_parameters())), proof
 
     def _second_instance(self, subject: Subject) -> nn.Module | None:
         """A second instance of the module with the weights of the first, which has seen
@@ -355,18 +355,22 @@ def gradient_of(name: str) -> str:
     return f"gradient of {name}"
 
 
-def _as_laid_out(answer: OutputAndGradients, layout: Layout) -> OutputAndGradients:
+def _by_own_names(answer: OutputAndGradients, proof: Proof) -> OutputAndGradients:
     """The answer with the gradients of the form's weights in place of those of the
     module's own.
     """
-    laid_out = {
-        what: answer[what] for what in (OUTPUT, INPUT_GRADIENT) if what in answer
+    begin = gradient_of("")
+    of_weights = {
+        what.removeprefix(begin): values
+        for what, values in answer.items()
+        if what not in (OUTPUT, INPUT_GRADIENT)
     }
-    for name, piece in layout.pieces.items():
-        own = gradient_of(piece.name)
-        if own in answer:
-            laid_out[gradient_of(name)] = piece.of(answer[own])
-    return laid_out
+    named = {what: answer[what] for what in (OUTPUT, INPUT_GRADIENT) if what in answer}
+    if not of_weights:
+        return named
+    return named | {
+        gradient_of(name): values for name, values in proof.of(of_weights).items()
+    }
 
 
 def _expected_of_form(form: OwnModule, call: CheckedCall) -> OutputAndGradients:

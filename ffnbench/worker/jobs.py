@@ -57,7 +57,7 @@ from ffnbench.worker.backends.building import (
     build_module,
     impose_routing,
     load_base_weights,
-    load_plan_weights,
+    load_layer,
     module_for_backend,
     seed_all,
 )
@@ -149,8 +149,8 @@ class Jobs:
                 device=torch_device(work.device),
                 dtype=getattr(torch, work.dtype),
             )
-        if self.plan.state:
-            load_plan_weights(module, self.plan)
+        if self.plan.layer is not None:
+            load_layer(module, self.plan.model, self.plan.layer)
         module = module_for_backend(module, case.ffn, work.backend)
         impose_routing(module, work, seed)
         subject = subject_of(module, work, case.ffn.d_model, seed)

@@ -185,6 +185,7 @@ def count(spec: ImportedSpec, workload: Workload) -> Cost:
         counted_how=flops.how,
         uncounted=flops.uncounted,
         width_note=width_note(spec, [tuple(p.shape) for p in parameters]),
+        role_note=role_note(module, spec),
     )
 
 
@@ -306,6 +307,20 @@ def check_output(y: object, x: Tensor, name: str) -> None:
             f"{name} returns {y.dtype} for an input of {x.dtype}",
             "cast the result back inside the module",
         )
+
+
+def role_note(module: nn.Module, spec: ImportedSpec) -> str:
+    """A sentence where the name of a weight contradicts its role in the form that
+    `@like` names; an empty string where it does not, and where nothing is proven.
+    """
+    if spec.like is None:
+        return ""
+    from ffnbench.ffn.proof import proof_of_like
+
+    try:
+        return proof_of_like(module, spec).contradiction
+    except Exception:  # said when it is measured
+        return ""
 
 
 def width_note(spec: ImportedSpec, shapes: list[tuple[int, ...]]) -> str:

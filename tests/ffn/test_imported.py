@@ -21,68 +21,44 @@ def spec(**arguments: object) -> ImportedSpec:
     )
 
 
-def timm_swiglu(
-    in_features,
-    hidden_features=None,
-    out_features=None,
-    act_layer=None,
-    bias=True,
-    drop=0.0,
-): ...
+def timm_mlp(in_features, hidden_features=None, out_features=None, bias=True): ...
 def llama_feed_forward(dim, hidden_dim, multiple_of=256, ffn_dim_multiplier=None): ...
 def torch_encoder_layer(d_model, nhead=8, dim_feedforward=2048, dropout=0.1): ...
 def hf_gpt2_mlp(intermediate_size, config): ...
 def hf_llama_mlp(config): ...
-def x_transformers(dim, dim_out=None, mult=4, glu=False): ...
 def opt_like(embed_dim, ffn_dim): ...
-def hidden_twice(hidden_dim, ffn_dim): ...
-def torchtune(*, in_dim, hidden_dim, out_dim): ...
-def vit(hidden_size, mlp_dim): ...
+def strange(width, factor): ...
 
 
 @pytest.mark.parametrize(
     ("factory", "expected"),
     [
-        (timm_swiglu, {"in_features": 8, "hidden_features": 24, "out_features": 8}),
+        (timm_mlp, {"in_features": 8, "hidden_features": 24}),
         (llama_feed_forward, {"dim": 8, "hidden_dim": 24}),
         (torch_encoder_layer, {"d_model": 8, "dim_feedforward": 24}),
-        (x_transformers, {"dim": 8, "dim_out": 8, "mult": 3}),
         (opt_like, {"embed_dim": 8, "ffn_dim": 24}),
-        (hidden_twice, {"hidden_dim": 8, "ffn_dim": 24}),
-        (torchtune, {"in_dim": 8, "hidden_dim": 24, "out_dim": 8}),
-        (vit, {"hidden_size": 8, "mlp_dim": 24}),
     ],
 )
 def test_widths_go_where_the_names_say(factory, expected: dict) -> None:
     assert match_arguments(factory, spec()) == expected
 
 
-def test_a_config_has_the_widths_under_every_name() -> None:
-    config = match_arguments(hf_llama_mlp, spec(hidden_act="gelu"))["config"]
-    assert (
-        config.hidden_size,
-        config.n_embd,
-        config.intermediate_size,
-        config.ffn_dim,
-    ) == (8, 8, 24, 24)
-    assert (config.hidden_act, config.mlp_bias, config.get("nothing", 5)) == (
-        "gelu",
-        False,
-        5,
-    )
+def test_a_config_has_the_widths_and_the_keys_of_the_variant() -> None:
+    config = match_arguments(hf_llama_mlp, spec(mlp_bias=False))["config"]
+    assert (config.hidden_size, config.intermediate_size) == (8, 24)
+    assert (config.hidden_act, config.mlp_bias) == ("silu", False)
+    with pytest.raises(FfnbenchError, match="pretraining_tp") as refused:
+        _ = config.pretraining_tp
+    assert "@pretraining_tp=VALUE" in refused.value.hint
+    assert "def make(d_model, d_ff)" in refused.value.hint
     both = match_arguments(hf_gpt2_mlp, spec())
-    assert both["intermediate_size"] == 24
-    assert both["config"].activation_function == "gelu_new"
+    assert (both["intermediate_size"], both["config"].hidden_size) == (24, 8)
 
 
-def test_a_ratio_stays_whole_where_it_is() -> None:
-    assert match_arguments(x_transformers, spec())["mult"] == 3
-    assert (
-        match_arguments(x_transformers, ImportedSpec(target="a:b", d_model=8, d_ff=20))[
-            "mult"
-        ]
-        == 2.5
-    )
+def test_what_has_other_names_needs_a_factory_of_two_lines() -> None:
+    with pytest.raises(FfnbenchError, match="needs 'width'") as refused:
+        match_arguments(strange, spec())
+    assert "def make(d_model, d_ff): return" in refused.value.hint
 
 
 def test_two_checkouts_keep_their_own_neighbours(tmp_path) -> None:

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ffnbench.ffn.like import tolerance_of
+from ffnbench.ffn.proof import tolerance_of
 from ffnbench.ffn.spec import DTYPES
 from ffnbench.messages import MeasureMemory, Open, TakeSample
 from ffnbench.plan import Workload

@@ -9,7 +9,11 @@ from dataclasses import dataclass, replace
 
 from ffnbench.block.plan import attention_of, uncounted
 from ffnbench.block.rows import sees
-from ffnbench.extras.models.counting import WholeModel, count_whole_model, sum_of
+from ffnbench.extras.models.counting import (
+    WholeModel,
+    count_whole_model,
+    sum_of,
+)
 from ffnbench.ffn.attention import (
     attention_flops,
     cached_tokens,
@@ -19,7 +23,7 @@ from ffnbench.ffn.attention import (
 from ffnbench.ffn.cost import cost
 from ffnbench.ffn.spec import DTYPES, AttentionSpec, read_positive
 from ffnbench.models.model import AttentionWindow, LayerGroup, ModelSpec, crosses
-from ffnbench.models.presets import model_of
+from ffnbench.models.published import model_of
 from ffnbench.report.frame import Row
 from ffnbench.request import BlockRequest, Request
 
@@ -80,8 +84,11 @@ class CountedByLength:
 
     @property
     def has_flops(self) -> bool:
-        """Whether the FLOPs of all attentions are known."""
-        return self.rows[-1]["flops_attention"] is not None
+        """Whether the FLOPs of all FFNs and attentions are known."""
+        return None not in (
+            self.rows[-1]["flops_ffn"],
+            self.rows[-1]["flops_attention"],
+        )
 
 
 def count_by_length(request: InspectRequest) -> CountedByLength:
@@ -106,12 +113,15 @@ def count_by_length(request: InspectRequest) -> CountedByLength:
     notes += filter(None, map(uncounted, model.groups))
     rows = with_total(kinds)
     whole = count_whole_model(model)
-    of_whole = [whole.parts[part] for part in ("embeddings", "router", "norms", "head")]
-    of_whole += [whole.params, whole.active]
+    of_whole = [
+        *(whole.parts[part] for part in ("embeddings", "router", "norms", "head")),
+        whole.params,
+        whole.active,
+    ]
     rows = [row | dict.fromkeys(WHOLE_MODEL_KEYS) for row in rows]
     rows[-1] |= dict(zip(WHOLE_MODEL_KEYS, of_whole, strict=True))
     overtaken_at = None
-    if rows[-1]["flops_attention"] is not None:
+    if None not in (rows[-1]["flops_attention"], rows[-1]["flops_ffn"]):
 
         def flops_at(length: int) -> int:
             return sum(attention_flops(spec, length) for spec in all_attentions)
@@ -137,7 +147,8 @@ def _attentions(
     if group.attention is None:
         return None
     own = replace(
-        attention_of(BlockRequest(), group.ffn.d_model, group), window=window.tokens
+        attention_of(BlockRequest(), group.attention.d_model, group),
+        window=window.tokens,
     )
     if crosses(model, group):
         return [own, replace(own, causal=False)]
@@ -155,8 +166,12 @@ def _row(
     """The row of all layers of a kind with the same window. Of an attention whose
     window can't be counted (`other`) only the parameters are known.
     """
-    ffn = cost(group.ffn, tokens=seq_len, dtype=dtype, train=False, device="cpu")
-    assert ffn.flops_forward is not None
+    flops_ffn = None  # of what is none of ffnbench's forms
+    if group.ffn is not None:
+        ffn = cost(group.ffn, tokens=seq_len, dtype=dtype, train=False, device="cpu")
+        assert ffn.flops_forward is not None
+        flops_ffn = window.count * ffn.flops_forward
+    active = group.ffn_params_active
     kind = group.kind
     if window.other:
         kind += f", {window.other.replace('_', ' ')}"
@@ -179,10 +194,10 @@ def _row(
         "layers": window.count,
         "seq_len": seq_len,
         "dtype": dtype,
-        "ffn_params": window.count * ffn.params,
-        "ffn_params_active": window.count * ffn.params_active,
+        "ffn_params": window.count * group.ffn_params,
+        "ffn_params_active": None if active is None else window.count * active,
         "attention_params": params,
-        "flops_ffn": window.count * ffn.flops_forward,
+        "flops_ffn": flops_ffn,
         "flops_attention": flops,
         "kv_bytes": cache_bytes,
     }
@@ -199,7 +214,7 @@ def with_total(rows: Sequence[Row]) -> list[Row]:
     for place, row in enumerate(all_rows):
         shares: Row = dict.fromkeys(SHARES)
         for name, (of_ffn, of_attention) in SHARES.items():
-            if row[of_attention] is not None:
+            if None not in (row[of_attention], row[of_ffn]):
                 shares[name] = row[of_ffn] / (row[of_ffn] + row[of_attention])
         all_rows[place] = row | shares
     return all_rows

@@ -65,10 +65,9 @@ def inspect(
 ) -> int:
     """Show the FFNs of a model, a row for each kind of layer."""
     from ffnbench.extras.models.by_length import InspectRequest
-    from ffnbench.extras.models.inspecting import model_answer
-    from ffnbench.run.world import this_machine
+    from ffnbench.extras.models.layers import model_answer
 
     request, output = request_from_typed(InspectRequest, ctx), output_from_typed(ctx)
     with destination_of(output, "inspect", request.model) as destination:
-        destination.show(model_answer(request, this_machine()))
+        destination.show(model_answer(request))
     return destination.code

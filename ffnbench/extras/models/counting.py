@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from ffnbench.extras.models.rest import note_on, rest_of
-from ffnbench.ffn.cost import params, params_active
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.models.model import ModelSpec, crosses
 
@@ -25,8 +23,9 @@ def sum_of(numbers: Iterable[int | None]) -> int | None:
 class CountedLayers:
     """`count` equal layers, and the parameters of the FFN of one of them.
 
-    `params_active` is None where it is not known. Of an FFN that transformers built
-    there is no `spec`, and `name` is the name of its class.
+    `params_active` is None where it is not known. `spec` is None where the FFN is none
+    of ffnbench's forms; `name` is that of its class, where it was read off one, and
+    `proven` says whether its output is the form's.
     """
 
     kind: str
@@ -35,6 +34,7 @@ class CountedLayers:
     params_active: int | None
     spec: FFNSpec | None = None
     name: str = ""
+    proven: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,20 +52,22 @@ class CountedModel:
 
 
 def count_model(model: ModelSpec) -> CountedModel:
-    """The numbers of a model whose forms are known."""
+    """The FFNs of a model in numbers."""
     return CountedModel(
         name=model.name,
         source=model.source,
-        counted_by="closed form",
+        counted_by=model.counted_by,
         note=model.note,
         defaults=model.defaults,
         layers=tuple(
             CountedLayers(
                 kind=group.kind,
                 count=group.count,
-                params=params(group.ffn),
-                params_active=params_active(group.ffn),
+                params=group.ffn_params,
+                params_active=group.ffn_params_active,
                 spec=group.ffn,
+                name=group.read.name if group.read else "",
+                proven=group.read is None or group.read.proven,
             )
             for group in model.groups
         ),
@@ -74,11 +76,11 @@ def count_model(model: ModelSpec) -> CountedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeModel:
-    """All parameters of a model by part, each counted once; None is not known.
+    """All parameters of a model by part, each counted once.
 
     `ffn` are the FFNs of all layers without their routers, which are `router`, and
     without norms inside them, which are under `norms`. `idle` are the experts that a
-    token does not go to.
+    token does not go to, None where that is not known.
     """
 
     name: str
@@ -86,66 +88,68 @@ class WholeModel:
     counted_by: str
     note: str = ""
     defaults: str = ""
-    embeddings: int | None = None
-    attention: int | None = None
+    embeddings: int
+    attention: int
     ffn: int
     router: int
-    norms: int | None = None
-    head: int | None = None
-    other: int = 0
+    norms: int
+    head: int
+    other: int
     idle: int | None
 
     @property
-    def parts(self) -> dict[str, int | None]:
+    def parts(self) -> dict[str, int]:
         """Name -> parameters, in the order in which a token meets them."""
         names = ("embeddings", "attention", "ffn", "router", "norms", "head", "other")
         return {name: getattr(self, name) for name in names}
 
     @property
-    def params(self) -> int | None:
-        """The sum; None where a part is not known."""
-        return sum_of(self.parts.values())
+    def params(self) -> int:
+        """The sum of all parts."""
+        return sum(self.parts.values())
 
     @property
     def active(self) -> int | None:
         """The parameters that a token meets; None where that is not known."""
-        if self.params is None or self.idle is None:
+        if self.idle is None:
             return None
         return self.params - self.idle
 
 
 def count_whole_model(model: ModelSpec) -> WholeModel:
-    """Count all parameters of a model in closed form; those of its FFNs alone where the
-    others are not known.
+    """Count all parameters of a model by part.
+
+    The router of an FFN that is no form of ffnbench's is counted with its FFN.
     """
-    router = ffn = idle = attention = 0
+    rest = model.rest
+    router = ffn = 0
+    attention = rest.attention
+    idle: int | None = 0
     for group in model.groups:
         router_params = 0
-        if group.ffn.moe:
+        if group.ffn is not None and group.ffn.moe is not None:
             router_params = group.ffn.moe.router_params(group.ffn.d_model)
         router += group.count * router_params
-        ffn += group.count * (params(group.ffn) - router_params)
-        idle += group.count * (params(group.ffn) - params_active(group.ffn))
+        ffn += group.count * (group.ffn_params - router_params)
+        active = group.ffn_params_active
+        if idle is not None:
+            unused = None if active is None else group.ffn_params - active
+            idle = None if unused is None else idle + group.count * unused
         if group.attention is not None:
             attentions = 2 if crosses(model, group) else 1
             attention += group.count * attentions * group.attention.params
-    without_rest = WholeModel(
+    return WholeModel(
         name=model.name,
         source=model.source,
-        counted_by="closed form",
-        note="; ".join(filter(None, (model.note, note_on(model)))),
+        counted_by=model.counted_by,
+        note=model.note,
         defaults=model.defaults,
+        embeddings=rest.embeddings,
+        attention=attention,
         ffn=ffn,
         router=router,
+        norms=rest.norms,
+        head=rest.head,
+        other=rest.other,
         idle=idle,
-    )
-    rests = rest_of(model)
-    if rests is None:
-        return without_rest
-    return replace(
-        without_rest,
-        embeddings=sum(rest.embeddings for rest in rests),
-        attention=attention + sum(rest.attention for rest in rests),
-        norms=sum(rest.norms for rest in rests),
-        head=sum(rest.head for rest in rests),
     )

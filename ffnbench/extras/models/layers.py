@@ -8,11 +8,27 @@ from dataclasses import replace
 
 from ffnbench.block.table import overtaking_text
 from ffnbench.common.units import IEC, SI, Units, quantity
-from ffnbench.extras.models.by_length import CountedByLength
-from ffnbench.extras.models.table import parts_frame
+from ffnbench.extras.models.by_length import (
+    CountedByLength,
+    InspectRequest,
+    count_by_length,
+)
+from ffnbench.extras.models.counting import count_model, count_whole_model
+from ffnbench.extras.models.table import model_view, parts_frame, parts_view
+from ffnbench.models.published import model_of
 from ffnbench.report.columns import with_percent_sign
 from ffnbench.report.formats import View
 from ffnbench.report.frame import EXTRA, Column, Frame
+
+
+def model_answer(request: InspectRequest) -> View:
+    """The answer of `inspect`: the layers at a length, all parameters, or the FFNs."""
+    if request.length is not None:
+        return layers_view(count_by_length(request))
+    model = model_of(request.model)
+    if request.whole_model:
+        return parts_view(count_whole_model(model))
+    return model_view(count_model(model))
 
 
 def layers_view(counted: CountedByLength) -> View:

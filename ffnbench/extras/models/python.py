@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ffnbench.extras.models.by_length import InspectRequest
-from ffnbench.extras.models.inspecting import model_answer
+from ffnbench.extras.models.layers import model_answer
 from ffnbench.python.arguments import DType, Int, StrPath, request_from_arguments
 from ffnbench.python.public import called_here, public
 from ffnbench.report.shown_report import Answer
@@ -28,5 +28,5 @@ def inspect(
     >>> layers[["kind", "count", "params", "params_active"]]
     """
     request = request_from_arguments(InspectRequest, locals())
-    with called_here() as here:
-        return Answer(shown=model_answer(request, here.world), name="inspect")
+    with called_here():
+        return Answer(shown=model_answer(request), name="inspect")

@@ -24,18 +24,20 @@ ALWAYS_SHOWN = ("embeddings", "attention", "ffn", "norms", "head", "all")
 
 
 def ffn_text(layers: CountedLayers) -> str:
-    """`swiglu 4,096 -> 14,336, no biases`; the name of the class where the form is not
-    known.
+    """`swiglu 4,096 -> 14,336, no biases`; the name of the class where it is none of
+    ffnbench's forms.
     """
     spec = layers.spec
     if spec is None:
-        return layers.name
+        return f"{layers.name}, form not proven"
     parts = [f"{spec.form_name} {spec.d_model:,} -> {spec.d_ff:,}"]
     parts.append("biases" if spec.bias else "no biases")
     if spec.limit is not None:
         parts.append(f"gate clamped at {spec.limit:g}")
     if spec.moe is not None:
         parts += _experts(spec.moe)
+    if not layers.proven:
+        parts.append("form not proven")
     return ", ".join(parts)
 
 
@@ -78,8 +80,8 @@ def model_view(model: CountedModel) -> View:
         rows=rows,
         saved=records,
         header=[model.name, *lines],
-        summary=[*filter(None, (model.note, model.defaults)), _summary_line(model)],
-        details=[f"source: {model.source}"],
+        summary=[*filter(None, (model.defaults,)), _summary_line(model)],
+        details=[*filter(None, (model.note,)), f"source: {model.source}"],
     )
     return View(frame=lambda: frame, json=lambda: _json(model), title="inspect")
 
@@ -105,6 +107,7 @@ def _json(model: CountedModel) -> str:
             "params": layers.params,
             "params_active": layers.params_active,
             "spec": jsonable.encode(layers.spec),
+            "proven": layers.proven,
         }
         records.append(record)
     data = {
@@ -127,7 +130,7 @@ def parts_view(model: WholeModel) -> View:
         "defaults": model.defaults,
         "params": model.params,
         "params_active": model.active,
-        "ffn_share": _share_of_params(model, model.ffn),
+        "ffn_share": model.ffn / model.params,
         "parts": model.parts,
     }
     return View(
@@ -145,7 +148,7 @@ def parts_records(model: WholeModel) -> list[Row]:
             "model": model.name,
             "part": name,
             "params": number,
-            "share": _share_of_params(model, number),
+            "share": number / model.params,
             "params_active": _active_params(model, name, number),
             "counted_by": model.counted_by,
         }
@@ -154,10 +157,7 @@ def parts_records(model: WholeModel) -> list[Row]:
 
 
 def parts_frame(model: WholeModel) -> Frame:
-    """The table of all parameters: a row for each part, and for their sum.
-
-    Where a part is not known, the sum is not known either, and no part has a share.
-    """
+    """The table of all parameters: a row for each part, and for their sum."""
     records = parts_records(model)
     return Frame(
         columns=PART_COLUMNS if model.idle else PART_COLUMNS[:-1],
@@ -171,7 +171,6 @@ def parts_frame(model: WholeModel) -> Frame:
         summary=[
             *filter(None, (model.defaults,)),
             in_words(model),
-            *_unknown_parts(model),
         ],
         details=_notes(model),
     )
@@ -181,17 +180,11 @@ def _part_title(part: str) -> str:
     return PART_TITLES.get(part, part)
 
 
-def _share_of_params(model: WholeModel, number: int | None) -> float | None:
-    if number is None or not model.params:
-        return None
-    return number / model.params
-
-
-def _active_params(model: WholeModel, name: str, number: int | None) -> int | None:
+def _active_params(model: WholeModel, name: str, number: int) -> int | None:
     """The parameters of a part that a token meets: all of them, but for the experts
     that it does not go to, which are the FFN's.
     """
-    if number is None or model.idle is None:
+    if model.idle is None:
         return None
     if name in ("ffn", "all"):
         return number - model.idle
@@ -209,22 +202,8 @@ def _notes(model: WholeModel) -> list[str]:
     return [*notes, f"counted by {model.counted_by}", f"source: {model.source}"]
 
 
-def _unknown_parts(model: WholeModel) -> list[str]:
-    """The line that names the parts that are not known; none where all are."""
-    unknown = [
-        _part_title(name) for name, number in model.parts.items() if number is None
-    ]
-    if not unknown:
-        return []
-    return [
-        f"{', '.join(unknown)}: unknown for this model; with transformers installed, `inspect` counts it"
-    ]
-
-
 def in_words(model: WholeModel) -> str:
     """`FFNs hold 81% of 8.03 G parameters`."""
-    if model.params is None:
-        return f"FFNs hold {quantity(model.ffn, SI)} parameters; those of the whole model are not known"
     percent = 100 * model.ffn / model.params
     text = f"FFNs hold {percent:.1f}% of {quantity(model.params, SI)} parameters"
     if model.idle and model.active:

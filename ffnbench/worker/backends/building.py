@@ -22,9 +22,9 @@ from ffnbench.backends import BACKENDS
 from ffnbench.choices import Backend, Routing
 from ffnbench.common.targets import resolve
 from ffnbench.ffn.imported import build_imported
-from ffnbench.ffn.modules import FeedForward, Pointwise, build_dense
+from ffnbench.ffn.modules import Pointwise, build_dense
 from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, FFNSpec, ImportedSpec
-from ffnbench.plan import AnySpec, Plan, Workload
+from ffnbench.plan import AnySpec, Workload
 
 WEIGHTS = "base.pt"  # what a base writes into a folder for its head
 
@@ -110,14 +110,14 @@ def load_base_weights(folder: str, module: nn.Module) -> None:
     load_weights(torch.load(Path(folder, WEIGHTS), weights_only=True)["state"], module)
 
 
-def load_plan_weights(module: nn.Module, plan: Plan) -> None:
-    """Give one of ffnbench's forms the matrices of the file that the plan names."""
-    from ffnbench.ffn.state import tensors_of
+def load_layer(module: nn.Module, folder: str, layer: int) -> None:
+    """Give one of ffnbench's forms the weights of a layer of a model's folder, which
+    the parent has read (models/published.py).
+    """
+    from ffnbench.models.published import layer_file
 
-    assert isinstance(module, FeedForward)
-    with torch.no_grad():
-        for name, tensor in tensors_of(plan.state, module.spec, plan.prefix).items():
-            getattr(module, name).weight.copy_(tensor)
+    state = torch.load(layer_file(folder, layer), weights_only=True)
+    module.load_state_dict(state)
 
 
 class FunctionModule(nn.Module):

@@ -17,19 +17,12 @@ from torch import Tensor, nn
 
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.experts import ExpertLinear
-from ffnbench.ffn.like import (
-    layout_of_like,
-    module_output,
-    on_weights,
-    relative_error,
-    tolerance_of,
-)
 from ffnbench.ffn.modules import (
     ClampedFeedForward,
     GatedFeedForward,
     OwnForm,
-    reference_output,
 )
+from ffnbench.ffn.proof import nearest_proof, proof_of_like, tolerance_of
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import AnySpec
 
@@ -99,25 +92,22 @@ def own_form_of(module: nn.Module, spec: ImportedSpec) -> nn.Module:
     """The module of the form that code of the user's is said to be, on the weights of
     the user's module; raises Unsupported where that one does not compute the same.
     """
-    weight = next(module.parameters(), torch.empty(0))
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(1, 16, spec.d_model, generator=generator).to(
-        weight.device, weight.dtype
-    )
+    assert spec.like is not None
     try:
-        ours = on_weights(layout_of_like(module, spec, x), module)
+        proof = proof_of_like(module, spec)
     except FfnbenchError as problem:
         raise Unsupported(problem.message) from problem
-    assert spec.like is not None
     if any(isinstance(part, nn.Dropout) and part.p for part in module.modules()):
         raise Unsupported(
             f"{spec.target} has dropout, which {spec.like.name} would leave out"
         )
-    error = relative_error(module_output(module, x.clone()), reference_output(ours, x))
-    if not error <= tolerance_of(x.dtype):
+    _, error = nearest_proof(module, [spec.like])
+    weight = next(module.parameters())
+    if not error <= tolerance_of(weight.dtype):
         raise Unsupported(
             f"{spec.target} is not like {spec.like.name}: its output differs by {error:.1e}"
         )
+    ours = proof.form_on({name: p.detach() for name, p in module.named_parameters()})
     return ours.requires_grad_()  # it may be trained, as any other
 
 

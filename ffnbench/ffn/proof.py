@@ -1,0 +1,526 @@
+"""The proof that a module computes a form: which of its parameters are the form's gate,
+up and down, and how they lie in it. Needs torch.
+
+A layout gives each matrix of the form a piece of a parameter. All layouts that the
+shapes allow are tried, and the one is the proof whose float64 output is the module's
+own. A small copy of the module, with other weights of small sizes, serves as well as
+the module itself; norms and activations with trained scalars are not covered.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from itertools import chain, permutations, product
+from math import inf
+
+import torch
+from torch import Tensor, nn
+
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.ffn.cost import matrix_params
+from ffnbench.ffn.experts import MixtureOfExperts
+from ffnbench.ffn.modules import OwnForm, build_dense, reference_output
+from ffnbench.ffn.spec import DTYPES, FFNSpec, Gate, ImportedSpec, tolerance
+
+Tensors = Mapping[str, Tensor]
+# rows of the input of a proof: small and large, so that clamps and kinks take part
+SCALES = (0.3, 1.0, 1.0, 3.0, 10.0, 30.0)
+SMALL_D_MODEL, SMALL_D_FF = 16, 24
+# A layout whose output is off by no more than this share of the tolerance is the right
+# one, and no other need be tried.
+CLEAR_SHARE = 0.2
+# The part of a name that tells a weight from its bias: fc1.weight and fc1.bias, w_gate
+# and b_gate, w1 and b1 have the rest in common.
+WEIGHT_OR_BIAS = re.compile(
+    r"(?<![a-z])(?:weights?|bias|kernel|[wb](?=gate|up|down)|[wb](?![a-z]))"
+)
+# what the names of weights say of their roles; w1 and w3 are those of Llama's code
+ROLE_IN_NAME = re.compile(
+    r"gate|up(?!date)|(?<![a-z0-9])w1(?!\d)|(?<![a-z0-9])w3(?!\d)"
+)
+ROLES = {"gate": "gate", "up": "up", "w1": "gate", "w3": "up"}
+
+
+class Part(StrEnum):
+    """Which rows of a parameter a piece is."""
+
+    ALL = "all"
+    FIRST = "the first half"
+    SECOND = "the second half"
+    EVEN = "every other row from the first"
+    ODD = "every other row from the second"
+
+
+def rows_of(part: Part, count: int) -> slice:
+    """Those of `count` rows."""
+    half = count // 2
+    match part:
+        case Part.ALL:
+            return slice(None)
+        case Part.FIRST:
+            return slice(0, half)
+        case Part.SECOND:
+            return slice(half, None)
+        case Part.EVEN:
+            return slice(0, None, 2)
+        case Part.ODD:
+            return slice(1, None, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A parameter of a module, or some rows of it, that is one parameter of a form.
+
+    `name` has `*` where the parameters of several experts are one of ours, stacked.
+    `transposed`: its rows are our columns.
+    """
+
+    name: str
+    transposed: bool = False
+    part: Part = Part.ALL
+    bias: bool = False
+
+    def of(self, tensor: Tensor) -> Tensor:
+        """The piece of the whole parameter, or of anything of its shape such as its
+        gradient.
+        """
+        if self.bias:
+            return tensor[..., rows_of(self.part, tensor.shape[-1])]
+        if self.transposed:
+            tensor = tensor.mT
+        return tensor[..., rows_of(self.part, tensor.shape[-2]), :]
+
+
+# by the name of a parameter of ours, such as gate.weight
+Pieces = dict[str, Piece]
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """A module computes `form`, whose parameters are these pieces of the module's."""
+
+    form: FFNSpec
+    pieces: Pieces
+
+    def of(self, tensors: Tensors) -> dict[str, Tensor]:
+        """The tensors by the names of ours. `tensors` are the parameters of the module,
+        or whatever has their names and shapes, such as their gradients.
+        """
+        stacked = stack_experts(tensors)
+        return {
+            name: piece.of(stacked[piece.name]) for name, piece in self.pieces.items()
+        }
+
+    def form_on(self, tensors: Tensors) -> OwnForm:
+        """The module of the form on the weights of the proven module. Where only some
+        of them have a bias, the others' is zero.
+        """
+        weights = self.of(tensors)
+        ours = build(self.form)
+        for name, parameter in ours.named_parameters():
+            if name not in weights:
+                like = next(iter(weights.values()))
+                weights[name] = like.new_zeros(parameter.shape)
+        ours.load_state_dict(weights, assign=True)
+        for parameter in ours.parameters():
+            parameter.requires_grad_(False)
+        return ours
+
+    def at(self, tensors: Tensors) -> Proof:
+        """This proof at the widths of other weights of the module's."""
+        weights = self.of(tensors)
+        of_experts = "experts." if self.form.moe is not None else ""
+        d_ff, d_model = weights[f"{of_experts}up.weight"].shape[-2:]
+        moe = self.form.moe
+        if moe is not None and "shared.up.weight" in weights:
+            moe = replace(moe, shared_d_ff=weights["shared.up.weight"].shape[0])
+        return replace(
+            self, form=replace(self.form, d_model=d_model, d_ff=d_ff, moe=moe)
+        )
+
+    @property
+    def contradiction(self) -> str:
+        """What a name says against the proof: the activation is on `up_proj`, which
+        `gate` is; "" for nothing.
+        """
+        gate = next(
+            (p for n, p in self.pieces.items() if n.endswith("gate.weight")), None
+        )
+        up = next((p for n, p in self.pieces.items() if n.endswith("up.weight")), None)
+        if self.form.gate is not Gate.INNER or gate is None or up is None:
+            return ""
+        own_names = [piece.name.removesuffix(".weight") for piece in (gate, up)]
+        named = [[ROLES[r] for r in ROLE_IN_NAME.findall(name)] for name in own_names]
+        if gate.name == up.name:
+            if named[0] == ["gate", "up"] and gate.part in (Part.SECOND, Part.ODD):
+                return f"the activation is on {gate.part} of {own_names[0]}, where its name puts up"
+            return ""
+        if "up" in named[0][-1:] or "gate" in named[1][-1:]:
+            return f"the activation is on {own_names[0]}, where the form puts it on {own_names[1]}"
+        return ""
+
+
+def build(form: FFNSpec) -> OwnForm:
+    """Our module of a form, without data."""
+    if form.moe is not None:
+        return MixtureOfExperts(form, device="meta")
+    return build_dense(form, device="meta")
+
+
+def stack_experts(tensors: Tensors) -> dict[str, Tensor]:
+    """Tensors by name, where those whose names differ by a number alone (experts.0.w1,
+    experts.1.w1) are one, stacked, with `*` for the number.
+    """
+    by_name: dict[str, list[Tensor]] = {}
+    for name, tensor in tensors.items():
+        numbered = re.sub(r"(?<=\.)\d+(?=\.)", "*", name, count=1)
+        by_name.setdefault(numbered if "expert" in name else name, []).append(tensor)
+    return {
+        name: torch.stack(each) if "*" in name else each[0]
+        for name, each in by_name.items()
+    }
+
+
+def of_first_expert(tensors: Tensors) -> Tensors:
+    """The weights of the first of several experts, whose weights are 3-D tensors;
+    the same tensors where there are none.
+    """
+    counts = {tensor.shape[0] for tensor in tensors.values() if tensor.ndim == 3}
+    if not counts:
+        return tensors
+    return {n: t[0] for n, t in tensors.items() if t.ndim > 1 and t.shape[0] in counts}
+
+
+def nearest_proof(
+    module: nn.Module,
+    forms: Iterable[FFNSpec],
+    call: Callable[[nn.Module, Tensor], Tensor] | None = None,
+) -> tuple[Proof | None, float]:
+    """The form and the layout whose output is nearest to the module's, and the largest
+    relative error of a row; the first whose error rounding explains. None where the
+    module's weights are of none of the forms.
+
+    The module is called in eval mode on rows of d_model, by `call` where it takes more
+    than an input. What it raises is raised on.
+    """
+    forms = list(forms)
+    weight = next((p for p in module.parameters() if p.is_floating_point()), None)
+    if weight is None or not forms:
+        return None, inf
+    generator = torch.Generator().manual_seed(0)
+    scales = torch.tensor(SCALES, dtype=torch.float64)[:, None]
+    x = scales * torch.randn(
+        len(SCALES), forms[0].d_model, generator=generator, dtype=torch.float64
+    )
+    x = x.to(weight.device, weight.dtype)
+    y = output_of(module, x, call)
+    tensors: Tensors = {n: p.detach() for n, p in module.named_parameters()}
+    if forms[0].moe is None:
+        tensors = of_first_expert(tensors)
+    nearest, least_error = None, inf
+    for form in forms:
+        for proof in layouts(tensors, form):
+            expected = reference_output(proof.form_on(tensors), x)
+            error = _largest_row_error(y, expected)
+            if nearest is None or error < least_error:
+                nearest, least_error = proof, error
+            if error <= proven_error(weight.dtype):
+                return proof, error
+    return nearest, least_error
+
+
+def proven_error(dtype: torch.dtype) -> float:
+    """The largest error of a row of a module that computes a form."""
+    if dtype is torch.float64:
+        return 1e-6  # routers work in float32
+    return CLEAR_SHARE * tolerance_of(dtype)
+
+
+def prove(
+    module: nn.Module,
+    forms: Iterable[FFNSpec],
+    call: Callable[[nn.Module, Tensor], Tensor] | None = None,
+) -> Proof | None:
+    """As `nearest_proof`; None where the error is larger than rounding explains."""
+    proof, error = nearest_proof(module, forms, call)
+    weight = next((p for p in module.parameters() if p.is_floating_point()), None)
+    if weight is None or not error <= proven_error(weight.dtype):
+        return None
+    return proof
+
+
+def proof_of_like(module: nn.Module, spec: ImportedSpec) -> Proof:
+    """How the weights of a user's module are those of the form that `@like` names: by a
+    small copy of it, or by itself where that does not run as it does. Where it computes
+    something else, the layout that is nearest.
+
+    Raises FfnbenchError where its weights are no such form's.
+    """
+    form = spec.like
+    assert form is not None
+    tensors: Tensors = {n: p.detach() for n, p in module.named_parameters()}
+    sizes = small_sizes(spec.d_model, next(widths_of(tensors, form), spec.d_ff))
+    try:
+        small_form = replace(form, d_model=sizes[spec.d_model])
+        proof = prove(small_copy(module, sizes), [small_form])
+    except Exception:  # code of the user's
+        proof = None
+    if proof is None:
+        proof, _ = nearest_proof(module, [form])
+    if proof is None:
+        raise FfnbenchError(
+            f"{spec.target} is not like {form.name}: {_misfit_text(module, form)}"
+        )
+    return proof.at(tensors)
+
+
+def widths_of(tensors: Tensors, form: FFNSpec) -> Iterator[int]:
+    """The d_ff of each layout of a form that the shapes allow."""
+    return (proof.form.d_ff for proof in layouts(tensors, form))
+
+
+def small_sizes(d_model: int, d_ff: int) -> dict[int, int]:
+    """The widths of a module -> those of its small copy; equal ones stay equal."""
+    small_d_ff = SMALL_D_FF
+    if d_model in (d_ff, 2 * d_ff):
+        small_d_ff = SMALL_D_MODEL * d_ff // d_model
+    sizes = {d_ff: small_d_ff, 2 * d_ff: 2 * small_d_ff}
+    sizes[d_model] = SMALL_D_MODEL
+    return sizes
+
+
+def output_of(
+    module: nn.Module,
+    x: Tensor,
+    call: Callable[[nn.Module, Tensor], Tensor] | None = None,
+) -> Tensor:
+    """The module's own output for x, in eval mode and without a graph; raises
+    FfnbenchError unless that is a tensor of x's shape.
+    """
+    training = module.training
+    module.eval()
+    try:
+        with torch.no_grad():
+            y = module(x.clone()) if call is None else call(module, x.clone())
+    finally:
+        module.train(training)  # by its own method, which may do more
+    if not isinstance(y, Tensor) or y.shape != x.shape:
+        raise FfnbenchError("it does not give a tensor of the shape of its input")
+    return y
+
+
+def layouts(tensors: Tensors, form: FFNSpec) -> Iterator[Proof]:
+    """Every layout of a form that the shapes of a module's parameters allow, at the
+    widths and with the biases that these have; those with fewer transposed matrices
+    first.
+    """
+    tensors = stack_experts(tensors)
+    if form.row.learned or not all(t.is_floating_point() for t in tensors.values()):
+        return
+    if form.moe is None:
+        for widths, pieces in _dense_layouts(tensors, form, ndim=2):
+            yield Proof(widths, pieces)
+        return
+    yield from _mixture_layouts(tensors, form)
+
+
+def _mixture_layouts(tensors: Tensors, form: FFNSpec) -> Iterator[Proof]:
+    """The layouts of a form with experts: the router is the matrix with a row for each
+    expert, a shared expert has the other matrices.
+    """
+    moe = form.moe
+    assert moe is not None
+    experts = {
+        n: t
+        for n, t in tensors.items()
+        if t.shape[:1] == (moe.experts,) and "expert" in n
+    }
+    others = {n: t for n, t in tensors.items() if n not in experts}
+    pieces: Pieces = {}
+    routers = {"router": moe.experts, "shared_gate": 1}
+    for role, rows in routers.items():
+        for name, tensor in list(others.items()):
+            if tensor.shape == (rows, form.d_model):
+                pieces[f"{role}.weight"] = Piece(name)
+                bias = _bias_of(name, others)
+                if bias:
+                    pieces[f"{role}.bias"] = Piece(bias, bias=True)
+                    del others[bias]
+                del others[name]
+                break
+    if "router.weight" not in pieces:
+        return
+    dense = replace(form, moe=None)
+    shared_ones: Iterable[tuple[FFNSpec | None, Pieces]] = [(None, {})]
+    if others:
+        shared_ones = list(_dense_layouts(others, dense, ndim=2))
+    of_experts = _dense_layouts(experts, dense, ndim=3)
+    for (expert, of_expert), (shared, of_shared) in product(of_experts, shared_ones):
+        if shared is not None and shared.bias != expert.bias:
+            continue
+        found = replace(
+            moe,
+            router_bias="router.bias" in pieces,
+            shared_gate="shared_gate.weight" in pieces,
+            shared_d_ff=0 if shared is None else shared.d_ff,
+        )
+        yield Proof(
+            replace(expert, moe=found),
+            pieces
+            | {f"experts.{name}": piece for name, piece in of_expert.items()}
+            | {f"shared.{name}": piece for name, piece in of_shared.items()},
+        )
+
+
+def _dense_layouts(
+    tensors: Tensors, form: FFNSpec, *, ndim: int
+) -> Iterator[tuple[FFNSpec, Pieces]]:
+    """The layouts of a form without experts, or of each of several experts (ndim 3):
+    the form with its width and biases, and its pieces.
+    """
+    matrices = {n: t for n, t in tensors.items() if t.ndim == ndim}
+    vectors = [n for n, t in tensors.items() if t.ndim == ndim - 1]
+    elements = sum(t[0].numel() if ndim == 3 else t.numel() for t in matrices.values())
+    d_ff = _width_of(form, elements)
+    if d_ff is None or len(matrices) + len(vectors) < len(tensors):
+        return
+    form = replace(form, d_ff=d_ff)
+    for pieces in _ways_to_cut(matrices, len(form.matrices)):
+        shapes = [piece.of(matrices[piece.name]).shape[-2:] for piece in pieces]
+        for order in permutations(range(len(pieces))):
+            if [shapes[place] for place in order] != list(form.matrices.values()):
+                continue
+            weights = {
+                role: pieces[place]
+                for role, place in zip(form.matrices, order, strict=True)
+            }
+            biases = {}
+            for role, piece in weights.items():
+                bias = _bias_of(piece.name, vectors)
+                if bias:
+                    biases[f"{role}.bias"] = Piece(bias, part=piece.part, bias=True)
+            fits = all(
+                piece.of(tensors[piece.name]).shape[-1] == form.matrices[name[:-5]][0]
+                for name, piece in biases.items()
+            )
+            if fits and {piece.name for piece in biases.values()} == set(vectors):
+                named = {f"{role}.weight": piece for role, piece in weights.items()}
+                yield replace(form, bias=bool(biases)), named | biases
+
+
+def _width_of(form: FFNSpec, elements: int) -> int | None:
+    """The d_ff at which the matrices of a form have so many elements; None where no
+    width does it.
+    """
+    at_one = matrix_params(replace(form, d_ff=1))
+    of_a_column = matrix_params(replace(form, d_ff=2)) - at_one
+    columns, remainder = divmod(elements - at_one, of_a_column)
+    if remainder or columns < 0:
+        return None
+    return 1 + columns
+
+
+def _ways_to_cut(matrices: Tensors, count: int) -> list[list[Piece]]:
+    """Every way to cut parameters into `count` matrices, those with fewer transposed
+    ones first: each is one matrix, or two, whose rows are its halves or alternate.
+    """
+    cuts = ((Part.ALL,), (Part.FIRST, Part.SECOND), (Part.EVEN, Part.ODD))
+    ways_for_each = [
+        [
+            [Piece(name, transposed, part) for part in cut]
+            for transposed in (False, True)
+            for cut in cuts
+        ]
+        for name in matrices
+    ]
+    ways = (list(chain(*each)) for each in product(*ways_for_each))
+    return sorted(
+        (pieces for pieces in ways if len(pieces) == count),
+        key=lambda pieces: sum(piece.transposed for piece in pieces),
+    )
+
+
+def _bias_of(weight: str, names: Iterable[str]) -> str:
+    """The name of a weight's bias; "" where it has none."""
+    for name in names:
+        if _stem(name) == _stem(weight) and name != weight:
+            return name
+    return ""
+
+
+def _stem(name: str) -> str:
+    """The part of a weight's name that its bias's name has too."""
+    rest = WEIGHT_OR_BIAS.sub("", name.lower())
+    return "".join(re.findall(r"[a-z0-9]+", rest))
+
+
+def _misfit_text(module: nn.Module, form: FFNSpec) -> str:
+    """Which parameters the module has, and which the form has, as the message of an
+    error.
+    """
+    parameters = [f"{n} {tuple(p.shape)}" for n, p in module.named_parameters()]
+    expected = [
+        f"{role} ({' x '.join('d_ff' if n == form.d_ff else f'{n}' for n in shape)})"
+        for role, shape in form.matrices.items()
+    ]
+    return (
+        f"its parameters are {', '.join(parameters) or 'none'}, "
+        f"where {form.name} has {', '.join(expected)}, and biases of their rows"
+    )
+
+
+def small_copy(module: nn.Module, sizes: Mapping[int, int]) -> nn.Module:
+    """A copy of a module in float64 on the CPU whose weights are drawn anew at other
+    sizes: `sizes` has the small size of each of its widths. The number of experts
+    stays.
+    """
+    generator = torch.Generator().manual_seed(0)
+    replaced: dict[int, object] = {}
+    for owner in module.modules():
+        for parameter in owner.parameters(recurse=False):
+            first = [parameter.shape[0]] if parameter.ndim == 3 else []
+            shape = [*first, *(sizes.get(n, n) for n in parameter.shape[len(first) :])]
+            drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
+            replaced[id(parameter)] = nn.Parameter(drawn / shape[-1] ** 0.5)
+        for buffer in owner.buffers(recurse=False):
+            if buffer.is_meta:
+                replaced[id(buffer)] = torch.zeros(buffer.shape, dtype=buffer.dtype)
+    copied = deepcopy(module, replaced)
+    for owner in copied.modules():
+        for name, value in vars(owner).items():
+            if type(value) is int and value in sizes and "expert" not in name:
+                setattr(owner, name, sizes[value])
+    return copied.eval().double()
+
+
+def relative_error(y: Tensor, expected: Tensor) -> float:
+    """The norm of the difference over that of `expected`, in float64; where `expected`
+    is zero, the norm of the difference. NaN where a number is not finite.
+    """
+    difference = (y.double() - expected.double()).norm()
+    size = expected.double().norm()
+    return float(difference / size) if size else float(difference)
+
+
+def _largest_row_error(y: Tensor, expected: Tensor) -> float:
+    """The largest relative error of a row; infinite where a number is not finite."""
+    errors = (y.double() - expected).norm(dim=-1) / expected.norm(dim=-1)
+    return float(errors.nan_to_num(float("inf")).max())
+
+
+def tolerance_of(dtype: torch.dtype) -> float:
+    """The relative error that rounding alone explains, at the precision at which this
+    process multiplies matrices now. A dtype that is not in DTYPES has that of float32.
+    """
+    name = str(dtype).removeprefix("torch.")
+    if name not in DTYPES:
+        name = "float32"
+    try:
+        precision = torch.get_float32_matmul_precision()
+    except RuntimeError:  # torch refuses where its old and its new setting are mixed
+        precision = "highest"
+    return tolerance(name, precision)

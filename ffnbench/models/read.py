@@ -1,0 +1,986 @@
+"""A published model read off transformers' own modules, built on the meta device: its
+layers, the form of their FFNs, their attentions, and all parameters by part. Needs
+torch and transformers (the extra `hf`); the parent runs it as a process of its own.
+
+In a numbered layer all that is no attention, norm, scale, position or convolution is
+its FFN. Its shape says which form that is, and a small copy of the module proves it
+(ffn/proof.py).
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from math import prod
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.jsonable import encode
+from ffnbench.ffn.activations import ACTIVATIONS, HF_ACTIVATIONS
+from ffnbench.ffn.proof import (
+    SMALL_D_MODEL,
+    Proof,
+    prove,
+    small_copy,
+    small_sizes,
+)
+from ffnbench.ffn.spec import (
+    CLAMPED,
+    AttentionSpec,
+    FFNSpec,
+    Gate,
+    MLASpec,
+    MoESpec,
+    Scores,
+)
+from ffnbench.models.model import (
+    AttentionWindow,
+    LayerGroup,
+    ModelSpec,
+    ReadFFN,
+    Rest,
+)
+
+Shape = tuple[int, ...]
+# what else a layer holds, by the names of its modules and parameters
+NO_FFN = re.compile(
+    r"attn|attention|norm|conv(?!_blocks)|mamba|ssm|scale$|scalar$|^gamma|^lambda|position|pos_|rotary|rope|embed|"
+    r"relative|rel_pos|lora|adapter|bottleneck|correction_bias$|^expert_bias$|temporal_block$|^patch_mixer$|_att$|lstm|"
+    r"^modulation$|^snake|^altup$|^laurel$|_hc$|_token$|_residual$|_param$|residual_gate$|_gamma$|^grn$|^gate_ffn$|"
+    r"^alpha_(dense|cross_attn)|^message_fc$|^ple_block$|^per_layer_|^tid2eid$",
+    re.IGNORECASE,
+)
+# and by how the names of their classes end (how they begin is the model's name)
+NO_FFN_CLASS = re.compile(
+    r"(Attention|Attn|Norm\d*d?|Conv(Transpose)?(\dd)?|Mixer|Mamba\w{0,8}|Embeddings?|LRU|RNN|LSTM|DeltaNet|"
+    r"RecurrentBlock|LayerScale|PatchMerg(ing|er)|HyperConnection|TokenAssign|ResidualUnit|Snake\w*|"
+    r"AttentionResidual|Indexer|MLA)$"
+)
+ATTENTION_CLASS = re.compile(r"(Attention|Attn|MLA)$")
+# transformers' mappings of a config's class to a model with an output layer: the first
+# that has the class is taken
+OUTPUT_MAPPINGS = (
+    "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING",
+    "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING",
+    "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING",
+    "MODEL_FOR_CAUSAL_LM_MAPPING",
+)
+# paths of parameters that make vectors into an answer
+HEAD = re.compile(r"(^|\.)(\w*head|embed_out|pooler|classifier)\.")
+A_NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")  # that is a whole name in a path
+TOP_K = (
+    "top_k",
+    "num_experts_per_tok",
+    "num_experts_per_token",
+    "moe_topk",
+    "moe_top_k",
+    "top_k_experts",
+    "moe_k",
+)
+WIDTH_KEY = re.compile(
+    r"(hidden|intermediate|inner|ffn|feed_?forward|mlp|embd?|model)_?(size|dim|width)?$|^(d|n)_(ff|model|embd|inner)$"
+)
+SIZE_KEY = re.compile(
+    r"^(hidden_size|d_model|n_embd|\w*intermediate_size|d_ff|\w*ffn_dim|n_inner|num_hidden_layers|num_layers|n_layer|"
+    r"num_attention_heads|n_head|vocab_size|num_(local_)?experts|n_routed_experts)$"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FFNPart:
+    """Matrices of a layer that are together of the shape of an FFN, or of experts.
+
+    `module` computes it alone; None where its matrices stand in the layer itself.
+    `shapes` are those of its parameters by their paths in the layer. `experts` is their
+    number, `unused` how many of the stored ones are of experts that do nothing.
+    """
+
+    path: str
+    module: Any
+    shapes: Mapping[str, Shape]
+    d_model: int
+    d_ff: int
+    gated: bool
+    experts: int = 0
+    unused: int = 0
+
+    @property
+    def params(self) -> int:
+        """Elements of all parameters but those of unused experts."""
+        total = 0
+        for shape in self.shapes.values():
+            if self.experts and len(shape) > 1 and shape[0] > self.experts:
+                shape = (self.experts, *shape[1:])
+            total += prod(shape)
+        return total
+
+
+@dataclass(slots=True)
+class Layer:
+    """What was found in one numbered layer: the parts that are FFNs, and parameters
+    that are part of its FFN by exclusion, such as a router.
+    """
+
+    parts: list[FFNPart] = field(default_factory=list)
+    loose: dict[str, Shape] = field(default_factory=dict)
+
+
+def read_layer(layer: Any, d_models: Iterable[int]) -> Layer:
+    """Find the FFNs of a layer, around one of the model's widths."""
+    for d_model in d_models:
+        found = _visit(layer, "", d_model)
+        if found.parts:
+            return found
+    return Layer()
+
+
+def _visit(module: Any, path: str, d_model: int) -> Layer:
+    found = Layer()
+    for name, parameter in module.named_parameters(recurse=False):
+        if not NO_FFN.search(name):
+            found.loose[path + name] = tuple(parameter.shape)
+    for name, child in module.named_children():
+        if is_no_ffn(name, child):
+            continue
+        part = _part_of(child, path + name, d_model)
+        inside = _visit(child, f"{path}{name}.", d_model)
+        is_inside = not inside.loose and any(each.module for each in inside.parts)
+        if part is not None and not is_inside:
+            found.parts.append(part)
+            continue
+        found.parts += inside.parts
+        found.loose |= inside.loose
+    form = _form_of(found.loose, d_model)
+    if form is not None and not form[2]:
+        gated, d_ff, _, _ = form
+        found.parts.append(
+            FFNPart(
+                path=path.rstrip("."),
+                module=None,
+                shapes=found.loose,
+                d_model=d_model,
+                d_ff=d_ff,
+                gated=gated,
+            )
+        )
+        found.loose = {}
+    return found
+
+
+def is_no_ffn(name: str, module: Any) -> bool:
+    """Whether a part of a layer is something else than an FFN, by its name or class."""
+    return bool(NO_FFN.search(name) or NO_FFN_CLASS.search(type(module).__name__))
+
+
+def _part_of(module: Any, path: str, d_model: int) -> FFNPart | None:
+    """A module as one FFN, or as the experts of a layer; None where it is neither."""
+    shapes = _shapes_in(module, path)
+    if not isinstance(module, nn.ModuleList):
+        form = _form_of(shapes, d_model)
+    elif "expert" in path:
+        form = _form_of_list(module, d_model)
+    else:
+        return None
+    if form is None:
+        return None
+    gated, d_ff, experts, unused = form
+    return FFNPart(
+        path=path,
+        module=module,
+        shapes=shapes,
+        d_model=d_model,
+        d_ff=d_ff,
+        gated=gated,
+        experts=experts,
+        unused=unused,
+    )
+
+
+def _form_of_list(experts: Any, d_model: int) -> tuple[bool, int, int, int] | None:
+    form = _form_of(_shapes_in(experts[0], ""), d_model)
+    if form is None:
+        return None
+    return (*form[:2], len(experts), 0)
+
+
+def _shapes_in(module: Any, path: str) -> dict[str, Shape]:
+    """The parameters of a module by their paths, without norms and scales inside it."""
+    shapes: dict[str, Shape] = {}
+    for name, parameter in module.named_parameters(recurse=False):
+        if not NO_FFN.search(name):
+            shapes[f"{path}.{name}"] = tuple(parameter.shape)
+    for name, child in module.named_children():
+        if not is_no_ffn(name, child):
+            shapes |= _shapes_in(child, f"{path}.{name}")
+    return shapes
+
+
+def _form_of(
+    shapes: Mapping[str, Shape], d_model: int
+) -> tuple[bool, int, int, int] | None:
+    """Whether matrices around a width are gated, their d_ff, and how many experts they
+    are of and how many more are stored; None where they are no FFN.
+    """
+    stacked: list[Shape] = [shape for shape in shapes.values() if len(shape) == 3]
+    flat: dict[str, Shape] = {
+        name: shape for name, shape in shapes.items() if len(shape) == 2
+    }
+    if stacked and not all("bias" in name for name in flat):
+        return None
+    matrices: list[Shape] = [*(stacked or flat.values())]
+    counts = sorted({shape[0] for shape in stacked})
+    inner = []
+    for shape in matrices:
+        rows, columns = shape[-2:]
+        if d_model not in (rows, columns):
+            return None
+        inner.append(rows if columns == d_model else columns)
+    inner.sort()
+    if len(inner) not in (2, 3) or len(counts) > 2:
+        return None
+    narrow, *_, wide = inner
+    if wide not in (narrow, 2 * narrow) or (len(inner) == 3 and wide != narrow):
+        return None
+    gated = len(inner) == 3 or wide == 2 * narrow
+    experts = counts[0] if counts else 0
+    return gated, narrow, experts, (counts[-1] - experts if counts else 0)
+
+
+class Projections(nn.Module):
+    """The two projections of a layer that has them itself, as one module: the first is
+    a module with its activation, or a linear layer that the layer's follows.
+    """
+
+    def __init__(self, first: Any, act: Any, second: Any) -> None:
+        super().__init__()
+        self.first, self.act, self.second = first, act, second
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.first(x)
+        if self.act is not None:
+            hidden = self.act(hidden)
+        y: Tensor = self.second(hidden)
+        return y
+
+
+def module_of(layer: Any, part: FFNPart) -> Any:
+    """The module that computes a part; None where there is none."""
+    if part.module is not None:
+        if isinstance(part.module, nn.ModuleList):
+            return part.module[0]
+        return part.module
+    matrices = [name for name, shape in part.shapes.items() if len(shape) == 2]
+    if part.gated or len(matrices) != 2:
+        return None
+    owners = [name.rpartition(".")[0] for name in matrices]
+    base = f"{part.path}." if part.path else ""
+    child = owners[0].removeprefix(base).partition(".")[0]
+    first, act = layer.get_submodule(base + child), None
+    if list(first.children()) == []:
+        act = _activation_of(layer.get_submodule(part.path) if part.path else layer)
+        if act is None:
+            return None
+    return Projections(first, act, layer.get_submodule(owners[1]))
+
+
+def _activation_of(module: Any) -> Any:
+    """The activation that a module keeps as a function or module; None without one."""
+    for name, value in [*vars(module).items(), *module.named_children()]:
+        if "act" in name and "fn" in name + "fn" and callable(value):
+            return value
+    return None
+
+
+def call_alone(module: Any, x: Tensor) -> Tensor:
+    """The output of an FFN's module that may take more than an input: a residual, which
+    is zero, or a routing, by which all tokens go to the first expert.
+    """
+    more: dict[str, Tensor] = {}
+    parameters = list(inspect.signature(module.forward).parameters.values())[1:]
+    for parameter in parameters:
+        if parameter.default not in (parameter.empty, None):
+            continue
+        if "residual" in parameter.name or "input_tensor" in parameter.name:
+            more[parameter.name] = torch.zeros_like(x)
+        elif "ind" in parameter.name or "selected" in parameter.name:
+            more[parameter.name] = torch.zeros(len(x), 1, dtype=torch.long)
+        elif "weight" in parameter.name or "scores" in parameter.name:
+            more[parameter.name] = torch.ones(len(x), 1, dtype=x.dtype)
+    y = module(x, **more)
+    answer: Tensor = y[0] if isinstance(y, tuple) else y
+    return answer
+
+
+def candidates(part: FFNPart, config: Any, module: Any) -> Iterator[FFNSpec]:
+    """The forms that a part may be: with the activation of the config first, and with
+    the limits that its module has.
+    """
+    named = [
+        HF_ACTIVATIONS[value]
+        for value in vars(config).values()
+        if isinstance(value, str) and value in HF_ACTIVATIONS
+    ]
+    plain = [row.name for row in ACTIVATIONS if not row.learned and row.beta is None]
+    gate = Gate.INNER if part.gated else Gate.NONE
+    base = FFNSpec(d_model=SMALL_D_MODEL, d_ff=1, activation=plain[0], gate=gate)
+    limits: set[float] = {
+        float(value)
+        for owner in module.modules()
+        for name, value in vars(owner).items()
+        if "limit" in name and isinstance(value, int | float) and value
+    }
+    if part.gated:
+        for row in CLAMPED:
+            for limit in limits or [row.limit]:
+                yield replace(
+                    base, activation=row.activation, limit=limit, up_offset=row.offset
+                )
+        for limit in limits:
+            for activation in dict.fromkeys(named):
+                yield replace(base, activation=activation, limit=limit)
+    for activation in dict.fromkeys([*named, *plain]):
+        yield replace(base, activation=activation)
+
+
+def prove_part(layer: Any, part: FFNPart, config: Any) -> Proof | None:
+    """The proof of a part's form on a small copy; None where it can't be proven."""
+    module = module_of(layer, part)
+    if module is None:
+        return None
+    sizes = small_sizes(part.d_model, part.d_ff)
+    try:
+        copied = small_copy(module, sizes)
+        return prove(copied, candidates(part, config, copied), call_alone)
+    except Exception:  # a module of its own ways
+        return None
+
+
+def load_config(data: dict[str, Any]) -> Any:
+    """transformers' config of the content of a config.json; raises FfnbenchError."""
+    import transformers
+
+    transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    model_type = data.get("model_type")
+    if not isinstance(model_type, str):
+        raise FfnbenchError(
+            "the config has no model_type",
+            'add the model\'s own, such as "model_type": "llama"',
+        )
+    if model_type not in transformers.CONFIG_MAPPING:
+        message = (
+            f"transformers {transformers.__version__} has no model type {model_type!r}"
+        )
+        if "auto_map" in data:
+            message += ", and code that comes with a file is never run"
+        raise FfnbenchError(message, "count it from --d-model and --d-ff")
+    config_class = transformers.CONFIG_MAPPING[model_type]
+    problem: Exception | None = None
+    for readable in _readable(data, config_class):
+        try:
+            # a copy: the class may change it
+            return config_class.from_dict(json.loads(json.dumps(readable)))
+        except Exception as caught:  # what a config class raises is its own
+            problem = problem or caught
+    text = " ".join(str(problem).split())[:200]
+    raise FfnbenchError(
+        f"transformers can't read it as {model_type}: {type(problem).__name__}: {text}",
+        "give the config.json as it was published",
+    ) from problem
+
+
+def _readable(data: dict[str, Any], config_class: Any) -> Iterator[dict[str, Any]]:
+    """The content as it is, and as a class may want it that is stricter than published
+    files: one number for a list of equal ones, and no number of layers beside the
+    pattern from which the class has it.
+    """
+    yield data
+    plain = {}
+    for key, value in data.items():
+        is_list = isinstance(value, list) and value and type(value[0]) is int
+        if is_list and set(value) == {value[0]}:
+            value = value[0]
+        if isinstance(getattr(config_class, key, None), property):
+            continue
+        plain[key] = value
+    yield plain
+
+
+def build_empty(config: Any, tied: bool = True) -> Any:
+    """The model of a config on torch's meta device, with its output layer where it
+    writes text; raises FfnbenchError where it can't be built.
+    """
+    from transformers import initialization
+
+    with torch.device("meta"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            with suppress(TypeError):  # a config that leaves a part of it out
+                config._experts_implementation = "eager"
+            with initialization.no_init_weights():
+                model = _class_of(config)(config)
+            if tied:
+                model.tie_weights()
+            return model.eval()
+        except Exception as problem:
+            text = " ".join(str(problem).split())[:200]
+            raise FfnbenchError(
+                f"transformers can't build {config.model_type!r}: {type(problem).__name__}: {text}",
+                "does AutoModel.from_config work with it?",
+            ) from problem
+
+
+def _class_of(config: Any) -> Any:
+    """The class of a config's model: with an output layer, where there is one; an
+    encoder that fills masks is taken bare.
+    """
+    from transformers.models.auto import modeling_auto
+
+    kind = type(config)
+    fills_masks = kind in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING
+    for name in (*OUTPUT_MAPPINGS, "MODEL_MAPPING"):
+        mapping = getattr(modeling_auto, name)
+        if kind not in mapping or (fills_masks and name == OUTPUT_MAPPINGS[-1]):
+            continue
+        found = mapping[kind]
+        return found[0] if isinstance(found, tuple) else found
+    modeling = import_module(kind.__module__.replace("configuration_", "modeling_"))
+    classes = [
+        value
+        for value in vars(modeling).values()
+        if getattr(value, "config_class", None) is kind
+    ]
+    for found in classes:
+        if "PreTrained" not in found.__name__:
+            return found
+    raise LookupError(f"no model class for {kind.__name__}")
+
+
+def language_part(config: Any, model: Any) -> tuple[Any, Any, str]:
+    """The config, the module and the path of a model's language part: of all, unless
+    the model is made of several.
+    """
+    text = config.get_text_config()
+    if text is config:
+        return config, model, ""
+    for path, module in model.named_modules():
+        if path and getattr(module, "config", None) is text:
+            return text, module, path
+    return text, model, ""
+
+
+def layers_of(model: Any) -> Iterator[tuple[str, Any]]:
+    """The numbered layers of a model with their paths: the elements of lists, where
+    these hold more than an FFN; those of stages, not the stages themselves.
+    """
+
+    def visit(module: Any, path: str) -> Iterator[tuple[str, Any]]:
+        for name, child in module.named_children():
+            inner = f"{path}{name}"
+            if not isinstance(child, nn.ModuleList):
+                yield from visit(child, f"{inner}.")
+                continue
+            for number, layer in child.named_children():
+                stages = [
+                    each
+                    for each_name, each in layer.named_children()
+                    if isinstance(each, nn.ModuleList)
+                    and not is_no_ffn(each_name, each)
+                    and len({type(one) for one in each}) == 1
+                    and any(is_no_ffn(n, m) for n, m in each[0].named_children())
+                ]
+                if stages:
+                    yield from visit(layer, f"{inner}.{number}.")
+                else:
+                    yield f"{inner}.{number}", layer
+
+    return visit(model, "")
+
+
+def read_model(data: dict[str, Any], source: str) -> ModelSpec:
+    """Read the model of a config.json's content; raises FfnbenchError."""
+    import transformers
+
+    config = load_config(data)
+    whole = build_empty(config)
+    text, model, path = language_part(config, whole)
+    groups = _Groups(text)
+    for layer_path, layer in layers_of(model):
+        groups.add(layer_path, layer)
+    groups.finish()
+    if not groups.rows:
+        raise FfnbenchError(
+            f"no FFN was found in the layers of {type(model).__name__}",
+            "count it from --d-model and --d-ff",
+        )
+    ignored = ignored_keys(data, config, whole)
+    notes = []
+    if path:
+        notes.append(
+            f"the language part of {config.model_type}: {path}, {text.model_type}"
+        )
+    if "auto_map" in data:
+        notes.append("auto_map: the code that comes with the file is never run")
+    if ignored:
+        notes.append(f"{config.model_type} does not read: {', '.join(ignored)}")
+    return ModelSpec(
+        key=config.model_type,
+        name=config.model_type,
+        groups=tuple(groups.rows),
+        source=source,
+        counted_by=f"transformers {transformers.__version__}, which built {type(whole).__name__}",
+        note="; ".join(notes),
+        defaults=sizes_left_out(data, config),
+        rest=_rest(whole, model, path, groups, config, data),
+    )
+
+
+class _Groups:
+    """The layers of a model by kind: equal ones are one row, with their number."""
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+        self.rows: list[LayerGroup] = []
+        self.paths: set[str] = set()  # of the parameters of all FFNs
+        self.attention_paths: set[str] = set()
+        self.router_params = 0
+        self._counts: Counter[Any] = Counter()
+        self._windows: dict[Any, Counter[Any]] = {}
+        self._first: dict[Any, LayerGroup] = {}
+
+    def add(self, path: str, layer: Any) -> None:
+        """Count one layer; one without an FFN is not counted."""
+        found = read_layer(layer, widths(self.config, layer))
+        attention = _attention_modules(layer)
+        if not found.parts:
+            return
+        for name in [*found.loose, *(n for part in found.parts for n in part.shapes)]:
+            self.paths.add(f"{path}.{name}")
+        number = len(self.paths and self._layer_numbers(path))
+        spec = attention_spec(attention, self.config, found.parts[0].d_model)
+        key = (
+            A_NUMBER.sub("*", path).rpartition(".")[0],
+            tuple((part.path, tuple(part.shapes.items())) for part in found.parts),
+            tuple(found.loose.items()),
+            spec,
+        )
+        if key not in self._first:
+            self._first[key] = group_of(path, layer, found, spec, self.config)
+            self._windows[key] = Counter()
+        self._counts[key] += 1
+        if not attention:
+            return
+        self._windows[key][window_of(self.config, number, attention)] += 1
+
+    def _layer_numbers(self, path: str) -> range:
+        numbers = A_NUMBER.findall(path)
+        return range(int(numbers[0]) if numbers else 0)
+
+    def finish(self) -> None:
+        """Make the rows of what was counted."""
+        for key, group in self._first.items():
+            windows = tuple(
+                AttentionWindow(count=count, tokens=tokens, other=other)
+                for (tokens, other), count in self._windows[key].items()
+            )
+            if windows == (AttentionWindow(count=self._counts[key]),):
+                windows = ()
+            self.rows.append(replace(group, count=self._counts[key], windows=windows))
+
+
+def widths(config: Any, layer: Any) -> list[int]:
+    """The widths that tokens may have in a layer: the config's, and those of its norms,
+    which come first where the config's are not among them.
+    """
+    own = [
+        attribute(config, name)
+        for name in ("hidden_size", "d_model", "n_embd", "dim", "embed_dim")
+    ]
+    norms = Counter(
+        parameter.shape[0]
+        for name, parameter in layer.named_parameters()
+        if "norm" in name.lower() and parameter.ndim == 1
+    )
+    of_norms = [width for width, _ in norms.most_common()]
+    of_config = [width for width in own if isinstance(width, int)]
+    of_norms.sort(key=lambda width: width not in of_config)
+    return list(dict.fromkeys([*of_norms, *of_config]))
+
+
+def group_of(
+    path: str, layer: Any, found: Layer, attention: AttentionSpec | None, config: Any
+) -> LayerGroup:
+    """A row of one layer: its FFN as a form where it is one, and its parameters."""
+    proofs = [prove_part(layer, part, config) for part in found.parts]
+    routed = [part for part in found.parts if part.experts]
+    params = sum(part.params for part in found.parts) + sum(
+        map(prod, found.loose.values())
+    )
+    active: int | None = params
+    top_k = experts_of_token(layer, config) if routed else 0
+    for part in routed:
+        if not top_k:
+            active = None
+            break
+        of_all = part.params
+        chosen = top_k * part.experts / (part.experts + part.unused)
+        active = round((active or 0) - of_all + of_all * chosen / part.experts)
+    kind = "moe" if routed else "dense"
+    if getattr(config, "is_encoder_decoder", False):
+        stack = "decoder" if "decoder" in path else "encoder"
+        kind = stack if kind == "dense" else f"{stack} moe"
+    spec = _spec_of(layer, found, proofs, top_k, config)
+    if spec is None:
+        proofs = []
+    names = [type(part.module or layer).__name__ for part in found.parts]
+    return LayerGroup(
+        kind=kind,
+        count=1,
+        ffn=spec,
+        attention=attention,
+        read=ReadFFN(
+            params=params,
+            params_active=active,
+            name=" and ".join(dict.fromkeys(names)),
+            proven=bool(proofs) and all(proof is not None for proof in proofs),
+        ),
+    )
+
+
+def experts_of_token(layer: Any, config: Any) -> int:
+    """How many experts a token goes to; 0 where it is not known."""
+    places = [*layer.modules(), config]
+    for name in TOP_K:
+        for place in places:
+            value = attribute(place, name)
+            if isinstance(value, list) and value and len(set(value)) == 1:
+                value = value[0]
+            if type(value) is int and value > 0:
+                return value
+    return 0
+
+
+def _spec_of(
+    layer: Any,
+    found: Layer,
+    proofs: list[Proof | None],
+    top_k: int,
+    config: Any,
+) -> FFNSpec | None:
+    """All parts of a layer as one form; None where they are none of ours.
+
+    Beside experts the other parts are the shared expert.
+    """
+    routed = [place for place, part in enumerate(found.parts) if part.experts]
+    main = routed[0] if routed else 0
+    part, proof = found.parts[main], proofs[main]
+    others = [place for place in range(len(found.parts)) if place != main]
+    if len(routed) > 1 or (others and not routed) or part.unused:
+        return None
+    form = proof.form if proof is not None else _read_form(part, config)
+    if form is None:
+        return None
+    is_stacked = any(len(shape) == 3 for shape in part.shapes.values())
+    biased = any(
+        len(shape) == (2 if is_stacked else 1) and shape[-1] > 1
+        for shape in part.shapes.values()
+    )
+    spec = replace(form, d_model=part.d_model, d_ff=part.d_ff, bias=biased)
+    if not routed:
+        return spec if not found.loose else None
+    for place in others:
+        other = proofs[place]
+        if other is not None and other.form.activation != form.activation:
+            return None
+    moe = _moe_of(layer, found, part, others, top_k, config)
+    if moe is None:
+        return None
+    return replace(spec, moe=moe)
+
+
+def _read_form(part: FFNPart, config: Any) -> FFNSpec | None:
+    """The form that shape and config name, where there is no proof."""
+    for value in vars(config).values():
+        if isinstance(value, str) and value in HF_ACTIVATIONS:
+            return FFNSpec(
+                d_model=part.d_model,
+                d_ff=part.d_ff,
+                activation=HF_ACTIVATIONS[value],
+                gate=Gate.INNER if part.gated else Gate.NONE,
+            )
+    return None
+
+
+def _moe_of(
+    layer: Any,
+    found: Layer,
+    part: FFNPart,
+    others: list[int],
+    top_k: int,
+    config: Any,
+) -> MoESpec | None:
+    """The experts around a part; None where its layer has something else beside."""
+    router = [s for s in found.loose.values() if s == (part.experts, part.d_model)]
+    gates = [s for s in found.loose.values() if s == (1, part.d_model)]
+    biases = [s for s in found.loose.values() if s == (part.experts,)]
+    if len(router) != 1 or len(router) + len(gates) + len(biases) != len(found.loose):
+        return None
+    text = " ".join(
+        str(getattr(config, name, "")) for name in ("scoring_func", "topk_method")
+    )
+    sigmoid = "sigmoid" in text or any(
+        hasattr(module, "e_score_correction_bias") for module in layer.modules()
+    )
+    groups = getattr(config, "n_group", None) or 1
+    top_groups = getattr(config, "topk_group", None) or 1
+    try:
+        return MoESpec(
+            experts=part.experts,
+            top_k=top_k,
+            shared_d_ff=sum(found.parts[place].d_ff for place in others),
+            shared_gate=bool(gates and others),
+            router_bias=bool(biases),
+            scores=Scores.SIGMOID if sigmoid else Scores.SOFTMAX,
+            normalised=getattr(config, "norm_topk_prob", True) is not False,
+            routed_scale=float(getattr(config, "routed_scaling_factor", None) or 1.0),
+            groups=groups,
+            top_groups=top_groups,
+        )
+    except FfnbenchError:
+        return None
+
+
+def _attention_modules(layer: Any) -> list[Any]:
+    """The attentions of a layer, none inside another."""
+    found: list[Any] = []
+    for module in layer.children():
+        if ATTENTION_CLASS.search(type(module).__name__):
+            found.append(module)
+        else:
+            found += _attention_modules(module)
+    return found
+
+
+def attribute(place: Any, name: str) -> Any:
+    """An attribute of a module or a config; None where it has none, or where it differs
+    by layer.
+    """
+    try:
+        return getattr(place, name, None)
+    except Exception:  # a config's own error
+        return None
+
+
+def attention_spec(
+    modules: list[Any], config: Any, d_model: int
+) -> AttentionSpec | None:
+    """The attention of a layer, by its own attributes and the config's, where its
+    matrices have just these sizes; None where they have others.
+    """
+    if not modules:
+        return None
+    module = modules[0]
+    shapes = [
+        tuple(parameter.shape)
+        for name, parameter in module.named_parameters()
+        if not re.search("norm|sink|relative|rel_", name.lower())
+    ]
+    matrices = sum(prod(shape) for shape in shapes if len(shape) == 2)
+    vectors = sum(prod(shape) for shape in shapes if len(shape) == 1)
+
+    def number(*names: str) -> int | None:
+        for place in (module, config):
+            for name in names:
+                value = attribute(place, name)
+                if type(value) is int and value > 0:
+                    return value
+        return None
+
+    heads = number("num_heads", "num_attention_heads", "n_heads", "n_head")
+    if heads is None:
+        return None
+    kv_heads = number("num_key_value_heads", "num_kv_heads") or heads
+    head_dim = number("head_dim", "attention_head_size") or d_model // heads
+    mla = None
+    kv_lora = number("kv_lora_rank")
+    if kv_lora:
+        nope, rope, v = (number(f"{n}_head_dim") for n in ("qk_nope", "qk_rope", "v"))
+        if nope and rope and v:
+            mla = MLASpec(
+                q_lora=number("q_lora_rank"), kv_lora=kv_lora, nope=nope, rope=rope, v=v
+            )
+    try:
+        plain = AttentionSpec(
+            d_model=d_model, heads=heads, kv_heads=kv_heads, head_dim=head_dim, mla=mla
+        )
+    except FfnbenchError:
+        return None
+    if plain.params != matrices:
+        return None
+    for qkv_bias, out_bias in (
+        (False, False),
+        (True, True),
+        (True, False),
+        (False, True),
+    ):
+        if qkv_bias and mla is not None:
+            continue
+        spec = replace(plain, qkv_bias=qkv_bias, out_bias=out_bias)
+        if sum(spec.biases.values()) == vectors:
+            return spec
+    return None
+
+
+def window_of(
+    config: Any, number: int, attentions: list[Any]
+) -> tuple[int | None, str]:
+    """How many tokens an attention sees, None for all, and what it does in place of
+    that; "" for nothing else.
+    """
+    size = attribute(config, "sliding_window")
+    kinds = attribute(config, "layer_types")
+    own = getattr(attentions[0], "sliding_window", None) if attentions else None
+    if isinstance(kinds, list) and number < len(kinds):
+        kind = str(kinds[number])
+        if kind.startswith("sliding") or kind == "local":
+            return (size if isinstance(size, int) else own), ""
+        if kind.startswith("full") or kind in ("global", "attention"):
+            return None, ""
+        return None, kind
+    if isinstance(own, int) and own > 0:
+        return own, ""
+    if (
+        isinstance(size, int)
+        and size > 0
+        and getattr(config, "use_sliding_window", True)
+    ):
+        return size, ""
+    return None, ""
+
+
+def ignored_keys(data: Mapping[str, Any], config: Any, model: Any) -> list[str]:
+    """The keys of a file that its class keeps without reading them. Raises
+    FfnbenchError for a width among them that no module has.
+    """
+    known = {*inspect.signature(type(config)).parameters, *config.attribute_map}
+    known |= {
+        *config.attribute_map.values(),
+        "architectures",
+        "auto_map",
+        "transformers_version",
+    }
+    known |= {"torch_dtype", "model_type", "_name_or_path", "dtype"}
+    ignored = [
+        key for key in data if key not in known and not hasattr(type(config), key)
+    ]
+    has = {size for p in model.parameters() for size in p.shape}
+    for key in ignored:
+        value = data[key]
+        if type(value) is int and WIDTH_KEY.search(key) and value not in has:
+            main = {*widths(config.get_text_config(), model)} & has
+            sizes = Counter(
+                s for p in model.parameters() if p.ndim == 2 for s in p.shape
+            )
+            common = [size for size, _ in sizes.most_common(4)]
+            raise FfnbenchError(
+                f"{key} {value:,} is the width of no module of {type(model).__name__}, whose class does not read that key",
+                "its widths are "
+                + ", ".join(f"{size:,}" for size in sorted({*main, *common})),
+            )
+    return ignored
+
+
+def sizes_left_out(data: Mapping[str, Any], config: Any) -> str:
+    """The sizes that a file leaves to its class, in words; "" for none."""
+    text = config.get_text_config()
+    parts = [data, *(value for value in data.values() if isinstance(value, dict))]
+    written = {key for part in parts for key in part}
+    numbers = [value for part in parts for value in part.values() if type(value) is int]
+    names = {*inspect.signature(type(text)).parameters}
+    left_out = []
+    for name in sorted(names):
+        value = attribute(text, name)
+        others = [key for key, target in text.attribute_map.items() if target == name]
+        is_size = SIZE_KEY.search(name) and type(value) is int and value > 1
+        if is_size and not written & {name, *others} and value not in numbers:
+            left_out.append(f"{name} {value:,}")
+    if not left_out:
+        return ""
+    return f"defaults of {text.model_type}, which the file does not set: {', '.join(left_out)}"
+
+
+def _rest(
+    whole: Any,
+    model: Any,
+    path: str,
+    groups: _Groups,
+    config: Any,
+    data: Mapping[str, Any],
+) -> Rest:
+    """All parameters that are not those of FFNs, by part; what other models a composite
+    has are `other`.
+    """
+    prefix = f"{path}." if path else ""
+    ffn_paths = {prefix + name for name in groups.paths}
+    classes = {name: type(module).__name__ for name, module in whole.named_modules()}
+    counts: Counter[str] = Counter()
+    inputs, outputs = (
+        getattr(layer, "weight", None)
+        for layer in (whole.get_input_embeddings(), whole.get_output_embeddings())
+    )
+    output = None if outputs is inputs else outputs
+    for name, parameter in whole.named_parameters():
+        parts = name.split(".")
+        around = [classes[".".join(parts[:n])] for n in range(1, len(parts))]
+        if name in ffn_paths:
+            continue
+        if parameter is output or (HEAD.search(name) and "attn" not in name):
+            counts["head"] += parameter.numel()
+        elif prefix and not name.startswith(prefix):
+            counts["other"] += parameter.numel()
+        elif around and "norm" in around[-1].lower():
+            counts["norms"] += parameter.numel()
+        elif any(ATTENTION_CLASS.search(each) for each in around):
+            counts["attention"] += parameter.numel()
+        elif any("Embed" in each for each in around):
+            counts["embeddings"] += parameter.numel()
+        else:
+            counts["other"] += parameter.numel()
+    says_untied = data.get("tie_word_embeddings") is False
+    if says_untied and inputs is not None and not counts["head"]:
+        # the class ties them until it has read the weights, or is the bare model's
+        counts["head"] += inputs.numel()
+    known = sum(
+        group.count * group.attention.params for group in groups.rows if group.attention
+    )
+    return Rest(
+        embeddings=counts["embeddings"],
+        attention=counts["attention"] - known,
+        norms=counts["norms"],
+        head=counts["head"],
+        other=counts["other"],
+    )
+
+
+def main() -> None:
+    """Print the model of the config.json on stdin, or why there is none, as JSON."""
+    source = sys.argv[1]
+    try:
+        answer = {"model": encode(read_model(json.load(sys.stdin), source))}
+    except FfnbenchError as problem:
+        answer = {"error": problem.message, "hint": problem.hint}
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()

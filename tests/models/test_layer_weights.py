@@ -1,0 +1,146 @@
+"""`--preset FOLDER --layer N`: the FFN of a layer with its own weights, from folders as
+save_pretrained writes them.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from shell import ffnbench as shell
+
+transformers = pytest.importorskip("transformers")
+safetensors = pytest.importorskip("safetensors.torch")
+WIDTHS = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+# type: its class, its config, and by the names of its tensors the form by hand
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("LlamaForCausalLM", WIDTHS | {"intermediate_size": 96, "vocab_size": 50, "num_key_value_heads": 2}),
+    "gpt2": ("GPT2LMHeadModel", {"n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 50}),
+    "bert": ("BertModel", WIDTHS | {"intermediate_size": 128, "vocab_size": 50}),
+    "dinov3_vit": ("DINOv3ViTModel", WIDTHS | {"intermediate_size": 96, "use_gated_mlp": True, "hidden_act": "silu"}),
+}  # fmt: skip
+
+
+def quantised(weight: torch.Tensor) -> torch.Tensor:
+    """Rows rounded to 8 bits, each with the scale of its largest element."""
+    scale = weight.abs().amax(1, keepdim=True) / 127
+    return (weight / scale).round().clamp(-128, 127) * scale
+
+
+def by_hand(
+    kind: str, w: dict[str, torch.Tensor], x: torch.Tensor, cut: Any
+) -> torch.Tensor:
+    """The FFN of layer 1 in float64, with `cut` on its matrices."""
+
+    def get(end: str) -> torch.Tensor:
+        (found,) = [t for n, t in w.items() if f".1.{end}" in n]
+        return found.double()
+
+    def linear(
+        v: torch.Tensor, name: str, transposed: bool = False, bias: bool = True
+    ) -> torch.Tensor:
+        weight = get(f"{name}.weight")
+        weight = cut(weight.T if transposed else weight)
+        y = v @ weight.T
+        return y + get(f"{name}.bias") if bias else y
+
+    match kind:
+        case "llama":
+            hidden = F.silu(linear(x, "mlp.gate_proj", bias=False)) * linear(
+                x, "mlp.up_proj", bias=False
+            )
+            return linear(hidden, "mlp.down_proj", bias=False)
+        case "gpt2":
+            hidden = F.gelu(linear(x, "mlp.c_fc", transposed=True), approximate="tanh")
+            return linear(hidden, "mlp.c_proj", transposed=True)
+        case "bert":
+            hidden = F.gelu(linear(x, "intermediate.dense"))
+            return linear(hidden, "output.dense")
+        case _:
+            hidden = F.silu(linear(x, "mlp.gate_proj")) * linear(x, "mlp.up_proj")
+            return linear(hidden, "mlp.down_proj")
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    torch.manual_seed(0)
+    made = {}
+    for kind, (class_name, sizes) in MODELS.items():
+        config = transformers.AutoConfig.for_model(kind, **sizes)
+        model = getattr(transformers, class_name)(config)
+        with torch.no_grad():
+            for (
+                parameter
+            ) in model.parameters():  # an outlier, and biases that are not zero
+                parameter.normal_(std=0.1)
+        made[kind] = tmp_path_factory.mktemp(kind)
+        model.save_pretrained(made[kind])
+    return made
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "llama",
+        "gpt2",
+        pytest.param("bert", marks=pytest.mark.slow),
+        pytest.param("dinov3_vit", marks=pytest.mark.slow),
+    ],
+)
+def test_the_error_of_int8_is_that_of_the_layer(
+    folders: dict[str, Path], kind: str
+) -> None:
+    """Beside float64 on the tensors of the file; int8 holds each row with one scale."""
+    done = shell(
+        "compare", "--preset", str(folders[kind]), "--layer", "1", "--variants", "preset", "--weights", "none,int8",
+        "--seq-len", "64", "--metrics", "error", "--quick", "--device", "cpu", "-f", "json",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    errors: dict[str, list[float]] = {}
+    answer = json.loads(done.stdout)
+    for sample in answer["samples"]:
+        if sample["metric"] == "error":
+            errors.setdefault(sample["case"], []).append(sample["value"])
+    exact, int8 = (sum(values) / len(values) for values in errors.values())
+    weights = safetensors.load_file(folders[kind] / "model.safetensors")
+    torch.manual_seed(1)
+    x = torch.randn(4096, 64, dtype=torch.float64)
+    right = by_hand(kind, weights, x, lambda w: w)
+    rounded = by_hand(kind, weights, x, quantised)
+    expected = float((rounded - right).norm() / right.norm())
+    assert exact < 1e-5
+    assert int8 == pytest.approx(expected, rel=0.15)
+
+
+def cost(folder: Path, *more: str) -> str:
+    done = shell("compare", "--preset", str(folder), "--quick", *more)
+    assert done.returncode == 2, done.stderr
+    assert "hint:" in done.stderr
+    return done.stderr
+
+
+@pytest.mark.slow
+def test_what_can_not_be_taken_is_one_line(folders: dict[str, Path], tmp_path) -> None:
+    llama = folders["llama"]
+    assert "has no layer 9" in cost(llama, "--layer", "9", "--variants", "preset")
+    assert "no weights for 'relu'" in cost(
+        llama, "--layer", "0", "--variants", "preset,relu"
+    )
+    assert "needs the folder of a model" in cost(Path("gpt2"), "--layer", "0")
+    (tmp_path / "config.json").write_bytes((llama / "config.json").read_bytes())
+    assert "holds no safetensors" in cost(
+        tmp_path, "--layer", "0", "--variants", "preset"
+    )
+    torn = tmp_path / "model.safetensors"
+    torn.write_bytes((llama / "model.safetensors").read_bytes()[:1000])
+    assert "cannot read" in cost(tmp_path, "--layer", "0", "--variants", "preset")
+    weights = safetensors.load_file(llama / "model.safetensors")
+    name = "model.layers.0.mlp.up_proj.weight"
+    safetensors.save_file(weights | {name: weights[name].to(torch.float8_e4m3fn)}, torn)
+    assert f"{name} holds float8_e4m3fn" in cost(
+        tmp_path, "--layer", "0", "--variants", "preset"
+    )

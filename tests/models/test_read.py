@@ -1,0 +1,234 @@
+"""Models that are read off transformers' modules, held against what transformers builds
+and against published sizes.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from functools import cache
+from typing import Any
+
+import pytest
+from model_configs import (
+    GEMMA_3,
+    GEMMA_4,
+    HUNYUAN,
+    LLAMA,
+    NEMOTRON_H,
+    Data,
+    by_exclusion,
+    written,
+)
+
+import ffnbench
+from ffnbench.common.errors import FfnbenchError
+
+transformers = pytest.importorskip("transformers")
+transformers.logging.set_verbosity(100)
+
+# model type: the form of its FFNs as its paper or its code has it
+FORMS = {
+    "gpt2": "gelu_tanh", "bert": "gelu", "t5": "relu", "bart": "gelu", "llama": "swiglu", "gemma2": "geglu_tanh",
+    "phi3": "swiglu", "mixtral": "swiglu@moe=8x2", "gpt_oss": "swiglu_oai@moe=128x4", "qwen2_moe": "swiglu@moe=60x4",
+    "deepseek_v3": "swiglu@moe=256x8", "modernbert": "geglu", "bloom": "gelu_tanh", "falcon": "gelu", "vit": "gelu",
+    "arcee": "relu2", "olmoe": "swiglu@moe=64x8", "opt": "relu",
+}  # fmt: skip
+MORE = [
+    "albert", "aria_text", "bamba", "biogpt", "cohere", "cohere2", "codegen", "ctrl", "dbrx", "deberta",
+    "distilbert", "dots1", "electra", "ernie4_5_moe", "exaone4", "falcon_h1", "flex_olmo", "glm", "glm4_moe", "gpt_bigcode",
+    "gpt_neox", "gptj", "granite", "granitemoe", "helium", "hubert", "jamba", "jetmoe", "lfm2", "llama4_text", "longt5",
+    "mamba2", "marian", "minimax", "mistral", "mpt", "mt5", "nemotron_h", "olmo2", "olmo3", "persimmon", "phi",
+    "phimoe", "qwen2", "qwen3", "qwen3_moe", "qwen3_next", "roberta", "roformer", "seed_oss", "siglip_text_model",
+    "smollm3", "stablelm", "starcoder2", "umt5", "whisper", "xglm",
+]  # fmt: skip
+NO_FFN = {"mamba2"}
+
+
+def default(model_type: str) -> Data:
+    """A file with every key that the class of a type writes."""
+    config = transformers.CONFIG_MAPPING[model_type]()
+    data: Data = json.loads(json.dumps(config.to_dict(), default=str))
+    return data
+
+
+@cache
+def read(content: str) -> Any:
+    from ffnbench.models.read import read_model
+
+    return read_model(json.loads(content), "config.json")
+
+
+def model_of(data: Data) -> Any:
+    return read(json.dumps(data))
+
+
+def built(data: Data) -> Any:
+    """The bare model, by transformers' own words."""
+    import torch
+    from transformers import AutoConfig, AutoModel
+
+    with torch.device("meta"):
+        return AutoModel.from_config(AutoConfig.for_model(**data))
+
+
+def ffn_params(model: Any) -> int:
+    return sum(group.count * group.ffn_params for group in model.groups)
+
+
+@pytest.mark.parametrize("model_type", FORMS)
+def test_the_form_of_a_published_class_is_proven(model_type: str) -> None:
+    data = default(model_type)
+    model = model_of(data)
+    assert model.main.ffn.name == FORMS[model_type]
+    assert all(group.read.proven for group in model.groups)
+    assert ffn_params(model) == by_exclusion(built(data))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model_type", MORE)
+def test_ffns_are_what_else_a_layer_has(model_type: str) -> None:
+    """Of the default file, and of two with other sizes."""
+    draw = random.Random(model_type)
+    data = default(model_type)
+    files = [data]
+    for factor in (2, 3):
+        names = [
+            n
+            for n in ("intermediate_size", "moe_intermediate_size", "ffn_dim", "d_ff")
+            if n in data
+        ]
+        if names:
+            name = draw.choice(names)
+            files.append(data | {name: factor * data[name]} if data[name] else data)
+    for each in files:
+        if model_type in NO_FFN:
+            with pytest.raises(FfnbenchError, match="no FFN was found"):
+                model_of(each)
+        else:
+            assert ffn_params(model_of(each)) == by_exclusion(built(each))
+
+
+@pytest.mark.parametrize(
+    ("data", "total", "active"),
+    [
+        (NEMOTRON_H, 31.58e9, 3.58e9),
+        (HUNYUAN, 80.4e9, 12.7e9),
+        (GEMMA_4, None, 3_822_530_560),
+        ({"model_type": "longcat_flash"}, 560.7e9, None),
+        ({"model_type": "step3p5", "tie_word_embeddings": False}, 195.84e9, None),
+        ({"model_type": "deepseek_v4"}, 284.3e9, 13.8e9),
+        ({"model_type": "qwen3_next"}, 79.7e9, 3.87e9),
+        ({"model_type": "jamba"}, 51.6e9, 12.1e9),
+    ],
+)  # fmt: skip
+def test_whole_models_are_as_published(
+    tmp_path, data: Data, total: float | None, active: float | None
+) -> None:
+    """Nemotron 3 Nano, Hunyuan-A13B, Gemma 4 26B-A4B, LongCat-Flash (whose zero experts
+    have no weights), Step 3.5 Flash
+    with its head, DeepSeek-V4-Flash, Qwen3-Next 80B, Jamba.
+    """
+    from ffnbench.extras.models.counting import count_whole_model
+
+    whole = count_whole_model(model_of(data))
+    if total is not None:
+        assert whole.params == pytest.approx(total, rel=2e-3)
+    if active is not None:
+        assert whole.active == pytest.approx(active, rel=5e-3)
+
+
+def test_longcats_ffns_to_the_parameter() -> None:
+    """28 layers of 512 experts of 3 x 6,144 x 2,048, two dense FFNs of 12,288, and a
+    router over 768.
+    """
+    layer = 512 * 3 * 6144 * 2048 + 2 * 3 * 6144 * 12288 + 768 * 6144
+    model = model_of({"model_type": "longcat_flash"})
+    assert ffn_params(model) == 28 * layer
+    # of the 12 experts that a token goes to a third are zero experts
+    expected = 8 * 3 * 6144 * 2048 + 2 * 3 * 6144 * 12288 + 768 * 6144
+    assert model.main.ffn_params_active == expected
+
+
+def test_what_stands_beside_the_ffn_is_read_too() -> None:
+    llama = model_of(LLAMA).main.attention
+    assert (llama.heads, llama.kv_heads, llama.head_dim) == (32, 8, 128)
+    mla = model_of({"model_type": "deepseek_v3"}).main.attention.mla
+    assert (mla.q_lora, mla.kv_lora, mla.nope, mla.rope, mla.v) == (
+        1536,
+        512,
+        128,
+        64,
+        128,
+    )
+    windows = {w.tokens: w.count for w in model_of(GEMMA_3).main.windows}
+    assert windows == {1024: 52, None: 10}
+    assert model_of(default("gpt2")).main.attention.params == 4 * 768 * 768 + 4 * 768
+
+
+def test_the_language_part_of_a_composite_is_taken_and_named() -> None:
+    model = model_of({"model_type": "llava"})
+    assert model.main.ffn.d_model == 4096
+    assert "language part of llava" in model.note
+    assert "llama" in model.note
+
+
+def test_a_form_that_is_not_proven_says_so_and_is_counted(tmp_path) -> None:
+    """BitNet has a norm before its down projection."""
+    path = written(tmp_path, {"model_type": "bitnet"})
+    shown = ffnbench.inspect(path)
+    assert "form not proven" in str(shown)
+    config = transformers.BitNetConfig()
+    layer = 3 * config.hidden_size * config.intermediate_size
+    assert shown.frame()["params"].tolist() == [layer]
+
+
+def test_keys_that_a_class_does_not_read_are_named_and_their_widths_refused(
+    tmp_path,
+) -> None:
+    assert "does not read: expansion" in model_of(LLAMA | {"expansion": 4}).note
+    with pytest.raises(
+        FfnbenchError, match="d_ff 999 is the width of no module"
+    ) as refused:
+        model_of(LLAMA | {"d_ff": 999})
+    assert "4,096, 14,336" in refused.value.hint
+
+
+def test_sizes_that_a_file_leaves_to_its_class_are_named_and_no_others() -> None:
+    left = {
+        name: LLAMA[name] for name in ("model_type", "hidden_size", "num_hidden_layers")
+    }
+    assert "intermediate_size 11,008" in model_of(left).defaults
+    assert "hidden_size" not in model_of(left).defaults
+    lfm2 = {"model_type": "lfm2", "block_ff_dim": 6656}
+    assert "6,656" not in model_of(lfm2).defaults
+
+
+@pytest.mark.parametrize(
+    ("data", "message", "hint"),
+    [
+        ({"hidden_size": 8}, "has no model_type", '"model_type": "llama"'),
+        ({"model_type": "kimi_k9", "auto_map": {}}, "code that comes with a file is never run", "--d-model and --d-ff"),
+        ({"model_type": "kimi_k9"}, "has no model type 'kimi_k9'", "--d-model and --d-ff"),
+        (LLAMA | {"hidden_act": "nonsense"}, "nonsense", "AutoModel"),
+    ],
+)  # fmt: skip
+def test_what_can_not_be_read_is_one_line_and_a_hint(
+    data: Data, message: str, hint: str
+) -> None:
+    with pytest.raises(FfnbenchError, match=message) as refused:
+        model_of(data)
+    assert hint in refused.value.hint
+    assert "\n" not in refused.value.message
+
+
+def test_every_command_takes_the_same_file(tmp_path, in_process) -> None:
+    path = written(tmp_path, LLAMA)
+    for words in (
+        ["inspect", path],
+        ["cost", "--preset", path],
+        ["block", "--preset", path, "--cost-only"],
+    ):
+        code, out, _ = in_process(*words)
+        assert code == 0
+        assert "14,336" in out or "176,160,768" in out or "llama" in out
