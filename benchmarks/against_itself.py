@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import fmean
 
 from exam.text import table
-from worlds import LOOP, OURS, TIMER, beside, ours, rival, seeded
+from timers import LOOP, OURS, TIMER, beside, ours, rival, seeded
 
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest

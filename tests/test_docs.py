@@ -4,7 +4,6 @@ links lead somewhere.
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import os
 import re
@@ -353,37 +352,6 @@ def test_the_numbers_of_the_claims_are_those_of_the_committed_runs() -> None:
     for row in train.values():
         assert f"{row['params']:,}" in text
         assert f"{row['saved_bytes'] / 2**20:.1f} MiB" in text
-
-
-def test_the_table_of_constants_is_what_the_code_has() -> None:
-    """Every number of stats/ that is a constant stands in a table of docs/, with its
-    value; so do those of features.
-    """
-    text = "\n".join(
-        page.read_text(encoding="utf-8")
-        for page in sorted((ROOT / "docs").glob("*.md"))
-    )
-    rows = re.findall(r"^\| `([\w/]+\.py): (\w+)` \| ([\d.e-]+) \|", text, re.MULTILINE)
-    assert len(rows) > 40
-    for file, name, value in rows:
-        found = getattr(
-            importlib.import_module(
-                "ffnbench." + file.removesuffix(".py").replace("/", ".")
-            ),
-            name,
-        )
-        assert float(value) == pytest.approx(found, rel=1e-3), f"{file}: {name}"
-    told = {(file, name) for file, name, _ in rows}
-    for path in sorted((ROOT / "ffnbench" / "stats").glob("*.py")):
-        module = importlib.import_module(f"ffnbench.stats.{path.stem}")
-        own = re.findall(
-            r"^([A-Z_]+(?:, [A-Z_]+)*) = ",
-            path.read_text(encoding="utf-8"),
-            re.MULTILINE,
-        )
-        for name in (name for names in own for name in names.split(", ")):
-            if isinstance(getattr(module, name), int | float):
-                assert (f"stats/{path.name}", name) in told, name
 
 
 BACKENDS = (
