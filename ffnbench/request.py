@@ -167,7 +167,6 @@ class PictureRequest(Request):
 
     activations: Texts | None = None
     range_: str = "-4:4"
-    gated: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -689,7 +689,7 @@ def test_no_golden_is_left_over() -> None:
 
 # --on measures in processes of its own; the others are shown by no line above
 NOT_HELD = {
-    "--on", "--slurm", "--help", "--timeout", "--wait", "--gated", "--ceilings",
+    "--on", "--slurm", "--help", "--timeout", "--wait", "--ceilings",
 }  # fmt: skip
 SHORT = {"--format": "-f", "--out": "-o", "--verbose": "-v", "--quiet": "-q"}
 

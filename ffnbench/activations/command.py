@@ -25,7 +25,6 @@ app = typer.Typer()
     epilog=ending(
         "ffnbench plot-activations relu,gelu,silu -o curves.svg",
         "ffnbench plot-activations --range=-8:8 -o wide.png",
-        "ffnbench plot-activations --gated -o surfaces.pdf",
         docs="docs/methodology.md#facts-of-activations",
     ),
 )
@@ -33,10 +32,9 @@ def plot_activations(
     ctx: typer.Context,
     activations: o.Activations = None,
     range_: o.Range = "-4:4",
-    gated: o.Gated = False,
     out: o.CurvesOut = None,
 ) -> int:
-    """Draw activations, or the surfaces of gated forms.
+    """Draw activations and their derivatives.
 
     Without -o, the picture is written to activations.png.
     """

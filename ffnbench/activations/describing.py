@@ -8,7 +8,6 @@ from ffnbench.activations.facts import Facts, facts_of
 from ffnbench.activations.plan import (
     USUAL_CHOICES,
     every_activation,
-    every_gated_form,
     parse_range,
     select,
 )
@@ -22,8 +21,7 @@ from ffnbench.run.world import World
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# of a curve; of each side of a surface
-CURVE_POINTS, SURFACE_POINTS = 1601, 161
+CURVE_POINTS = 1601
 
 
 def describe_activations(request: FactsRequest, world: World) -> View:
@@ -43,20 +41,14 @@ def draw_activations(
     from ffnbench.activations.picture import picture
 
     low, high = parse_range(request.range_)
-    if request.gated:
-        names, points = every_gated_form(), SURFACE_POINTS
-    else:
-        names, points = USUAL_CHOICES, CURVE_POINTS
-    if request.activations is not None:
-        names = request.activations
+    names = USUAL_CHOICES if request.activations is None else request.activations
     with world.prober(check_timeout(request.timeout)) as prober:
-        chosen = select(names, prober, gated=request.gated)
+        chosen = select(names, prober)
         curves = {
-            label: prober.curve(spec, low, high, points)
+            label: prober.curve(spec, low, high, CURVE_POINTS)
             for label, spec in chosen.items()
         }
-    facts_in_legend = {} if request.gated else _facts_of(chosen)
-    return picture(request, chosen, curves, facts_in_legend)
+    return picture(curves, _facts_of(chosen))
 
 
 def _facts_of(chosen: dict[str, ActivationSpec]) -> dict[str, Facts]:

@@ -1,6 +1,5 @@
 """What `plot-activations` writes: f on the left and f' on the right, with facts in the
-legend; or act(g) * u over gate g and up u, a small panel for each form, all on one
-colour scale; and the points of either as csv.
+legend; and the points as csv.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 from ffnbench.report.pictures.canvas import (
     BLACK,
     PAGE,
-    columns_for,
     drawing,
     finish,
     literal,
@@ -27,7 +25,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import combinations
 from math import isnan
-from statistics import median_high
 from typing import Any
 
 import numpy as np
@@ -36,63 +33,32 @@ from matplotlib.figure import Figure
 
 from ffnbench.activations.facts import Facts
 from ffnbench.choices import FIGURE_SUFFIXES
-from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import digits
-from ffnbench.ffn.spec import GATED_BY_ACTIVATION, ActivationSpec
 from ffnbench.report.formats import Write
 from ffnbench.report.writers import csv_text
-from ffnbench.request import PictureRequest
 from ffnbench.result import ActivationCurve
 
 
 def picture(
-    request: PictureRequest,
-    chosen: Mapping[str, ActivationSpec],
-    curves: dict[str, ActivationCurve],
-    facts: dict[str, Facts],
+    curves: dict[str, ActivationCurve], facts: dict[str, Facts]
 ) -> tuple[Figure, dict[str, Write]]:
     """The picture, and what writes it or its points, by suffix."""
-    if request.gated:
-        figure = gated_figure(curves, titles(chosen))
-    else:
-        figure = curves_figure(curves, facts)
-    files: dict[str, Write] = {".csv": lambda: points(curves, request.gated)}
+    figure = curves_figure(curves, facts)
+    files: dict[str, Write] = {".csv": lambda: points(curves)}
     return figure, files | {
         suffix: partial(render, figure, suffix) for suffix in FIGURE_SUFFIXES
     }
 
 
-def titles(chosen: Mapping[str, ActivationSpec]) -> dict[str, str]:
-    """The title of each surface, such as `swiglu: silu(g) · u`. One that was given by
-    the name of its activation has the name of the gated form.
-    """
-    titles = {}
-    for label, spec in chosen.items():
-        if label == spec.activation:
-            name = GATED_BY_ACTIVATION.get(label, f"{label}_glu")
-        else:
-            name = label
-        beta = "" if spec.beta is None else f", β = {spec.beta:g}"
-        titles[label] = f"{name}: {spec.activation.rpartition(':')[2]}(g{beta}) · u"
-    return titles
-
-
-def points(curves: dict[str, ActivationCurve], gated: bool) -> str:
+def points(curves: dict[str, ActivationCurve]) -> str:
     """Every point in full precision, as csv."""
     rows: list[dict[str, Any]] = []
     for label, curve in curves.items():
-        if gated:
-            for u in curve.x:
-                for g, y in zip(curve.x, curve.y, strict=True):
-                    rows.append(
-                        {"gate": g, "up": u, "activation": label, "value": y * u}
-                    )
-        else:
-            for x, y, slope in zip(curve.x, curve.y, curve.slope, strict=True):
-                derivative = None if isnan(slope) else slope
-                rows.append(
-                    {"x": x, "activation": label, "value": y, "derivative": derivative}
-                )
+        for x, y, slope in zip(curve.x, curve.y, curve.slope, strict=True):
+            derivative = None if isnan(slope) else slope
+            rows.append(
+                {"x": x, "activation": label, "value": y, "derivative": derivative}
+            )
     return csv_text(rows)
 
 
@@ -251,91 +217,3 @@ def _jumps(y: np.ndarray) -> np.ndarray:
     usual = np.partition(steps, -3)[-3] if len(steps) > 3 else 0.0
     least = max(JUMP_LEAST, JUMP_FACTOR * usual)
     return np.nonzero(steps > least)[0]
-
-
-# inches: the side of a panel at most; what colour bar and labels of axes take
-LARGEST_SIDE, BAR_AND_LABELS = 2.4, 0.9
-CONTOUR_LEVELS = 5
-# Surfaces higher than this many times the median of all heights are cut, so that a
-# square function does not flatten the others.
-HIGHEST_FACTOR = 2.0
-
-
-@drawing(**{"axes.grid": False, "axes.spines.top": True, "axes.spines.right": True})
-def gated_figure(curves: dict[str, ActivationCurve], titles: dict[str, str]) -> Figure:
-    """All surfaces in one picture; raises FfnbenchError where a product is not
-    finite.
-    """
-    with np.errstate(over="ignore"):  # rows are u, columns g
-        surfaces = {
-            name: np.outer(curve.x, np.asarray(curve.y, dtype=float))
-            for name, curve in curves.items()
-        }
-    tops = [float(np.abs(surface).max()) for surface in surfaces.values()]
-    if not all(map(math.isfinite, tops)):
-        raise FfnbenchError(
-            "act(g) * u is not finite on this range", "choose a smaller --range"
-        )
-    highest = HIGHEST_FACTOR * median_high(tops)
-    scale = max(top for top in tops if top <= highest) or 1.0
-    columns = columns_for(len(curves))
-    side = min(LARGEST_SIDE, (PAGE - BAR_AND_LABELS) / columns)
-    size = side * columns + BAR_AND_LABELS, side + 0.2
-    figure, axes = panels(len(curves), columns, size, sharex=True, sharey=True)
-    figure.set_layout_engine("compressed")  # as constrained, for panels that are square
-    names = names_apart([titles[name] for name in curves])
-    levels = _levels(scale)
-    for panel, title, (name, curve) in zip(axes, names, curves.items(), strict=True):
-        image = _surface(panel, np.asarray(curve.x), surfaces[name], scale, levels)
-        panel.set_title(literal(title))
-    for panel in axes[::columns]:
-        panel.set_ylabel("up u")
-    for panel in axes[-columns:]:
-        panel.set_xlabel("gate g")
-    extend = "both" if max(tops) > scale else "neither"
-    figure.colorbar(
-        image, ax=axes, label="act(g) · u", extend=extend, aspect=30, pad=0.02
-    )
-    return figure
-
-
-def _levels(scale: float) -> list[float]:
-    """The levels of contours, ascending: of 1, 2 and 5 times powers of ten the highest
-    that are at most 3/4 of the scale, with both signs.
-    """
-    exponent = math.floor(math.log10(scale))
-    positive = []
-    for power in range(exponent - 2, exponent + 1):
-        steps = [float(f"{digit}e{power}") for digit in (1, 2, 5)]
-        positive += [step for step in steps if step <= 0.75 * scale]
-    positive = positive[-CONTOUR_LEVELS:]
-    return [*(-step for step in reversed(positive)), *positive]
-
-
-def _surface(
-    axes: Axes, x: np.ndarray, z: np.ndarray, scale: float, levels: list[float]
-) -> Any:
-    """Draw a surface with its contours into a panel; returns its image, for the colour
-    bar.
-    """
-    image = axes.pcolormesh(
-        x,
-        x,
-        z,
-        cmap="RdBu_r",
-        vmin=-scale,
-        vmax=scale,
-        shading="gouraud",
-        rasterized=True,
-    )
-    within = [level for level in levels if z.min() < level < z.max()]
-    if within:
-        lines = axes.contour(x, x, z, levels=within, colors="0.15", linewidths=0.6)
-        axes.clabel(lines, fontsize=5, fmt="%g")
-    axes.axhline(0, color="0.5", linewidth=0.6)
-    axes.axvline(0, color="0.5", linewidth=0.6)
-    # the axes through zero may lie outside
-    axes.set(xlim=(x[0], x[-1]), ylim=(x[0], x[-1]))
-    axes.ticklabel_format(scilimits=(-2, 5), useMathText=True)
-    axes.set_aspect("equal")
-    return image

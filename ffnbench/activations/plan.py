@@ -40,20 +40,11 @@ def every_activation() -> str:
     return ",".join(row.name for row in ACTIVATIONS)
 
 
-def every_gated_form() -> str:
-    """The published gated forms that are an act(g) * u, as the text of a flag."""
-    return ",".join(row.name for row in GATED if row.limit is None)
-
-
-def select(
-    text: str, probe: Probe, *, gated: bool = False
-) -> dict[str, ActivationSpec]:
-    """Label -> spec of a comma separated list; with `gated`, gated names stand for the
-    activation on their gate.
-    """
+def select(text: str, probe: Probe) -> dict[str, ActivationSpec]:
+    """Label -> spec of a comma separated list."""
     chosen: dict[str, ActivationSpec] = {}
     for part in cut("", text, "relu,gelu,silu"):
-        variant = _variant_of_activation(part, probe, gated)
+        variant = _variant_of_activation(part, probe)
         if variant.label in chosen:
             raise FfnbenchError(
                 f"the activation {variant.label!r} is given twice",
@@ -68,7 +59,7 @@ def select(
     return chosen
 
 
-def _variant_of_activation(text: str, probe: Probe, gated: bool) -> Variant:
+def _variant_of_activation(text: str, probe: Probe) -> Variant:
     """The variant of one entry of the list; raises FfnbenchError where that is not an
     activation, or has other keys than beta.
     """
@@ -89,15 +80,13 @@ def _variant_of_activation(text: str, probe: Probe, gated: bool) -> Variant:
             f"{variant.target} is not a function of one tensor",
             "for example def act(x): ...",
         )
-    if variant.gate is not Gate.NONE and not gated:
+    if variant.gate is not Gate.NONE:
         raise FfnbenchError(
             f"{variant.text!r} is a gated form, not an activation",
-            f"`ffnbench plot-activations --gated` draws its surface; its activation is {variant.activation}",
+            f"its activation is {variant.activation}",
         )
     keys = variant.spec_keys.keys() | variant.workload_keys.keys()
-    refused = sorted(keys - {"beta", "gate"})
-    if gated and variant.spec_keys.get("gate", Gate.INNER) != Gate.INNER:
-        refused.append("gate")
+    refused = sorted(keys - {"beta"})
     if refused:
         raise FfnbenchError(
             f"an activation has no {refused[0]!r}, in {text!r}",

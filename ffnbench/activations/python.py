@@ -77,10 +77,8 @@ def plot_activations(
     activations: Activations | None = None,
     *,
     range: str | tuple[float, float] = "-4:4",
-    gated: bool = False,
 ) -> Figure:
-    """Activations with their derivatives, or the surfaces of gated forms
-    (`gated=True`), as a matplotlib Figure.
+    """Activations with their derivatives, as a matplotlib Figure.
 
     >>> ffnbench.plot_activations(["relu", "gelu", "silu"]).savefig("curves.png")
     """

@@ -278,14 +278,6 @@ Range = Annotated[
         help="Range of x; a negative LO needs =, as in --range=-4:4.",
     ),
 ]
-Gated = Annotated[
-    bool,
-    Option(
-        "--gated",
-        rich_help_panel=MEASURED,
-        help="Draw the surfaces act(g) * u of gated forms instead of curves.",
-    ),
-]
 OperationsTimed = Annotated[
     bool,
     Option(

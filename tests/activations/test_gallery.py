@@ -13,11 +13,9 @@ from shell import ffnbench
 
 from ffnbench.activations.describing import draw_activations
 from ffnbench.activations.facts import facts_of
-from ffnbench.activations.picture import titles
 from ffnbench.activations.plan import select
 from ffnbench.activations.table import facts_frame, facts_records
 from ffnbench.choices import PICTURE_SUFFIXES
-from ffnbench.plan import Probe
 from ffnbench.report.destination import Destination
 from ffnbench.report.terminal import plain
 from ffnbench.request import Output, PictureRequest
@@ -75,23 +73,6 @@ def draw(*, out: list[str], **flags) -> None:
             PictureRequest(**({"timeout": 60.0} | flags)), World()
         )
         destination.write(files)
-
-
-def test_gated_surfaces(folder: Path) -> None:
-    draw(gated=True, activations="swiglu,mine.py:telu,relu", out=["g.png", "g.csv"])
-    rows = list(csv.DictReader((folder / "g.csv").read_text().splitlines()))
-    row = next(
-        r
-        for r in rows
-        if (r["activation"], float(r["gate"]), float(r["up"])) == ("relu", 3.0, -2.0)
-    )
-    assert float(row["value"]) == -6.0
-    chosen = select("mish_glu,relu,s=swish@beta=2", Probe(), gated=True)
-    assert list(titles(chosen).values()) == [
-        "mish_glu: mish(g) · u",
-        "reglu: relu(g) · u",
-        "s: swish(g, β = 2) · u",
-    ]
 
 
 MISTAKES = [

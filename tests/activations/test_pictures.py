@@ -16,8 +16,7 @@ from matplotlib.figure import Figure
 from scipy.special import ndtr
 
 from ffnbench.activations.facts import Facts
-from ffnbench.activations.picture import curves_figure, gated_figure
-from ffnbench.common.errors import FfnbenchError
+from ffnbench.activations.picture import curves_figure
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.report.pictures.canvas import pens
 from ffnbench.result import ActivationCurve
@@ -48,11 +47,6 @@ def relu(x: np.ndarray) -> np.ndarray:
 RELU = curve(relu)
 COLOURS = [pen["color"] for pen in pens(["relu", "relu2"])]
 RELU2 = curve(lambda x: relu(x) ** 2)
-
-
-def side(f: Callable[[np.ndarray], np.ndarray], *, reach: float = 4) -> ActivationCurve:
-    """One side of a surface, of so few points that drawing it takes no time."""
-    return curve(f, low=-reach, high=reach, points=41)
 
 
 def figure_of(curves: dict[str, ActivationCurve]) -> Figure:
@@ -162,42 +156,3 @@ def test_names_are_taken_as_they_are() -> None:
     figure = figure_of({"_hidden": RELU, "$x^2": RELU2, "a$b$": RELU})
     shown = [text.get_text() for text in figure.legends[0].get_texts()]
     assert shown == [" _hidden", r"\$x^2", r"a\$b\$"]
-
-
-@pytest.mark.parametrize("number", [1, 10])
-def test_panels_of_gated_forms_are_square_and_of_a_size(number: int) -> None:
-    curves = {str(i): side(relu) for i in range(number)}
-    figure = gated_figure(curves, {name: f"{name}: relu(g) · u" for name in curves})
-    figure.draw_without_rendering()
-    panels = [axes.bbox for axes in figure.axes[:number]]
-    for box in panels:
-        assert box.width == pytest.approx(box.height, rel=0.01)
-        assert 1.7 * figure.dpi < box.width < 2.5 * figure.dpi
-    used = sum(1 for axes in figure.axes if axes.get_visible())
-    assert used == number + 1  # the colour bar
-    bottom, top = min(box.y0 for box in panels), max(box.y1 for box in panels)
-    assert bottom < 0.9 * figure.dpi
-    assert top > figure.bbox.height - 0.7 * figure.dpi
-
-
-def test_a_product_beyond_float64_is_refused() -> None:
-    with pytest.raises(FfnbenchError, match="not finite"):
-        gated_figure({"f": side(lambda x: x * 0 + 1e308)}, {"f": "f"})
-
-
-def test_titles_stay_over_their_panels() -> None:
-    names = {
-        "a": "swish@beta=0.5: swish(g, β = 0.5) · u",
-        "b": f"{'n' * 50}: {'n' * 50}(g) · u",
-        "c": "x" * 300,
-    }
-    figure = gated_figure(dict.fromkeys(names, side(relu)), names)
-    figure.draw_without_rendering()
-    for axes in figure.axes[:3]:
-        assert axes.title.get_window_extent().width <= 1.1 * axes.bbox.width
-
-
-def test_dashes_are_explained_where_there_are_some(pair: Figure) -> None:
-    apart = figure_of({"a": curve(np.tanh), "b": curve(lambda x: 1 + x**2)})
-    assert "dashed" in pair.get_suptitle()
-    assert "dashed" not in apart.get_suptitle()
