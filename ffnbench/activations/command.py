@@ -24,6 +24,7 @@ app = typer.Typer()
     cls=Command,
     epilog=ending(
         "ffnbench plot-activations relu,gelu,silu -o curves.svg",
+        "ffnbench plot-activations gelu,gelu_tanh -o difference.pdf",
         "ffnbench plot-activations --range=-8:8 -o wide.png",
         docs="docs/methodology.md#facts-of-activations",
     ),
@@ -76,7 +77,6 @@ def activations(
     quick: o.Quick = False,
     workers: o.Workers = None,
     rounds: o.Rounds = None,
-    wait: o.Wait = False,
     format: o.Format = "table",
     verbose: o.Verbose = False,
     out: o.TimesOut = None,

@@ -32,7 +32,6 @@ def activations(
     activations: Activations | None = None,
     *,
     quiet: bool = False,
-    wait: bool = False,
 ) -> Answer:
     """What is true of activations: minimum, range, kinks, moments, what torch and
     others call them.
@@ -41,7 +40,7 @@ def activations(
     >>> facts[["activation", "formula", "minimum"]]
     """
     request = request_from_arguments(FactsRequest, locals())
-    with called_here(quiet=quiet, wait=wait) as here:
+    with called_here(quiet=quiet) as here:
         return Answer(
             shown=describe_activations(request, here.world), name="activations"
         )
@@ -59,14 +58,13 @@ def time_activations(
     elements: Ints = "1048576",
     dtype: DTypes = "float32",
     quiet: bool = False,
-    wait: bool = False,
 ) -> Report:
     """The operations of activations, forward and backward, each against relu's.
 
     >>> ffnbench.time_activations(["relu", "gelu"], elements=65536, quick=True)
     """
     request = request_from_arguments(TimingRequest, locals())
-    with called_here(quiet=quiet, wait=wait) as here:
+    with called_here(quiet=quiet) as here:
         return measure_plan(
             prepare_plan(request, here.world, plan_timing), here.world, here.following
         )

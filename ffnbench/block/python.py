@@ -44,10 +44,8 @@ def block(
     quick: bool = False,
     precision: Float | None = None,
     budget: Float | None = None,
-    timeout: Float = 300.0,
     cost_only: bool = False,
     quiet: bool = False,
-    wait: bool = False,
 ) -> Report:
     """An FFN beside the attention of its block, by length of the sequence: parameters,
     FLOPs, latency, shares.
@@ -59,7 +57,7 @@ def block(
     >>> ffnbench.block(preset="llama3-8b", seq_len=[128, 8192], cost_only=True)
     """
     request = request_from_arguments(BlockRequest, locals())
-    with called_here(quiet=quiet, wait=wait) as here:
+    with called_here(quiet=quiet) as here:
         prepared = prepare_plan(
             request, here.world, plan_block, counts=request.cost_only
         )

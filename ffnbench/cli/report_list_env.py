@@ -25,6 +25,7 @@ app = typer.Typer()
     epilog=ending(
         "ffnbench report run.json -v",
         "ffnbench report run.json -o run.md -o run.png",
+        "ffnbench report check.json -o check.html",
         docs="docs/methodology.md#counts",
     ),
 )

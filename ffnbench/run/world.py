@@ -60,7 +60,7 @@ def machine_lock(tell: Tell, wait: bool = False) -> Iterator[str]:
                 mine, owner = _lock_or_owner(path)
         elif owner is not None:
             tell(
-                f"note: another run of ffnbench{owner} measures on this machine now; --wait waits for it"
+                f"note: another run of ffnbench{owner} measures on this machine now; compare, check and ab can wait for it (--wait)"
             )
     except (OSError, RuntimeError):  # no such folder, or no home
         mine, owner = None, None

@@ -110,7 +110,7 @@ def test_no_empty_value_is_taken_for_anything(
     """
     monkeypatch.chdir(tmp_path)
     Path("config.json").write_text("{}")
-    for line in ("cost -o", "cost --config", "cost --seq-len", "cost relu", "check a.json --tolerance", "report a.json",
+    for line in ("cost -o", "cost --config", "cost --seq-len", "cost relu", "check a.json --tolerance", "report",
                  "ab relu --base-env", "block --preset", "check"):  # fmt: skip
         for empty in ("", " "):
             code, out, err = call(*line.split(), empty)

@@ -54,7 +54,7 @@ def test_the_second_of_two_says_so_in_the_log_the_table_and_the_file(
     code, out, err = on_fakes(COMPARE, "-o", tmp_path / "a.json")
     assert code == 0
     assert (
-        f"another run of ffnbench (process {holder.pid}) measures on this machine now; --wait"
+        f"another run of ffnbench (process {holder.pid}) measures on this machine now; compare, check and ab can wait"
         in err
     )
     assert (

@@ -130,9 +130,7 @@ def refuse_running(journal: BinaryIO) -> None:
     """Raise FfnbenchError for a journal that another process writes to."""
     if not try_lock(journal):
         problem = f"--resume: {journal.name} is of a run that goes on now"
-        raise FfnbenchError(
-            problem, "wait until it ends (--wait), or give -o another file"
-        )
+        raise FfnbenchError(problem, "wait until it ends, or give -o another file")
 
 
 def journal_of(output: Path) -> Path:
