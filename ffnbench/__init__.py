@@ -7,7 +7,6 @@ Importing this package imports nothing heavy: the names below load on first use.
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,11 +18,11 @@ if TYPE_CHECKING:
     from ffnbench.block.python import block
     from ffnbench.common.errors import FfnbenchError as Error
     from ffnbench.compare.python import compare, cost
-    from ffnbench.extras import *  # noqa: F403
     from ffnbench.ffn.imported import activation
     from ffnbench.ffn.spec import FFNSpec
     from ffnbench.gate.python import ab, check
     from ffnbench.gate.shown_check import ShownCheck as Check
+    from ffnbench.inspecting.python import inspect
     from ffnbench.python.build_and_load import build, load
     from ffnbench.report.shown_report import Answer
     from ffnbench.report.shown_report import ShownReport as Report
@@ -44,6 +43,7 @@ __all__ = [
     "check",
     "compare",
     "cost",
+    "inspect",
     "load",
     "plot_activations",
     "time_activations",
@@ -63,6 +63,7 @@ _HOMES = {
         for name in ("activations", "plot_activations", "time_activations")
     },
     "block": ("block.python", "block"),
+    "inspect": ("inspecting.python", "inspect"),
 }
 
 # an import of a room sets its name here: done now and removed again, it does not
@@ -77,11 +78,6 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         home, there = _HOMES[name]
         return getattr(import_module(f"ffnbench.{home}"), there)
-    # else it is a room that is about to be imported
-    if not name.startswith("_") and find_spec(f"ffnbench.{name}") is None:
-        feature = import_module("ffnbench.features").of_features("calls").get(name)
-        if feature is not None:
-            return getattr(feature.file("python"), name)
     raise AttributeError(
         f"module 'ffnbench' has no attribute {name!r}",
         name=name,
@@ -90,4 +86,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, *import_module("ffnbench.features").of_features("calls")])
+    return sorted(__all__)

@@ -122,6 +122,7 @@ class Match(StrEnum):
 # plot-activations, whose CSV holds the points of its curves
 SUFFIX_OF = {"csv": ".csv", "json": ".json", "markdown": ".md", "latex": ".tex"}
 SUFFIXES = tuple(SUFFIX_OF.values())
+PAGE_SUFFIX = ".html"
 CHECK_SUFFIXES = (".xml", *SUFFIXES)
 FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
 PICTURE_SUFFIXES = (*FIGURE_SUFFIXES, ".csv")

@@ -6,8 +6,7 @@ The parent sends a line of JSON, `{"number": 7, "request": "Open", "fields": {..
 The worker's answer is `{"number": 7, "answer": {...}}`, of the type that the request
 names, or `{"number": 7, "failed": {...}}`. Before the first request a worker greets
 with `{"greeting": {...}}`. Where a forked child has ended, its starter says so with
-`{"number": 7, "ended": -9}`. Features add requests of their own: `features.py:
-handler`.
+`{"number": 7, "ended": -9}`.
 
 The lines go over the worker's stdin and its original stdout. The worker moves both ends
 aside before any other code runs, so that prints of user code land on stderr and its
@@ -24,7 +23,6 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, TypeVar
 
 from ffnbench.common import jsonable
-from ffnbench.features import handler
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
@@ -521,10 +519,7 @@ def encode_request(request: WorkerRequest[Any], number: int) -> MessageLine:
 def decode_request(line: MessageLine) -> WorkerRequest[Any]:
     """Read the request of a line; raises ValueError or KeyError where it has none."""
     name = line["request"]
-    request_type = REQUESTS.get(name)
-    if request_type is None:
-        request_type, _ = handler(name)
-    return jsonable.decode(request_type, line["fields"])
+    return jsonable.decode(REQUESTS[name], line["fields"])
 
 
 def encode_answer(answer: object) -> MessageLine:

@@ -32,9 +32,6 @@ from ffnbench.report.words import VERDICTS
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report, Verdict
 
-OF_EXTRAS = {
-    f"{path.name}.md" for path in (ROOT / "tests" / "extras").iterdir()
-}  # their own tests type what stands there
 DOCUMENTS = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results/*.md")]
 )
@@ -69,7 +66,7 @@ def shell_lines(workflow: dict) -> list[str]:
 SHELL = [
     (name, line.rpartition(".venv/bin/")[2] if ".venv" in line else line)
     for name, body in blocks("sh") for line in body.splitlines()
-    if "ffnbench " in line and name not in OF_EXTRAS
+    if "ffnbench " in line
     # tests/test_recipes.py types these
     and name != "tutorial.md" and "ffn.json" not in line and not line.startswith("git ")
     # tests/run/test_cluster.py has a SLURM

@@ -26,13 +26,13 @@ from ffnbench.messages import (
     ListBackends,
     MeasureCeilings,
 )
+from ffnbench.report.environment import environment_records
 from ffnbench.report.formats import View
 from ffnbench.report.frame import Row
 from ffnbench.report.listing import (
     DISTURBED,
     backends_view,
     device_records,
-    environment_records,
     machine_records,
     records_view,
     workers_record,

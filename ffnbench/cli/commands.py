@@ -18,8 +18,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command_from_info
 
-from ffnbench import features
-from ffnbench.choices import FIGURE_SUFFIXES, SUFFIXES
+from ffnbench.choices import FIGURE_SUFFIXES, PAGE_SUFFIX, SUFFIXES
 from ffnbench.cli.defaults import (
     Settings,
     defaults_note,
@@ -51,6 +50,7 @@ FILES = {
     "activations": "activations.command",
     "list": "cli.report_list_env",
     "env": "cli.report_list_env",
+    "inspect": "inspecting.command",
 }
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 HELP_ALL = "--help-all"
@@ -146,8 +146,6 @@ class Commands(TyperGroup):
         name = name.replace("_", "-")
         if name in FILES:
             module = import_module(f"ffnbench.{FILES[name]}")
-        elif name in features.of_features("commands"):
-            module = features.of_features("commands")[name].file("command")
         else:
             return None
         [info] = [info for info in module.app.registered_commands if info.name == name]
@@ -162,7 +160,7 @@ class Commands(TyperGroup):
 
 def command_names() -> list[str]:
     """Every command, those of the core first."""
-    return [*FILES, *features.of_features("commands")]
+    return [*FILES]
 
 
 def options_of(name: str) -> dict[str, Any]:
@@ -225,7 +223,7 @@ def destination_of(
     """
     from ffnbench.report.destination import Destination
 
-    suffixes = [*SUFFIXES, *features.of_features("suffixes")]
+    suffixes = [*SUFFIXES, PAGE_SUFFIX]
     if pictures:
         suffixes += FIGURE_SUFFIXES
     how.setdefault("suffixes", suffixes)

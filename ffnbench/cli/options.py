@@ -16,11 +16,11 @@ from typer import Argument, Option
 from ffnbench.choices import (
     CHECK_SUFFIXES,
     FIGURE_SUFFIXES,
+    PAGE_SUFFIX,
     PICTURE_SUFFIXES,
     SUFFIXES,
 )
 from ffnbench.cli.words import words_for
-from ffnbench.features import of_features
 
 TypedText = str | None
 TypedTexts = list[str] | None
@@ -591,12 +591,11 @@ def _out(*suffixes: str, more: str = "") -> Any:
     )
 
 
-PAGES = tuple(of_features("suffixes"))
-Out = Annotated[TypedTexts, _out(*PAGES, *FIGURE_SUFFIXES, *SUFFIXES)]
-TableOut = Annotated[TypedTexts, _out(*PAGES, *SUFFIXES)]
+Out = Annotated[TypedTexts, _out(PAGE_SUFFIX, *FIGURE_SUFFIXES, *SUFFIXES)]
+TableOut = Annotated[TypedTexts, _out(PAGE_SUFFIX, *SUFFIXES)]
 TimesOut = Annotated[
     TypedTexts,
-    _out(*PAGES, *SUFFIXES, more=f", with --time {', '.join(FIGURE_SUFFIXES)}"),
+    _out(PAGE_SUFFIX, *SUFFIXES, more=f", with --time {', '.join(FIGURE_SUFFIXES)}"),
 ]
 CurvesOut = Annotated[TypedTexts, _out(*PICTURE_SUFFIXES)]
-CheckOut = Annotated[TypedTexts, _out(*PAGES, *CHECK_SUFFIXES)]
+CheckOut = Annotated[TypedTexts, _out(PAGE_SUFFIX, *CHECK_SUFFIXES)]

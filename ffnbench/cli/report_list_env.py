@@ -13,7 +13,6 @@ from ffnbench.cli.commands import (
     settings_here,
 )
 from ffnbench.common.streams import say
-from ffnbench.features import imported_function
 from ffnbench.planning.fields import refuse_empty
 
 app = typer.Typer()
@@ -51,7 +50,9 @@ def report(
     is_check = holds_findings(path)
     with destination_of(output, "report", path, pictures=not is_check) as destination:
         if is_check:
-            view = imported_function("gate.saved_check:saved_check_view")(path)
+            from ffnbench.gate.saved_check import saved_check_view
+
+            view = saved_check_view(path)
         else:
             report, difference = load_recomputed(path)
             destination.expect(report)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from ffnbench.common.units import TIME_SUFFIXES
-from ffnbench.features import imported_function
 from ffnbench.request import EXAMPLES, OTHER_NAMES, spelling
 
 NUMBER_PATTERN = re.compile(r"\d[\w./]*")
@@ -181,10 +180,9 @@ def words_of(name: str) -> list[str]:
 
         return published().names()
     if name == "tolerance":
-        return [
-            f"{metric}="
-            for metric in imported_function("gate.decision:CHECKED_METRICS")
-        ]
+        from ffnbench.gate.decision import CHECKED_METRICS
+
+        return [f"{metric}=" for metric in CHECKED_METRICS]
     return [*_fixed_words(name)]
 
 

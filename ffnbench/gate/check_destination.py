@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from ffnbench.choices import CHECK_SUFFIXES
+from ffnbench.choices import CHECK_SUFFIXES, PAGE_SUFFIX
 from ffnbench.common.errors import EXIT_INTERRUPTED
 from ffnbench.common.streams import say
-from ffnbench.features import of_features
 from ffnbench.report.destination import Destination, refuse_unknown
 from ffnbench.report.files.outputs import inputs_of, refuse_unwritable, save
 from ffnbench.report.formats import CHECK_FORMATS, View
@@ -36,7 +35,7 @@ class CheckDestination(Destination):
         super().__init__(
             output,
             "check",
-            suffixes=(*CHECK_SUFFIXES, *of_features("suffixes")),
+            suffixes=(*CHECK_SUFFIXES, PAGE_SUFFIX),
             formats=CHECK_FORMATS,
             inputs=inputs_of(*inputs),
             why_runs_stay="this would be what a check finds",

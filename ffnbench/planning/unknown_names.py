@@ -6,16 +6,21 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from ffnbench.choices import CHECK_SUFFIXES, FIGURE_SUFFIXES, Backend, Weights
+from ffnbench.choices import (
+    CHECK_SUFFIXES,
+    FIGURE_SUFFIXES,
+    PAGE_SUFFIX,
+    Backend,
+    Weights,
+)
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for, near
-from ffnbench.features import of_features
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import GATED
 from ffnbench.models.presets import PRESETS
 from ffnbench.planning.keys import KEY_HINT, KEYS
 
-OUTPUT_SUFFIXES = (*CHECK_SUFFIXES, *FIGURE_SUFFIXES, *of_features("suffixes"))
+OUTPUT_SUFFIXES = (*CHECK_SUFFIXES, *FIGURE_SUFFIXES, PAGE_SUFFIX)
 
 
 def unknown_name(name: str, is_form: Callable[[str], bool]) -> FfnbenchError:

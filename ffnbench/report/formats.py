@@ -10,9 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ffnbench.choices import FIGURE_SUFFIXES, SUFFIX_OF
+from ffnbench.choices import FIGURE_SUFFIXES, PAGE_SUFFIX, SUFFIX_OF
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.features import Feature, of_features
 from ffnbench.report.frame import Frame
 from ffnbench.result import Report
 
@@ -58,7 +57,7 @@ class View:
     suffix: the one of "roofline" for files with this word in their name, the one of ""
     for all others. `reports` are the reports that the answer was made of, `title` is
     its name, and `command` makes it again where the commands of the reports do not:
-    writers of features show these. `more_formats` and `more_files` are writers that
+    the page shows these. `more_formats` and `more_files` are writers that
     this answer alone has.
 
     `code` is the exit code that follows from it; with `--on-unclear fail` it is
@@ -113,9 +112,16 @@ class View:
             writers |= {
                 name + suffix: partial(draw, suffix) for suffix in FIGURE_SUFFIXES
             }
-        for suffix, feature in of_features("suffixes").items():
-            writers[suffix] = partial(_by_feature, feature, suffix, self)
+        writers[PAGE_SUFFIX] = self._page
         return {**writers, **self.more_files}
+
+    def _page(self) -> str:
+        """This answer as an HTML document."""
+        from ffnbench.report.page import page_of
+
+        return page_of(
+            self.table, self.pictures, self.reports, self.title, self.command
+        )
 
     def ending(self, code: int, problem: FfnbenchError | None = None) -> View:
         """This view with an exit code and a problem."""
@@ -135,11 +141,3 @@ class View:
                 hint = "`ffnbench compare` measures; `ffnbench cost --sort params` sorts by a count"
                 raise FfnbenchError(message, hint)
         return replace(self, frame=lambda: frame)
-
-
-def _by_feature(feature: Feature, suffix: str, view: View) -> str:
-    """The text that a feature writes into a file with its suffix."""
-    text: str = feature.file("files").WRITERS[suffix](
-        view.table, view.pictures, view.reports, view.title, view.command
-    )
-    return text

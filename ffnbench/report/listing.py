@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from ffnbench.backends import BACKENDS
 from ffnbench.choices import CompileMode
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.common.jsonable import encode
 from ffnbench.common.names import hint_for
 from ffnbench.common.units import GIGA, IEC, TIME, counted, digits, quantity
 from ffnbench.ffn.activations import ACTIVATIONS
@@ -30,11 +29,9 @@ from ffnbench.planning.keys import KEYS
 from ffnbench.report.formats import View
 from ffnbench.report.frame import Row, frame_of_records
 from ffnbench.report.words import FLOPS_OF_ONE
-from ffnbench.result import Bound, Ceiling, Environment
+from ffnbench.result import Bound, Ceiling
 
 DISTURBED = "disturbed"
-# the units of an environment's fields by the end of their names; bytes get a prefix
-UNIT_OF_SUFFIX = {"_bytes": "", "_w": "W", "_mhz": "MHz"}
 # columns of prose, which may be wrapped
 WRAPPED_COLUMNS = (
     "aliases",
@@ -254,24 +251,6 @@ def backends_view(
             f"MODE: {', '.join(CompileMode)}; @compile and @freeze imply @backend=compile",
         ),
     )
-
-
-def environment_records(environment: Environment) -> list[Row]:
-    """One record for each known fact of the environment, with its unit."""
-    return [
-        _fact(name, value)
-        for name, value in encode(environment).items()
-        if value is not None
-    ]
-
-
-def _fact(name: str, value: object) -> Row:
-    """The record of a field: of `cpu_clock_mhz` the fact `cpu clock`, `3,000 MHz`."""
-    for end, unit in UNIT_OF_SUFFIX.items():
-        if name.endswith(end) and isinstance(value, int | float):
-            text = f"{value:,.0f} {unit}" if unit else quantity(value, IEC)
-            return {"fact": name.removesuffix(end).replace("_", " "), "value": text}
-    return {"fact": name.replace("_", " "), "value": str(value)}
 
 
 def device_records(devices: str, gpu: DeviceFacts) -> list[Row]:

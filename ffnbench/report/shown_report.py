@@ -3,7 +3,7 @@ And what Python gets of every command: answers that show themselves in a noteboo
 terminal, and give a data frame or files.
 
 `Shows` has the methods of all answers, `Answer` is one that has only a view, and
-`ShownReport` is a report. A new kind of the core is one row of FRAMES.
+`ShownReport` is a report.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from ffnbench.common.errors import (
     Unfinished,
     WrongArgument,
 )
-from ffnbench.features import imported_function
 from ffnbench.plan import Kind
 from ffnbench.report.formats import (
     NOT_ALL,
@@ -230,20 +229,22 @@ def as_displayed(figure: Any) -> None:
 
 
 ANY_ENVIRONMENT = Environment(fingerprint="", cpu="", usable_cpus=1)
-# by the kind of a plan, the function that makes the frame of its report. It is given as
-# text, for this room can't import the rooms above it
-FRAMES = {
-    Kind.COMPARE: "compare.table:compare_frame",
-    Kind.SIDES: "compare.table:compare_frame",
-    Kind.BLOCK: "block.table:block_frame",
-    Kind.ACTIVATIONS: "activations.table:timing_frame",
-}
 
 
 def frame_of_report(report: Report) -> Frame:
     """The frame of this report, by the kind of its plan."""
-    frame: Frame = imported_function(FRAMES[report.plan.kind])(report)
-    return frame
+    match report.plan.kind:
+        case Kind.BLOCK:
+            from ffnbench.block.table import block_frame
+
+            return block_frame(report)
+        case Kind.ACTIVATIONS:
+            from ffnbench.activations.table import timing_frame
+
+            return timing_frame(report)
+    from ffnbench.compare.table import compare_frame
+
+    return compare_frame(report)
 
 
 def figure_of(report: Report, *, roofline: bool = False) -> Figure:
@@ -255,8 +256,9 @@ def figure_of(report: Report, *, roofline: bool = False) -> Figure:
 
         return roofline_figure(report)
     if report.plan.kind == Kind.BLOCK:
-        figure: Figure = imported_function("block.picture:block_figure")(report)
-        return figure
+        from ffnbench.block.picture import block_figure
+
+        return block_figure(report)
     if report.figures.trade_offs:
         from ffnbench.report.pictures.trade_off import trade_off_figure
 

@@ -23,7 +23,6 @@ from ffnbench.backends import BACKENDS
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.device.environment import accelerator_of, torch_device, usable_cpus
 from ffnbench.device.waiting import WaitMeter
-from ffnbench.features import handler
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.messages import (
     SALT_BITS,
@@ -440,5 +439,4 @@ def _dispatch(request: WorkerRequest[Any], jobs: Jobs | None) -> Any:
             from ffnbench.worker.agreement import compare_output
 
             return compare_output(request)
-    _, answer_of_feature = handler(type(request).__name__)
-    return answer_of_feature(jobs, request)
+    raise TypeError(f"a worker can't answer a {type(request).__name__}")

@@ -129,7 +129,7 @@ def test_whole_models_are_as_published(
     have no weights), Step 3.5 Flash
     with its head, DeepSeek-V4-Flash, Qwen3-Next 80B, Jamba.
     """
-    from ffnbench.extras.models.counting import count_whole_model
+    from ffnbench.inspecting.counting import count_whole_model
 
     whole = count_whole_model(model_of(data))
     if total is not None:

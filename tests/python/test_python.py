@@ -19,6 +19,7 @@ import pandas as pd
 import pytest
 import torch
 from fake_machine import FakeLaunch, ProberHere, interrupted_in_the_second_worker
+from ffnbench.features import of_features
 from paths import ROOT
 from torch import nn
 
@@ -27,7 +28,6 @@ from ffnbench.choices import MODE_ALIASES, Backend, Match, Mode
 from ffnbench.cli.commands import Commands
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.compare import python as compare_python
-from ffnbench.features import of_features
 from ffnbench.ffn.spec import DTYPES
 from ffnbench.gate.decision import Finding, Status
 from ffnbench.gate.shown_check import ShownCheck

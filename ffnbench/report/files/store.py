@@ -13,7 +13,6 @@ from typing import Any
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.files import content_of
-from ffnbench.features import imported_function
 from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, FFNSpec, ImportedSpec
 from ffnbench.metrics import METRICS, ROOF
 from ffnbench.plan import METHOD, Kind, Plan
@@ -220,8 +219,6 @@ MEASURES = {
     Kind.ACTIVATIONS: (ActivationSpec,),
     Kind.BLOCK: (*NETWORKS, AttentionSpec),
 }
-# by kind, a function that gives what else is wrong with a plan, as `file:name`
-PROBLEMS: dict[str, str] = {Kind.BLOCK: "block.plan:problems"}
 SHORTEST_S, LARGEST = 1e-15, 1e18  # of a sample
 
 
@@ -247,8 +244,10 @@ def _problems_of_plan(plan: Plan) -> Iterator[str]:
     for case in plan.cases:
         if not isinstance(case.ffn, MEASURES[plan.kind]):
             yield f"{case.label!r} is nothing that {plan.kind} measures"
-    if plan.kind in PROBLEMS:
-        yield from imported_function(PROBLEMS[plan.kind])(plan)
+    if plan.kind == Kind.BLOCK:
+        from ffnbench.block.plan import problems
+
+        yield from problems(plan)
 
 
 def _problems_of_answer(report: Report) -> Iterator[str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ffnbench.extras.models.by_length import InspectRequest
-from ffnbench.extras.models.layers import model_answer
+from ffnbench.inspecting.by_length import InspectRequest
+from ffnbench.inspecting.layers import model_answer
 from ffnbench.python.arguments import DType, Int, StrPath, request_from_arguments
 from ffnbench.python.public import called_here, public
 from ffnbench.report.shown_report import Answer

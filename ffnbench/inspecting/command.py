@@ -64,8 +64,8 @@ def inspect(
     out: o.TableOut = None,
 ) -> int:
     """Show the FFNs of a model, a row for each kind of layer."""
-    from ffnbench.extras.models.by_length import InspectRequest
-    from ffnbench.extras.models.layers import model_answer
+    from ffnbench.inspecting.by_length import InspectRequest
+    from ffnbench.inspecting.layers import model_answer
 
     request, output = request_from_typed(InspectRequest, ctx), output_from_typed(ctx)
     with destination_of(output, "inspect", request.model) as destination:

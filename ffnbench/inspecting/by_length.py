@@ -9,11 +9,6 @@ from dataclasses import dataclass, replace
 
 from ffnbench.block.plan import attention_of, uncounted
 from ffnbench.block.rows import sees
-from ffnbench.extras.models.counting import (
-    WholeModel,
-    count_whole_model,
-    sum_of,
-)
 from ffnbench.ffn.attention import (
     attention_flops,
     cached_tokens,
@@ -22,6 +17,11 @@ from ffnbench.ffn.attention import (
 )
 from ffnbench.ffn.cost import cost
 from ffnbench.ffn.spec import DTYPES, AttentionSpec, read_positive
+from ffnbench.inspecting.counting import (
+    WholeModel,
+    count_whole_model,
+    sum_of,
+)
 from ffnbench.models.model import AttentionWindow, LayerGroup, ModelSpec, crosses
 from ffnbench.models.published import model_of
 from ffnbench.report.frame import Row

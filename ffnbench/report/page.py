@@ -18,8 +18,8 @@ from string import Template
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.streams import visible
 from ffnbench.plan import Kind
+from ffnbench.report.environment import environment_records
 from ffnbench.report.frame import Frame, Row
-from ffnbench.report.listing import environment_records
 from ffnbench.report.terminal import columns_that_fit, fullest_that_fits
 from ffnbench.report.writers import html_table, paragraphs
 from ffnbench.result import Report
@@ -160,6 +160,3 @@ def _title(report: Report) -> str:
     if len(names) > MOST_NAMES:
         title += f" and {len(names) - MOST_NAMES} more"
     return title
-
-
-WRITERS = {".html": page_of}

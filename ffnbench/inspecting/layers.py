@@ -8,13 +8,13 @@ from dataclasses import replace
 
 from ffnbench.block.table import overtaking_text
 from ffnbench.common.units import IEC, SI, Units, quantity
-from ffnbench.extras.models.by_length import (
+from ffnbench.inspecting.by_length import (
     CountedByLength,
     InspectRequest,
     count_by_length,
 )
-from ffnbench.extras.models.counting import count_model, count_whole_model
-from ffnbench.extras.models.table import model_view, parts_frame, parts_view
+from ffnbench.inspecting.counting import count_model, count_whole_model
+from ffnbench.inspecting.table import model_view, parts_frame, parts_view
 from ffnbench.models.published import model_of
 from ffnbench.report.columns import with_percent_sign
 from ffnbench.report.formats import View

@@ -7,13 +7,13 @@ from __future__ import annotations
 from ffnbench.common import jsonable
 from ffnbench.common.jsonable import json_text
 from ffnbench.common.units import SI, quantity
-from ffnbench.extras.models.counting import (
+from ffnbench.ffn.spec import MoESpec, Scores
+from ffnbench.inspecting.counting import (
     CountedLayers,
     CountedModel,
     WholeModel,
     sum_of,
 )
-from ffnbench.ffn.spec import MoESpec, Scores
 from ffnbench.report.columns import with_percent_sign
 from ffnbench.report.formats import View
 from ffnbench.report.frame import EXTRA, Column, Frame, Row

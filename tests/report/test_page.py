@@ -17,8 +17,8 @@ from paths import ROOT
 
 import ffnbench
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.extras.page.files import page_of
 from ffnbench.report.frame import EXTRA, Column, Frame
+from ffnbench.report.page import page_of
 from ffnbench.report.pictures.canvas import render
 from ffnbench.report.writers import html_fragment
 
