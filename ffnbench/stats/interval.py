@@ -120,22 +120,6 @@ class Mean:
         )
         return mean_with_error(self.mean - other.mean, parts)
 
-    def p_value(self) -> float:
-        """The two-sided p-value of "the mean is 0"."""
-        return min(1.0, 2 * Mean(abs(self.mean), self.error, self.freedom).p_above(0.0))
-
-    def p_above(self, limit: float) -> float:
-        """The one-sided p-value of "the mean is at most the limit"; 1 for a single
-        value.
-        """
-        from scipy.special import stdtr
-
-        if self.freedom <= 0:
-            return 1.0
-        if not self.error:
-            return 0.0 if self.mean > limit else 1.0
-        return float(stdtr(self.freedom, -(self.mean - limit) / self.error))
-
 
 def estimate_of_values(values: Sequence[float]) -> Estimate:
     """The mean of independent values with Student's interval, which is left out for two
