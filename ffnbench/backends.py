@@ -23,7 +23,7 @@ from ffnbench.ffn.spec import (
     ImportedSpec,
     format_of,
 )
-from ffnbench.plan import AnySpec, Workload
+from ffnbench.plan import AnySpec, Case, Workload
 
 INT4_PACKED_ROWS = 16  # torch packs so many rows of int4 weights together
 # aten::_weight_int8pack_mm of torch 2.13 reads beyond the end of other bfloat16 rows
@@ -252,6 +252,20 @@ BACKENDS = {
         lack=partial(_lack_of_graph, dtypes=("float32", "bfloat16")),
     ),
 }
+
+
+def bare_form(case: Case) -> FFNSpec | None:
+    """The dense form whose bare matrix products can be timed beside a case: its own, or
+    the one that it is like. None where it has experts, where its weights are quantised,
+    and in a runtime, beside whose threads those of torch would spin.
+    """
+    form = case.ffn.like if isinstance(case.ffn, ImportedSpec) else case.ffn
+    work = case.workload
+    if not isinstance(form, FFNSpec) or form.moe is not None:
+        return None
+    if work.weights != Weights.NONE or BACKENDS[work.backend].is_runtime:
+        return None
+    return form
 
 
 def why_not_installed(backend: Backend) -> Lack:

@@ -27,7 +27,7 @@ from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
 from ffnbench.plan import Case, Plan, Workload
-from ffnbench.result import Agreement, FailureKind, Roof, Side, Timer
+from ffnbench.result import Agreement, FailureKind, Side, Timer
 
 A = TypeVar("A")
 MessageLine = dict[str, Any]  # a message as it stands in JSON
@@ -304,54 +304,22 @@ class MeasureRouting(OfCase[Values]):
     answer = Values
 
 
-# of roofs: calls that show what the machine can do
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReachedRoof:
-    """A roof with the seconds of a call, and how many calls make a sample. `disturbed`
-    is whether threads waited for a CPU each time it was measured.
+class Rated:
+    """The mean seconds of all bare matrix products of a call, and of a copy of its
+    bytes; `waited` is as in Sampled.
     """
 
-    roof: Roof
-    seconds: float
-    calls: int = 1
-    disturbed: bool = False
+    products_s: float
+    copy_s: float
+    waited: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReachedRoofs:
-    """The fastest roofs of those that were asked for."""
+class MeasureRate(OfCase[Rated]):
+    """Time the bare matrix products of a case, and a copy of its bytes."""
 
-    roofs: tuple[ReachedRoof, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExploreRoofs(WorkerRequest[ReachedRoofs]):
-    """Look for so many seconds for the `keep` fastest roofs of each group."""
-
-    answer = ReachedRoofs
-    roofs: tuple[Roof, ...]
-    seconds: float
-    keep: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleRoof(WorkerRequest[Sampled]):
-    """Time so many calls of a roof."""
-
-    answer = Sampled
-    roof: Roof
-    calls: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MeasureCeilings(WorkerRequest[ReachedRoofs]):
-    """Look for so many seconds for the fastest roof of this machine by each path."""
-
-    answer = ReachedRoofs
-    roofs: tuple[Roof, ...]
-    seconds: float
+    answer = Rated
 
 
 # of the machine
@@ -491,9 +459,7 @@ REQUESTS: dict[str, type[WorkerRequest[Any]]] = {
         MeasureMemory,
         MeasureSparsity,
         MeasureRouting,
-        ExploreRoofs,
-        SampleRoof,
-        MeasureCeilings,
+        MeasureRate,
         MeasureTimer,
         DescribeDevice,
         ListBackends,

@@ -10,8 +10,8 @@ LOAD, HIT = "expert_load_max", "experts_hit"
 PACK, HELD = "pack_s", "held_bytes"
 ERROR, LARGEST_ERROR, GRADIENT_ERROR = "error", "largest_error", "gradient_error"
 MEMORY_GROUP = "memory"
-# the group of the one metric ROOF, which is the metric of a roof's samples
-CEILINGS, ROOF = "ceilings", "roof"
+RATE = "rate"  # the group of the two metrics that say how near a row is to the machine's rates
+PRODUCTS, COPY = "products_s", "copy_s"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +63,9 @@ METRICS = (
     Metric(name=ERROR, unit="", group=ERROR, job="check", exact=False, less_is_better=True),
     Metric(name=LARGEST_ERROR, unit="", group=ERROR, job="check", less_is_better=True),
     Metric(name=GRADIENT_ERROR, unit="", group=ERROR, job="check", less_is_better=True),
-    # the only metric of a Roof, and of no case
-    Metric(name=ROOF, unit="s", group=CEILINGS, job="roof", exact=False),
+    # the seconds of a row's bare matrix products, and of a copy of its bytes
+    Metric(name=PRODUCTS, unit="s", group=RATE, job="rate", exact=False),
+    Metric(name=COPY, unit="s", group=RATE, job="rate", exact=False),
 )
 # fmt: on
 METRIC_GROUPS = {

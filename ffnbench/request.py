@@ -123,7 +123,7 @@ class CompareRequest(MeasuredRequest, CostRequest):
     COMMAND = "compare"
 
     backend: Texts = "eager"
-    metrics: Texts = "latency,memory,ceilings"
+    metrics: Texts = "latency,memory"
     layer: int | None = None
 
 

@@ -14,11 +14,10 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, TypeVar
 
-from ffnbench.choices import MatmulPrecision
 from ffnbench.common.jsonable import LATER, OTHER_FIELDS, STATED, UNSAVED, least
 from ffnbench.ffn.cost import Cost
 from ffnbench.metrics import CLOSED_FORMS, LATENCY
-from ffnbench.plan import CONTROL, Axis, Case, Needed, Note, Plan, Protocol
+from ffnbench.plan import CONTROL, Axis, Case, Note, Plan, Protocol
 
 SCHEMA = 2
 MEMORY = "memory"  # the level of bytes that no cache holds
@@ -30,7 +29,6 @@ SAME_WITHIN = 0.02  # how far from 1 the interval of a ratio that is the same ma
 # the largest Sample.waited of a clean sample: quiet samples wait 0.3 % (median), those
 # beside a busy loop 77 %; a limit of 1 % gives the same rows
 MOST_WAITED = 0.03
-SIZES_ALIKE = 0.05  # sizes that differ by no more share one roof
 LONGEST_BUDGET_S = 1800  # the longest budget that a hint asks for
 R = TypeVar("R", bound="Report")
 
@@ -153,93 +151,6 @@ class Comparison:
     ratio: Estimate | None
     verdict: Verdict
     reason: str = ""
-
-
-class Bound(StrEnum):
-    """What keeps a call from being faster: matrix products, the reading of bytes, or
-    the call itself.
-    """
-
-    PRODUCTS = "products"
-    BYTES = "bytes"
-    CALL = "call"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Roof:
-    """A call that shows what the machine can do, timed in the same rounds as the cases:
-    a ceiling is the best of them.
-
-    `name` is the `case` of its samples (metric ROOF); no case has such a name, for it
-    begins with a parenthesis. `amount` of one call: FLOPs of PRODUCTS, bytes of BYTES,
-    1 of CALL. `path` is the library or function. `shape` is (tokens, out, in) of a
-    product. `level` is the cache that the bytes fit into: L1, L2, L3 or memory.
-    """
-
-    name: str
-    bound: Bound
-    path: str
-    amount: int = field(metadata=least(1))
-    device: str
-    dtype: str
-    threads: int = field(metadata=least(1))
-    shape: tuple[int, ...] = ()
-    level: str = ""
-    matmul_precision: MatmulPrecision = field(
-        default=MatmulPrecision.HIGHEST, metadata=LATER
-    )
-
-    @property
-    def read_bytes(self) -> int:
-        """The bytes of its buffer. A call may read it several times: how often is then
-        the one number of `shape`.
-        """
-        if not self.shape:
-            return self.amount
-        return self.amount // self.shape[0]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ceiling:
-    """The fastest roof of a bound in a run, and the mean seconds of its call."""
-
-    roof: Roof
-    seconds: float
-
-    @property
-    def rate(self) -> float:
-        """FLOPs, bytes or calls per second."""
-        return self.roof.amount / self.seconds
-
-    def least_s(self, needed: Needed) -> float | None:
-        """The least seconds that a call of these needs takes by this bound; None where
-        it is not known.
-        """
-        match self.roof.bound:
-            case Bound.PRODUCTS:
-                amount = needed.flops
-            case Bound.BYTES:
-                amount = needed.bytes
-            case Bound.CALL:
-                amount = 1
-        if amount is None:
-            return None
-        return self.seconds * amount / self.roof.amount
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
-    """How near a case is to the ceiling that binds it: the least time that this ceiling
-    allows, over its latency.
-
-    `roof` is the name of the Roof. `share` is above 1 only by noise, or where the case
-    does less than it claims.
-    """
-
-    case: str
-    bound: Bound
-    roof: str
-    share: Estimate
 
 
 Fact = str | int | float | bool | None
@@ -390,7 +301,6 @@ class Run(Measurement):
     warnings: tuple[Note, ...] = ()
     timer: Timer | None = None
     sides: tuple[Side, ...] = field(default=(), metadata=LATER)
-    roofs: tuple[Roof, ...] = field(default=(), metadata=LATER)
 
 
 def raw_of(run: Run) -> dict[str, Any]:
@@ -506,16 +416,15 @@ class Figures:
     no file, because it follows from the samples.
 
     Mappings are by label. `rounds` are the clean ones and all; `launch_bound` is
-    whether the host limits a row's time on an accelerator; `ceilings` has the fastest
-    ceiling of each bound; `over_runs` is the mean of the ratio over several runs;
-    `roofline` are the ceilings that a picture shows, the fastest first. `cells` is how
-    many cells of a sweep are complete, and how many there are.
+    whether the host limits a row's time on an accelerator; `rates` are the least time
+    of bare products and a copy over that of a row; `over_runs` is the mean of the ratio
+    over several runs. `cells` is how many cells of a sweep are complete, and how many
+    there are.
     """
 
     rounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     launch_bound: Mapping[str, bool | None] = field(default_factory=dict)
-    ceilings: Mapping[str, Mapping[Bound, Ceiling]] = field(default_factory=dict)
-    roofline: tuple[Ceiling, ...] = ()
+    rates: Mapping[str, Estimate] = field(default_factory=dict)
     over_runs: Mapping[str, Estimate] = field(default_factory=dict)
     crossings: Crossings | None = None
     fastest: tuple[Fastest, ...] = ()
@@ -548,7 +457,6 @@ class Report(Run):
     version: str
     measured: tuple[Measured, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
-    shares: tuple[Share, ...] = field(default=(), metadata=LATER)
     # later runs, in order
     repeats: tuple[Repeat, ...] = field(default=(), repr=False, metadata=LATER)
     # whether fewer repeats were made than asked for
@@ -565,7 +473,7 @@ class Report(Run):
         """The entries of the fields that have one for each case, by field and label;
         where there are several, the first.
         """
-        names = ("costs", "comparisons", "inputs", "shares", "failures")
+        names = ("costs", "comparisons", "inputs", "failures")
         return {
             name: {entry.case: entry for entry in reversed(getattr(self, name))}
             for name in names
@@ -617,10 +525,6 @@ class Report(Run):
     def inputs_of(self, label: str) -> Inputs | None:
         """The inputs of a sample of a case, or None where that is not known."""
         return self._of_cases["inputs"].get(label)
-
-    def share(self, label: str) -> Share | None:
-        """How near a case is to its ceiling, or None where that is not known."""
-        return self._of_cases["shares"].get(label)
 
     def notes(self, label: str) -> list[Note]:
         """The warnings of a case; for an empty label those about the whole run, the
@@ -694,7 +598,6 @@ class Report(Run):
             repeats=(),
             comparisons=(),
             measured=(),
-            shares=(),
             warnings=(),
             figures=Figures(),
         )

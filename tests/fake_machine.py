@@ -16,8 +16,7 @@ How to script a `FakeLaunch`:
   value is the name of a failure's kind, a `Failed`, an exception that `ask` raises
   (`lost("crash")`: the process is gone), another answer, or a function of the worker
   that gives one of these, or None where nothing is wrong this time.
-- Its attributes, before the run: `waited`, `sample_fields`, `facts`, `device`, `roofs`,
-  `roof`.
+- Its attributes, before the run: `waited`, `sample_fields`, `facts`, `device`, `rate`.
 - After the run, `log` has every message, and `workers` every worker.
 """
 
@@ -43,8 +42,7 @@ from ffnbench.messages import (
     Greeting,
     OfCase,
     Opened,
-    ReachedRoof,
-    ReachedRoofs,
+    Rated,
     Sampled,
     TakeSample,
     Values,
@@ -53,7 +51,7 @@ from ffnbench.messages import (
 from ffnbench.plan import THIS_INTERPRETER, Arm, Case, Plan, Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import BlockRequest, CompareRequest, TimingRequest
-from ffnbench.result import Agreement, FailureKind, Report, Roof, Run
+from ffnbench.result import Agreement, FailureKind, Report, Run
 from ffnbench.run import runner, world
 from ffnbench.run.prober import Prober
 from ffnbench.run.worker_process import WorkerLost, WorkerProcess
@@ -131,16 +129,9 @@ class FakeWorker:
                 )
             case messages.DescribeDevice():
                 return DeviceFacts(**launch.device(request.device))
-            case messages.ExploreRoofs():
-                return ReachedRoofs(roofs=tuple(launch.roofs(request.roofs)))
-            case messages.SampleRoof():
-                return launch.roof(request.roof, self.index)
-            case messages.MeasureCeilings():
-                return ReachedRoofs(
-                    roofs=tuple(
-                        ReachedRoof(roof=roof, seconds=0.001) for roof in request.roofs
-                    )
-                )
+            case messages.MeasureRate():
+                products_s, copy_s = launch.rate(request.label, self.index)
+                return Rated(products_s=products_s, copy_s=copy_s, waited=launch.waited)
             case messages.ListBackends():
                 return BackendProblems(
                     reasons={backend.value: "" for backend in Backend}, bfloat16={}
@@ -178,11 +169,10 @@ class FakeLaunch:
         self.device: Callable[[str], dict] = (
             lambda name: {}
         )  # fields of what it says of a device
-        self.roofs: Callable[[tuple[Roof, ...]], list[ReachedRoof]] = (
-            lambda candidates: []
-        )  # those that are reached
-        self.roof: Callable[[Roof, int], Sampled | Failed] = lambda roof, worker: (
-            Sampled(value=0.001, waited=0.0)
+        # (label, worker) -> seconds of bare products and of a copy
+        self.rate: Callable[[str, int], tuple[float, float]] = lambda label, worker: (
+            0.005,
+            0.001,
         )
         self.workers: list[FakeWorker] = []
         self.log: list[

@@ -125,7 +125,7 @@ TYPED = {
                         f"compare relu gelu {SMALL} --threads 1,2 -q",
                         "compare relu gelu --d-model 64 --quick",
                         "compare relu gelu --d-model 64 --precision 2% --budget 30s"],
-    "compare-metrics": [f"compare relu gelu {SMALL} --metrics latency,memory,sparsity -q",
+    "compare-metrics": [f"compare relu gelu {SMALL} --metrics latency,memory,rate,sparsity -q",
                         f"compare swiglu@moe=8x2 swiglu {SMALL} --metrics latency,routing,error -v -q",
                         "compare relu gelu --d-model 64 --metrics error",
                         "compare relu gelu --d-model 64 --metrics memory -f csv"],
@@ -689,7 +689,7 @@ def test_no_golden_is_left_over() -> None:
 
 # --on measures in processes of its own; the others are shown by no line above
 NOT_HELD = {
-    "--on", "--slurm", "--help", "--timeout", "--wait", "--ceilings",
+    "--on", "--slurm", "--help", "--timeout", "--wait",
 }  # fmt: skip
 SHORT = {"--format": "-f", "--out": "-o", "--verbose": "-v", "--quiet": "-q"}
 

@@ -192,14 +192,12 @@ def measure_cell(
     The journal is given every result as it comes. `how` are further arguments of
     `run_workers`.
     """
-    costs = prepared.costs_of(plan)
-    following.journal(new_report(plan, costs))
+    following.journal(new_report(plan, prepared.costs_of(plan)))
     done = run_workers(
         plan,
         world,
         progress=following.progress,
         journal=following.journal,
-        costs=costs,
         **how,
     )
     return replace(new_report(done.plan, prepared.costs_of(done.plan)), **raw_of(done))

@@ -79,10 +79,6 @@ def _compared_figures(report: Report) -> list[tuple[str, str, str, str]]:
         (row.case, row.metric, _nine_digits(row.ratio), row.verdict.value)
         for row in report.comparisons
     ]
-    figures += [
-        (row.case, row.roof, _nine_digits(row.share), row.bound.value)
-        for row in report.shares
-    ]
     return figures
 
 

@@ -7,78 +7,46 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ffnbench.common.errors import Unfinished
-from ffnbench.device.ceilings import roofs_of_machine
 from ffnbench.device.environment import (
     auto_device,
-    caches,
     environment_of_run,
     noise_advice,
-    usable_cpus,
-    usable_memory,
 )
 from ffnbench.device.nvml import clock_advice as device_advice
-from ffnbench.ffn.spec import DTYPES
-from ffnbench.following import ProgressListener
-from ffnbench.messages import (
-    DeviceFacts,
-    Failed,
-    Greeting,
-    ListBackends,
-    MeasureCeilings,
-)
+from ffnbench.messages import DeviceFacts, Failed, Greeting, ListBackends
 from ffnbench.report.environment import environment_records
 from ffnbench.report.formats import View
-from ffnbench.report.frame import Row
 from ffnbench.report.listing import (
-    DISTURBED,
     backends_view,
     device_records,
-    machine_records,
     records_view,
     workers_record,
 )
-from ffnbench.result import Ceiling
 from ffnbench.run.resources import (
     TRY_CUDA,
     device_facts,
     gpu_names,
-    room_for_ceilings,
     why_not_seen,
 )
-from ffnbench.run.worker_pool import Worker
 from ffnbench.run.worker_process import COUNT_TIMEOUT_S, WorkerLost
 from ffnbench.run.world import World
-from ffnbench.stats.rounds import CPUS_TAKEN
-
-# for the search of the ceilings; starting and ending make five seconds of it
-CEILINGS_S = 4.5
 
 
-def environment(
-    world: World,
-    progress: ProgressListener,
-    *,
-    ceilings: bool = False,
-    settings: Iterable[tuple[str, str]] = (),
-) -> View:
-    """Show where numbers would be measured. With `ceilings` the ceilings of the machine
-    are measured and shown too. `settings` are further facts, with their values.
+def environment(world: World, settings: Iterable[tuple[str, str]] = ()) -> View:
+    """Show where numbers would be measured. `settings` are further facts, with their
+    values.
     """
-    of_ceilings: list[Row] = []
-    noise: list[str] = []
     worker = world.launch()
     try:
         greeting = worker.greeting()
         gpu = device_facts(worker, auto_device(greeting))
         records = environment_records(environment_of_run(greeting, gpu))
-        if ceilings:
-            of_ceilings, noise = _ceilings_here(worker, world, progress)
     finally:
         worker.close()
     records += device_records(_devices(greeting, world), gpu or DeviceFacts())
     records += [{"fact": name, "value": value} for name, value in settings]
-    records += [workers_record(greeting.forks), *of_ceilings]
-    noise += noise_advice()
+    records.append(workers_record(greeting.forks))
+    noise = noise_advice()
     if gpu:
         noise += device_advice(gpu)
     return records_view(records, [f"noise: {text}" for text in noise])
@@ -119,35 +87,3 @@ def backends(world: World) -> View:
     if isinstance(answer, Failed):
         raise _unfinished(answer.message)
     return backends_view(answer.reasons, device, answer.bfloat16)
-
-
-def _ceilings_here(
-    worker: Worker, world: World, progress: ProgressListener
-) -> tuple[list[Row], list[str]]:
-    """Measure the ceilings of this machine; gives a record of each, and notes on what
-    disturbed them.
-    """
-    asked = roofs_of_machine(
-        usable_cpus(), DTYPES.names(), caches(), room_for_ceilings((), usable_memory())
-    )
-    request = MeasureCeilings(roofs=tuple(asked), seconds=CEILINGS_S)
-    # here there is no --wait
-    with world.lock(lambda text: progress.tell(text.partition(";")[0])) as other_run:
-        answer = worker.ask(request, COUNT_TIMEOUT_S)
-    if isinstance(answer, Failed):
-        raise Unfinished(
-            f"the ceilings could not be measured: {answer.message}",
-            "`ffnbench env` shows the machine",
-        )
-    ceilings = [
-        Ceiling(roof=reached.roof, seconds=reached.seconds) for reached in answer.roofs
-    ]
-    disturbed = {reached.roof.name for reached in answer.roofs if reached.disturbed}
-    noise = []
-    if other_run:
-        noise.append(other_run)
-    if disturbed:
-        noise.append(
-            f"{DISTURBED}: {CPUS_TAKEN} at every look; a quiet machine can do more"
-        )
-    return machine_records(ceilings, disturbed), noise

@@ -292,7 +292,7 @@ Metrics = Annotated[
         rich_help_panel=MEASURED,
         metavar="LIST",
         autocompletion=words_for("metrics"),
-        help="latency, memory, ceilings, sparsity, routing or error (of outputs against float64, timing nothing if given "
+        help="latency, memory, rate (of bare matrix products and a copy), sparsity, routing or error (of outputs against float64, timing nothing if given "
         "alone).",
         hidden=True,
     ),
@@ -303,14 +303,6 @@ CostOnly = Annotated[
         "--cost-only",
         rich_help_panel=MEASURED,
         help="Count only; nothing is measured.",
-    ),
-]
-Ceilings = Annotated[
-    bool,
-    Option(
-        "--ceilings",
-        rich_help_panel=MEASURED,
-        help="Measure for 5 s how fast this machine multiplies matrices and reads memory.",
     ),
 ]
 Quick = Annotated[

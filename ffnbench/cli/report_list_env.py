@@ -101,14 +101,12 @@ def list_(
     cls=Command,
     epilog=ending(
         "ffnbench env",
-        "ffnbench env --ceilings",
         "ffnbench env --json",
         docs="docs/performance.md#what-the-machine-can-do",
     ),
 )
 def env(
     ctx: typer.Context,
-    ceilings: o.Ceilings = False,
     format: o.Format = "table",
     verbose: o.Verbose = False,
     quiet: o.Quiet = False,
@@ -123,6 +121,5 @@ def env(
     with destination_of(output_from_typed(ctx), "env") as destination:
         settings = settings_here()
         rows = settings.rows() if settings else []
-        world, progress = this_machine(), destination.progress
-        destination.show(environment(world, progress, ceilings=ceilings, settings=rows))
+        destination.show(environment(this_machine(), rows))
     return 0

@@ -35,7 +35,7 @@ def compare(
     device: o.Device = "auto",
     threads: o.Threads = None,
     backend: o.Backend = "eager",
-    metrics: o.Metrics = "latency,memory,ceilings",
+    metrics: o.Metrics = "latency,memory",
     layer: o.Layer = None,
     quick: o.Quick = False,
     precision: o.Precision = None,

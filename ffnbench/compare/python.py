@@ -52,7 +52,7 @@ def compare(
     timeout: Float = 300.0,
     runs: Int = 1,
     pause: Float | None = None,
-    metrics: Texts = "latency,memory,ceilings",
+    metrics: Texts = "latency,memory",
     layer: Int | None = None,
     quiet: bool = False,
     wait: bool = False,

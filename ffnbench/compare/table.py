@@ -20,6 +20,7 @@ from ffnbench.metrics import (
     LATENCY,
     PACK,
     PEAK,
+    RATE,
     SAVED,
 )
 from ffnbench.plan import SWEPT, value_of
@@ -68,7 +69,7 @@ COMPARE_COLUMNS = {
     "d_ff": 4, "params": 2, "params_active": 3, "weight_bytes_touched": 4, "flops_timed": 3, "flops_forward": EXTRA,
     "flops_backward": EXTRA, PEAK: 3, SAVED: 5, "total_bytes": 6, "zero_share": 3, "dead_share": 3, ERROR: 1,
     GRADIENT_ERROR: 4, "weight_bytes": EXTRA, "flops_elementwise": EXTRA, "params_formula": EXTRA, "sizing": EXTRA,
-    "activation": EXTRA, "gate": EXTRA, HELD: 4, "ceiling_share": EXTRA, "bound_by": EXTRA, "flops_per_s": 6,
+    "activation": EXTRA, "gate": EXTRA, HELD: 4, RATE: 2, "flops_per_s": 6,
     "bytes_per_s": 7, "tokens_per_s": 7, "pareto_front": 1, LARGEST_ERROR: EXTRA, COMPILE: 2, PACK: 2, DEVICE_TIME: 4,
     HOST_TIME: 4,
 }  # fmt: skip

@@ -1,7 +1,7 @@
 """The table of `compare` where rows differ in the way in which they are run: which
 runtime, at which precision, how fast, how wrong.
 
-Speed, error and the share of the ceiling stand in it at every width. Where there is no
+Speed and error stand in it at every width. Where there is no
 room for all, the ratio and the verdict that is made of it give way: at 80 columns one
 of the two, at 60 both.
 """
@@ -13,28 +13,21 @@ from typing import Any
 
 from ffnbench.metrics import COMPILE, PACK, PEAK
 from ffnbench.plan import Plan
-from ffnbench.report.columns import FRONT, column, in_percent, ratio_text
+from ffnbench.report.columns import FRONT, column, ratio_text
 from ffnbench.report.frame import EXTRA, UNKNOWN_CELL, Column, Row
 from ffnbench.report.header import differing_conditions
 from ffnbench.report.words import verdict_word
 
 # priorities of columns in place of those of compare/table.py: COMPARE_COLUMNS
-PRIORITIES = {"ceiling_share": 1, "tokens_per_s": 1, COMPILE: 4} | dict.fromkeys(
+PRIORITIES = {"tokens_per_s": 1, COMPILE: 4} | dict.fromkeys(
     ("d_ff", "params", "flops_timed", "flops_per_s", "bytes_per_s", PEAK, PACK, "total_bytes"), EXTRA,
 )  # fmt: skip
 COST_PRIORITIES = {"weight_bytes": 1}
 SHORTENED: dict[str, dict[str, Any]] = {
-    "ceiling_share": {
-        "title": "share",
-        "unit": "%",
-        "interval": None,
-        "write": in_percent,
-    },
     "pareto_front": {"title": FRONT},
     "latency_s": {"least_width": 9},
 }
 LEGEND = {
-    "ceiling_share": "share: of the ceiling that binds",
     "pareto_front": f"{FRONT}: Pareto front",
 }
 

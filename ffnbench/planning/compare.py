@@ -18,7 +18,7 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
 from ffnbench.ffn.spec import FFNSpec, read_positive
 from ffnbench.ffn.width_rules import DEFAULT_MULTIPLE
-from ffnbench.metrics import CEILINGS, METRIC_GROUPS
+from ffnbench.metrics import METRIC_GROUPS, RATE
 from ffnbench.plan import Case, Note, Plan, Point, Probe, Workload, group_suffix
 from ffnbench.planning.effort import protocol_of
 from ffnbench.planning.fields import cut, has_list, several
@@ -338,9 +338,9 @@ def _metric_groups(request: CompareRequest, cases: tuple[Case, ...]) -> tuple[st
         if name not in METRIC_GROUPS:
             hint = hint_for(name, METRIC_GROUPS, "metrics: " + ", ".join(METRIC_GROUPS))
             raise FfnbenchError(f"unknown metric {name!r}", hint)
-    if CEILINGS in names and "latency" not in names:
+    if RATE in names and "latency" not in names:
         raise FfnbenchError(
-            "ceilings need latency, which is not measured",
+            "rate needs latency, which is not measured",
             "add it: --metrics latency",
         )
     experts = any(case.workload.routing for case in cases)

@@ -34,6 +34,7 @@ from ffnbench.metrics import (
     LATENCY,
     PACK,
     PEAK,
+    RATE,
     SAVED,
 )
 from ffnbench.plan import Case, needed_by
@@ -61,7 +62,7 @@ from ffnbench.report.words import (
     verdict_style,
     verdict_word,
 )
-from ffnbench.result import Bound, Estimate, Report, Roof, Share, Verdict
+from ffnbench.result import Estimate, Report, Verdict
 
 TOKEN = "/tok"
 SHARE_WIDTH = 18  # letters, as NUMBER_WIDTH
@@ -99,19 +100,9 @@ class CaseFacts:
         self.needed = needed_by(case, self.cost)
         self.latency = report.estimate(label, LATENCY) or NOTHING_KNOWN
         self.comparison = report.comparison(label) or NOTHING_KNOWN
-        self.share = report.share(label) or NOTHING_KNOWN
-        self.roof = roof_of(report, report.share(label)) or NOTHING_KNOWN
         self.inputs = report.inputs_of(label) or NOTHING_KNOWN
         # how many are clean, and how many were made
         self.rounds: Any = report.figures.rounds.get(label, (None, None))
-
-
-def roof_of(report: Report, share: Share | None) -> Roof | None:
-    """The roof of which this is the share; None where the report has none."""
-    for roof in report.roofs:
-        if share and roof.name == share.roof:
-            return roof
-    return None
 
 
 def _value(metric: str) -> Callable[[CaseFacts], float | None]:
@@ -187,16 +178,6 @@ def _total_bytes(facts: CaseFacts) -> int | None:
 def _failure(facts: CaseFacts) -> str | None:
     failure = facts.report.failure(facts.label)
     return f"{failure.kind}: {failure.message}" if failure else None
-
-
-def _bound_by(facts: CaseFacts) -> str | None:
-    """What limits it: `products`, `call`, or for bytes the memory that they are read
-    from, such as `L3` and `memory`.
-    """
-    roof = facts.roof
-    if roof.bound is Bound.BYTES and roof.level:
-        return str(roof.level)
-    return roof.bound and str(roof.bound)
 
 
 def latency_text(row: Row) -> str | None:
@@ -346,10 +327,6 @@ OF_CASES = (
     of_case("flops_per_s", _per_second("needed.flops"), "GFLOP/s", write=in_giga, priority=6, least_width=NUMBER_WIDTH,
             aliases=("gflops",)),
     of_case("bytes_per_s", _per_second("needed.bytes"), "GB/s", write=in_giga, priority=7, least_width=NUMBER_WIDTH),
-    of_case("ceiling_share", "share.share", "of ceiling", unit=f"% {CERTAIN}", interval=share_text, priority=EXTRA,
-            aliases=("ceiling",)),
-    of_case("bound_by", _bound_by, "bound by", left=True, priority=EXTRA),
-    of_case("ceiling_path", "roof.path"),
     of_case("compile_mode", lambda facts: facts.work.compile if facts.work.compiled else None),
     of_case("freeze", lambda facts: facts.work.freeze if facts.work.compiled else None),
     of_case(PACK, _estimate(PACK), "pack", unit="s", interval=seconds_text, priority=3, least_width=NUMBER_WIDTH),
@@ -370,6 +347,8 @@ OF_CASES = (
             priority=2),
     of_case("error_low", lambda facts: (facts.report.estimate(facts.label, ERROR) or NOTHING_KNOWN).low),
     of_case("error_high", lambda facts: (facts.report.estimate(facts.label, ERROR) or NOTHING_KNOWN).high),
+    of_case(RATE, lambda facts: facts.report.figures.rates.get(facts.label), unit=f"% {CERTAIN}", interval=share_text,
+            priority=2, least_width=SHARE_WIDTH),
 )
 # fmt: on
 def _of_part(part: str, title: str, priority: int) -> tuple[Column, ...]:

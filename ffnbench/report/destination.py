@@ -18,13 +18,11 @@ from ffnbench.common.errors import EXIT_REGRESSED, FfnbenchError, Unfinished, co
 from ffnbench.common.names import hint_for
 from ffnbench.common.streams import hush, say
 from ffnbench.following import Following
-from ffnbench.metrics import CEILINGS
 from ffnbench.report.formats import (
     STDOUT_FORMATS,
     View,
     Write,
     file_content,
-    is_roofline,
     is_run,
 )
 from ffnbench.report.progress import TerminalProgress
@@ -64,7 +62,6 @@ class Destination:
         self._format = FORMAT_ALIASES.get(output.format, output.format)
         self._verbose = output.verbose
         refuse_unknown("format", self._format, formats)
-        self._counts_only = counts_only
         if counts_only:
             why_runs_stay = "this command only counts"
         self._arrangement: Arrangement | None = None
@@ -139,18 +136,9 @@ class Destination:
             self._outputs.close()
 
     def expect(self, report: Report) -> None:
-        """Raise FfnbenchError where a file is asked for that such a report has nothing
-        for, or a column that its tables lack. It need not be measured yet.
+        """Raise FfnbenchError for a column that the tables of such a report lack. It
+        need not be measured yet.
         """
-        if any(map(is_roofline, self._paths)):
-            from ffnbench.report.notes import no_ceilings
-
-            if report.environment is None:
-                has_ceilings = CEILINGS in report.plan.metrics
-            else:
-                has_ceilings = bool(report.roofs)
-            if self._counts_only or not has_ceilings:
-                raise no_ceilings()
         if self._arrangement is not None:
             from ffnbench.report.shown_report import refuse_unknown_columns
 

@@ -21,21 +21,12 @@ if TYPE_CHECKING:
 STDOUT_FORMATS = ("table", "markdown", "latex", "csv", "json")  # for stdout
 CHECK_FORMATS = (*STDOUT_FORMATS, "github")
 NOT_ALL = "the table holds what was measured by then"
-ROOFLINE = "roofline"  # a picture with this word in its file's name is a roofline
 Write = Callable[[], str | bytes]
 
 
 def file_content(writers: Mapping[str, Write], path: Path) -> bytes:
-    """The content of a file. Its writer is the one whose name, such as `.png` or
-    `roofline.png`, fits to its path; of several the one with the longest name.
-    """
-    stem, suffix = path.stem.lower(), path.suffix.lower()
-    fitting = [
-        name
-        for name in writers
-        if name.endswith(suffix) and name.removesuffix(suffix) in stem
-    ]
-    content = writers[max(fitting, key=len)]()
+    """The content of a file, by the writer for its suffix."""
+    content = writers[path.suffix.lower()]()
     return content.encode() if isinstance(content, str) else content
 
 
@@ -44,18 +35,12 @@ def is_run(path: Path) -> bool:
     return path.suffix.lower() == ".json"
 
 
-def is_roofline(path: Path) -> bool:
-    """Whether a file is to hold a roofline."""
-    return path.suffix.lower() in FIGURE_SUFFIXES and ROOFLINE in path.stem.lower()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """An answer made readable: its frame, and what writes it to stdout and into files.
 
-    `json` gives its JSON where that is more than the rows. `pictures` draw for a
-    suffix: the one of "roofline" for files with this word in their name, the one of ""
-    for all others. `reports` are the reports that the answer was made of, `title` is
+    `json` gives its JSON where that is more than the rows. `picture` draws for
+    a suffix. `reports` are the reports that the answer was made of, `title` is
     its name, and `command` makes it again where the commands of the reports do not:
     the page shows these. `more_formats` and `more_files` are writers that
     this answer alone has.
@@ -69,7 +54,7 @@ class View:
 
     frame: Callable[[], Frame]
     json: Callable[[], str] | None = None
-    pictures: Mapping[str, Callable[[str], bytes]] = field(default_factory=dict)
+    picture: Callable[[str], bytes] | None = None
     reports: Sequence[Report] = ()
     title: str = ""
     command: str = ""
@@ -101,16 +86,14 @@ class View:
 
     @property
     def files(self) -> dict[str, Write]:
-        """A writer for each suffix, and for names such as `roofline.png`, as
-        `file_content` chooses among them.
-        """
+        """A writer for each suffix."""
         texts = self.stdout
         writers: dict[str, Write] = {
             suffix: texts[name] for name, suffix in SUFFIX_OF.items()
         }
-        for name, draw in self.pictures.items():
+        if self.picture:
             writers |= {
-                name + suffix: partial(draw, suffix) for suffix in FIGURE_SUFFIXES
+                suffix: partial(self.picture, suffix) for suffix in FIGURE_SUFFIXES
             }
         writers[PAGE_SUFFIX] = self._page
         return {**writers, **self.more_files}
@@ -119,9 +102,7 @@ class View:
         """This answer as an HTML document."""
         from ffnbench.report.page import page_of
 
-        return page_of(
-            self.table, self.pictures, self.reports, self.title, self.command
-        )
+        return page_of(self.table, self.picture, self.reports, self.title, self.command)
 
     def ending(self, code: int, problem: FfnbenchError | None = None) -> View:
         """This view with an exit code and a problem."""

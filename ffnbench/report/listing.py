@@ -4,13 +4,13 @@ is and can do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ffnbench.backends import BACKENDS
 from ffnbench.choices import CompileMode
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
-from ffnbench.common.units import GIGA, IEC, TIME, counted, digits, quantity
+from ffnbench.common.units import IEC, quantity
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.cost import FORMULA, params
 from ffnbench.ffn.spec import (
@@ -29,9 +29,7 @@ from ffnbench.planning.keys import KEYS
 from ffnbench.report.formats import View
 from ffnbench.report.frame import Row, frame_of_records
 from ffnbench.report.words import FLOPS_OF_ONE
-from ffnbench.result import Bound, Ceiling
 
-DISTURBED = "disturbed"
 # columns of prose, which may be wrapped
 WRAPPED_COLUMNS = (
     "aliases",
@@ -298,37 +296,3 @@ def listing_view(what: str) -> View:
 def records_view(records: Sequence[Row], below: Sequence[str] = ()) -> View:
     """The view of records, with these lines below their table."""
     return View(frame=lambda: frame_of_records(records, below, prose=WRAPPED_COLUMNS))
-
-
-def machine_records(
-    ceilings: Sequence[Ceiling], disturbed: Collection[str] = ()
-) -> list[Row]:
-    """The records of ceilings for `env`: products by dtype and path, bytes by level of
-    memory, the empty call. `disturbed` are the names of roofs that are marked so.
-    """
-    order = list(Bound)
-    fastest_first = sorted(
-        ceilings, key=lambda ceiling: (order.index(ceiling.roof.bound), -ceiling.rate)
-    )
-    threads = max((ceiling.roof.threads for ceiling in ceilings), default=1)
-    values_of: dict[str, list[str]] = {
-        "ceilings": [f"with {counted(threads, 'thread')}"]
-    }
-    for ceiling in fastest_first:
-        roof, rate = ceiling.roof, digits(ceiling.rate / GIGA)
-        if roof.bound is Bound.PRODUCTS:
-            name = f"{roof.dtype} GFLOP/s"
-            value = f"{rate} {roof.path} ({' x '.join(map(str, roof.shape))})"
-        elif roof.bound is Bound.BYTES:
-            name = (
-                f"GB/s from {roof.level or 'bytes'}, {quantity(roof.read_bytes, IEC)}"
-            )
-            value = f"{rate} {roof.path}"
-        else:
-            name, value = "empty call", quantity(ceiling.seconds, TIME)
-        if roof.name in disturbed:
-            value += f" ({DISTURBED})"
-        values_of.setdefault(name, []).append(value)
-    return [
-        {"fact": fact, "value": ", ".join(values)} for fact, values in values_of.items()
-    ]

@@ -9,20 +9,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-from ffnbench.choices import MatmulPrecision, Mode
-from ffnbench.common.errors import FfnbenchError
-from ffnbench.common.units import GIGA, IEC, TIME, counted, digits, percent, quantity
+from ffnbench.choices import Mode
+from ffnbench.common.units import counted, digits, percent
 from ffnbench.ffn.spec import FFNSpec, ImportedSpec
 from ffnbench.metrics import ERROR, HIT, LATENCY, LOAD
 from ffnbench.plan import NOISES, NoteKind
 from ffnbench.report.words import INTERVALS, labelled, side_lines
-from ffnbench.result import Bound, Ceiling, Report, Run, Verdict
+from ffnbench.result import Report, Run, Verdict
 
 UNCHECKED = "function not checked: @like=NAME (such as @like=swiglu) compares its output with that form"
 UNTESTED = (
     "untested: nobody has run ffnbench on AMD's GPUs (ROCm) yet; tell us what you see"
 )
-MOST_CEILINGS = 3  # ceilings of one bound that are named
 
 
 # Of the run
@@ -38,7 +36,6 @@ def details(report: Report) -> list[str]:
     return [
         *lines,
         *_precision_note(report),
-        *_ceilings_note(report),
         *side_lines(report.sides),
         *notes_of_run(report),
         *row_notes(report),
@@ -110,57 +107,6 @@ def untested_note(report: Report) -> list[str]:
     )
     on_gpu = any(case.workload.device != "cpu" for case in report.plan.shown)
     return [UNTESTED] if of_amd and on_gpu else []
-
-
-# Of the ceilings
-
-
-def no_ceilings() -> FfnbenchError:
-    """The error of a run that has no ceilings, and is asked for its roofline."""
-    return FfnbenchError(
-        "this run has no ceilings", "measure with --metrics latency,ceilings"
-    )
-
-
-def _ceilings_note(report: Report) -> list[str]:
-    """The fastest ceilings of this run by bound, those first that bind a row."""
-    if not report.shares:
-        return []
-    by_name = {
-        ceiling.roof.name: ceiling
-        for ceilings_of_row in report.figures.ceilings.values()
-        for ceiling in ceilings_of_row.values()
-    }
-    binding = {share.roof for share in report.shares}
-    texts: list[str] = []
-    for bound in Bound:
-        shown = [ceiling for ceiling in by_name.values() if ceiling.roof.bound is bound]
-        if bound is Bound.CALL:  # it concerns only rows that it binds
-            shown = [ceiling for ceiling in shown if ceiling.roof.name in binding]
-        shown.sort(
-            key=lambda ceiling: (ceiling.roof.name not in binding, -ceiling.rate)
-        )
-        texts += map(_ceiling_text, shown[:MOST_CEILINGS])
-    return [f"ceilings of this run: {', '.join(texts)}"]
-
-
-def _ceiling_text(ceiling: Ceiling) -> str:
-    """`148 GFLOP/s (float32 by oneDNN, 512 x 2048 x 768)`."""
-    roof = ceiling.roof
-    if roof.bound is Bound.CALL:
-        return f"{quantity(ceiling.seconds, TIME)} (a call of an empty module)"
-    rate = digits(ceiling.rate / GIGA)
-    if roof.bound is Bound.BYTES:
-        size = quantity(roof.read_bytes, IEC)
-        if roof.level:
-            return f"{rate} GB/s ({size} read from {roof.level})"
-        return f"{rate} GB/s ({size} read)"
-    dtype = roof.dtype
-    if roof.matmul_precision != MatmulPrecision.HIGHEST:
-        dtype += f" in {roof.matmul_precision} precision"
-    return (
-        f"{rate} GFLOP/s ({dtype} by {roof.path}, {' x '.join(map(str, roof.shape))})"
-    )
 
 
 # Of rows

@@ -8,8 +8,7 @@ become a part of the page.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
@@ -30,17 +29,15 @@ WIDTH = 115  # letters of a table that is seen at once on a screen of 1,000 pixe
 
 def page_of(
     table: Frame,
-    pictures: Mapping[str, Callable[[str], bytes]],
+    picture: Callable[[str], bytes] | None,
     reports: Sequence[Report] = (),
     title: str = "",
     command: str = "",
 ) -> str:
-    """An answer as an HTML document: its sentences first, then tables, pictures,
-    method.
+    """An answer as an HTML document: its sentences first, then tables, picture, method.
 
-    `pictures` are functions that draw for a suffix; one that can't be drawn is left
-    out. `reports` have the machines; where no `title` or no `command` is given, it is
-    taken from them.
+    `picture` draws for a suffix; what can't be drawn is left out. `reports` have the
+    machines; where no `title` or no `command` is given, it is taken from them.
     """
     tables = table.parts
     summary = [line for each in tables for line in each.summary]
@@ -48,7 +45,7 @@ def page_of(
     sections = {
         "Answer": paragraphs(summary),
         "Table": "".join(_table(each) for each in tables),
-        "Picture": _images(pictures),
+        "Picture": _image(picture),
         "Method": _list(details),
         "Environment": "".join(_environment(report) for report in reports),
         "Command": _commands(
@@ -102,15 +99,15 @@ def _scrolled(name: str, content: str) -> str:
     return f'<div class="wide" role="group" aria-label="{escape(name)}" tabindex="0">{content}</div>'
 
 
-def _images(pictures: Mapping[str, Callable[[str], bytes]]) -> str:
-    images = []
-    for name, draw in pictures.items():
-        with suppress(FfnbenchError):
-            data = b64encode(draw(".svg")).decode()
-            heading = name or "picture"
-            image = f'<img alt="{heading} of the figures in the table" src="data:image/svg+xml;base64,{data}">'
-            images.append(_scrolled(heading, image))
-    return "".join(images)
+def _image(picture: Callable[[str], bytes] | None) -> str:
+    if picture is None:
+        return ""
+    try:
+        data = b64encode(picture(".svg")).decode()
+    except FfnbenchError:
+        return ""
+    image = f'<img alt="picture of the figures in the table" src="data:image/svg+xml;base64,{data}">'
+    return _scrolled("picture", image)
 
 
 def _list(lines: Iterable[str]) -> str:

@@ -28,7 +28,6 @@ from ffnbench.common.errors import (
 from ffnbench.plan import Kind
 from ffnbench.report.formats import (
     NOT_ALL,
-    ROOFLINE,
     View,
     Write,
     file_content,
@@ -247,14 +246,10 @@ def frame_of_report(report: Report) -> Frame:
     return compare_frame(report)
 
 
-def figure_of(report: Report, *, roofline: bool = False) -> Figure:
+def figure_of(report: Report) -> Figure:
     """The picture of this report; raises FfnbenchError where there is nothing to draw.
     matplotlib is loaded for it.
     """
-    if roofline:
-        from ffnbench.report.pictures.roofline import roofline_figure
-
-        return roofline_figure(report)
     if report.plan.kind == Kind.BLOCK:
         from ffnbench.block.picture import block_figure
 
@@ -272,9 +267,9 @@ def figure_of(report: Report, *, roofline: bool = False) -> Figure:
     return ratio_figure(report)
 
 
-def picture_of(report: Report, suffix: str, *, roofline: bool = False) -> bytes:
+def picture_of(report: Report, suffix: str) -> bytes:
     """The picture of this report in the format of this suffix."""
-    figure = figure_of(report, roofline=roofline)
+    figure = figure_of(report)
     from ffnbench.report.pictures.canvas import render
 
     return render(figure, suffix)
@@ -309,10 +304,7 @@ def report_view(report: Report) -> View:
     view = View(
         frame=cache(lambda: frame_of_report(report)),
         json=lambda: _saved_text(report),
-        pictures={
-            "": partial(picture_of, report),
-            ROOFLINE: partial(picture_of, report, roofline=True),
-        },
+        picture=partial(picture_of, report),
         reports=[report],
         rescue=(lambda: _saved_text(report)) if report.samples else None,
     )
@@ -390,27 +382,22 @@ class ShownReport(Shows, Report):
         return frame_of_report(self).records()
 
     @overload
-    def plot(self, path: None = None, *, roofline: bool = False) -> Figure: ...
+    def plot(self, path: None = None) -> Figure: ...
 
     @overload
-    def plot(self, path: str | os.PathLike[str], *, roofline: bool = False) -> Path: ...
+    def plot(self, path: str | os.PathLike[str]) -> Path: ...
 
-    def plot(
-        self, path: str | os.PathLike[str] | None = None, *, roofline: bool = False
-    ) -> Figure | Path:
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Figure | Path:
         """The report as a matplotlib Figure, or written to a file (.png, .svg, .pdf),
         whose path is returned.
 
-        Ratios with their intervals; `roofline` draws the rows below what this machine
-        can do, where `ceilings` were measured. Raises FfnbenchError where there is
-        nothing to draw.
+        Raises FfnbenchError where there is nothing to draw.
         """
         if path is None:
-            figure = figure_of(self, roofline=roofline)
+            figure = figure_of(self)
             as_displayed(figure)
             return figure
         writers = {
-            suffix: partial(picture_of, self, suffix, roofline=roofline)
-            for suffix in FIGURE_SUFFIXES
+            suffix: partial(picture_of, self, suffix) for suffix in FIGURE_SUFFIXES
         }
         return written_to(path, writers, self._stem)

@@ -112,10 +112,6 @@ class Budget:
         self._in_rounds_s += round_s
         self._last_round_ended = now
 
-    def spent_once(self, seconds: float) -> None:
-        """To be called when so long was spent on what no further worker does."""
-        self._in_rounds_s += seconds
-
     def worker_done(self) -> None:
         """To be called when a worker is complete."""
         self._beside_rounds_s.append(

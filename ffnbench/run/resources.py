@@ -33,9 +33,6 @@ from ffnbench.result import DeviceReadings, Failure, FailureKind
 from ffnbench.run.worker_pool import Worker
 from ffnbench.run.worker_process import COUNT_TIMEOUT_S, WorkerLost, lost_over_device
 
-CEILINGS_PART = 8  # ceilings may take one part in so many of the memory
-CALLS_HELD_AT_ONCE = 3  # the calls of ceilings together hold so many times the largest
-UNKNOWN_MEMORY = 1 << 31  # bytes that are assumed where it is not known how many
 FLOAT64_BYTES = 8
 TRY_CUDA = "does `nvidia-smi` work? `python -c 'import torch; torch.zeros(1, device=\"cuda\")'` says more"
 
@@ -272,16 +269,6 @@ def too_large(plan: Plan, available: int | None) -> list[Failure]:
                 Failure(case=case.label, kind=FailureKind.OOM, message=message)
             )
     return failures
-
-
-def room_for_ceilings(cases: Sequence[Case], available: int | None) -> int:
-    """The bytes that one call of a ceiling may take: together they take no more than
-    the cases leave, and than a part of all memory.
-    """
-    if available is None:
-        available = UNKNOWN_MEMORY
-    left = max(0, available - memory_needed(cases))
-    return min(available // CEILINGS_PART, left) // CALLS_HELD_AT_ONCE
 
 
 def memory_needed(cases: Sequence[Case]) -> int:

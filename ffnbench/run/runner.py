@@ -13,10 +13,9 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any
 
-from ffnbench.backends import BACKENDS
+from ffnbench.backends import BACKENDS, bare_form
 from ffnbench.common.errors import Unfinished, termination_as_interruption
 from ffnbench.messages import (
     SALT_BITS,
@@ -27,6 +26,7 @@ from ffnbench.messages import (
     Failed,
     Greeting,
     MeasureMemory,
+    MeasureRate,
     MeasureRouting,
     MeasureSparsity,
     MeasureTimer,
@@ -36,12 +36,11 @@ from ffnbench.messages import (
     Values,
     WorkerRequest,
 )
-from ffnbench.metrics import LATENCY, METRICS, Metric
+from ffnbench.metrics import LATENCY, METRICS, RATE, Metric
 from ffnbench.plan import Plan
 from ffnbench.planning.workload import lack_in_one_line
 from ffnbench.result import (
     STEP_END,
-    CaseCost,
     Environment,
     FailureKind,
     Progress,
@@ -51,7 +50,7 @@ from ffnbench.result import (
     Timer,
 )
 from ffnbench.run.budget import Budget, Tally
-from ffnbench.run.record import PRACTICE, RoofSamples, RunRecord
+from ffnbench.run.record import PRACTICE, RunRecord
 from ffnbench.run.resources import RunDevices
 from ffnbench.run.worker_pool import RESTARTS, Worker, WorkerPool
 from ffnbench.run.worker_process import WorkerLost
@@ -78,7 +77,6 @@ def run_workers(
     journal: Callable[[object], None] = lambda _: None,
     stop: StopRule | None = None,
     weights: str = "",
-    costs: tuple[CaseCost, ...] = (),
     pool: WorkerPool | None = None,
     spent_s: float = 0.0,
     bound_s: float = math.inf,
@@ -90,10 +88,10 @@ def run_workers(
     memory than there is, Unfinished where nothing can be measured at all. `progress`
     and `journal` are told of everything as it comes. `stop` says when the run ends;
     without it the protocol does. `weights` is a folder with the weights that every case
-    takes over. Without `costs` no ceilings are measured. `pool` makes the workers of
-    several runs, which share it; the caller closes it. `spent_s` seconds of the budget
-    are over when the run begins. The protocol's fewest workers are made even beyond the
-    budget, but nothing goes on after `bound_s` seconds of it.
+    takes over. `pool` makes the workers of several runs, which share it; the caller
+    closes it. `spent_s` seconds of the budget are over when the run begins. The
+    protocol's fewest workers are made even beyond the budget, but nothing goes on after
+    `bound_s` seconds of it.
     """
     workers = pool or WorkerPool(plan, world.launch, world.now)
     record = RunRecord(plan, journal)
@@ -103,7 +101,6 @@ def run_workers(
         record,
         workers,
         budget,
-        RoofSamples(record, costs, world.now),
         progress=progress,
         describe=world.describe,
         stop=stop or stop_rule(plan.protocol),
@@ -195,7 +192,6 @@ class _Runner:
     record: RunRecord  # what was measured
     workers: WorkerPool  # where workers come from
     budget: Budget  # how long the run may take
-    roofs: RoofSamples  # what is measured beside the cases
     progress: Callable[[Progress], None]
     describe: Callable[[Greeting, DeviceFacts | None], Environment]
     stop: StopRule
@@ -213,7 +209,6 @@ class _Runner:
     _measured: set[tuple[str, str]] = field(default_factory=set)
     # lost workers by the case that they were busy with
     _losses: Counter[str] = field(default_factory=Counter)
-    _explored_roofs: bool = False
     _is_quiet: bool = True  # whether any sample of the last round was clean
 
     @property
@@ -268,7 +263,6 @@ class _Runner:
             timer=self.timer,
             sides=self.sides,
             around=watch.around(),
-            roofs=tuple(self.record.roofs),
             inputs=tuple(self.record.inputs.values()),
             devices=self.devices.readings,
             **ending,
@@ -313,28 +307,18 @@ class _Runner:
             ),
         )
         if self._is_timed and self.timer is None:
-            self.timer = self._ask_beside_cases(worker, MeasureTimer())
+            timer = worker.ask(MeasureTimer(), self._timeout_s)
+            if not isinstance(timer, Failed):
+                self.timer = timer
         for label in self.record.alive:
             self._open_case(worker, label, place.worker)
         if self._is_timed:
-            self._explore_roofs(worker)
             self._take_rounds(worker, place)
         for label in self.record.alive:
             self._check_case(worker, label, place.worker)
         for job in EXACT_JOBS:
             for label in self.record.alive:
                 self._measure_exact(worker, label, job, place.worker)
-
-    def _explore_roofs(self, worker: Worker) -> None:
-        """Find the fastest roofs, once in a run."""
-        if self._explored_roofs:
-            return
-        self._explored_roofs = True
-        start = self.budget.now()
-        self.roofs.explore(
-            partial(self._ask_beside_cases, worker), self.devices.room(self.plan)
-        )
-        self.budget.spent_once(self.budget.now() - start)
 
     def _open_case(self, worker: Worker, label: str, worker_number: int) -> None:
         """Build and warm up a case in this worker. The seconds of compiling and packing
@@ -397,25 +381,16 @@ class _Runner:
         """Take one sample of every case, in an order that depends on nothing but seed,
         worker and round. Returns for each case whether its sample was clean.
         """
-        roofs = self.roofs.due(
-            self.budget.workers_done, place.round, self.budget.elapsed_s
-        )
-        labels = [*self.record.alive, *roofs]
+        turns = [(label, self._take_sample) for label in self.record.alive]
+        turns += [(label, self._take_rate) for label in self._rated]
         seed = f"{self.plan.protocol.seed}/{place.worker}/{place.round}"
-        random.Random(seed).shuffle(labels)
+        random.Random(seed).shuffle(turns)
         clean: dict[str, bool] = {}
-        for order, label in enumerate(labels):
+        for order, (label, take) in enumerate(turns):
             if self.budget.left_s < self._calibrations[label].sample_s:
                 self.budget.out_of_time = True
                 break
-            if label in roofs:
-                self.roofs.take_sample(
-                    partial(self._ask_beside_cases, worker),
-                    label,
-                    place.fields_of_sample(order),
-                )
-                continue
-            is_sample_clean = self._take_sample(worker, place, label, order)
+            is_sample_clean = take(worker, place, label, order)
             if is_sample_clean is not None:
                 clean[label] = is_sample_clean
         self._tell(
@@ -475,6 +450,32 @@ class _Runner:
             if was_clean or self.budget.left_s < calibration.sample_s:
                 break
         return was_clean
+
+    @property
+    def _rated(self) -> list[str]:
+        """The labels of the cases whose rate is measured."""
+        if RATE not in self.plan.metrics:
+            return []
+        return [
+            label
+            for label in self.record.alive
+            if bare_form(self.plan.case(label)) and (label, RATE) not in self._measured
+        ]
+
+    def _take_rate(self, worker: Worker, place: _Place, label: str, order: int) -> None:
+        """Time the bare products of a case and a copy of its bytes. Where that fails
+        there is a note, and the row keeps its latency.
+        """
+        if label not in self.record.alive:
+            return
+        try:
+            rated = self._ask(worker, MeasureRate(label=label))
+        except _CaseFailed as problem:
+            self.record.note(label, f"the rate could not be measured: {problem}")
+            self._measured.add((label, RATE))
+            return
+        if place.round != PRACTICE:
+            self.record.add_rate(label, rated, place.fields_of_sample(order))
 
     def _check_case(self, worker: Worker, label: str, worker_number: int) -> None:
         """Compare the output of a case with float64 after its rounds; it fails where
@@ -554,19 +555,6 @@ class _Runner:
                 label, answer.kind, answer.message, broke_device=answer.ends_process
             )
         raise _CaseFailed(answer)
-
-    def _ask_beside_cases(self, worker: Worker, request: WorkerRequest[A]) -> A | None:
-        """Ask a worker about something that is no case, such as a roof; None where it
-        can't be done. Raises WorkerLost, after which roofs are not sampled any more.
-        """
-        try:
-            answer = worker.ask(request, self._timeout_s)
-            if isinstance(answer, Failed) and answer.ends_process:
-                raise WorkerLost(answer.kind, answer.message)
-        except WorkerLost:
-            self.roofs.lost()
-            raise
-        return None if isinstance(answer, Failed) else answer
 
     def _handle_loss(self, worker_number: int, lost: WorkerLost) -> None:
         """Drop the case that a lost worker was busy with, or note the loss. What the

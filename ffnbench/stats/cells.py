@@ -129,7 +129,7 @@ def join_runs(reports: Sequence[R], plan: Plan | None = None) -> R:
     runs of the same cell become one with the workers of both.
 
     Workers and starters are numbered anew, for no two runs have one in common. Where
-    parts disagree on a failure, a roof or an input, the last one counts. Without a
+    parts disagree on a failure or an input, the last one counts. Without a
     `plan` the cases stand in the order in which they come.
     """
     if len(reports) == 1 and plan is None:
@@ -147,7 +147,6 @@ def join_runs(reports: Sequence[R], plan: Plan | None = None) -> R:
         samples=_entries_of_all(parts, "samples"),
         failures=_last_by("case", _entries_of_all(parts, "failures")),
         warnings=tuple(dict.fromkeys(_entries_of_all(parts, "warnings"))),
-        roofs=_last_by("name", _entries_of_all(parts, "roofs")),
         inputs=_last_by("case", _entries_of_all(parts, "inputs")),
         devices=_entries_of_all(parts, "devices"),
         environment=_first_known(parts, "environment"),
@@ -162,7 +161,6 @@ def join_runs(reports: Sequence[R], plan: Plan | None = None) -> R:
         created=min(part.created for part in parts),
         measured=(),
         comparisons=(),
-        shares=(),
     )
 
 

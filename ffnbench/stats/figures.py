@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from operator import attrgetter
 from typing import TypeVar
 
-from ffnbench.metrics import DEVICE_TIME, HOST_TIME
+from ffnbench.metrics import COPY, DEVICE_TIME, HOST_TIME, PRODUCTS, RATE
 from ffnbench.plan import CONTROL
 from ffnbench.result import (
     LONGEST_BUDGET_S,
@@ -18,7 +19,7 @@ from ffnbench.result import (
     Report,
     Verdict,
 )
-from ffnbench.stats.rounds import table_of
+from ffnbench.stats.rounds import paired_logs, table_of
 from ffnbench.stats.stopping import WORKERS_WANTED, workers_for
 from ffnbench.stats.verdict import COMPUTED, is_launch_bound, summarise
 
@@ -38,23 +39,16 @@ def with_figures(report: R) -> R:
         report,
         measured=measured,
         comparisons=comparisons,
-        shares=(),
         warnings=(*stored, *notes),
     )
     figures = figures_of(summarised)
-    if not figures.ceilings:
-        return replace(summarised, figures=figures)
-    from ffnbench.stats.ceilings import shares_of
-
-    shares = shares_of(report, report.costs, figures.ceilings)
-    shares = tuple(share for share in shares if summarised.has_time(share.case))
-    return replace(summarised, figures=figures, shares=shares)
+    return replace(summarised, figures=figures)
 
 
 def figures_of(report: Report) -> Figures:
     """What follows from the estimates, the comparisons and the samples of a report.
 
-    Modules that a plain comparison does not need (ceilings, repeated runs, a sweep,
+    Modules that a plain comparison does not need (repeated runs, a sweep,
     backends) are imported only if the report has such figures.
     """
     plan, table = report.plan, table_of(report)
@@ -74,13 +68,8 @@ def figures_of(report: Report) -> Figures:
         },
         narrowing=_narrowing_of(report),
     )
-    if report.roofs:
-        from ffnbench.stats.ceilings import ceilings_of, roofline_of
-
-        ceilings = ceilings_of(report, report.costs)
-        figures = replace(
-            figures, ceilings=ceilings, roofline=roofline_of(report, ceilings)
-        )
+    if RATE in plan.metrics:
+        figures = replace(figures, rates=_rates_of(report))
     if report.repeats:
         figures = replace(figures, over_runs=_over_runs(report))
     if plan.is_sweep:
@@ -105,6 +94,26 @@ def figures_of(report: Report) -> Figures:
 
         figures = replace(figures, trade_offs=trade_offs(report))
     return figures
+
+
+def _rates_of(report: Report) -> dict[str, Estimate]:
+    """How near each timed row is to the rates of its machine: the seconds of its bare
+    products, or of the copy where that takes longer, over its own, in the same rounds.
+    """
+    table = table_of(report)
+    bare_tables = [table_of(report, metric) for metric in (PRODUCTS, COPY)]
+    rates = {}
+    for label in filter(report.has_time, table.labels):
+        shares = []
+        for bare in bare_tables:
+            rounds = bare.rounds.get(label, {})
+            logs = paired_logs(rounds, table.rounds[label], table.starters)
+            share = logs.estimate()
+            if share and not logs.disturbed:
+                shares.append(share)
+        if len(shares) == len(bare_tables):
+            rates[label] = max(shares, key=attrgetter("value"))
+    return rates
 
 
 def _over_runs(report: Report) -> dict[str, Estimate]:

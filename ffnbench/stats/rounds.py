@@ -275,11 +275,6 @@ class RoundTable:
         return midmean if cases <= FEW_CASES else median
 
     @cached_property
-    def round_effects(self) -> Rounds:
-        """By which factor each round made all rows slower than they are in the run."""
-        return self._residuals(self._fitted)
-
-    @cached_property
     def _fitted(self) -> dict[str, float]:
         """The log of each row's seconds, fitted two-way over rows and rounds.
 

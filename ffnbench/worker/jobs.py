@@ -27,16 +27,15 @@ from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.messages import (
     SALT_BITS,
     Check,
-    ExploreRoofs,
     MeasureMemory,
+    MeasureRate,
     MeasureRouting,
     MeasureSparsity,
     OfCase,
     Open,
     Opened,
-    ReachedRoofs,
+    Rated,
     Sampled,
-    SampleRoof,
     TakeSample,
     Values,
     WorkerRequest,
@@ -74,7 +73,7 @@ from ffnbench.worker.subject import (
 
 if TYPE_CHECKING:
     from ffnbench.device.nvml import DeviceWatch
-    from ffnbench.worker.ceiling_calls import RoofCalls
+    from ffnbench.worker.rate import BareCalls
 
 # a case has two pools, of inputs and of gradients, and each is in memory as it is
 # written and as it is read
@@ -96,8 +95,8 @@ class Jobs:
     subjects: dict[str, Subject] = field(default_factory=dict)
     checks: dict[str, Correctness] = field(default_factory=dict)
     wait_meter: WaitMeter = field(default_factory=lambda: WaitMeter(usable_cpus()))
-    # made at the first request about roofs, and by the first sample on an accelerator
-    roof_calls: RoofCalls | None = None
+    # made at the first request about a rate, and by the first sample on an accelerator
+    bare_calls: BareCalls | None = None
     device_watch: DeviceWatch | None = None
 
     def open(self, request: Open) -> Opened:
@@ -267,26 +266,18 @@ class Jobs:
         }
         return Values(values=errors)
 
-    def explore_roofs(self, request: ExploreRoofs) -> ReachedRoofs:
-        """Find the fastest roofs of each group."""
-        reached = self._roof_calls().explore(
-            request.roofs, request.seconds, request.keep
+    def measure_rate(self, request: MeasureRate) -> Rated:
+        """Time the bare matrix products of a case, and a copy of its bytes."""
+        from ffnbench.worker.rate import BareCalls
+
+        if self.bare_calls is None:
+            self.bare_calls = BareCalls(self.plan.protocol.min_sample_s)
+        case = self.set_conditions_of(request.label)
+        times, waited = self.wait_meter.with_share(
+            partial(self.bare_calls.times, case), case.workload.threads
         )
-        return ReachedRoofs(roofs=tuple(reached))
-
-    def sample_roof(self, request: SampleRoof) -> Sampled:
-        """Time the calls of a roof."""
-        value, waited = self._roof_calls().time_roof(
-            request.roof, request.calls, self.wait_meter
-        )
-        return Sampled(value=value, waited=waited)
-
-    def _roof_calls(self) -> RoofCalls:
-        from ffnbench.worker.ceiling_calls import RoofCalls
-
-        if self.roof_calls is None:
-            self.roof_calls = RoofCalls()
-        return self.roof_calls
+        products_s, copy_s = times
+        return Rated(products_s=products_s, copy_s=copy_s, waited=waited)
 
     def set_conditions_of(self, label: str) -> Case:
         """Set threads, device and precision as a case has them, and return the case."""
@@ -390,7 +381,7 @@ def answer_to(request: WorkerRequest[Any], jobs: Jobs | None = None) -> Any:
 
 def _dispatch(request: WorkerRequest[Any], jobs: Jobs | None) -> Any:
     """Have a request done by the function for its type, and return the answer."""
-    if jobs is not None:  # requests about the cases of a plan, and their roofs
+    if jobs is not None:  # requests about the cases of a plan
         match request:
             case messages.Open():
                 return jobs.open(request)
@@ -404,10 +395,8 @@ def _dispatch(request: WorkerRequest[Any], jobs: Jobs | None) -> Any:
                 return jobs.measure_sparsity(request)
             case messages.MeasureRouting():
                 return jobs.measure_routing(request)
-            case messages.ExploreRoofs():
-                return jobs.explore_roofs(request)
-            case messages.SampleRoof():
-                return jobs.sample_roof(request)
+            case messages.MeasureRate():
+                return jobs.measure_rate(request)
     match request:
         case messages.Preload():
             return probe_jobs.preload(request)
@@ -427,10 +416,6 @@ def _dispatch(request: WorkerRequest[Any], jobs: Jobs | None) -> Any:
             from ffnbench.worker.activation_jobs import trace
 
             return trace(request)
-        case messages.MeasureCeilings():
-            from ffnbench.worker.ceiling_calls import measure_ceilings
-
-            return measure_ceilings(request)
         case messages.SaveOutput():
             from ffnbench.worker.agreement import save_output
 

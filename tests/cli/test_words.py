@@ -16,7 +16,6 @@ HOUSE = (
     "arms?",
     "footnotes?",
     "jury",
-    "roofs?",
     "sightings?",
     "turns?",
     "weighs?",

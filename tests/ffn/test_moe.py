@@ -308,7 +308,7 @@ def test_widths_are_matched_on_active_parameters() -> None:
         "matched on active params",
         "given",
     ]
-    assert plan.metrics == ("latency", "memory", "ceilings", "routing")
+    assert plan.metrics == ("latency", "memory", "routing")
     alone = plan_compare(
         CompareRequest(variants="swiglu@moe=8x2,relu", match="flops")
     ).cases[0]

@@ -419,8 +419,6 @@ def test_a_path_that_cannot_be_written_is_told(report, tmp_path: Path) -> None:
             report.save(tmp_path / path)
     with pytest.raises(ffnbench.Error, match="unknown suffix"):
         report.plot(tmp_path / "run.csv")
-    with pytest.raises(ffnbench.Error, match="no ceilings"):
-        report.plot(roofline=True)
 
 
 def test_text_is_plain_wherever_it_is_asked_for(

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import shlex
 from base64 import b64decode
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -82,7 +83,7 @@ def texts_of(picture: str) -> list[str]:
 def test_the_page_of_a_run_has_all_of_it_and_loads_nothing(
     in_process, tmp_path: Path
 ) -> None:
-    files = [tmp_path / name for name in ("run.html", "run.svg", "roofline.svg")]
+    files = [tmp_path / name for name in ("run.html", "run.svg")]
     code, out, _ = in_process("report", COMPARED, *(f"-o{file}" for file in files))
     assert code == 0
     page = files[0].read_text(encoding="utf-8")
@@ -167,17 +168,17 @@ def table_of(text: str) -> Frame:
     )
 
 
-def pictures_of(text: str) -> dict:
+def picture_of(text: str) -> Callable[[str], bytes]:
     from matplotlib.figure import Figure
 
     figure = Figure()
     figure.text(0, 0, text)
-    return {"": lambda suffix: render(figure, suffix)}
+    return lambda suffix: render(figure, suffix)
 
 
 def test_no_text_can_break_a_page() -> None:
     evil, plain = (
-        Read(page_of(table_of(text), pictures_of(text), title=text))
+        Read(page_of(table_of(text), picture_of(text), title=text))
         for text in (EVIL, "plain")
     )
     assert evil.tags == plain.tags
@@ -199,8 +200,9 @@ def test_a_picture_that_can_not_be_drawn_is_left_out() -> None:
     def draw(suffix: str) -> bytes:
         raise FfnbenchError("nothing to draw")
 
-    read = Read(page_of(table_of("a"), {"": draw, **{"b": pictures_of("drawn")[""]}}))
-    assert [texts_of(one) for one in read.pictures()] == [["drawn"]]
+    assert Read(page_of(table_of("a"), draw)).pictures() == []
+    drawn = Read(page_of(table_of("a"), picture_of("drawn")))
+    assert [texts_of(one) for one in drawn.pictures()] == [["drawn"]]
 
 
 def test_no_fact_or_command_of_a_file_can_break_a_page(

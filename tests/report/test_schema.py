@@ -20,7 +20,7 @@ from result_schema import schema_text
 
 from ffnbench.api import several_runs
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.messages import Open, ReachedRoof
+from ffnbench.messages import Open
 from ffnbench.report.files.store import read_report, report_text
 
 SCHEMA = ROOT / "docs" / "result.schema.json"
@@ -66,9 +66,6 @@ def made(name: str, folder: Path, on_fakes) -> dict:
     """What a command writes; of `ab` the run in it."""
     two_sides(folder)
     launch = machine()
-    launch.roofs = lambda roofs: [
-        ReachedRoof(roof=roof, seconds=0.001) for roof in roofs[:2]
-    ]
     launch.trouble = {(Open, "gelu"): "oom"} if name == "failed" else {}
     code, _, err = on_fakes(FRESH[name], "-o run.json", launch=launch)
     assert code == (3 if name == "failed" else 0), err

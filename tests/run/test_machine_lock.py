@@ -67,20 +67,6 @@ def test_the_second_of_two_says_so_in_the_log_the_table_and_the_file(
     )
 
 
-def test_ceilings_of_the_machine_say_so_too(holder, on_fakes) -> None:
-    """`env` has no --wait, and names none."""
-    code, out, err = on_fakes("env --ceilings")
-    assert code == 0
-    assert (
-        err
-        == f"note: another run of ffnbench (process {holder.pid}) measures on this machine now\n"
-    )
-    assert (
-        f"noise: another run of ffnbench (process {holder.pid}) measured on this machine"
-        in out
-    )
-
-
 def test_with_wait_it_begins_when_the_other_has_ended_however_that_was(
     holder, on_fakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

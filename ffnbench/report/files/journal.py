@@ -22,12 +22,12 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.files import try_lock
 from ffnbench.common.streams import say
 from ffnbench.plan import Note, NoteKind, Plan
-from ffnbench.result import Environment, Failure, Inputs, Report, Roof, Sample
+from ffnbench.result import Environment, Failure, Inputs, Report, Sample
 from ffnbench.stats.cells import join_runs
 from ffnbench.stats.figures import with_figures
 
 JOURNAL_HEADER = {"ffnbench journal": 1}
-Entry = Report | Plan | Environment | Sample | Failure | Note | Roof | Inputs
+Entry = Report | Plan | Environment | Sample | Failure | Note | Inputs
 JOURNAL_ENTRIES: dict[str, type] = {kind.__name__: kind for kind in get_args(Entry)}
 ENDED = "recovered from a run that was killed: what it had measured by then"
 
@@ -227,7 +227,6 @@ def _run_of_entries(entries: list[Any]) -> Report:
         environment=[start.environment, *every(Environment)][-1],
         samples=every(Sample),
         failures=every(Failure),
-        roofs=every(Roof),
         inputs=tuple(inputs_of.values()),
         warnings=(*start.warnings, *every(Note)),
         interrupted=True,

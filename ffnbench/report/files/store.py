@@ -14,7 +14,7 @@ from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.files import content_of
 from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, FFNSpec, ImportedSpec
-from ffnbench.metrics import METRICS, ROOF
+from ffnbench.metrics import METRICS
 from ffnbench.plan import METHOD, Kind, Plan
 from ffnbench.request import spelling
 from ffnbench.result import SCHEMA, Report
@@ -252,13 +252,10 @@ def _problems_of_plan(plan: Plan) -> Iterator[str]:
 
 def _problems_of_answer(report: Report) -> Iterator[str]:
     labels = {case.label for case in report.plan.cases}
-    roofs = {roof.name for roof in report.roofs}
     costed = {cost.case for cost in report.costs}
     yield from _unknown_names(
         "the cost of", (case.label for case in report.plan.shown), costed
     )
-    if any(side < 1 for roof in report.roofs for side in roof.shape):
-        yield "a ceiling has an empty side"
     least_of = {
         metric.name: SHORTEST_S if metric.unit == "s" else 0.0 for metric in METRICS
     }
@@ -271,7 +268,7 @@ def _problems_of_answer(report: Report) -> Iterator[str]:
             least_of.keys(),
         )
         for sample in run.samples:
-            if sample.case not in (roofs if sample.metric == ROOF else labels):
+            if sample.case not in labels:
                 yield f"the case of a sample {sample.case!r} is unknown there"
             if not least_of[sample.metric] <= sample.value <= LARGEST:
                 yield f"a {sample.metric}{of_run} of {sample.value:g} is none"
