@@ -132,7 +132,7 @@ TYPED = {
     "compare-models": ["compare gpt2 bert-base --match none --workers 3 --rounds 2 -q",
                        "compare gelu --preset bert-base --workers 3 --rounds 2 -q",
                        "compare --preset config.json --workers 3 --rounds 2 -q",
-                       f"compare swiglu@d_ff=96 {SMALL} --state weights.safetensors --prefix mlp. -q"],
+                       "compare --preset gpt2 --layer 0 -q"],
     "compare-runs": [f"compare relu gelu {SMALL} --runs 3 --pause 0s -o runs.json", "report runs.json -v"],
     "compare-shown": [f"compare relu gelu {SMALL} -f latex -q", f"compare relu gelu {SMALL} --json -q",
                       f"compare relu gelu swiglu {SMALL} --columns label,ratio,params --sort -latency -q",
