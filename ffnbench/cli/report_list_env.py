@@ -102,7 +102,7 @@ def list_(
     epilog=ending(
         "ffnbench env",
         "ffnbench env --json",
-        docs="docs/performance.md#what-the-machine-can-do",
+        docs="docs/methodology.md#what-an-interval-does-not-cover",
     ),
 )
 def env(
