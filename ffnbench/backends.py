@@ -51,10 +51,9 @@ def _form_of(ffn: AnySpec) -> AnySpec | None:
 class BackendRow:
     """What is known of a backend without loading torch.
 
-    `says` is what it does, and `keys` are the keys of a variant that belong to it, for
-    `ffnbench list backends`. `doing` is what progress calls the opening of a case, and
-    `copies` is how many copies of the weights are in memory meanwhile. `requires` are
-    the modules of the extra that installs it, which has its name.
+    `doing` is what progress calls the opening of a case, and `copies` is how many
+    copies of the weights are in memory meanwhile. `requires` are the modules of the
+    extra that installs it, which has its name.
 
     `is_runtime` marks a runtime beside torch. It has threads of its own, so it runs in
     processes where no other backend does. It is given the graph of a form; code of the
@@ -63,8 +62,6 @@ class BackendRow:
     as far as that is known without a machine; device `auto` says nothing yet.
     """
 
-    says: str
-    keys: str = ""
     doing: str = "opening"
     copies: int = 1
     requires: tuple[str, ...] = ()
@@ -214,28 +211,19 @@ def _lack_of_graph(ffn: AnySpec, work: Workload, *, dtypes: tuple[str, ...]) -> 
 
 
 BACKENDS = {
-    Backend.EAGER: BackendRow(says="runs the code as it is written"),
-    Backend.PACKED: BackendRow(
-        says="gate and up in one product, gate first", lack=_lack_of_packed
-    ),
-    Backend.PACKED_UP_GATE: BackendRow(
-        says="gate and up in one product, up first", lack=_lack_of_packed
-    ),
+    Backend.EAGER: BackendRow(),
+    Backend.PACKED: BackendRow(lack=_lack_of_packed),
+    Backend.PACKED_UP_GATE: BackendRow(lack=_lack_of_packed),
     Backend.COMPILE: BackendRow(
-        says="torch.compile",
-        keys="@compile=MODE @freeze=true",
         doing="compiling",
         lack=_lack_of_compile,
     ),
     Backend.ONEDNN: BackendRow(
-        says="oneDNN's linear layers, weights packed once",
         doing="packing",
         copies=2,
         lack=_lack_of_onednn,
     ),
     Backend.ORT: BackendRow(
-        says="ONNX Runtime's CPU provider",
-        keys="@spin=on",
         doing="making a session of",
         copies=3,
         requires=("onnxruntime", "onnx"),
@@ -244,7 +232,6 @@ BACKENDS = {
         lack=partial(_lack_of_graph, dtypes=("float32",)),
     ),
     Backend.OPENVINO: BackendRow(
-        says="OpenVINO's CPU plugin",
         doing="compiling",
         copies=3,
         requires=("openvino", "onnx"),

@@ -341,24 +341,6 @@ class DescribeDevice(OfCase[DeviceFacts]):
     device: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BackendProblems:
-    """By backend, why it can't run on a device, and why it can't run there in bfloat16.
-    A reason is empty where the backend can run.
-    """
-
-    reasons: dict[str, str]
-    bfloat16: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListBackends(WorkerRequest[BackendProblems]):
-    """Find out which backends can run on a device."""
-
-    answer = BackendProblems
-    device: str
-
-
 # of code
 
 
@@ -462,7 +444,6 @@ REQUESTS: dict[str, type[WorkerRequest[Any]]] = {
         MeasureRate,
         MeasureTimer,
         DescribeDevice,
-        ListBackends,
         Describe,
         Locate,
         Count,

@@ -30,12 +30,10 @@ from ffnbench import messages
 from ffnbench.activations.plan import plan_timing
 from ffnbench.api import measuring, preparing
 from ffnbench.block.plan import plan_block
-from ffnbench.choices import Backend
 from ffnbench.device.environment import about_machine, caches
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.messages import (
-    BackendProblems,
     DeviceFacts,
     Done,
     Failed,
@@ -132,10 +130,6 @@ class FakeWorker:
             case messages.MeasureRate():
                 products_s, copy_s = launch.rate(request.label, self.index)
                 return Rated(products_s=products_s, copy_s=copy_s, waited=launch.waited)
-            case messages.ListBackends():
-                return BackendProblems(
-                    reasons={backend.value: "" for backend in Backend}, bfloat16={}
-                )
             case messages.MeasureTimer():
                 return Failed(
                     kind=FailureKind.UNSUPPORTED, message="a fake worker has no clock"

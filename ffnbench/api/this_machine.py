@@ -1,23 +1,19 @@
-"""The commands about this machine: what it is, what it can do, which backends can
-run.
-"""
+"""What `env` shows: this machine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ffnbench.common.errors import Unfinished
 from ffnbench.device.environment import (
     auto_device,
     environment_of_run,
     noise_advice,
 )
 from ffnbench.device.nvml import clock_advice as device_advice
-from ffnbench.messages import DeviceFacts, Failed, Greeting, ListBackends
+from ffnbench.messages import DeviceFacts, Greeting
 from ffnbench.report.environment import environment_records
 from ffnbench.report.formats import View
 from ffnbench.report.listing import (
-    backends_view,
     device_records,
     records_view,
     workers_record,
@@ -28,7 +24,6 @@ from ffnbench.run.resources import (
     gpu_names,
     why_not_seen,
 )
-from ffnbench.run.worker_process import COUNT_TIMEOUT_S, WorkerLost
 from ffnbench.run.world import World
 
 
@@ -63,27 +58,3 @@ def _devices(greeting: Greeting, world: World) -> str:
         return f"cpu only: {why}; {TRY_CUDA}"
     reason = world.no_gpu()
     return f"cpu only: {reason}" if reason else ""
-
-
-def _unfinished(reason: str) -> Unfinished:
-    """The error of `list backends` where a worker gives no answer."""
-    return Unfinished(
-        f"could not find out what can run: {reason}", "`ffnbench env` shows the machine"
-    )
-
-
-def backends(world: World) -> View:
-    """Show every backend, and which of them can run here, on the device that `auto`
-    would choose.
-    """
-    worker = world.launch()
-    try:
-        device = auto_device(worker.greeting())
-        answer = worker.ask(ListBackends(device=device), COUNT_TIMEOUT_S)
-    except WorkerLost as lost:
-        raise _unfinished(str(lost)) from lost
-    finally:
-        worker.close()
-    if isinstance(answer, Failed):
-        raise _unfinished(answer.message)
-    return backends_view(answer.reasons, device, answer.bfloat16)

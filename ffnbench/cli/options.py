@@ -67,7 +67,7 @@ Activations = Annotated[
     TypedTexts,
     Argument(
         metavar="NAME",
-        help="relu, swish@beta=0.5, file.py:function; names: `ffnbench list activations`.",
+        help="relu, swish@beta=0.5, file.py:function; names: `ffnbench activations`.",
         autocompletion=words_for("activations"),
     ),
 ]
@@ -96,7 +96,7 @@ Topic = Annotated[
     str,
     Argument(
         metavar="WHAT",
-        help="variants, keys, activations, rules, presets, dtypes, backends or hardware.",
+        help="variants, keys, presets or hardware.",
         autocompletion=words_for("what"),
     ),
 ]
@@ -234,7 +234,7 @@ Backend = Annotated[
         rich_help_panel=WORKLOAD,
         show_default=False,
         metavar="NAME",
-        help="One of `ffnbench list backends`, or all.",
+        help="eager, packed, compile, onednn, ort, openvino or all.",
         autocompletion=words_for("backend"),
     ),
 ]

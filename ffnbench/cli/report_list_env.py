@@ -69,7 +69,7 @@ def report(
     cls=Command,
     epilog=ending(
         "ffnbench list variants",
-        "ffnbench list rules -v",
+        "ffnbench list keys -v",
         "ffnbench list presets --json",
         docs="docs/forms.md#names-that-mean-different-things",
     ),
@@ -81,18 +81,11 @@ def list_(
     verbose: o.Verbose = False,
 ) -> int:
     """Show the names that a command takes."""
-    from ffnbench.report.listing import LIST_OF_BACKENDS, listing_view
+    from ffnbench.report.listing import listing_view
 
     refuse_empty("WHAT", [what])
     with destination_of(output_from_typed(ctx), "list") as destination:
-        if what == LIST_OF_BACKENDS:
-            from ffnbench.api.this_machine import backends
-            from ffnbench.run.world import this_machine
-
-            view = backends(this_machine())
-        else:
-            view = listing_view(what)
-        destination.show(view)
+        destination.show(listing_view(what))
     return 0
 
 

@@ -172,9 +172,9 @@ def words_of(name: str) -> list[str]:
 
         return PRESETS.names()
     if name == "what":
-        from ffnbench.report.listing import topics
+        from ffnbench.report.listing import LISTINGS
 
-        return topics()
+        return list(LISTINGS)
     if name == "hardware":
         from ffnbench.planning.hardware import published
 

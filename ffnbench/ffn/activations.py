@@ -265,7 +265,7 @@ _ROWS = (
 # fmt: on
 
 ACTIVATIONS: Registry[Activation] = Registry(
-    "activation", "`ffnbench list activations` shows all"
+    "activation", "`ffnbench activations` shows all"
 )
 for _row in _ROWS:
     ACTIVATIONS.add(_row.name, _row, _row.aliases)

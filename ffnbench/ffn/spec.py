@@ -608,7 +608,7 @@ _DTYPE_ROWS = (
     Dtype(name="bfloat16", bytes=2, tolerance=5e-2, aliases=("bf16",)),
     Dtype(name="float16", bytes=2, tolerance=1e-2, aliases=("half", "fp16")),
 )
-DTYPES: Registry[Dtype] = Registry("dtype", "`ffnbench list dtypes` shows all")
+DTYPES: Registry[Dtype] = Registry("dtype", "float64, float32, bfloat16 or float16")
 for _dtype in _DTYPE_ROWS:
     DTYPES.add(_dtype.name, _dtype, _dtype.aliases)
 

@@ -22,12 +22,11 @@ class Rule:
     d_ff, where the multiplier is Llama's ffn_dim_multiplier.
 
     `multiple_of` and `ratio` are used where none is given. `reads` are the keys that
-    may be given; any other is a mistake of the user.
+    may be given; any other is a mistake of the user. docs/forms.md has the formulas and
+    their sources.
     """
 
     name: str
-    formula: str
-    source: str
     apply: Callable[[int, float, int, float | None], int]
     multiple_of: int = 1
     ratio: float = DEFAULT_RATIO
@@ -93,41 +92,41 @@ def _t5(d: int, *_: object) -> int:
     return _T5_V1_1[d]
 
 
-# fmt: off
+OF_LLAMA = ("ratio", "multiple_of", "ffn_dim_multiplier")
 _ROWS = (
-    Rule(name="classic", formula="ratio * d_model", source="Vaswani et al. 2017", apply=_ratio),
-    Rule(name="palm", formula="ratio * d_model, with three matrices", source="Chowdhery et al. 2022", apply=_ratio),
-    Rule(name="two_thirds", formula="2/3 * ratio * d_model", source="Shazeer 2020", apply=_two_thirds),
+    Rule(name="classic", apply=_ratio),
+    Rule(name="palm", apply=_ratio),
+    Rule(name="two_thirds", apply=_two_thirds),
+    Rule(name="llama", apply=_llama, multiple_of=256, reads=OF_LLAMA),
+    Rule(name="lfm2", apply=_lfm2, multiple_of=256, reads=OF_LLAMA),
     Rule(
-        name="llama", formula="int(2 * int(ratio * d_model) / 3), * ffn_dim_multiplier, up to multiple_of",
-        source="meta-llama/llama", apply=_llama, multiple_of=256,
-        reads=("ratio", "multiple_of", "ffn_dim_multiplier"),
-    ),
-    Rule(
-        name="lfm2", formula="as llama; rounded only where ffn_dim_multiplier is given",
-        source="Hugging Face Lfm2MLP", multiple_of=256,
-        apply=_lfm2,
-        reads=("ratio", "multiple_of", "ffn_dim_multiplier"),
-    ),
-    Rule(
-        name="torchtune", formula="4 * int(2 * d_model / 3), up to multiple_of", source="torchtune",
-        apply=lambda d, ratio, multiple, _: round_up(4 * int(2 * d / 3), multiple), multiple_of=256,
+        name="torchtune",
+        apply=lambda d, ratio, multiple, _: round_up(4 * int(2 * d / 3), multiple),
+        multiple_of=256,
         reads=("multiple_of",),
     ),
-    Rule(name="dinov2", formula="(int(int(ratio * d_model) * 2 / 3) + 7) // 8 * 8", source="DINOv2",
-         apply=lambda d, ratio, multiple, _: (int(int(d * ratio) * 2 / 3) + 7) // 8 * 8, reads=("ratio",)),
     Rule(
-        name="flash_attn", formula="int(2 * ratio * d_model / 3), up to multiple_of", source="flash-attn GatedMlp",
-        apply=lambda d, ratio, multiple, _: round_up(int(2 * ratio * d / 3), multiple), multiple_of=128,
+        name="dinov2",
+        apply=lambda d, ratio, multiple, _: (int(int(d * ratio) * 2 / 3) + 7) // 8 * 8,
+        reads=("ratio",),
     ),
-    Rule(name="grok", formula="int(ratio * d_model) * 2 // 3, up to 8", source="grok-1",
-         apply=lambda d, ratio, multiple, _: round_up(int(ratio * d) * 2 // 3, 8), ratio=8.0, reads=("ratio",)),
-    Rule(name="t5_v1_1", formula="a table: 512, 768, 1024, 2048, 4096", source="T5 v1.1 checkpoints", apply=_t5,
-         reads=()),
+    Rule(
+        name="flash_attn",
+        apply=lambda d, ratio, multiple, _: round_up(int(2 * ratio * d / 3), multiple),
+        multiple_of=128,
+    ),
+    Rule(
+        name="grok",
+        apply=lambda d, ratio, multiple, _: round_up(int(ratio * d) * 2 // 3, 8),
+        ratio=8.0,
+        reads=("ratio",),
+    ),
+    Rule(name="t5_v1_1", apply=_t5, reads=()),
 )
-# fmt: on
 
-WIDTH_RULES: Registry[Rule] = Registry("width rule", "`ffnbench list rules` shows all")
+WIDTH_RULES: Registry[Rule] = Registry(
+    "width rule", f"rules: {', '.join(row.name for row in _ROWS)}"
+)
 for _row in _ROWS:
     WIDTH_RULES.add(_row.name, _row)
 

@@ -59,7 +59,7 @@ class Key:
 # fmt: off
 KEYS = (
     Key("d_ff", Of.FORM, "final width per branch", "matched", "swiglu@d_ff=2048"),
-    Key("rule", Of.FORM, "a published rule for the width: `ffnbench list rules`", "none", "swiglu@rule=llama"),
+    Key("rule", Of.FORM, "a published rule for the width: llama, two_thirds, ...", "none", "swiglu@rule=llama"),
     Key("ratio", Of.FORM, "expansion, d_ff / d_model", "4", "relu@ratio=2"),
     Key("multiple_of", Of.FORM, "the width is rounded to this", "8", "swiglu@multiple_of=256"),
     Key("ffn_dim_multiplier", Of.FORM, "Llama's factor on the width, with @rule", "1",
@@ -94,7 +94,7 @@ KEYS = (
     Key("mode", Of.WORKLOAD, "forward (inference), train (training) or backward", "forward",
         "swiglu@mode=train"),
     Key("threads", Of.WORKLOAD, "CPU threads", "all CPUs", "swiglu@threads=2"),
-    Key("backend", Of.WORKLOAD, "how it is run: `ffnbench list backends`", "eager",
+    Key("backend", Of.WORKLOAD, "how it is run, as --backend", "eager",
         "swiglu@backend=packed"),
     Key("weights", Of.WORKLOAD, "how matrices are held: none, int8, int8-dynamic or int4", "none",
         "swiglu@weights=int8"),

@@ -4,10 +4,8 @@ is and can do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
-from ffnbench.backends import BACKENDS
-from ffnbench.choices import CompileMode
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
 from ffnbench.common.units import IEC, quantity
@@ -15,32 +13,25 @@ from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.cost import FORMULA, params
 from ffnbench.ffn.spec import (
     CLAMPED,
-    DTYPES,
     GATED,
     GATED_BY_ACTIVATION,
     Gate,
     GatedName,
 )
-from ffnbench.ffn.width_rules import WIDTH_RULES
 from ffnbench.messages import DeviceFacts
 from ffnbench.models.presets import PRESETS
 from ffnbench.planning.hardware import hardware_records
 from ffnbench.planning.keys import KEYS
 from ffnbench.report.formats import View
 from ffnbench.report.frame import Row, frame_of_records
-from ffnbench.report.words import FLOPS_OF_ONE
 
 # columns of prose, which may be wrapped
 WRAPPED_COLUMNS = (
     "aliases",
-    "formula",
-    "d_ff",
     "source",
     "value",
     "note",
-    "what it does",
     "what it sets",
-    "why not",
 )
 # what stands below a list
 LIST_NOTES = {
@@ -53,13 +44,11 @@ LIST_NOTES = {
         "experts have keys of their own: @shared=512 @shared_gate=true @router_bias=true @scores=sigmoid "
         "@normalised=false @routed_scale=2.5 @groups=8x4 @experts=grouped @routing=skewed",
     ),
-    "activations": (FLOPS_OF_ONE,),
     "keys": (
         "a flag of the same name (--dtype) sets it for all variants; a key (swiglu@dtype=bf16) overrides it",
         "any other key is passed to the constructor of your own code",
         "d_model is no key: --d-model 512,1024 applies to all variants",
     ),
-    "rules": ("for example swiglu@rule=llama@ffn_dim_multiplier=1.3@multiple_of=1024",),
     "presets": (
         "the FFN of the commonest kind of layer; params of one layer, with all experts",
     ),
@@ -128,47 +117,6 @@ def _gated_form(row: GatedName) -> str:
     return f"down({row.activation}(g)*(u + {row.offset:g}))"
 
 
-def activations() -> list[Row]:
-    """Every activation with its formula and its declared element-wise cost."""
-    records = []
-    for activation in ACTIVATIONS:
-        parameters = [name for name, _ in activation.learned]
-        if activation.beta is not None:
-            parameters = ["beta"]
-        record = {
-            "name": activation.name,
-            "formula": activation.formula,
-            "FLOPs": activation.flops,
-            "FLOPs bwd": activation.flops_backward,
-            "parameter": ", ".join(parameters),
-            "aliases": ", ".join(activation.aliases),
-        }
-        records.append(record)
-    return records
-
-
-def rules() -> list[Row]:
-    """Every published width rule."""
-    return [
-        {
-            "name": rule.name,
-            "d_ff": rule.formula,
-            "ratio": f"{rule.ratio:g}",
-            "multiple_of": rule.multiple_of,
-            "source": rule.source,
-        }
-        for rule in WIDTH_RULES
-    ]
-
-
-def dtypes() -> list[Row]:
-    """Every dtype, with the names that are understood."""
-    return [
-        {"name": row.name, "bytes": row.bytes, "aliases": ", ".join(row.aliases)}
-        for row in DTYPES
-    ]
-
-
 def presets() -> list[Row]:
     """Every published model: the FFN of its commonest kind of layer, the number of its
     layers, and the source of these numbers.
@@ -208,47 +156,9 @@ def keys() -> list[Row]:
 LISTINGS: dict[str, Callable[[], list[Row]]] = {
     "variants": variants,
     "keys": keys,
-    "activations": activations,
-    "rules": rules,
-    "dtypes": dtypes,
     "presets": presets,
     "hardware": hardware_records,
 }
-
-
-# its rows are none of LISTINGS: a worker with torch has to say what can run here
-LIST_OF_BACKENDS = "backends"
-
-
-def backends_view(
-    reasons: Mapping[str, str], device: str, half_reasons: Mapping[str, str]
-) -> View:
-    """The list of backends. `reasons` say why a backend can't run on this device, and
-    are empty where it can; `half_reasons` say why it can't run in bfloat16.
-    """
-    records = []
-    for backend, row in BACKENDS.items():
-        runs = "yes"
-        if reasons[backend]:
-            runs = "no"
-        elif half_reasons.get(backend):
-            runs = "partly"
-        record = {
-            "name": backend,
-            "what it does": row.says,
-            "runs": runs,
-            "why not": reasons[backend] or half_reasons.get(backend, ""),
-            "keys": row.keys,
-        }
-        records.append(record)
-    return records_view(
-        records,
-        (
-            f"on {device}; `compare` says which forms, dtypes and modes a backend can't run",
-            "for example --backend eager,onednn, --backend all, or swiglu,swiglu@backend=onednn",
-            f"MODE: {', '.join(CompileMode)}; @compile and @freeze imply @backend=compile",
-        ),
-    )
 
 
 def device_records(devices: str, gpu: DeviceFacts) -> list[Row]:
@@ -277,18 +187,13 @@ def workers_record(forks: bool) -> Row:
     return {"fact": "workers", "value": value}
 
 
-def topics() -> list[str]:
-    """The names of all lists that `ffnbench list` shows."""
-    return [*LISTINGS, LIST_OF_BACKENDS]
-
-
 def listing_view(what: str) -> View:
     """The list that is called `what`; raises FfnbenchError where there is none."""
     what = {"models": "presets", "forms": "variants"}.get(what, what)
     if what not in LISTINGS:
         raise FfnbenchError(
             f"there is no list {what!r}",
-            hint_for(what, topics(), "lists: " + ", ".join(topics())),
+            hint_for(what, LISTINGS, "lists: " + ", ".join(LISTINGS)),
         )
     return records_view(LISTINGS[what](), LIST_NOTES.get(what, ()))
 

@@ -406,8 +406,6 @@ def _dispatch(request: WorkerRequest[Any], jobs: Jobs | None) -> Any:
             return probe_jobs.locate(request)
         case messages.Count():
             return probe_jobs.count(request.spec, request.workload)
-        case messages.ListBackends():
-            return probe_jobs.list_backends(request)
         case messages.MeasureTimer():
             return probe_jobs.measure_timer()
         case messages.DescribeDevice():

@@ -23,7 +23,6 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
-from ffnbench.choices import Backend
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.common.targets import one_line, origin_of, resolve
 from ffnbench.device.environment import about_device, accelerator_of, resolved_device
@@ -32,13 +31,11 @@ from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.imported import D_FF_NAMES, as_activation
 from ffnbench.ffn.spec import ImportedSpec, item_bytes
 from ffnbench.messages import (
-    BackendProblems,
     Describe,
     Described,
     DescribeDevice,
     DeviceFacts,
     Done,
-    ListBackends,
     Locate,
     Located,
     Preload,
@@ -46,7 +43,6 @@ from ffnbench.messages import (
 from ffnbench.plan import Arm, Probe, Workload
 from ffnbench.result import Timer
 from ffnbench.worker.backends.building import build_imported_module
-from ffnbench.worker.backends.running import why_unavailable
 from ffnbench.worker.timing import empty_call
 
 if TYPE_CHECKING:
@@ -395,20 +391,6 @@ def measure_timer() -> Timer:
 def describe_device(request: DescribeDevice) -> DeviceFacts:
     """The GPU that a case will use."""
     return about_device(request.device)
-
-
-def list_backends(request: ListBackends) -> BackendProblems:
-    """Why each backend can't run on a device here."""
-    device = torch.device(request.device)
-    return BackendProblems(
-        reasons={
-            backend.value: why_unavailable(backend, device) for backend in Backend
-        },
-        bfloat16={
-            backend.value: why_unavailable(backend, device, torch.bfloat16)
-            for backend in Backend
-        },
-    )
 
 
 def preload(request: Preload) -> Done:

@@ -178,7 +178,7 @@ def test_names_are_offered_in_every_shell_and_lists_go_on(offered) -> None:
         ),
         ("zsh", "cost --match fl", {"flops"}, "params"),
         ("fish", "cost --preset mix", {"mixtral-8x7b"}, "gpt2"),
-        ("bash", "list r", {"rules"}, "presets"),
+        ("bash", "list p", {"presets"}, "keys"),
         ("fish", "report --format m", {"markdown"}, "csv"),
     ):
         found = offered(shell, f"ffnbench {typed}")

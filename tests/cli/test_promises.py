@@ -41,7 +41,6 @@ from ffnbench import cli
 from ffnbench.cli.commands import command_names
 from ffnbench.common.errors import Unfinished
 from ffnbench.messages import (
-    ListBackends,
     MeasureMemory,
     MeasureSparsity,
     Open,
@@ -124,7 +123,7 @@ ANSWERED = """
     activations --time --activations relu,gelu --workers 3
     inspect gpt2
     inspect llama.json
-    list activations
+    list keys
     list presets --json
     env
 """
@@ -165,7 +164,7 @@ BROKEN = (
 OF_A_CASE = (Open, TakeSample, MeasureMemory, MeasureSparsity)
 REQUESTS = [
     (request, label) for request in OF_A_CASE for label in ("relu", "gelu", "swiglu")
-] + [(ListBackends, None)]
+]
 
 
 @dataclass

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from paths import ROOT
 
 from ffnbench.ffn.width_rules import (
     WIDTH_RULES,
@@ -90,3 +93,9 @@ def test_matching_finds_the_nearest_multiple(multiple: int) -> None:
         abs(cost(found) - target) <= abs(cost(found + step) - target)
         for step in (-multiple, multiple)
     )
+
+
+def test_the_page_on_widths_has_every_rule() -> None:
+    page = (ROOT / "docs" / "forms.md").read_text(encoding="utf-8")
+    table = page.partition("| rule | d_ff |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == WIDTH_RULES.names()

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 import random
 from dataclasses import replace
@@ -15,9 +14,7 @@ import pytest
 from fake_machine import FakeLaunch, FakeWorker, KnownProber, measure, prepare
 from frames import csv_of
 from made_up_runs import run_of
-from rich.cells import cell_len
 
-from ffnbench.backends import BACKENDS
 from ffnbench.block.plan import plan_block
 from ffnbench.choices import Backend
 from ffnbench.compare.table import compare_frame
@@ -25,9 +22,7 @@ from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, FFNSpec, Gate, Impo
 from ffnbench.gate.decision import Policy, Status, exact_findings
 from ffnbench.gate.interim import latency_report
 from ffnbench.messages import (
-    BackendProblems,
     Check,
-    ListBackends,
     Open,
     Values,
     WorkerRequest,
@@ -353,42 +348,3 @@ def test_chance_is_corrected_for_the_number_of_rows(
     }
     report = with_figures(latency_report(run_of(plan, values)))
     assert found_by(report).verdict is verdict
-
-
-# The list of them, and what a list costs
-
-
-class Telling(FakeWorker):
-    def ask(self, request: WorkerRequest, timeout_s: float) -> BackendProblems:
-        assert request == ListBackends(device="cpu")
-        found = dict.fromkeys(Backend, "") | {"compile": "no C++ compiler: install g++"}
-        return BackendProblems(
-            reasons=found, bfloat16=found | {"onednn": "no bfloat16 products here"}
-        )
-
-
-def test_the_list_of_backends_asks_a_worker(
-    on_machine, in_process, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workers = []
-
-    def launch(arm: object = None) -> FakeWorker:
-        workers.append(Telling(FakeLaunch(), 0))
-        return workers[-1]
-
-    on_machine(launch=launch)
-    monkeypatch.setenv("COLUMNS", "60")
-    code, out, err = in_process("list", "backends")
-    assert code == 0, err
-    assert "no C++ compiler" in " ".join(out.split())
-    assert all(cell_len(line.rstrip()) <= 60 for line in out.splitlines())
-    assert all(name in out for name in Backend)
-    rows = json.loads(in_process("list", "backends", "-f", "json")[1])
-    others = {"compile": "no", "onednn": "partly"}
-    assert [(row["name"], row["runs"]) for row in rows] == [
-        (b, others.get(b, "yes")) for b in Backend
-    ]
-    assert rows[4]["why not"] == "no bfloat16 products here"
-    assert rows[3]["why not"] == "no C++ compiler: install g++"
-    assert all(worker.closed for worker in workers)
-    assert BACKENDS.keys() == set(Backend)

@@ -18,7 +18,7 @@ from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Workload
 from ffnbench.worker.backends import onednn
 from ffnbench.worker.backends.building import build_module, module_for_backend
-from ffnbench.worker.backends.onednn import why_no_onednn, why_unavailable
+from ffnbench.worker.backends.onednn import why_no_onednn
 from ffnbench.worker.backends.running import implementation_of
 from ffnbench.worker.subject import Subject, subject_of
 
@@ -234,9 +234,6 @@ def test_what_is_held_is_what_a_call_computes_with() -> None:
 
 
 def test_a_machine_without_oneDNN_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    cpu = torch.device("cpu")
-    assert "only on the CPU" in why_unavailable(torch.device("cuda"))
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
-    assert "built without oneDNN" in why_unavailable(cpu)
     with pytest.raises(Unsupported, match="built without oneDNN"):
         onednn.pack(build_module(SWIGLU), torch.randn(1, 4, D))

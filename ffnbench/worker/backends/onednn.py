@@ -44,13 +44,6 @@ FUSED: dict[str, Fused] = {
 PACKED_DTYPES = (torch.float32, torch.bfloat16)
 
 
-def why_unavailable(device: torch.device, dtype: torch.dtype | None = None) -> str:
-    """Why oneDNN can't run here; "" if it probably can: it is not run."""
-    if device.type != "cpu":
-        return "oneDNN runs only on the CPU"
-    return why_no_onednn(dtype)
-
-
 def prepare(subject: Subject, work: Workload) -> Opened:
     """Replace the linear layers of a subject's module by those of oneDNN, in place."""
     packed = pack(subject.module, subject.x.detach())

@@ -6,9 +6,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import torch
-
-from ffnbench.backends import why_not_installed
 from ffnbench.choices import Backend
 from ffnbench.messages import Opened
 from ffnbench.plan import Workload
@@ -52,21 +49,3 @@ def implementation_of(backend: Backend) -> Implementation:
             from ffnbench.worker.backends import eager
 
             return eager
-
-
-def why_unavailable(
-    backend: Backend, device: torch.device, dtype: torch.dtype | None = None
-) -> str:
-    """Why a backend can't run on this machine; "" if it probably can: nothing is
-    compiled or run.
-    """
-    match backend:
-        case Backend.COMPILE:
-            from ffnbench.worker.backends.compiling import why_no_compiler
-
-            return why_no_compiler(device)
-        case Backend.ONEDNN:
-            from ffnbench.worker.backends import onednn
-
-            return onednn.why_unavailable(device, dtype)
-    return "; ".join(filter(None, why_not_installed(backend)))
