@@ -286,8 +286,11 @@ def _elementwise_of_routing(spec: FFNSpec, moe: MoESpec) -> tuple[int, int]:
 
 def cost(spec: FFNSpec, *, tokens: int, dtype: str, train: bool, device: str) -> Cost:
     """Everything that is known of a spec under a workload of `tokens` tokens. The bytes
-    depend on the device: on dropout's mask and constants, as `tape` says.
+    depend on the device: on dropout's mask and constants, as `tape` says. Without
+    training, dropout does nothing.
     """
+    if not train:
+        spec = replace(spec, dropout=0.0)
     item = item_bytes(dtype)
     forward, backward = flops_elementwise(spec)
     peak, saved = peak_and_saved_bytes(
@@ -396,7 +399,7 @@ def _mask_bytes(masks: int, size: int, item: int) -> int:
     return masks * size // item + item
 
 
-def tape(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str) -> Tape:
+def tape(spec: FFNSpec, *, tokens: int, item: int, device: str) -> Tape:
     """The kernels of one forward call of modules.py's form, in its order of
     evaluation.
     """
@@ -429,7 +432,7 @@ def tape(spec: FFNSpec, *, tokens: int, item: int, train: bool, device: str) -> 
             )
             up = t.add(hidden_bytes, offset)
         hidden = t.product(hidden, up, "product", size=hidden_bytes)
-    if train and spec.dropout:
+    if spec.dropout:
         # on a CPU the mask has the tensor's own dtype; CUDA's fused kernel keeps one
         # byte an element
         mask_bytes = tokens * h if device == "cuda" else hidden_bytes
@@ -573,7 +576,7 @@ def peak_and_saved_bytes(
     """
     if spec.row.steps is None or spec.moe is not None:
         return None, None
-    t = tape(spec, tokens=tokens, item=item, train=train, device=device)
+    t = tape(spec, tokens=tokens, item=item, device=device)
     memory = _Memory(t.sizes)
     _play_forward(t, memory, train=train)
     if not train:

@@ -263,7 +263,7 @@ def _run(
     x = torch.randn(
         (*shape, spec.d_model), device=device, dtype=dtype, requires_grad=True
     )
-    module = module.to(dtype=dtype)
+    module = module.to(dtype=dtype).train(workload.train)
     backward, tokens = None, shape[0] * shape[1]
     with (
         _UncountedOperations() as operations,

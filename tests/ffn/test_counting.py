@@ -83,6 +83,14 @@ class Launching(Plain):
         return self.down(hidden)
 
 
+class Auxiliary(Plain):
+    '''In training it reconstructs its input beside.'''
+
+    def forward(self, x):
+        y = super().forward(x)
+        return y + self.down(self.up(y)) if self.training else y
+
+
 class Hungry(Plain):
     '''Wants whole blocks of 64 tokens.'''
 
@@ -99,9 +107,11 @@ def kernels(tmp_path: Path) -> str:
     return f"{tmp_path}/kernels.py"
 
 
-def counted(kernels: str, name: str, device: str = "cpu") -> Cost:
+def counted(
+    kernels: str, name: str, device: str = "cpu", mode: str = "forward"
+) -> Cost:
     work = Workload(
-        batch=2, seq_len=32, dtype="float32", device=device, mode="forward", threads=1
+        batch=2, seq_len=32, dtype="float32", device=device, mode=mode, threads=1
     )
     return count(
         ImportedSpec(target=f"{kernels}:{name}", d_model=D_MODEL, d_ff=D_FF), work
@@ -118,6 +128,11 @@ def test_without_any_product_that_torch_saw_flops_are_unknown_and_not_zero(
         assert (cost.flops_forward, cost.flops_backward) == (None, None)
         assert cost.uncounted == (UNNAMED,)
         assert cost.counted_how == "not counted: torch saw no matrix product"
+
+
+def test_a_module_is_counted_in_the_mode_in_which_it_runs(kernels: str) -> None:
+    flops = [counted(kernels, "Auxiliary", mode=mode) for mode in ("forward", "train")]
+    assert [cost.flops_forward for cost in flops] == [LAYERS, 2 * LAYERS]
 
 
 def test_kernels_of_triton_are_named_as_they_are_launched(

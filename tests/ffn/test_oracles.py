@@ -9,6 +9,7 @@ from itertools import product
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from ffnbench.ffn.activations import ACTIVATIONS
@@ -236,7 +237,7 @@ def test_element_wise_flops_by_hand() -> None:
     gated = FFNSpec(
         d_model=8, d_ff=24, activation="silu", gate=Gate.INNER, bias=True, dropout=0.1
     )
-    found = cost_of(gated)
+    found = cost_of(gated, train=True)
     biases = 2 * 24 + 8
     assert (
         found.flops_elementwise == 5 * 24 + 24 + biases + 2 * 24
@@ -244,6 +245,28 @@ def test_element_wise_flops_by_hand() -> None:
     assert (
         found.flops_elementwise_backward == 9 * 24 + 2 * 24 + 8 + biases + 24
     )  # and the sum of two dx
+
+
+class ElementWise(TorchDispatchMode):
+    """Counts the elements that element-wise operations give."""
+
+    elements = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        y = func(*args, **(kwargs or {}))
+        if torch.Tag.pointwise in func.tags:
+            self.elements += y.numel()
+        return y
+
+
+@pytest.mark.parametrize("mode", ["forward", "train"])
+def test_dropout_is_counted_in_the_mode_in_which_it_runs(mode: str) -> None:
+    spec = spec_of("relu", Gate.NONE, False, dropout=0.1)
+    subject = subject_of(spec, mode=mode)
+    with ElementWise() as counted:
+        subject.module(subject.x)
+    found = cost_of(spec, train=mode == "train")
+    assert found.flops_elementwise * TOKENS == counted.elements
 
 
 @pytest.mark.parametrize(
