@@ -97,7 +97,7 @@ class Init(StrEnum):
 
 
 class Routing(StrEnum):
-    """How tokens are spread over experts while these are measured (ffn/experts.py:
+    """How tokens are spread over experts while these are measured (ffn/routing.py:
     shares). It is imposed, because a router that was never trained says nothing of one
     that was. Each token draws its experts by itself, none of them twice.
     """

@@ -640,7 +640,12 @@ def cost_of(case: Case, probe: Probe) -> Cost:
         return attention_cost(case.ffn, seq_len=work.seq_len, dtype=work.dtype)
     device = work.device.partition(":")[0]
     eager_cost = cost(
-        case.ffn, tokens=work.tokens, dtype=work.dtype, train=work.train, device=device
+        case.ffn,
+        tokens=work.tokens,
+        dtype=work.dtype,
+        train=work.train,
+        device=device,
+        routing=work.routing or Routing.UNIFORM,
     )
     if work.eager:
         return eager_cost

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
+from ffnbench.choices import Routing
 from ffnbench.common.jsonable import LATER, least
 from ffnbench.ffn.spec import (
     ActivationSpec,
@@ -138,13 +139,14 @@ def params_of_experts(spec: FFNSpec, experts: float) -> float:
     return total
 
 
-def weight_elements_touched(spec: FFNSpec, tokens: int) -> int:
-    """The expected number of parameters that one call reads, where each token chooses
-    its experts uniformly and by itself.
-    """
+def weight_elements_touched(spec: FFNSpec, tokens: int, routing: Routing) -> int:
+    """The expected number of parameters that one call reads."""
     if spec.moe is None:
         return params(spec)
-    return round(params_of_experts(spec, spec.moe.expected_hits(tokens)))
+    from ffnbench.ffn.routing import expected_hits
+
+    hits = expected_hits(routing, spec.moe.experts, spec.moe.top_k, tokens)
+    return round(params_of_experts(spec, hits))
 
 
 def params_formula(spec: FFNSpec) -> str:
@@ -284,7 +286,15 @@ def _elementwise_of_routing(spec: FFNSpec, moe: MoESpec) -> tuple[int, int]:
     return forward, backward
 
 
-def cost(spec: FFNSpec, *, tokens: int, dtype: str, train: bool, device: str) -> Cost:
+def cost(
+    spec: FFNSpec,
+    *,
+    tokens: int,
+    dtype: str,
+    train: bool,
+    device: str,
+    routing: Routing = Routing.UNIFORM,
+) -> Cost:
     """Everything that is known of a spec under a workload of `tokens` tokens. The bytes
     depend on the device: on dropout's mask and constants, as `tape` says. Without
     training, dropout does nothing.
@@ -305,7 +315,7 @@ def cost(spec: FFNSpec, *, tokens: int, dtype: str, train: bool, device: str) ->
         flops_elementwise=forward,
         flops_elementwise_backward=backward,
         weight_bytes=params(spec) * item,
-        weight_bytes_touched=weight_elements_touched(spec, tokens) * item,
+        weight_bytes_touched=weight_elements_touched(spec, tokens, routing) * item,
         peak_bytes=peak,
         saved_bytes=saved,
     )

@@ -28,6 +28,7 @@ from ffnbench.ffn.modules import (
     dense_reference,
     linear_reference,
 )
+from ffnbench.ffn.routing import shares
 from ffnbench.ffn.spec import Dispatch, FFNSpec, MoESpec, Scores, shared_expert
 
 HALVES = (torch.bfloat16, torch.float16)
@@ -253,29 +254,6 @@ class MixtureOfExperts(OwnForm):
 
     def extra_repr(self) -> str:
         return self.spec.name
-
-
-# Trained-like routing chooses the busiest expert by this share more often than the mean
-# one.
-IMBALANCE = 0.5
-
-
-def shares(routing: Routing, experts: int) -> list[float]:
-    """The probability of each expert to be drawn; the sum is 1.
-
-    Uniform: all the same, as `MoESpec.expected_hits` assumes. Skewed: Zipf's law, in
-    proportion to 1, 1/2, 1/3 ... Trained-like: evenly from 1 + IMBALANCE times the mean
-    down to 1 - IMBALANCE times; (max - mean) / mean is MaxVio (Wang et al. 2024).
-    """
-    if experts == 1 or routing is Routing.UNIFORM:
-        weights = [1.0] * experts
-    elif routing is Routing.SKEWED:
-        weights = [1 / rank for rank in range(1, experts + 1)]
-    else:
-        step = 2 * IMBALANCE / (experts - 1)
-        weights = [1 + IMBALANCE - step * rank for rank in range(experts)]
-    total = sum(weights)
-    return [weight / total for weight in weights]
 
 
 def impose(

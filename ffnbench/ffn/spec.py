@@ -139,13 +139,6 @@ class MoESpec:
             outputs += 1
         return outputs * d_model
 
-    def expected_hits(self, tokens: int) -> float:
-        """The expected number of experts that at least one of so many tokens chooses,
-        where each token chooses uniformly and by itself.
-        """
-        missed_by_a_token = 1 - self.top_k / self.experts
-        return self.experts * (1 - missed_by_a_token**tokens)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FFNSpec:

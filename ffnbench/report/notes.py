@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-from ffnbench.choices import Mode
+from ffnbench.choices import Mode, Routing
 from ffnbench.common.units import counted, digits, percent
 from ffnbench.ffn.spec import FFNSpec, ImportedSpec
 from ffnbench.metrics import ERROR, HIT, LATENCY, LOAD
@@ -175,10 +175,16 @@ def _routing_note(report: Report, label: str) -> list[str]:
     moe = case.ffn.moe if isinstance(case.ffn, FFNSpec) else None
     if moe is None:
         return []
-    expected = digits(moe.expected_hits(case.workload.tokens))
-    notes = [f"touched: {expected} of {moe.experts} experts, as with uniform routing"]
+    from ffnbench.ffn.routing import expected_hits
+
+    work = case.workload
+    routing = work.routing or Routing.UNIFORM
+    hits = expected_hits(routing, moe.experts, moe.top_k, work.tokens)
+    notes = [
+        f"touched: {digits(hits)} of {moe.experts} experts, expected with {routing} routing"
+    ]
     busiest, hit = report.estimate(label, LOAD), report.estimate(label, HIT)
     if busiest and hit:
         spread = f"{hit.value:.0f} of {moe.experts} experts get tokens, the busiest {busiest.value:.2f}x the mean"
-        notes.append(f"{case.workload.routing} routing, imposed: {spread}")
+        notes.append(f"{routing} routing, imposed: {spread}")
     return notes

@@ -19,8 +19,9 @@ from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.ffn import experts
 from ffnbench.ffn.cost import cost, flops_elementwise
-from ffnbench.ffn.experts import IMBALANCE, expert_load, impose, shares
+from ffnbench.ffn.experts import expert_load, impose
 from ffnbench.ffn.modules import reference_output
+from ffnbench.ffn.routing import IMBALANCE, shares
 from ffnbench.ffn.spec import Dispatch, FFNSpec, Gate, MoESpec, Scores
 from ffnbench.messages import MeasureRouting, MeasureSparsity, Open
 from ffnbench.plan import Plan, Workload
@@ -389,10 +390,38 @@ def test_experts_come_from_the_groups_whose_two_best_have_the_largest_sum() -> N
     assert float((y - expected).norm() / expected.norm()) < 1e-5
 
 
-def test_expected_hits_are_those_of_all_draws() -> None:
-    """Two tokens that each draw two of four experts, none twice: all pairs of draws."""
-    draws = list(itertools.combinations(range(4), 2))
-    hit = [len({*one, *other}) for one in draws for other in draws]
-    moe = MoESpec(experts=4, top_k=2)
-    assert moe.expected_hits(1) == 2
-    assert moe.expected_hits(2) == pytest.approx(sum(hit) / len(hit))
+ZIPF = [1 / rank for rank in range(1, 65)]
+
+
+@pytest.mark.parametrize(
+    ("routing", "weights", "top_k"),
+    [
+        (Routing.UNIFORM, [1] * 6, 3),
+        (Routing.SKEWED, ZIPF[:6], 3),
+        (Routing.SKEWED, ZIPF, 2),
+        (Routing.TRAINED_LIKE, [3, 2.5, 2, 1.5, 1], 4),
+        (Routing.SKEWED, ZIPF[:4], 4),
+    ],
+)
+def test_touched_experts_are_those_of_all_draws(
+    routing: Routing, weights: list[float], top_k: int
+) -> None:
+    """Each token draws one expert after the other, in proportion to the weights of
+    those that are left: over all orders of drawing.
+    """
+    chances = [0.0] * len(weights)
+    for draw in itertools.permutations(range(len(weights)), top_k):
+        probability, left = 1.0, sum(weights)
+        for expert in draw:
+            probability *= weights[expert] / left
+            left -= weights[expert]
+        for expert in draw:
+            chances[expert] += probability
+    hits = sum(1 - (1 - chance) ** 16 for chance in chances)
+    report = ffnbench.cost(
+        f"relu@d_ff=8@moe={len(weights)}x{top_k}@routing={routing}",
+        d_model=D,
+        seq_len=16,
+    )
+    touched = report.rows()[0]["weight_bytes_touched"] / 4
+    assert touched == pytest.approx(hits * 2 * 8 * D + len(weights) * D, abs=1)
