@@ -1,11 +1,12 @@
 """Answers requests that need no plan: what a target, a device or a backend is, and how
 many parameters and FLOPs a module has, which is counted by running it. In a worker.
 
-A module is run on the meta device, where tensors have shapes and no data, so that one
-of 100 B parameters is counted in a moment. A module that can't run without data is run
-with a few tokens: on the device that it is measured on, since some kernels run nowhere
-else, or on the CPU. Operations that torch's counter does not know are named, and so are
-kernels of Triton, so that a fused kernel never counts as free.
+A module is run with all tokens of its workload, since one that mixes tokens takes more
+FLOPs for each, the more there are. It runs on the meta device, where tensors have
+shapes and no data, so that one of 100 B parameters is counted in a moment. A module
+that can't run without data runs on the device that it is measured on, since some
+kernels run nowhere else, or on the CPU. Operations that torch's counter does not know
+are named, and so are kernels of Triton, so that a fused kernel never counts as free.
 """
 
 from __future__ import annotations
@@ -48,7 +49,6 @@ from ffnbench.worker.timing import empty_call
 if TYPE_CHECKING:
     from ffnbench.device.accelerator import Accelerator
 
-FEW_TOKENS = (1, 8)  # batch and seq_len
 META = "torch's meta device"
 UNNAMED = "kernels outside torch's dispatcher"
 # operations that only move, make or look at data, or whose arithmetic is not counted
@@ -205,7 +205,7 @@ def _counted_by_running(
     module, and its FLOPs, with the reason in `how` where they could not be counted.
     """
     why = ""
-    for device, shape, accelerator in _devices_to_try(workload):
+    for device, accelerator in _devices_to_try(workload):
         try:
             if accelerator is not None:
                 accelerator.make_current()
@@ -218,7 +218,7 @@ def _counted_by_running(
             why = one_line(problem)
             continue
         try:
-            flops = _run(module, spec, shape, device, workload)
+            flops = _run(module, spec, device, workload)
         except FfnbenchError:
             raise
         except Exception as problem:
@@ -237,34 +237,28 @@ def _counted_by_running(
 
 def _devices_to_try(
     workload: Workload,
-) -> Iterator[tuple[torch.device, tuple[int, int], Accelerator | None]]:
-    """The devices on which a module is tried, each with the (batch, seq_len) of the
-    input and its accelerator. Some kernels need more than a few tokens.
-    """
-    full_size = (workload.batch, workload.seq_len)
-    yield torch.device("meta"), full_size, None
+) -> Iterator[tuple[torch.device, Accelerator | None]]:
+    """The devices on which a module is tried, each with its accelerator."""
+    yield torch.device("meta"), None
     accelerator = accelerator_of(resolved_device(workload.device))
     if accelerator is not None:
-        yield accelerator.device, FEW_TOKENS, accelerator
-        yield accelerator.device, full_size, accelerator
-    yield torch.device("cpu"), FEW_TOKENS, None
+        yield accelerator.device, accelerator
+    yield torch.device("cpu"), None
 
 
 def _run(
     module: nn.Module,
     spec: ImportedSpec,
-    shape: tuple[int, int],
     device: torch.device,
     workload: Workload,
 ) -> Flops:
     dtype = torch.float32
     if device.type != "cpu":
         dtype = getattr(torch, workload.dtype)
-    x = torch.randn(
-        (*shape, spec.d_model), device=device, dtype=dtype, requires_grad=True
-    )
+    shape = (workload.batch, workload.seq_len, spec.d_model)
+    x = torch.randn(shape, device=device, dtype=dtype, requires_grad=True)
     module = module.to(dtype=dtype).train(workload.train)
-    backward, tokens = None, shape[0] * shape[1]
+    backward, tokens = None, workload.tokens
     with (
         _UncountedOperations() as operations,
         FlopCounterMode(display=False) as counter,
@@ -275,7 +269,7 @@ def _run(
         if y.requires_grad:
             y.sum().backward()
             backward = (counter.get_total_flops() - forward) // tokens
-    input_ = META if device.type == "meta" else f"{tokens} tokens"
+    input_ = META if device.type == "meta" else f"{tokens:,} tokens"
     return Flops(
         forward=forward // tokens,
         backward=backward,

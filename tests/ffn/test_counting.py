@@ -4,6 +4,7 @@ said.
 
 from __future__ import annotations
 
+import runpy
 import sys
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from ffnbench.common.errors import Unsupported
 from ffnbench.device import accelerator
@@ -91,6 +93,16 @@ class Auxiliary(Plain):
         return y + self.down(self.up(y)) if self.training else y
 
 
+class Mixing(Plain):
+    '''Looks at its data, and mixes its tokens.'''
+
+    def forward(self, x):
+        if float(x.abs().max()) > 1e9:
+            raise ValueError('too large')
+        y = self.up(x)
+        return self.down(torch.softmax(y @ y.mT, -1) @ y)
+
+
 class Hungry(Plain):
     '''Wants whole blocks of 64 tokens.'''
 
@@ -169,15 +181,27 @@ def test_a_module_whose_kernels_want_an_accelerator_is_counted_there(
     )
     monkeypatch.setattr(accelerator, "MAKE", lambda name: place)
     monkeypatch.setattr(accelerator, "_MADE", {})
-    cost = counted(
-        kernels, "Hungry", device="cuda:0"
-    )  # with 8 tokens it fails, with its workload's 64 it runs
+    cost = counted(kernels, "Hungry", device="cuda:0")
     assert (cost.flops_forward, cost.counted_how) == (
         LAYERS,
         "counted by running it on 64 tokens",
     )
-    assert settled == [1, 1]
-    assert counted(kernels, "Hungry").counted_how.startswith("not counted: it raised")
+    assert settled == [1]
+
+
+def test_a_module_that_looks_at_data_is_counted_on_the_tokens_of_its_workload(
+    kernels: str,
+) -> None:
+    """Scores and their product with the values are 4 d FLOPs for each other token."""
+    tokens, layer = 2 * 32, 2 * D_MODEL * D_FF
+    mixing = 4 * 32 * D_FF  # a token sees the 32 of its sequence
+    cost = counted(kernels, "Mixing")
+    assert cost.counted_how == f"counted by running it on {tokens} tokens"
+    assert cost.flops_forward == 2 * layer + mixing
+    with FlopCounterMode(display=False) as counter:
+        module = runpy.run_path(kernels)["Mixing"](D_MODEL, D_FF)
+        module(torch.randn(2, 32, D_MODEL))
+    assert cost.flops_forward * tokens == counter.get_total_flops()
 
 
 def raised(problem: BaseException) -> Failed:
