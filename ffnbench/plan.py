@@ -625,12 +625,13 @@ def cost_of(case: Case, probe: Probe) -> Cost:
         counted = probe.within(case.arm).count(case.ffn, work)
         if weight_format is None or case.ffn.like is None or counted.failed:
             return counted
+        if work.backend is Backend.EAGER:
+            return counted  # by the layers that are quantised, not by the form
         return replace(
             counted,
             weight_bytes=quantised_bytes(
                 counted.weight_bytes, case.ffn.like, work, weight_format
             ),
-            peak_bytes=None,
         )
     if isinstance(case.ffn, ActivationSpec):
         return activation_cost(case.ffn)

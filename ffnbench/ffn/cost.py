@@ -70,6 +70,8 @@ class Cost:
     uncounted: tuple[str, ...] = ()
     width_note: str = ""
     role_note: str = ""
+    # matrices of a module that keep the dtype where weights are quantised
+    unquantised: tuple[str, ...] = field(default=(), metadata=LATER)
     weight_bytes_touched: int | None = field(default=None, metadata=LATER)
     # why nothing is known; the other fields then mean nothing
     failed: str = field(default="", metadata=LATER)

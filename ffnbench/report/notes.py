@@ -162,6 +162,11 @@ def _counting_note(report: Report, label: str) -> Sequence[str]:
         notes.append(
             f"FLOPs leave out what torch can't count: {', '.join(cost.uncounted)}"
         )
+    if cost.unquantised:
+        dtype = report.plan.case(label).workload.dtype
+        notes.append(
+            f"not quantised, since they are of no nn.Linear: {', '.join(cost.unquantised)} ({dtype})"
+        )
     if cost.width_note:
         notes.append(cost.width_note)
     return notes

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ffnbench.choices import Backend, Cache, CompileMode, MatmulPrecision, Time
+from ffnbench.choices import Backend, Cache, CompileMode, MatmulPrecision, Time, Weights
 from ffnbench.common.errors import FfnbenchError, Unfinished, Unsupported
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost
@@ -108,6 +108,8 @@ class Prober(Probe):
         """
         # the device stays, because some kernels run on one alone
         eagerly = replace(workload, **EAGERLY)
+        if workload.backend is not Backend.EAGER:  # a runtime quantises the form
+            eagerly = replace(eagerly, weights=Weights.NONE)
         return self._ask(spec.target, Count(spec=spec, workload=eagerly))
 
     def describe(self, target: str) -> OwnActivation | None:

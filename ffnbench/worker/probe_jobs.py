@@ -24,13 +24,14 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
+from ffnbench.choices import Weights
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.common.targets import one_line, origin_of, resolve
 from ffnbench.device.environment import about_device, accelerator_of, resolved_device
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.imported import D_FF_NAMES, as_activation
-from ffnbench.ffn.spec import ImportedSpec, item_bytes
+from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.messages import (
     Describe,
     Described,
@@ -160,14 +161,15 @@ def count(spec: ImportedSpec, workload: Workload) -> Cost:
     input.
     """
     module, flops = _counted_by_running(spec, workload)
+    module = module.to(dtype=getattr(torch, workload.dtype))
     parameters = list(module.parameters())
-    total = weight_bytes = 0
-    for parameter in parameters:
-        element_bytes = parameter.element_size()
-        if parameter.is_floating_point():
-            element_bytes = item_bytes(workload.dtype)
-        total += parameter.numel()
-        weight_bytes += parameter.numel() * element_bytes
+    total = sum(parameter.numel() for parameter in parameters)
+    weight_bytes = sum(parameter.nbytes for parameter in parameters)
+    unquantised: tuple[str, ...] = ()
+    if workload.weights is not Weights.NONE:
+        from ffnbench.worker.backends.quantised import bytes_held, matrices_left
+
+        weight_bytes, unquantised = bytes_held(module, workload), matrices_left(module)
     return Cost(
         params=total,
         params_active=total,
@@ -182,6 +184,7 @@ def count(spec: ImportedSpec, workload: Workload) -> Cost:
         uncounted=flops.uncounted,
         width_note=width_note(spec, [tuple(p.shape) for p in parameters]),
         role_note=role_note(module, spec),
+        unquantised=unquantised,
     )
 
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from ffnbench.choices import Weights
 from ffnbench.common.errors import Unsupported
 from ffnbench.device import accelerator
 from ffnbench.ffn.cost import Cost
@@ -25,6 +26,7 @@ from ffnbench.request import CompareRequest
 from ffnbench.result import FailureKind
 from ffnbench.worker import probe_jobs
 from ffnbench.worker.backends.compiling import why_not_compiled
+from ffnbench.worker.backends.quantised import quantised_copy
 from ffnbench.worker.jobs import Jobs, answer_to
 from ffnbench.worker.probe_jobs import UNNAMED, count
 
@@ -103,6 +105,31 @@ class Mixing(Plain):
         return self.down(torch.softmax(y @ y.mT, -1) @ y)
 
 
+class Raw(Plain):
+    '''Its first two matrices are one raw parameter.'''
+
+    def __init__(self, d_model, d_ff):
+        super().__init__(d_model, d_ff)
+        self.up = nn.Linear(d_model, 1)
+        self.fused = nn.Parameter(torch.ones(2 * d_ff, d_model))
+
+    def forward(self, x):
+        gate, up = (x @ self.fused.T).chunk(2, -1)
+        return self.down(gate * up) * self.up(x)
+
+
+class Twice(Plain):
+    '''One layer has two names, and two layers have one weight.'''
+
+    def __init__(self, d_model, d_ff):
+        super().__init__(d_model, d_ff)
+        self.again, self.tied = self.up, nn.Linear(d_model, d_ff, bias=False)
+        self.tied.weight = self.up.weight
+
+    def forward(self, x):
+        return self.down(self.up(x) * self.again(x) * self.tied(x))
+
+
 class Hungry(Plain):
     '''Wants whole blocks of 64 tokens.'''
 
@@ -120,10 +147,20 @@ def kernels(tmp_path: Path) -> str:
 
 
 def counted(
-    kernels: str, name: str, device: str = "cpu", mode: str = "forward"
+    kernels: str,
+    name: str,
+    device: str = "cpu",
+    mode: str = "forward",
+    weights: Weights = Weights.NONE,
 ) -> Cost:
     work = Workload(
-        batch=2, seq_len=32, dtype="float32", device=device, mode=mode, threads=1
+        batch=2,
+        seq_len=32,
+        dtype="float32",
+        device=device,
+        mode=mode,
+        threads=1,
+        weights=weights,
     )
     return count(
         ImportedSpec(target=f"{kernels}:{name}", d_model=D_MODEL, d_ff=D_FF), work
@@ -145,6 +182,23 @@ def test_without_any_product_that_torch_saw_flops_are_unknown_and_not_zero(
 def test_a_module_is_counted_in_the_mode_in_which_it_runs(kernels: str) -> None:
     flops = [counted(kernels, "Auxiliary", mode=mode) for mode in ("forward", "train")]
     assert [cost.flops_forward for cost in flops] == [LAYERS, 2 * LAYERS]
+
+
+@pytest.mark.parametrize("name", ["Plain", "Raw", "Twice"])
+def test_bytes_of_quantised_weights_are_those_that_the_quantised_copy_holds(
+    kernels: str, name: str
+) -> None:
+    cost = counted(kernels, name, weights=Weights.INT8)
+    module = runpy.run_path(kernels)[name](D_MODEL, D_FF)
+    copied = quantised_copy(module, Weights.INT8, 32)
+    held = list(copied.parameters())
+    for layer in {id(layer): layer for layer in copied.modules()}.values():
+        held += [value for value in vars(layer).values() if torch.is_tensor(value)]
+    assert cost.weight_bytes == sum(tensor.nbytes for tensor in held)
+    x = torch.randn(2, D_MODEL)
+    assert torch.allclose(copied(x), module(x), rtol=0.1, atol=0.1)
+    left = ("fused",) if name == "Raw" else ()
+    assert cost.unquantised == left
 
 
 def test_kernels_of_triton_are_named_as_they_are_launched(

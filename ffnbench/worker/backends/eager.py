@@ -26,5 +26,5 @@ def prepare(subject: Subject, work: Workload) -> Opened:
     seconds = perf_counter() - start
     return Opened(
         calls=1,
-        values={PACK: seconds, HELD: bytes_held(subject, work)},
+        values={PACK: seconds, HELD: bytes_held(subject.module, work)},
     )

@@ -238,7 +238,9 @@ def prepare_runtime(
         return torch.from_numpy(result).to(x.dtype).view_as(x)
 
     subject.run = run
-    return Opened(calls=1, values={PACK: seconds, HELD: bytes_held(subject, work)})
+    return Opened(
+        calls=1, values={PACK: seconds, HELD: bytes_held(subject.module, work)}
+    )
 
 
 def _product(

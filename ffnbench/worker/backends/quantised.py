@@ -20,7 +20,6 @@ from ffnbench.choices import Weights
 from ffnbench.common.errors import Unsupported
 from ffnbench.ffn.spec import format_of
 from ffnbench.plan import Workload
-from ffnbench.worker.subject import Subject
 
 LARGEST_INT8, LARGEST_UINT4 = 127, 15
 MIDDLE_UINT4 = 8  # the 4-bit number that stands for the middle of a group
@@ -141,6 +140,17 @@ def why_no_operation(weights: Weights) -> str:
     return f"torch {torch.__version__} has no {namespace}::{name}, which {weights} weights need"
 
 
+def linear_layers(module: nn.Module) -> dict[str, nn.Linear]:
+    """By name the layers whose weights are quantised; one that has two names is there
+    twice.
+    """
+    return {
+        name: layer
+        for name, layer in module.named_modules(remove_duplicate=False)
+        if type(layer) is nn.Linear
+    }
+
+
 def quantised_copy(module: nn.Module, weights: Weights, group: int) -> nn.Module:
     """A copy of a module that shares its parameters, and whose linear layers compute
     with quantised weights.
@@ -156,14 +166,10 @@ def quantised_copy(module: nn.Module, weights: Weights, group: int) -> nn.Module
         id(tensor): tensor for tensor in (*module.parameters(), *module.buffers())
     }
     copied = deepcopy(module, shared)
-    layers = [
-        (name, layer)
-        for name, layer in copied.named_modules()
-        if type(layer) is nn.Linear
-    ]
+    layers = linear_layers(copied)
     if not layers:
         raise Unsupported("it has no nn.Linear layer whose weights could be quantised")
-    for name, layer in layers:
+    for name, layer in layers.items():
         try:
             quantised = LAYERS[weights](layer, group)
         except RuntimeError as problem:
@@ -174,18 +180,33 @@ def quantised_copy(module: nn.Module, weights: Weights, group: int) -> nn.Module
     return copied
 
 
-def bytes_held(subject: Subject, work: Workload) -> int:
-    """Bytes of all weights of a subject's module, with those of its linear layers in
-    the format that the workload asks for.
+def bytes_held(module: nn.Module, work: Workload) -> int:
+    """Bytes of all weights of a module, with those of its linear layers in the format
+    that the workload asks for.
     """
     weight_format = format_of(work.weights, work.backend)
-    total = subject.weight_bytes()
     if weight_format is None:
-        return total
-    for layer in subject.module.modules():
-        if type(layer) is nn.Linear:
-            rows, columns = layer.weight.shape
-            item = layer.weight.itemsize
-            total += weight_format.bytes_of(rows, columns, group=work.group, item=item)
-            total -= layer.weight.nbytes
+        return sum(parameter.nbytes for parameter in module.parameters())
+    total = 0
+    layers = linear_layers(module).values()
+    for layer in layers:
+        rows, columns = layer.weight.shape
+        item = layer.weight.itemsize
+        total += weight_format.bytes_of(rows, columns, group=work.group, item=item)
+    quantised = {id(layer.weight) for layer in layers}
+    for parameter in module.parameters():
+        if id(parameter) not in quantised:
+            total += parameter.nbytes
     return total
+
+
+def matrices_left(module: nn.Module) -> tuple[str, ...]:
+    """The names of the matrices that are no weight of a linear layer, and so are not
+    quantised.
+    """
+    quantised = {id(layer.weight) for layer in linear_layers(module).values()}
+    return tuple(
+        name
+        for name, parameter in module.named_parameters()
+        if parameter.dim() > 1 and id(parameter) not in quantised
+    )
