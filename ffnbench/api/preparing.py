@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ffnbench import __version__
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.device.environment import usable_cpus
-from ffnbench.ffn.cost import cost_unknown
+from ffnbench.ffn.cost import RAISED, cost_unknown
 from ffnbench.plan import (
     CONTROL,
     THIS_INTERPRETER,
@@ -56,13 +56,12 @@ class Prepared:
         """A report of the costs alone, with the bounds on these machines."""
         failed = []
         for entry in self.costs:
-            if entry.cost.failed:
+            why = entry.cost.failed
+            if entry.cost.counted_how.startswith(RAISED):
+                why = entry.cost.counted_how
+            if why:
                 failed.append(
-                    Failure(
-                        case=entry.case,
-                        kind=FailureKind.UNSUPPORTED,
-                        message=entry.cost.failed,
-                    )
+                    Failure(case=entry.case, kind=FailureKind.CRASH, message=why)
                 )
         report = replace(
             new_report(self.plan.with_device("cpu"), self.costs), failures=tuple(failed)

@@ -77,6 +77,8 @@ class Cost:
     failed: str = field(default="", metadata=LATER)
 
 
+# how the FLOPs of a module were counted that raised, before what it raised
+RAISED = "not counted: it raised"
 NO_MATRICES = Cost(
     params=0,
     params_active=0,

@@ -29,7 +29,7 @@ from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.common.targets import one_line, origin_of, resolve
 from ffnbench.device.environment import about_device, accelerator_of, resolved_device
 from ffnbench.ffn.activations import OwnActivation
-from ffnbench.ffn.cost import Cost
+from ffnbench.ffn.cost import RAISED, Cost
 from ffnbench.ffn.imported import D_FF_NAMES, as_activation
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.messages import (
@@ -235,7 +235,7 @@ def _counted_by_running(
         if device.type != "meta":
             none = "not counted: torch saw no matrix product"
             return module, Flops(uncounted=(*flops.uncounted, UNNAMED), how=none)
-    return module, Flops(how=f"not counted: it raised {why[:120]}")
+    return module, Flops(how=f"{RAISED} {why}")
 
 
 def _devices_to_try(

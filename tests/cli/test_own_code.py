@@ -204,3 +204,24 @@ def test_more_threads_than_cpus_are_not_the_work_of_others(on_fakes) -> None:
         f"busy: 999 threads had {cpus} CPU{'s' * (cpus > 1)}; try --threads {cpus}"
     )
     assert "other processes" not in out
+
+
+def test_a_module_that_raises_while_it_is_counted_is_told_whole_and_fails(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "notes.py").write_text(
+        "from torch import nn\n\n\n"
+        "class FFN(nn.Linear):\n"
+        "    def __init__(self, d_model, d_ff):\n"
+        "        super().__init__(d_model, d_ff)\n\n"
+        "    def forward(self, x):\n"
+        f"        raise RuntimeError('{'wide ' * 40}end')\n"
+    )
+    code = f"{tmp_path}/notes.py:FFN"
+    for variants, says in (((code,), "every case"), ((code, "relu"), "1 of 2 rows")):
+        ended = ffnbench("cost", *variants, "--d-model", "64")
+        told = " ".join(ended.stdout.split())
+        assert f"raised RuntimeError: {'wide ' * 40}end (" in told
+        assert "notes.py, line 9)" in told
+        assert says in ended.stderr
+        assert ended.returncode == 3
