@@ -106,14 +106,16 @@ class Sizer:
         is_reference = variant.label == self.reference.label
         if request.d_ff is not None and (is_reference or self.match == Match.NONE):
             return read_positive("d_ff", request.d_ff), GIVEN
-        gated = variant.gate is not Gate.NONE
         if self.match == Match.NONE:
             return self._by_rule("classic", variant)
+        if is_reference and variant.like is not None:
+            form = replace(variant.like, label=variant.label)
+            return self._width(form, workload)
 
         experts = variant.spec_keys.get("moe") is not None
         if not is_reference:
             target = self._reference_cost
-        elif gated or experts:
+        elif variant.gate is not Gate.NONE or experts:
             target = self._classic_cost(variant, workload)
         else:
             return self._by_rule("classic", variant)

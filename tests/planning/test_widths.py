@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from paths import ROOT
 
+import ffnbench
 from ffnbench.ffn.width_rules import (
     WIDTH_RULES,
     round_nearest,
@@ -14,6 +16,9 @@ from ffnbench.ffn.width_rules import (
     width_by_rule,
     width_for,
 )
+from ffnbench.planning.compare import plan_compare
+from ffnbench.request import CompareRequest
+from ffnbench.worker.probe_jobs import InProcess
 
 VECTORS = [
     ("classic", 768, {}, 3072),
@@ -99,3 +104,32 @@ def test_the_page_on_widths_has_every_rule() -> None:
     page = (ROOT / "docs" / "forms.md").read_text(encoding="utf-8")
     table = page.partition("| rule | d_ff |")[2].partition("\n\n")[0]
     assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == WIDTH_RULES.names()
+
+
+OWN = """
+from torch import nn
+
+
+class FFN(nn.Module):
+    def __init__(self, d_model, d_ff):
+        super().__init__()
+        self.gate, self.up, self.down = (
+            nn.Linear(*size) for size in ((d_model, d_ff), (d_model, d_ff), (d_ff, d_model))
+        )
+
+    def forward(self, x):
+        return self.down(nn.functional.silu(self.gate(x)) * self.up(x))
+"""
+
+
+@pytest.mark.parametrize(
+    ("like", "d_ff"), [("swiglu", 2048), ("geglu_tanh", 2048), ("relu", 3072)]
+)
+def test_code_of_the_users_has_the_default_width_of_its_form(
+    tmp_path: Path, like: str, d_ff: int
+) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    own = f"{tmp_path}/own.py:FFN@like={like}"
+    request = CompareRequest(variants=own, d_model=768)
+    assert plan_compare(request, InProcess()).cases[0].ffn.d_ff == d_ff
+    assert ffnbench.cost(own, d_model=768).rows()[0]["d_ff"] == d_ff
