@@ -138,8 +138,8 @@ TYPED = {
                       f"compare relu gelu swiglu {SMALL} --columns label,ratio,params --sort -latency -q",
                       f"compare relu gelu swiglu {SMALL} --columns +gflops -f md -q",
                       f"compare relu gelu {SMALL} -q -o every/", f"compare relu gelu {SMALL} -q -o run.tex -o run.pdf -o run.png"],
-    "compare-workload": ["compare relu relu@batch=2@seq_len=16@mode=backward gelu@dtype=bf16@device=cpu@threads=2 "
-                         "swiglu@reduced_reductions=false@matmul_precision=high a=relu@slowdown=0.05 b=relu@cache=cold "
+    "compare-workload": ["compare relu relu@batch=2@seq_len=16@mode=backward gelu@dtype=bf16@reduced_reductions=false@device=cpu@threads=2 "
+                         "swiglu@matmul_precision=high a=relu@slowdown=0.05 b=relu@cache=cold "
                          f"{SMALL} -f csv -q",
                          "compare swiglu c=swiglu@backend=compile@compile=max-autotune@freeze=true p=swiglu@backend=packed "
                          "o=swiglu@backend=ort@spin=on i=swiglu@backend=openvino n=swiglu@backend=onednn "

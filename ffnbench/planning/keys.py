@@ -12,7 +12,7 @@ from enum import StrEnum
 from ffnbench.backends import BACKENDS
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
-from ffnbench.ffn.spec import LIKE, Scalar, format_of
+from ffnbench.ffn.spec import LIKE, Scalar, format_of, item_bytes
 from ffnbench.plan import Arm, Workload
 
 KEY_HINT = "a key is written @KEY=VALUE, e.g. swiglu@d_ff=2048"
@@ -137,11 +137,12 @@ ELSEWHERE = {
     LIKE: "it names the form that your own code computes: mlp.py:MLP@like=swiglu; to compare forms, list them: relu,swiglu",
     "d_model": "all variants of a group have the same: --d-model 512,1024 makes two groups",
 }
-# the hint for a key that only some backends or formats of weights read; which they are,
-# `refuse_unread` says
+# the hint for a key that only some workloads read; which they are, `refuse_unread` says
 READ_BY = {
     "spin": "ONNX Runtime's threads can spin: add @backend=ort",
     "group": "weights in groups have it: add @weights=int4",
+    "matmul_precision": "products of float32 have it: leave @dtype out",
+    "reduced_reductions": "products of 16 bits have it: add @dtype=bf16",
 }
 
 
@@ -189,6 +190,10 @@ def refuse_unread(text: str, keys: Iterable[str], works: Iterable[Workload]) -> 
     for work in works:
         if BACKENDS[work.backend].can_spin:
             read.add("spin")
+        if work.dtype == "float32":
+            read.add("matmul_precision")
+        if item_bytes(work.dtype) == 2:
+            read.add("reduced_reductions")
         held = format_of(work.weights, work.backend)
         if held is not None and held.grouped:
             read.add("group")

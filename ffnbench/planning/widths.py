@@ -105,6 +105,11 @@ class Sizer:
 
         is_reference = variant.label == self.reference.label
         if request.d_ff is not None and (is_reference or self.match == Match.NONE):
+            if "multiple_of" in keys:
+                raise FfnbenchError(
+                    f"nothing reads @multiple_of in {variant.text!r}: --d-ff is its final width",
+                    "leave one of the two out",
+                )
             return read_positive("d_ff", request.d_ff), GIVEN
         if self.match == Match.NONE:
             return self._by_rule("classic", variant)
@@ -163,7 +168,8 @@ class Sizer:
         def cost_at(width: int) -> int:
             return self._matched_cost(self._spec(variant, width), workload, variant.arm)
 
-        if variant.label != self.reference.label:
+        is_free = "multiple_of" not in variant.spec_keys
+        if is_free and variant.label != self.reference.label:
             width = self._reference_width
             if cost_at(width) == target:
                 return width  # the form of the reference has its width, unrounded

@@ -133,3 +133,18 @@ def test_code_of_the_users_has_the_default_width_of_its_form(
     request = CompareRequest(variants=own, d_model=768)
     assert plan_compare(request, InProcess()).cases[0].ffn.d_ff == d_ff
     assert ffnbench.cost(own, d_model=768).rows()[0]["d_ff"] == d_ff
+
+
+@pytest.mark.parametrize(
+    ("variants", "d_ff", "found"),
+    [
+        ("relu,swiglu@multiple_of=16", 256, [256, 176]),  # 2/3 of 256, up to 16s
+        ("relu,again=relu@multiple_of=64", 100, [100, 128]),  # nearer than 64
+        ("relu,again=relu", 100, [100, 100]),
+    ],
+)
+def test_a_width_is_rounded_to_the_multiple_of_its_variant(
+    variants: str, d_ff: int, found: list[int]
+) -> None:
+    request = CompareRequest(variants=variants, d_model=128, d_ff=d_ff)
+    assert [case.ffn.d_ff for case in plan_compare(request).cases] == found
