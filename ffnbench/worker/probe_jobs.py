@@ -270,8 +270,12 @@ def _run(
         check_output(y, x, spec.target)
         forward = counter.get_total_flops()
         if y.requires_grad:
-            y.sum().backward()
-            backward = (counter.get_total_flops() - forward) // tokens
+            try:
+                y.sum().backward()
+                backward = (counter.get_total_flops() - forward) // tokens
+            except RuntimeError:  # such as of a result that was changed in place
+                if workload.train:
+                    raise
     input_ = META if device.type == "meta" else f"{tokens:,} tokens"
     return Flops(
         forward=forward // tokens,

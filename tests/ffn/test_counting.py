@@ -130,6 +130,13 @@ class Twice(Plain):
         return self.down(self.up(x) * self.again(x) * self.tied(x))
 
 
+class InPlace(Plain):
+    '''Changes what its backward would need.'''
+
+    def forward(self, x):
+        return self.down(self.up(x).relu_().mul_(2))
+
+
 class Hungry(Plain):
     '''Wants whole blocks of 64 tokens.'''
 
@@ -199,6 +206,14 @@ def test_bytes_of_quantised_weights_are_those_that_the_quantised_copy_holds(
     assert torch.allclose(copied(x), module(x), rtol=0.1, atol=0.1)
     left = ("fused",) if name == "Raw" else ()
     assert cost.unquantised == left
+
+
+def test_a_module_that_has_no_backward_is_counted_where_none_is_run(
+    kernels: str,
+) -> None:
+    inference = counted(kernels, "InPlace")
+    assert (inference.flops_forward, inference.flops_backward) == (LAYERS, None)
+    assert counted(kernels, "InPlace", mode="train").flops_forward is None
 
 
 def test_kernels_of_triton_are_named_as_they_are_launched(
