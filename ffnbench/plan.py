@@ -30,7 +30,6 @@ from ffnbench.ffn.cost import Cost, activation_cost, cost
 from ffnbench.ffn.spec import (
     DEFAULT_GROUP,
     DTYPES,
-    WEIGHTS_TOLERANCE,
     ActivationSpec,
     AttentionSpec,
     FFNSpec,
@@ -142,13 +141,10 @@ class Workload:
 
     @property
     def tolerance(self) -> float:
-        """The largest relative error of an output that rounding and the format of the
-        weights explain.
+        """The largest relative error of an output that rounding to the dtype
+        explains.
         """
-        return max(
-            tolerance(self.dtype, self.matmul_precision),
-            WEIGHTS_TOLERANCE[self.weights],
-        )
+        return tolerance(self.dtype, self.matmul_precision)
 
     def on(self, device: str) -> Workload:
         """The workload with `auto` resolved to a device; unchanged where it names its

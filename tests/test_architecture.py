@@ -25,7 +25,7 @@ TORCH_FILES = {
     "worker/backends/onnx_graph.py", "worker/backends/openvino.py", "worker/backends/ort.py",
     "worker/backends/packed.py", "worker/backends/quantised.py", "worker/backends/running.py",
     "worker/rate.py", "worker/correctness.py", "worker/failures.py", "worker/activation_jobs.py", "worker/jobs.py",
-    "worker/timing.py", "worker/peak_memory.py", "worker/probe_jobs.py", "worker/subject.py",
+    "worker/plain_rounding.py", "worker/timing.py", "worker/peak_memory.py", "worker/probe_jobs.py", "worker/subject.py",
 }  # fmt: skip
 # where matplotlib and numpy are at home
 PICTURES = ("report/pictures/", "block/picture.py", "activations/picture.py")

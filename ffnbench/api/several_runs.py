@@ -20,9 +20,7 @@ from ffnbench.stats.rounds import table_of
 
 MeasureRun = Callable[[Prepared, World, Following], ShownReport]
 
-ALL_FAILED, WITHOUT_CLEAN = "every row failed", "a row had no undisturbed round"
-# what is told of a run that does not count, by the reason
-OUTCOMES = {ALL_FAILED: "failed", WITHOUT_CLEAN: "was busy"}
+WITHOUT_CLEAN = "a row had no undisturbed round"
 
 
 def measure_several_runs(
@@ -51,8 +49,9 @@ def measure_several_runs(
         what = "run"
         if reason:
             tried = len(reasons) + complete + 1
+            how = "was busy" if reason == WITHOUT_CLEAN else "failed"
             following.progress.tell(
-                f"run {complete + 1} {OUTCOMES[reason]}: again ({tried} of {most})"
+                f"run {complete + 1} {how}: again ({tried} of {most})"
             )
             what = f"try {tried} of {most}, run"
         of_run = following.part(complete + 1, runs, what)
@@ -86,7 +85,7 @@ def _why_not_counted(report: ShownReport) -> str:
     does.
     """
     if report.failed_wholly:
-        return ALL_FAILED
+        return "every row failed"
     if table_of(report).labels_without_clean():
         return WITHOUT_CLEAN
     return ""

@@ -215,11 +215,23 @@ def fill(matrix: Tensor, init: Init, *, down: bool) -> None:
         nn.init.kaiming_normal_(matrix, nonlinearity="relu")
 
 
+def linear_reference(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """What a linear layer of these weights should give for an x in float64."""
+    y = x @ weight.double().T
+    if bias is None:
+        return y
+    return y + bias.double()
+
+
 def dense_reference(
-    module: FeedForward, x: Tensor, expert: int | None = None
+    module: FeedForward,
+    x: Tensor,
+    expert: int | None = None,
+    product: Callable[..., Tensor] = linear_reference,
 ) -> Tensor:
     """What a dense module, or one expert of a module of experts, should give for an x
-    in float64; by other code than `forward`.
+    in float64; by other code than `forward`. `product(x, weight, bias)` gives
+    the output of a linear layer.
     """
 
     def linear(name: str, v: Tensor) -> Tensor:
@@ -228,7 +240,7 @@ def dense_reference(
         if expert is not None:
             weight = weight[expert]
             bias = None if bias is None else bias[expert]
-        return linear_reference(v, weight, bias)
+        return product(v, weight, bias)
 
     spec = module.spec
     if spec.gate is Gate.INNER:
@@ -241,14 +253,6 @@ def dense_reference(
     if spec.gate is Gate.OUTPUT:
         return y * linear("gate", x)
     return y
-
-
-def linear_reference(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """What a linear layer of these weights should give for an x in float64."""
-    y = x @ weight.double().T
-    if bias is None:
-        return y
-    return y + bias.double()
 
 
 def reference_output(module: OwnForm, x: Tensor) -> Tensor:

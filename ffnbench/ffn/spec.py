@@ -635,16 +635,6 @@ def item_bytes(dtype: str) -> int:
     return DTYPES.get(dtype).bytes
 
 
-# The relative error (Frobenius) that quantised weights explain, of an output beside
-# that of the original weights in float64. With weights drawn evenly, near the worst
-# case, a SwiGLU of 768 x 2048 is off by 6.5e-3 to 1.7e-2 (int8), 3.3e-2 (int8-dynamic)
-# and 0.11 to 0.13 (int4).
-WEIGHTS_TOLERANCE = {
-    Weights.NONE: 0.0,
-    Weights.INT8: 2e-2,
-    Weights.INT8_DYNAMIC: 0.1,  # one scale for all tokens: 0.052 of 512 by 4,096
-    Weights.INT4: 0.2,
-}
 DEFAULT_GROUP = 32  # columns of a weight that share a scale
 
 

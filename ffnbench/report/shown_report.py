@@ -313,16 +313,11 @@ def report_view(report: Report) -> View:
         return view.ending(EXIT_INTERRUPTED)
     if report.stopped:
         problem = Unfinished(report.stopped, NOT_ALL)
-    elif report.failed_wholly:
-        problem = Unfinished(
-            "nothing could be measured: every case failed",
-            "the lines below the table say why",
-        )
-    elif failed := report.failed_rows:
-        problem = Unfinished(
-            f"{len(failed)} of {len(report.plan.shown)} rows failed",
-            "the lines below the table say why",
-        )
+    elif report.failed_wholly or report.failed_rows:
+        text = f"{len(report.failed_rows)} of {len(report.plan.shown)} rows failed"
+        if report.failed_wholly:
+            text = "nothing could be measured: every case failed"
+        problem = Unfinished(text, "the lines below the table say why")
     elif report.samples and len(report.runs) < wanted:
         problem = Unfinished(
             f"{len(report.runs)} of {wanted} runs could be kept",

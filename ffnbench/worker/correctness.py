@@ -39,6 +39,9 @@ CANDIDATES = 256
 # errors of a gradient are relative to this share of the largest gradient of a weight at
 # least: a smaller gradient may be what rounding leaves of a zero
 LEAST_SCALE = 0.01
+# how far the output of weights in fewer bits may be from plain rounding's, even where
+# that one is exact
+LEAST_ERROR = 1e-4
 OUTPUT, INPUT_GRADIENT = "output", "gradient of the input"
 # by what they are: rows of the output and of the input's gradient, gradients of weights
 OutputAndGradients = dict[str, Tensor]
@@ -133,13 +136,13 @@ class Correctness:
         reference = "the float64 reference"
         if form is not subject.module:
             reference += f" of ffnbench's own {form.spec.form_name}"
+        message = f"{when}the {{}} differs from {reference}"
         if proof is not None:
             answer = _by_own_names(answer, proof)
-        self._compare(
-            answer,
-            [_expected_of_form(form, call)],
-            f"{when}the {{}} differs from {reference}",
-        )
+        if self.case.workload.weights is Weights.NONE:
+            self._compare(answer, [_expected_of_form(form, call)], message)
+        else:
+            self._compare_rounded(answer, form, call, message)
 
     def _check_against_second(self, subject: Subject, salt: int, when: str) -> None:
         call = _checked_call(subject, None, salt)
@@ -209,11 +212,9 @@ class Correctness:
         is `message` with what differs in the place of `{}`.
         """
         tolerance = self.case.workload.tolerance
-        # the tolerance of weights in few bits is for all rows together
-        by_row = self.case.workload.weights is Weights.NONE
         differences = []
         for expected in references:
-            difference = difference_from_expected(answer, expected, by_row=by_row)
+            difference = difference_from_expected(answer, expected)
             differences.append(difference)
             if difference.over(tolerance) <= 1:
                 break
@@ -226,10 +227,39 @@ class Correctness:
             raise Mismatch(
                 f"{message.format(nearest.worst_gradient)} by {nearest.gradient:.1e}"
             )
-        self.output_error = nearest.frobenius
-        self.largest_error = max(nearest.largest, self.largest_error or 0.0)
-        if nearest.gradient is not None:
-            self.gradient_error = max(nearest.gradient, self.gradient_error or 0.0)
+        self._keep(nearest)
+
+    def _compare_rounded(
+        self,
+        answer: OutputAndGradients,
+        form: OwnModule,
+        call: CheckedCall,
+        message: str,
+    ) -> None:
+        """Compare the output of a row whose weights are in fewer bits with that of
+        plain rounding to its format. It may be as far from that as plain rounding is
+        from the exact one.
+        """
+        from ffnbench.worker.plain_rounding import rounded_reference
+
+        work, expected = self.case.workload, _expected_of_form(form, call)
+        difference = difference_from_expected(answer, expected)
+        if work.weights is not Weights.INT8_DYNAMIC:  # one scale for all tokens
+            call = call.shortened()
+        rounded = {OUTPUT: call.compared(rounded_reference(form, call.x, work))}
+        explained = difference_from_expected(rounded, expected).frobenius + LEAST_ERROR
+        if difference_from_expected(answer, rounded).frobenius > explained:
+            raise Mismatch(
+                f"{message.format(OUTPUT)} by {difference.frobenius:.1e}, which rounding to {work.weights} does not explain"
+            )
+        self._keep(difference)
+
+    def _keep(self, difference: Difference) -> None:
+        """Keep the errors of a check."""
+        self.output_error = difference.frobenius
+        self.largest_error = max(difference.largest, self.largest_error or 0.0)
+        if difference.gradient is not None:
+            self.gradient_error = max(difference.gradient, self.gradient_error or 0.0)
 
 
 def _refuse_infinite(answer: OutputAndGradients, when: str) -> None:
@@ -441,8 +471,8 @@ def _expected_of_second(
 class Difference:
     """Relative errors of an answer.
 
-    `output` is the error that is compared with the tolerance: that of the worst row, or
-    of all rows together. `frobenius` is the error of all rows together, `largest` that
+    `output` is that of the worst row, which is compared with the tolerance. `frobenius`
+    is the error of all rows together, `largest` that
     of one element, relative to the root mean square of all. `gradient` is the error of
     `worst_gradient`, None without gradients.
     """
@@ -464,15 +494,13 @@ class Difference:
 
 
 def difference_from_expected(
-    answer: OutputAndGradients, expected: OutputAndGradients, *, by_row: bool = True
+    answer: OutputAndGradients, expected: OutputAndGradients
 ) -> Difference:
     """How far an answer is from what is expected, in the gradients that both have, and
-    in the output: by its worst row, or of all rows together.
+    in the output.
     """
     errors_of_elements = answer[OUTPUT].double() - expected[OUTPUT].double()
     size = _rms(expected[OUTPUT]) or 1.0
-    frobenius = _rms(errors_of_elements) / size
-    output = row_error(answer[OUTPUT], expected[OUTPUT]) if by_row else frobenius
     largest = float(errors_of_elements.abs().max()) / size
     gradients = [what for what in expected if what != OUTPUT and what in answer]
     scales = {what: _rms(expected[what]) for what in gradients}
@@ -486,8 +514,8 @@ def difference_from_expected(
         errors[what] = error / (scales[what] or 1.0)
     worst = max(errors, key=errors.__getitem__, default="")
     return Difference(
-        output=output,
-        frobenius=frobenius,
+        output=row_error(answer[OUTPUT], expected[OUTPUT]),
+        frobenius=_rms(errors_of_elements) / size,
         largest=largest,
         gradient=errors.get(worst),
         worst_gradient=worst,

@@ -1,0 +1,228 @@
+"""Weights with outliers in few bits: what is right is no mismatch, whatever the
+weights, and a kernel that is wrong is one. What is wrong is put into the operations of
+torch and into the graph that a runtime reads, so that nothing here knows how errors are
+judged.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from fake_machine import KnownProber
+from onnx import numpy_helper
+from torch import Tensor, nn
+
+from ffnbench.choices import Backend
+from ffnbench.planning.compare import plan_compare
+from ffnbench.request import CompareRequest
+from ffnbench.worker.backends.building import build_module
+from ffnbench.worker.backends.running import implementation_of
+from ffnbench.worker.correctness import Correctness, Mismatch
+from ffnbench.worker.subject import subject_of
+
+# the sets of weights of each backend: one of OpenVINO takes 0.1 s to compile
+SETS = {"openvino": 6}
+MOST_SETS = 20
+FORMATS = ("int8", "int8-dynamic", "int4")
+ROWS = [
+    *((backend, weights, "float32") for backend in ("eager", "ort", "openvino") for weights in FORMATS),
+    ("eager", "int8", "bfloat16"), ("eager", "int4", "bfloat16"),
+    ("eager", "int8", "float16"), ("eager", "int4", "float16"),
+    ("openvino", "int8", "bfloat16"), ("openvino", "int4", "bfloat16"),
+    *((backend, "none", dtype) for backend in ("eager", "packed", "onednn") for dtype in ("float32", "bfloat16")),
+    ("eager", "none", "float16"), ("ort", "none", "float32"), ("openvino", "none", "bfloat16"),
+]  # fmt: skip
+
+
+def sets_of(backend: str) -> range:
+    return range(SETS.get(backend, MOST_SETS))
+
+
+def with_outliers(weight: Tensor, dice: random.Random) -> None:
+    """N(0, 0.02); cells, columns, rows or one number 3 to 30 times as large."""
+    generator = torch.Generator().manual_seed(dice.randrange(1 << 30))
+    weight.copy_(0.02 * torch.randn(weight.shape, generator=generator))
+    rows, columns = weight.shape
+    factor = dice.uniform(3, 30)
+    kind = dice.choice(("cells", "columns", "rows", "one"))
+    if kind == "cells":
+        weight[torch.rand(weight.shape, generator=generator) < 0.002] *= factor
+    elif kind == "columns":
+        weight[:, dice.sample(range(columns), max(1, columns // 100))] *= factor
+    elif kind == "rows":
+        weight[dice.sample(range(rows), max(1, rows // 50))] *= factor
+    else:
+        weight[dice.randrange(rows), dice.randrange(columns)] *= factor
+
+
+def checked(seed: int, backend: str, weights: str, dtype: str, **sizes: Any) -> float:
+    """The error of a row with the weights of a seed; raises Mismatch."""
+    dice = random.Random(seed)
+    gated = backend.startswith("packed") or dice.random() < 0.5
+    width, tokens = dice.choice((64, 128)), dice.choice((4, 16, 40))
+    request = CompareRequest(
+        **{"variants": dice.choice(("swiglu", "geglu")) if gated else dice.choice(("relu", "gelu")),
+           "d_model": width, "d_ff": 2 * width, "seq_len": tokens, "match": "none", "backend": backend,
+           "weights": weights, "dtype": dtype, "threads": 1, "device": "cpu"} | sizes
+    )  # fmt: skip
+    [case] = plan_compare(request, KnownProber()).cases
+    module = build_module(case.ffn, dtype=torch.float32)
+    with torch.no_grad():
+        for part in module.modules():
+            if isinstance(part, nn.Linear):
+                with_outliers(part.weight, dice)
+    module = module.to(getattr(torch, dtype))
+    if backend == "packed":
+        from ffnbench.worker.backends.building import module_for_backend
+
+        module = module_for_backend(module, case.ffn, Backend.PACKED)
+    subject = subject_of(module, case.workload, case.ffn.d_model, seed)
+    implementation_of(case.workload.backend).prepare(subject, case.workload)
+    check = Correctness(case, seed)
+    check.check(subject, seed)
+    assert check.output_error is not None
+    return check.output_error
+
+
+@pytest.mark.parametrize(("backend", "weights", "dtype"), ROWS)
+def test_what_is_right_is_no_mismatch_whatever_the_weights(
+    backend: str, weights: str, dtype: str
+) -> None:
+    errors = [checked(seed, backend, weights, dtype) for seed in sets_of(backend)]
+    if weights == "int4" and dtype == "float32":
+        assert max(errors) > 0.2  # as outliers make them
+
+
+def wrong_scale(scale: Tensor, zero: Tensor, fault: str) -> tuple[Tensor, Tensor]:
+    """Scales and zeros (..., rows) with a fault; zeros are what is added to a step."""
+    scale, zero = scale.clone(), zero.clone()
+    if fault == "zero":
+        zero += 1
+    elif fault == "row":
+        scale[..., scale.shape[-1] // 2] = 1.0
+    else:
+        scale = scale.roll(1, 0)
+    return scale, zero
+
+
+@contextmanager
+def faulty_torch(patch: pytest.MonkeyPatch, fault: str) -> Iterator[None]:
+    """torch whose products of weights in few bits have a fault."""
+    int8, int4 = (
+        torch.ops.aten._weight_int8pack_mm,
+        torch.ops.aten._weight_int4pack_mm_for_cpu,
+    )
+    prepack = torch.ops.quantized.linear_prepack
+
+    def int8_product(x: Tensor, steps: Tensor, scale: Tensor) -> Tensor:
+        scale, zero = wrong_scale(scale, torch.zeros_like(scale), fault)
+        wide = steps.int() + zero[:, None].int()
+        return int8(x, wide.clamp(-128, 127).to(torch.int8), scale)
+
+    def int4_product(x: Tensor, packed: Tensor, group: int, numbers: Tensor) -> Tensor:
+        scale, middle = numbers[..., 0].clone(), numbers[..., 1].clone()
+        if fault == "zero":
+            middle += scale
+        elif fault == "row":
+            scale[:, scale.shape[1] // 2] = 1.0
+        else:
+            scale, middle = scale.roll(1, 0), middle.roll(1, 0)
+        return int4(x, packed, group, torch.stack([scale, middle], -1).contiguous())
+
+    def packed_with_fault(steps: Tensor, bias: Tensor | None) -> Any:
+        scale, zero = wrong_scale(
+            steps.q_per_channel_scales(), steps.q_per_channel_zero_points(), fault
+        )
+        wrong = torch._make_per_channel_quantized_tensor(
+            steps.int_repr(), scale, zero, 0
+        )
+        return prepack(wrong, bias)
+
+    with patch.context() as patched:
+        patched.setattr(torch.ops.aten, "_weight_int8pack_mm", int8_product)
+        patched.setattr(torch.ops.aten, "_weight_int4pack_mm_for_cpu", int4_product)
+        patched.setattr(torch.ops.quantized, "linear_prepack", packed_with_fault)
+        yield
+
+
+def faulty_graph(model: bytes, fault: str) -> bytes:
+    """The graph with a fault in its products of weights in few bits."""
+    graph = onnx.load_from_string(model)
+    constants = {one.name: one for one in graph.graph.initializer}
+
+    def change(name: str, step: Callable[[Any], Any]) -> None:
+        array = np.array(numpy_helper.to_array(constants[name]))
+        constants[name].CopyFrom(numpy_helper.from_array(step(array), name))
+
+    def one_row(scale: Any, axis: int) -> Any:
+        scale = np.moveaxis(scale.copy(), axis, 0)
+        scale[len(scale) // 2] = 1.0
+        return np.ascontiguousarray(np.moveaxis(scale, 0, axis))
+
+    def plus_one(steps: Any) -> Any:
+        limits = np.iinfo(steps.dtype)
+        return np.clip(steps.astype(int) + 1, limits.min, limits.max).astype(
+            steps.dtype
+        )
+
+    def plus_one_in_4_bits(steps: Any) -> Any:
+        low, high = np.minimum((steps & 15) + 1, 15), np.minimum((steps >> 4) + 1, 15)
+        return (low | (high << 4)).astype(np.uint8)
+
+    for node in graph.graph.node:
+        if node.op_type == "MatMulNBits":
+            bits = next(a.i for a in node.attribute if a.name == "bits")
+            if fault == "zero":
+                change(node.input[1], plus_one if bits == 8 else plus_one_in_4_bits)
+            elif fault == "row":
+                change(node.input[2], lambda scale: one_row(scale, 0))
+            else:
+                change(node.input[2], lambda scale: np.roll(scale, 1, 1))
+        elif node.op_type == "MatMulInteger" and fault == "zero":
+            change(node.input[1], plus_one)
+        elif node.op_type == "Mul" and fault != "zero":
+            scale = constants.get(node.input[1])
+            if scale is not None and len(scale.dims) == 1:
+                wrong = one_row if fault == "row" else np.roll
+                change(node.input[1], lambda s, f=wrong: f(s, 0 if f is one_row else 1))
+    return graph.SerializeToString()
+
+
+@pytest.mark.parametrize("fault", ["zero", "row", "shift"])
+@pytest.mark.parametrize("weights", FORMATS)
+@pytest.mark.parametrize("backend", ["eager", "ort", "openvino"])
+def test_a_wrong_kernel_is_a_mismatch_whatever_the_weights(
+    monkeypatch: pytest.MonkeyPatch, backend: str, weights: str, fault: str
+) -> None:
+    """A zero point is off by one, the scale of a row is left out, scales are those of
+    the next group, or of the next row where there are no groups.
+    """
+    checked(0, backend, weights, "float32")  # this loads the runtime
+    if backend == "ort":
+        runtime = sys.modules["onnxruntime"]
+        session = runtime.InferenceSession
+
+        def faulty_session(model: bytes, *more: Any, **named: Any) -> Any:
+            return session(faulty_graph(model, fault), *more, **named)
+
+        monkeypatch.setattr(runtime, "InferenceSession", faulty_session)
+    elif backend == "openvino":
+        core = sys.modules["openvino"].Core
+        read = core.read_model
+
+        def faulty_model(self: Any, model: bytes) -> Any:
+            return read(self, faulty_graph(model, fault))
+
+        monkeypatch.setattr(core, "read_model", faulty_model)
+    with faulty_torch(monkeypatch, fault):
+        for seed in sets_of(backend):
+            with pytest.raises(Mismatch, match=f"which rounding to {weights} does not"):
+                checked(seed, backend, weights, "float32")
