@@ -540,7 +540,7 @@ class Report(Run):
         estimate = self.estimate(label, metric)
         if estimate is not None:
             return estimate.value
-        if self.environment is None and metric in CLOSED_FORMS:
+        if self.is_of_counts and metric in CLOSED_FORMS:
             return getattr(self.cost(label), metric)  # type: ignore[no-any-return]
         return None
 
@@ -549,6 +549,11 @@ class Report(Run):
         be fewer than planned.
         """
         return self._rounds.get(label, self.plan.protocol.rounds)
+
+    @property
+    def is_of_counts(self) -> bool:
+        """Whether nothing was to be measured: counts are the answer."""
+        return self.environment is None and not self.stopped
 
     @property
     def failed_rows(self) -> list[str]:

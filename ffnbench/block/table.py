@@ -54,7 +54,7 @@ def block_frame(report: Report) -> Frame:
     for block in blocks_of(report):
         rows = block_rows(block)
         frames.append(_counted_frame(block, rows))
-        if report.environment is not None:
+        if not report.is_of_counts:
             frames.append(
                 _measured_frame(block, [row for row in rows if row["sees"] != MEAN])
             )

@@ -78,7 +78,7 @@ COMPARE_COLUMNS = {
 def compare_frame(report: Report) -> Frame:
     """The answer of `compare`; where nothing was measured, that of `cost`."""
     plan = report.plan
-    is_measured = report.environment is not None
+    is_measured = not report.is_of_counts
     of_ways = compares_ways(plan)
     rows = ordered_by_group(plan, case_rows(report))
     swept = [key for key in swept_columns(plan) if key not in (*CASE_KEYS, *SWEPT)]
@@ -136,13 +136,13 @@ def _summary_of(report: Report) -> list[str]:
     lines = [*failure_line(report), *general_line(report)]
     if report.bounds:
         lines.insert(0, BOUNDS_LINE)
-    if report.environment is not None:
+    if not report.is_of_counts:
         lines += machine_line(report)
     return lines
 
 
 def _is_timed(report: Report) -> bool:
-    return report.environment is not None and LATENCY in report.plan.metrics
+    return not report.is_of_counts and LATENCY in report.plan.metrics
 
 
 def _columns_of(report: Report, rows: list[Row]) -> tuple[list[Column], list[Column]]:
@@ -150,7 +150,7 @@ def _columns_of(report: Report, rows: list[Row]) -> tuple[list[Column], list[Col
     of them, and the time.
     """
     plan = report.plan
-    is_measured = report.environment is not None
+    is_measured = not report.is_of_counts
     priorities = COMPARE_COLUMNS if is_measured else COST_COLUMNS
     naming = [column("label", text=lambda row: plan.name_of(row["label"]))]
     if compares_ways(plan):
@@ -215,7 +215,7 @@ def _columns_known(
     }
     unchecked = {label for label, spec in imported.items() if spec.like is None}
     is_eager = all(work.eager for work in works)
-    is_counted = report.environment is None
+    is_counted = report.is_of_counts
     # eager weights are held as they are counted; other backends hold them otherwise
     left_out = {"weight_bytes"}
     if is_eager or is_counted:

@@ -280,7 +280,7 @@ def failure_line(report: Report) -> list[str]:
     named once.
     """
     plan = report.plan
-    is_counted_only = report.environment is None
+    is_counted_only = report.is_of_counts
     reasons = []
     for case in plan.shown:
         cost, failure = report.cost(case.label), report.failure(case.label)

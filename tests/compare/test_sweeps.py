@@ -307,10 +307,10 @@ def test_a_row_that_does_not_fit_is_of_a_whole_cell(
     monkeypatch.setattr(
         "ffnbench.api.sweeping.too_large", lambda cell, _: too_large(cell, 2**20)
     )
-    assert call(*large, "-o", "a.json", launch=copied(3 * 3 + 5, "b.json"))[0] == 0
+    assert call(*large, "-o", "a.json", launch=copied(3 * 3 + 5, "b.json"))[0] == 3
     assert [one.kind.value for one in read_report("a.json").failures] == ["oom"] * 2
     launch = FakeLaunch()
-    assert call(*large, "-o", "b.json", "--resume", launch=launch)[0] == 0
+    assert call(*large, "-o", "b.json", "--resume", launch=launch)[0] == 3
     assert {one[2] for one in launch.log if one[1] is TakeSample} == {"relu@seq_len=2"}
 
 

@@ -16,11 +16,12 @@ from fake_machine import FakeLaunch, FakeWorker, KnownProber, prepare, run
 
 from ffnbench.api import measuring
 from ffnbench.api.preparing import Prepared
-from ffnbench.common.errors import Unfinished
+from ffnbench.common.errors import FfnbenchError, Unfinished
 from ffnbench.following import UNFOLLOWED, Following
 from ffnbench.messages import Check, Greeting, Open, TakeSample, Values, WorkerRequest
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
+from ffnbench.report.pictures.ratios import ratio_figure
 from ffnbench.report.progress import TerminalProgress
 from ffnbench.request import CompareRequest
 from ffnbench.result import FailureKind, Progress, Run, Verdict
@@ -248,6 +249,38 @@ def test_the_groups_of_a_sweep_share_one_budget(
     assert {sample.case for sample in found.samples} == {
         case.label for case in found.plan.cases
     }
+
+
+@pytest.mark.parametrize("since", [0, 2])
+def test_a_run_that_ended_before_a_sample_shows_dashes_and_no_picture(
+    measured, since: float
+) -> None:
+    """It has the columns of `compare`, not those of `cost`, and nothing is drawn, even
+    though parameters are known.
+    """
+    machine = Machine(stuck=lambda what, now: now >= since)
+    found = measured(machine, prepared(60.0, seq_len="1,2,4,8"))
+    assert found.stopped
+    assert not found.samples
+    text = str(found)
+    assert "latency" in text
+    assert "weights" not in text
+    assert {row["latency_s"] for row in found.rows()} == {None}
+    assert {row["peak_bytes"] for row in found.rows()} == {None}
+    with pytest.raises(FfnbenchError, match="nothing to draw"):
+        found.plot()
+
+
+def test_a_picture_is_as_high_as_the_rows_that_have_numbers(measured) -> None:
+    lengths = ",".join(map(str, range(1, 25)))
+    plan = prepared(300.0, seq_len=lengths)
+    whole = measured(Machine(), plan)
+    machine = Machine(stuck=lambda what, now: now > 40)
+    found = measured(machine, plan)
+    timed = {sample.case for sample in found.samples}
+    assert 0 < len(timed) < len(plan.plan.shown) / 2
+    heights = [ratio_figure(each).get_figheight() for each in (found, whole)]
+    assert heights[0] < heights[1] / 2
 
 
 def test_starts_that_hang_cost_no_answer(measured) -> None:

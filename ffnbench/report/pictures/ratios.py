@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from itertools import compress
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -75,10 +76,17 @@ def ratio_figure(report: Report) -> Figure:
     plan = report.plan
     rows = ordered_by_group(plan, case_rows(report))
     is_compared = (
-        report.environment is not None
+        not report.is_of_counts
         and LATENCY in plan.metrics
         and not all(plan.is_reference(row["label"]) for row in rows)
     )
+    above = dict(headings(plan))
+    if is_compared:  # rows of which the run has nothing are left out
+        is_shown = [bool(row["latency_s"] or verdict_word(row)) for row in rows]
+        above = {sum(is_shown[:number]): text for number, text in above.items()}
+        rows = list(compress(rows, is_shown))
+    if not rows:
+        raise nothing_to_draw()
     amounts = _shown_amounts(report, rows, is_compared=is_compared)
     in_bars = [shown for shown in amounts if _differs(shown, rows)]
     in_title = [shown for shown in amounts if shown not in in_bars]
@@ -92,7 +100,7 @@ def ratio_figure(report: Report) -> Figure:
         in_bars, in_title = in_title, []
 
     names = _names(report, rows)
-    places, groups, height = _places_of_rows(names, dict(headings(plan)))
+    places, groups, height = _places_of_rows(names, above)
     widths = [1.0] * len(in_bars)
     if is_compared:
         widths.insert(0, RATIO_PANEL)
