@@ -7,8 +7,7 @@ than its command line, its files and the fake machine.
 
 tests/golden/runs holds runs that the machine below has measured, with dates by hand,
 and cuda.json, whose samples are by hand too.
-They stay as they are, files of ffnbench 0.2.0: what is written today stands in
-tests/golden/commands.
+They stay as they are: what is written today stands in tests/golden/commands.
 """
 
 from __future__ import annotations
@@ -65,12 +64,8 @@ ASKED = [
 # of tables whose columns have to stand at any width
 OF_RUNTIMES = [(60, "")]
 OF_FAKES = [(60, ""), (40, ""), (80, "-f latex")]  # of runs that are small
-LEFT_OUT = {
-    "samples",
-    "judged",
-    "inputs",
-    "seal",
-}  # of JSON: what stands in the saved run as it was measured
+# of JSON: what stands in the saved run as it was measured
+LEFT_OUT = {"samples", "inputs"}
 SPEAKING = (
     "GITHUB_STEP_SUMMARY",
     "NO_COLOR",
