@@ -44,14 +44,6 @@ from ffnbench.ffn.spec import (
 DEFAULT_WORKERS, DEFAULT_ROUNDS = 5, 30
 # the number of the method by which seconds are measured and become ratios; whatever
 # changes what a ratio means raises it
-# 1: a plain mean over workers
-# 2: workers weighted by how sure they are
-# 3: clean rounds only, and placements spread inside a worker
-# 4: every call of a sample has an input of its own
-# 5: on an accelerator wall, device and host time apart, memory in requested bytes,
-#    matmul precision set before a sample
-# 6: workers are blocks of rounds in forked processes, equal in weight; the heap keeps
-#    what is freed
 METHOD = 6
 
 
@@ -249,8 +241,8 @@ class Protocol:
     fewest: the run adds to them until every ratio is known to +-`precision` (a
     fraction) or `budget_s` seconds are over (stats/stopping.py). `bound` is whether
     nothing may go beyond that budget; else it gives way to the fewest workers. The
-    whole plan is measured `runs` times, with `pause_s` seconds between two. Latencies
-    of different `method`s are not compared. `looks` is the number of interim analyses
+    whole plan is measured `runs` times, with `pause_s` seconds between two. A file of
+    another `method` is not read. `looks` is the number of interim analyses
     of a sweep, which it pays for in confidence.
     """
 
@@ -301,7 +293,7 @@ NOISES = {NoteKind.SEEN, NoteKind.BUSY, NoteKind.MOVES, NoteKind.NOISE}
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
     """Something a reader should know of one case, or with an empty label of the whole
-    run. Older files have notes without a kind.
+    run.
     """
 
     label: str = ""

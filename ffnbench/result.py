@@ -180,12 +180,11 @@ class Environment:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timer:
     """What measuring itself costs in a worker, in seconds: a call of an empty module,
-    and one tick of the clock; in older files, what a page fault costs.
+    and one tick of the clock.
     """
 
     empty_call_s: float
     resolution_s: float
-    fault_s: float | None = field(default=None, metadata=LATER)
 
 
 STEP_END = "  "
@@ -207,14 +206,9 @@ class Progress:
 class BackgroundLoad:
     """What else the machine did during a run: CPUs that other processes used on
     average, None where that is not known.
-
-    In older files also the load at its start, and by worker the share of the CPUs' time
-    that the hypervisor gave to others.
     """
 
     others_cpus: float | None = None
-    load: float | None = None
-    stolen: tuple[float | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ from ffnbench.messages import (
     WorkerRequest,
 )
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import CONTROL, METHOD, Case, Plan
+from ffnbench.plan import CONTROL, Case, Plan
 from ffnbench.report.files.store import read_report
 from ffnbench.result import Environment, FailureKind, Report, Run
 from ffnbench.run.world import World as Outside
@@ -262,16 +262,11 @@ class SimulatedWorker(SimulatedStarter):
 
 
 def as_measured(folder: Path = RESULTS) -> World:
-    """A world whose workers are those of the committed runs by today's method. What
-    rows differ by is no part of it.
+    """A world whose workers are those of the committed runs. What rows differ by is no
+    part of it.
     """
     runs = (read_report(path) for path in sorted(folder.glob("*/compare*.json")))
-    workers = [
-        one
-        for run in runs
-        if run.plan.protocol.method == METHOD
-        for one in _workers_of(run)
-    ]
+    workers = [one for run in runs for one in _workers_of(run)]
     return World(
         name="as measured",
         speed=0.0,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 from ffnbench.common.errors import Unfinished
-from ffnbench.plan import METHOD
 from ffnbench.report.files.store import made_anew, read_report
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import Estimate, Figures, Report
@@ -61,9 +60,6 @@ def _stale_figures_note(stored: Report, fresh: Report) -> str:
     """
     if _compared_figures(stored) == _compared_figures(fresh):
         return ""
-    if stored.plan.protocol.method != METHOD:
-        old = stored.plan.protocol.method
-        return f"measured with method {old}, now it is {METHOD}: the figures are computed again from the samples"
     return f"the figures are computed again from the samples: those in the file, by ffnbench {stored.version}, differ"
 
 

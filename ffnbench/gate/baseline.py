@@ -21,7 +21,7 @@ from ffnbench.gate.decision import (
     parse_tolerances,
 )
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import METHOD, Plan, Value, value_of
+from ffnbench.plan import Plan, Value, value_of
 from ffnbench.planning.effort import check_budget
 from ffnbench.report.files.store import made_anew, report_text
 from ffnbench.request import CheckRequest, SidesRequest
@@ -137,17 +137,6 @@ def _what_is_asked(plan: Plan, common: Set[str]) -> dict[str, Set[Value]]:
     values["rows"] = [case.label for case in cases]
     # sets that keep their order
     return {name: dict.fromkeys(of).keys() for name, of in values.items()}
-
-
-def why_another_method(path: str, run: Report) -> str:
-    """Why the latencies of a run can't be compared with those of this version, with the
-    command that makes it anew.
-    """
-    method = run.plan.protocol.method
-    if method == METHOD:
-        return ""
-    problem = f"{path!r} was measured with method {method}, now it is {METHOD}: their ratios can't be compared"
-    return f"{problem}; {made_anew(path, run)}"
 
 
 def _why_no_latencies(run: Report) -> str:

@@ -32,7 +32,6 @@ from ffnbench.gate.baseline import (
     policy_for,
     policy_of_sides,
     refuse_another_plan,
-    why_another_method,
 )
 from ffnbench.gate.decision import (
     Checked,
@@ -41,7 +40,6 @@ from ffnbench.gate.decision import (
     Status,
     baseline_times,
     exact_findings,
-    incomparable,
     latency_findings,
     machine_kind,
     output_finding,
@@ -57,7 +55,7 @@ from ffnbench.gate.sides import (
     variant_of_sides,
 )
 from ffnbench.gate.trust import refuse_untrusted
-from ffnbench.plan import METHOD, Arm
+from ffnbench.plan import Arm
 from ffnbench.planning.variant_text import Variant
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import CheckRequest, SidesRequest, command_line
@@ -161,14 +159,9 @@ def _measured_again(
     plan = before.plan
     refuse_at_once(plan, world)
     with world.prober(plan.protocol.timeout_s) as prober:
-        protocol = replace(plan.protocol, method=METHOD)
-        prepared = with_costs(replace(plan, protocol=protocol), prober, lenient=True)
+        prepared = with_costs(plan, prober, lenient=True)
     if request.exact_only or not has_latencies(before):
         return _without_latency(before, prepared, world, following), ()
-    another_method = why_another_method(request.baseline, before)
-    if another_method:
-        now = _without_latency(before, prepared, world, following)
-        return now, incomparable(before, policy, another_method)
     here = environment_here(plan.cases[0].workload.device, world)
     baseline = baseline_times(before)
     if machine_kind(here) != machine_kind(before.environment):
@@ -219,12 +212,6 @@ def _saved_run(
     refuse_another_plan(request, before.plan, now.plan)
     if not has_latencies(before) or request.exact_only:
         return now, ()
-    reasons = {
-        why_another_method(request.baseline, before),
-        why_another_method(path, now),
-    } - {""}
-    if reasons:
-        return now, incomparable(before, policy, "; ".join(sorted(reasons)))
     return now, latency_findings(baseline_times(before), now, policy)
 
 

@@ -22,9 +22,8 @@ from ffnbench.common.units import (
 from ffnbench.gate.decision import OUTPUT, Checked, Finding, Status
 from ffnbench.gate.trust import code_of, trust_flags
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import METHOD, NoteKind
+from ffnbench.plan import NoteKind
 from ffnbench.report.columns import column
-from ffnbench.report.files.store import command_of
 from ffnbench.report.frame import UNKNOWN_CELL, Column, Frame, Row
 from ffnbench.report.notes import effort, notes_of_run
 from ffnbench.report.sentences import general_line, machine_line
@@ -283,9 +282,6 @@ def _remarks(checked: Checked) -> list[str]:
         finding.status is Status.REGRESSED for finding in findings
     ):
         command = check_command(checked, "--update")
-        # such a baseline has latencies that can't be compared: all is measured anew
-        if checked.before.plan.protocol.method != METHOD:
-            command = f"{command_of(checked.before)} -o {shlex.quote(checked.against)}"
         remarks.append(f"a change that is meant becomes the baseline: {command}")
     statuses = [finding.status for finding in findings if finding.metric == LATENCY]
     if len(statuses) > 1 and set(statuses) == {Status.IMPROVED}:

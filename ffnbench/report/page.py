@@ -137,7 +137,7 @@ def _environment(report: Report) -> str:
 
 
 def _commands(commands: Iterable[str]) -> str:
-    """The commands that make an answer again; an older file has none."""
+    """The commands that make an answer again."""
     return "".join(
         f"<pre><code>{escape(visible(command))}</code></pre>"
         for command in dict.fromkeys(commands)

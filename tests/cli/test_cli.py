@@ -367,7 +367,7 @@ DAMAGES = [
     (lambda text: "[]", "is no run of ffnbench", "`ffnbench compare -o run.json`"),
     (
         lambda text: '{"schema": 2, "plam": 3}',
-        "is not a complete ffnbench report: it has no plan",
+        "is not a complete ffnbench report: Report: unknown field 'plam'",
         "again",
     ),
 ]

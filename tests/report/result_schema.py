@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from ffnbench.common import jsonable
-from ffnbench.report.files.store import OLDER_FIELDS
 from ffnbench.result import SCHEMA, Report
 
 WRITTEN = Path(__file__).parents[2] / "docs" / "result.schema.json"
@@ -27,21 +26,14 @@ SCALARS: dict[Any, str] = {
 
 
 def schema_text() -> str:
-    """The JSON Schema of what `report_text` gives and `read_report` reads, older files
-    too: what fits into a line is one.
+    """The JSON Schema of what `report_text` gives and `read_report` reads:
+    what fits into a line is one.
     """
     found = schema_of(Report)
     found["description"] += (
         " In seconds and bytes. What is not known is null; what is left out is its default."
     )
     found["properties"]["schema"] = {"const": SCHEMA}
-    for kind, names in OLDER_FIELDS.items():
-        (found if kind == "Report" else found["$defs"][kind])["properties"] |= {
-            name: {"deprecated": True} for name in names
-        }
-    found["$defs"]["Plan"]["properties"]["request"] = {
-        "deprecated": True
-    }  # its flags, which its command has today
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:ffnbench:result:{SCHEMA}",

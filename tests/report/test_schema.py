@@ -113,19 +113,6 @@ def test_a_fresh_run_is_of_the_schema_and_a_changed_one_where_the_reader_takes_i
     assert refused > 4
 
 
-def test_what_older_files_say_of_the_mlp_of_a_model_is_passed_over(
-    tmp_path: Path,
-) -> None:
-    """It was a target with a prefix, and had the form that it was."""
-    data = json.loads((ROOT / "results/ci/baseline.json").read_text())
-    own = {"target": "hf:llama", "d_model": 16, "d_ff": 64, "arguments": []}
-    data["plan"]["cases"][0]["ffn"] = own | {"form": data["plan"]["cases"][1]["ffn"]}
-    VALID.validate(data)
-    (tmp_path / "old.json").write_text(json.dumps(data))
-    again = json.loads(report_text(read_report(tmp_path / "old.json")))
-    assert again["plan"]["cases"][0]["ffn"] == own
-
-
 def places(value: Any, way: tuple = ()) -> list[tuple]:
     """The way to everything in it."""
     inner = (
@@ -209,8 +196,6 @@ BAD = {  # by hand: each is refused by both, and our reader names the place
 GOOD = (
     lambda run: run["plan"].pop("notes"),  # is empty where it is left out
     lambda run: run["samples"][0].update(waited=None, value=1),
-    lambda run: run["plan"]["protocol"].update(reversed=True),  # of an older file
-    lambda run: run["plan"].update(request={"launch": "ssh host"}),  # another
 )
 
 
@@ -229,14 +214,6 @@ def test_report_and_schema_refuse_the_same_and_take_the_same(
         edit(good := copy.deepcopy(run))
         VALID.validate(good)
         assert refusal(good, tmp_path / "good.json") == ""
-    run["plan"]["request"] = {
-        "config": "gpt2",
-        "preset": None,
-        "runs": 3,
-    }  # as 0.2.0 had it
-    VALID.validate(run)
-    (tmp_path / "old.json").write_text(json.dumps(run))
-    assert read_report("old.json").plan.protocol.runs == 3
 
 
 def test_the_docs_have_the_schema_of_the_code() -> None:

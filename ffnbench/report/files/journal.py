@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -143,16 +143,12 @@ def is_journal(content: bytes) -> bool:
     return content.startswith(json.dumps(JOURNAL_HEADER)[:-2].encode())
 
 
-def read_journal(
-    content: bytes, path: str, upgrade: Callable[[str, Any], None]
-) -> Report:
+def read_journal(content: bytes, path: str) -> Report:
     """The report of a journal, as of a run that was interrupted. A last line that was
     not written to its end is left out.
 
     Raises FfnbenchError for any other line that can't be read, and where there is no
-    sample. Later runs of the same cases become repeats. `upgrade` is called with the
-    kind and the content of each entry, and changes one of an older file into that of
-    today's files.
+    sample. Later runs of the same cases become repeats.
     """
     complete, _, _ = content.rpartition(b"\n")
     head, *lines = complete.split(b"\n")
@@ -161,7 +157,7 @@ def read_journal(
     runs: list[list[Any]] = []
     for number, line in enumerate(lines, start=2):
         try:
-            entry = _read_entry(line, upgrade)
+            entry = _read_entry(line)
             if isinstance(entry, Report):
                 runs.append([])
             elif not runs:
@@ -233,7 +229,7 @@ def _run_of_entries(entries: list[Any]) -> Report:
     )
 
 
-def _read_entry(line: bytes, upgrade: Callable[[str, Any], None]) -> Any:
+def _read_entry(line: bytes) -> Any:
     data = jsonable.parse(line)
     if (
         not isinstance(data, dict)
@@ -242,5 +238,4 @@ def _read_entry(line: bytes, upgrade: Callable[[str, Any], None]) -> Any:
     ):
         raise ValueError(f"expected one of {', '.join(JOURNAL_ENTRIES)}")
     [(name, value)] = data.items()
-    upgrade(name, value)
     return jsonable.decode(JOURNAL_ENTRIES[name], value)

@@ -20,20 +20,7 @@ from ffnbench.request import spelling
 from ffnbench.result import SCHEMA, Report
 
 BEGIN_OF_CHECK = re.compile(rb'\s*\{\s*"findings"\s*:')
-UPDATE = "pip install -U ffnbench"
-# fields that older files have and today's types lack: they are left out when read
-OLDER_FIELDS = {
-    # a digest that nobody read; the errors of outputs found by a second process, and
-    # the seconds that it took
-    "Report": ("seal", "judged", "judging_s"),
-    # until method 5 a worker moved its tensors now and then
-    "Protocol": ("reversed",),
-    "Sample": ("placement",),
-    # half the interval of its ratio
-    "Comparison": ("resolution",),
-    # the MLP of a model of transformers was saved under a name, with its form
-    "ImportedSpec": ("form",),
-}
+MEASURE_AGAIN = "measure again with this version"
 
 
 def report_text(report: Report) -> str:
@@ -54,7 +41,7 @@ def report_text(report: Report) -> str:
 
 def read_report(path: str | Path) -> Report:
     """The report in a saved file, JSON or a journal. Raises FfnbenchError for any other
-    file, and for another schema or a newer method.
+    file, and for another schema or method.
     """
     hint = "is the path right?"
     if Path(path).is_dir():
@@ -70,15 +57,12 @@ def report_in(content: bytes, path: str) -> Report:
 
     try:
         if is_journal(content):
-            report = read_journal(
-                content, path, lambda kind, entry: _upgrade_entry(kind, entry, path)
-            )
+            report = read_journal(content, path)
         else:
             data = jsonable.parse(content)
             _refuse_other_files(data, path)
-            for run in (data, *(data.get("repeats") or ())):
-                _upgrade(run, path)
             report = _decoded_report(data)
+        _refuse_other_methods(report, path)
         refuse_incoherent(report)
         return report
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
@@ -94,7 +78,7 @@ def _hint_for_incomplete(problem: str, content: bytes) -> str:
     error. Those of common/jsonable.py begin with the place of the mistake.
     """
     if "unknown field" in problem:
-        return f"is it of a newer ffnbench? {UPDATE}; if not, measure again"
+        return MEASURE_AGAIN
     if content.strip() and not content.lstrip().startswith(b"{"):  # a CSV, a table
         return "only JSON is read: `ffnbench compare relu swiglu -o run.json` saves such a run"
     if "repeats[" in problem:
@@ -137,53 +121,17 @@ def _refuse_other_files(data: Any, path: str) -> None:
             f"{path!r} is no run of ffnbench: it has no schema number", hint
         )
     if schema != SCHEMA:
-        if schema > SCHEMA:
-            age, hint = ("a newer", UPDATE)
-        else:
-            age, hint = ("an older", "measure again with this version")
-        problem = f"{path!r} was made by {age} ffnbench (schema {schema}; this one reads {SCHEMA})"
-        raise FfnbenchError(problem, hint)
+        problem = f"{path!r} was made by another ffnbench (schema {schema}; this one reads {SCHEMA})"
+        raise FfnbenchError(problem, MEASURE_AGAIN)
 
 
-def _upgrade(run: dict[str, Any], path: str) -> None:
-    """Change the data of a run, or of a plan, of an older file into that of today's
-    files. Raises FfnbenchError for a newer method.
-    """
-    plan = run.get("plan") or run
-    protocol = plan.get("protocol") if isinstance(plan, dict) else None
-    if not isinstance(protocol, dict):
-        raise ValueError("it has no plan that says how it was measured")
-    method = protocol.get("method")
-    # this ffnbench can't know what the ratios of a newer method mean
-    if isinstance(method, int) and method > METHOD:
-        problem = f"{path!r} was measured with method {method}, this ffnbench knows methods up to {METHOD}"
-        raise FfnbenchError(problem, UPDATE)
-    # older plans held the flags, of which only the number of runs is still needed
-    request = plan.pop("request", None) or {}
-    if request.get("runs", 1) > 1:
-        protocol.setdefault("runs", request["runs"])
-    _drop_older_fields("Report", run)
-    _drop_older_fields("Protocol", protocol)
-    for sample in run.get("samples") or ():
-        _drop_older_fields("Sample", sample)
-    for comparison in run.get("comparisons") or ():
-        _drop_older_fields("Comparison", comparison)
-    for case in plan.get("cases") or ():
-        spec = case.get("ffn") or {}
-        for each in (spec, spec.get("around", {})):
-            if "target" in each:
-                _drop_older_fields("ImportedSpec", each)
-
-
-def _drop_older_fields(kind: str, data: dict[str, Any]) -> None:
-    for name in OLDER_FIELDS[kind]:
-        data.pop(name, None)
-
-
-def _upgrade_entry(kind: str, entry: dict[str, Any], path: str) -> None:
-    """Change the content of an entry of an older journal as `_upgrade` does."""
-    if kind in ("Report", "Plan"):
-        _upgrade(entry, path)
+def _refuse_other_methods(report: Report, path: str) -> None:
+    """Raise FfnbenchError if a run was measured with another method."""
+    for run in report.runs:
+        method = run.plan.protocol.method
+        if method != METHOD:
+            problem = f"{path!r} was measured with method {method}, and this ffnbench measures with {METHOD}"
+            raise FfnbenchError(problem, MEASURE_AGAIN)
 
 
 def made_anew(path: str, run: Report, **other: object) -> str:
@@ -195,7 +143,7 @@ def made_anew(path: str, run: Report, **other: object) -> str:
 
 def command_of(run: Report, **other: object) -> str:
     """The command that made a run, with `other` values of flags, where a value that is
-    empty leaves its flag out. Older files have no command.
+    empty leaves its flag out; it is `ffnbench compare ...` for a plan without one.
     """
     if not run.plan.command:
         return "ffnbench compare ..."
@@ -259,7 +207,6 @@ def _problems_of_answer(report: Report) -> Iterator[str]:
     least_of = {
         metric.name: SHORTEST_S if metric.unit == "s" else 0.0 for metric in METRICS
     }
-    least_of["workspace_bytes"] = 0.0  # of older files
     for number, run in enumerate(report.runs, start=1):
         of_run = f" of run {number}" if number > 1 else ""
         yield from _unknown_names(
