@@ -9,7 +9,7 @@ call of its process. Reading the host's clock takes time like all that the host 
 
 Each field of World is an adversity that a test may turn up. Tensors are on the CPU and
 hold real numbers. Modules of this file launch kernels of given lengths, so what a
-device takes for them is known. `Allocator` is CUDA's memory.
+device takes for them is known.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -50,21 +49,7 @@ AT_ONCE = {
     "min_sample_s": 0.004,
 }  # nothing here has to get warm, and nothing scatters
 ILLEGAL = "CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be asynchronously reported"
-THERMAL = 0x40  # a bit of nvmlClocksEventReasons
 CURRENT, SIDE = "current", "side"  # streams
-
-
-@dataclass(frozen=True)
-class Clocks:
-    """From one time of the host to another the clocks go from one share of theirs to
-    another; what NVML says of it.
-    """
-
-    begin_s: float
-    end_s: float
-    share: float
-    to_share: float
-    bits: int = 0
 
 
 @dataclass
@@ -79,44 +64,20 @@ class World:
     latency_s: float = 3 * US  # from a launch to its arrival
     gap_s: float = 0.1 * US  # between two kernels of a queue
     flush_s: float = 60 * US
-    flush_tail_s: float = (
-        0.0  # after a flush, in which what reads memory gets half of it
-    )
     spin: float = 1.04  # a spin takes this times what it was asked for
     depth: int = 1024
     tick_s: float = 0.5 * US  # of events
     memory_bytes: int = 80 << 30
-    clocks: tuple[Clocks, ...] = ()
     stall_s: float = 0.0  # for which the host stands still, once in so many launches
     stall_every: int = 97
     host_s: float = 1000.0
 
-    def share(self, at: float) -> float:
-        """Of the clocks, at a moment."""
-        for stretch in self.clocks:
-            if stretch.begin_s <= at < stretch.end_s:
-                part = (at - stretch.begin_s) / (stretch.end_s - stretch.begin_s)
-                return stretch.share + part * (stretch.to_share - stretch.share)
-        return 1.0
-
-    def bits(self) -> int:
-        """What NVML says now."""
-        return sum(
-            stretch.bits
-            for stretch in self.clocks
-            if stretch.begin_s <= self.host_s < stretch.end_s
-        )
-
 
 @dataclass(frozen=True)
 class Kernel:
-    """What a launch runs: seconds at full clocks; `cold` times that where the cache was
-    flushed since it last ran.
-    """
+    """What a launch runs, in seconds."""
 
     seconds: float
-    name: object = None
-    cold: float = 1.0
     illegal: bool = False
 
 
@@ -134,9 +95,6 @@ class Context:
         default_factory=dict
     )  # when each stream has done all
     _queue: deque[float] = field(default_factory=deque)
-    _flushes: int = 0
-    _flushed_s: float = 0.0
-    _seen: dict[object, int] = field(default_factory=dict)
 
     # of the host
 
@@ -175,7 +133,7 @@ class Context:
         if self.issued % self.world.stall_every == 0:
             self.world.host_s += self.world.stall_s
         start = max(self._arrival(), self.done_s(stream) + self.world.gap_s)
-        self._done_s[stream] = start + self._seconds(kernel, start)
+        self._done_s[stream] = start + kernel.seconds
         if kernel.illegal and self.broken_s is None:
             self.broken_s = self._done_s[stream]
         self._queue.append(self._done_s[stream])
@@ -196,18 +154,6 @@ class Context:
             self.world.host_s = self._queue.popleft()
         return self.world.host_s + self.world.latency_s
 
-    def _seconds(self, kernel: Kernel, at: float) -> float:
-        seconds = kernel.seconds / self.world.share(at)
-        if self._seen.get(kernel.name) != self._flushes:
-            seconds *= kernel.cold
-        self._seen[kernel.name] = self._flushes
-        if kernel.cold > 1:
-            seconds += (
-                min(seconds, max(0.0, self._flushed_s + self.world.flush_tail_s - at))
-                / 2
-            )
-        return seconds
-
     def event(self) -> Mark:
         return Mark(self)
 
@@ -216,8 +162,6 @@ class Context:
 
     def flush(self) -> None:
         self.launch(Kernel(self.world.flush_s))
-        self._flushes += 1
-        self._flushed_s = self.done_s(self.stream)
 
     # of random numbers and memory
 
@@ -254,61 +198,6 @@ class Mark:
         return (round(self.stamp / tick) - round(start.stamp / tick)) * tick
 
 
-class Allocator:
-    """torch's allocator on a device: it gives blocks of 512 bytes out of segments of 2
-    MiB, which it keeps.
-    """
-
-    def __init__(self, patch: pytest.MonkeyPatch, total: int = 80 << 30) -> None:
-        self.total, self.living, self.peak, self.segments = (
-            total,
-            dict[int, int](),
-            0,
-            0,
-        )
-        of_torch = {
-            "memory_stats": lambda device: {
-                "requested_bytes.all.current": self.requested,
-                "requested_bytes.all.peak": self.peak,
-                "allocated_bytes.all.current": self.allocated,
-                "allocated_bytes.all.peak": -(-self.peak // 512) * 512,
-            },
-            "reset_peak_memory_stats": lambda device: self.reset(),
-            "mem_get_info": lambda device: (total - self.reserved, total),
-            "memory_reserved": lambda device: self.reserved,
-            "memory_allocated": lambda device: self.allocated,
-            "synchronize": lambda device: None,
-        }
-        for name, function in of_torch.items():
-            patch.setattr(torch.cuda, name, function)
-
-    @property
-    def requested(self) -> int:
-        return sum(self.living.values())
-
-    @property
-    def allocated(self) -> int:
-        return sum(-(-size // 512) * 512 for size in self.living.values())
-
-    @property
-    def reserved(self) -> int:
-        return self.segments << 21
-
-    def take(self, size: int) -> int:
-        """A block of so many bytes, by its number."""
-        number = max(self.living, default=0) + 1
-        self.living[number] = size
-        self.peak = max(self.peak, self.requested)
-        self.segments = max(self.segments, -(-self.allocated >> 21))
-        return number
-
-    def give_back(self, number: int) -> None:
-        del self.living[number]
-
-    def reset(self) -> None:
-        self.peak = self.requested
-
-
 # the process that is running now
 
 
@@ -333,19 +222,10 @@ def used(context: Context) -> Iterator[Context]:
 
 
 def install(patch: pytest.MonkeyPatch, world: World) -> None:
-    """Put the simulated device where devices are looked for, under the name cuda, and
-    its NVML.
-    """
+    """Put the simulated device where devices are looked for, under the name cuda."""
     patch.setattr(accelerator, "MAKE", lambda name: current())
     patch.setattr(accelerator, "_MADE", {})
-    library = SimpleNamespace(
-        nvmlDeviceGetCurrentClocksEventReasons=lambda handle: world.bits(),
-        nvmlDeviceGetClockInfo=lambda handle, kind: round(
-            1980 * world.share(world.host_s)
-        ),
-    )
-    card = nvml.Card(library, 0)
-    patch.setattr(nvml, "card_of", lambda device: card)
+    patch.setattr(nvml, "card_of", lambda device: None)
 
 
 class NoWait:
@@ -428,25 +308,19 @@ class Kernels(nn.Module):
     work; the rest by name.
 
     `waits`: it asks for a number, as .item() does. `breaks_at`: the call from which on
-    its kernel accesses what is not there. `cold`: times as long, where the cache was
-    flushed. `stream`: "joined" launches on a side stream that waits for the current
-    one, which waits for it; "loose" does neither; "left" makes the side stream the
-    current one and does not go back. `first_us`: before all, a kernel on the current
-    stream.
+    its kernel accesses what is not there. `stream`: "joined" launches on a side stream
+    that waits for the current one, which waits for it; "loose" does neither; "left"
+    makes the side stream the current one and does not go back. `first_us`: before all,
+    a kernel on the current stream.
     """
 
     def __init__(
-        self, d_model: int, d_ff: int, kernels: int = 1, us: float = 10.0, python_us: float = 8.0, cold: float = 1.0,
+        self, d_model: int, d_ff: int, kernels: int = 1, us: float = 10.0, python_us: float = 8.0,
         breaks_at: int = 0, stream: str = "", first_us: float = 0.0, *, waits: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
         self.weight = nn.Parameter(torch.full((d_model,), 2.0))
-        self.kernels, self.seconds, self.python, self.cold = (
-            kernels,
-            us * US,
-            python_us * US,
-            cold,
-        )
+        self.kernels, self.seconds, self.python = kernels, us * US, python_us * US
         self.breaks_at, self.stream, self.first, self.waits, self.calls = (
             breaks_at,
             stream,
@@ -470,8 +344,8 @@ class Kernels(nn.Module):
             context.let_wait(SIDE, context.stream)
         if self.stream == "left":
             context.stream = SIDE
-        for number in range(times * self.kernels):
-            kernel = Kernel(self.seconds, (id(self), times, number), self.cold, illegal)
+        for _ in range(times * self.kernels):
+            kernel = Kernel(self.seconds, illegal)
             context.launch(kernel, SIDE if self.stream else "")
         if self.stream == "joined":
             context.let_wait(context.stream, SIDE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +12,9 @@ import torch
 from shell import ffnbench
 from torch import Tensor, nn
 
-from ffnbench.common.errors import Unsupported
 from ffnbench.device.environment import accelerator_of
 from ffnbench.ffn.cost import cost
-from ffnbench.ffn.modules import reference_output
-from ffnbench.ffn.spec import Dispatch, FFNSpec, Gate, MoESpec
+from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Workload
 from ffnbench.worker import peak_memory, timing
 from ffnbench.worker import subject as subjects
@@ -63,31 +60,6 @@ def test_bytes_are_the_closed_form(
         assert peak_memory.saved_bytes(subject) == predicted.saved_bytes
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("dispatch", list(Dispatch), ids=lambda d: d.value)
-def test_experts_compute_the_float64_reference(dispatch: Dispatch, dtype: str) -> None:
-    moe = MoESpec(experts=8, top_k=2, shared_d_ff=64, dispatch=dispatch)
-    spec = FFNSpec(
-        d_model=256, d_ff=128, activation="silu", gate=Gate.INNER, bias=True, moe=moe
-    )
-    try:
-        subject = subject_of(spec, dtype, "train")
-    except Unsupported as told:
-        pytest.skip(told.message)
-    y, expected = (
-        subject.module(subject.x).detach().double(),
-        reference_output(subject.module, subject.x),
-    )
-    assert (
-        float((y - expected).norm() / expected.norm())
-        < {"float32": 5e-3, "bfloat16": 3e-2}[dtype]
-    )
-
-
-LARGE = FFNSpec(d_model=4096, d_ff=11008, activation="silu", gate=Gate.INNER)
-SMALL = FFNSpec(d_model=64, d_ff=128, activation="silu", gate=Gate.INNER)
-
-
 def times_of(subject: subjects.Subject, calls: int) -> timing.Times:
     """The second of two samples: in the first kernels are loaded."""
     inputs = subject.pool.renew(7, calls)
@@ -108,48 +80,6 @@ def events_around(call: Callable[[], object], calls: int) -> float:
     end.record()
     torch.cuda.synchronize()
     return start.elapsed_time(end) / 1e3 / calls
-
-
-@pytest.mark.parametrize("mode", ["forward", "train"])
-def test_large_products_take_what_two_bare_events_say_and_what_the_wall_says(
-    mode: str,
-) -> None:
-    """So large that launching them is hidden: three ways to the same time."""
-    subject = subject_of(LARGE, "bfloat16", mode)
-    times = times_of(subject, 50)
-
-    def call() -> None:
-        subject.clear()
-        subject.call()
-
-    bare = events_around(call, 50)
-    assert times.host < times.device
-    assert times.device == pytest.approx(bare, rel=0.03)
-    assert times.device == pytest.approx(times.wall, rel=0.05)
-
-
-def test_a_cold_call_takes_what_triton_says() -> None:
-    """do_bench flushes the cache before each call too."""
-    testing = pytest.importorskip("triton.testing")
-    work = Workload(
-        batch=1,
-        seq_len=16,
-        dtype="bfloat16",
-        device="cuda",
-        mode="forward",
-        threads=1,
-        cache="cold",
-    )
-    module = build_module(LARGE, device="cuda", dtype=torch.bfloat16)
-    subject = subjects.subject_of(module, work, LARGE.d_model, seed=0)
-    with torch.inference_mode():
-        by_triton = (
-            testing.do_bench(
-                lambda: module(subject.x), warmup=200, rep=500, return_mode="median"
-            )
-            / 1e3
-        )
-    assert times_of(subject, 50).device == pytest.approx(by_triton, rel=0.05)
 
 
 class Sleeping(nn.Module):
@@ -230,60 +160,6 @@ def test_what_can_not_be_told_apart_has_no_time_of_the_device(
         how = how | {"stream": torch.cuda.Stream()}
     subject, _ = sleeping(1e-3, **how)
     assert times_of(subject, 10).device is None
-
-
-class Taking(nn.Module):
-    """Takes so many bytes for as long as it is called."""
-
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self.size = size
-
-    def forward(self, x: Tensor) -> Tensor:
-        torch.empty(self.size, dtype=torch.uint8, device=x.device)
-        return x
-
-
-@pytest.mark.parametrize("size", [512, 3 << 20, 1 << 30])
-def test_a_known_allocation_is_the_peak_to_the_byte(size: int) -> None:
-    """Of sizes that torch's allocator does not round, so that its own count is the
-    same.
-    """
-    x = torch.randn(1, 8, 64, device="cuda")
-    subject = subjects.Subject(
-        Taking(size), x, x.clone(), False, accelerator=accelerator_of("cuda")
-    )
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    subject.call()
-    by_torch = torch.cuda.max_memory_allocated() - before
-    assert peak_memory.peak_bytes(subject) == size == by_torch
-    odd = subjects.Subject(
-        Taking(size - 1), x, x.clone(), False, accelerator=accelerator_of("cuda")
-    )
-    assert peak_memory.peak_bytes(odd) == size - 1
-
-
-def test_cold_calls_read_their_weights_from_memory() -> None:
-    """Weights of 6 MiB: the last cache of every GPU since 2020 holds them."""
-    work = Workload(
-        batch=1,
-        seq_len=1,
-        dtype="bfloat16",
-        device="cuda",
-        mode="forward",
-        threads=1,
-        cache="cold",
-    )
-    spec = FFNSpec(d_model=1024, d_ff=1024, activation="silu", gate=Gate.INNER)
-    found = {}
-    for cache in ("hot", "cold"):
-        module = build_module(spec, device="cuda", dtype=torch.bfloat16)
-        subject = subjects.subject_of(
-            module, replace(work, cache=cache), spec.d_model, seed=0
-        )
-        found[cache] = times_of(subject, 50).device
-    assert found["cold"] > 1.1 * found["hot"]
 
 
 def test_the_command_runs_on_the_gpu(tmp_path: Path) -> None:

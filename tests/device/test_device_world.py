@@ -7,14 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-import torch
 from device_world import (
-    THERMAL,
     US,
-    Allocator,
-    Clocks,
     Context,
-    Kernel,
     Kernels,
     Launch,
     World,
@@ -24,54 +19,17 @@ from device_world import (
     used,
 )
 from fake_machine import KnownProber
-from torch import Tensor, nn
 
 from ffnbench.api import measuring, preparing
-from ffnbench.device import accelerator
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
-from ffnbench.plan import NoteKind, Workload
+from ffnbench.plan import Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import CompareRequest
 from ffnbench.result import Estimate, FailureKind
 from ffnbench.run.world import World as Outside
-from ffnbench.stats.rounds import is_clean
-from ffnbench.worker import peak_memory, timing
 from ffnbench.worker import subject as subjects
-
-
-def context(**costs: object) -> Context:
-    return Context(World(**{"mark_s": 0.0, "gap_s": 0.0, "read_s": 0.0, **costs}))
-
-
-def test_four_small_kernels_between_two_events_of_an_idle_stream_read_as_their_launches() -> (
-    None
-):
-    """The figure of a reading, by hand: 8 us of Python and four launches of 6 us,
-    behind the last a kernel of 4 us.
-    """
-    gpu = context(launch_s=6 * US, event_s=2 * US)
-    start, end = gpu.event(), gpu.event()
-    gpu.synchronize()
-    start.record()
-    gpu.python(8 * US)
-    for _ in range(4):
-        gpu.launch(Kernel(4 * US))
-    end.record()
-    gpu.synchronize()
-    assert end.seconds_since(start) == pytest.approx(36 * US, abs=0.5 * US)
-
-
-def test_an_illegal_access_is_an_error_of_every_later_call_and_of_no_earlier_one() -> (
-    None
-):
-    gpu = context()
-    gpu.launch(Kernel(1.0, illegal=True))
-    gpu.launch(Kernel(1.0))  # nobody knows yet
-    for call in (gpu.synchronize, gpu.synchronize, gpu.event().record):
-        with pytest.raises(torch.AcceleratorError, match="illegal memory access"):
-            call()
-
+from ffnbench.worker import timing
 
 # the real meters on it
 
@@ -143,19 +101,6 @@ def value(report: ShownReport, label: str, metric: str = LATENCY) -> float:
     found = report.estimate(label, metric)
     assert isinstance(found, Estimate), (label, metric, report.failures)
     return found.value
-
-
-def test_training_is_forward_and_backward_together(measure: Measure) -> None:
-    world = World()
-    report = measure(world, module("row", kernels=2, us=50), mode="train")
-    assert value(report, "row", DEVICE_TIME) == pytest.approx(
-        3 * 2 * (50 * US + world.gap_s), rel=0.01
-    )
-    assert not report.notes("row")
-    backward = measure(world, module("row", kernels=2, us=50), mode="backward")
-    assert value(backward, "row", DEVICE_TIME) == pytest.approx(
-        2 * 2 * (50 * US + world.gap_s), rel=0.01
-    )
 
 
 # What the world has against it: the right number, or a flag that says that there is
@@ -241,69 +186,6 @@ def test_a_time_of_the_device_that_can_not_be_had_is_none_and_says_so(
     assert value(report, "row") == pytest.approx(wall, rel=0.05)
 
 
-@pytest.mark.parametrize(
-    "tail_us", [0, 15], ids=["", "its last writes overlap with the call"]
-)
-def test_cold_caches_make_kernels_slower_that_read_from_them_and_no_others(
-    tail_us: float, measure: Measure
-) -> None:
-    rows = (
-        module("resident", kernels=2, us=20, cold=1.5),
-        module("streaming", kernels=2, us=20),
-    )
-    world, kernels = World(flush_tail_s=tail_us * US), 2 * 20 * US
-    for cache, share in (("hot", 1.0), ("cold", 1.5)):
-        report = measure(
-            world, ",".join(f"{row}@cache={cache}@time=device" for row in rows)
-        )
-        assert value(report, "resident") == pytest.approx(
-            share * kernels + 2 * world.gap_s, rel=0.02
-        )
-        assert value(report, "streaming") == pytest.approx(
-            kernels + 2 * world.gap_s, rel=0.02
-        )
-
-
-@pytest.mark.parametrize("shares", [(0.85, 1.0), (1.0, 0.85)], ids=["up", "down"])
-def test_clocks_that_ramp_move_no_ratio_and_are_told(
-    shares: tuple[float, float], measure: Measure
-) -> None:
-    world = World(clocks=(Clocks(1000.0, 1002.0, *shares),))
-    rows = ",".join(
-        (module("one", kernels=2, us=50), module("slower", kernels=2, us=55))
-    )
-    report = measure(world, rows, rounds=20)
-    comparison = report.comparison("slower")
-    assert comparison is not None
-    assert comparison.ratio is not None
-    assert comparison.ratio.value == pytest.approx(1.1, rel=0.005)
-    assert NoteKind.MOVES in [note.kind for note in report.warnings]
-
-
-def test_clocks_that_drop_are_rounds_that_are_not_clean_and_no_slower_row(
-    measure: Measure,
-) -> None:
-    """A quarter of the run at 60 %, which comes over the rows unequally."""
-    rows = ",".join(
-        (module("one", kernels=2, us=100), module("two", kernels=2, us=100))
-    )
-    world = World()
-    steady = measure(world, rows, rounds=8)
-    whole = world.host_s - 1000.0
-    dropping = World(
-        clocks=(Clocks(1000.0 + 0.6 * whole, 1000.0 + 0.85 * whole, 0.6, 0.6, THERMAL),)
-    )
-    report = measure(dropping, rows, rounds=8)
-    latencies = [sample for sample in report.samples if sample.metric == LATENCY]
-    disturbed = [sample for sample in latencies if sample.throttled]
-    assert {sample.throttled for sample in disturbed} == {"hw thermal slowdown"}
-    assert 0 < len(disturbed) < len(latencies) / 2
-    assert not any(map(is_clean, disturbed))
-    assert max(sample.value for sample in disturbed) > 1.5 * value(steady, "one")
-    for label in ("one", "two"):
-        assert value(report, label) == pytest.approx(value(steady, label), rel=0.005)
-
-
 @pytest.mark.parametrize("at", [1, 300], ids=["at once", "in a round"])
 def test_a_device_error_fails_the_row_that_made_it_and_no_other(
     at: int, measure: Measure
@@ -328,29 +210,3 @@ def test_a_device_error_fails_the_row_that_made_it_and_no_other(
             device_s(World(), kernels=1, us=50), rel=0.02
         )
     assert len(measure.launch.workers) == 4  # type: ignore[attr-defined]
-
-
-def test_memory_is_the_bytes_that_were_asked_for_not_those_that_the_allocator_gives_or_keeps(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    allocator = Allocator(monkeypatch, total=80 << 20)
-    weights = allocator.take(3_000_000)
-
-    class Holding(nn.Module):
-        """Takes 1,000 bytes, then 5,000,001 and gives the first back, and then 3."""
-
-        def forward(self, x: Tensor) -> Tensor:
-            first = allocator.take(1000)
-            second = allocator.take(5_000_001)
-            allocator.give_back(first)
-            allocator.give_back(allocator.take(3))
-            allocator.give_back(second)
-            return x
-
-    allocator.give_back(allocator.take(20_000_000))  # before the call more was alive
-    gpu, x = accelerator.Accelerator("cuda"), torch.zeros(1, 2, 4)
-    call = subjects.Subject(Holding(), x, x, train=False, accelerator=gpu)
-    assert peak_memory.peak_bytes(call) == 5_001_001
-    assert gpu.free_bytes() == (80 << 20) - -(-3_000_000 // 512) * 512
-    allocator.give_back(weights)
-    assert gpu.free_bytes() == 80 << 20

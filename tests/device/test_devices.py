@@ -4,30 +4,26 @@ what fits. No GPU is needed.
 
 from __future__ import annotations
 
-import json
 import sys
 import warnings
 from collections.abc import Iterator
-from dataclasses import asdict, replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from fake_machine import FACTS, FakeLaunch, run
+from fake_machine import FakeLaunch, run
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.device import accelerator, nvml
 from ffnbench.device.environment import (
-    about_device,
     about_gpus,
-    environment_of_run,
     usable_cpus,
     usable_memory,
 )
-from ffnbench.device.nvml import DeviceWatch, clock_advice, throttle_reasons
-from ffnbench.messages import Begin, DeviceFacts, Greeting, Open, Sampled
+from ffnbench.device.nvml import DeviceWatch, clock_advice
+from ffnbench.messages import Begin, DeviceFacts, Open, Sampled
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
@@ -125,48 +121,6 @@ def test_a_device_is_the_one_that_torch_means_and_not_that_of_the_same_index(
     assert nvml.card_of("cpu") is None
 
 
-def test_what_a_card_is_and_what_can_not_be_had_is_none(driver: Any) -> None:
-    driver(FakeNVML())
-    told = about_device("cuda:1")
-    assert asdict(told) == {
-        "gpu": "NVIDIA A100-SXM4-80GB", "gpu_memory_bytes": 80 << 30, "gpu_free_bytes": 79 << 30,
-        "gpu_capability": "8.0", "driver": "550.54.15", "gpu_uuid": f"GPU-{UUIDS[1]}", "gpu_power_limit_w": 300.0,
-        "gpu_max_clock_mhz": 1980, "gpu_ecc": True, "gpu_others": None, "nvml_missing": "",
-    }  # fmt: skip
-    greeting = Greeting(**FACTS)
-    here = environment_of_run(greeting, told)
-    facts = {
-        "driver": "550.54.15",
-        "gpu_power_limit_w": 300,
-        "gpu_max_clock_mhz": 1980,
-        "gpu_ecc": True,
-    }
-    assert here.facts.items() >= facts.items()
-    others = (
-        {"driver": "560.1"},
-        {"gpu_power_limit_w": 400.0},
-        {"gpu_max_clock_mhz": 1410},
-        {"gpu_ecc": False},
-    )
-    assert (
-        len(
-            {
-                here.fingerprint,
-                *(
-                    environment_of_run(greeting, replace(told, **change)).fingerprint
-                    for change in others
-                ),
-            }
-        )
-        == 5
-    )
-    same = ({"gpu_uuid": "another"}, {"gpu_free_bytes": 1}, {"gpu_others": 3})
-    assert {
-        environment_of_run(greeting, replace(told, **change)).fingerprint
-        for change in same
-    } == {here.fingerprint}
-
-
 @pytest.mark.parametrize(
     "how",
     ["not installed", "does not load", "no driver", "no permission", "no such card"],
@@ -204,45 +158,6 @@ def test_whatever_is_missing_of_nvml_nothing_fails(driver: Any, how: str) -> Non
         assert told["nvml_missing"] in clock_advice(DeviceFacts(**told))[0]
 
 
-@pytest.mark.parametrize(
-    ("others", "users"), [(1, "1 other process"), (3, "3 other processes")]
-)
-def test_other_users_of_a_gpu_are_counted_in_the_advice(
-    others: int, users: str
-) -> None:
-    [advice] = clock_advice(DeviceFacts(gpu_others=others))
-    assert advice == f"the GPU is in use by {users} now; wait, or stop what uses it"
-
-
-def test_only_what_holds_clocks_down_is_named() -> None:
-    """By nvml.h: nvmlClocksEventReason*; idle, set clocks, sync boost and display are
-    none.
-    """
-    bits = (0x0, 0x1, 0x2, 0x10, 0x100, 0x4, 0x20, 0x8, 0x48, 0x88, 0x25)
-    names = ["", "", "", "", "", "power cap", "sw thermal slowdown", "hw slowdown", "hw thermal slowdown",
-             "power brake", "sw thermal slowdown, power cap"]  # fmt: skip
-    assert list(map(throttle_reasons, bits)) == names
-
-
-def test_a_sample_tells_clock_and_once_who_else_is_there(
-    driver: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found: Any = driver(FakeNVML())
-    found.bits[1], found.pids[1] = 0x24, [100, 101, 102, 103]
-    monkeypatch.setattr(nvml.os, "getpid", lambda: 100)
-    monkeypatch.setattr(nvml.os, "getppid", lambda: 99)
-    monkeypatch.setattr(
-        nvml, "parent_of", lambda pid: {101: 99, 102: 1}.get(pid)
-    )  # another worker; a stranger; unseen
-    watch = DeviceWatch()
-    seen = replace(SAMPLED, throttled="sw thermal slowdown, power cap", clock_mhz=1410)
-    assert watch.after(SAMPLED, "cuda") == replace(seen, others=2)
-    assert watch.after(SAMPLED, "cuda") == seen
-    assert watch.after(SAMPLED, "cpu") == SAMPLED
-    found.pids[1] = [7001]  # numbers of the host, inside a container
-    assert DeviceWatch().after(SAMPLED, "cuda").others is None
-
-
 # The runner
 
 
@@ -264,24 +179,6 @@ def launched(count: int = 2, **told: Any) -> FakeLaunch:
     launch.facts = {"gpus": count, "gpu_names": names, "cuda": "12.4"}
     launch.device = lambda name: A100 | {"driver": "550.54.15"} | told
     return launch
-
-
-def test_the_environment_is_that_of_the_device_that_is_used() -> None:
-    launch = launched()
-    launch.device = lambda name: A100 | {"gpu": f"GPU of {name}"}
-    for asked, used in (("auto", "cuda"), ("cuda:1", "cuda:1")):
-        done = run(on(asked), launch=launch)
-        assert done.environment is not None
-        assert done.environment.gpu == f"GPU of {used}"
-        assert {case.workload.device for case in done.plan.cases} == {used}
-    done = run(on("cpu"), launch=launch)
-    assert done.environment is not None
-    assert done.environment.gpu is None
-    without = FakeLaunch()
-    without.facts = {"cuda": "12.4"}  # the same build of torch
-    found = run(on("cpu"), launch=without).environment
-    assert found is not None
-    assert done.environment.fingerprint == found.fingerprint
 
 
 def test_a_device_that_is_not_there_is_told_with_those_that_are() -> None:
@@ -329,37 +226,6 @@ def test_a_driver_too_old_is_one_error_in_torchs_words(
         for note in by_itself.warnings
         if "measured on the CPU: The NVIDIA driver" in note.text
     ]
-
-
-def test_env_shows_the_device_and_says_what_to_do(
-    on_machine: Any, in_process: Any, driver: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "160")
-    driver(FakeNVML())
-    launch = launched()
-    launch.device = lambda name: A100 | nvml.nvml_facts(name)
-    on_machine(launch)
-    code, out, _ = in_process("env", "--json")
-    facts = {row["fact"]: row["value"] for row in json.loads(out)}
-    assert code == 0
-    expected = {
-        "gpu": A100["gpu"], "gpu memory": "80.0 GiB", "driver": "550.54.15", "gpu power limit": "300 W",
-        "gpu max clock": "1,980 MHz", "gpu ecc": "True", "gpu memory free": "79.0 GiB",
-        "devices": "cuda:0 (NVIDIA A100-SXM4-80GB), cuda:1 (NVIDIA A100-SXM4-80GB)",
-    }  # fmt: skip
-    assert {name: facts.get(name) for name in expected} == expected
-    assert f"nvidia-smi -i GPU-{UUIDS[0]} -lgc 1485" in " ".join(
-        in_process("env")[1].split()
-    )
-    launch.device = lambda name: A100 | {"nvml_missing": nvml.NVML_NOT_INSTALLED}
-    out = " ".join(in_process("env")[1].split())
-    assert (
-        out.count("pip install 'ffnbench[cuda]'") == 2
-    )  # one line of facts, one of advice
-    launch.facts = {"no_gpu": TOO_OLD}
-    assert "cpu only: The NVIDIA driver on your system is too old" in " ".join(
-        in_process("env")[1].split()
-    )
 
 
 def test_what_fits_is_foretold_from_the_free_memory_of_the_device() -> None:
