@@ -56,6 +56,10 @@ UP = {
 # what commands load, in the parent and its workers together (benchmarks/weight.py)
 MODULES_OF_COMPARE, NODES_OF_COMPARE = 89, 112_000
 MODULES_OF_COST, NODES_OF_HELP = 59, 15_500
+# what the house weighs at most: syntax nodes of a folder, files of the package, columns
+# of a case; they only fall, and who adds to them names what leaves
+NODES = {"ffnbench": 217_500, "tests": 165_000, "benchmarks": 22_500}
+MODULES, COLUMNS = 188, 95
 
 
 def part_of(name: str) -> str:
@@ -310,6 +314,15 @@ def test_the_parent_of_a_comparison_loads_no_torch() -> None:
     )
     loaded = loaded_after(code)
     assert loaded & HEAVY <= {"numpy", "scipy"}
+
+
+def test_the_house_is_no_heavier_than_it_was(in_process) -> None:
+    for folder, most in NODES.items():
+        files = (ROOT / folder).rglob("*.py")
+        assert sum(len(nodes_of(path)) for path in files) <= most, folder
+    assert len(FILES) <= MODULES
+    head = in_process("cost", "relu", "-f", "csv")[1].partition("\n")[0]
+    assert len(head.split(",")) <= COLUMNS
 
 
 def test_a_command_loads_no_more_of_the_house_than_it_needs() -> None:
