@@ -1,6 +1,4 @@
-"""Cases that run elsewhere: the grammar of an arm, the group of its workers, and what
-another interpreter needs.
-"""
+"""Cases that run elsewhere: whose code comes first, what another interpreter needs."""
 
 from __future__ import annotations
 
@@ -10,8 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fake_machine import FakeLaunch, FakeWorker, prepare, run
-from made_up_runs import with_control
+from fake_machine import prepare
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.device.environment import about_torch
@@ -21,53 +18,18 @@ from ffnbench.messages import (
     CompareOutput,
     Count,
     Describe,
-    Greeting,
     Locate,
     MeasureMemory,
     MeasureSparsity,
     Open,
     SaveOutput,
     TakeSample,
-    WorkerRequest,
     encode_request,
 )
-from ffnbench.plan import CONTROL, THIS_INTERPRETER, Arm, Plan
+from ffnbench.plan import THIS_INTERPRETER, Arm, Plan
 from ffnbench.planning.compare import plan_compare
-from ffnbench.planning.variant_text import parse_variant
-from ffnbench.report.words import side_lines
 from ffnbench.request import CompareRequest
-from ffnbench.result import Side
-from ffnbench.run.prober import Prober
-from ffnbench.run.worker_pool import start_processes
-from ffnbench.run.worker_process import BOOT, interpreter_of, variables_of
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("swiglu@env=A", "cannot read the variable 'A'"), ("swiglu@env=A=1", "cannot read the variable 'A=1'"),
-        ("swiglu@env=1A:2", "cannot read the variable"), ("swiglu@python=a@python=b", "is given twice"),
-        ("swiglu@python=", "cannot read '@python='"), ("swiglu@pyhton=a", "unknown key 'pyhton'"),
-    ],
-)  # fmt: skip
-def test_arms_that_are_none(text: str, says: str) -> None:
-    with pytest.raises(FfnbenchError, match=says) as caught:
-        parse_variant(text)
-    assert caught.value.hint
-
-
-def test_where_an_arm_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert interpreter_of(THIS_INTERPRETER) == sys.executable
-    link = tmp_path / "python"
-    link.symlink_to(sys.executable)
-    assert interpreter_of(Arm(python=str(link))) == str(
-        link
-    )  # a virtual environment is known by its link
-    (tmp_path / "env" / "bin").mkdir(parents=True)
-    (tmp_path / "env" / "bin" / "python").symlink_to(sys.executable)
-    with pytest.raises(FfnbenchError) as caught:
-        interpreter_of(Arm(python=str(tmp_path / "env")))
-    assert str(tmp_path / "env" / "bin" / "python") in caught.value.hint
+from ffnbench.run.worker_process import BOOT, variables_of
 
 
 def test_an_arms_own_code_comes_before_the_users_path(
@@ -110,87 +72,6 @@ def plan_of(variants: str, **options: object) -> Plan:
     return plan_compare(
         CompareRequest(variants=variants, match="none", workers=3, rounds=2, **options)
     )
-
-
-class Launched(FakeLaunch):
-    """Remembers the arms of its workers and which plan each was given."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.arms: list[Arm] = []
-        self.plans: list[tuple[Arm, list[str]]] = []
-
-    def __call__(self, arm: Arm = THIS_INTERPRETER):
-        worker = super().__call__(arm)
-        self.arms.append(arm)
-        real = worker.ask
-
-        def ask(request: WorkerRequest, timeout_s: float) -> object:
-            if isinstance(request, Begin):
-                self.plans.append((arm, [case.label for case in request.plan.cases]))
-            return real(request, timeout_s)
-
-        worker.ask = ask
-        worker.greeting = lambda timeout_s: Greeting(
-            torch=f"2.{len(arm.env)}", blas="mkl"
-        )
-        return worker
-
-
-def test_a_group_is_one_worker_to_the_runner() -> None:
-    plan = with_control(plan_of("relu,gelu=gelu@env=A:1,silu=silu@env=A:1"))
-    launch = Launched()
-    done = run(plan, launch=launch)
-    away = Arm(env=(("A", "1"),))
-    assert launch.arms[:3] == [THIS_INTERPRETER, away, Arm(name=CONTROL)]
-    assert launch.plans[:3] == [
-        (THIS_INTERPRETER, ["relu"]),
-        (away, ["gelu", "silu"]),
-        (Arm(name=CONTROL), [CONTROL]),
-    ]
-    asked = {
-        (launch.arms[index], label)
-        for index, do, label in launch.log
-        if do is TakeSample
-    }
-    assert asked == {
-        (THIS_INTERPRETER, "relu"),
-        (away, "gelu"),
-        (away, "silu"),
-        (Arm(name=CONTROL), CONTROL),
-    }
-    assert {s.case for s in done.samples if s.metric == "latency"} == {
-        "relu",
-        "gelu",
-        "silu",
-        CONTROL,
-    }
-    assert all(worker.closed for worker in launch.workers)
-    assert done.sides == (
-        Side(name="relu", cases=("relu",), differing=(("torch", "2.0"), ("A", "none"))),
-        Side(
-            name="gelu, silu",
-            cases=("gelu", "silu"),
-            differing=(("torch", "2.1"), ("A", "1")),
-        ),
-    )
-    assert side_lines(done.sides) == [
-        "torch: 2.0 (relu), 2.1 (gelu, silu)",
-        "A: none (relu), 1 (gelu, silu)",
-    ]
-
-
-def test_a_group_that_can_not_be_complete_leaves_nobody_behind() -> None:
-    launch = FakeLaunch()
-
-    def start(arm: Arm):
-        if arm.env:
-            raise FfnbenchError("no")
-        return launch(arm)
-
-    with pytest.raises(FfnbenchError, match="no"):
-        start_processes(plan_of("relu,gelu@env=A:1"), start)
-    assert [worker.closed for worker in launch.workers] == [True]
 
 
 def test_variables_that_may_be_secrets_are_not_told(
@@ -284,16 +165,3 @@ def test_an_arm_that_is_not_there_is_found_before_measuring(
         prepare(CompareRequest(variants=variants, quick=True))
     assert says in caught.value.message
     assert hint in caught.value.hint
-
-
-def test_the_processes_of_all_arms_end_with_the_prober() -> None:
-    started: list[FakeWorker] = []
-
-    def launch(arm: Arm) -> FakeWorker:
-        started.append(FakeWorker(FakeLaunch(), len(started)))
-        return started[-1]
-
-    with Prober(1.0, launch=launch) as prober:
-        prober.start()
-        prober.within(Arm(source="/elsewhere")).start()
-    assert [worker.closed for worker in started] == [True, True]

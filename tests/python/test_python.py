@@ -1,10 +1,9 @@
-"""ffnbench from Python: signatures, types, arguments, objects as variants, answers,
-Ctrl-C, what is printed.
+"""ffnbench from Python: types, mistakes, objects as variants, answers, Ctrl-C, what is
+printed.
 """
 
 from __future__ import annotations
 
-import inspect
 import io
 import os
 import re
@@ -12,45 +11,20 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import get_args
 
-import numpy
 import pandas as pd
 import pytest
-import torch
 from fake_machine import FakeLaunch, ProberHere, interrupted_in_the_second_worker
-from ffnbench.features import of_features
 from paths import ROOT
 from torch import nn
 
 import ffnbench
-from ffnbench.choices import MODE_ALIASES, Backend, Match, Mode
-from ffnbench.cli.commands import Commands
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.compare import python as compare_python
-from ffnbench.ffn.spec import DTYPES
-from ffnbench.gate.decision import Finding, Status
-from ffnbench.gate.shown_check import ShownCheck
 from ffnbench.messages import WORKER_VARIABLE, Open
-from ffnbench.planning.workload import ALL_BACKENDS
-from ffnbench.python import arguments
-from ffnbench.python.arguments import request_from_arguments, variants_text
-from ffnbench.request import (
-    BlockRequest,
-    CompareRequest,
-    PictureRequest,
-    SidesRequest,
-)
+from ffnbench.python.arguments import variants_text
 
 SMALL = {"d_model": 8, "threads": 1, "workers": 3, "rounds": 2}
-CALLS = {  # command -> function; flags of the terminal alone, or of another function
-    "compare": ("compare", set()), "cost": ("cost", set()), "block": ("block", set()),
-    "check": ("check", {"update", "append"}), "ab": ("ab", set()),
-    "plot-activations": ("plot_activations", set()), "activations": ("time_activations", {"time"}),
-}  # fmt: skip
-TERMINAL = {
-    "format", "verbose", "sort", "columns", "out", "on_unclear", "resume", "on", "slurm",
-}  # fmt: skip
 
 
 class Plain(nn.Module):
@@ -61,78 +35,7 @@ class Plain(nn.Module):
         return cls()
 
 
-def of_module(d_model: int, d_ff: int) -> nn.Module:
-    """A factory at the top of a file."""
-    return nn.Identity()
-
-
 # Signatures and types
-
-
-def as_typed(default: object) -> object:
-    """A default as it would be typed."""
-    if default in (None, (), ""):
-        return None
-    return default if isinstance(default, bool | str) else f"{default:g}"
-
-
-def test_a_function_has_the_flags_and_the_defaults_of_its_command() -> None:
-    more: dict[str, tuple[str, set[str]]] = {
-        name: (name, set()) for name in of_features("calls")
-    }
-    for command, (name, others) in (CALLS | more).items():
-        flags = {
-            param.name.rstrip("_"): param
-            for param in Commands().get_command(None, command).params
-        }
-        flags = {
-            one: param for one, param in flags.items() if one not in TERMINAL | others
-        }
-        function = signature_of(name)
-        lacking = flags.keys() - function.keys(), function.keys() - flags.keys()
-        assert not any(lacking), (
-            f"ffnbench.{name} lacks {lacking[0]}, and the command {lacking[1]}"
-        )
-        for one, param in flags.items():
-            assert (
-                param.param_type_name == "argument"
-                or "--" + one.replace("_", "-") in param.opts
-            ), (command, one)
-            if one in ("variants", "activations"):  # several, which Typer has as a list
-                assert param.default is None
-            elif param.required:
-                assert function[one].default is inspect.Parameter.empty
-            else:
-                typed = (
-                    re.sub(r"(?<=\d)s$", "", param.default)
-                    if isinstance(param.default, str)
-                    else param.default
-                )
-                assert (typed or None) == (as_typed(function[one].default) or None), (
-                    command,
-                    one,
-                )
-
-
-def signature_of(name: str) -> dict[str, inspect.Parameter]:
-    return dict(inspect.signature(getattr(ffnbench, name)).parameters)
-
-
-def test_what_may_be_given_by_place_is_the_first() -> None:
-    parameters = signature_of("compare")
-    assert [
-        name
-        for name, one in parameters.items()
-        if one.kind is one.POSITIONAL_OR_KEYWORD
-    ] == ["variants"]
-
-
-def test_the_words_of_a_type_are_those_that_there_are() -> None:
-    for name, known in (
-        ("Match", Match), ("Mode", (*Mode, *MODE_ALIASES)), ("DTypeName", DTYPES.spellings()),
-        ("Backend", (*Backend, ALL_BACKENDS)),
-    ):  # fmt: skip
-        assert set(get_args(getattr(arguments, name))) == {*known}, name
 
 
 @pytest.mark.parametrize(
@@ -203,47 +106,6 @@ def test_a_type_checker_knows_right_from_wrong(tmp_path: Path) -> None:
 # Arguments
 
 
-def test_values_as_python_has_them_become_what_is_typed() -> None:
-    for kind, name, given, value in (
-        (CompareRequest, "variants", ["relu", "swiglu@d_ff=64"], "relu,swiglu@d_ff=64"),
-        (CompareRequest, "variants", {"a": "relu", "b": "gelu"}, "a=relu,b=gelu"),
-        (CompareRequest, "variants", Plain, f"{__name__}:Plain"),
-        (CompareRequest, "variants", [Plain.made], f"{__name__}:Plain.made"),
-        (CompareRequest, "variants", ("relu", of_module), f"relu,{__name__}:of_module"),
-        (CompareRequest, "dtype", torch.bfloat16, "bfloat16"),
-        (CompareRequest, "dtype", ["float32", torch.bfloat16], "float32,bfloat16"),
-        (CompareRequest, "device", torch.device("cpu"), "cpu"),
-        (CompareRequest, "preset", Path("a/config.json"), "a/config.json"),
-        (CompareRequest, "d_model", "64", 64),
-        (CompareRequest, "d_model", range(64, 66), "64..65/1"),
-        (CompareRequest, "d_model", numpy.array([64, 96]), (64, 96)),
-        (CompareRequest, "seq_len", "1,2k", (1, 2000)),
-        (CompareRequest, "precision", 1, 1.0),
-        (CompareRequest, "precision", 1e-7, 1e-7),
-        (CompareRequest, "budget", "1m", 60.0),
-        (CompareRequest, "d_ff", None, None),
-        (CompareRequest, "bias", False, False),
-        (CompareRequest, "metrics", ["latency", "memory"], "latency,memory"),
-        (BlockRequest, "seq_len", [128, 8192], "128,8192"),
-        (BlockRequest, "seq_len", 128, "128"),
-        (PictureRequest, "range_", (-2, 2.5), "-2:2.5"),
-        (
-            PictureRequest,
-            "activations",
-            ["relu", of_module],
-            f"relu,{__name__}:of_module",
-        ),
-        (SidesRequest, "tolerance", {"latency": "5%"}, ("latency=5%",)),
-        (SidesRequest, "tolerance", "latency=5%", ("latency=5%",)),
-        (SidesRequest, "tolerance", None, ()),
-        (SidesRequest, "base_env", {"OMP_NUM_THREADS": 1}, ("OMP_NUM_THREADS:1",)),
-    ):
-        assert (
-            getattr(request_from_arguments(kind, {name.rstrip("_"): given}), name)
-            == value
-        )
-
-
 def test_a_mistake_in_python_is_told_with_a_hint() -> None:
     for given, says in (
         ({"d_model": "wide"}, "--d-model: 'wide' is not a whole number"),
@@ -266,39 +128,6 @@ def test_a_mistake_in_python_is_told_with_a_hint() -> None:
         told = told_of(ffnbench.cost, **given)
         assert says in told
         assert "\nhint: " in told
-
-
-def test_a_mistake_of_other_calls_is_told_too() -> None:
-    for says, call, *given in (
-        (
-            "check has 2 arguments by place, not 3",
-            ffnbench.check,
-            "a.json",
-            "b.json",
-            "c.json",
-        ),
-        (
-            "several variants are one list: cost(['relu', 'gelu']",
-            ffnbench.cost,
-            "relu",
-            "gelu",
-        ),
-        (
-            "baseline can't be a Report\nhint: save it first: baseline=report.save",
-            ffnbench.check,
-            ffnbench.cost("relu"),
-        ),
-        ("'' is no path", ffnbench.cost("relu").save, ""),
-    ):
-        assert says in told_of(call, *given)
-    assert "--budget 0.1 is out of range" in told_of(
-        ffnbench.compare, "relu", budget=0.1
-    )
-    assert "--range=-4:4" in told_of(ffnbench.plot_activations, "relu", range=(3, 3))
-    assert told_of(ffnbench.plot_activations, "relu", range=(4,)).startswith(
-        "range takes one value, not (4,)"
-    )
-    assert "build one at a time" in told_of(ffnbench.build, "relu", d_model=[64, 128])
 
 
 def told_of(call, *given: object, **named: object) -> str:
@@ -404,8 +233,7 @@ def test_a_report_saves_by_suffix_and_loads(report, on_machine, tmp_path: Path) 
     ffnbench.activations("relu").save(f"{tmp_path}/all/")
     names = {path.name for path in (tmp_path / "all").iterdir()}
     assert names == {
-        f"activations{suffix}"
-        for suffix in (".json", ".csv", ".md", ".tex", *of_features("suffixes"))
+        f"activations{suffix}" for suffix in (".json", ".csv", ".md", ".tex", ".html")
     }
 
 
@@ -445,21 +273,6 @@ def test_other_answers_show_themselves_and_become_frames(
     assert found.save(tmp_path / "facts.csv").read_text().startswith("activation,")
     block = ffnbench.block(preset="llama3-8b", seq_len=[128, 8192], cost_only=True)
     assert block.frame()["seq_len"].dropna().unique().tolist() == [128, 8192]
-
-
-def finding(status: Status) -> Finding:
-    return Finding(case="relu", metric="latency", status=status, tolerance=0.05)
-
-
-def test_a_check_says_whether_all_is_well(report) -> None:
-    for statuses, status, ok in (
-        ("OK OK", "OK", True), ("OK IMPROVED", "IMPROVED", True), ("UNCLEAR OK", "UNCLEAR", True),
-        ("IMPROVED INCOMPARABLE", "INCOMPARABLE", True), ("UNCLEAR REGRESSED MISSING", "REGRESSED", False),
-        ("UNCLEAR MISSING", "MISSING", False), ("NEW OK", "OK", True),
-    ):  # fmt: skip
-        findings = tuple(finding(Status(one)) for one in statuses.split())
-        found = ShownCheck(findings=findings, before=report, now=report)
-        assert (found.status, found.ok) == (status, ok)
 
 
 def test_check_from_python(tmp_path: Path) -> None:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -38,12 +36,10 @@ QUICK = (
     "--rounds",
     "2",
 )
-QUICK_SAMPLES = 2 * 3 * 2
 MIDDLE = (*QUICK, "--rounds", "40")  # long enough for something to happen in the middle
 MIDDLE_SAMPLES = 2 * 3 * 40
 ENDLESS = ("--workers", "3", "--rounds", "5000")
 LONG = ("compare", *SMALL, "--variants", "relu,gelu", *ENDLESS)
-COST = ("cost", "--variants", "relu,gelu", "--d-model", "32")
 OLD = b"precious"
 PATIENCE_S = 90.0
 GONE_S = 2.0  # then no process of a fault may live any more
@@ -150,15 +146,6 @@ class Scene:
             [sys.executable, "-m", "ffnbench", *map(str, arguments)], **how
         )
 
-    def shell(self, command: str) -> Running:
-        """Start a line of bash, `ffnbench` being the one of this tree."""
-        words = re.sub(
-            r"\bffnbench (?=[a-z])",
-            f"{shlex.quote(sys.executable)} -m ffnbench ",
-            command,
-        )
-        return self.spawn(["bash", "-c", words])
-
     def spawn(
         self,
         command: list[str],
@@ -207,11 +194,6 @@ class Scene:
     def samples(self) -> int:
         """How many the journal of a.json has."""
         return (self.folder / "a.json.journal").read_text().count('"Sample"')
-
-    def rescued(self) -> Path:
-        """The one file that holds a result whose own place could not be written."""
-        (path,) = self.temporary.glob("ffnbench-*.json")
-        return path
 
     def living(self) -> dict[int, str]:
         """The processes of this fault, with their command lines."""
@@ -299,118 +281,7 @@ def test_what_may_not_be_read_or_written_is_told_before_anything_is_measured(
     scene.nothing_left()
 
 
-@slow
-def test_a_pipe_without_a_reader_costs_no_result(scene: Scene) -> None:
-    os.mkfifo(scene.folder / "pipe.json")
-    done = scene.start(*QUICK, "-q", "-o", "pipe.json").end(3)
-    done.one_error()
-    done.says("vs relu", "the whole result is in")
-    scene.whole(scene.rescued(), QUICK_SAMPLES)
-
-
-@slow
-def test_a_disk_that_becomes_full_in_the_middle_costs_no_result(scene: Scene) -> None:
-    """A disk of 256 KiB that nobody else sees; afterwards what is on it is copied."""
-    (scene.folder / "disk").mkdir()
-    (scene.folder / "old").write_bytes(OLD)
-    mounted = "mount -t tmpfs -o size=256k none disk"
-    if subprocess.run(
-        ["unshare", "-m", "bash", "-c", mounted], cwd=scene.folder, check=False
-    ).returncode:
-        pytest.skip("nothing can be mounted here")
-    inside = (
-        f"cp old disk/a.json; ffnbench {shlex.join(MIDDLE)} -o disk/a.json >out 2>err & pid=$!; "
-        "until grep -q 'process 1/' err || ! kill -0 $pid; do sleep 0.1; done; sleep 0.5; "
-        "dd if=/dev/zero of=disk/fill bs=4k 2>/dev/null; wait $pid; code=$?; "
-        "cp disk/a.json after.json; cat out; cat err >&2; exit $code"
-    )
-    done = scene.shell(
-        f"unshare -m bash -c {shlex.quote(f'{mounted} && {inside}')}"
-    ).end(3)
-    done.one_error()
-    done.says(
-        "cannot write 'disk/a.json': No space left on device",
-        "the whole result is in",
-        "vs relu",
-    )
-    assert (scene.folder / "after.json").read_bytes() == OLD
-    scene.whole(scene.rescued(), MIDDLE_SAMPLES)
-
-
-@slow
-def test_a_home_and_a_folder_for_temporary_files_are_not_needed(scene: Scene) -> None:
-    scene.start(*QUICK, "-q", "-o", "a.json", env={"HOME": "/no", "TMPDIR": "/no"}).end(
-        0
-    )
-    scene.whole("a.json", QUICK_SAMPLES)
-    scene.nothing_left()
-
-
-# Streams
-
-
-def test_streams_that_are_closed_change_no_exit_code(scene: Scene) -> None:
-    for words in (COST, ("cost", "--help")):
-        scene.shell(f"ffnbench {shlex.join(words)} <&- >&- 2>&-").end(0)
-
-
-@slow
-@pytest.mark.parametrize(
-    "how",
-    ["| true; exit ${PIPESTATUS[0]}", "<&- >&- 2>&-", "2>/dev/full", ">/dev/full"],
-)
-def test_streams_that_are_gone_change_no_file_and_no_regression(
-    scene: Scene, how: str
-) -> None:
-    """Without a reader, closed, full: 3 where the answer could not be shown, and files
-    are whole all the same.
-    """
-    code = 3 if how.startswith(">") else 0
-    command = shlex.join(
-        (*QUICK, "--workers", "5", "--metrics", "latency")
-    )  # as many as a baseline needs
-    done = scene.shell(f"ffnbench {command} -q -o a.json {how}").end(code)
-    if code:
-        done.one_error()
-        done.says("cannot write to stdout: No space left on device")
-    else:
-        assert "error" not in done.err
-    run = scene.whole("a.json", 2 * 5 * 2)
-    for sample in run[
-        "samples"
-    ]:  # as a quiet machine would have made them, gelu three times as slow
-        slower = 3.0 if sample["case"] == "gelu" else 1.0
-        sample |= {
-            "value": 0.01 * slower * (1 + 0.001 * sample["worker"]),
-            "waited": 0.0,
-        }
-    (scene.folder / "slow.json").write_text(json.dumps(run))
-    for sample in run["samples"]:
-        sample["value"] /= 3.0 if sample["case"] == "gelu" else 1.0
-    (scene.folder / "base.json").write_text(json.dumps(run))
-    scene.shell(
-        f"ffnbench check base.json slow.json --tolerance latency=80% -o a.xml {how}"
-    ).end(1)
-    assert (scene.folder / "a.xml").read_text().rstrip().endswith("</testsuite>")
-    scene.nothing_left()
-
-
 # Signals
-
-
-@slow
-def test_ctrl_c_in_the_first_moments_is_at_most_one_line(scene: Scene) -> None:
-    for delay in (0.04 * number for number in range(1, 11)):
-        running = scene.start(*COST)
-        time.sleep(delay)
-        running.send(signal.SIGINT)
-        running.process.wait(20)
-        err = running.files[1].read_text()
-        if not ("Traceback" in err or running.process.returncode == -signal.SIGINT):
-            assert len(running.end(0, 130).err.splitlines()) <= 1
-        else:  # it had not begun with us
-            assert not re.search(r"/ffnbench/(?!__init__|__main__)", err)
-    scene.nothing_left()
 
 
 @slow
@@ -438,21 +309,6 @@ def test_interrupted_twice_it_ends_at_once_and_no_file_is_half(scene: Scene) -> 
     assert (
         time.monotonic() - began < 5.0
     )  # of saving, which takes longer, nothing is waited for
-    if (scene.folder / "a.json").read_bytes() != OLD:
-        scene.whole("a.json")
-
-
-@slow
-@pytest.mark.parametrize("delay", [0.0, 0.15, 0.4])
-def test_an_interruption_while_files_are_written_leaves_none_half(
-    scene: Scene, delay: float
-) -> None:
-    (scene.folder / "a.json").write_bytes(OLD)
-    running = scene.start(*QUICK, "--rounds", "4", "-o", "a.json", "-o", "a.csv")
-    running.until("process 3/")
-    time.sleep(delay)
-    running.send(signal.SIGINT)
-    running.end(0, 130, seconds=20)
     if (scene.folder / "a.json").read_bytes() != OLD:
         scene.whole("a.json")
 

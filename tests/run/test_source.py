@@ -14,27 +14,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_machine import FakeLaunch, KnownProber, lost, run
+from fake_machine import KnownProber, run
 
 from ffnbench.common import jsonable
-from ffnbench.common.errors import Unfinished
 from ffnbench.messages import (
     Begin,
     Done,
-    Greeting,
     MeasureTimer,
     Open,
     TakeSample,
-    WorkerRequest,
 )
 from ffnbench.plan import Arm, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import FailureKind
 from ffnbench.run import runner
-from ffnbench.run.worker_pool import WorkerGroup, WorkerPool
+from ffnbench.run.worker_pool import WorkerPool
 from ffnbench.run.worker_process import ForkedWorker, WorkerLost, WorkerProcess
-from ffnbench.stats.stopping import STARTERS
 from ffnbench.worker.loop import ALLOCATOR, KEEPS, SYSTEM
 
 pytestmark = pytest.mark.skipif(
@@ -257,101 +253,3 @@ def test_an_import_that_starts_a_thread_makes_workers_interpreters_of_their_own(
     latencies = [sample for sample in done.samples if sample.metric == "latency"]
     assert {(s.worker, s.starter) for s in latencies} == {(0, 0), (1, 1)}
     assert {s.round for s in latencies} == {0, 1, 2, 3}
-
-
-class FakeStarter:
-    """Loses itself when it is asked for what `breaks` names; else it serves."""
-
-    ended = False
-
-    def __init__(self, breaks: str) -> None:
-        self.breaks, self.asked, self.closed = breaks, [], False
-
-    def greeting(self, timeout_s: float = 0.0) -> Greeting:
-        return Greeting()
-
-    def ask(self, request: WorkerRequest, timeout_s: float) -> Done:
-        self.asked.append(type(request).__name__)
-        if self.breaks == self.asked[-1]:
-            raise lost("timeout")
-        return Done()
-
-    def fork(self, timeout_s: float) -> object:
-        if self.breaks == "fork":
-            raise lost("crash")
-        return object()
-
-    def close(self) -> None:
-        self.closed = True
-
-
-def test_an_import_that_hangs_costs_one_starter_and_is_left_to_the_children(
-    modules: Path,
-) -> None:
-    made: list[FakeStarter] = []
-
-    def launch() -> FakeStarter:
-        made.append(FakeStarter("Preload"))
-        return made[-1]
-
-    source = WorkerPool(plan_of(modules), launch)
-    source.start()
-    numbers = [source.next(3)[0] for _ in range(3)]
-    assert numbers == [1, 1, 1]
-    assert [(one.asked, one.closed) for one in made] == [
-        (["Preload"], True),
-        ([], False),
-    ]
-
-
-def test_starters_that_are_lost_again_and_again_end_the_run() -> None:
-    source = WorkerPool(plan_of(Path("mine.py")), lambda: FakeStarter("fork"))
-    source.start()
-    with pytest.raises(Unfinished, match="a worker can't be forked"):
-        source.next(3)
-
-
-def test_a_starter_is_forked_by_turns() -> None:
-    source = WorkerPool(plan_of(Path("mine.py")), lambda: FakeStarter(""))
-    source.start()
-    assert [source.next(9)[0] for _ in range(5)] == [0, 1, 0, 1, 0]
-    assert source.started == STARTERS
-    alone = WorkerPool(
-        plan_compare(CompareRequest(variants="relu", metrics="latency")), FakeLaunch()
-    )
-    alone.start()
-    assert [alone.next(4)[0] for _ in range(4)] == [0, 1, 2, 3]
-
-
-def state_of(process: int) -> str:
-    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-
-
-def test_sides_that_wait_for_their_turn_are_stopped_and_end_with_the_rest(
-    modules: Path,
-) -> None:
-    """Two processes at once: the one that was asked last rests as well, since nobody
-    asks it.
-    """
-    sides = [Arm(env=(("A", "1"),)), Arm(env=(("A", "2"),))]
-    starters = {arm: WorkerProcess(arm) for arm in sides}
-    one, other = plan_of(modules, ("Plain", "Exits")).cases[:2]
-    plan = replace(
-        plan_of(modules),
-        cases=(replace(one, arm=sides[0]), replace(other, arm=sides[1])),
-    )
-    group = WorkerGroup(plan, starters)
-    group.greeting()
-    pids = [starter._process.pid for starter in starters.values()]
-    forks = group.fork(60.0)
-    found = [child for pid in pids for child in children(pid)]
-    assert len(found) == 2
-    assert forks.ask(Begin(plan=plan), 60.0) == Done()
-    assert forks.ask(Open(label=one.label, calls=1), 60.0).calls == 1
-    assert soon(lambda: [state_of(child) for child in found] == ["T", "T"])
-    forks.close()
-    assert gone(*found)
-    with closing(group.fork(60.0)) as again:
-        assert again.ask(MeasureTimer(), 60.0).empty_call_s > 0
-    group.close()
-    assert gone(*pids)
