@@ -121,7 +121,7 @@ def against_loops(options: argparse.Namespace) -> None:
             for _ in range(options.turns):
                 loop = by_a_loop(backend, tokens, options)
                 [row] = rows_of(words, options).values()
-                if row["latency_s"]:
+                if row.get("latency_s"):
                     ratios.append(float(row["latency_s"]) / loop)
             says = "every turn was busy"
             if ratios:
@@ -137,7 +137,7 @@ def against_itself(options: argparse.Namespace) -> None:
         for way in ("@backend=ort", "@backend=openvino", "@weights=int8"):
             words = f"first=swiglu{way},again=swiglu{way} --match none --metrics latency --seed {turn}"
             words += f" --seq-len {options.tokens} --budget {options.budget or '7s'}"
-            verdict = rows_of(words, options)["again"]["verdict"]
+            verdict = rows_of(words, options)["again"].get("verdict")
             verdicts[way][verdict or "not measured"] += 1
     for way, counts in verdicts.items():
         decided = {

@@ -47,13 +47,7 @@ class Weights(StrEnum):
     INT4 = "int4"
 
 
-class CompileMode(StrEnum):
-    """The modes of torch.compile, as torch names them."""
-
-    DEFAULT = "default"
-    REDUCE_OVERHEAD = "reduce-overhead"
-    MAX_AUTOTUNE = "max-autotune"
-    MAX_AUTOTUNE_NO_CUDAGRAPHS = "max-autotune-no-cudagraphs"
+DEFAULT_MODE = "default"  # of torch.compile; torch lists the others
 
 
 class Time(StrEnum):

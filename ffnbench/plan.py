@@ -14,9 +14,9 @@ from functools import cached_property
 from itertools import pairwise
 
 from ffnbench.choices import (
+    DEFAULT_MODE,
     Backend,
     Cache,
-    CompileMode,
     MatmulPrecision,
     Mode,
     Routing,
@@ -88,7 +88,7 @@ class Workload:
     # for tests of measuring itself: each call spins for this share of its own time
     slowdown: float = field(default=0.0, metadata=least(0.0))
     routing: Routing | None = field(default=None, metadata=LATER)
-    compile: CompileMode = field(default=CompileMode.DEFAULT, metadata=LATER)
+    compile: str = field(default=DEFAULT_MODE, metadata=LATER)
     freeze: bool = field(default=False, metadata=LATER)
     time: Time = field(default=Time.WALL, metadata=LATER)
     cache: Cache = field(default=Cache.HOT, metadata=LATER)

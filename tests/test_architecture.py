@@ -38,7 +38,7 @@ QUESTIONS = (
 # from the top of the house to its ground: a room imports from those below it; files of
 # one room may import each other
 ROOMS = (
-    "__main__", "inspecting", *QUESTIONS, "cli", "python", "api", "report", "run", "worker", "device",
+    "__main__", "inspecting", *QUESTIONS, "python", "cli", "api", "report", "run", "worker", "device",
     "stats", "planning", "backends", "following", "messages", "result", "plan", "metrics", "models", "ffn",
     "request", "choices", "common",
 )  # fmt: skip

@@ -52,8 +52,6 @@ def block(
 
     `cost_only=True` counts and measures nothing.
 
-    `ffnbench block --help-all` says what each argument means.
-
     >>> ffnbench.block(preset="llama3-8b", seq_len=[128, 8192], cost_only=True)
     """
     request = request_from_arguments(BlockRequest, locals())

@@ -60,9 +60,9 @@ def compare(
     """Measure FFN variants side by side: parameters, FLOPs, latency and memory, at
     equal parameters.
 
-    `ffnbench compare --help-all` says what each argument means. Fresh processes
-    measure. A class of your own as a variant must stand in a file; where that is the
-    script which calls this, it does so under `if __name__ == "__main__":`. Raises
+    Fresh processes measure. A class of your own as a variant must stand in a file;
+    where that is the script which calls this, it does so under
+    `if __name__ == "__main__":`. Raises
     ffnbench.Error for a mistake, before anything is measured, and KeyboardInterrupt at
     Ctrl-C: its `.report` holds what was measured by then.
 
@@ -94,8 +94,6 @@ def cost(
 ) -> Report:
     """Count parameters, FLOPs and bytes of variants; nothing is measured. With
     `hardware` there is a row for each of these machines, with the least time there.
-
-    `ffnbench cost --help-all` says what each argument means.
 
     >>> costs = ffnbench.cost(["relu", "swiglu"], d_model=4096).frame()
     >>> costs[["label", "d_ff", "params", "flops_forward"]]

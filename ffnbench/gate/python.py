@@ -36,8 +36,6 @@ def check(
     """Measure a baseline's own plan again and say what has regressed: `.ok`, `.status`,
     a row for every metric.
 
-    `ffnbench check --help-all` says what each argument means.
-
     >>> found = ffnbench.check("baseline.json", tolerance={"latency": "5%"})
     >>> assert found.ok, str(found)
     """
@@ -75,8 +73,6 @@ def ab(
 
     Base is a git revision, a folder, an interpreter or an environment; head is the
     working tree unless `head_rev` says otherwise.
-
-    `ffnbench ab --help-all` says what each argument means.
 
     >>> found = ffnbench.ab("mypkg.mlp:SwiGLU", base_rev="origin/main", d_model=1024)
     """

@@ -22,8 +22,6 @@ def inspect(
 
     With a `length` it counts FLOPs and bytes of keys and values too.
 
-    `ffnbench inspect --help-all` says what each argument means.
-
     >>> layers = ffnbench.inspect("mixtral-8x7b").frame()
     >>> layers[["kind", "count", "params", "params_active"]]
     """

@@ -12,7 +12,7 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ffnbench.choices import Cache, CompileMode, Init, MatmulPrecision, Routing, Time
+from ffnbench.choices import Cache, Init, MatmulPrecision, Routing, Time
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import choose
 from ffnbench.common.units import read_number
@@ -30,7 +30,7 @@ from ffnbench.planning.fields import (
 )
 from ffnbench.planning.keys import KEYS, Of, names_of_keys, parse_scalar
 from ffnbench.planning.variant_text import Variant, is_variant, parse_variant
-from ffnbench.planning.workload import device_of
+from ffnbench.planning.workload import compile_mode, device_of
 from ffnbench.request import DEFAULT_VARIANTS, EXAMPLES, AnyRequest, spelling
 
 if TYPE_CHECKING:
@@ -46,13 +46,12 @@ CHOICES: Mapping[str, type[StrEnum]] = {
     "init": Init,
     "matmul_precision": MatmulPrecision,
     "routing": Routing,
-    "compile": CompileMode,
     "gate": Gate,
     "scores": Scores,
     "experts": Dispatch,
 }
 # the axes whose values are words that are known here
-AXES_OF_WORDS = {*CHOICES, "dtype", "mode", "device", "rule"}
+AXES_OF_WORDS = {*CHOICES, "compile", "dtype", "mode", "device", "rule"}
 FLAG_AXES = (*SWEPT, *(key for key in EXAMPLES if key not in (*SWEPT, "elements")))
 # the keys that are no axes; lists of --backend and --weights make rows in one cell
 NO_AXES = {*names_of_keys(Of.PROCESS, Of.OWN_CODE), "backend", "weights"}
@@ -77,6 +76,8 @@ def read_value(name: str, value: Any) -> Value:
         return str(mode_of(value))
     if name == "device":
         return device_of(str(value))
+    if name == "compile":
+        return compile_mode(value)
     if name == "rule":
         return WIDTH_RULES.get(str(value)).name
     scalar = parse_scalar(str(value))

@@ -11,9 +11,9 @@ from typing import Any
 
 from ffnbench.backends import BACKENDS, lack_of_weights, why_not_installed
 from ffnbench.choices import (
+    DEFAULT_MODE,
     Backend,
     Cache,
-    CompileMode,
     MatmulPrecision,
     Routing,
     Time,
@@ -77,9 +77,7 @@ def workload_of(request: CompareRequest, variant: Variant) -> Workload:
         backend=_backend(str(given["backend"]), variant),
         slowdown=slowdown,
         routing=_routing(given.get("routing"), variant),
-        compile=choose(
-            CompileMode, "compile", given.get("compile", CompileMode.DEFAULT)
-        ),
+        compile=compile_mode(given.get("compile")),
         freeze=boolean(given, "freeze", False),
         time=_time(given.get("time"), device, cache),
         cache=cache,
@@ -90,6 +88,18 @@ def workload_of(request: CompareRequest, variant: Variant) -> Workload:
         group=read_positive("group", given.get("group", DEFAULT_GROUP)),
         spin=boolean(given, "spin", False),
     )
+
+
+def compile_mode(value: Scalar) -> str:
+    """The name of a mode of torch.compile; the worker knows which its torch has. Raises
+    FfnbenchError for a value that is no word.
+    """
+    text = DEFAULT_MODE if value is None else str(value)
+    if not text.replace("-", "").isalpha():
+        raise FfnbenchError(
+            f"{text!r} is no mode of torch.compile", "for example @compile=max-autotune"
+        )
+    return text
 
 
 def _time(asked: Scalar, device: str, cache: Cache) -> Time:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
+from ffnbench.cli.commands import Commands, command_names
 from ffnbench.common.errors import FfnbenchError, WrongArgument, interruption
 from ffnbench.common.names import hint_for
 from ffnbench.common.units import counted
@@ -51,7 +52,23 @@ def public(function: Callable[P, T]) -> Callable[P, T]:
         return answer
 
     call.__module__ = "ffnbench"
+    call.__doc__ = "\n".join(
+        [inspect.getdoc(function) or "", *_arguments(signature, function.__name__)]
+    )
     return call
+
+
+def _arguments(signature: inspect.Signature, name: str) -> list[str]:
+    """The lines of a docstring that say what each argument means: those of the flags of
+    its command; none where no command has the name.
+    """
+    name = name.removeprefix("time_").replace("_", "-")
+    if name not in command_names():
+        return []
+    params = Commands().get_command(None, name).params
+    helps = {param.name.rstrip("_"): param.help for param in params if param.help}
+    known = [each for each in signature.parameters if each in helps]
+    return ["", "Arguments:", *(f"    {each}: {helps[each]}" for each in known)]
 
 
 def _refuse_unknown(

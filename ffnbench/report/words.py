@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ffnbench.choices import CompileMode, Weights
+from ffnbench.choices import DEFAULT_MODE, Weights
 from ffnbench.common.units import decimals, digits, signed_percent, supported
 from ffnbench.plan import Sizing, Workload
 from ffnbench.result import (
@@ -163,7 +163,7 @@ def backend_text(work: Workload) -> str:
     compiling that are not the default.
     """
     details: list[str] = []
-    if work.compile != CompileMode.DEFAULT:
+    if work.compile != DEFAULT_MODE:
         details.append(work.compile)
     if work.freeze:
         details.append("frozen")

@@ -16,14 +16,15 @@ CSV_TYPES = {int, float, type(None)}  # types that the csv module writes as we w
 
 
 def csv_text(records: Iterable[Row]) -> str:
-    """CSV with the keys as its first line and a line for each record; empty where there
-    is no record. Numbers have full precision, booleans are true and false, a list is
-    its items with spaces between them, and an unknown value is empty.
+    """CSV with the keys that some record has a value for as its first line, and a line
+    for each record; empty where there is no record. Numbers have full precision,
+    booleans are true and false, a list is its items with spaces between them, and an
+    unknown value is empty.
     """
     rows, text = list(records), io.StringIO()
     if not rows:
         return ""
-    keys = list(rows[0])
+    keys = [key for key in rows[0] if any(row[key] is not None for row in rows)]
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(keys)
     columns = [_csv_cells([row[key] for row in rows]) for key in keys]

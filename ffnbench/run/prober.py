@@ -14,7 +14,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ffnbench.choices import Backend, Cache, CompileMode, MatmulPrecision, Time, Weights
+from ffnbench.choices import (
+    DEFAULT_MODE,
+    Backend,
+    Cache,
+    MatmulPrecision,
+    Time,
+    Weights,
+)
 from ffnbench.common.errors import FfnbenchError, Unfinished, Unsupported
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost
@@ -39,7 +46,7 @@ if TYPE_CHECKING:
 # the fields of a workload on which parameters and FLOPs do not depend
 EAGERLY: dict[str, Any] = {
     "backend": Backend.EAGER,
-    "compile": CompileMode.DEFAULT,
+    "compile": DEFAULT_MODE,
     "freeze": False,
     "time": Time.WALL,
     "cache": Cache.HOT,

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ffnbench.choices import Backend, CompileMode
+from ffnbench.choices import DEFAULT_MODE, Backend
 from ffnbench.plan import Case
 from ffnbench.result import Estimate, Fastest, Report, Verdict
 from ffnbench.stats.interval import confidence_of_each
@@ -33,7 +33,7 @@ def fastest(report: Report) -> list[Fastest]:
         without_backend = replace(
             case.workload,
             backend=Backend.EAGER,
-            compile=CompileMode.DEFAULT,
+            compile=DEFAULT_MODE,
             freeze=False,
             spin=False,
         )

@@ -280,6 +280,6 @@ def test_a_real_run_measures_checks_and_compares() -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     for row in csv.DictReader(io.StringIO(done.stdout)):
-        share = row["ffn_share_latency"]  # none on a busy machine
+        share = row.get("ffn_share_latency")  # none on a busy machine
         assert not share or 0 < float(share) < 1
         assert int(row["textbook_peak_bytes"]) > 0

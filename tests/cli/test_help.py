@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import inspect
 import os
 import pty
 import re
@@ -19,6 +20,7 @@ import pytest
 from fake_machine import FakeLaunch, ProberHere
 from paths import ROOT
 
+import ffnbench
 from ffnbench import cli
 from ffnbench.cli.commands import command_names, options_of
 
@@ -261,3 +263,14 @@ def test_help_says_how_long_a_sequence_is(command: str, in_process) -> None:
         [row] = DictReader(csv.splitlines())
         assert row["seq_len"] == tokens
         assert "2048" in said or command == "block"
+
+
+@pytest.mark.parametrize(
+    "name", ["compare", "cost", "block", "check", "ab", "activations"]
+)
+def test_help_has_a_word_on_each_argument(name: str) -> None:
+    function = getattr(ffnbench, name)
+    for argument in inspect.signature(function).parameters:
+        assert re.search(rf"^ *{argument}: \S+", function.__doc__, re.MULTILINE), (
+            argument
+        )

@@ -19,6 +19,7 @@ from ffnbench.plan import Note, NoteKind
 from ffnbench.report.columns import case_records
 from ffnbench.report.sentences import verdict_lines
 from ffnbench.report.terminal import plain
+from ffnbench.report.writers import csv_text
 from ffnbench.request import CompareRequest
 from ffnbench.result import Comparison, Estimate, Report, Verdict
 from ffnbench.stats.figures import figures_of, with_figures
@@ -205,3 +206,13 @@ def test_at_most_four_lines_stand_below_however_much_there_is_to_say() -> None:
     assert len(full.summary) == 4  # of five: what the control says is left out
     assert any("no answer within 300 s" in line for line in full.summary)
     assert any(line.startswith("interrupted in process") for line in full.summary)
+
+
+def test_a_csv_has_the_columns_that_some_row_fills() -> None:
+    text = csv_text(
+        [
+            {"a": 1, "b": None, "c": False, "d": None},
+            {"a": None, "b": None, "c": None, "d": ""},
+        ]
+    )
+    assert text == "a,c,d\n1,false,\n,,\n"

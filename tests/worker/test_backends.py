@@ -7,10 +7,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 from fake_machine import KnownProber
 from paths import ROOT
 
-from ffnbench.choices import CompileMode
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.messages import (
     A,
     Begin,
@@ -121,9 +122,9 @@ def test_compile_modes_and_frozen_weights(worker: WorkerProcess) -> None:
     plan = plan_of("swiglu@backend=compile")
     case = plan.cases[0]
     works = [
-        replace(case.workload, compile=mode.value)
-        for mode in CompileMode
-        if mode.value != "default"
+        replace(case.workload, compile=mode)
+        for mode in torch._inductor.list_mode_options()
+        if mode != "default"
     ]
     works = [*works, replace(case.workload, freeze=True)]
     cases = [replace(case, label=f"{i}", workload=work) for i, work in enumerate(works)]
@@ -175,3 +176,19 @@ def test_a_machine_without_a_compiler_says_so() -> None:
     session.close()
     assert answer.kind is FailureKind.UNSUPPORTED, answer
     assert "C++ compiler" in answer.message
+
+
+def test_modes_of_torch_compile_are_those_that_torch_lists(
+    worker: WorkerProcess,
+) -> None:
+    """One that a later torch has is not refused before, and one that this torch lacks
+    is said with those that it has.
+    """
+    plan = plan_of("swiglu@compile=of-tomorrow")
+    worker.ask(Begin(plan=plan), 60)
+    answer = worker.ask(Open(label=plan.reference, calls=None), 60)
+    for mode in torch._inductor.list_mode_options():
+        assert mode in str(answer)
+    assert "unsupported" in str(answer).lower()
+    with pytest.raises(FfnbenchError, match=r"is no mode of torch\.compile"):
+        plan_of("swiglu@compile=7")

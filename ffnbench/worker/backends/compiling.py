@@ -61,6 +61,14 @@ def compiled_of(module: nn.Module, work: Workload) -> Callable[[Tensor], Tensor]
     each is given a function of its own: none finds the code of another.
     """
 
+    from torch._inductor import list_mode_options
+
+    modes = list_mode_options()
+    if work.compile not in modes:
+        raise Unsupported(
+            f"torch {torch.__version__} has no compile mode {work.compile!r}, but {', '.join(modes)}"
+        )
+
     def forward(x: Tensor) -> Tensor:
         y: Tensor = module(x)
         return y
