@@ -1,10 +1,9 @@
 """The picture of a comparison: every row with its ratio, told without colour too,
-inside a paper's column; bars of what differs alone.
+inside a paper's column.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -12,14 +11,13 @@ from typing import Any
 
 import pytest
 from fake_machine import FakeLaunch, measure, prepare
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.report.pictures.canvas import COLUMN
 from ffnbench.report.pictures.ratios import VERDICT_MARKERS, ratio_figure
 from ffnbench.request import CompareRequest
-from ffnbench.result import Estimate, Failure, FailureKind, Measured, Report
+from ffnbench.result import Report
 
 TIMES = {"relu": 1.0, "gelu": 1.001, "swiglu": 1.5, "silu": 0.7, "glu": 1.0}
 
@@ -84,13 +82,6 @@ def said(figure: Figure) -> list[str]:
     return [text.get_text() for text in figure.axes[0].texts]
 
 
-def bars_of(figure: Figure, title: str) -> Axes:
-    (axes,) = [
-        axes for axes in figure.axes if axes.get_title(loc="left").startswith(title)
-    ]
-    return axes
-
-
 def test_each_row_has_its_ratio_and_a_marker_that_tells_its_verdict_without_colour(
     report: Report, figure: Figure
 ) -> None:
@@ -113,41 +104,6 @@ def test_each_row_has_its_ratio_and_a_marker_that_tells_its_verdict_without_colo
     assert legend == ["slower", "faster", "same", "can't tell", "same: within 2%"]
     low, high = figure.axes[0].get_xlim()
     assert all(low < x < high for _, _, x in drawn)
-
-
-def test_what_is_the_same_in_all_rows_stands_in_the_title_and_bars_are_of_what_differs(
-    figure: Figure,
-) -> None:
-    """By hand at d_model 64: classic 2 * 64 * 256 parameters, gated 3 * 64 * 168; twice
-    that in FLOPs.
-    """
-    assert len(figure.axes) == 1
-    (line,) = [
-        line
-        for line in figure.get_suptitle().split("\n")
-        if line.startswith("all rows")
-    ]
-    assert (
-        line
-        == "all rows: params 32.3 to 32.8 k, FLOPs 64.5 to 65.5 k/tok, peak 4.00 KiB"
-    )
-    wide = ratio_figure(run("relu,wide=relu@d_ff=40000", match="none"))
-    params = bars_of(wide, "params")
-    assert [bar.get_width() for bar in params.patches] == pytest.approx(
-        [2 * 64 * 256, 2 * 64 * 40000]
-    )
-    assert [text.get_text() for text in params.texts] == ["0.0328", "5.12"]  # one unit
-
-
-def test_what_was_counted_alone_is_drawn_even_where_it_is_the_same() -> None:
-    figure = ratio_figure(
-        prepare(CompareRequest(variants="relu,gelu", d_model=64)).cost_report()
-    )
-    assert [axes.get_title(loc="left") for axes in figure.axes] == [
-        "params\nk",
-        "FLOPs\nk/tok",
-        "peak\nMiB",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -177,36 +133,6 @@ def test_all_texts_are_inside_a_papers_column(variants: str) -> None:
     assert all(upper.y0 >= lower.y1 - 1 for upper, lower in pairwise(names))
     titles = [axes._left_title.get_window_extent() for axes in figure.axes[1:]]
     assert all(left.x1 <= right.x0 for left, right in pairwise(titles))
-
-
-def test_labels_that_are_cut_stay_apart() -> None:
-    long = [f"{'a' * 60}{middle}{'b' * 60}" for middle in "xy"]
-    figure = ratio_figure(run(",".join(f"{name}=relu" for name in long)))
-    names = [
-        text.get_text().replace("\n", "") for text in figure.axes[0].get_yticklabels()
-    ]
-    assert len(set(names)) == 2
-
-
-def test_errors_alone_are_drawn_and_a_row_of_another_function_says_so() -> None:
-    """Bars of its counts alone would read as if all was well."""
-    report = run("relu,gelu,swiglu", metrics="error", rounds=1)
-    wrong = Failure(
-        case="swiglu", kind=FailureKind.MISMATCH, message="the output differs"
-    )
-    errors = (("relu", 3e-7), ("gelu", 6e-7))
-    measured = tuple(
-        Measured(case=label, metric="error", estimate=Estimate(value=one))
-        for label, one in errors
-    )
-    report = replace(report, measured=measured, failures=(wrong,))
-    figure = ratio_figure(report)
-    assert "mismatch" in [
-        text.get_text().strip() for axes in figure.axes for text in axes.texts
-    ]
-    bars = bars_of(figure, "error")
-    assert [bar.get_width() for bar in bars.patches] == pytest.approx([3e-7, 6e-7, 0])
-    assert [text.get_text() for text in bars.texts][:3] == ["3e-7", "6e-7", "–"]
 
 
 def test_a_picture_without_any_number_is_refused() -> None:
@@ -240,28 +166,3 @@ def test_rows_that_are_all_busy_have_no_picture_and_the_other_file_is_written(
         f"error: cannot write {str(picture)!r}: there is nothing to draw: no row has a number",
         "hint: the table says why: leave the picture out",
     ]
-
-
-def test_an_interval_that_is_too_wide_hides_no_other_row() -> None:
-    launch = FakeLaunch(
-        lambda label, w, n: (
-            1e-3
-            * (
-                math.exp(3 * math.sin(4 * w))
-                if label == "gelu"
-                else 1 + 0.2 * (label != "relu")
-            )
-        )
-    )
-    figure = ratio_figure(
-        measure(
-            prepare(
-                CompareRequest(
-                    variants="relu,gelu,swiglu", d_model=64, threads=2, quick=True
-                )
-            ),
-            launch=launch,
-        )
-    )
-    low, high = figure.axes[0].get_xlim()
-    assert high / low < 50

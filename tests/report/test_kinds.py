@@ -15,16 +15,7 @@ from fake_machine import FakeLaunch
 from paths import ROOT
 
 from ffnbench.api.saved_runs import load_recomputed
-from ffnbench.cli import run_command_line
-from ffnbench.common.errors import FfnbenchError
 from ffnbench.plan import Kind
-from ffnbench.request import (
-    BlockRequest,
-    CompareRequest,
-    SidesRequest,
-    TimingRequest,
-    command_line,
-)
 
 STARTS = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}
 COMMANDS = {
@@ -83,46 +74,6 @@ def test_what_is_measured_is_saved_shown_drawn_and_checked(
     assert code == 0, err
     assert "exact rows are equal" in checked
     assert " latency " in " ".join(checked.split())
-
-
-# What was asked can be asked again
-
-
-ASKED = {
-    "compare": CompareRequest(
-        variants="relu,swiglu@d_ff=64", d_model=64, d_ff=128, bias=True, match="none", seq_len=32, seed=7,
-        dtype="bf16", mode="train", threads=1, precision=2.5, budget=30.0, timeout=60.0,
-    ),
-    "block": BlockRequest(d_model=64, bias=False, seq_len="16,32", heads=4, quick=True),
-    "activations": TimingRequest(
-        activations="gelu,swish@beta=0.5", elements="100,200", dtype="float32,bf16",
-        rounds=9,
-    ),
-    "ab": SidesRequest(
-        variant="swiglu", base_env=("A:1", "B:two words"), tolerance=("latency=3%",), d_model=32, exact_only=True,
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("command", ASKED)
-def test_the_command_line_of_a_request_makes_that_request(
-    command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is typed arrives as it was meant: every flag leads to the field of its name,
-    and back.
-    """
-    heard = []
-
-    def hear(request: object, *_: object, **__: object) -> None:
-        heard.append(request)
-        raise FfnbenchError("heard")
-
-    monkeypatch.setattr("ffnbench.api.preparing.prepare_plan", hear)
-    monkeypatch.setattr("ffnbench.gate.checking.ab", hear)
-    _, *words = shlex.split(command_line(ASKED[command]))
-    with pytest.raises(FfnbenchError, match="heard"):
-        run_command_line(words)
-    assert heard == [ASKED[command]]
 
 
 # Saved runs
