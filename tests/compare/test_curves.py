@@ -20,7 +20,6 @@ from paths import ROOT
 
 from ffnbench.gate.interim import latency_report
 from ffnbench.messages import Open
-from ffnbench.metrics import LATENCY
 from ffnbench.plan import Axis, Plan
 from ffnbench.report.files.store import read_report
 from ffnbench.report.shown_report import figure_of
@@ -286,63 +285,6 @@ def test_the_sweep_in_the_docs_finds_the_width_that_takes_as_long(
 
 
 # The pictures
-
-SHAPES: dict[str, dict[str, Any]] = {
-    "three points": {"seq_len": (1, 64, 4096)},
-    "eight variants": {
-        "variants": "relu,gelu,swiglu,silu,geglu,reglu,tanh,long_" + 60 * "x" + "=elu"
-    },
-    "two axes": {"d_model": (64, 96, 128)},
-    "six panels": {
-        "d_model": (64, 96),
-        "dtype": "float32,bfloat16,float16",
-        "seq_len": (1, 16, 256),
-    },
-    "seven panels": {"variants": "relu,gelu", "batch": tuple(range(1, 8))},
-    "one variant": {"variants": "swiglu"},
-}
-
-
-def ticks(axes: Any) -> list[Any]:
-    """The numbers beside the axes that are shown."""
-    sides = ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim()))
-    return [
-        label for side, (low, high) in sides
-        for at, label in zip(side.get_ticklocs(), side.get_ticklabels(), strict=False) if low <= at <= high
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_all_texts_are_inside_a_column_or_a_page(shape: str) -> None:
-    trouble = {(Open, "gelu@seq_len=16"): "oom"}
-    figure = figure_of(run(launch=machine(trouble), **SHAPES[shape]))
-    figure.draw_without_rendering()
-    assert figure.get_size_inches()[0] in (3.3, 7.0)
-    box = figure.bbox
-    texts = [
-        text
-        for axes in figure.axes
-        for text in (*axes.texts, *ticks(axes), axes._left_title)
-    ]
-    texts += [
-        text
-        for legend in figure.legends
-        for text in (*legend.get_texts(), legend.get_title())
-    ]
-    for text in [text for text in texts if text.get_text() and text.get_visible()]:
-        place = text.get_window_extent()
-        assert box.x0 - 2 <= place.x0 < place.x1 <= box.x1 + 2, text.get_text()
-        assert box.y0 - 2 <= place.y0 < place.y1 <= box.y1 + 2, text.get_text()
-
-
-def test_one_variant_is_drawn_by_its_latency_in_the_unit_of_the_axis() -> None:
-    swept = run("swiglu")
-    (axes,) = figure_of(swept).axes
-    (bars,) = axes.containers
-    unit = axes.get_ylabel().removeprefix("latency, ")
-    seconds = [swept.value(f"swiglu@seq_len={tokens}", LATENCY) for tokens in TOKENS]
-    expected = [{"ms": 1e3, "us": 1e6}[unit] * one for one in seconds if one]
-    assert list(bars.lines[0].get_ydata()) == pytest.approx(expected)
 
 
 def test_a_line_has_the_ratios_of_its_variant_and_a_gap_where_one_failed() -> None:

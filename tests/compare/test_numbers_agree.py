@@ -1,5 +1,4 @@
-"""Numbers on one screen agree: what a reader divides gives what stands beside it. And a
-disturbed row has no figure.
+"""Numbers on one screen agree: what a reader divides gives what stands beside it.
 
 The oracle is a pocket calculator: it reads the texts that a user gets, and the plan in
 the file for what is compared.
@@ -13,33 +12,19 @@ import json
 import math
 import random
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from exam.machine import ENVIRONMENT
-from fake_machine import FakeLaunch, measure, prepare
-from frames import cells as cells_of
 from made_up_runs import (
     QUIET,
     WAITS,
     plan_of,
     run_of,
-    ten_rounds,
-    with_busy,
-    with_costs,
     with_waits,
 )
 from paths import committed_runs
 
-from ffnbench.api.saved_runs import as_shown
-from ffnbench.gate.interim import latency_report
-from ffnbench.report.pictures.sweeps import swept
-from ffnbench.report.shown_report import ShownReport
-from ffnbench.report.terminal import plain
-from ffnbench.request import BlockRequest, CompareRequest
 from ffnbench.result import Run
-from ffnbench.stats.figures import with_figures
 from ffnbench.stats.verdict import summarise
 
 RUNS = committed_runs()
@@ -208,47 +193,3 @@ def test_the_interval_of_seconds_is_that_of_the_rows_own_processes() -> None:
     assert (other.low, other.high) == (
         pytest.approx(other.value * math.exp(-half), rel=1e-6), pytest.approx(other.value * math.exp(half), rel=1e-6),
     )  # fmt: skip
-
-
-# A disturbed row
-
-
-def busy(*, alone: bool = False) -> ShownReport:
-    """b's every round waited, so that a has none to be compared with; or a's where it
-    stands alone.
-    """
-    done = ten_rounds(clean=0, disturbed=18.0)
-    if alone:
-        plan = plan_of("a=relu", workers=4, rounds=10)
-        waits: dict[tuple[str, int, int], float | None] = {
-            ("a", w, r): WAITS for w in range(4) for r in range(10)
-        }
-        done = with_waits(run_of(plan, {"a": [[18.0] * 10] * 4}), waits)
-    return as_shown(
-        with_figures(replace(with_costs(latency_report(done)), environment=ENVIRONMENT))
-    )
-
-
-def test_a_block_and_a_point_of_a_sweep_have_the_word_in_the_place_of_the_time() -> (
-    None
-):
-    asked = BlockRequest(d_model=64, seq_len="16,32", threads=1, workers=3, rounds=6)
-    block = with_busy(measure(prepare(asked), launch=FakeLaunch()), "attention@16")
-    table = as_shown(block).table
-    rows = {row[0]: row for row in cells_of(table)}
-    shown = [
-        (column.title, text)
-        for column, text in zip(table.columns, rows["16"], strict=True)
-    ]
-    assert [text for title, text in shown if title == "attention"] == ["busy", "-"]
-    assert dict(shown)["FFN's share"] == "-"
-    assert "busy" not in rows["32"]
-    asked = CompareRequest(
-        variants="relu,swiglu", d_model="64,96,128", threads=1, workers=3, rounds=6
-    )
-    sweep = with_busy(measure(prepare(asked), launch=FakeLaunch()), "swiglu@d_model=64")
-    assert re.search(
-        r"^ +64 .* busy *$", plain(as_shown(sweep).table, 80), re.MULTILINE
-    )
-    drawn = swept(sweep)
-    assert [drawn.is_known(row) for row in drawn.rows] == [False, True, True]

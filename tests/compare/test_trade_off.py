@@ -14,12 +14,9 @@ from fake_machine import FakeLaunch, measure, prepare
 from paths import ROOT
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.compare.table import compare_frame
 from ffnbench.messages import Check, Values
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.pictures.trade_off import trade_off_figure
-from ffnbench.report.shown_report import plain
-from ffnbench.report.sweep_sentences import trade_off_line
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report
 
@@ -32,7 +29,6 @@ ROWS = {
     "int4": (2.5, 0.12),
     "onednn": (6.0, 9e-7),
 }
-BACKENDS = ("eager ", "onednn ")
 
 
 def row_of(label: str) -> str:
@@ -67,38 +63,6 @@ def measured(trouble: dict[Any, Any] | None = None, **changed: Any) -> Report:
     )
 
 
-def test_every_backend_comes_with_every_way_to_hold_weights() -> None:
-    labels = [case.label for case in measured().plan.cases]
-    ways = [
-        "",
-        "@weights=int8",
-        "@weights=int8-dynamic",
-        "@weights=int4",
-        "@backend=onednn",
-        "@backend=onednn@weights=int8",
-        "@backend=onednn@weights=int8-dynamic",
-        "@backend=onednn@weights=int4",
-    ]
-    assert labels == [f"swiglu{way}" for way in ways]
-    own = plan_compare(
-        CompareRequest(
-            variants="swiglu@weights=int8,relu", weights="none,int4", threads=1
-        )
-    )
-    assert [case.label for case in own.cases] == [
-        "swiglu@weights=int8",
-        "relu",
-        "relu@weights=int4",
-    ]
-    runtimes = plan_compare(
-        CompareRequest(variants="swiglu", backend="eager,ort,openvino", threads=1)
-    )
-    assert [case.arm.name for case in runtimes.cases] == ["", "ort", "openvino"]
-    assert {
-        (case.arm.python, case.arm.source, case.arm.env) for case in runtimes.cases
-    } == {("", "", ())}
-
-
 def test_the_front_is_what_nothing_beats_in_both() -> None:
     report = measured()
     [trade_off] = report.figures.trade_offs
@@ -114,59 +78,6 @@ def test_the_front_is_what_nothing_beats_in_both() -> None:
         label: label in trade_off.front for label in frame.index
     }
     assert frame["error"]["swiglu@weights=int4"] == 0.12
-
-
-def test_one_sentence_and_the_table_say_it() -> None:
-    report = measured()
-    [line] = trade_off_line(report)
-    assert line.startswith("int4 by eager is 4.0")
-    assert (
-        " times as fast as eager, with an error of 0.12, and int8 by eager 2.499"
-        in line
-    )
-    text = plain(compare_frame(report), 80)
-    rows = [line.split()[:2] for line in text.splitlines() if line.startswith(BACKENDS)]
-    weights = ["none", "int8", "int8-dynamic", "int4"]
-    assert rows == [[name, held] for name in ("eager", "onednn") for held in weights]
-    assert text.startswith("swiglu, d_model 768")
-    swept = measured(seq_len="1,16")
-    assert len(swept.figures.trade_offs) == 2
-    [line] = trade_off_line(swept)
-    assert line.count("at seq_len") == 2
-
-
-@pytest.mark.parametrize("width", [60, 80, 120])
-def test_what_a_deployer_asks_stands_in_the_table_at_every_width(width: int) -> None:
-    lines = plain(compare_frame(measured()), width).splitlines()
-    [heading] = [line for line in lines if line.startswith("backend")]
-    above = lines[lines.index(heading) - 1].split()
-    assert {"backend", "format", "error", "k/s", "*", "ms"} <= set(heading.split())
-    assert {"tokens", "latency"} <= set(above)
-    assert max(map(len, lines)) <= width
-    text = " ".join(" ".join(lines).split())
-    assert "d_ff 2,048" in text
-    assert (
-        "int8 by onednn, int8-dynamic by onednn, int4 by onednn: onednn has no" in text
-    )
-
-
-def test_a_row_keeps_the_name_that_it_was_given() -> None:
-    report = measured(
-        variants="mine=swiglu@backend=onednn,swiglu",
-        backend="eager",
-        weights="none,int4",
-    )
-    text = plain(compare_frame(report), 80)
-    assert [
-        line.split()[:3]
-        for line in text.splitlines()
-        if line.startswith(("mine ", "swiglu "))
-    ] == [
-        ["mine", "onednn", "none"],
-        ["mine", "onednn", "int4"],
-        ["swiglu", "eager", "none"],
-        ["swiglu", "eager", "int4"],
-    ]
 
 
 def test_errors_have_an_interval_over_processes() -> None:
@@ -239,14 +150,3 @@ def test_weights_of_code_that_is_said_to_be_a_form_are_counted_as_those_of_the_f
     assert weights["relu@weights=int8"] == 2 * 64 * 256 + 4 * (256 + 64)
     biases = weights["mine"] - weights["relu"]
     assert weights["mine@weights=int8"] == weights["relu@weights=int8"] + biases
-
-
-def test_chosen_columns_leave_rows_that_can_be_told_apart(on_fakes) -> None:
-    """By the format of their weights, whatever is chosen beside it."""
-    _, out, _ = on_fakes(
-        "compare swiglu relu --d-model 64 --match none --weights none,int8 --quick"
-        " --columns weight_bytes -q"
-    )
-    for name in ("swiglu", "relu"):
-        for weights in ("none", "int8"):
-            assert out.count(f" {name} eager {weights} ") == 1
