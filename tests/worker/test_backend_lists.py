@@ -1,24 +1,16 @@
-"""Backends as they are asked for: keys, lists, what can't be, and how rows of several
-read.
-"""
+"""Lists of backends: what can't be is a row, and which row is the fastest."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import random
 from dataclasses import replace
 
 import pytest
 from fake_machine import FakeLaunch, FakeWorker, KnownProber, measure, prepare
-from frames import csv_of
 from made_up_runs import run_of
 
-from ffnbench.block.plan import plan_block
-from ffnbench.choices import Backend
 from ffnbench.compare.table import compare_frame
-from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, FFNSpec, Gate, ImportedSpec
 from ffnbench.gate.decision import Policy, Status, exact_findings
 from ffnbench.gate.interim import latency_report
 from ffnbench.messages import (
@@ -28,16 +20,13 @@ from ffnbench.messages import (
     WorkerRequest,
 )
 from ffnbench.metrics import COMPILE, ERROR, HELD, PACK
-from ffnbench.plan import Plan, Workload
+from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
-from ffnbench.planning.workload import lack_in_one_line
 from ffnbench.report.terminal import plain
-from ffnbench.request import BlockRequest, CompareRequest
+from ffnbench.request import CompareRequest
 from ffnbench.result import Report, Verdict
 from ffnbench.stats.fastest import Fastest, fastest
 from ffnbench.stats.figures import with_figures
-
-SWIGLU = FFNSpec(d_model=8, d_ff=16, activation="silu", gate=Gate.INNER)
 
 
 def plan_of(variants: str = "relu,swiglu", **flags: object) -> Plan:
@@ -47,92 +36,7 @@ def plan_of(variants: str = "relu,swiglu", **flags: object) -> Plan:
     )
 
 
-# What a backend lacks
-
-
-def work(**changes: object) -> Workload:
-    found = Workload(
-        batch=1, seq_len=4, dtype="float32", device="cpu", mode="forward", threads=1
-    )
-    return replace(found, **changes)
-
-
-def test_what_a_backend_lacks_is_known_without_a_machine() -> None:
-    relu = FFNSpec(d_model=8, d_ff=16, activation="relu")
-    grouped = plan_of("swiglu@moe=4x2@experts=grouped").cases[0].ffn
-    attention = AttentionSpec(d_model=8, heads=2, kv_heads=2, head_dim=4)
-    theirs = {"target": "a:B", "d_model": 8, "d_ff": 16}
-    specs = {
-        "swiglu": SWIGLU, "relu": relu, "output": replace(SWIGLU, gate=Gate.OUTPUT), "grouped": grouped,
-        "attention": attention, "activation": ActivationSpec(activation="relu"),
-        "own": ImportedSpec(**theirs), "own swiglu": ImportedSpec(**theirs, like=SWIGLU),
-        "own relu": ImportedSpec(**theirs, like=relu),
-    }  # fmt: skip
-
-    def able(backend: str, **changes: object) -> set[str]:
-        return {
-            name
-            for name, ffn in specs.items()
-            if not lack_in_one_line(ffn, work(backend=Backend(backend), **changes))
-        }
-
-    everything = set(specs)
-    assert able("eager", mode="train", dtype="float64", device="cuda") == everything
-    assert able("compile", mode="train", dtype="float64", device="cuda") == everything
-    assert able("compile", freeze=True) == everything
-    assert able("compile", freeze=True, mode="backward") == set()
-    assert (
-        able("onednn")
-        == able("onednn", device="auto")
-        == everything - {"grouped", "activation"}
-    )
-    assert able("onednn", dtype="bfloat16") == everything - {"grouped", "activation"}
-    for changes in (
-        {"dtype": "float64"},
-        {"dtype": "float16"},
-        {"mode": "train"},
-        {"device": "cuda:1"},
-    ):
-        assert able("onednn", **changes) == set()
-    for backend in ("packed", "packed-up-gate"):
-        assert able(backend, mode="train", device="cuda") == {
-            "swiglu",
-            "grouped",
-            "own swiglu",
-        }
-    assert (
-        lack_in_one_line(SWIGLU, work(backend=Backend.ONEDNN, device="cuda"))
-        == "oneDNN runs on the CPU; use --device cpu"
-    )
-
-
 # Lists
-
-
-@pytest.mark.parametrize(
-    ("variants", "flags"), [("relu,swiglu", {}), ("swiglu,mypkg.mlp:Own", {"match": "flops"})]
-)  # fmt: skip
-def test_every_row_of_a_variant_is_as_wide_as_without_the_list(
-    variants: str, flags: dict
-) -> None:
-    """Also the reference's twin: to be matched to itself would round what the reference
-    is given.
-    """
-    alone = {case.label: case for case in plan_of(variants, **flags).cases}
-    several = plan_of(variants, backend="eager,onednn,compile", **flags)
-    assert len(several.cases) == 3 * len(alone)
-    for case in several.cases:
-        one = alone[case.label.partition("@backend=")[0]]
-        assert (case.ffn, case.sizing, case.variant) == (
-            one.ffn,
-            one.sizing,
-            one.variant,
-        )
-        twin = (
-            one.label == several.reference != case.label
-            and flags.get("match") != "none"
-        )
-        assert case.residual == (0.0 if twin else one.residual)
 
 
 def test_what_can_not_be_is_a_row_of_a_list_with_its_reason() -> None:
@@ -154,12 +58,6 @@ def test_what_can_not_be_is_a_row_of_a_list_with_its_reason() -> None:
     ).cost_report()
     text = plain(compare_frame(counted))
     assert "only an inner gate" in " ".join(text.split())
-
-
-def test_attention_is_measured_with_a_backend_that_can_run_it() -> None:
-    request = BlockRequest(preset="llama3-8b", backend=Backend.ONEDNN, threads=1)
-    backends = {case.workload.backend for case in plan_block(request).cases}
-    assert backends == {"onednn"}
 
 
 # Measured rows
@@ -206,45 +104,6 @@ def measured(
 
 def words_of(report: Report, width: int = 80) -> str:
     return " ".join(plain(compare_frame(report), width).split())
-
-
-def test_each_row_tells_its_error_its_one_off_cost_and_its_bytes() -> None:
-    report = measured(backend="eager,onednn,compile")
-    rows = list(csv.DictReader(io.StringIO(csv_of(report))))
-    eager, onednn, compiled = rows
-    assert (
-        eager["compile_mode"],
-        eager["freeze"],
-        eager["pack_s"],
-        eager["held_bytes"],
-    ) == ("", "", "", "18874368")
-    assert (compiled["compile_mode"], compiled["freeze"], compiled["pack_s"]) == (
-        "default",
-        "false",
-        "",
-    )
-    assert float(onednn["pack_s"]) == pytest.approx(0.032, rel=1e-3)
-    assert (onednn["held_bytes"], onednn["error"], onednn["compile_s"]) == (
-        "37748736",
-        "8.3e-07",
-        "",
-    )
-    packing = report.estimate("swiglu@backend=onednn", PACK)
-    assert (packing.workers, packing.samples) == (5, 5)
-    assert packing.low < packing.value < packing.high  # sampled in every worker
-    assert [s.metric for s in report.samples].count(HELD) == 3  # once
-    assert (
-        float(compiled["compile_low_s"])
-        < float(compiled["compile_s"])
-        < float(compiled["compile_high_s"])
-    )
-    total = int(onednn["total_bytes"]) - int(eager["total_bytes"])
-    assert total == 18_874_368  # of the weights that oneDNN has packed beside its own
-    columns = [column.name for column in compare_frame(report).headings()]
-    assert {"compile (s)", "pack (s)", "error", "weights (MiB)"} <= set(columns)
-    assert [
-        text for text in (" 8e-7 ", " 36.0 ") if text not in words_of(report, 200)
-    ] == []
 
 
 def test_a_check_tells_another_way_of_compiling_from_the_same() -> None:
