@@ -16,12 +16,11 @@ from shell import ffnbench
 
 from ffnbench import cli
 from ffnbench.block.picture import block_figure
-from ffnbench.block.plan import attention_of, lengths_of, plan_block
+from ffnbench.block.plan import lengths_of, plan_block
 from ffnbench.block.rows import block_records
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.attention_module import build_attention
 from ffnbench.ffn.spec import AttentionSpec
-from ffnbench.models.presets import PRESETS
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import BlockRequest
 from ffnbench.result import Verdict
@@ -87,14 +86,6 @@ def test_the_picture_crosses_where_attention_overtakes(capsys, tmp_path) -> None
         for suffix in (".png", ".svg", ".pdf")
     ]
     assert starts == [b"\x89PNG", b"<?xm", b"%PDF"]
-
-
-def test_bert_shows_both_comparisons(capsys) -> None:
-    (row,) = counted("bert-base")
-    assert (row["ffn_params"], row["attention_params"]) == (4_722_432, 2_362_368)
-    shown = run(capsys, "--preset", "bert-base", "--cost-only")
-    assert "the FFN has 4,722,432 parameters" in shown
-    assert "2.00 times attention, 2.67 times q + k + v" in shown
 
 
 def mean_of(
@@ -259,18 +250,6 @@ def test_the_memory_told_is_no_less_than_the_memory_used(mode: str) -> None:
         inputs = 2 * 4 * 384 * 128
         used = weights + inputs + peak_memory.peak_bytes(subject)
         assert used <= memory_needed([case]) <= 4 * used
-
-
-def test_attention_that_a_config_does_not_tell_is_by_hand() -> None:
-    spec = plan_block(BlockRequest(kv_heads=1, preset="llama3-8b")).cases[1].ffn
-    assert (spec.name, spec.causal, spec.head_dim) == ("multi-query", True, 128)
-    assert not plan_block(BlockRequest(preset="vit-b16")).cases[1].ffn.causal
-    unknown = replace(PRESETS.get("llama-7b").main, attention=None)
-    with pytest.raises(FfnbenchError, match="attention of this model is not known"):
-        attention_of(BlockRequest(), 4096, unknown)
-    assert attention_of(BlockRequest(heads=32, kv_heads=8), 4096, unknown) == replace(
-        PRESETS.get("llama3-8b").main.attention, causal=True
-    )
 
 
 def test_a_real_run_measures_checks_and_compares() -> None:

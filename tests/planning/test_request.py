@@ -2,19 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-import ffnbench
-from ffnbench.choices import Match, Mode
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import Probe, Workload, cost_of
 from ffnbench.planning.compare import plan_compare
-from ffnbench.planning.effort import protocol_of
-from ffnbench.planning.fields import read
-from ffnbench.report.header import conditions_line
 from ffnbench.report.words import sizing_text
-from ffnbench.request import BlockRequest, CompareRequest, SidesRequest
+from ffnbench.request import CompareRequest
 
 
 def widths(**options: object) -> dict[str, int]:
@@ -89,19 +84,6 @@ def test_the_same_form_always_gets_the_same_width(options: dict) -> None:
     assert len(set(widths(variants="relu,gelu,silu", **options).values())) == 1
 
 
-def test_an_explicit_ratio_reaches_the_rule() -> None:
-    assert widths(variants="s=swiglu@rule=grok@ratio=4", d_model=64) == {"s": 176}
-    assert widths(variants="s=swiglu@rule=grok", d_model=64) == {"s": 344}
-
-
-def test_the_residual_is_told() -> None:
-    told = ffnbench.cost("relu,s=swiglu@multiple_of=128", d_model=512).plan
-    assert conditions_line(told, measured=False).endswith(" except s (+3.1%)")
-    # 0.2 %: the table shows it
-    shown = ffnbench.cost("relu,swiglu", d_model=512).plan
-    assert "except" not in conditions_line(shown, measured=False)
-
-
 def test_threads_that_spin_share_no_process_with_those_that_sleep() -> None:
     """In one process the waiting threads of the first take the CPUs of the second: a
     call of 512 tokens took 1.7 times as long as it does alone.
@@ -117,21 +99,6 @@ def test_threads_that_spin_share_no_process_with_those_that_sleep() -> None:
     )
     assert plan.case("a").arm == plan.case("again").arm
     assert plan.case("a").arm != plan.case("spinning").arm
-
-
-def test_workload_keys_belong_to_one_case() -> None:
-    plan = plan_compare(
-        CompareRequest(
-            variants="relu,b=relu@dtype=bf16@batch=4@seq_len=8@mode=train@threads=2",
-            d_model=64,
-        )
-    )
-    assert plan.cases[0].workload == Workload(
-        batch=1, seq_len=512, dtype="float32", device="auto", mode="forward", threads=1
-    )
-    assert plan.cases[1].workload == Workload(
-        batch=4, seq_len=8, dtype="bfloat16", device="auto", mode="train", threads=2
-    )
 
 
 class Counting:
@@ -171,15 +138,6 @@ def test_others_are_matched_to_user_code_where_it_is_the_reference() -> None:
     assert [case.ffn.d_ff for case in plan.cases] == [3072, 3072]
 
 
-def test_ffnbenchs_own_forms_are_never_counted() -> None:
-    probe = Counting(1)
-    plan_compare(
-        CompareRequest(variants="relu,swiglu,silu@gate=output,f.py:act@gate=inner"),
-        probe,
-    )
-    assert probe.seen == []
-
-
 def test_a_module_that_does_not_read_its_width_is_said_to() -> None:
     plan = plan_compare(CompareRequest(variants="relu,a.b:Fixed"), Counting(0))
     assert sizing_text(plan.cases[1].sizing) == "given, but the module ignores it"
@@ -195,37 +153,3 @@ def test_an_own_activation_takes_the_forms_of_a_built_in_one() -> None:
         plan_compare(CompareRequest(variants="f.py:act@beta=2"), Counting(1))
     with pytest.raises(FfnbenchError, match="unknown key 'gat'"):
         plan_compare(CompareRequest(variants="f.py:act@gat=inner"), Counting(1))
-
-
-def test_a_few_cases_have_the_time_of_three() -> None:
-    budgets = [protocol_of(cases, CompareRequest()).budget_s for cases in (1, 2, 3, 6)]
-    assert budgets == [budgets[2], budgets[2], budgets[2], 2 * budgets[2]]
-
-
-def test_a_word_becomes_a_member_of_its_enum_where_it_is_read() -> None:
-    assert read(CompareRequest, "match", ["flops"]) is Match.FLOPS
-    assert read(SidesRequest, "mode", ["training"]) is Mode.TRAIN
-    for kind, name, text, says in (
-        (CompareRequest, "match", "forwards", "unknown match 'forwards'"),
-        (
-            SidesRequest,
-            "mode",
-            "forward,train",
-            "--mode takes one value here, not 'forward,train'",
-        ),
-        (
-            SidesRequest,
-            "dtype",
-            "bf16,fp32",
-            "--dtype takes one value here, not 'bf16,fp32'",
-        ),
-        (
-            BlockRequest,
-            "backend",
-            "eager,onednn",
-            "--backend takes one value here, not 'eager,onednn'",
-        ),
-    ):
-        with pytest.raises(FfnbenchError) as caught:
-            read(kind, name, [text])
-        assert (caught.value.message, bool(caught.value.hint)) == (says, True)
