@@ -6,14 +6,16 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import accumulate
-from math import exp, log
+from math import exp, log, sqrt
 
 from ffnbench.choices import Routing
 
 # Trained-like routing chooses the busiest expert by this share more often than the mean
 # one.
 IMBALANCE = 0.5
-# log-times of an integral and the step between them: 1e-8 of the error of a chance
+# The first logarithm of the times of an integral, before which a chance is below 1e-8,
+# and the step between them where one expert is drawn. The time of the k-th draw is
+# known to 1/sqrt(k) of itself, so that with more draws steps are as much smaller.
 EARLIEST, STEP = -19.0, 0.5
 
 
@@ -57,10 +59,10 @@ def chances(routing: Routing, experts: int, top_k: int) -> list[float]:
     if routing is Routing.UNIFORM:
         return [top_k / experts] * experts
     rates = shares(routing, experts)
-    latest = log(40 / min(rates))
+    latest, step = log(40 / min(rates)), STEP / sqrt(top_k)
     found = [0.0] * experts
-    for point in range(int((latest - EARLIEST) / STEP) + 1):
-        time = exp(EARLIEST + STEP * point)
+    for point in range(int((latest - EARLIEST) / step) + 1):
+        time = exp(EARLIEST + step * point)
         come = [1 - exp(-rate * time) for rate in rates]
         before = _counts(come, top_k)
         after = _counts(come[::-1], top_k)[::-1]
@@ -70,7 +72,7 @@ def chances(routing: Routing, experts: int, top_k: int) -> list[float]:
                 some * at_most[top_k - 1 - count]
                 for count, some in enumerate(before[expert])
             )
-            found[expert] += STEP * time * rate * exp(-rate * time) * fewer
+            found[expert] += step * time * rate * exp(-rate * time) * fewer
     return found
 
 

@@ -425,3 +425,16 @@ def test_touched_experts_are_those_of_all_draws(
     )
     touched = report.rows()[0]["weight_bytes_touched"] / 4
     assert touched == pytest.approx(hits * 2 * 8 * D + len(weights) * D, abs=1)
+
+
+@pytest.mark.parametrize("routing", ["skewed", "trained-like"])
+@pytest.mark.parametrize("shape", ["16x1", "256x8", "64x32"])
+def test_one_token_touches_as_many_experts_as_it_draws(
+    routing: str, shape: str
+) -> None:
+    report = ffnbench.cost(
+        f"relu@d_ff=1000000@moe={shape}@routing={routing}", d_model=D, seq_len=1
+    )
+    experts_, top_k = map(int, shape.split("x"))
+    touched = report.rows()[0]["weight_bytes_touched"] / 4 - experts_ * D
+    assert touched / (2 * 10**6 * D) == pytest.approx(top_k, rel=1e-7)
