@@ -167,7 +167,7 @@ SeqLen = Annotated[
     Option(
         rich_help_panel=WORKLOAD,
         metavar="INT",
-        help="Tokens in a sequence: 1,128 or 1..4Ki; by default 512, or 64 where a d_model is above 2048.",
+        help="Tokens: 1..4Ki; by default 512, 64 if d_model > 2048.",
     ),
 ]
 SeqLenOfBlock = Annotated[
