@@ -31,19 +31,6 @@ EXAMPLES = {  # an example of a list, for each flag that may have one
     "d_ff": "2688..2752/8",
     "device": "cpu,cuda",
 }
-OTHER_NAMES = {  # what others call a flag
-    "hidden_size": "d_model",
-    "intermediate_size": "d_ff",
-    "dff": "d_ff",
-    "seq": "seq_len",
-    "sequence_length": "seq_len",
-    "batch_size": "batch",
-    "num_threads": "threads",
-    "config": "preset",
-    "model": "preset",
-    "wide": "verbose",
-    "fail_above": "tolerance",
-}
 DEFAULT_VARIANTS = "relu,gelu,swiglu"
 DEFAULT_BUDGET_S = 120.0  # of `check` and `ab`, and of a run with --precision alone
 

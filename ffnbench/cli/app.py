@@ -12,7 +12,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,7 +22,6 @@ from ffnbench.cli.commands import (
     UsageError,
     command_names,
     ending,
-    options_of,
     settings_here,
 )
 from ffnbench.common.errors import (
@@ -37,16 +36,6 @@ from ffnbench.common.streams import hush, prepare_streams
 
 INTERRUPTED = "interrupted before the answer was complete"
 NO_MEMORY = "there is not enough memory"
-# flags without a command
-ROOT_OPTIONS = (
-    "--help",
-    "-h",
-    "--version",
-    "-V",
-    "--install-completion",
-    "--show-completion",
-)
-
 app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
@@ -95,21 +84,14 @@ def run_command_line(words: Sequence[str]) -> int:
         if app([*words], standalone_mode=False, prog_name="ffnbench"):
             return EXIT_USAGE
         return 0
-    name = words[0].replace("_", "-") if words else "--help"
-    defaults = {}
-    if name in command_names():
-        settings = settings_here()
-        if settings is not None:
-            defaults = {name: settings.of_command(name, options_of(name))}
-    elif name.partition("=")[0] not in ROOT_OPTIONS:
-        what = "no command before" if name.startswith("-") else "no such command"
-        from ffnbench.cli.mistakes import command_meant
-
-        raise FfnbenchError(f"{what} {name!r}", command_meant(name, words))
+    settings = settings_here()
+    defaults = settings.by_command(command_names()) if settings else {}
     # not app(): that ends an interruption, and a broken pipe, in its own ways
     group = typer.main.get_command(app)
     try:
-        with group.make_context("ffnbench", [*words], default_map=defaults) as ctx:
+        with group.make_context(
+            "ffnbench", [*words] or ["--help"], default_map=defaults
+        ) as ctx:
             return group.invoke(ctx) or 0
     except typer.Exit as ended:
         # --help, --version and --install-completion end so; 1 would mean a regression
@@ -152,12 +134,26 @@ def _exit_code_of(problem: Exception) -> int:
             NO_MEMORY, "`ulimit -a` shows the limits of this shell", EXIT_UNFINISHED
         )
     if isinstance(problem, UsageError):
-        from ffnbench.cli.mistakes import usage_error
-
-        return usage_error(problem)
+        return _usage_error(problem)
     traceback.print_exception(problem)
     return complain(
         "this is a bug in ffnbench",
         "please report it with the lines above",
         EXIT_UNFINISHED,
+    )
+
+
+def _usage_error(problem: Any) -> int:
+    """Write a complaint of Typer's own (an unknown command or option, a missing value)
+    as an error, and an example of the command; gives the exit code.
+    """
+    message = " ".join(problem.format_message().split()).rstrip(".")
+    context = problem.ctx
+    command = context.command_path if context else "ffnbench"
+    epilog = context.command.epilog if context else app.info.epilog
+    example = str(epilog).splitlines()[1]
+    return complain(
+        message[:1].lower() + message[1:],
+        f"for example `{example.strip()}`; `{command} --help` shows what there is",
+        EXIT_USAGE,
     )

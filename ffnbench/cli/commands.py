@@ -26,7 +26,7 @@ from ffnbench.cli.defaults import (
     is_typed,
     set_by_file,
 )
-from ffnbench.cli.words import as_meant
+from ffnbench.cli.words import by_place
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.planning.fields import read
 from ffnbench.request import AnyRequest, Output, Request
@@ -96,13 +96,14 @@ class Command(TyperCommand):
         return params
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse what was typed, as it was meant."""
+        """Parse what was typed; `--json` is short for `--format json`."""
         if HELP_ALL in args:
             ctx.obj, args = HELP_ALL, ["--help"]
+        if not ctx.resilient_parsing:
+            args = by_place(args, self.params)
+        args = ["--format=json" if word == "--json" else word for word in args]
         try:
-            return super().parse_args(
-                ctx, args if ctx.resilient_parsing else as_meant(args, self.params)
-            )
+            return super().parse_args(ctx, args)
         except UsageError as problem:
             # Typer does not set it in each case
             problem.ctx = ctx  # type: ignore[attr-defined]
@@ -131,6 +132,11 @@ class Command(TyperCommand):
 
 class Commands(TyperGroup):
     """All commands, each imported when it is typed; the help imports them all."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        # Typer suggests these names
+        self.commands = dict.fromkeys(FILES)  # type: ignore[assignment]
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The parameters that may stand before a command."""

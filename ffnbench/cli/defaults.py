@@ -19,7 +19,6 @@ from typing import Any
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.files import content_of
 from ffnbench.common.names import hint_for
-from ffnbench.request import spelling
 
 FILE, TABLE = "pyproject.toml", "tool.ffnbench"
 # flags of how an answer is shown: no note names them
@@ -29,6 +28,7 @@ SETTABLE = (
     "metrics",
     "precision", "budget", "timeout", "pause", "tolerance", "on_unclear", "hardware", "wait", *OF_OUTPUT,
 )  # fmt: skip
+PLAIN = (bool, int, float, str)  # what a flag may be set to
 STATED_EFFORT = ("workers", "rounds", "quick")
 GIVES_WAY_TO = {  # the default of a flag is left out where one of these is typed
     "precision": STATED_EFFORT,
@@ -37,50 +37,37 @@ GIVES_WAY_TO = {  # the default of a flag is left out where one of these is type
     "d_ff": ("preset",),
     "bias": ("preset",),
 }
-Default = bool | list[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a file sets, each value as it would be typed: `seq_len` for every command,
-    `compare.seq_len` for one.
+    """The table of a file: values of flags for every command, and tables of flags for
+    one. Each value is as it would be typed.
     """
 
     path: Path
-    values: Mapping[str, Default]
+    table: Mapping[str, Any]
 
     def rows(self) -> list[tuple[str, str]]:
         """Facts for `ffnbench env`: the file, then each default with its value."""
-        return [
-            ("defaults from", str(self.path)),
-            *(
-                (f"default {name}", _shown(value))
-                for name, value in self.values.items()
-            ),
-        ]
+        rows = [("defaults from", str(self.path))]
+        for name, value in self.table.items():
+            if isinstance(value, dict):
+                rows += [
+                    (f"default {name}.{key}", _shown(own)) for key, own in value.items()
+                ]
+            else:
+                rows.append((f"default {name}", _shown(value)))
+        return rows
 
-    def of_command(self, command: str, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The defaults of a command with these options, by the names of its parameters.
-
-        What is set for all commands and is no option of this one is left out. Raises
-        FfnbenchError where that is set for this command alone.
-        """
-        defaults: dict[str, Any] = {}
-        for key, value in self.values.items():
-            of, dot, name = key.rpartition(".")
-            if dot and of != command:
-                continue
-            if name in options:
-                if isinstance(value, bool) or options[name].multiple:
-                    defaults[name] = value
-                else:
-                    defaults[name] = ",".join(value)
-            elif dot:
-                raise FfnbenchError(
-                    f"{command} has no {spelling(name)}, in [{TABLE}.{command}] of {str(self.path)!r}",
-                    "take it out of that table",
-                )
-        return defaults
+    def by_command(self, commands: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """Typer's `default_map`: the defaults of each command."""
+        of_all = {
+            name: value
+            for name, value in self.table.items()
+            if not isinstance(value, dict)
+        }
+        return {command: of_all | self.table.get(command, {}) for command in commands}
 
 
 def is_typed(context: Any, name: str) -> bool:
@@ -99,7 +86,8 @@ def set_by_file(context: Any) -> dict[str, Any]:
             for other in GIVES_WAY_TO.get(name, ())
             if other in context.params
         )
-        if context.get_parameter_source(name).name == "DEFAULT_MAP" and not gives_way:
+        source = context.get_parameter_source(name)
+        if source and source.name == "DEFAULT_MAP" and not gives_way:
             values[name] = context.params[name]
     return values
 
@@ -123,8 +111,8 @@ def _shown(value: Any) -> str:
 
 
 def found_settings(commands: Sequence[str]) -> Settings | None:
-    """The settings that hold in this folder. Raises FfnbenchError for a table that
-    can't be read, an unknown command, and a key that no file may set.
+    """The settings that hold in this folder. Raises FfnbenchError for a file that is no
+    TOML, an unknown command, and a key that no file may set.
     """
     try:
         here = Path.cwd()
@@ -132,79 +120,43 @@ def found_settings(commands: Sequence[str]) -> Settings | None:
         return None
     for folder in (here, *here.parents):
         path = folder / FILE
-        table = _table(path) if path.is_file() else None
-        if table is not None:
-            return _settings_of(path, table, commands)
+        if os.access(path, os.R_OK) and b"[tool.ffnbench" in content_of(path):
+            return Settings(path, _table_of(path, commands))
         if (folder / ".git").exists():
             break
     return None
 
 
-def _table(path: Path) -> dict[str, Any] | None:
-    """The table of a file; None where it has none, or can't be opened."""
-    if not os.access(path, os.R_OK):
-        return None
-    text = content_of(path)
-    if b"ffnbench" not in text:  # a mistake in a file of others does not matter here
-        return None
+def _table_of(path: Path, commands: Sequence[str]) -> dict[str, Any]:
+    """The table of a file, its values as they would be typed."""
     try:
-        tool = tomllib.loads(text.decode()).get("tool", {})
+        table = tomllib.loads(content_of(path).decode())["tool"]["ffnbench"]
     except (ValueError, RecursionError) as problem:
         raise FfnbenchError(
             f"cannot read {str(path)!r}: {problem}", "it has to be TOML"
         ) from None
-    table = tool.get("ffnbench") if isinstance(tool, dict) else None
-    return table if isinstance(table, dict) else None
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        if key in commands and isinstance(value, dict):
+            values[key] = dict(_typed(path, *item) for item in value.items())
+        else:
+            name, typed = _typed(path, key, value)
+            values[name] = typed
+    return values
 
 
-def _settings_of(
-    path: Path, table: dict[str, Any], commands: Sequence[str]
-) -> Settings:
-    """The settings of a table, those for all commands first; raises FfnbenchError for
-    what no file may set, and for an unknown command.
+def _typed(path: Path, key: str, value: Any) -> tuple[str, bool | str | list[str]]:
+    """The parameter that a key sets, and its value as it would be typed; raises
+    FfnbenchError where no file may set it.
     """
-    of_all = {
-        _settable_name(path, key): _as_typed(path, key, value)
-        for key, value in table.items()
-        if not isinstance(value, dict)
-    }
-    values: dict[str, Default] = {**of_all}
-    for command, own in table.items():
-        if not isinstance(own, dict):
-            continue
-        if command not in commands:
-            raise FfnbenchError(
-                f"no command is called {command!r}, in [{TABLE}.{command}] of {str(path)!r}",
-                hint_for(command, commands, "commands: " + ", ".join(commands)),
-            )
-        for key, value in own.items():
-            values[f"{command}.{_settable_name(path, key)}"] = _as_typed(
-                path, key, value
-            )
-    return Settings(path, values)
-
-
-def _settable_name(path: Path, key: str) -> str:
-    """The parameter that a key names; raises FfnbenchError where no file may set it."""
-    name = key.strip().replace("-", "_")
-    if name not in SETTABLE:
-        hint = hint_for(
-            name,
-            SETTABLE,
-            "type it where it is wanted; a key is the name of a flag: seq_len, dtype, budget",
-        )
-        raise FfnbenchError(f"no file may set {key!r}, as {str(path)!r} does", hint)
-    return name
-
-
-def _as_typed(path: Path, key: str, value: Any) -> Default:
-    """A value as it would be typed; raises FfnbenchError for what can't be."""
-    if isinstance(value, bool):
-        return value
+    name = key.replace("-", "_")
     parts = value if isinstance(value, list) else [value]
-    if not parts or not all(isinstance(part, int | float | str) for part in parts):
+    if name not in SETTABLE or not all(isinstance(part, PLAIN) for part in parts):
         raise FfnbenchError(
-            f"{key} of {str(path)!r} is no value of a flag",
-            'for example seq_len = 128 or "2Ki"',
+            f"{str(path)!r} can't set {key!r} to {value!r}",
+            hint_for(name, SETTABLE, "a key is the name of a flag: seq_len = 128"),
         )
-    return [str(part) for part in parts]
+    if isinstance(value, bool):
+        return name, value
+    texts = [str(part) for part in parts]
+    return name, texts if name == "tolerance" else ",".join(texts)

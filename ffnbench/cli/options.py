@@ -113,12 +113,20 @@ Preset = Annotated[
     ),
 ]
 DModel = Annotated[
-    TypedText, Option(rich_help_panel=WIDTHS, metavar="INT", help="Width of the model.")
+    TypedText,
+    Option(
+        "--d-model",
+        "--hidden-size",
+        rich_help_panel=WIDTHS,
+        metavar="INT",
+        help="Width of the model.",
+    ),
 ]
 DFF = Annotated[
     TypedText,
     Option(
         "--d-ff",
+        "--intermediate-size",
         rich_help_panel=WIDTHS,
         metavar="INT",
         help="Width of a branch; by default 4 * d_model; 2/3 of it for gated forms.",
@@ -160,7 +168,13 @@ KVHeads = Annotated[
 
 Batch = Annotated[
     TypedText,
-    Option(rich_help_panel=WORKLOAD, metavar="INT", help="Sequences in a call."),
+    Option(
+        "--batch",
+        "--batch-size",
+        rich_help_panel=WORKLOAD,
+        metavar="INT",
+        help="Sequences in a call.",
+    ),
 ]
 SeqLen = Annotated[
     TypedText,

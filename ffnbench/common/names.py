@@ -16,7 +16,6 @@ from ffnbench.common.errors import FfnbenchError
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Enum)
-MOST_NEAR = 6  # names in `did you mean`
 
 
 def normalise(name: str) -> str:
@@ -24,32 +23,12 @@ def normalise(name: str) -> str:
     return name.strip().lower().replace("-", "_")
 
 
-def near(name: str, names: Iterable[str]) -> list[str]:
-    """The names that begin like this one, whatever the case and the dashes; where there
-    are none, the two that are most similar.
-    """
-    names = list(names)
-    typed = normalise(name).replace("_", "")
-    if len(typed) > 1:
-        beginning_so = [
-            spelling
-            for spelling in names
-            if normalise(spelling).replace("_", "").startswith(typed)
-        ]
-        if beginning_so:
-            return beginning_so[:MOST_NEAR]
-    return get_close_matches(normalise(name), names, n=2, cutoff=0.6)
-
-
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """`did you mean 'a', 'b' or 'c'?`, or an empty string where nothing is near."""
-    nearest = [repr(spelling) for spelling in near(name, names)]
+    """`did you mean 'a' or 'b'?`, or an empty string where nothing is near."""
+    nearest = get_close_matches(normalise(name), [*names], n=2)
     if not nearest:
         return ""
-    *others, last = nearest
-    if not others:
-        return f"did you mean {last}?"
-    return f"did you mean {', '.join(others)} or {last}?"
+    return f"did you mean {' or '.join(map(repr, nearest))}?"
 
 
 def hint_for(name: str, names: Iterable[str], where: str) -> str:

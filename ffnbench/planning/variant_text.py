@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.common.names import choose, normalise
+from ffnbench.common.names import choose, hint_for, normalise
 from ffnbench.ffn.activations import ACTIVATIONS, OwnActivation
 from ffnbench.ffn.spec import (
     GATED,
@@ -103,9 +103,11 @@ def parse_variant(text: str, models: Mapping[str, ModelSpec] | None = None) -> V
         from ffnbench.models.presets import PRESETS
 
         if name not in PRESETS:
-            from ffnbench.planning.unknown_names import unknown_name
-
-            raise unknown_name(name, _is_form)
+            names = ACTIVATIONS.spellings() + GATED.spellings() + PRESETS.names()
+            where = "`ffnbench list variants` shows all; your own code is package.module:Attr or path/to/file.py:Attr"
+            raise FfnbenchError(
+                f"unknown variant {name!r}", hint_for(name, names, where)
+            )
         variant = _variant_of_model(text, label, PRESETS.get(name), keys)
     return replace(variant, arm=arm)
 

@@ -24,7 +24,6 @@ from ffnbench.planning.keys import KEYS
 from ffnbench.python.arguments import ARGUMENTS_HINT
 from ffnbench.report.progress import NotebookProgress, TerminalProgress
 from ffnbench.report.shown_report import notebook_shell
-from ffnbench.request import OTHER_NAMES
 from ffnbench.run import world
 
 P = ParamSpec("P")
@@ -81,10 +80,7 @@ def _refuse_unknown(
     for name in named:
         if name not in parameters:
             examples = [key.example for key in KEYS if key.name == name]
-            ours = OTHER_NAMES.get(name)
-            if ours in parameters:
-                hint = f"did you mean {ours!r}?"
-            elif examples:
+            if examples:
                 hint = f"write it as a key of each variant: {examples[0]!r}"
             else:
                 hint = hint_for(name, parameters, ARGUMENTS_HINT)

@@ -188,10 +188,10 @@ def test_other_attention_is_said_not_to_be_counted(capsys, tmp_path) -> None:
         "shared_expert_intermediate_size": 64,
     }))  # fmt: skip
     with pytest.raises(FfnbenchError, match=said):
-        cli.run_command_line(["block", "--config", str(path), "--cost-only"])
+        cli.run_command_line(["block", "--preset", str(path), "--cost-only"])
     heads = ("--heads", "4")
     assert said in " ".join(
-        run(capsys, "--config", str(path), "--cost-only", *heads).split()
+        run(capsys, "--preset", str(path), "--cost-only", *heads).split()
     )
 
 

@@ -105,7 +105,7 @@ ANSWERED = """
     compare relu,gelu --d-model 64 --seq-len 16,128 --quick
     compare relu --d-model 64 --metrics memory
     compare --preset gpt2 --quick
-    cost --config llama.json
+    cost --preset llama.json
     cost relu,swiglu --match flops --seq-len 1,16 --bias
     cost --preset mixtral-8x7b
     block --d-model 64 --heads 2 --seq-len 16 --workers 3

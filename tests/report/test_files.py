@@ -171,11 +171,11 @@ def test_what_is_named_is_read_to_a_size_that_is_said(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("ffnbench.common.files.MOST_FILE_BYTES", 1024)
     Path("folder").mkdir()
-    for command in ("report", "check", "block --config", "cost relu --config"):
+    for command in ("report", "check", "block --preset", "cost relu --preset"):
         code, out, err = call(*command.split(), what)
         assert (code, out, err.count("\n")) == (2, "", 2), command
         lacks = what == "folder" and command.endswith(
-            "--config"
+            "--preset"
         )  # it may hold a config.json
         assert ("No such file or directory" if lacks else why) in err.splitlines()[0], (
             command
@@ -202,7 +202,7 @@ def test_an_input_is_no_output(measured: Path, tmp_path: Path, call) -> None:
     config.write_text(
         '{"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}'
     )
-    for arguments in (["cost", "--config"], ["cost", "relu"], ["block", "--config"]):
+    for arguments in (["cost", "--preset"], ["cost", "relu"], ["block", "--preset"]):
         assert call(*arguments, config, "-o", config)[0] == 2
     assert "llama" in config.read_text()
 
