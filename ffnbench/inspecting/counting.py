@@ -142,7 +142,7 @@ def count_whole_model(model: ModelSpec) -> WholeModel:
         name=model.name,
         source=model.source,
         counted_by=model.counted_by,
-        note=model.note,
+        note="; ".join(filter(None, (model.note, rest.note))),
         defaults=model.defaults,
         embeddings=rest.embeddings,
         attention=attention,

@@ -42,7 +42,7 @@ class ReadFFN:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rest:
     """Parameters of a whole model besides its FFNs; `attention` besides the matrices
-    and biases of its AttentionSpecs, such as sinks.
+    and biases of its AttentionSpecs, such as sinks. `note` says what is odd in them.
     """
 
     embeddings: int
@@ -50,6 +50,7 @@ class Rest:
     norms: int
     head: int
     other: int = 0
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -116,8 +116,7 @@ def _deepseek_v3() -> ModelSpec:
             LayerGroup(kind="moe", count=58, ffn=sparse, attention=attention),
         ),
         source="transformers DeepseekV3Config; deepseek-ai/DeepSeek-V3",
-        rest=Rest(embeddings=926_679_040, norms=1_006_592, head=926_679_040),
-        note="the checkpoint has 14,848 correction biases of its routers as well, which are no trained weights",
+        rest=Rest(embeddings=926_679_040, norms=1_006_592, head=926_679_040, note="the checkpoint has 14,848 correction biases of its routers as well, which are no trained weights"),
     )  # fmt: skip
 
 
@@ -129,15 +128,14 @@ def _dense(layers: int) -> dict[str, int]:
 _ROWS = (
     _model(
         "transformer-base", "Transformer base", {"encoder": 6, "decoder": 6}, _ffn("relu", 512, 2048, bias=True),
-        (8, 8, 64), rest=Rest(embeddings=18_944_000, norms=30_720, head=0),
+        (8, 8, 64), rest=Rest(embeddings=18_944_000, norms=30_720, head=0, note="one matrix embeds both languages and is the output's; the paper says about 37,000 tokens"),
         source="Vaswani et al. 2017, arXiv 1706.03762, table 3",
-        note="attention without biases, as in the paper's equations; one matrix embeds both languages and is the output's; the paper says about 37,000 tokens",
+        note="attention without biases, as in the paper's equations",
     ),
     _model(
         "bert-base", "BERT-base", {"encoder": 12}, _ffn("gelu", 768, 3072, bias=True), (12, 12, 64), qkv_bias=True,
-        out_bias=True, rest=Rest(embeddings=23_835_648, norms=38_400, head=590_592),
+        out_bias=True, rest=Rest(embeddings=23_835_648, norms=38_400, head=590_592, note="the bare model with its pooler"),
         source="transformers BertConfig; bert-base-uncased",
-        note="the bare model with its pooler",
     ),
     _model(
         "gpt2", "GPT-2 124M", _dense(12), _ffn("gelu_tanh", 768, 3072, bias=True), (12, 12, 64), qkv_bias=True,
@@ -146,9 +144,9 @@ _ROWS = (
     ),
     _model(
         "gpt3-175b", "GPT-3 175B", _dense(96), _ffn("gelu", 12288, 49152, bias=True), (96, 96, 128), qkv_bias=True,
-        out_bias=True, rest=Rest(embeddings=642_723_840, norms=4_743_168, head=0),
+        out_bias=True, rest=Rest(embeddings=642_723_840, norms=4_743_168, head=0, note="GPT-2's vocabulary, norms and tied output are assumed, 2,048 positions are the paper's"),
         source="Brown et al. 2020, arXiv 2005.14165, table 2.1",
-        note="the paper states d_ff = 4 d_model; biases are assumed as in GPT-2; GPT-2's vocabulary, norms and tied output are assumed, 2,048 positions are the paper's",
+        note="the paper states d_ff = 4 d_model; biases are assumed as in GPT-2",
     ),
     _model(
         "t5-base", "T5-base v1.0", {"encoder": 12, "decoder": 12}, _ffn("relu", 768, 3072), (12, 12, 64),
@@ -162,9 +160,9 @@ _ROWS = (
     ),
     _model(
         "palm-540b", "PaLM 540B", _dense(118), _ffn("swiglu", 18432, 73728), (48, 1, 256),
-        rest=Rest(embeddings=4_718_592_000, norms=2_193_408, head=0),
+        rest=Rest(embeddings=4_718_592_000, norms=2_193_408, head=0, note="one norm a layer, without a bias, since FFN and attention stand in parallel"),
         source="Chowdhery et al. 2022, arXiv 2204.02311, table 1 and section 2",
-        note="three matrices at d_ff = 4 d_model, without the 2/3; one norm a layer, without a bias, since FFN and attention stand in parallel",
+        note="three matrices at d_ff = 4 d_model, without the 2/3",
     ),
     _model(
         "falcon-7b", "Falcon 7B", _dense(32), _ffn("gelu", 4544, 18176), (71, 1, 64),
@@ -193,9 +191,8 @@ _ROWS = (
     ),
     _model(
         "mistral-7b", "Mistral 7B v0.1", _dense(32), _ffn("swiglu", 4096, 14336), (32, 8, 128), windows={4096: 32},
-        rest=Rest(embeddings=131_072_000, norms=266_240, head=131_072_000),
+        rest=Rest(embeddings=131_072_000, norms=266_240, head=131_072_000, note="versions 0.2 and 0.3 have no window, and 0.3 has 32,768 tokens"),
         source="transformers MistralConfig; torchtune mistral_7b",
-        note="versions 0.2 and 0.3 have no window, and 0.3 has 32,768 tokens",
     ),
     _model(
         "gemma-7b", "Gemma 7B", _dense(28), _ffn("geglu_tanh", 3072, 24576), (16, 16, 256),
@@ -220,15 +217,14 @@ _ROWS = (
     ),
     _model(
         "modernbert-base", "ModernBERT-base", {"encoder": 22}, _ffn("geglu", 768, 1152), (12, 12, 64),
-        windows={None: 8, 64: 14}, rest=Rest(embeddings=38_682_624, norms=34_560, head=0),
+        windows={None: 8, 64: 14}, rest=Rest(embeddings=38_682_624, norms=34_560, head=0, note="the bare model; its first layer has one norm, and the embeddings have one"),
         source="transformers ModernBertConfig",
-        note="gate and up packed in one weight of 2304 rows; the bare model; its first layer has one norm, and the embeddings have one",
+        note="gate and up packed in one weight of 2304 rows",
     ),
     _model(
         "vit-b16", "ViT-B/16", {"vision": 12}, _ffn("gelu", 768, 3072, bias=True), (12, 12, 64), qkv_bias=True,
-        out_bias=True, rest=Rest(embeddings=742_656, norms=38_400, head=590_592),
+        out_bias=True, rest=Rest(embeddings=742_656, norms=38_400, head=590_592, note="the bare model with its pooler, which timm's has not"),
         source="timm vit_base_patch16_224; transformers ViTConfig",
-        note="the bare model with its pooler, which timm's has not",
     ),
     _model(
         "mixtral-8x7b", "Mixtral 8x7B", {"moe": 32}, _ffn("swiglu", 4096, 14336, moe=MoESpec(experts=8, top_k=2)),
