@@ -226,24 +226,6 @@ def test_the_check_fails_if_ab_fails_on_both_runners(
     assert (OK in comment["body"]) == (code == 0)
 
 
-def test_words_reach_the_commands_that_they_are_for(runner: Runner) -> None:
-    runner.write_module(0.0048)
-    extra = "--seq-len 32  --tolerance 'params=1%'"
-    install = ". -r 'more things.txt'"
-    done = runner.run(
-        target=TARGET, d_model="64", fail_above="30%", extra=extra, install=install
-    )
-    assert done.code == 0, done.said
-    limits = {row["metric"]: row["tolerance"] for row in done.answer["findings"]}
-    assert (limits["latency"], limits["params"]) == (0.3, 0.01)
-    assert done.answer["now"]["plan"]["cases"][0]["workload"]["seq_len"] == 32
-    torch, ours, theirs = installed(runner)
-    assert torch[4] == "torch"
-    assert torch[-1].endswith("/whl/cpu")
-    assert ours[-1] == str(ROOT)
-    assert theirs[4:] == [".", "-r", "more things.txt"]
-
-
 def installed(runner: Runner) -> list[list[str]]:
     """The words of each call of python."""
     lines = (runner.home / "python.txt").read_text().splitlines()
@@ -287,24 +269,6 @@ def test_mistakes_end_with_2_one_line_and_a_hint(
     assert hint in line
 
 
-@pytest.mark.parametrize("lacks", ["permission", "token", "wish", "pull request"])
-def test_without_a_comment_there_is_the_summary(runner: Runner, lacks: str) -> None:
-    inputs = {"target": TARGET, "d_model": "64"}
-    if lacks == "permission":
-        (runner.home / "read-only").touch()
-    elif lacks == "token":
-        runner.event["token"] = ""
-    elif lacks == "wish":
-        inputs["comment"] = "false"
-    else:
-        runner.event |= {"number": "", "base_ref": ""}
-        inputs["base"] = "HEAD"
-    done = runner.run(**inputs)
-    assert done.code == 0, done.said
-    assert (runner.comments, OK in done.summary) == ([], True)
-    assert ("::notice" in done.said) == (lacks == "permission")
-
-
 def test_inputs_are_never_code(runner: Runner) -> None:
     """They come by variables, and a shell reads none of their signs."""
     for step in ACTION["runs"]["steps"]:
@@ -320,39 +284,3 @@ def test_inputs_are_never_code(runner: Runner) -> None:
     runner.run(**{**given, "extra": f"'{sign}'", "install": f"'{sign}'"})
     assert not [*runner.home.rglob("pwned")]
     assert installed(runner)[-1][-1] == sign
-
-
-def test_the_page_and_the_workflow_give_the_action_what_it_takes() -> None:
-    asked = CALLED[True]["workflow_call"]["inputs"]  # `on` is true in YAML 1.1
-    for job in CALLED["jobs"].values():
-        given = dict(job["steps"][-1]["with"])
-        assert given.pop("fail", "false") == "false"
-        assert given == {
-            name: f"${{{{ inputs.{name} }}}}" for name in asked.keys() - {"runs-on"}
-        }
-    for name in asked.keys() & ACTION["inputs"].keys():
-        default = ACTION["inputs"][name].get("default", "")
-        assert asked[name].get("default", "") == default
-    text = (ROOT / "docs" / "ci.md").read_text(encoding="utf-8")
-    shown = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
-    jobs = [
-        job
-        for body in shown
-        for job in yaml.safe_load(body).get("jobs", {}).values()
-    ]  # fmt: skip
-    (called,) = [job for job in jobs if "uses" in job]
-    assert called["uses"].endswith("/ffnbench/.github/workflows/ffn-ab.yml@v0")
-    assert called["with"].keys() <= asked.keys()
-    steps = [step for job in jobs for step in job.get("steps", ())]
-    (with_action,) = [step for step in steps if "/ffnbench@" in step.get("uses", "")]
-    assert with_action["with"].keys() <= ACTION["inputs"].keys()
-    named = re.findall(r"^\| `([a-z-]+)` \|", text, re.MULTILINE)
-    assert named == list(ACTION["inputs"])
-
-
-def test_our_own_ci_is_the_script_that_anyone_can_run_and_a_slow_night() -> None:
-    path = ROOT / ".github" / "workflows" / "ci.yml"
-    jobs = yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"].values()
-    runs = [step["run"] for job in jobs for step in job["steps"] if "run" in step]
-    assert ".ci/run" in runs
-    assert "pytest -m slow" in runs
