@@ -4,7 +4,6 @@ whichever way it is run.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -13,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ffnbench.choices import Backend
-from ffnbench.common.errors import Unsupported
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Workload
 from ffnbench.worker.backends import onednn
@@ -129,12 +127,6 @@ def test_joined_products_are_the_same_function(backend: str, spec: FFNSpec) -> N
     assert torch.allclose(module.gate_up.weight.grad, joined, rtol=1e-4, atol=1e-5)
 
 
-def test_without_a_gate_nothing_is_joined() -> None:
-    for spec in (replace(SWIGLU, gate=Gate.NONE), replace(SWIGLU, gate=Gate.OUTPUT)):
-        with pytest.raises(Unsupported, match="no gate beside its up projection"):
-            module_for_backend(build_module(spec), spec, "packed")
-
-
 class Mixed(nn.Module):
     """One layer is called, one is read, one makes its weight anew at each call, one is
     of another kind.
@@ -176,34 +168,6 @@ def test_a_module_of_another_is_run_without_a_change() -> None:
     assert isinstance(module.called, nn.Linear)
 
 
-@needs_onednn
-@pytest.mark.parametrize(
-    ("module", "why"),
-    [
-        (lambda: nn.Sequential(nn.LayerNorm(D), nn.Identity()), "no nn.Linear layer"),
-        (lambda: nn.MultiheadAttention(D, 2), "no nn.Linear layer|never called"),
-        (lambda: nn.Sequential(nn.Linear(D, D).double()), "no nn.Linear layer"),
-    ],
-)
-def test_what_has_nothing_for_it_says_so(
-    module: Callable[[], nn.Module], why: str
-) -> None:
-    class Outer(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = module()
-
-        def forward(self, x: Tensor) -> Tensor:
-            return (
-                self.inner(x, x, x)[0]
-                if isinstance(self.inner, nn.MultiheadAttention)
-                else self.inner(x)
-            )
-
-    with pytest.raises(Unsupported, match=why):
-        onednn.pack(Outer(), torch.randn(1, 4, D))
-
-
 def work(**more: object) -> Workload:
     given = {
         "batch": 1,
@@ -231,9 +195,3 @@ def test_what_is_held_is_what_a_call_computes_with() -> None:
         assert least <= opened.values["held_bytes"] <= 1.1 * least
         assert ("pack_s" in opened.values) == (backend == "onednn")
         assert 0 <= opened.values.get("pack_s", 0) < 60
-
-
-def test_a_machine_without_oneDNN_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
-    with pytest.raises(Unsupported, match="built without oneDNN"):
-        onednn.pack(build_module(SWIGLU), torch.randn(1, 4, D))

@@ -14,8 +14,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ffnbench.ffn.proof import tolerance_of
-from ffnbench.ffn.spec import DTYPES
 from ffnbench.messages import MeasureMemory, Open, TakeSample
 from ffnbench.plan import Workload
 from ffnbench.planning.compare import plan_compare
@@ -25,7 +23,6 @@ from ffnbench.worker.jobs import Jobs
 from ffnbench.worker.probe_jobs import InProcess
 from ffnbench.worker.subject import set_precision
 
-BACKENDS: Any = torch.backends
 BITS = {
     "high": 10,
     "medium": 7,
@@ -116,66 +113,6 @@ def test_a_module_that_is_one_percent_off_is_found_at_high_and_tf32_at_highest()
     )
 
 
-def test_precision_is_float32s_alone() -> None:
-    assert {work(name, "bfloat16").tolerance for name in BITS} == {
-        DTYPES.get("bfloat16").tolerance
-    }
-    assert tolerance_of(torch.float32) == DTYPES.get("float32").tolerance
-    torch.set_float32_matmul_precision("high")
-    assert tolerance_of(torch.float32) > 10 * DTYPES.get("float32").tolerance
-    set_precision("highest")
-    BACKENDS.cuda.matmul.fp32_precision = (
-        "tf32"  # both ways are mixed: torch refuses to say
-    )
-    assert tolerance_of(torch.float32) == DTYPES.get("float32").tolerance
-
-
-DIRT = (  # what user code may do, one way or the other
-    lambda: torch.set_float32_matmul_precision("medium"),
-    lambda: setattr(BACKENDS.cuda.matmul, "allow_tf32", True),
-    lambda: setattr(BACKENDS.cuda.matmul, "fp32_precision", "tf32"),
-    lambda: setattr(BACKENDS, "fp32_precision", "tf32"),
-    lambda: setattr(BACKENDS.cudnn, "fp32_precision", "tf32"),
-    lambda: setattr(BACKENDS.mkldnn, "fp32_precision", "bf16"),
-    lambda: setattr(BACKENDS.mkldnn.matmul, "fp32_precision", "bf16"),
-    lambda: setattr(BACKENDS.mkldnn.conv, "fp32_precision", "bf16"),
-    lambda: setattr(BACKENDS.cudnn, "allow_tf32", True),
-    lambda: setattr(BACKENDS.cuda.matmul, "allow_fp16_accumulation", True),
-    lambda: setattr(
-        BACKENDS.cuda.matmul, "allow_fp16_reduced_precision_reduction", False
-    ),
-    lambda: setattr(
-        BACKENDS.cuda.matmul, "allow_bf16_reduced_precision_reduction", (False, False)
-    ),
-)
-
-
-def in_force() -> list[Any]:
-    """All that torch says of it, in both of its ways."""
-    cublas = BACKENDS.cuda.matmul
-    return [
-        torch.get_float32_matmul_precision(), cublas.allow_tf32, cublas.fp32_precision, BACKENDS.cudnn.allow_tf32,
-        BACKENDS.cudnn.conv.fp32_precision, BACKENDS.mkldnn.matmul.fp32_precision,
-        BACKENDS.mkldnn.conv.fp32_precision, cublas.allow_fp16_reduced_precision_reduction,
-        cublas.allow_bf16_reduced_precision_reduction, cublas.allow_fp16_accumulation,
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("asked", ["highest", "high", "medium"])
-def test_whatever_was_set_before_it_is_as_asked_after(asked: str) -> None:
-    set_precision(asked)
-    clean = in_force()
-    assert clean[0] == asked
-    assert clean[1] is (asked != "highest")
-    assert clean[-3:] == [True, True, False]
-    for spoil in DIRT:
-        spoil()
-        set_precision(asked)
-        assert in_force() == clean
-    set_precision(asked, reduced_reductions=False)
-    assert in_force()[-3:-1] == [False, False]
-
-
 class Switches(nn.Module):
     """Switches TF32 on whenever it is called, and remembers what it found."""
 
@@ -220,14 +157,3 @@ def test_a_module_that_switches_tf32_on_leaves_the_next_sample_as_asked(
     jobs.take_sample(TakeSample(label="mine", calls=1))
     jobs.measure_memory(MeasureMemory(label="exact"))
     assert torch.get_float32_matmul_precision() == "highest"
-
-
-def test_keys_reach_what_they_are_about() -> None:
-    def work(variant: str, **flags: Any) -> Workload:
-        request = CompareRequest(variants=variant, threads=1, **flags)
-        return plan_compare(request).cases[0].workload
-
-    halves = "swiglu@dtype=bf16@reduced_reductions=false"
-    assert work("swiglu@matmul_precision=high").matmul_precision == "high"
-    assert not work(halves).reduced_reductions
-    assert work(halves, device="cpu").reduced_reductions
