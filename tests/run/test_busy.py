@@ -28,9 +28,8 @@ from ffnbench.gate.decision import Policy, Status, baseline_times, latency_findi
 from ffnbench.gate.interim import latency_report
 from ffnbench.plan import CONTROL, Plan, control_of
 from ffnbench.report.columns import case_records
-from ffnbench.report.pictures.ratios import ratio_figure
 from ffnbench.report.terminal import plain
-from ffnbench.result import BackgroundLoad, Comparison, Report, Run, Verdict
+from ffnbench.result import BackgroundLoad, Comparison, Run, Verdict
 from ffnbench.stats.figures import with_figures
 from ffnbench.stats.verdict import summarise
 
@@ -119,62 +118,6 @@ def test_a_row_that_quiet_rounds_do_not_decide_is_busy() -> None:
     assert re.search(r"^b .* busy +-  busy *$", text, re.MULTILINE)
     assert " 1.30 " not in text
     assert said in text
-
-
-def test_a_busy_row_names_what_disturbed_most_of_its_rounds() -> None:
-    """One throttled sample among many that waited says nothing of the others; and if
-    the row itself is clean, its reference has the answer.
-    """
-
-    def throttled(done: Run, case: str, rounds: set[int]) -> Run:
-        samples = tuple(
-            replace(sample, throttled="sw thermal slowdown")
-            if sample.case == case and sample.round in rounds
-            else sample
-            for sample in done.samples
-        )
-        return replace(done, samples=samples)
-
-    waiting = ten_rounds(clean=2)
-    quiet = ten_rounds(clean=10)
-    for done, cause in (
-        (throttled(waiting, "b", {3}), "threads waited for a CPU"),
-        (throttled(quiet, "b", {*range(8)}), "the device's clocks were throttled"),
-        (throttled(quiet, "a", {*range(8)}), "the device's clocks were throttled"),
-    ):
-        row = compared(done)["b"]
-        assert row.verdict is Verdict.BUSY
-        assert row.reason == f"8 of 40 rounds were undisturbed: {cause}"
-
-
-def reference_with_half_of_its_rounds(c: float = 1.0, c_waits: bool = True) -> Report:
-    """Six rounds of one process in which a is disturbed in three, b and c in all; with
-    c left alone it can be told.
-    """
-    plan = plan_of("a=relu,b=gelu,c=silu", workers=3, rounds=6)
-    waits: dict[tuple[str, int, int], float | None] = {
-        ("a", 0, r): WAITS for r in range(3)
-    }
-    waits |= {
-        (case, 0, r): WAITS for case in ("b", "c" if c_waits else "b") for r in range(6)
-    }
-    values = {"a": [[1.72e-3] * 6], "b": [[1.9e-3] * 6], "c": [[1.72e-3 * c] * 6]}
-    done = with_waits(run_of(plan, values), waits)
-    return with_figures(
-        with_costs(replace(latency_report(done), environment=ENVIRONMENT))
-    )
-
-
-def test_one_row_that_can_be_compared_keeps_the_reference() -> None:
-    report = reference_with_half_of_its_rounds(c=1.1, c_waits=False)
-    assert [record["verdict"] for record in case_records(report)] == [
-        "reference",
-        "busy",
-        "unclear",
-    ]
-    assert case_records(report)[0]["latency_s"] == pytest.approx(1.72e-3)
-    beside = [text.get_text() for text in ratio_figure(report).axes[0].texts]
-    assert beside == ["reference, 1.72 ms", "busy", "1.10"]
 
 
 def test_what_is_wide_on_a_quiet_machine_is_not_busy() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 import sys
@@ -79,47 +78,6 @@ def test_with_wait_it_begins_when_the_other_has_ended_however_that_was(
     assert holder.wait() < 0
 
 
-def test_nobody_waits_for_a_run_of_its_own_that_has_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    told: list[str] = []
-    for _ in range(2):
-        with machine_lock(told.append, wait=True) as beside:
-            assert beside == ""
-    assert not told
-    with machine_lock(told.append, wait=True), machine_lock(told.append) as beside:
-        assert str(os.getpid()) in beside
-    assert not list((tmp_path / "ffnbench").iterdir())
-
-
-@pytest.mark.parametrize(
-    "gone", [False, True], ids=["another one lies there", "none lies there"]
-)
-def test_a_file_that_goes_while_it_is_locked_is_no_turn(
-    tmp_path: Path, monkeypatch, gone: bool
-) -> None:
-    """The one that ended has removed the file after this one opened it: who comes next
-    would lock another.
-    """
-    place, real, opened = lock_in(tmp_path, monkeypatch), fcntl.flock, []
-
-    def flock(file: object, how: int) -> None:
-        real(file, how)
-        opened.append(file)
-        if len(opened) == 1:
-            place.unlink()
-            if not gone:
-                place.touch()
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-    with machine_lock(print) as beside:
-        assert (beside, len(opened)) == ("", 2)
-        assert place.read_text() == str(os.getpid())
-        with machine_lock(print) as second:
-            assert str(os.getpid()) in second
-
-
 @pytest.mark.parametrize(
     "trouble", ["a folder", "a file above", "no home", "a link", "others write"]
 )
@@ -147,27 +105,6 @@ def test_where_there_can_be_no_lock_a_run_is_made(
 
 def gone(_: object) -> Path:
     raise RuntimeError("Could not determine home directory.")
-
-
-def test_a_lock_that_cannot_be_given_back_costs_no_answer(
-    on_fakes, tmp_path: Path, monkeypatch
-) -> None:
-    """As another user's file in a folder where each removes only their own."""
-    place, real = lock_in(tmp_path, monkeypatch), os.unlink
-
-    def unlink(path: object, **how: object) -> None:
-        if str(path) == str(place):
-            raise PermissionError(1, "Operation not permitted")
-        real(path, **how)
-
-    monkeypatch.setattr(os, "unlink", unlink)
-    code, out, _ = on_fakes(COMPARE, "-o", tmp_path / "a.json")
-    assert (code, "swiglu" in out, (tmp_path / "a.json").exists(), place.exists()) == (
-        0,
-        True,
-        True,
-        True,
-    )
 
 
 def test_nothing_of_a_run_lies_where_others_can_foresee_it(

@@ -51,14 +51,6 @@ def test_every_round_measures_every_case_once_in_a_shuffled_order() -> None:
     assert all(worker.closed for worker in launch.workers)
 
 
-def test_a_practice_round_is_not_recorded() -> None:
-    result = run(
-        plan_of(),
-        launch=FakeLaunch(lambda label, worker, number: 99.0 if number == -1 else 0.01),
-    )
-    assert {s.value for s in latencies(result)} == {0.01}
-
-
 def test_memory_is_measured_once_and_only_if_asked_for() -> None:
     result = run(plan_of(), launch=FakeLaunch())
     assert [(s.case, s.value) for s in result.samples if s.metric == "peak_bytes"] == [
@@ -204,23 +196,3 @@ def test_a_polite_kill_is_an_interruption() -> None:
     before = signal.getsignal(signal.SIGTERM)
     assert run(plan_of(), launch=FakeLaunch(seconds)).interrupted
     assert signal.getsignal(signal.SIGTERM) is before
-
-
-def test_progress_goes_from_nothing_to_all_with_a_time_left() -> None:
-    events: list = []
-    run(plan_of(), progress=events.append, launch=FakeLaunch())
-    done = [event.done for event in events]
-    assert done == sorted(done)
-    assert (done[0], done[-1]) == (0, 1)
-    assert events[-1].text == "process 3/3  round 4/4"
-
-
-def test_a_worker_in_the_place_of_a_lost_one_has_its_number() -> None:
-    events: list = []
-    launch = FakeLaunch(trouble={(TakeSample, "gelu"): lost("crash")})
-    run(plan_of(), progress=events.append, launch=launch)
-    shown = dict.fromkeys(event.text.partition("  ")[0] for event in events)
-    assert len(launch.workers) > 3
-    assert list(shown) == ["starting", "process 1/3", "process 2/3", "process 3/3"]
-    assert events[-1].eta_s is not None
-    assert events[0].eta_s is None

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from fake_machine import KnownProber, run
+from fake_machine import KnownProber
 from paths import ROOT
 
 from ffnbench.api.measuring import measure_plan
@@ -31,9 +31,8 @@ from ffnbench.report.columns import case_records
 from ffnbench.request import CompareRequest
 from ffnbench.result import CaseCost, FailureKind
 from ffnbench.run.prober import Prober
-from ffnbench.run.worker_process import WorkerLost, WorkerProcess, variables_of
+from ffnbench.run.worker_process import WorkerLost, WorkerProcess
 from ffnbench.run.world import World
-from ffnbench.stats.verdict import summarise
 from ffnbench.worker import peak_memory
 from ffnbench.worker import subject as subjects
 
@@ -48,25 +47,6 @@ def prober():
     """One worker for all that only ask."""
     with Prober(timeout_s=60) as prober:
         yield prober
-
-
-class Shared:
-    """That worker as a run has it, which closes its workers; this one goes on."""
-
-    def __init__(self, worker: WorkerProcess) -> None:
-        self.greeting, self.ask, self.ended = worker.greeting, worker.ask, False
-
-    def fork(self, timeout_s: float) -> None:
-        return None
-
-    def pause(self) -> None:
-        pass
-
-    def resume(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 class Patient(WorkerProcess):
@@ -145,15 +125,6 @@ def test_trouble_is_a_row_and_the_others_go_on(
         assert report.estimate(label, "peak_bytes") is not None
 
 
-def test_variables_of_a_side_come_before_those_of_this_process(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("HERE", "as the shell has it")
-    monkeypatch.setenv("KEPT", "too")
-    variables = variables_of(Arm(env=(("HERE", "as the side has it"),)))
-    assert (variables["HERE"], variables["KEPT"]) == ("as the side has it", "too")
-
-
 def spec(name: str, d_ff: int = 48, **arguments: object) -> ImportedSpec:
     return ImportedSpec(
         target=f"{HOSTILE}:{name}",
@@ -173,19 +144,6 @@ def test_counts_are_exact_and_marked(prober: Prober) -> None:
         None,
     )
     assert (cost.uncounted, cost.width_note) == ((), "")
-
-
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("Packed", "packed width: each branch is 24 wide"),
-        ("TwoThirds", "d_ff 48 to about 2/3 by itself"),
-    ],
-)
-def test_a_width_read_otherwise_gets_a_footnote(
-    prober: Prober, name: str, says: str
-) -> None:
-    assert says in prober.count(spec(name), SMALL).width_note
 
 
 @pytest.mark.parametrize(
@@ -249,30 +207,6 @@ def test_a_case_that_can_t_be_counted_is_a_row(prober: Prober) -> None:
     assert [bool(row["failure"]) for row in found] == [bool(text) for text in says]
     with pytest.raises(FfnbenchError, match="no GPU here"):
         with_costs(plan, prober)  # of a check
-
-
-def test_sparsity_is_told_only_where_the_hidden_layer_is_certain(
-    prober: Prober,
-) -> None:
-    """Packed has one projection back to d_model; with d_ff = d_model every Linear of
-    Plain leads there.
-    """
-    variants = f"relu,{HOSTILE}:Packed,square={HOSTILE}:Plain@d_ff=16"
-    request = CompareRequest(
-        variants=variants,
-        d_model=16,
-        d_ff=32,
-        seq_len=32,
-        metrics="sparsity",
-        threads=1,
-    )
-    done = run(plan_compare(request, prober), launch=lambda: Shared(prober.start()))
-    found = {(m.case, m.metric) for m in summarise(done)[0]}
-    assert ("Packed", "zero_share") in found
-    assert ("square", "zero_share") not in found
-    assert "can't tell which" in " ".join(
-        note.text for note in done.warnings if note.label == "square"
-    )
 
 
 class Twice(torch.nn.Module):
