@@ -10,14 +10,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 from matplotlib.figure import Figure
 from scipy.special import ndtr
 
 from ffnbench.activations.facts import Facts
 from ffnbench.activations.picture import curves_figure
-from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.report.pictures.canvas import pens
 from ffnbench.result import ActivationCurve
 
@@ -69,57 +66,6 @@ def pieces(figure: Figure, colour: str, panel: int = 0) -> list:
     return [line for line in figure.axes[panel].lines if line.get_color() == colour]
 
 
-def test_a_pen_is_its_names_own_and_twenty_can_be_told_apart_in_grey() -> None:
-    """Beside whatever stands before it; a name of the user's gives way to one of the
-    table.
-    """
-    table = [activation.name for activation in ACTIVATIONS]
-    of = dict(zip(table, pens(table), strict=True))
-    assert pens(["gelu", "relu"]) == [of["gelu"], of["relu"]]
-    assert pens(["mine.py:f", *table])[1:] == pens(table)
-    assert pens(["a", "b"])[0] == pens(["a"])[0]
-    for names in (table, [f"v{i}" for i in range(20)]):
-        assert (
-            len(
-                {
-                    (pen["marker"], pen["markerfacecolor"] == "white")
-                    for pen in pens(names)
-                }
-            )
-            == 20
-        )
-
-
-NAMES = ["mine.py:f", "b", *(activation.name for activation in ACTIVATIONS)]
-
-
-@given(st.lists(st.sampled_from(NAMES), unique=True, min_size=2, max_size=12))
-@example(["relu", "sigmoid", "tanh", "gelu", "swish"])
-@example(["leaky_relu", "mish"])
-@example(["identity", "silu"])
-def test_twelve_curves_have_twelve_colours(names: list[str]) -> None:
-    assert len({pen["color"] for pen in pens(names)}) == len(names)
-
-
-def test_where_two_curves_are_one_line_both_are_seen(pair: Figure) -> None:
-    """relu2 lies on relu for x < 0, and is dashed; a third one there has shorter dashes
-    at the same places.
-    """
-    for panel in (0, 1):
-        (below,), (above,) = (pieces(pair, colour, panel) for colour in COLOURS)
-        assert (below.is_dashed(), above.is_dashed()) == (False, True)
-    three = figure_of({"a": RELU, "b": RELU, "c": RELU})
-    _, second, third = [
-        line for line in three.axes[0].lines if len(line.get_xdata()) > 2
-    ]
-    (_, (dash, gap)), (_, (shorter, wider)) = (
-        second._unscaled_dash_pattern,
-        third._unscaled_dash_pattern,
-    )
-    assert shorter < dash
-    assert dash + gap == shorter + wider
-
-
 def test_two_curves_that_look_like_one_have_their_difference_beside_them(
     pair: Figure,
 ) -> None:
@@ -150,9 +96,3 @@ def test_a_slope_that_does_not_exist_is_a_gap() -> None:
     assert np.isnan(drawn).any()
     nowhere = ActivationCurve(x=RELU.x, y=RELU.y, slope=(None,) * len(RELU.x))
     assert all(map(math.isfinite, figure_of({"f": nowhere}).axes[1].get_ylim()))
-
-
-def test_names_are_taken_as_they_are() -> None:
-    figure = figure_of({"_hidden": RELU, "$x^2": RELU2, "a$b$": RELU})
-    shown = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert shown == [" _hidden", r"\$x^2", r"a\$b\$"]

@@ -7,12 +7,11 @@ import json
 import re
 from pathlib import Path
 
-from fake_machine import FakeLaunch, ProberHere
+from fake_machine import ProberHere
 from paths import ROOT
 from shell import ffnbench
 
-from ffnbench.device.environment import usable_cpus
-from ffnbench.messages import CompareOutput, Open, SaveOutput
+from ffnbench.messages import CompareOutput, SaveOutput
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.worker.agreement import compare_output, save_output
@@ -57,32 +56,6 @@ def test_each_row_says_what_its_code_did_and_the_answer_that_its_reference_faile
     assert ["itself" in errors[name] for name in ("other", "relu")] == [True, False]
 
 
-def test_the_reference_that_is_hinted_at_compares(on_fakes) -> None:
-    launch = FakeLaunch(trouble={(Open, "gelu"): "crash"})
-    _, out, _ = on_fakes("compare gelu relu silu", *TINY, launch=launch)
-    assert "nothing to compare with: the reference gelu failed; put relu first" in out
-    _, out, _ = on_fakes("compare relu gelu silu", *TINY, launch=launch)
-    assert "as fast as relu (within 2%): silu" in out
-    assert "nothing to compare" not in out
-    _, out, _ = on_fakes("compare gelu relu --seq-len 8,16", *TINY[:2], *TINY[4:], launch=FakeLaunch(
-        trouble={(Open, "gelu@seq_len=16"): "crash"}))  # fmt: skip
-    assert (
-        "nothing to compare with at seq_len 16: the reference gelu failed; put relu first"
-        in out
-    )
-    assert "as fast as gelu (within 2%): relu" in out
-
-
-def test_cost_says_why_a_row_has_no_flops(on_fakes) -> None:
-    _, out, _ = on_fakes(
-        "cost relu", f"mine={HOSTILE}:Refuses", "--d-model 64", prober=ProberHere
-    )
-    assert re.search(
-        r"mine: not counted: it raised ValueError: no such luck \(\S*hostile.py, line \d+\)$",
-        out,
-    )
-
-
 MODULE = """
 import torch
 from torch import nn
@@ -98,18 +71,6 @@ class Mlp(nn.Module):
         return self.down(gate * self.up(x))
 """
 SMALL = ("--d-model", "64", "--seq-len", "32", "--threads", "1", "-q")
-
-
-def test_a_name_that_is_not_there_is_told_with_its_line_and_without_a_hint_at_arguments(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "mlp.py").write_text(
-        MODULE.replace("d_ff, bias=False", "d_fff, bias=False", 1)
-    )
-    err = ffnbench("compare", "mlp.py:Mlp", *SMALL, cwd=tmp_path).stderr
-    error, hint = err.splitlines()
-    assert error.endswith("NameError: name 'd_fff' is not defined (mlp.py, line 8)")
-    assert "@name" not in hint
 
 
 def test_outputs_are_compared_with_a_form_and_nothing_is_timed(tmp_path: Path) -> None:
@@ -194,16 +155,6 @@ def test_a_change_of_the_input_is_no_other_function(tmp_path: Path) -> None:
         compare_output(CompareOutput(case=case, seed=0, folder=str(tmp_path))).error
         == 0
     )
-
-
-def test_more_threads_than_cpus_are_not_the_work_of_others(on_fakes) -> None:
-    launch, cpus = FakeLaunch(), usable_cpus()
-    launch.waited = 0.6
-    _, out, _ = on_fakes("compare relu gelu", *TINY[:-1], "999", launch=launch)
-    assert out.endswith(
-        f"busy: 999 threads had {cpus} CPU{'s' * (cpus > 1)}; try --threads {cpus}"
-    )
-    assert "other processes" not in out
 
 
 def test_a_module_that_raises_while_it_is_counted_is_told_whole_and_fails(

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 import random
 import re
@@ -21,10 +20,7 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Plan
 from ffnbench.planning.compare import plan_compare
-from ffnbench.planning.keys import KEYS
-from ffnbench.report.arrangement import Arrangement
 from ffnbench.report.files.store import report_text
-from ffnbench.report.shown_report import report_view
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report, Verdict
 from ffnbench.run.resources import check_fits, memory_needed
@@ -156,16 +152,6 @@ def test_ratios_are_to_the_reference_of_the_group() -> None:
     )
 
 
-def test_points_of_a_sweep_are_sorted_by_their_axis() -> None:
-    """Beyond the groups of the other axis."""
-    report = measured(dtype=("float32", "bfloat16"), seq_len=(8, 16, 32))
-    by_axis = report_view(report).arranged(Arrangement(sort="-seq_len")).table
-    assert [text for _, text in by_axis.groups][:2] == [
-        "float32, seq_len 32",
-        "bfloat16, seq_len 32",
-    ]
-
-
 @pytest.mark.parametrize("slow", ["swiglu@seq_len=32", "relu@seq_len=8"])
 def test_a_check_finds_the_group_that_became_slower(
     slow: str, tmp_path: Path, call, on_machine
@@ -186,29 +172,3 @@ def test_a_check_finds_the_group_that_became_slower(
     )
     assert (code, found["swiglu@seq_len=32"]) == (int(worse == "REGRESSED"), worse)
     assert found["swiglu@seq_len=8"] == other
-
-
-# Every key
-
-
-def test_every_example_changes_what_it_says(call) -> None:
-    """Without its key an example is another case: each listed key is taken, and none is
-    at its default.
-    """
-    listed = json.loads(call("list", "keys", "-f", "json")[1])
-    assert [row["name"] for row in listed] == [key.name for key in KEYS]
-    for key, row in zip(KEYS, listed, strict=True):
-        assert row["example"] == key.pair
-        assert key.pair.startswith(f"@{key.name}=")
-        example = key.example.replace("file.py", "mypkg.mlp").replace(
-            "pkg.mod", "mypkg.mlp"
-        )
-        texts = example, example.replace(key.pair, "")
-        found, without = (
-            planned(variants=text, d_model=640, threads=1).cases[0] for text in texts
-        )
-        assert (found.ffn, found.workload, found.arm) != (
-            without.ffn,
-            without.workload,
-            without.arm,
-        ), key.name

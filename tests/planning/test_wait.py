@@ -7,33 +7,8 @@ from fake_machine import FakeLaunch, prepare
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.targets import resolve
-from ffnbench.report.progress import duration, wait_text
 from ffnbench.request import BlockRequest
 from ffnbench.run import worker_process, world
-
-
-@pytest.mark.parametrize(("seconds", "text"), [(0.2, "1 s"), (14.2, "15 s"), (90, "90 s"), (91, "2 min"),
-                                               (5400, "90 min"), (5401, "1.6 h"), (36000, "10 h")])  # fmt: skip
-def test_a_wait_is_rounded_up(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
-
-
-def test_the_line_before_a_run(call, monkeypatch: pytest.MonkeyPatch) -> None:
-    quiet, busy = (
-        "measuring takes at most 15 s",
-        "on a quiet machine; this one is busy now: others use 1.7 of its",
-    )
-    assert wait_text(15) == quiet
-    lines = call("compare", "--d-model", "64")[2].splitlines()
-    assert lines[0] == quiet
-    assert "measuring takes" not in call("compare", "--d-model", "64", "--quick")[2]
-    assert call("cost")[2] == ""
-    made = world.World
-    monkeypatch.setattr(
-        world, "World", lambda **given: made(**given, others=lambda threads: 1.7)
-    )
-    assert busy in call("compare", "--d-model", "64")[2].splitlines()[0]
-    assert call("compare", "--d-model", "64", "-q")[2] == ""
 
 
 def gone(*_: object) -> None:

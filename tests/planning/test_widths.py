@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
-from paths import ROOT
 
 import ffnbench
 from ffnbench.ffn.width_rules import (
-    WIDTH_RULES,
     round_nearest,
     round_up,
     width_by_rule,
@@ -72,10 +69,6 @@ def test_published_widths(rule: str, d_model: int, options: dict, d_ff: int) -> 
     assert width_by_rule(rule, d_model, **options) == d_ff
 
 
-def test_every_rule_has_a_vector() -> None:
-    assert {rule.name for rule in WIDTH_RULES} == {vector[0] for vector in VECTORS}
-
-
 def test_rounding() -> None:
     assert [round_up(w, 8) for w in (1, 8, 9)] == [8, 8, 16]
     assert [round_nearest(w, 8) for w in (0.1, 11.9, 12, 12.1)] == [
@@ -98,12 +91,6 @@ def test_matching_finds_the_nearest_multiple(multiple: int) -> None:
         abs(cost(found) - target) <= abs(cost(found + step) - target)
         for step in (-multiple, multiple)
     )
-
-
-def test_the_page_on_widths_has_every_rule() -> None:
-    page = (ROOT / "docs" / "forms.md").read_text(encoding="utf-8")
-    table = page.partition("| rule | d_ff |")[2].partition("\n\n")[0]
-    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == WIDTH_RULES.names()
 
 
 OWN = """
