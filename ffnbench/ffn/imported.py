@@ -71,6 +71,10 @@ def build_imported(spec: ImportedSpec) -> Any:
         hint = "set or override arguments with @name=value"
         if isinstance(problem, NameError | AttributeError | ImportError):
             hint = "mend that line of it"  # no argument would help
+        elif any(isinstance(value, Config) for value in arguments.values()):
+            hint = (
+                "name a function that gives it its own config: def make(d_model, d_ff)"
+            )
         raise Raised(
             f"{spec.target}({', '.join(shown)}) raised {one_line(problem)}", hint
         ) from problem
