@@ -340,9 +340,13 @@ class Driven:
         return world.World(launch=launch, prober=KnownProber, now=lambda: next(ticks))
 
     def files(self) -> dict[Path, bytes | None]:
-        """All that there is."""
+        """All that there is, but the folder that torch makes for its compiler."""
         found = [path for top in (self.work, self.temporary) for path in top.rglob("*")]
-        return {path: path.read_bytes() if path.is_file() else None for path in found}
+        return {
+            path: path.read_bytes() if path.is_file() else None
+            for path in found
+            if not path.name.startswith("torchinductor_")
+        }
 
     def named(self) -> set[Path]:
         """The files that the line names as outputs."""
