@@ -30,11 +30,6 @@ class Changes(Plain):
         return y
 
 
-class Refuses(Plain):
-    def forward(self, x: Tensor) -> Tensor:
-        raise ValueError("no such luck")
-
-
 class Chatty(Plain):
     def forward(self, x: Tensor) -> Tensor:
         print('{"value": 1}')

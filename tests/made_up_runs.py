@@ -9,7 +9,6 @@ from ffnbench.plan import Plan, Probe, control_of, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import CaseCost, Report, Run, Sample
-from ffnbench.stats.figures import with_figures
 
 WAITS, QUIET = (
     0.5,
@@ -82,11 +81,3 @@ def with_costs(report: Report) -> Report:
         for case in report.plan.cases
     )
     return replace(report, costs=costs)
-
-
-def with_busy(report: Report, label: str) -> Report:
-    """The report where each sample of this row waited."""
-    samples = tuple(
-        replace(s, waited=WAITS if s.case == label else QUIET) for s in report.samples
-    )
-    return with_figures(replace(report, samples=samples))

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import inspect
 import os
-import pty
 import re
-import struct
 import subprocess
 import sys
-import termios
 import zipfile
-from csv import DictReader
 from pathlib import Path
 from urllib.request import url2pathname
 
 import pytest
-from fake_machine import FakeLaunch, ProberHere
 from paths import ROOT
 
 import ffnbench
@@ -46,60 +40,6 @@ def test_every_flag_is_shown_whole_and_no_line_of_ours_is_too_long(
         told = text.partition("\nExamples:")[0]  # an example is as long as it is
         assert max(map(len, told.splitlines())) <= columns, command
         assert not re.search(r"\\|<bool>", told), command
-
-
-def in_a_terminal(columns: int, *words: str) -> str:
-    """What a terminal of so many columns shows, without its colours."""
-    parent, child = pty.openpty()
-    struct_of_size = struct.pack("HHHH", 100, columns, 0, 0)
-    fcntl.ioctl(child, termios.TIOCSWINSZ, struct_of_size)
-    env = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in ("COLUMNS", "LINES", "NO_COLOR")
-    }
-    run = subprocess.Popen([sys.executable, "-m", "ffnbench", *words], stdout=child, stderr=child, stdin=child,
-                           cwd=ROOT, env=env | {"TERM": "xterm-256color"})  # fmt: skip
-    os.close(child)
-    text = b""
-    try:
-        while read := os.read(parent, 65536):
-            text += read
-    except OSError:  # the end of a terminal
-        pass
-    assert run.wait() == 0
-    os.close(parent)
-    return re.sub(r"\x1b\[[\d;]*m", "", text.decode()).replace("\r\n", "\n")
-
-
-def test_a_terminal_shows_panels_and_compare_fits_a_screen() -> None:
-    text = in_a_terminal(80, "compare", "--help")
-    assert text.count("\n") <= 60
-    for panel in ("Arguments", "Widths", "Workload", "How long", "Output"):
-        assert f"─ {panel} ─" in text
-    assert max(map(len, text.partition("More:")[0].splitlines())) <= 80
-    assert "--slurm" not in text
-    assert "--slurm" in in_a_terminal(80, "compare", "--help-all")
-    assert (
-        max(
-            map(
-                len,
-                in_a_terminal(60, "cost", "--help")
-                .partition("Examples")[0]
-                .splitlines(),
-            )
-        )
-        <= 60
-    )
-
-
-def test_the_flags_of_the_examples_are_listed_above_them(in_process) -> None:
-    for command in command_names():
-        listed, _, examples = in_process(command, "--help")[1].partition(
-            "\nExamples:\n"
-        )
-        for flag in re.findall(r"(?<= )--[a-z-]+", examples):
-            assert re.search(rf"(?<![\w-]){flag}\b", listed), (command, flag)
 
 
 def test_a_wheel_brings_the_pages_that_its_help_names(tmp_path: Path) -> None:
@@ -218,51 +158,6 @@ def test_what_is_offered_needs_no_torch() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "swiglu" in done.stdout
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "compare relu,gelu --d-model 64 --quick",
-        "cost relu,gelu",
-        "block --d-model 64 --quick",
-        "inspect gpt2",
-        "activations relu,gelu",
-        "activations relu,gelu --time --quick",
-        "plot-activations relu",
-    ],
-)
-def test_help_names_the_suffixes_that_a_command_writes(
-    command: str, on_machine, in_process, tmp_path: Path, monkeypatch
-) -> None:
-    """Each that it names is written; each that others write and it does not is an
-    error.
-    """
-    monkeypatch.chdir(tmp_path)
-    on_machine(FakeLaunch(), ProberHere)
-    _, text, _ = in_process(command.split()[0], "--help")
-    [said] = re.findall(r"Write (.*?), or a folder", " ".join(text.split()))
-    if "--time" not in command:
-        said = said.partition(", with --time")[0]
-    named = re.findall(r"\.[a-z]+", said)
-    for suffix in (".png", ".svg", ".pdf", ".html", ".csv", ".json", ".md", ".tex"):
-        code, _, err = in_process(*command.split(), "-o", f"a{suffix}")
-        assert (code, Path(f"a{suffix}").exists()) == (
-            (0, True) if suffix in named else (2, False)
-        ), (suffix, err)
-
-
-@pytest.mark.parametrize("command", ["compare", "cost", "ab", "block"])
-def test_help_says_how_long_a_sequence_is(command: str, in_process) -> None:
-    _, text, _ = in_process(command, "--help")
-    said = " ".join(text.split()).partition("--seq-len INT")[2].partition(" --dtype")[0]
-    lengths = [found for found in ("512", "64") if found in said]
-    assert lengths == (["512"] if command == "block" else ["512", "64"])
-    for d_model, tokens in ((2048, "512"), (2049, "64")):
-        _, csv, _ = in_process("cost", "relu", "--d-model", d_model, "-f", "csv")
-        [row] = DictReader(csv.splitlines())
-        assert row["seq_len"] == tokens
-        assert "2048" in said or command == "block"
 
 
 @pytest.mark.parametrize(

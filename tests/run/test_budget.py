@@ -4,10 +4,7 @@ it, or 3 s.
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,10 +18,8 @@ from ffnbench.following import UNFOLLOWED, Following
 from ffnbench.messages import Check, Greeting, Open, TakeSample, Values, WorkerRequest
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
-from ffnbench.report.pictures.ratios import ratio_figure
-from ffnbench.report.progress import TerminalProgress
 from ffnbench.request import CompareRequest
-from ffnbench.result import FailureKind, Progress, Run, Verdict
+from ffnbench.result import FailureKind, Run, Verdict
 from ffnbench.run import worker_process
 from ffnbench.run.worker_process import WorkerLost
 from ffnbench.run.world import World
@@ -154,23 +149,6 @@ def test_a_run_ends_in_time_on_any_machine(slower: int, budget: float) -> None:
         assert machine.clock_s >= 0.85 * budget  # and uses what there is
 
 
-@pytest.mark.parametrize(
-    ("slower", "budget"), [(1, 15.0), (2, 15.0), (3, 25.0), (8, 100.0)]
-)
-def test_each_worker_makes_as_many_rounds_as_the_others(
-    slower: int, budget: float
-) -> None:
-    """The first one, which takes longest to begin, leaves time for the two that are
-    due.
-    """
-    done = Machine(slower).run(plan_of(budget))
-    made = [
-        len({s.round for s in done.samples if s.worker == worker})
-        for worker in range(3)
-    ]
-    assert min(made) >= max(made[0] / 2, 2)
-
-
 @pytest.mark.parametrize("do", ["start", "Open", "TakeSample", "Check", "Begin"])
 @pytest.mark.parametrize("since", [0.0, 4.0, 12.0])
 def test_what_hangs_ends_with_the_budget_and_nobody_is_blamed(
@@ -190,25 +168,6 @@ def test_a_sample_that_is_longer_than_what_is_left_is_not_begun(budget: float) -
     samples = [ended for do, ended in machine.ended if do == "TakeSample"]
     assert max(samples) <= budget
     assert len(samples) > 3
-
-
-def test_the_time_left_is_never_nothing_while_it_goes_on(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    bar = TerminalProgress(quiet=False)
-    bar(Progress(done=1.0, text="checking relu", eta_s=0.0))
-    bar(Progress(done=0.9, text="process 4", eta_s=59.2))
-    assert capsys.readouterr().err.splitlines() == [
-        "checking relu  eta 0:01",
-        "process 4  eta 1:00",
-    ]
-    events: list[Progress] = []
-    Machine(8).run(plan_of(15.0), bound_s=math.inf, progress=events.append)
-    told = [event for event in events if event.eta_s is not None]
-    assert told
-    assert all(
-        event.eta_s and event.eta_s > 0 for event in told
-    )  # also behind 15 s, where rounds are still due
 
 
 def prepared(budget: float, **options: Any) -> Prepared:
@@ -271,18 +230,6 @@ def test_a_run_that_ended_before_a_sample_shows_dashes_and_no_picture(
         found.plot()
 
 
-def test_a_picture_is_as_high_as_the_rows_that_have_numbers(measured) -> None:
-    lengths = ",".join(map(str, range(1, 25)))
-    plan = prepared(300.0, seq_len=lengths)
-    whole = measured(Machine(), plan)
-    machine = Machine(stuck=lambda what, now: now > 40)
-    found = measured(machine, plan)
-    timed = {sample.case for sample in found.samples}
-    assert 0 < len(timed) < len(plan.plan.shown) / 2
-    heights = [ratio_figure(each).get_figheight() for each in (found, whole)]
-    assert heights[0] < heights[1] / 2
-
-
 def test_starts_that_hang_cost_no_answer(measured) -> None:
     machine = Machine(stuck=lambda what, now: what == "start" and now > 20)
     found = measured(machine, prepared(60.0, seq_len="1,2,4,8,16,32,64,128,256"))
@@ -291,27 +238,6 @@ def test_starts_that_hang_cost_no_answer(measured) -> None:
         True,
         "the budget of 60 s was over before all was measured",
     )
-
-
-def test_a_command_began_before_it_measures(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[dict[str, Any]] = []
-
-    def asked(plan: Plan, world: World, **how: Any) -> Run:
-        told.append(how)
-        return Run(plan=plan)
-
-    monkeypatch.setattr(measuring, "run_workers", asked)
-    plan, world = prepared(15.0), World(launch=FakeLaunch())
-    measuring.measure_run(plan, world)
-    earlier = replace(world, began=time.monotonic() - 7.0)
-    measuring.measure_run(plan, earlier)
-    default = replace(plan.plan, protocol=replace(plan.plan.protocol, bound=False))
-    measuring.measure_run(replace(plan, plan=default), earlier)
-    assert told[0]["spent_s"] < 1
-    assert 7 <= told[1]["spent_s"] < 9
-    assert [how["bound_s"] for how in told] == [pytest.approx(15.0, abs=0.1)] * 2 + [
-        math.inf
-    ]
 
 
 def test_what_no_machine_can_keep_to_is_refused_before_anything_starts(
@@ -326,29 +252,6 @@ def test_what_no_machine_can_keep_to_is_refused_before_anything_starts(
     assert "measuring 40 rows in 1 group takes " in err
     hint = err.splitlines()[-1].removeprefix("hint: ").split(" ")
     assert on_fakes("compare", *many, "--match", "none", *hint)[0] == 0
-
-
-def test_exact_metrics_alone_take_one_process_and_no_warm_up() -> None:
-    launch = FakeLaunch()
-    plan = plan_compare(
-        CompareRequest(variants="relu,gelu", d_model=64, metrics="memory")
-    )
-    asked: list[Any] = []
-    ask = measuring.WorkerPool(plan, launch)
-    assert ask.greeting()
-    assert len(launch.workers) == 1
-    worker = launch.workers[0]
-    told, worker.ask = (
-        worker.ask,
-        lambda request, timeout_s: asked.append(request) or told(request, timeout_s),
-    )
-    done = run(plan, launch=launch, pool=ask)
-    assert {s.case for s in done.samples if s.metric == "peak_bytes"} == {
-        "relu",
-        "gelu",
-    }
-    assert [request.calls for request in asked if isinstance(request, Open)] == [1, 1]
-    assert len(launch.workers) == 1
 
 
 @pytest.mark.parametrize(
