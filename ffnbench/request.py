@@ -236,7 +236,7 @@ def _word(value: object) -> str:
 @dataclass(frozen=True, kw_only=True)
 class Output:
     """How an answer is shown and written. `defaults` are notes on the flags that a
-    pyproject.toml has set. `on` and `slurm` say where groups are measured as jobs.
+    pyproject.toml has set. `on` says where groups are measured as jobs.
     """
 
     format: str = "table"
@@ -251,4 +251,3 @@ class Output:
     update: bool = False
     defaults: tuple[str, ...] = ()
     on: str = ""
-    slurm: tuple[str, ...] = ()

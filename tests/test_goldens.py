@@ -684,7 +684,7 @@ def test_no_golden_is_left_over() -> None:
 
 # --on measures in processes of its own; the others are shown by no line above
 NOT_HELD = {
-    "--on", "--slurm", "--help", "--timeout", "--wait",
+    "--on", "--help", "--timeout", "--wait",
 }  # fmt: skip
 SHORT = {"--format": "-f", "--out": "-o", "--verbose": "-v", "--quiet": "-q"}
 

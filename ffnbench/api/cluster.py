@@ -14,7 +14,6 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass, field, replace
 from io import StringIO
@@ -75,16 +74,16 @@ def measure_as_jobs(
     world: World,
     destination: Destination,
     on: str,
-    slurm: Sequence[str],
 ) -> ShownReport:
     """Measure each group of a plan as a job; gives the report of all, with figures.
 
-    `on` is where jobs run, and `slurm` has fields of submitit's SlurmExecutor, such as
-    "partition=gpu,time=30". Raises FfnbenchError for what can't be measured as jobs,
-    and where submitit refuses them.
+    `on` is where jobs run: `local`, `slurm`, or `slurm:partition=gpu,time=30` with
+    fields of submitit's SlurmExecutor. Raises FfnbenchError for what can't be measured
+    as jobs, and where submitit refuses them.
     """
+    on, _, slurm = on.partition(":")
     if slurm and on != SLURM:
-        raise FfnbenchError("--slurm is only for jobs on SLURM", "add --on slurm")
+        raise FfnbenchError(f"--on {on} takes no fields", "leave them out")
     refuse_unknown("--on", on, (SLURM, LOCAL))
     plan, file = prepared.plan, destination.saved
     if file is None:
@@ -121,7 +120,7 @@ def measure_as_jobs(
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def parameters_of(plan: Plan, slurm: Sequence[str]) -> dict[str, Any]:
+def parameters_of(plan: Plan, slurm: str) -> dict[str, Any]:
     """The parameters of a job on SLURM: an exclusive node, as many CPUs as the plan has
     threads, and twice the budget of a group, unless a text such as
     `partition=gpu,time=30` says otherwise. A value is read as JSON, or else is a text.
@@ -137,12 +136,12 @@ def parameters_of(plan: Plan, slurm: Sequence[str]) -> dict[str, Any]:
         "ntasks_per_node": 1,
         "cpus_per_task": threads,
     }
-    for part in (part for text in slurm for part in re.split(r",(?=\w+=)", text)):
+    for part in re.split(r",(?=\w+=)", slurm) if slurm else ():
         name, equals, value = part.partition("=")
         if not name or not equals:
             raise FfnbenchError(
-                f"--slurm {part!r} is no KEY=VALUE",
-                "for example --slurm partition=gpu,gpus_per_node=1",
+                f"--on slurm: {part!r} is no KEY=VALUE",
+                "for example --on slurm:partition=gpu,gpus_per_node=1",
             )
         try:
             parameters[name] = json.loads(value)
@@ -262,7 +261,7 @@ class SweepOfJobs(MeasuredCells):
                 return executor.submit(measure_group, asked, str(file), gpus)
         except Exception as problem:
             text = " ".join(str(problem).split())
-            hint = "--slurm takes the fields of submitit's SlurmExecutor, as in partition=gpu,time=30; --on local needs no SLURM"
+            hint = "--on slurm: takes fields of submitit's SlurmExecutor, as in partition=gpu,time=30; --on local needs no SLURM"
             raise FfnbenchError(f"submitit: {text}", hint) from problem
 
     def _ended(self) -> set[Path]:
@@ -294,7 +293,7 @@ class SweepOfJobs(MeasuredCells):
         if len(kinds) > 1:
             first, other = list(kinds.values())[:2]
             why = f"measured on {other.cpu}, others on {first.cpu}"
-            self._lose(cell, f"{why}: --slurm constraint=... keeps to one kind")
+            self._lose(cell, f"{why}: --on slurm:constraint=... keeps to one kind")
             file.unlink()
             return
         self.parts.append(report)

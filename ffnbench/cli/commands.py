@@ -274,12 +274,10 @@ def answer_request(
         )
         report = prepared.cost_report(machines)
         destination.expect(report)
-        if output.on or output.slurm:
+        if output.on:
             from ffnbench.api.cluster import measure_as_jobs
 
-            report = measure_as_jobs(
-                prepared, world, destination, output.on, output.slurm
-            )
+            report = measure_as_jobs(prepared, world, destination, output.on)
         elif not counts:
             from ffnbench.api.measuring import measure_plan
 

@@ -419,23 +419,12 @@ On = Annotated[
     TypedText,
     Option(
         rich_help_panel=EFFORT,
-        metavar="slurm|local",
+        metavar="slurm[:KEY=VALUE,...]|local",
         hidden=True,
-        help="Measure each group as a job, on SLURM or locally one after another. "
-        "Needs -o FILE.json; see docs/cluster.md.",
+        help="Measure each group as a job, on SLURM (with fields of submitit's SlurmExecutor, as in "
+        "slurm:partition=gpu,gpus_per_node=1) or locally one after another. Needs -o FILE.json; see docs/cluster.md.",
     ),
 ]
-Slurm = Annotated[
-    TypedTexts,
-    Option(
-        rich_help_panel=EFFORT,
-        metavar="KEY=VALUE,...",
-        hidden=True,
-        help="With --on slurm: fields of submitit's SlurmExecutor, such as partition=gpu,gpus_per_node=1. Nodes are "
-        "exclusive unless exclusive=false is given. Repeatable.",
-    ),
-]
-
 # Sides and limits of a check
 
 BasePython = Annotated[

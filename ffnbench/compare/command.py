@@ -49,7 +49,6 @@ def compare(
     resume: o.Resume = False,
     wait: o.Wait = False,
     on: o.On = "",
-    slurm: o.Slurm = None,
     format: o.Format = "table",
     verbose: o.Verbose = False,
     out: o.Out = None,

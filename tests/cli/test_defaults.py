@@ -167,7 +167,6 @@ def test_a_file_sets_flags_alone_and_none_that_runs_writes_or_trusts(
         "append",
         "resume",
         "on",
-        "slurm",
         "preset",
     ):
         assert name not in SETTABLE

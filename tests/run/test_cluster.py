@@ -255,7 +255,7 @@ def test_jobs_on_slurm(run, slurm: Path, tmp_path: Path) -> None:
     """An interruption cancels them and --resume goes on; what is cancelled by others is
     lost, and says so; what SLURM refuses is told in its own words.
     """
-    on = ("--on", "slurm", "--slurm", "time=5")
+    on = ("--on", "slurm:time=5")
     goes_on_after_an_interruption(run, tmp_path, *on)
     queue = subprocess.run(["squeue", "-h"], capture_output=True, check=True)
     assert not queue.stdout
@@ -270,9 +270,7 @@ def test_jobs_on_slurm(run, slurm: Path, tmp_path: Path) -> None:
     assert all("CANCELLED" in failure.message for failure in failures), failures
     ends(run(*words, "--resume"), 0)
 
-    refused = run(
-        *sweep("1,2"), "--on", "slurm", "--slurm", "partition=gpu", "-o", "b.json"
-    )
+    refused = run(*sweep("1,2"), "--on", "slurm:partition=gpu", "-o", "b.json")
     err = ends(refused, 2)
     assert "invalid partition specified: gpu" in err
     assert err.count("\n") == 2
