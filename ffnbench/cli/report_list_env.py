@@ -94,6 +94,7 @@ def list_(
     cls=Command,
     epilog=ending(
         "ffnbench env",
+        "ffnbench env -v",
         "ffnbench env --json",
         docs="docs/methodology.md#what-an-interval-does-not-cover",
     ),
