@@ -86,16 +86,6 @@ def test_timing_for_real_is_one_run_of_operations(tmp_path: Path) -> None:
     )
 
 
-def test_processes_are_those_of_a_group() -> None:
-    """Forward and backward are two groups, each measured in three processes."""
-    report = told("gelu", FakeLaunch(), elements="10", workers=3, rounds=3)
-    assert len({sample.worker for sample in report.samples}) == 6
-    [line] = [
-        line for line in timing_frame(report).details if "fresh processes" in line
-    ]
-    assert line.startswith("3 fresh processes of each group x 3 shuffled rounds")
-
-
 def interrupted_at(place: tuple[int, int], problem: BaseException):
     def seconds(label: str, worker: int, number: int) -> float:
         if (worker, number) >= place:

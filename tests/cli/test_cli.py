@@ -5,12 +5,10 @@ Ctrl-C.
 from __future__ import annotations
 
 import csv
-import errno
 import json
 import os
 import random
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +17,6 @@ import pytest
 from fake_machine import FakeLaunch, measure, prepare
 from frames import csv_of
 from paths import ROOT
-from shell import ffnbench
 
 from ffnbench.api import preparing
 from ffnbench.ffn.activations import ACTIVATIONS
@@ -73,18 +70,6 @@ def test_other_versions_and_publishers_are_no_preset(call) -> None:
         "llama3-18b",
     ):
         assert call("cost", "--preset", name)[0] == 2, name
-
-
-def test_a_model_stands_beside_the_forms_that_are_not_its_own(call) -> None:
-    for model, labels in (
-        ("llama3-8b", ["llama3-8b (swiglu)", "relu", "gelu"]),
-        ("bert-base", ["bert-base (gelu)", "relu", "swiglu"]),
-        ("gpt2", ["gpt2 (gelu_tanh)", "relu", "gelu", "swiglu"]),
-    ):
-        rows = csv.DictReader(
-            call("cost", "--preset", model, "-f", "csv")[1].splitlines()
-        )
-        assert [row["label"] for row in rows] == labels
 
 
 def test_no_empty_value_is_taken_for_anything(
@@ -238,23 +223,6 @@ def test_a_bug_shows_its_traceback_and_is_3_never_1(
     assert ("Traceback" in err) == ("bug" in says)
 
 
-def test_env_tells_the_machine_and_its_fingerprint() -> None:
-    records = {
-        r["fact"]: r["value"]
-        for r in json.loads(ffnbench("env", "--format", "json").stdout)
-    }
-    import torch
-
-    assert records["torch"] == torch.__version__
-    assert len(records["fingerprint"]) == 12
-    assert records["workers"] == (
-        "forked"
-        if sys.platform == "linux"
-        else "an interpreter each: torch can't be forked here"
-    )
-    assert int(records["usable cpus"]) >= 1
-
-
 ALL_NAMES = [
     *(row.name for row in ACTIVATIONS), *(row.name for row in GATED), *(f"{row.name}_glu" for row in ACTIVATIONS),
     "gelu_new", "gelu_pytorch_tanh", "squared_relu", "swish@beta=0.5", "swiglu@beta=2", "silu@gate=output",
@@ -306,9 +274,6 @@ def runs_for_real(names: list[str], folder: Path) -> None:
     predicted = {c["case"]: c["cost"]["peak_bytes"] for c in data["costs"]}
     for row in rows:
         assert predicted[row["label"]] in (None, int(row["peak_bytes"])), row["label"]
-
-
-FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 @pytest.fixture

@@ -19,10 +19,8 @@ from fake_machine import FakeLaunch, measure, prepare
 from paths import ROOT
 
 from ffnbench.gate.interim import latency_report
-from ffnbench.messages import Open
 from ffnbench.plan import Axis, Plan
 from ffnbench.report.files.store import read_report
-from ffnbench.report.shown_report import figure_of
 from ffnbench.report.sweep_sentences import sweep_line
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report
@@ -240,13 +238,6 @@ def swept_plan(at: float, slope: float = 0.06) -> Plan:
     return replace(plan, cases=tuple(map(slowed, plan.cases)))
 
 
-def test_what_is_found_is_told_for_how_many_of_the_other_values() -> None:
-    (line,) = sweep_line(
-        run("relu,swiglu", d_model=(64, 96, 128), dtype="float32,bfloat16")
-    )
-    assert line.endswith(", for 6 of 6 values of d_model and dtype")
-
-
 def test_a_saw_of_widths_is_no_crossing() -> None:
     """Decided slower than one relu between the multiples of 8 and decided faster at
     them, on this machine.
@@ -285,17 +276,3 @@ def test_the_sweep_in_the_docs_finds_the_width_that_takes_as_long(
 
 
 # The pictures
-
-
-def test_a_line_has_the_ratios_of_its_variant_and_a_gap_where_one_failed() -> None:
-    swept = run("relu,gelu", launch=machine({(Open, "gelu@seq_len=16"): "oom"}))
-    (axes,) = figure_of(swept).axes
-    (bars,) = axes.containers
-    ratios = [swept.comparison(f"gelu@seq_len={tokens}") for tokens in TOKENS]
-    expected = [
-        math.nan if tokens == 16 else one.ratio.value
-        for tokens, one in zip(TOKENS, ratios, strict=True)
-    ]
-    assert list(bars.lines[0].get_ydata()) == pytest.approx(expected, nan_ok=True)
-    (cross,) = [line for line in axes.lines if line.get_marker() == "x"]
-    assert list(cross.get_xdata()) == [16]

@@ -36,7 +36,6 @@ from ffnbench.request import CompareRequest
 from ffnbench.result import Estimate, Report, Verdict, raw_of
 from ffnbench.run import runner
 from ffnbench.run.budget import Budget
-from ffnbench.run.resources import too_large
 from ffnbench.run.world import World
 from ffnbench.stats.cells import cells_of_plan, join_runs, undecided
 from ffnbench.stats.figures import with_figures
@@ -144,13 +143,6 @@ def test_what_is_whole_is_not_measured_again(call) -> None:
     assert call(*SWEEP, *HOW, "-o", "a.json")[0] == 0
     launch = FakeLaunch()
     assert call(*SWEEP, *HOW, "-o", "a.json", "--resume", launch=launch)[0] == 0
-    assert not [one for one in launch.log if one[1] is TakeSample]
-
-
-def test_a_file_whose_suffix_is_in_capitals_is_resumed_too(call) -> None:
-    assert call(*FEW, "-o", "A.JSON")[0] == 0
-    launch = FakeLaunch()
-    assert call(*FEW, "-o", "A.JSON", "--resume", launch=launch)[0] == 0
     assert not [one for one in launch.log if one[1] is TakeSample]
 
 
@@ -298,20 +290,6 @@ def test_a_full_disk_costs_no_journal_that_is_there(
     assert not journal.close(keep=True)
     assert [path.name for path in tmp_path.glob("b.*")] == ["b.json.journal"]
     assert Path("b.json.journal").read_bytes() == left
-
-
-def test_a_row_that_does_not_fit_is_of_a_whole_cell(
-    call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    large = ["compare", "relu", "gelu@d_ff=4096", *FEW[3:], "--device", "cpu"]
-    monkeypatch.setattr(
-        "ffnbench.api.sweeping.too_large", lambda cell, _: too_large(cell, 2**20)
-    )
-    assert call(*large, "-o", "a.json", launch=copied(3 * 3 + 5, "b.json"))[0] == 3
-    assert [one.kind.value for one in read_report("a.json").failures] == ["oom"] * 2
-    launch = FakeLaunch()
-    assert call(*large, "-o", "b.json", "--resume", launch=launch)[0] == 3
-    assert {one[2] for one in launch.log if one[1] is TakeSample} == {"relu@seq_len=2"}
 
 
 def test_a_budget_that_is_spent_is_not_spent_again() -> None:

@@ -1,5 +1,5 @@
 """How a run on a GPU reads, from a file whose seconds are known: device and host beside
-wall, launch-bound rows.
+wall.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import pytest
 from paths import ROOT
 
 from ffnbench.api.saved_runs import load_shown, recompute
-from ffnbench.compare.table import compare_frame
 from ffnbench.gate.decision import (
     Policy,
     Status,
@@ -20,11 +19,7 @@ from ffnbench.gate.decision import (
     latency_findings,
 )
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
-from ffnbench.report.notes import untested_note
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.report.terminal import plain
-from ffnbench.result import Estimate, Report
-from ffnbench.stats.verdict import is_launch_bound
 
 # three workers of six rounds of four rows, written by hand
 RUN = ROOT / "tests" / "golden" / "runs" / "cuda.json"
@@ -43,10 +38,6 @@ def with_work(report: ShownReport, **changes: Any) -> ShownReport:
     return replace(report, plan=replace(report.plan, cases=cases))
 
 
-def table_text(report: Report, width: int = 200) -> str:
-    return plain(compare_frame(report), width)
-
-
 def test_a_disturbed_row_says_so_of_all_its_times(run: ShownReport) -> None:
     """A clock that is held down disturbs the device's time as it does the latency."""
     held = [replace(s, throttled="hot") if s.case == "big" else s for s in run.samples]
@@ -57,14 +48,6 @@ def test_a_disturbed_row_says_so_of_all_its_times(run: ShownReport) -> None:
             for case in run.plan.cases
         }
         assert known == {case.label: case.label != "big" for case in run.plan.cases}
-
-
-def test_kinds_that_nobody_has_run_are_told(run: ShownReport) -> None:
-    assert untested_note(run) == []
-    assert run.environment is not None
-    amd = replace(run, environment=replace(run.environment, facts={"hip": "7.0"}))
-    assert "AMD's GPUs (ROCm)" in table_text(amd)
-    assert untested_note(with_work(amd, device="cpu")) == []
 
 
 OTHERS = {
@@ -99,27 +82,3 @@ def test_runs_of_other_conditions_are_other_rows(key: str, run: ShownReport) -> 
     assert Status.INCOMPARABLE not in {
         f.status for f in latency_findings(baseline_times(run), run, policy)
     }
-
-
-def times(value: float, half: float | None) -> Estimate:
-    return (
-        Estimate(value=value)
-        if half is None
-        else Estimate(value=value, low=value - half, high=value + half)
-    )
-
-
-@pytest.mark.parametrize(
-    ("device", "host", "said"),
-    [((10, 1), (30, 2), True), ((30, 2), (10, 1), False), ((10, 1), (11, 1), None), ((10, 1), (12.1, 1), True),
-     ((10, None), (30, 1), None), ((10, 1), (30, None), None), (None, (30, 1), None), ((10, 1), None, None)],
-)  # fmt: skip
-def test_launch_bound_is_what_intervals_that_lie_apart_say(
-    device: Any, host: Any, said: bool | None
-) -> None:
-    assert (
-        is_launch_bound(
-            *(None if one is None else times(*one) for one in (device, host))
-        )
-        is said
-    )

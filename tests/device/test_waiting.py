@@ -13,10 +13,8 @@ import pytest
 
 from ffnbench.device.waiting import (
     SCHEDSTAT,
-    SWITCHES,
     ThreadTimes,
     WaitMeter,
-    switched_share,
     threads_of,
     waited_share,
 )
@@ -57,47 +55,11 @@ def test_own_threads_beyond_the_cpus_wait_for_each_other() -> None:
     assert waited_share(before, helper, seconds=0.010, cpus=2) == pytest.approx(0.4)
 
 
-@pytest.mark.parametrize("text", [None, "", "0 0 0", "what is this", "5 5"])
-def test_where_it_is_hidden_switches_stand_in(tmp_path: Path, text: str | None) -> None:
-    folder = tmp_path / "task"
-    if text is not None:
-        folder.mkdir()
-        tasks(folder, t1=text)
-    meter = WaitMeter(2, folder)
-    assert meter.source == SWITCHES
-    value, share = meter.with_share(lambda: 7.0, threads=2)
-    assert (value, share) == (7.0, 0.0)  # no switch in so short a time
-    assert meter.with_share(lambda: 7.0, threads=3)[1] is None
-
-
 def test_a_thread_that_has_had_a_cpu_tells_before_its_time_is_counted(
     tmp_path: Path,
 ) -> None:
     """As read in a process that was just forked (Linux 6.18)."""
     assert WaitMeter(2, tasks(tmp_path, t1="0 5061634 1\n")).source == SCHEDSTAT
-
-
-@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="Linux tells it")
-@pytest.mark.skipif(
-    Path("/proc/self/schedstat").read_text().split()[2:] == ["0"],
-    reason="the kernel does not count",
-)
-def test_what_tells_is_the_same_in_every_fork() -> None:
-    code = (
-        "import os; from ffnbench.device.waiting import wait_source, threads_of\n"
-        "for _ in range(30):\n"
-        "    if not os.fork():\n"
-        "        os.write(1, (wait_source(threads_of()) + chr(10)).encode()); os._exit(0)\n"
-        "    os.wait()\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    assert done.stdout.split("\n") == [SCHEDSTAT] * 30 + [""]
 
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="Linux tells it")
@@ -130,11 +92,3 @@ def test_a_thread_without_a_cpu_is_seen_to_wait() -> None:
     assert source == SCHEDSTAT
     assert float(waited) > 0.3
     assert float(waited) == pytest.approx(1 - float(ran), abs=0.1)
-
-
-def test_a_switch_beyond_the_usual_fifty_a_second_counts_for_four_milliseconds() -> (
-    None
-):
-    assert switched_share(101, 1.0) == pytest.approx(0.2)
-    assert switched_share(201, 2.0) == pytest.approx(0.2)
-    assert switched_share(40, 1.0) == 0

@@ -13,8 +13,6 @@ import pytest
 from fake_machine import KnownProber
 from paths import ROOT
 
-import ffnbench
-
 MINE = """
 import torch
 class Frozen(torch.nn.Module):
@@ -126,27 +124,6 @@ def test_bounds_are_those_found_by_hand(rows) -> None:
     assert train["at_least_s"] == pytest.approx(3 * many["at_least_s"])
 
 
-def test_each_variant_has_a_row_for_each_machine_in_files_too(
-    rows, on_fakes, tmp_path: Path, monkeypatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    line = "relu swiglu --hardware h100,mi300x --seq-len 1,64 -o cost.json"
-    found = rows(line)
-    assert [(row["label"], row["hardware"]) for row in found] == [
-        (f"{variant}@seq_len={length}", machine)
-        for length in (1, 64)
-        for variant in ("relu", "swiglu")
-        for machine in ("h100", "mi300x")
-    ]
-    assert on_fakes("report cost.json -o again.csv")[0] == 0
-    assert records(Path("again.csv").read_text()) == found
-    frame = ffnbench.cost(
-        "relu,swiglu", hardware="h100,mi300x", seq_len="1,64", d_model=768
-    ).frame()
-    assert list(frame["at_least_s"]) == [row["at_least_s"] for row in found]
-    assert "hardware" not in rows("relu")[0]
-
-
 def test_a_backward_moves_gradients_as_well(rows, tmp_path: Path, monkeypatch) -> None:
     """relu's two matrices of 64 x 256 floats, 16 tokens of 64: the matrices once and,
     by a backward, their gradients; x and y; x, dy and dx; or all four. A frozen matrix
@@ -189,13 +166,6 @@ def test_of_experts_only_those_of_one_token_are_sure_to_be_read(
     )
     read = 4 * (2 * 3 * 64 * 32 + 64 * 64)
     assert round(row["at_least_s"]) == read + 2 * 16 * 64 * 4
-
-
-def test_tf32_is_for_float32_that_may_be_less_exact(rows) -> None:
-    exact, tf32 = rows(
-        "relu,fast=relu@matmul_precision=high --hardware h100 --d-model 4096 --seq-len 4096"
-    )
-    assert exact["at_least_s"] / tf32["at_least_s"] == pytest.approx(494.7 / 67)
 
 
 def test_a_peak_that_is_not_known_is_told_in_its_row(
@@ -266,15 +236,3 @@ def test_a_mistake_is_one_line_and_a_hint(
     assert (code, out) == (2, "")
     assert told in err
     assert err.count("error:") == err.count("hint:") == 1
-
-
-def test_rows_of_your_own_are_machines_and_stand_before_published_ones(
-    rows, tmp_path: Path, monkeypatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    row = "tflops_float32 = 2\ngb_per_s = 100\n"
-    Path("mine.toml").write_text(f"[mine]\n{row}[h100]\n{row}")
-    found = rows("relu --d-model 2048 --seq-len 2048 --hardware h100,mine.toml")
-    assert [row["hardware"] for row in found] == ["h100", "mine"]
-    for row in found:
-        assert row["at_least_s"] == pytest.approx(2 * 8 * 2048**2 * 2048 / 2e12)

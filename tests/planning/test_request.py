@@ -76,31 +76,6 @@ def test_matching_comes_as_near_as_the_multiple_allows(
     assert plan.cases[1].residual == pytest.approx(other / relu - 1)
 
 
-@pytest.mark.parametrize(
-    "options", [{"d_model": 65}, {"d_model": 64, "d_ff": 100}, {"d_model": 100}]
-)
-def test_the_same_form_always_gets_the_same_width(options: dict) -> None:
-    """No rounding may come between two forms of one shape."""
-    assert len(set(widths(variants="relu,gelu,silu", **options).values())) == 1
-
-
-def test_threads_that_spin_share_no_process_with_those_that_sleep() -> None:
-    """In one process the waiting threads of the first take the CPUs of the second: a
-    call of 512 tokens took 1.7 times as long as it does alone.
-    """
-    plan = plan_compare(
-        CompareRequest(
-            variants="a=swiglu,again=swiglu,spinning=swiglu@spin=on",
-            d_model=64,
-            backend="ort",
-            device="cpu",
-            metrics="latency",
-        )
-    )
-    assert plan.case("a").arm == plan.case("again").arm
-    assert plan.case("a").arm != plan.case("spinning").arm
-
-
 class Counting:
     """A probe that knows how many parameters each unit of d_ff costs, and remembers the
     widths it saw.

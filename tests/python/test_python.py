@@ -12,7 +12,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from fake_machine import FakeLaunch, ProberHere, interrupted_in_the_second_worker
 from paths import ROOT
@@ -221,9 +220,9 @@ def test_a_report_saves_by_suffix_and_loads(report, on_machine, tmp_path: Path) 
     assert (
         ffnbench.load(report.save(tmp_path / "run.json")).frame().equals(report.frame())
     )
-    assert report.save(tmp_path / "run.csv").read_text().splitlines()[0].split(
-        ","
-    ) == list(report.rows()[0])
+    head = report.save(tmp_path / "run.csv").read_text().splitlines()[0].split(",")
+    rows = report.rows()
+    assert head == [key for key in rows[0] if any(row[key] is not None for row in rows)]
     assert "| gelu" in report.save(tmp_path / "run.md").read_text()
     assert report.save(tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
     assert report.plot(tmp_path / "run.svg").read_text().startswith("<?xml")
@@ -291,43 +290,6 @@ def test_check_from_python(tmp_path: Path) -> None:
     worse = ffnbench.check(path, other, exact_only=True)
     assert (worse.ok, worse.status) == (False, "REGRESSED")
     assert worse.save(tmp_path / "check.xml").read_text().startswith("<?xml")
-
-
-def test_frames_of_several_reports_can_be_told_apart(
-    on_machine, tmp_path: Path
-) -> None:
-    made = []
-    for seconds in (0.01, 0.02):
-        on_machine(FakeLaunch(lambda label, worker, number, seconds=seconds: seconds))
-        made.append(ffnbench.compare("relu,gelu", **SMALL))
-    one, other = made
-    again = ffnbench.load(one.save(tmp_path / "one.json"))
-    rows = pd.concat([one.frame(), other.frame(), again.frame()])
-    assert rows.columns.tolist()[-7:] == [
-        "created",
-        "machine",
-        "cpu",
-        "torch",
-        "git",
-        "run",
-        "version",
-    ]
-    assert (
-        not rows[["created", "machine", "cpu", "torch", "run", "version"]]
-        .isna()
-        .any()
-        .any()
-    )
-    runs = [
-        frame["run"].unique().tolist()
-        for frame in (one.frame(), other.frame(), again.frame())
-    ]
-    assert [len(run) for run in runs] == [1, 1, 1]
-    assert runs[0] == runs[2] != runs[1]
-    found = ffnbench.check(
-        tmp_path / "one.json", other.save(tmp_path / "other.json"), exact_only=True
-    )
-    assert found.frame()["run"].unique().tolist() == runs[1]
 
 
 # Ctrl-C, mistakes, and what is printed

@@ -12,12 +12,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
-from fake_machine import ProberHere
 from frames import below
 from paths import ROOT
 
-import ffnbench
-from ffnbench.common.errors import FfnbenchError
 from ffnbench.report.frame import EXTRA, Column, Frame
 from ffnbench.report.page import page_of
 from ffnbench.report.pictures.canvas import render
@@ -140,18 +137,6 @@ def test_a_check_has_a_page_with_the_answer_first(in_process, tmp_path: Path) ->
     assert "Fake CPU" in check.of("dd")
 
 
-def test_python_saves_pages_of_every_answer(on_machine, tmp_path: Path) -> None:
-    assert (
-        "swiglu"
-        in ffnbench.cost(["relu", "swiglu"]).save(tmp_path / "cost.html").read_text()
-    )
-    on_machine(prober=ProberHere)
-    ffnbench.activations("relu").save(f"{tmp_path}/all/")
-    page = (tmp_path / "all" / "activations.html").read_text()
-    assert page.startswith("<!doctype html>")
-    assert "<script" not in page
-
-
 def table_of(text: str) -> Frame:
     """A table with this text wherever one can stand."""
     columns = (
@@ -198,15 +183,6 @@ def test_no_text_can_break_a_page() -> None:
     )
 
 
-def test_a_picture_that_can_not_be_drawn_is_left_out() -> None:
-    def draw(suffix: str) -> bytes:
-        raise FfnbenchError("nothing to draw")
-
-    assert Read(page_of(table_of("a"), draw)).pictures() == []
-    drawn = Read(page_of(table_of("a"), picture_of("drawn")))
-    assert [texts_of(one) for one in drawn.pictures()] == [["drawn"]]
-
-
 def test_no_fact_or_command_of_a_file_can_break_a_page(
     in_process, tmp_path: Path
 ) -> None:
@@ -224,20 +200,3 @@ def test_no_fact_or_command_of_a_file_can_break_a_page(
     shown = EVIL.replace("\u2028", r"\u2028")
     assert shown in pages[EVIL].of("dd")
     assert shown in pages[EVIL].of("code")[0]
-
-
-def test_a_verdict_has_its_colour_and_a_failure_is_said_once(
-    in_process, tmp_path: Path
-) -> None:
-    runs = [
-        ROOT / "tests/golden/runs" / name for name in ("baseline.json", "again.json")
-    ]
-    assert in_process("check", *runs, "-o", tmp_path / "check.html")[0] == 1
-    check = (tmp_path / "check.html").read_text()
-    assert '<td class="left red">REGRESSED</td>' in check
-    runtimes = ROOT / "results/amd-epyc-2cpu/runtimes/swiglu-4096.json"
-    assert in_process("report", runtimes, "-o", tmp_path / "ways.html")[0] == 0
-    table = (tmp_path / "ways.html").read_text().partition("<details>")[0]
-    rows = [row for row in table.split("<tr>") if "unsupported" in row]
-    assert rows
-    assert {row.count("unsupported") for row in rows} == {1}
