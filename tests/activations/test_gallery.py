@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import struct
 import sys
 from pathlib import Path
 
@@ -11,15 +10,10 @@ import pytest
 from fake_machine import ProberHere
 from shell import ffnbench
 
-from ffnbench.activations.describing import draw_activations
 from ffnbench.activations.facts import facts_of
 from ffnbench.activations.plan import select
 from ffnbench.activations.table import facts_frame, facts_records
-from ffnbench.choices import PICTURE_SUFFIXES
-from ffnbench.report.destination import Destination
 from ffnbench.report.terminal import plain
-from ffnbench.request import Output, PictureRequest
-from ffnbench.run.world import World
 
 OWN = """
 import torch
@@ -46,33 +40,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_machine) -> Path:
     monkeypatch.delitem(sys.modules, "mine", raising=False)
     on_machine(prober=ProberHere)
     return tmp_path
-
-
-def png_size(path: Path) -> tuple[int, int]:
-    head = path.read_bytes()[:24]
-    assert head[:8] == b"\x89PNG\r\n\x1a\n"
-    return struct.unpack(">II", head[16:24])
-
-
-def test_the_default_writes_one_picture_and_says_where(
-    folder: Path, in_process
-) -> None:
-    assert in_process("plot-activations") == (0, "", "wrote activations.png\n")
-    assert png_size(folder / "activations.png")[0] >= 1400
-    assert sorted(p.name for p in folder.iterdir() if p.is_file()) == [
-        "activations.png",
-        "mine.py",
-    ]
-
-
-def draw(*, out: list[str], **flags) -> None:
-    with Destination(
-        Output(out=tuple(out)), "activations", suffixes=PICTURE_SUFFIXES
-    ) as destination:
-        _, files = draw_activations(
-            PictureRequest(**({"timeout": 60.0} | flags)), World()
-        )
-        destination.write(files)
 
 
 MISTAKES = [

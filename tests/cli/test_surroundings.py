@@ -56,13 +56,6 @@ def test_a_picture_needs_no_configuration_of_matplotlibs(
     assert (folder / "m.png").read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("command", ["block --cost-only", "plot-activations"])
-def test_a_question_draws_without_configuration_too(folder: Path, command: str) -> None:
-    os.mkfifo(folder / "matplotlibrc")
-    done = ffnbench(*command.split(), "-o", "m.png", cwd=folder)
-    assert done.returncode == 0, done.stderr
-
-
 def test_in_python_matplotlib_stays_the_users(folder: Path) -> None:
     """Loaded already, or by ffnbench: its settings are those that the user has, before
     and after a picture.

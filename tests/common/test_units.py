@@ -29,24 +29,6 @@ def test_times_as_people_write_them(text: str, seconds: float) -> None:
     assert read_seconds(text) == seconds
 
 
-@pytest.mark.parametrize(
-    ("text", "percent_"), [("1", 1), ("1%", 1), ("0.5%", 0.5), ("0.3", 0.3), ("1 %", 1)]
-)
-def test_a_precision_is_percent_with_and_without_its_sign(
-    text: str, percent_: float
-) -> None:
-    assert read_percent(text) == percent_
-
-
-def test_a_share_needs_its_sign() -> None:
-    assert (
-        read_share("5%"),
-        read_share("0.5 %"),
-        read_share("500%"),
-        read_share("0"),
-    ) == (0.05, 0.005, 5.0, 0.0)
-
-
 @pytest.mark.parametrize("read", [read_count, read_seconds, read_percent, read_share])
 @pytest.mark.parametrize(
     "text", ["", "k", "%", "s", "5x", "1%%", "2kk", "5 m 3", "1s1s", "½", "2k%"]

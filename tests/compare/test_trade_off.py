@@ -105,13 +105,6 @@ def test_errors_have_an_interval_over_processes() -> None:
     ] == [pytest.approx([0.12 - half, 0.12 + half], rel=1e-3)]
 
 
-def test_rows_of_one_precision_have_no_trade_off() -> None:
-    assert measured(weights="none").figures.trade_offs == ()
-    assert measured(weights="int8", backend="eager").figures.trade_offs == ()
-    lost = measured(weights="none,int8", backend="eager", metrics="memory")
-    assert lost.figures.trade_offs == ()
-
-
 def test_a_runtime_that_is_not_installed_names_its_extra(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -9,59 +9,23 @@ from collections.abc import Callable
 import pytest
 from device_world import (
     US,
-    Context,
-    Kernels,
     Launch,
     World,
     device_s,
     host_s,
     install,
-    used,
 )
 from fake_machine import KnownProber
 
 from ffnbench.api import measuring, preparing
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
-from ffnbench.plan import Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import CompareRequest
 from ffnbench.result import Estimate, FailureKind
 from ffnbench.run.world import World as Outside
-from ffnbench.worker import subject as subjects
-from ffnbench.worker import timing
 
 # the real meters on it
-
-
-def subject(work: Workload, **module: float) -> subjects.Subject:
-    return subjects.subject_of(Kernels(8, 32, **module), work, 8, seed=0)
-
-
-def work_of(**facts: object) -> Workload:
-    settings = {
-        "batch": 1,
-        "seq_len": 4,
-        "dtype": "float32",
-        "device": "cuda",
-        "mode": "forward",
-        "threads": 1,
-    }
-    return Workload(**{**settings, **facts})
-
-
-@pytest.mark.parametrize("us", [2, 100, 1e4, 2e6])
-def test_device_time_is_that_of_the_kernels(
-    us: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world = World()
-    install(monkeypatch, world)
-    with used(Context(world)):
-        one = subject(work_of(), kernels=1, us=us)
-        calls = timing.calls_for(one, 0.01)
-        found = timing.time_calls(one, one.pool.renew(1, min(calls, 200)))
-    assert found.device == pytest.approx(us * US + world.gap_s, rel=0.01)
-    assert found.host == pytest.approx(14 * US, rel=0.05)
 
 
 # the real jobs, runner, statistics and tables on it

@@ -11,8 +11,6 @@ from fake_machine import KnownProber
 from hypothesis import given
 from hypothesis import strategies as st
 
-import ffnbench
-from ffnbench.common.errors import FfnbenchError
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.planning.fields import several
@@ -81,15 +79,3 @@ def test_cells_are_the_product_of_the_axes() -> None:
             f"swiglu@d_ff={width}",
         )
         assert group.reference == relu.label == swiglu.against
-
-
-def test_python_is_told_of_arguments() -> None:
-    assert points(ffnbench.cost("relu", seq_len=range(8, 0, -2)).plan) == [
-        {"seq_len": n} for n in (2, 4, 6, 8)
-    ]
-    with pytest.raises(
-        FfnbenchError, match=r"^--seq-len 1\.\.10/20 has a step"
-    ) as caught:
-        ffnbench.cost("relu", seq_len="1..10/20")
-    argument = caught.value.hint.removeprefix("for example --seq-len ")
-    assert len(ffnbench.cost("relu", seq_len=argument).plan.groups) > 1

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from ffnbench.report.frame import EXTRA, Column, Frame, default_text
-from ffnbench.report.terminal import plain, show
+from ffnbench.report.terminal import show
 
 KEYS = ("first", "second", "third", "fourth", "fifth")
 NUMBERS = st.integers(0, 10**12) | st.floats(1e-4, 1e9)
@@ -63,17 +63,3 @@ def test_no_line_is_too_long_and_no_number_is_cut(
             assert (column.key in text) == (column.priority < EXTRA)
     for row in frame.rows:
         assert row["label"][:12] in text
-
-
-def test_a_first_group_of_very_many_rows_is_shown_from_its_beginning() -> None:
-    rows = [{"label": f"row{number}"} for number in range(500)]
-    text = plain(
-        Frame(
-            columns=(Column(key="label", left=True),),
-            rows=rows,
-            groups=((0, "long"), (300, "other")),
-        )
-    )
-    assert "the first 200 of 500 rows" in text
-    assert ("long" in text, "other" in text) == (True, False)
-    assert ("row199" in text, "row200" in text) == (True, False)

@@ -16,11 +16,9 @@ from fake_machine import FakeLaunch, measure, prepare
 
 from ffnbench.report.files.store import report_text
 from ffnbench.report.frame import Column, Frame
-from ffnbench.report.progress import TerminalProgress
 from ffnbench.report.terminal import plain
 from ffnbench.report.writers import html_fragment, latex, markdown
 from ffnbench.request import CompareRequest
-from ffnbench.result import Progress
 
 # every control there is, marks of direction, half a surrogate pair, and what markups
 # read
@@ -131,16 +129,3 @@ def test_no_control_gets_into_a_table() -> None:
     )  # fmt: skip
     for shown in (plain(table), markdown(table), html_fragment(table), latex(table)):
         assert not set(CONTROLS) & set(shown.replace("\n", ""))
-
-
-def test_progress_reads_no_markup(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for terminal in ("1", ""):
-        monkeypatch.setenv("FORCE_COLOR", terminal)
-        monkeypatch.setenv("TTY_COMPATIBLE", terminal)
-        progress = TerminalProgress(quiet=False)
-        progress(Progress(done=0.1, text="warming up [/x]\x1b]0;t\x07"))
-        progress(Progress(done=0.2, text="warming up [/nothing]"))
-        progress.close()
-        assert "\x1b]0" not in capsys.readouterr().err

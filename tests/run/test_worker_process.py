@@ -147,15 +147,6 @@ def test_counts_are_exact_and_marked(prober: Prober) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "more"), [("factory", {}), ("Configured", {"special": 1})]
-)
-def test_factories_and_config_objects_serve_as_well(
-    prober: Prober, name: str, more: dict
-) -> None:
-    assert prober.count(spec(name, **more), SMALL).params == 2 * 16 * 48 + 48 + 16
-
-
-@pytest.mark.parametrize(
     ("target", "says", "hint"),
     [
         (f"{HOSTILE}:Plian", "has no 'Plian'", "did you mean 'Plain'"),
