@@ -517,7 +517,6 @@ def read_model(data: dict[str, Any], source: str) -> ModelSpec:
     groups = _Groups(text)
     for layer_path, layer in layers_of(model):
         groups.add(layer_path, layer)
-    groups.finish()
     if not groups.rows:
         raise FfnbenchError(
             f"no FFN was found in the layers of {type(model).__name__}",
@@ -550,26 +549,22 @@ class _Groups:
 
     def __init__(self, config: Any) -> None:
         self.config = config
-        self.rows: list[LayerGroup] = []
         self.paths: set[str] = set()  # of the parameters of all FFNs
-        self.attention_paths: set[str] = set()
-        self.router_params = 0
+        self._first: dict[Any, LayerGroup] = {}
         self._counts: Counter[Any] = Counter()
         self._windows: dict[Any, Counter[Any]] = {}
-        self._first: dict[Any, LayerGroup] = {}
 
     def add(self, path: str, layer: Any) -> None:
         """Count one layer; one without an FFN is not counted."""
         found = read_layer(layer, widths(self.config, layer))
-        attention = _attention_modules(layer)
         if not found.parts:
             return
-        for name in [*found.loose, *(n for part in found.parts for n in part.shapes)]:
-            self.paths.add(f"{path}.{name}")
-        number = len(self.paths and self._layer_numbers(path))
+        names = [*found.loose, *(name for part in found.parts for name in part.shapes)]
+        self.paths |= {f"{path}.{name}" for name in names}
+        attention = _attention_modules(layer)
         spec = attention_spec(attention, self.config, found.parts[0].d_model)
         key = (
-            A_NUMBER.sub("*", path).rpartition(".")[0],
+            A_NUMBER.sub("*", path),
             tuple((part.path, tuple(part.shapes.items())) for part in found.parts),
             tuple(found.loose.items()),
             spec,
@@ -578,16 +573,15 @@ class _Groups:
             self._first[key] = group_of(path, layer, found, spec, self.config)
             self._windows[key] = Counter()
         self._counts[key] += 1
-        if not attention:
-            return
-        self._windows[key][window_of(self.config, number, attention)] += 1
+        if attention:
+            number = int(A_NUMBER.findall(path)[0])
+            window = window_of(self.config, number, attention)
+            self._windows[key][window] += 1
 
-    def _layer_numbers(self, path: str) -> range:
-        numbers = A_NUMBER.findall(path)
-        return range(int(numbers[0]) if numbers else 0)
-
-    def finish(self) -> None:
-        """Make the rows of what was counted."""
+    @property
+    def rows(self) -> list[LayerGroup]:
+        """A row for each kind of layer."""
+        rows = []
         for key, group in self._first.items():
             windows = tuple(
                 AttentionWindow(count=count, tokens=tokens, other=other)
@@ -595,7 +589,8 @@ class _Groups:
             )
             if windows == (AttentionWindow(count=self._counts[key]),):
                 windows = ()
-            self.rows.append(replace(group, count=self._counts[key], windows=windows))
+            rows.append(replace(group, count=self._counts[key], windows=windows))
+        return rows
 
 
 def widths(config: Any, layer: Any) -> list[int]:
