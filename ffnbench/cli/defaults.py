@@ -120,7 +120,8 @@ def found_settings(commands: Sequence[str]) -> Settings | None:
         return None
     for folder in (here, *here.parents):
         path = folder / FILE
-        if os.access(path, os.R_OK) and b"[tool.ffnbench" in content_of(path):
+        readable = path.is_file() and os.access(path, os.R_OK)
+        if readable and b"[tool.ffnbench" in content_of(path):
             return Settings(path, _table_of(path, commands))
         if (folder / ".git").exists():
             break

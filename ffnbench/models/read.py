@@ -573,9 +573,9 @@ class _Groups:
             self._first[key] = group_of(path, layer, found, spec, self.config)
             self._windows[key] = Counter()
         self._counts[key] += 1
-        if attention:
-            number = int(A_NUMBER.findall(path)[0])
-            window = window_of(self.config, number, attention)
+        number = int(A_NUMBER.findall(path)[0])
+        window = window_of(self.config, number, attention)
+        if attention or "attention" in window[1]:
             self._windows[key][window] += 1
 
     @property
@@ -585,7 +585,10 @@ class _Groups:
         for key, group in self._first.items():
             windows = tuple(
                 AttentionWindow(count=count, tokens=tokens, other=other)
-                for (tokens, other), count in self._windows[key].items()
+                for (tokens, other), count in sorted(
+                    self._windows[key].items(),
+                    key=lambda item: (item[0][0] is not None, item[0][1]),
+                )
             )
             if windows == (AttentionWindow(count=self._counts[key]),):
                 windows = ()

@@ -262,7 +262,7 @@ def runs_for_real(names: list[str], folder: Path) -> None:
     (folder / "compare.json").write_text(report_text(report))
     rows = list(csv.DictReader(csv_of(report).splitlines()))
     assert len(rows) == len(names)
-    assert [row["failure"] for row in rows] == [""] * len(rows)
+    assert [row.get("failure", "") for row in rows] == [""] * len(rows)
     assert all(row["verdict"] == "busy" or float(row["latency_s"]) > 0 for row in rows)
     assert all(int(row["peak_bytes"]) > 0 for row in rows)
     data = json.loads((folder / "compare.json").read_text())

@@ -105,7 +105,7 @@ ANSWERED = """
     compare relu,gelu --d-model 64 --seq-len 16,128 --quick
     compare relu --d-model 64 --metrics memory
     compare --preset gpt2 --quick
-    cost --preset llama.json
+    cost --preset gpt2
     cost relu,swiglu --match flops --seq-len 1,16 --bias
     cost --preset mixtral-8x7b
     block --d-model 64 --heads 2 --seq-len 16 --workers 3
@@ -122,7 +122,7 @@ ANSWERED = """
     ab swiglu --base-env A:1 --d-model 64
     activations --time --activations relu,gelu --workers 3
     inspect gpt2
-    inspect llama.json
+    inspect gpt2
     list keys
     list presets --json
     env

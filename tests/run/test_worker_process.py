@@ -183,7 +183,7 @@ def test_a_case_that_can_t_be_counted_is_a_row(prober: Prober) -> None:
     """Those behind it are counted: by hand, a layer that makes its weights in its first
     call has 16 x 16 and a bias.
     """
-    targets = (f"{HOSTILE}:broken", "torch.nn:LazyLinear")
+    targets = (f"{HOSTILE}:broken", "torch.nn:LazyLinear@out_features=16")
     rows = ",".join(f"m{number}={target}" for number, target in enumerate(targets))
     request = CompareRequest(
         variants=f"relu,{rows}", d_model=16, seq_len=8, threads=1, device="cpu"
