@@ -7,6 +7,7 @@ from __future__ import annotations
 import pytest
 
 from ffnbench.ffn import cost
+from ffnbench.inspecting.counting import count_whole_model
 from ffnbench.models.presets import PRESETS
 
 # key: layers, attention, FFN of the main kind of layer; its active part where it has
@@ -44,6 +45,29 @@ ACTIVE = {
     "gpt-oss-120b": 99_936_128,
 }
 
+# all parameters of a model: of transformers' class, built from the published config
+PUBLISHED = {
+    "llama3-8b": 8_030_261_248, "mixtral-8x7b": 46_702_792_704, "gpt2": 124_439_808, "bert-base": 109_482_240,
+    "mistral-7b": 7_241_732_096, "gemma-7b": 8_537_680_896, "qwen2.5-7b": 7_615_616_512, "t5-base": 222_903_552,
+    # the published sum has the correction biases of the routers
+    "deepseek-v3": 671_026_419_200 - 58 * 256,
+    "palm-540b": 540_356_474_880,  # the paper says 540.35 B, without norms
+    # the paper says 65 M, with a vocabulary of about 37,000
+    "transformer-base": 63_045_632,
+    "gpt3-175b": 174_604_259_328, "falcon-7b": 6_921_720_704, "llama-7b": 6_738_415_616,
+    "llama2-70b": 68_976_648_192, "llama3.1-405b": 405_853_388_800, "phi-3-mini": 3_821_079_552,
+    "nemotron-4-340b": 341_029_195_776, "modernbert-base": 149_014_272, "vit-b16": 86_389_248,
+    "qwen3-30b-a3b": 30_532_122_624, "gpt-oss-120b": 116_829_156_672, "apertus-8b": 8_053_338_176,
+    # T5 v1.1 has an output matrix of its own; transformers ties it until it has read a
+    # file
+    "t5-v1.1-xxl": 11_003_736_064 + 32128 * 4096,
+}  # fmt: skip
+ACTIVE_OF_ALL = {
+    "mixtral-8x7b": 12_879_925_248,
+    "qwen3-30b-a3b": 3_353_032_704,
+    "deepseek-v3": 37_552_282_624,
+}
+
 
 def test_every_row_is_held_here() -> None:
     assert set(PRESETS.names()) == set(EXACT)
@@ -71,3 +95,10 @@ def test_the_first_layers_of_deepseek_are_dense() -> None:
         58,
         1_835_008,
     )
+
+
+@pytest.mark.parametrize("key", PRESETS.names())
+def test_a_whole_model_has_as_many_parameters_as_was_published(key: str) -> None:
+    whole = count_whole_model(PRESETS.get(key))
+    assert whole.params == PUBLISHED[key]
+    assert whole.active == ACTIVE_OF_ALL.get(key, whole.active)
