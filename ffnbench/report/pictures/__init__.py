@@ -21,7 +21,9 @@ def _load() -> None:
     In Python the configuration of the user's process is not changed. Pictures have
     their own style in both (canvas.py).
     """
-    if "ffnbench.cli" in sys.modules:
+    main = getattr(sys.modules["__main__"], "__spec__", None)
+    of_module = main is not None and main.name == "ffnbench.__main__"
+    if of_module or "ffnbench.__main__" in sys.modules:  # or of the script
         # these variables stay set: a picture is drawn when all has been measured, and
         # no process is started after it
         os.environ.update(MATPLOTLIB_ENVIRONMENT)
