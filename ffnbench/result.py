@@ -53,7 +53,6 @@ class Verdict(StrEnum):
 class FailureKind(StrEnum):
     """Why a case has no numbers. MISMATCH: its output or a gradient is not what it
     should be. LOST: the job that was to measure it has ended without a result.
-    DIVERGED: the loss grew too large to mean anything while it was trained.
     """
 
     OOM = "oom"
@@ -63,7 +62,6 @@ class FailureKind(StrEnum):
     MISMATCH = "mismatch"
     RECOMPILED = "recompiled"
     LOST = "lost"
-    DIVERGED = "diverged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,9 +39,7 @@ WEIGHT_OR_BIAS = re.compile(
     r"(?<![a-z])(?:weights?|bias|kernel|[wb](?=gate|up|down)|[wb](?![a-z]))"
 )
 # what the names of weights say of their roles; w1 and w3 are those of Llama's code
-ROLE_IN_NAME = re.compile(
-    r"gate|up(?!date)|(?<![a-z0-9])w1(?!\d)|(?<![a-z0-9])w3(?!\d)"
-)
+ROLE_IN_NAME = re.compile(r"(?<![a-z0-9])(gate|up|w1|w3)(?![a-z0-9])")
 ROLES = {"gate": "gate", "up": "up", "w1": "gate", "w3": "up"}
 
 
@@ -120,7 +118,7 @@ class Proof:
         of them have a bias, the others' is zero.
         """
         weights = self.of(tensors)
-        ours = build(self.form)
+        ours = without_data(self.form)
         for name, parameter in ours.named_parameters():
             if name not in weights:
                 like = next(iter(weights.values()))
@@ -147,25 +145,32 @@ class Proof:
         """What a name says against the proof: the activation is on `up_proj`, which
         `gate` is; "" for nothing.
         """
-        gate = next(
-            (p for n, p in self.pieces.items() if n.endswith("gate.weight")), None
-        )
-        up = next((p for n, p in self.pieces.items() if n.endswith("up.weight")), None)
-        if self.form.gate is not Gate.INNER or gate is None or up is None:
+        if self.form.gate is not Gate.INNER:
             return ""
-        own_names = [piece.name.removesuffix(".weight") for piece in (gate, up)]
-        named = [[ROLES[r] for r in ROLE_IN_NAME.findall(name)] for name in own_names]
+        prefix = "experts." if self.form.moe is not None else ""
+        gate = self.pieces[f"{prefix}gate.weight"]
+        up = self.pieces[f"{prefix}up.weight"]
+        gate_name = gate.name.removesuffix(".weight")
+        up_name = up.name.removesuffix(".weight")
         if gate.name == up.name:
-            if named[0] == ["gate", "up"] and gate.part in (Part.SECOND, Part.ODD):
-                return f"the activation is on {gate.part} of {own_names[0]}, where its name puts up"
+            up_is_first = gate.part in (Part.SECOND, Part.ODD)
+            if up_is_first and roles_in(gate_name) == ["gate", "up"]:
+                return f"the activation is on {gate.part} of {gate_name}, where its name puts up"
             return ""
-        if "up" in named[0][-1:] or "gate" in named[1][-1:]:
-            return f"the activation is on {own_names[0]}, where the form puts it on {own_names[1]}"
+        if roles_in(gate_name)[-1:] == ["up"] or roles_in(up_name)[-1:] == ["gate"]:
+            return (
+                f"the activation is on {gate_name}, where the form puts it on {up_name}"
+            )
         return ""
 
 
-def build(form: FFNSpec) -> OwnForm:
-    """Our module of a form, without data."""
+def roles_in(name: str) -> list[str]:
+    """The roles that the name of a weight has in it, in their order."""
+    return [ROLES[word] for word in ROLE_IN_NAME.findall(name)]
+
+
+def without_data(form: FFNSpec) -> OwnForm:
+    """Our module of a form on the meta device."""
     if form.moe is not None:
         return MixtureOfExperts(form, device="meta")
     return build_dense(form, device="meta")
@@ -245,10 +250,11 @@ def prove(
     forms: Iterable[FFNSpec],
     call: Callable[[nn.Module, Tensor], Tensor] | None = None,
 ) -> Proof | None:
-    """As `nearest_proof`; None where the error is larger than rounding explains."""
+    """As `nearest_proof`, for a module in float64; None where the error is larger than
+    rounding explains.
+    """
     proof, error = nearest_proof(module, forms, call)
-    weight = next((p for p in module.parameters() if p.is_floating_point()), None)
-    if weight is None or not error <= proven_error(weight.dtype):
+    if error > proven_error(torch.float64):
         return None
     return proof
 
@@ -263,9 +269,13 @@ def proof_of_like(module: nn.Module, spec: ImportedSpec) -> Proof:
     form = spec.like
     assert form is not None
     tensors: Tensors = {n: p.detach() for n, p in module.named_parameters()}
-    sizes = small_sizes(spec.d_model, next(widths_of(tensors, form), spec.d_ff))
+    d_ff = spec.d_ff
+    for layout in layouts(tensors, form):
+        d_ff = layout.form.d_ff
+        break
+    sizes = small_sizes(spec.d_model, d_ff)
+    small_form = replace(form, d_model=sizes[spec.d_model])
     try:
-        small_form = replace(form, d_model=sizes[spec.d_model])
         proof = prove(small_copy(module, sizes), [small_form])
     except Exception:  # code of the user's
         proof = None
@@ -276,11 +286,6 @@ def proof_of_like(module: nn.Module, spec: ImportedSpec) -> Proof:
             f"{spec.target} is not like {form.name}: {_misfit_text(module, form)}"
         )
     return proof.at(tensors)
-
-
-def widths_of(tensors: Tensors, form: FFNSpec) -> Iterator[int]:
-    """The d_ff of each layout of a form that the shapes allow."""
-    return (proof.form.d_ff for proof in layouts(tensors, form))
 
 
 def small_sizes(d_model: int, d_ff: int) -> dict[int, int]:
@@ -362,14 +367,14 @@ def _mixture_layouts(tensors: Tensors, form: FFNSpec) -> Iterator[Proof]:
     for (expert, of_expert), (shared, of_shared) in product(of_experts, shared_ones):
         if shared is not None and shared.bias != expert.bias:
             continue
-        found = replace(
+        as_laid_out = replace(
             moe,
             router_bias="router.bias" in pieces,
             shared_gate="shared_gate.weight" in pieces,
             shared_d_ff=0 if shared is None else shared.d_ff,
         )
         yield Proof(
-            replace(expert, moe=found),
+            replace(expert, moe=as_laid_out),
             pieces
             | {f"experts.{name}": piece for name, piece in of_expert.items()}
             | {f"shared.{name}": piece for name, piece in of_shared.items()},

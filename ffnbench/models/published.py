@@ -65,15 +65,22 @@ def _ask(module: str, *arguments: str, content: str = "") -> Any:
     """The answer of a module that runs as a process of its own, which prints JSON in
     its last line; raises FfnbenchError for an error that it tells.
     """
-    command = [sys.executable, "-m", module, *arguments]
-    done = subprocess.run(
-        command,
-        input=content,
-        capture_output=True,
-        text=True,
-        timeout=READ_TIMEOUT_S,
-        env=os.environ | {"HF_HUB_OFFLINE": "1"},
-    )
+    # -P: a file of the current folder is no module of the process
+    command = [sys.executable, "-P", "-m", module, *arguments]
+    try:
+        done = subprocess.run(
+            command,
+            input=content,
+            capture_output=True,
+            text=True,
+            timeout=READ_TIMEOUT_S,
+            env=os.environ | {"HF_HUB_OFFLINE": "1"},
+        )
+    except subprocess.TimeoutExpired as problem:
+        raise FfnbenchError(
+            f"transformers took longer than {READ_TIMEOUT_S} s to build the model",
+            "count it from --d-model and --d-ff",
+        ) from problem
     if done.returncode:
         last = done.stderr.strip().splitlines()[-1:] or ["it gave no reason"]
         raise FfnbenchError(f"transformers can't build the model: {last[0]}", A_CONFIG)

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -88,6 +88,10 @@ TOP_K = (
     "top_k_experts",
     "moe_k",
 )
+# keys of every config.json, which are none of the model's
+OF_EVERY_FILE = (
+    "architectures", "auto_map", "dtype", "model_type", "torch_dtype", "transformers_version", "_name_or_path",
+)  # fmt: skip
 WIDTH_KEY = re.compile(
     r"(hidden|intermediate|inner|ffn|feed_?forward|mlp|embd?|model)_?(size|dim|width)?$|^(d|n)_(ff|model|embd|inner)$"
 )
@@ -97,23 +101,36 @@ SIZE_KEY = re.compile(
 )
 
 
+class ShapeOfFFN(NamedTuple):
+    """What the matrices of an FFN tell by their shapes alone.
+
+    `experts` is their number, 0 for none, `unused` how many of the stored ones are of
+    experts that do nothing.
+    """
+
+    gated: bool
+    d_ff: int
+    experts: int = 0
+    unused: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FFNPart:
     """Matrices of a layer that are together of the shape of an FFN, or of experts.
 
     `module` computes it alone; None where its matrices stand in the layer itself.
-    `shapes` are those of its parameters by their paths in the layer. `experts` is their
-    number, `unused` how many of the stored ones are of experts that do nothing.
+    `shapes` are those of its parameters by their paths in the layer. `gated`, `d_ff`,
+    `experts` and `unused` are as in ShapeOfFFN.
     """
 
     path: str
     module: Any
     shapes: Mapping[str, Shape]
     d_model: int
-    d_ff: int
     gated: bool
-    experts: int = 0
-    unused: int = 0
+    d_ff: int
+    experts: int
+    unused: int
 
     @property
     def params(self) -> int:
@@ -127,29 +144,29 @@ class FFNPart:
 
 
 @dataclass(slots=True)
-class Layer:
-    """What was found in one numbered layer: the parts that are FFNs, and parameters
-    that are part of its FFN by exclusion, such as a router.
+class LayerFFN:
+    """The FFN of one numbered layer: its parts, and parameters that belong to it by
+    exclusion, such as those of a router.
     """
 
     parts: list[FFNPart] = field(default_factory=list)
     loose: dict[str, Shape] = field(default_factory=dict)
 
 
-def read_layer(layer: Any, d_models: Iterable[int]) -> Layer:
+def read_layer(layer: Any, d_models: Iterable[int]) -> LayerFFN:
     """Find the FFNs of a layer, around one of the model's widths."""
     for d_model in d_models:
-        found = _visit(layer, "", d_model)
-        if found.parts:
-            return found
-    return Layer()
+        ffn = _visit(layer, "", d_model)
+        if ffn.parts:
+            return ffn
+    return LayerFFN()
 
 
-def _visit(module: Any, path: str, d_model: int) -> Layer:
-    found = Layer()
+def _visit(module: Any, path: str, d_model: int) -> LayerFFN:
+    ffn = LayerFFN()
     for name, parameter in module.named_parameters(recurse=False):
         if not NO_FFN.search(name):
-            found.loose[path + name] = tuple(parameter.shape)
+            ffn.loose[path + name] = tuple(parameter.shape)
     for name, child in module.named_children():
         if is_no_ffn(name, child):
             continue
@@ -157,25 +174,23 @@ def _visit(module: Any, path: str, d_model: int) -> Layer:
         inside = _visit(child, f"{path}{name}.", d_model)
         is_inside = not inside.loose and any(each.module for each in inside.parts)
         if part is not None and not is_inside:
-            found.parts.append(part)
+            ffn.parts.append(part)
             continue
-        found.parts += inside.parts
-        found.loose |= inside.loose
-    form = _form_of(found.loose, d_model)
-    if form is not None and not form[2]:
-        gated, d_ff, _, _ = form
-        found.parts.append(
+        ffn.parts += inside.parts
+        ffn.loose |= inside.loose
+    shape = _shape_of(ffn.loose, d_model)
+    if shape is not None and not shape.experts:
+        ffn.parts.append(
             FFNPart(
                 path=path.rstrip("."),
                 module=None,
-                shapes=found.loose,
+                shapes=ffn.loose,
                 d_model=d_model,
-                d_ff=d_ff,
-                gated=gated,
+                **shape._asdict(),
             )
         )
-        found.loose = {}
-    return found
+        ffn.loose = {}
+    return ffn
 
 
 def is_no_ffn(name: str, module: Any) -> bool:
@@ -186,32 +201,18 @@ def is_no_ffn(name: str, module: Any) -> bool:
 def _part_of(module: Any, path: str, d_model: int) -> FFNPart | None:
     """A module as one FFN, or as the experts of a layer; None where it is neither."""
     shapes = _shapes_in(module, path)
+    shape = None
     if not isinstance(module, nn.ModuleList):
-        form = _form_of(shapes, d_model)
+        shape = _shape_of(shapes, d_model)
     elif "expert" in path:
-        form = _form_of_list(module, d_model)
-    else:
+        shape = _shape_of(_shapes_in(module[0], ""), d_model)
+        if shape is not None:
+            shape = shape._replace(experts=len(module))
+    if shape is None:
         return None
-    if form is None:
-        return None
-    gated, d_ff, experts, unused = form
     return FFNPart(
-        path=path,
-        module=module,
-        shapes=shapes,
-        d_model=d_model,
-        d_ff=d_ff,
-        gated=gated,
-        experts=experts,
-        unused=unused,
+        path=path, module=module, shapes=shapes, d_model=d_model, **shape._asdict()
     )
-
-
-def _form_of_list(experts: Any, d_model: int) -> tuple[bool, int, int, int] | None:
-    form = _form_of(_shapes_in(experts[0], ""), d_model)
-    if form is None:
-        return None
-    return (*form[:2], len(experts), 0)
 
 
 def _shapes_in(module: Any, path: str) -> dict[str, Shape]:
@@ -226,35 +227,32 @@ def _shapes_in(module: Any, path: str) -> dict[str, Shape]:
     return shapes
 
 
-def _form_of(
-    shapes: Mapping[str, Shape], d_model: int
-) -> tuple[bool, int, int, int] | None:
-    """Whether matrices around a width are gated, their d_ff, and how many experts they
-    are of and how many more are stored; None where they are no FFN.
-    """
-    stacked: list[Shape] = [shape for shape in shapes.values() if len(shape) == 3]
-    flat: dict[str, Shape] = {
-        name: shape for name, shape in shapes.items() if len(shape) == 2
-    }
+def _shape_of(shapes: Mapping[str, Shape], d_model: int) -> ShapeOfFFN | None:
+    """What matrices around a width are by their shapes; None where they are no FFN."""
+    stacked = [shape for shape in shapes.values() if len(shape) == 3]
+    flat = {name: shape for name, shape in shapes.items() if len(shape) == 2}
     if stacked and not all("bias" in name for name in flat):
         return None
-    matrices: list[Shape] = [*(stacked or flat.values())]
-    counts = sorted({shape[0] for shape in stacked})
     inner = []
-    for shape in matrices:
+    for shape in stacked or flat.values():
         rows, columns = shape[-2:]
         if d_model not in (rows, columns):
             return None
         inner.append(rows if columns == d_model else columns)
-    inner.sort()
-    if len(inner) not in (2, 3) or len(counts) > 2:
+    if len(inner) not in (2, 3):
         return None
-    narrow, *_, wide = inner
-    if wide not in (narrow, 2 * narrow) or (len(inner) == 3 and wide != narrow):
+    narrow, wide = min(inner), max(inner)
+    is_packed = len(inner) == 2 and wide == 2 * narrow
+    if wide != narrow and not is_packed:
         return None
-    gated = len(inner) == 3 or wide == 2 * narrow
-    experts = counts[0] if counts else 0
-    return gated, narrow, experts, (counts[-1] - experts if counts else 0)
+    gated = is_packed or len(inner) == 3
+    if not stacked:
+        return ShapeOfFFN(gated, narrow)
+    experts, *more = sorted({shape[0] for shape in stacked})
+    if len(more) > 1:
+        return None
+    unused = more[0] - experts if more else 0
+    return ShapeOfFFN(gated, narrow, experts, unused)
 
 
 class Projections(nn.Module):
@@ -297,7 +295,7 @@ def module_of(layer: Any, part: FFNPart) -> Any:
 def _activation_of(module: Any) -> Any:
     """The activation that a module keeps as a function or module; None without one."""
     for name, value in [*vars(module).items(), *module.named_children()]:
-        if "act" in name and "fn" in name + "fn" and callable(value):
+        if "act" in name and callable(value):
             return value
     return None
 
@@ -452,17 +450,19 @@ def _class_of(config: Any) -> Any:
         mapping = getattr(modeling_auto, name)
         if kind not in mapping or (fills_masks and name == OUTPUT_MAPPINGS[-1]):
             continue
-        found = mapping[kind]
-        return found[0] if isinstance(found, tuple) else found
+        model_class = mapping[kind]
+        if isinstance(model_class, tuple):
+            return model_class[0]
+        return model_class
     modeling = import_module(kind.__module__.replace("configuration_", "modeling_"))
     classes = [
         value
         for value in vars(modeling).values()
         if getattr(value, "config_class", None) is kind
     ]
-    for found in classes:
-        if "PreTrained" not in found.__name__:
-            return found
+    for model_class in classes:
+        if "PreTrained" not in model_class.__name__:
+            return model_class
     raise LookupError(f"no model class for {kind.__name__}")
 
 
@@ -540,7 +540,7 @@ def read_model(data: dict[str, Any], source: str) -> ModelSpec:
         counted_by=f"transformers {transformers.__version__}, which built {type(whole).__name__}",
         note="; ".join(notes),
         defaults=sizes_left_out(data, config),
-        rest=_rest(whole, model, path, groups, config, data),
+        rest=_rest(whole, path, groups, data),
     )
 
 
@@ -556,21 +556,21 @@ class _Groups:
 
     def add(self, path: str, layer: Any) -> None:
         """Count one layer; one without an FFN is not counted."""
-        found = read_layer(layer, widths(self.config, layer))
-        if not found.parts:
+        ffn = read_layer(layer, widths(self.config, layer))
+        if not ffn.parts:
             return
-        names = [*found.loose, *(name for part in found.parts for name in part.shapes)]
+        names = [*ffn.loose, *(name for part in ffn.parts for name in part.shapes)]
         self.paths |= {f"{path}.{name}" for name in names}
         attention = _attention_modules(layer)
-        spec = attention_spec(attention, self.config, found.parts[0].d_model)
+        spec = attention_spec(attention, self.config, ffn.parts[0].d_model)
         key = (
             A_NUMBER.sub("*", path),
-            tuple((part.path, tuple(part.shapes.items())) for part in found.parts),
-            tuple(found.loose.items()),
+            tuple((part.path, tuple(part.shapes.items())) for part in ffn.parts),
+            tuple(ffn.loose.items()),
             spec,
         )
         if key not in self._first:
-            self._first[key] = group_of(path, layer, found, spec, self.config)
+            self._first[key] = group_of(path, layer, ffn, spec, self.config)
             self._windows[key] = Counter()
         self._counts[key] += 1
         number = int(A_NUMBER.findall(path)[0])
@@ -616,31 +616,27 @@ def widths(config: Any, layer: Any) -> list[int]:
 
 
 def group_of(
-    path: str, layer: Any, found: Layer, attention: AttentionSpec | None, config: Any
+    path: str, layer: Any, ffn: LayerFFN, attention: AttentionSpec | None, config: Any
 ) -> LayerGroup:
     """A row of one layer: its FFN as a form where it is one, and its parameters."""
-    proofs = [prove_part(layer, part, config) for part in found.parts]
-    routed = [part for part in found.parts if part.experts]
-    params = sum(part.params for part in found.parts) + sum(
-        map(prod, found.loose.values())
-    )
-    active: int | None = params
+    proofs = [prove_part(layer, part, config) for part in ffn.parts]
+    routed = [part for part in ffn.parts if part.experts]
+    of_parts = sum(part.params for part in ffn.parts)
+    params = of_parts + sum(map(prod, ffn.loose.values()))
     top_k = experts_of_token(layer, config) if routed else 0
-    for part in routed:
-        if not top_k:
-            active = None
-            break
-        of_all = part.params
-        chosen = top_k * part.experts / (part.experts + part.unused)
-        active = round((active or 0) - of_all + of_all * chosen / part.experts)
+    active: int | None = params
+    if routed and not top_k:
+        active = None
+    elif routed:
+        active = params - round(sum(idle_params(part, top_k) for part in routed))
     kind = "moe" if routed else "dense"
     if getattr(config, "is_encoder_decoder", False):
         stack = "decoder" if "decoder" in path else "encoder"
         kind = stack if kind == "dense" else f"{stack} moe"
-    spec = _spec_of(layer, found, proofs, top_k, config)
+    spec = _spec_of(layer, ffn, proofs, top_k, config)
     if spec is None:
         proofs = []
-    names = [type(part.module or layer).__name__ for part in found.parts]
+    names = [type(part.module or layer).__name__ for part in ffn.parts]
     return LayerGroup(
         kind=kind,
         count=1,
@@ -653,6 +649,14 @@ def group_of(
             proven=bool(proofs) and all(proof is not None for proof in proofs),
         ),
     )
+
+
+def idle_params(part: FFNPart, top_k: int) -> float:
+    """The parameters of the experts that a token does not go to. Where some experts do
+    nothing, this is an expectation over all of them, chosen alike.
+    """
+    chosen = top_k * part.experts / (part.experts + part.unused)
+    return part.params * (1 - chosen / part.experts)
 
 
 def experts_of_token(layer: Any, config: Any) -> int:
@@ -670,7 +674,7 @@ def experts_of_token(layer: Any, config: Any) -> int:
 
 def _spec_of(
     layer: Any,
-    found: Layer,
+    ffn: LayerFFN,
     proofs: list[Proof | None],
     top_k: int,
     config: Any,
@@ -679,10 +683,10 @@ def _spec_of(
 
     Beside experts the other parts are the shared expert.
     """
-    routed = [place for place, part in enumerate(found.parts) if part.experts]
+    routed = [place for place, part in enumerate(ffn.parts) if part.experts]
     main = routed[0] if routed else 0
-    part, proof = found.parts[main], proofs[main]
-    others = [place for place in range(len(found.parts)) if place != main]
+    part, proof = ffn.parts[main], proofs[main]
+    others = [place for place in range(len(ffn.parts)) if place != main]
     if len(routed) > 1 or (others and not routed) or part.unused:
         return None
     form = proof.form if proof is not None else _read_form(part, config)
@@ -695,12 +699,12 @@ def _spec_of(
     )
     spec = replace(form, d_model=part.d_model, d_ff=part.d_ff, bias=biased)
     if not routed:
-        return spec if not found.loose else None
+        return spec if not ffn.loose else None
     for place in others:
         other = proofs[place]
         if other is not None and other.form.activation != form.activation:
             return None
-    moe = _moe_of(layer, found, part, others, top_k, config)
+    moe = _moe_of(layer, ffn, part, others, top_k, config)
     if moe is None:
         return None
     return replace(spec, moe=moe)
@@ -721,17 +725,17 @@ def _read_form(part: FFNPart, config: Any) -> FFNSpec | None:
 
 def _moe_of(
     layer: Any,
-    found: Layer,
+    ffn: LayerFFN,
     part: FFNPart,
     others: list[int],
     top_k: int,
     config: Any,
 ) -> MoESpec | None:
     """The experts around a part; None where its layer has something else beside."""
-    router = [s for s in found.loose.values() if s == (part.experts, part.d_model)]
-    gates = [s for s in found.loose.values() if s == (1, part.d_model)]
-    biases = [s for s in found.loose.values() if s == (part.experts,)]
-    if len(router) != 1 or len(router) + len(gates) + len(biases) != len(found.loose):
+    router = [s for s in ffn.loose.values() if s == (part.experts, part.d_model)]
+    gates = [s for s in ffn.loose.values() if s == (1, part.d_model)]
+    biases = [s for s in ffn.loose.values() if s == (part.experts,)]
+    if len(router) != 1 or len(router) + len(gates) + len(biases) != len(ffn.loose):
         return None
     text = " ".join(
         str(getattr(config, name, "")) for name in ("scoring_func", "topk_method")
@@ -745,7 +749,7 @@ def _moe_of(
         return MoESpec(
             experts=part.experts,
             top_k=top_k,
-            shared_d_ff=sum(found.parts[place].d_ff for place in others),
+            shared_d_ff=sum(ffn.parts[place].d_ff for place in others),
             shared_gate=bool(gates and others),
             router_bias=bool(biases),
             scores=Scores.SIGMOID if sigmoid else Scores.SOFTMAX,
@@ -760,13 +764,13 @@ def _moe_of(
 
 def _attention_modules(layer: Any) -> list[Any]:
     """The attentions of a layer, none inside another."""
-    found: list[Any] = []
+    attentions: list[Any] = []
     for module in layer.children():
         if ATTENTION_CLASS.search(type(module).__name__):
-            found.append(module)
+            attentions.append(module)
         else:
-            found += _attention_modules(module)
-    return found
+            attentions += _attention_modules(module)
+    return attentions
 
 
 def attribute(place: Any, name: str) -> Any:
@@ -870,30 +874,26 @@ def ignored_keys(data: Mapping[str, Any], config: Any, model: Any) -> list[str]:
     """The keys of a file that its class keeps without reading them. Raises
     FfnbenchError for a width among them that no module has.
     """
-    known = {*inspect.signature(type(config)).parameters, *config.attribute_map}
-    known |= {
+    read = {
+        *inspect.signature(type(config)).parameters,
+        *config.attribute_map,
         *config.attribute_map.values(),
-        "architectures",
-        "auto_map",
-        "transformers_version",
+        *OF_EVERY_FILE,
     }
-    known |= {"torch_dtype", "model_type", "_name_or_path", "dtype"}
-    ignored = [
-        key for key in data if key not in known and not hasattr(type(config), key)
-    ]
+    ignored = [key for key in data if key not in read | set(dir(type(config)))]
     has = {size for p in model.parameters() for size in p.shape}
     for key in ignored:
         value = data[key]
         if type(value) is int and WIDTH_KEY.search(key) and value not in has:
-            main = {*widths(config.get_text_config(), model)} & has
             sizes = Counter(
-                s for p in model.parameters() if p.ndim == 2 for s in p.shape
+                size for p in model.parameters() if p.ndim == 2 for size in p.shape
             )
-            common = [size for size, _ in sizes.most_common(4)]
+            main = {*widths(config.get_text_config(), model)} & has
+            common = {size for size, _ in sizes.most_common(4)}
+            texts = [f"{size:,}" for size in sorted(main | common)]
             raise FfnbenchError(
                 f"{key} {value:,} is the width of no module of {type(model).__name__}, whose class does not read that key",
-                "its widths are "
-                + ", ".join(f"{size:,}" for size in sorted({*main, *common})),
+                f"its widths are {', '.join(texts)}",
             )
     return ignored
 
@@ -917,14 +917,7 @@ def sizes_left_out(data: Mapping[str, Any], config: Any) -> str:
     return f"defaults of {text.model_type}, which the file does not set: {', '.join(left_out)}"
 
 
-def _rest(
-    whole: Any,
-    model: Any,
-    path: str,
-    groups: _Groups,
-    config: Any,
-    data: Mapping[str, Any],
-) -> Rest:
+def _rest(whole: Any, path: str, groups: _Groups, data: Mapping[str, Any]) -> Rest:
     """All parameters that are not those of FFNs, by part; what other models a composite
     has are `other`.
     """

@@ -40,18 +40,18 @@ def layer_weights(folder: str, number: int) -> dict[str, Tensor]:
     config = load_config(data)
     whole = build_empty(config)
     text, model, model_path = language_part(config, whole)
-    layers = [
-        (path, layer, found)
-        for path, layer in layers_of(model)
-        if (found := read_layer(layer, widths(text, layer))).parts
-    ]
+    layers = []
+    for path, layer in layers_of(model):
+        ffn = read_layer(layer, widths(text, layer))
+        if ffn.parts:
+            layers.append((path, layer, ffn))
     if not 0 <= number < len(layers):
         raise FfnbenchError(
             f"{folder!r} has no layer {number}",
             f"its layers with an FFN are 0 to {len(layers) - 1}",
         )
-    path, layer, found = layers[number]
-    group = group_of(path, layer, found, None, text)
+    path, layer, ffn = layers[number]
+    group = group_of(path, layer, ffn, None, text)
     if group.ffn is None or group.read is None or not group.read.proven:
         raise FfnbenchError(
             f"the form of {type(layer).__name__}'s FFN is not proven",
@@ -61,7 +61,7 @@ def layer_weights(folder: str, number: int) -> dict[str, Tensor]:
     stored = _Stored(folder, whole.base_model_prefix)
     names_in_layer = {id(p): name for name, p in layer.named_parameters()}
     state: dict[str, Tensor] = {}
-    for part in found.parts:
+    for part in ffn.parts:
         proof = prove_part(layer, part, text)
         assert proof is not None
         tensors = {}
@@ -73,7 +73,7 @@ def layer_weights(folder: str, number: int) -> dict[str, Tensor]:
         for name, tensor in proof.of(tensors).items():
             state[begin + name] = tensor.float().contiguous()
     if group.ffn.moe is not None:
-        for name, shape in found.loose.items():
+        for name, shape in ffn.loose.items():
             rows = "router" if shape[0] == group.ffn.moe.experts else "shared_gate"
             kind = "bias" if len(shape) == 1 else "weight"
             state[f"{rows}.{kind}"] = stored.get(f"{prefix}.{name}").float()
