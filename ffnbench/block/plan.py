@@ -341,5 +341,5 @@ def _notes(model: ModelSpec | None) -> Iterator[Note]:
         yield Note(
             text="its own attention is not known: this is one with the heads that were given"
         )
-    if crosses(model, model.main):
+    if crosses(model.groups, model.main):
         yield Note(text="its second attention, to the encoder, is not counted")

@@ -102,7 +102,7 @@ def count_by_length(request: InspectRequest) -> CountedByLength:
     all_attentions: list[AttentionSpec] = []  # of every layer
     notes = []
     for group in model.groups:
-        if crosses(model, group):
+        if crosses(model.groups, group):
             notes.append(
                 "decoder layers have a second attention, to an encoder's sequence of the same length"
             )
@@ -150,7 +150,7 @@ def _attentions(
         attention_of(BlockRequest(), group.attention.d_model, group),
         window=window.tokens,
     )
-    if crosses(model, group):
+    if crosses(model.groups, group):
         return [own, replace(own, causal=False)]
     return [own]
 

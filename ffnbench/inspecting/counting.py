@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ffnbench.ffn.spec import FFNSpec
-from ffnbench.models.model import ModelSpec, crosses
+from ffnbench.models.model import ModelSpec, attention_params
 
 
 def sum_of(numbers: Iterable[int | None]) -> int | None:
@@ -123,7 +123,6 @@ def count_whole_model(model: ModelSpec) -> WholeModel:
     """
     rest = model.rest
     router = ffn = 0
-    attention = rest.attention
     idle: int | None = 0
     for group in model.groups:
         router_params = 0
@@ -135,9 +134,6 @@ def count_whole_model(model: ModelSpec) -> WholeModel:
         if idle is not None:
             unused = None if active is None else group.ffn_params - active
             idle = None if unused is None else idle + group.count * unused
-        if group.attention is not None:
-            attentions = 2 if crosses(model, group) else 1
-            attention += group.count * attentions * group.attention.params
     return WholeModel(
         name=model.name,
         source=model.source,
@@ -145,7 +141,7 @@ def count_whole_model(model: ModelSpec) -> WholeModel:
         note="; ".join(filter(None, (model.note, rest.note))),
         defaults=model.defaults,
         embeddings=rest.embeddings,
-        attention=attention,
+        attention=rest.attention + attention_params(model.groups),
         ffn=ffn,
         router=router,
         norms=rest.norms,

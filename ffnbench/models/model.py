@@ -4,6 +4,7 @@ and the attention beside it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ffnbench.common.errors import FfnbenchError
@@ -131,8 +132,18 @@ class ModelSpec:
         )
 
 
-def crosses(model: ModelSpec, group: LayerGroup) -> bool:
-    """Whether a kind of layer has a second attention, to the encoder's tokens."""
-    return group.kind == "decoder" and any(
-        other.kind == "encoder" for other in model.groups
-    )
+def crosses(groups: Sequence[LayerGroup], group: LayerGroup) -> bool:
+    """Whether one of a model's kinds of layer has a second attention, to the encoder's
+    tokens.
+    """
+    return group.kind == "decoder" and any(other.kind == "encoder" for other in groups)
+
+
+def attention_params(groups: Sequence[LayerGroup]) -> int:
+    """The parameters of all attentions whose specs are known."""
+    total = 0
+    for group in groups:
+        if group.attention is not None:
+            attentions = 2 if crosses(groups, group) else 1
+            total += group.count * attentions * group.attention.params
+    return total

@@ -15,7 +15,7 @@ import re
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -50,6 +50,7 @@ from ffnbench.models.model import (
     ModelSpec,
     ReadFFN,
     Rest,
+    attention_params,
 )
 
 Shape = tuple[int, ...]
@@ -178,18 +179,21 @@ def _visit(module: Any, path: str, d_model: int) -> LayerFFN:
             continue
         ffn.parts += inside.parts
         ffn.loose |= inside.loose
-    shape = _shape_of(ffn.loose, d_model)
-    if shape is not None and not shape.experts:
+    # beside matrices of experts the flat ones are those of a router
+    stacked = {name: size for name, size in ffn.loose.items() if len(size) == 3}
+    shapes = stacked or ffn.loose
+    shape = _shape_of(shapes, d_model)
+    if shape is not None:
         ffn.parts.append(
             FFNPart(
                 path=path.rstrip("."),
                 module=None,
-                shapes=ffn.loose,
+                shapes=shapes,
                 d_model=d_model,
                 **shape._asdict(),
             )
         )
-        ffn.loose = {}
+        ffn.loose = {n: size for n, size in ffn.loose.items() if n not in shapes}
     return ffn
 
 
@@ -528,6 +532,8 @@ def read_model(data: dict[str, Any], source: str) -> ModelSpec:
         notes.append(
             f"the language part of {config.model_type}: {path}, {text.model_type}"
         )
+    if groups.sharing:
+        notes.append(f"{groups.sharing} more layers use the FFN of an earlier one")
     if "auto_map" in data:
         notes.append("auto_map: the code that comes with the file is never run")
     if ignored:
@@ -540,16 +546,20 @@ def read_model(data: dict[str, Any], source: str) -> ModelSpec:
         counted_by=f"transformers {transformers.__version__}, which built {type(whole).__name__}",
         note="; ".join(notes),
         defaults=sizes_left_out(data, config),
-        rest=_rest(whole, path, groups, data),
+        rest=_rest(whole, path, groups, config, data),
     )
 
 
 class _Groups:
-    """The layers of a model by kind: equal ones are one row, with their number."""
+    """The layers of a model by kind: equal ones are one row, with their number. An FFN
+    that several layers share is counted once.
+    """
 
     def __init__(self, config: Any) -> None:
         self.config = config
         self.paths: set[str] = set()  # of the parameters of all FFNs
+        self._counted: set[int] = set()  # by identity
+        self.sharing = 0  # layers whose FFN is that of an earlier one
         self._first: dict[Any, LayerGroup] = {}
         self._counts: Counter[Any] = Counter()
         self._windows: dict[Any, Counter[Any]] = {}
@@ -559,8 +569,13 @@ class _Groups:
         ffn = read_layer(layer, widths(self.config, layer))
         if not ffn.parts:
             return
-        names = [*ffn.loose, *(name for part in ffn.parts for name in part.shapes)]
-        self.paths |= {f"{path}.{name}" for name in names}
+        of_parts = [name for part in ffn.parts for name in part.shapes]
+        parameters = {id(layer.get_parameter(name)) for name in of_parts}
+        if parameters <= self._counted:
+            self.sharing += 1
+            return
+        self._counted |= parameters
+        self.paths |= {f"{path}.{name}" for name in [*ffn.loose, *of_parts]}
         attention = _attention_modules(layer)
         spec = attention_spec(attention, self.config, ffn.parts[0].d_model)
         key = (
@@ -917,7 +932,23 @@ def sizes_left_out(data: Mapping[str, Any], config: Any) -> str:
     return f"defaults of {text.model_type}, which the file does not set: {', '.join(left_out)}"
 
 
-def _rest(whole: Any, path: str, groups: _Groups, data: Mapping[str, Any]) -> Rest:
+def _weight_of(embeddings: Callable[[], Any]) -> Any:
+    """The matrix of a model's embeddings; None where it has none."""
+    try:
+        return getattr(embeddings(), "weight", None)
+    except NotImplementedError:
+        return None
+
+
+def writes_text(data: Mapping[str, Any]) -> bool:
+    """Whether a file names a class with an output layer."""
+    classes = data.get("architectures") or ()
+    return any("CausalLM" in str(name) for name in classes)
+
+
+def _rest(
+    whole: Any, path: str, groups: _Groups, config: Any, data: Mapping[str, Any]
+) -> Rest:
     """All parameters that are not those of FFNs, by part; what other models a composite
     has are `other`.
     """
@@ -925,10 +956,8 @@ def _rest(whole: Any, path: str, groups: _Groups, data: Mapping[str, Any]) -> Re
     ffn_paths = {prefix + name for name in groups.paths}
     classes = {name: type(module).__name__ for name, module in whole.named_modules()}
     counts: Counter[str] = Counter()
-    inputs, outputs = (
-        getattr(layer, "weight", None)
-        for layer in (whole.get_input_embeddings(), whole.get_output_embeddings())
-    )
+    inputs = _weight_of(whole.get_input_embeddings)
+    outputs = _weight_of(whole.get_output_embeddings)
     output = None if outputs is inputs else outputs
     for name, parameter in whole.named_parameters():
         parts = name.split(".")
@@ -948,15 +977,14 @@ def _rest(whole: Any, path: str, groups: _Groups, data: Mapping[str, Any]) -> Re
         else:
             counts["other"] += parameter.numel()
     says_untied = data.get("tie_word_embeddings") is False
-    if says_untied and inputs is not None and not counts["head"]:
-        # the class ties them until it has read the weights, or is the bare model's
+    # a class may tie them until it has read the weights, or be the bare model's
+    may_untie = outputs is not None and attribute(config, "tie_word_embeddings")
+    has_own_output = may_untie or writes_text(data)
+    if says_untied and has_own_output and inputs is not None and not counts["head"]:
         counts["head"] += inputs.numel()
-    known = sum(
-        group.count * group.attention.params for group in groups.rows if group.attention
-    )
     return Rest(
         embeddings=counts["embeddings"],
-        attention=counts["attention"] - known,
+        attention=counts["attention"] - attention_params(groups.rows),
         norms=counts["norms"],
         head=counts["head"],
         other=counts["other"],

@@ -35,14 +35,19 @@ FORMS = {
     "arcee": "relu2", "olmoe": "swiglu@moe=64x8", "opt": "relu",
 }  # fmt: skip
 MORE = [
-    "albert", "aria_text", "bamba", "biogpt", "cohere", "cohere2", "codegen", "ctrl", "dbrx", "deberta",
-    "distilbert", "dots1", "electra", "ernie4_5_moe", "exaone4", "falcon_h1", "flex_olmo", "glm", "glm4_moe", "gpt_bigcode",
+    "albert", "aria_text", "bamba", "biogpt", "cohere", "cohere2", "codegen", "ctrl", "deberta",
+    "distilbert", "electra", "ernie4_5_moe", "exaone4", "falcon_h1", "flex_olmo", "glm", "glm4_moe", "gpt_bigcode",
     "gpt_neox", "gptj", "granite", "granitemoe", "helium", "hubert", "jamba", "jetmoe", "lfm2", "llama4_text", "longt5",
     "mamba2", "marian", "minimax", "mistral", "mpt", "mt5", "nemotron_h", "olmo2", "olmo3", "persimmon", "phi",
-    "phimoe", "qwen2", "qwen3", "qwen3_moe", "qwen3_next", "roberta", "roformer", "seed_oss", "siglip_text_model",
+    "phimoe", "qwen2", "qwen3", "qwen3_moe", "qwen3_next", "roberta", "roformer", "seed_oss",
     "smollm3", "stablelm", "starcoder2", "umt5", "whisper", "xglm",
 ]  # fmt: skip
 NO_FFN = {"mamba2"}
+STEP = {
+    "model_type": "step3p5",
+    "architectures": ["Step3p5ForCausalLM"],
+    "tie_word_embeddings": False,
+}
 
 
 def default(model_type: str) -> Data:
@@ -116,7 +121,7 @@ def test_ffns_are_what_else_a_layer_has(model_type: str) -> None:
         (HUNYUAN, 80.4e9, 12.7e9),
         (GEMMA_4, None, 3_822_530_560),
         ({"model_type": "longcat_flash"}, 560.7e9, None),
-        ({"model_type": "step3p5", "tie_word_embeddings": False}, 195.84e9, None),
+        (STEP, 195.84e9, None),
         ({"model_type": "deepseek_v4"}, 284.3e9, 13.8e9),
         ({"model_type": "qwen3_next"}, 79.7e9, 3.87e9),
         ({"model_type": "jamba"}, 51.6e9, 12.1e9),
@@ -148,6 +153,50 @@ def test_longcats_ffns_to_the_parameter() -> None:
     # of the 12 experts that a token goes to a third are zero experts
     expected = 8 * 3 * 6144 * 2048 + 2 * 3 * 6144 * 12288 + 768 * 6144
     assert model.main.ffn_params_active == expected
+
+
+@pytest.mark.parametrize("model_type", ["bart", "t5", "whisper", "llama", "mixtral"])
+def test_a_whole_model_has_the_parameters_that_transformers_builds(
+    model_type: str,
+) -> None:
+    """With a second attention in each layer of a decoder beside an encoder, and the
+    output layer.
+    """
+    from transformers import AutoConfig
+
+    from ffnbench.inspecting.counting import count_whole_model
+
+    classes = {
+        "bart": "BartForConditionalGeneration",
+        "t5": "T5ForConditionalGeneration",
+        "whisper": "WhisperForConditionalGeneration",
+        "llama": "LlamaForCausalLM",
+        "mixtral": "MixtralForCausalLM",
+    }
+    import torch
+
+    with torch.device("meta"):
+        whole = getattr(transformers, classes[model_type])(
+            AutoConfig.for_model(model_type)
+        )
+    total = sum(p.numel() for p in whole.parameters())
+    assert count_whole_model(model_of({"model_type": model_type})).params == total
+
+
+def test_an_ffn_that_layers_share_is_counted_once() -> None:
+    """Zamba's 13 hybrid layers have one: gate, up and down of its widths. Beside it
+    each has a matrix of its own, of which the first layer's is counted with it.
+    """
+    from ffnbench.inspecting.counting import count_whole_model
+
+    data = default("zamba")
+    model = model_of(data)
+    d_model, d_ff = data["hidden_size"], data["intermediate_size"]
+    assert ffn_params(model) == 3 * d_model * d_ff + d_model**2
+    assert "12 more layers use the FFN of an earlier one" in model.note
+    total = sum(p.numel() for p in built(data).parameters())
+    output = data["vocab_size"] * data["hidden_size"]
+    assert count_whole_model(model).params in (total, total + output)
 
 
 def test_what_stands_beside_the_ffn_is_read_too() -> None:
