@@ -107,6 +107,10 @@ def measure_run(
     `ab`.
     """
     plan = prepared.plan
+    if plan.layer is not None:
+        from ffnbench.models.published import read_layer_weights
+
+        read_layer_weights(plan.model, plan.layer)
     bound_s = _bound_of(plan, always=stop is not None)
     spent_s = world.spent_s
     locked: AbstractContextManager[str] = nullcontext("")

@@ -119,10 +119,6 @@ def prepare_plan(
         plan = with_command(
             _checked_plan(asked, prober, plan_of), request, counts=counts
         )
-        if plan.layer is not None:
-            from ffnbench.models.published import read_layer_weights
-
-            read_layer_weights(plan.model, plan.layer)
         return with_costs(
             with_notes(plan, notes),
             prober,

@@ -111,6 +111,7 @@ def read_layer_weights(folder: str, layer: int) -> None:
     """Write a layer's weights to the cache, where they are not there; raises
     FfnbenchError where the folder does not hold them.
     """
+    read_file(folder)
     file = layer_file(folder, layer)
     if not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -73,9 +73,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         config = transformers.AutoConfig.for_model(kind, **sizes)
         model = getattr(transformers, class_name)(config)
         with torch.no_grad():
-            for (
-                parameter
-            ) in model.parameters():  # an outlier, and biases that are not zero
+            for parameter in model.parameters():  # biases are zero as drawn
                 parameter.normal_(std=0.1)
         made[kind] = tmp_path_factory.mktemp(kind)
         model.save_pretrained(made[kind])
@@ -144,3 +142,23 @@ def test_what_can_not_be_taken_is_one_line(folders: dict[str, Path], tmp_path) -
     assert f"{name} holds float8_e4m3fn" in cost(
         tmp_path, "--layer", "0", "--variants", "preset"
     )
+
+
+@pytest.mark.slow
+def test_a_baseline_of_a_layer_is_checked_where_its_weights_are_not_kept_yet(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    """The cache of another machine is empty, and is filled again from the folder."""
+    run = ("--seq-len", "16", "--workers", "5", "--rounds", "4", "-o", "a.json", "-q")
+    variants = ("--layer", "1", "--variants", "preset,again=preset")
+    done = shell(
+        "compare", "--preset", str(folders["llama"]), *variants, *run, cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stderr
+    elsewhere = {"XDG_CACHE_HOME": str(tmp_path / "elsewhere")}
+    done = shell(
+        "check", "a.json", "--budget", "6s", "--tolerance", "500%",
+        cwd=tmp_path, env=elsewhere,
+    )  # fmt: skip
+    assert "could not measure" not in done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout
