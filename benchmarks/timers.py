@@ -119,12 +119,11 @@ def times_by(plan: Plan, method: str, seconds: float) -> dict[str, float]:
     """
     from torch.utils.benchmark import Timer
 
-    from ffnbench.messages import Open
     from ffnbench.worker.jobs import Jobs
 
     jobs, times = Jobs(plan.with_device("cpu")), {}
     for case in plan.cases:
-        jobs.open(Open(label=case.label, calls=1))
+        jobs.open(label=case.label, calls=1)
         subject = jobs.subjects[case.label]
         call = subject.timed_call(subject.x, subject.grad)
         part_s = seconds / len(plan.cases)

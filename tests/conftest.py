@@ -22,7 +22,7 @@ from hypothesis import settings
 from ffnbench import cli
 from ffnbench.run import world
 from ffnbench.run.prober import Prober
-from ffnbench.run.worker_process import WorkerProcess
+from ffnbench.run.worker import Worker
 from ffnbench.run.world import machine_lock
 
 
@@ -86,7 +86,7 @@ def on_machine(monkeypatch: pytest.MonkeyPatch, clock: list):
     seam.
     """
 
-    def put(launch: object = WorkerProcess, prober: object = Prober) -> None:
+    def put(launch: object = Worker, prober: object = Prober) -> None:
         fake = world.World(launch=launch, prober=prober, now=clock[0], watch=Alone)
 
         def this_machine(wait: bool = False) -> world.World:

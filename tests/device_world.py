@@ -27,20 +27,10 @@ import torch
 from fake_machine import FakeLaunch, FakeWorker
 from torch import Tensor, nn
 
+from ffnbench.common import jsonable
 from ffnbench.device import accelerator, nvml
-from ffnbench.messages import (
-    Begin,
-    DescribeDevice,
-    Done,
-    Failed,
-    MeasureTimer,
-    Preload,
-    WorkerRequest,
-    decode_answer,
-    decode_request,
-    encode_answer,
-    encode_request,
-)
+from ffnbench.messages import Failed, decode_answer, encode_answer
+from ffnbench.plan import Plan
 from ffnbench.worker.jobs import Jobs, answer_to
 
 US = 1e-6
@@ -265,22 +255,21 @@ class SimulatedWorker(FakeWorker):
         super().__init__(launch, index)
         self.context = Context(launch.world)
 
-    def answer(self, request: WorkerRequest[Any]) -> Any:
+    def answer(self, job: str, **arguments: Any) -> Any:
         self.context.world.host_s += 1e-3
-        if isinstance(request, DescribeDevice | Preload | MeasureTimer):
-            return super().answer(request)
-        request = decode_request(json.loads(json.dumps(encode_request(request, 1))))
+        if job in ("device", "preload", "timer"):
+            return super().answer(job, **arguments)
+        arguments = json.loads(json.dumps(jsonable.encode(arguments)))
         with used(self.context):
-            if isinstance(request, Begin):
-                plan = replace(
-                    request.plan, protocol=replace(request.plan.protocol, **AT_ONCE)
-                )
-                self.jobs = Jobs(plan, request.memory_bytes)
+            if job == "begin":
+                plan = jsonable.decode(Plan, arguments["plan"])
+                protocol = replace(plan.protocol, **AT_ONCE)
+                self.jobs = Jobs(replace(plan, protocol=protocol))
                 self.jobs.wait_meter = NoWait()
-                return Done()
-            answer = answer_to(request, self.jobs)
+                return None
+            answer = answer_to(job, arguments, self.jobs)
         self.ended = isinstance(answer, Failed) and answer.ends_process
-        return decode_answer(json.loads(json.dumps(encode_answer(answer))), request)
+        return decode_answer(json.loads(json.dumps(encode_answer(answer))), job)
 
 
 # modules of the user's

@@ -11,13 +11,13 @@ How to script a `FakeLaunch`:
 - `FakeLaunch(seconds)`: a function of (label, worker, round) that gives the seconds of
   each sample. Worker and round count from 0; the round of the warm-up is -1.
   `random.Random(seed)` inside makes a machine that scatters.
-- `FakeLaunch(trouble={(Open, "gelu"): "oom"})`: what goes wrong, by the type of the
-  message and the label of its case (None for a message that is about no case). The
+- `FakeLaunch(trouble={("open", "gelu"): "oom"})`: what goes wrong, by the name of the
+  job and the label of its case (None for a job that is about no case). The
   value is the name of a failure's kind, a `Failed`, an exception that `ask` raises
   (`lost("crash")`: the process is gone), another answer, or a function of the worker
   that gives one of these, or None where nothing is wrong this time.
 - Its attributes, before the run: `waited`, `sample_fields`, `facts`, `device`, `rate`.
-- After the run, `log` has every message, and `workers` every worker.
+- After the run, `log` has every job, and `workers` every worker.
 """
 
 from __future__ import annotations
@@ -26,25 +26,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ffnbench import messages
 from ffnbench.activations.plan import plan_timing
 from ffnbench.api import measuring, preparing
 from ffnbench.block.plan import plan_block
+from ffnbench.common import jsonable
 from ffnbench.device.environment import about_machine, caches
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.messages import (
+    ANSWERS,
+    OF_CASE,
     DeviceFacts,
-    Done,
     Failed,
     Greeting,
-    OfCase,
     Opened,
     Rated,
     Sampled,
-    TakeSample,
-    Values,
-    WorkerRequest,
 )
 from ffnbench.plan import THIS_INTERPRETER, Arm, Case, Plan, Workload
 from ffnbench.planning.compare import plan_compare
@@ -52,7 +49,7 @@ from ffnbench.request import BlockRequest, CompareRequest, TimingRequest
 from ffnbench.result import Agreement, FailureKind, Report, Run
 from ffnbench.run import runner, world
 from ffnbench.run.prober import Prober
-from ffnbench.run.worker_process import WorkerLost, WorkerProcess
+from ffnbench.run.worker import Worker, WorkerLost
 
 FACTS = {
     "torch": "2.0-fake",
@@ -63,7 +60,7 @@ FACTS = {
 }
 
 Seconds = Callable[[str, int, int], float]  # (label, worker, round) -> seconds
-Trouble = dict[tuple[type[WorkerRequest], str | None], Any]
+Trouble = dict[tuple[str, str | None], Any]
 
 
 class FakeWorker:
@@ -77,8 +74,8 @@ class FakeWorker:
     def greeting(self, timeout_s: float = 0.0) -> Greeting:
         return Greeting(**FACTS | self.launch.facts)
 
-    def fork(self, timeout_s: float) -> None:
-        return None
+    def fork(self, timeout_s: float) -> bool:
+        return False
 
     def pause(self) -> None:
         pass
@@ -86,12 +83,15 @@ class FakeWorker:
     def resume(self) -> None:
         pass
 
-    def ask(self, request: WorkerRequest[Any], timeout_s: float) -> Any:
-        label = request.label if isinstance(request, OfCase) else None
-        self.launch.log.append((self.index, type(request), label))
+    def leave(self) -> None:
+        pass
+
+    def ask(self, job: str, timeout_s: float, /, **arguments: Any) -> Any:
+        label = arguments.get("label")
+        self.launch.log.append((self.index, job, label))
         if self.ended:
             raise WorkerLost(FailureKind.CRASH, "the process ended (exit code 1)")
-        problem = self.launch.trouble.get((type(request), label))
+        problem = self.launch.trouble.get((job, label))
         if callable(problem):
             problem = problem(self)
         if isinstance(problem, BaseException):
@@ -100,43 +100,38 @@ class FakeWorker:
             return Failed(kind=FailureKind(problem), message=f"{label} said no")
         if isinstance(problem, Failed):
             self.ended = problem.ends_process
-        return self.answer(request) if problem is None else problem
+        return self.answer(job, **arguments) if problem is None else problem
 
-    def answer(self, request: WorkerRequest[Any]) -> Any:
+    def answer(self, job: str, label: str = "", **arguments: Any) -> Any:
         """What a worker answers that is not in trouble."""
         launch = self.launch
-        match request:
-            case messages.Open():
-                return Opened(calls=request.calls or 3)
-            case messages.TakeSample():
-                number = self.rounds[request.label] = (
-                    self.rounds.get(request.label, -2) + 1
-                )
-                seconds = launch.seconds(request.label, self.index, number)
-                return Sampled(
-                    value=seconds, waited=launch.waited, **launch.sample_fields(request)
-                )
-            case messages.MeasureMemory():
-                return Values(values={"peak_bytes": 4096, "saved_bytes": None})
-            case messages.MeasureSparsity():
-                return Values(values={"zero_share": 0.5, "dead_share": 0.0})
-            case messages.MeasureRouting():
-                dense = "relu" in request.label or request.label == "swiglu"
-                return Values(
-                    values={} if dense else {"expert_load_max": 1.25, "experts_hit": 8}
-                )
-            case messages.DescribeDevice():
-                return DeviceFacts(**launch.device(request.device))
-            case messages.MeasureRate():
-                products_s, copy_s = launch.rate(request.label, self.index)
+        match job:
+            case "open":
+                return Opened(calls=arguments["calls"] or 3)
+            case "sample":
+                number = self.rounds[label] = self.rounds.get(label, -2) + 1
+                seconds = launch.seconds(label, self.index, number)
+                fields = launch.sample_fields(label)
+                return Sampled(value=seconds, waited=launch.waited, **fields)
+            case "check":
+                return {}
+            case "memory":
+                return {"peak_bytes": 4096, "saved_bytes": None}
+            case "sparsity":
+                return {"zero_share": 0.5, "dead_share": 0.0}
+            case "route":
+                dense = "relu" in label or label == "swiglu"
+                return {} if dense else {"expert_load_max": 1.25, "experts_hit": 8}
+            case "device":
+                return DeviceFacts(**launch.device(arguments["name"]))
+            case "rate":
+                products_s, copy_s = launch.rate(label, self.index)
                 return Rated(products_s=products_s, copy_s=copy_s, waited=launch.waited)
-            case messages.MeasureTimer():
+            case "timer":
                 return Failed(
                     kind=FailureKind.UNSUPPORTED, message="a fake worker has no clock"
                 )
-            case messages.Check():
-                return Values(values={})
-        return Done()
+        return None
 
     def close(self) -> None:
         self.closed = True
@@ -156,9 +151,8 @@ class FakeLaunch:
         self.waited: float | None = (
             None  # share of every sample that its threads waited for a CPU
         )
-        self.sample_fields: Callable[[TakeSample], dict] = (
-            lambda request: {}
-        )  # of Sampled, beside seconds and waits
+        # fields of Sampled by label, beside seconds and waits
+        self.sample_fields: Callable[[str], dict] = lambda label: {}
         self.facts: dict[str, Any] = {}  # fields of its greeting beside FACTS
         self.device: Callable[[str], dict] = (
             lambda name: {}
@@ -169,9 +163,7 @@ class FakeLaunch:
             0.001,
         )
         self.workers: list[FakeWorker] = []
-        self.log: list[
-            tuple[int, type, str | None]
-        ] = []  # worker, type of request, label
+        self.log: list[tuple[int, str, str | None]] = []  # worker, job, label
 
     @property
     def trouble(self) -> Trouble:
@@ -180,13 +172,9 @@ class FakeLaunch:
     @trouble.setter
     def trouble(self, trouble: Trouble) -> None:
         """Refuse what no worker is ever asked: it would go unnoticed."""
-        for request, label in trouble:
-            if not issubclass(request, WorkerRequest) or issubclass(
-                request, OfCase
-            ) != isinstance(label, str):
-                raise TypeError(
-                    f"no worker is asked for ({request.__name__}, {label!r})"
-                )
+        for job, label in trouble:
+            if job not in ANSWERS or (job in OF_CASE) != isinstance(label, str):
+                raise TypeError(f"no worker is asked for {job!r} of {label!r}")
         self._trouble = trouble
 
     def __call__(self, arm: object = None) -> FakeWorker:
@@ -262,13 +250,13 @@ class InThisProcess:
     def greeting(self, timeout_s: float = 0.0) -> Greeting:
         return Greeting(**FACTS)
 
-    def ask(self, request: WorkerRequest[Any], timeout_s: float) -> Any:
+    def ask(self, job: str, timeout_s: float, /, **arguments: Any) -> Any:
         import torch  # which not every test needs
 
         from ffnbench.worker.jobs import answer_to
 
         torch.set_num_threads(1)
-        return answer_to(request)
+        return answer_to(job, jsonable.encode(arguments))
 
     def close(self) -> None:
         pass
@@ -305,14 +293,14 @@ def prepare(request: Any, **how: Any) -> preparing.Prepared:
 
 
 def measure(
-    prepared: preparing.Prepared, launch: object = WorkerProcess, **how: Any
+    prepared: preparing.Prepared, launch: object = Worker, **how: Any
 ) -> Report:
     """What was prepared, measured by these workers."""
     alone = world.World(launch=launch, watch=Alone)
     return measuring.measure_plan(prepared, alone, **how)
 
 
-def run(plan: Plan, launch: object = WorkerProcess, **how: Any) -> Run:
+def run(plan: Plan, launch: object = Worker, **how: Any) -> Run:
     """A plan measured by these workers; `now`, `describe` and `watch` are of the
     world.
     """

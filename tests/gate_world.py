@@ -12,7 +12,6 @@ from pathlib import Path
 
 from fake_machine import FakeLaunch, measure, prepare
 
-from ffnbench.messages import TakeSample
 from ffnbench.report.files.store import report_text
 from ffnbench.request import CompareRequest
 from ffnbench.result import Report
@@ -66,4 +65,4 @@ def edited(path: Path, edit: Callable[[dict], object]) -> Path:
 
 def timed(launch: FakeLaunch) -> bool:
     """Whether a worker was asked for a sample."""
-    return any(job is TakeSample for _, job, _ in launch.log)
+    return any(job == "sample" for _, job, _ in launch.log)

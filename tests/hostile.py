@@ -1,5 +1,5 @@
 """Modules such as users write by accident: they print, read, hang, crash, change. Used
-by test_worker_process.py.
+by test_worker.py.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ from ffnbench import __version__
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.messages import Check, Failed, MeasureTimer, Open, TakeSample, Values
+from ffnbench.messages import Failed
 from ffnbench.plan import Arm, Case, Workload
 from ffnbench.result import Agreement, FailureKind, Timer
 
@@ -292,7 +292,7 @@ class Scattering(Machine):
 
 
 def crash_of(*labels: str) -> dict[tuple[type, str | None], Any]:
-    return {(Open, label): "crash" for label in labels}
+    return {("open", label): "crash" for label in labels}
 
 
 def busy() -> Machine:
@@ -310,8 +310,8 @@ def failing() -> Machine:
         "silu": "mismatch",
         "glu": lost("timeout"),
     }
-    opened = {(Open, label): outcome for label, outcome in outcomes.items()}
-    return Machine(trouble={**opened, (TakeSample, "mish"): lost("crash")})
+    opened = {("open", label): outcome for label, outcome in outcomes.items()}
+    return Machine(trouble={**opened, ("sample", "mish"): lost("crash")})
 
 
 def interrupted() -> Machine:
@@ -329,14 +329,14 @@ def of_runtimes() -> Machine:
     ):
         label = "swiglu" + f"@backend={backend}" * bool(backend)
         label += f"@weights={held}" * bool(held) + f"@seq_len={tokens}"
-        answers[Check, label] = Values(values={"error": errors[held]})
+        answers["check", label] = {"error": errors[held]}
         slower += [label] * (not held)
     return Machine(*slower, trouble=answers)
 
 
 MACHINES: dict[str, Callable[[], FakeLaunch]] = {
     "compare-failed": lambda: Machine(
-        trouble={(Open, "gelu"): "oom"} | crash_of("swiglu")
+        trouble={("open", "gelu"): "oom"} | crash_of("swiglu")
     ),
     "compare-all-failed": lambda: Machine(trouble=crash_of("relu", "gelu")),
     "compare-busy": busy,
@@ -344,7 +344,7 @@ MACHINES: dict[str, Callable[[], FakeLaunch]] = {
     "compare-kinds-of-failure": failing,
     "compare-outputs-differ": lambda: Machine(
         trouble={
-            (Check, "mine"): Failed(
+            ("check", "mine"): Failed(
                 kind=FailureKind.MISMATCH, message="its output differs"
             )
         }
@@ -362,7 +362,7 @@ MACHINES: dict[str, Callable[[], FakeLaunch]] = {
     "check-slower": lambda: Machine("gelu"),
     "ab-slower": lambda: Machine("SwiGLU"),
     "env": lambda: Machine(
-        trouble={(MeasureTimer, None): Timer(empty_call_s=1e-7, resolution_s=5e-8)}
+        trouble={("timer", None): Timer(empty_call_s=1e-7, resolution_s=5e-8)}
     ),
 }
 

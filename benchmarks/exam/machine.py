@@ -18,19 +18,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ffnbench.messages import (
-    Begin,
-    Done,
-    Failed,
-    Greeting,
-    OfCase,
-    Open,
-    Opened,
-    Sampled,
-    TakeSample,
-    Values,
-    WorkerRequest,
-)
+from ffnbench.messages import OF_CASE, Failed, Greeting, Opened, Sampled
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Case, Plan
 from ffnbench.report.files.store import read_report
@@ -170,50 +158,35 @@ class Machine:
 
 
 class SimulatedStarter:
-    """Answers the runner as a process would that can be forked."""
+    """Answers the runner as a process would that can be forked, and as its forks."""
 
     ended = False
 
     def __init__(self, machine: Machine, layout: dict[str, float]) -> None:
         self._machine, self._layout = machine, layout
+        # of the worker that was forked last: by case its mean, its last noise, and the
+        # samples that it repeats
+        self._means: dict[str, float] = {}
+        self._last: dict[str, float] = {}
+        self._samples: dict[str, Iterator[tuple[float, float]]] = {}
+        self._taken = 0
 
-    def fork(self, timeout_s: float) -> SimulatedWorker:
-        """A worker."""
-        return SimulatedWorker(self._machine, self._layout)
-
-    def greeting(self, timeout_s: float = 0.0) -> Greeting:
-        """What it would tell."""
-        return Greeting()
-
-    def ask(self, request: WorkerRequest[Any], timeout_s: float) -> Any:
-        """It is asked for nothing but forks."""
-        return Done()
-
-    def close(self) -> None:
-        """There is no process."""
-
-
-class SimulatedWorker(SimulatedStarter):
-    """Answers the runner as a forked process would."""
-
-    def __init__(self, machine: Machine, starter: dict[str, float]) -> None:
-        super().__init__(machine, starter)
+    def fork(self, timeout_s: float) -> bool:
+        """Do the jobs of a new worker from now on."""
+        machine = self._machine
         world, dice = machine.world, machine.dice
         speed = dice.gauss(0, world.speed)
-        self._means = {}
-        self._last: dict[str, float] = {}
+        self._means, self._last, self._samples, self._taken = {}, {}, {}, 0
         for label, case in machine.truths():
             layout = dice.gauss(0, world.layout) + world.second_size * (
                 dice.random() < world.second_layout
             )
             fixed = (
-                starter.get(label, 0.0)
+                self._layout.get(label, 0.0)
                 + machine.state(case)
                 + log1p(case.workload.slowdown)
             )
             self._means[label] = speed + layout + fixed
-        self._taken = 0
-        self._samples: dict[str, Iterator[tuple[float, float]]] = {}
         if world.workers:
             # any row may stand for any case, so that equal cases are equal on average
             rows = dice.sample(found := dice.choice(world.workers), len(found))
@@ -223,24 +196,37 @@ class SimulatedWorker(SimulatedStarter):
                     dice.randrange(len(rows[0])) if place >= len(rows) else 0,
                 )
                 self._samples[label] = cycle((*row[start:], *row[:start]))
+        return True
 
-    def ask(self, request: WorkerRequest[Any], timeout_s: float) -> Any:
+    def greeting(self, timeout_s: float = 0.0) -> Greeting:
+        """What it would tell."""
+        return Greeting()
+
+    def leave(self) -> None:
+        """There is no process."""
+
+    def close(self) -> None:
+        """There is no process."""
+
+    def ask(
+        self, job: str, timeout_s: float, /, label: str = "", **arguments: Any
+    ) -> Any:
         """A sample by dice, and nothing where a real worker would build or check."""
-        if isinstance(request, TakeSample):
-            log, disturbed = self._draw(request.label)
+        if job == "sample":
+            log, disturbed = self._draw(label)
             waited = DISTURBED if disturbed else QUIET
             if self._samples:
-                more, waited = next(self._samples[request.label])
+                more, waited = next(self._samples[label])
                 log += more
             self._machine.clock_s += SAMPLE_S
             return Sampled(value=CALL_S * exp(log), waited=waited)
-        if isinstance(request, Open):
+        if job == "open":
             self._machine.clock_s += OPEN_S
             return Opened(calls=1)
-        if isinstance(request, Begin):
-            return Done()
-        if isinstance(request, OfCase):
-            return Values(values={})
+        if job == "begin":
+            return None
+        if job in OF_CASE:
+            return {}
         return Failed(kind=FailureKind.UNSUPPORTED, message="simulated")
 
     def _draw(self, label: str) -> tuple[float, bool]:

@@ -21,7 +21,7 @@ from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import raw_of
 from ffnbench.run.budget import Budget
 from ffnbench.run.runner import run_workers
-from ffnbench.run.worker_pool import WorkerPool
+from ffnbench.run.starters import Starters
 from ffnbench.run.world import World
 from ffnbench.stats.figures import with_figures
 from ffnbench.stats.rounds import table_of
@@ -117,7 +117,7 @@ def measure_run(
     if "latency" in plan.metrics:  # bytes are the same beside anyone
         locked = world.lock(following.progress.tell)
     with (
-        closing(WorkerPool(plan, world.launch, world.now)) as pool,
+        closing(Starters(plan, world.launch, world.now)) as pool,
         locked as other_run,
     ):
         budget = Budget(world.now, plan.protocol, spent_s=spent_s, bound_s=bound_s)
@@ -157,7 +157,7 @@ class CellsOfRun:
     prepared: Prepared
     world: World
     budget: Budget
-    pool: WorkerPool
+    pool: Starters
     stop: StopRule | None
     weights_folder: str
 

@@ -181,11 +181,11 @@ def _read_float(text: str) -> float:
     return number
 
 
-def decode(kind: type[T], data: Any) -> T:
+def decode(kind: type[T], data: Any, where: str = "") -> T:
     """Make a dataclass of what `encode` gave; raises ValueError, which names the field
-    that does not fit.
+    that does not fit. `where` is the place of `data`, by itself the name of the kind.
     """
-    decoded: T = _decode(kind, data, kind.__name__)
+    decoded: T = _decode(kind, data, where or kind.__name__)
     return decoded
 
 

@@ -26,22 +26,12 @@ from ffnbench.common.errors import FfnbenchError, Unfinished, Unsupported
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
-from ffnbench.messages import (
-    A,
-    CompareOutput,
-    Count,
-    Describe,
-    Failed,
-    Locate,
-    SaveOutput,
-    Trace,
-    WorkerRequest,
-)
+from ffnbench.messages import Failed, Traced
 from ffnbench.plan import THIS_INTERPRETER, Arm, Case, Probe, Workload
 from ffnbench.result import ActivationCurve, Agreement, FailureKind
 
 if TYPE_CHECKING:
-    from ffnbench.run.worker_process import WorkerProcess
+    from ffnbench.run.worker import Worker
 
 # the fields of a workload on which parameters and FLOPs do not depend
 EAGERLY: dict[str, Any] = {
@@ -65,13 +55,13 @@ class Prober(Probe):
         self,
         timeout_s: float = 300.0,
         arm: Arm = THIS_INTERPRETER,
-        launch: Callable[[Arm], WorkerProcess] | None = None,
+        launch: Callable[[Arm], Worker] | None = None,
     ) -> None:
         self._timeout_s, self._launch = timeout_s, launch
         self._arm = arm
         self._others: dict[Arm, Prober] = {}
-        self._worker: WorkerProcess | None = None
-        self._answers: dict[WorkerRequest[Any], Any] = {}
+        self._worker: Worker | None = None
+        self._answers: dict[Any, Any] = {}  # by job and arguments
 
     def __enter__(self) -> Prober:
         return self
@@ -90,12 +80,12 @@ class Prober(Probe):
             return self
         return self._others.setdefault(arm, Prober(self._timeout_s, arm, self._launch))
 
-    def start(self) -> WorkerProcess:
+    def start(self) -> Worker:
         """The worker, which is started if there is none yet, and not waited for."""
         if self._worker is None:
-            from ffnbench.run.worker_process import WorkerProcess
+            from ffnbench.run.worker import Worker
 
-            launch = self._launch or WorkerProcess
+            launch = self._launch or Worker
             self._worker = launch(self._arm)
         return self._worker
 
@@ -117,13 +107,15 @@ class Prober(Probe):
         eagerly = replace(workload, **EAGERLY)
         if workload.backend is not Backend.EAGER:  # a runtime quantises the form
             eagerly = replace(eagerly, weights=Weights.NONE)
-        return self._ask(spec.target, Count(spec=spec, workload=eagerly))
+        cost: Cost = self._ask(spec.target, "count", spec=spec, workload=eagerly)
+        return cost
 
     def describe(self, target: str) -> OwnActivation | None:
         """The activation that a target is; None where it is a class or factory of a
         module.
         """
-        return self._ask(target, Describe(target=target)).activation
+        own: OwnActivation | None = self._ask(target, "describe", target=target)
+        return own
 
     def curve(
         self, spec: ActivationSpec, low: float, high: float, points: int
@@ -131,8 +123,8 @@ class Prober(Probe):
         """f and f' at `points` equidistant x of [low, high]; raises FfnbenchError where
         f is not finite.
         """
-        traced = self._ask(
-            spec.activation, Trace(spec=spec, low=low, high=high, points=points)
+        traced: Traced = self._ask(
+            spec.activation, "trace", spec=spec, low=low, high=high, points=points
         )
         if not traced.finite:
             raise FfnbenchError(
@@ -144,40 +136,42 @@ class Prober(Probe):
 
     def origin(self, target: str) -> Path:
         """The file from which the arm imports a target's module."""
-        return Path(self._ask(target, Locate(target=target)).file)
+        return Path(self._ask(target, "locate", target=target))
 
     def save_output(self, case: Case, seed: int, folder: str) -> None:
         """Have a case write its weights, an input and its output into a folder."""
-        self._ask(case.variant, SaveOutput(case=case, seed=seed, folder=folder))
+        self._ask(case.variant, "save_output", case=case, seed=seed, folder=folder)
 
     def compare_output(self, case: Case, seed: int, folder: str) -> Agreement:
         """How far the output of a case is from the one that the base wrote there."""
-        return self._ask(
-            case.variant, CompareOutput(case=case, seed=seed, folder=folder)
+        agreement: Agreement = self._ask(
+            case.variant, "compare_output", case=case, seed=seed, folder=folder
         )
+        return agreement
 
-    def _ask(self, target: str, request: WorkerRequest[A]) -> A:
-        """The answer of the worker, or the one that it gave to the same request before.
-        Raises FfnbenchError, which names the target, where there is none.
+    def _ask(self, about: str, job: str, **arguments: Any) -> Any:
+        """The answer of the worker to a job about a target, or the one that it gave to
+        the same before. Raises FfnbenchError, which names the target, where there is
+        none.
         """
-        if request in self._answers:
-            earlier: A = self._answers[request]
-            return earlier
-        from ffnbench.run.worker_process import WorkerLost
+        key = (job, *arguments.values())
+        if key in self._answers:
+            return self._answers[key]
+        from ffnbench.run.worker import WorkerLost
 
         self.refuse_without_torch()
         try:
-            answer = self.start().ask(request, self._timeout_s)
+            answer = self.start().ask(job, self._timeout_s, **arguments)
         except WorkerLost as lost:
             self.start().close()
             self._worker = None  # the next question starts another one
             hint = BY_ITSELF
             if lost.kind is FailureKind.TIMEOUT:
                 hint = "give it longer with --timeout"
-            raise Unsupported(self._with_arm(f"{target}: {lost}"), hint) from lost
+            raise Unsupported(self._with_arm(f"{about}: {lost}"), hint) from lost
         if isinstance(answer, Failed):
-            raise self._error_of(answer, target)
-        self._answers[request] = answer
+            raise self._error_of(answer, about)
+        self._answers[key] = answer
         return answer
 
     def _error_of(self, failed: Failed, target: str) -> FfnbenchError:

@@ -17,7 +17,7 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import IEC, counted, quantity
 from ffnbench.device.environment import USABLE, auto_device
 from ffnbench.ffn.spec import AttentionForm, AttentionSpec, FFNSpec, item_bytes
-from ffnbench.messages import DescribeDevice, DeviceFacts, Failed, Greeting, Sampled
+from ffnbench.messages import DeviceFacts, Failed, Greeting, Sampled
 from ffnbench.plan import (
     AnySpec,
     Case,
@@ -30,8 +30,12 @@ from ffnbench.plan import (
     cost_of,
 )
 from ffnbench.result import DeviceReadings, Failure, FailureKind
-from ffnbench.run.worker_pool import Worker
-from ffnbench.run.worker_process import COUNT_TIMEOUT_S, WorkerLost, lost_over_device
+from ffnbench.run.worker import (
+    COUNT_TIMEOUT_S,
+    AnyWorker,
+    WorkerLost,
+    lost_over_device,
+)
 
 FLOAT64_BYTES = 8
 TRY_CUDA = "does `nvidia-smi` work? `python -c 'import torch; torch.zeros(1, device=\"cuda\")'` says more"
@@ -49,7 +53,7 @@ class RunDevices:
         self._readings: dict[tuple[int, str], DeviceReadings] = {}
 
     def find(
-        self, plan: Plan, greeting: Greeting, worker: Worker, timeout_s: float
+        self, plan: Plan, greeting: Greeting, worker: AnyWorker, timeout_s: float
     ) -> tuple[Plan, DeviceFacts | None, list[str]]:
         """Resolve `auto`, and look at the devices and the memory that the plan needs.
 
@@ -156,7 +160,7 @@ def why_not_seen(greeting: Greeting) -> str:
     return message.partition(" (Triggered internally")[0][:200]
 
 
-def _gpus_of(plan: Plan, worker: Worker, timeout_s: float) -> dict[str, DeviceFacts]:
+def _gpus_of(plan: Plan, worker: AnyWorker, timeout_s: float) -> dict[str, DeviceFacts]:
     """What the worker says of every GPU that the plan needs, by name; raises
     FfnbenchError where one can't be used, in whatever arm.
     """
@@ -168,7 +172,9 @@ def _gpus_of(plan: Plan, worker: Worker, timeout_s: float) -> dict[str, DeviceFa
     }
     gpus: dict[str, DeviceFacts] = {}
     for (_, device), label in labels.items():
-        answer = worker.ask(DescribeDevice(device=device, label=label), timeout_s)
+        answer: DeviceFacts | Failed = worker.ask(
+            "device", timeout_s, name=device, label=label
+        )
         if isinstance(answer, Failed):
             raise FfnbenchError(
                 f"device {device!r} can't be used: {answer.message}",
@@ -178,12 +184,14 @@ def _gpus_of(plan: Plan, worker: Worker, timeout_s: float) -> dict[str, DeviceFa
     return gpus
 
 
-def device_facts(worker: Worker, device: str) -> DeviceFacts | None:
+def device_facts(worker: AnyWorker, device: str) -> DeviceFacts | None:
     """What a worker says of a GPU; None of the CPU, and of one that can't be used."""
     if device == "cpu":
         return None
     try:
-        answer = worker.ask(DescribeDevice(device=device), COUNT_TIMEOUT_S)
+        answer: DeviceFacts | Failed = worker.ask(
+            "device", COUNT_TIMEOUT_S, name=device
+        )
     except WorkerLost as lost:
         raise lost_over_device(lost) from lost
     return None if isinstance(answer, Failed) else answer

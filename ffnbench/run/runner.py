@@ -1,7 +1,7 @@
 """The measuring itself, from the parent: one worker after another, rounds shuffled,
 nothing lost on the way.
 
-A worker is a process that makes a block of rounds; worker_pool.py starts it. Only one
+A worker is a process that makes a block of rounds; starters.py forks it. Only one
 measures at a time. A case that fails is dropped and recorded as a failure; a worker
 that dies is replaced by one without the case that killed it.
 """
@@ -12,30 +12,12 @@ import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from ffnbench.backends import BACKENDS, bare_form
 from ffnbench.common.errors import Unfinished, termination_as_interruption
-from ffnbench.messages import (
-    SALT_BITS,
-    A,
-    Begin,
-    Check,
-    DeviceFacts,
-    Failed,
-    Greeting,
-    MeasureMemory,
-    MeasureRate,
-    MeasureRouting,
-    MeasureSparsity,
-    MeasureTimer,
-    OfCase,
-    Open,
-    TakeSample,
-    Values,
-    WorkerRequest,
-)
+from ffnbench.messages import SALT_BITS, DeviceFacts, Failed, Greeting, Values
 from ffnbench.metrics import LATENCY, METRICS, RATE, Metric
 from ffnbench.plan import Plan
 from ffnbench.planning.workload import lack_in_one_line
@@ -52,8 +34,8 @@ from ffnbench.result import (
 from ffnbench.run.budget import Budget, Tally
 from ffnbench.run.record import PRACTICE, RunRecord
 from ffnbench.run.resources import RunDevices
-from ffnbench.run.worker_pool import RESTARTS, Worker, WorkerPool
-from ffnbench.run.worker_process import WorkerLost
+from ffnbench.run.starters import RESTARTS, Starters
+from ffnbench.run.worker import AnyWorker, WorkerLost
 from ffnbench.run.world import Watch, World
 from ffnbench.stats.rounds import RoundTable, is_clean
 from ffnbench.stats.stopping import StopRule, stop_rule
@@ -61,12 +43,7 @@ from ffnbench.stats.stopping import StopRule, stop_rule
 ATTEMPTS = 4  # at a clean sample in one round
 OPENING_METRICS = [metric for metric in METRICS if metric.job == "open"]
 CORRECTNESS_METRICS = [metric for metric in METRICS if metric.job == "check"]
-# the request for the exact metrics of a job
-EXACT_JOBS: dict[str, type[OfCase[Values]]] = {
-    "memory": MeasureMemory,
-    "sparsity": MeasureSparsity,
-    "route": MeasureRouting,
-}
+EXACT_JOBS = ("memory", "sparsity", "route")  # which one process in a run does
 
 
 def run_workers(
@@ -77,7 +54,7 @@ def run_workers(
     journal: Callable[[object], None] = lambda _: None,
     stop: StopRule | None = None,
     weights: str = "",
-    pool: WorkerPool | None = None,
+    pool: Starters | None = None,
     spent_s: float = 0.0,
     bound_s: float = math.inf,
 ) -> Run:
@@ -93,7 +70,7 @@ def run_workers(
     protocol's fewest workers are made even beyond the budget, but nothing goes on after
     `bound_s` seconds of it.
     """
-    workers = pool or WorkerPool(plan, world.launch, world.now)
+    workers = pool or Starters(plan, world.launch, world.now)
     record = RunRecord(plan, journal)
     budget = Budget(world.now, plan.protocol, spent_s=spent_s, bound_s=bound_s)
     workers.plan, workers.wait_s = plan, budget.wait_s  # a shared pool had other ones
@@ -130,42 +107,8 @@ def run_workers(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a run is: the numbers of the worker, of its starter, and of the round."""
-
-    worker: int
-    starter: int
-    round: int = PRACTICE
-
-    def fields_of_sample(self, order: int) -> dict[str, int]:
-        """The fields of a Sample that is taken here as number `order` of the round."""
-        return {
-            "worker": self.worker,
-            "starter": self.starter,
-            "round": self.round,
-            "order": order,
-        }
-
-
-class _CaseFailed(Exception):
-    """Raised for an answer that says that a case failed."""
-
-    def __init__(self, failed: Failed) -> None:
-        super().__init__(failed.message)
-        self.failed = failed
-
-
-class _LostOverCase(WorkerLost):
-    """Raised for a worker that was lost while it was busy with the case `label`, "" for
-    none. `broke_device`: the worker has said that this case made it useless.
-    """
-
-    def __init__(
-        self, label: str, kind: FailureKind, message: str, *, broke_device: bool = False
-    ) -> None:
-        super().__init__(kind, message)
-        self.label, self.broke_device = label, broke_device
+class _WorkerBroken(WorkerLost):
+    """Raised for a worker that has said itself that a case made it useless."""
 
 
 @dataclass(slots=True)
@@ -190,7 +133,7 @@ class _Runner:
     """The loop of a run over its workers, their rounds and the cases."""
 
     record: RunRecord  # what was measured
-    workers: WorkerPool  # where workers come from
+    workers: Starters  # where workers come from
     budget: Budget  # how long the run may take
     progress: Callable[[Progress], None]
     describe: Callable[[Greeting, DeviceFacts | None], Environment]
@@ -202,6 +145,13 @@ class _Runner:
     sides: tuple[Side, ...] = ()
     limit: str = ""
     devices: RunDevices = field(default_factory=RunDevices)
+    # where the run is: this worker with its number and that of its starter, the round,
+    # and the case that the worker was asked about last, "" for none
+    _worker: AnyWorker = field(init=False)
+    _worker_number: int = 0
+    _starter_number: int = 0
+    _round: int = PRACTICE
+    _asked: str = ""
     _calibrations: dict[str, _Calibration] = field(
         default_factory=lambda: defaultdict(_Calibration)
     )
@@ -209,7 +159,7 @@ class _Runner:
     _measured: set[tuple[str, str]] = field(default_factory=set)
     # lost workers by the case that they were busy with
     _losses: Counter[str] = field(default_factory=Counter)
-    _is_quiet: bool = True  # whether any sample of the last round was clean
+    _attempts: int = ATTEMPTS  # at a clean sample in the next round
 
     @property
     def plan(self) -> Plan:
@@ -231,25 +181,50 @@ class _Runner:
         self._tell("starting")
         greeting = self.workers.greeting()
         self.sides = greeting.sides
-        worker_number = 0
         while self.record.alive and not self.limit:
-            starter, worker = self.workers.next(
-                self.plan.protocol.workers - self.budget.workers_done
-            )
-            self.budget.worker_begins()
-            try:
-                if self.environment is None:
-                    self._find_devices(worker, greeting)
-                self._run_worker(worker, _Place(worker_number, starter))
-            except WorkerLost as lost:
-                if not self.budget.is_past_bound:  # which ends requests by itself
-                    self._handle_loss(worker_number, lost)
-            else:
-                self.budget.worker_done()
-            finally:
-                worker.close()
+            due = self.plan.protocol.workers - self.budget.workers_done
+            with self.workers.worker(due) as (self._starter_number, self._worker):
+                self.budget.worker_begins()
+                try:
+                    if self.environment is None:
+                        self._find_devices(greeting)
+                    self._run_worker()
+                except WorkerLost as lost:
+                    if not self.budget.is_past_bound:  # which ends jobs by itself
+                        self._handle_loss(lost)
+                else:
+                    self.budget.worker_done()
             self._plan_next_worker()
-            worker_number += 1
+            self._worker_number += 1
+
+    def _run_worker(self) -> None:
+        """Have a worker open every case, make its rounds, check the cases, and measure
+        what is exact, where no worker before has done so.
+        """
+        layout_seed = f"{self.plan.protocol.seed}/{self._worker_number}"
+        self._ask("begin", plan=self.plan, layout_seed=layout_seed)
+        if self._is_timed and self.timer is None:
+            timer = self._worker.ask("timer", self._timeout_s)
+            if not isinstance(timer, Failed):
+                self.timer = timer
+        for label in self.record.alive:
+            self._open_case(label)
+        if self._is_timed:
+            self._take_rounds()
+        for label in self.record.alive:
+            self._check_case(label)
+        for job in EXACT_JOBS:
+            for label in self.record.alive:
+                self._measure_exact(label, job)
+
+    def _plan_next_worker(self) -> None:
+        """Decide whether there is a further worker, and how many rounds it makes."""
+        if self._is_timed:
+            table = RoundTable(self.record.plan_of_alive, self.record.samples)
+            self.budget.plan_rounds(table)
+            self.limit = self.budget.limit(table, self.stop)
+        elif self.budget.workers_done:  # exact metrics alone need one process
+            self.limit = "workers"
 
     def result(self, watch: Watch, **ending: Any) -> Run:
         """The run: all that was measured, and the fields that say how it ended."""
@@ -268,21 +243,12 @@ class _Runner:
             **ending,
         )
 
-    def _plan_next_worker(self) -> None:
-        """Decide whether there is a further worker, and how many rounds it makes."""
-        if self._is_timed:
-            table = RoundTable(self.record.plan_of_alive, self.record.samples)
-            self.budget.plan_rounds(table)
-            self.limit = self.budget.limit(table, self.stop)
-        elif self.budget.workers_done:  # exact metrics alone need one process
-            self.limit = "workers"
-
-    def _find_devices(self, worker: Worker, greeting: Greeting) -> None:
+    def _find_devices(self, greeting: Greeting) -> None:
         """Find the devices of the run, describe them in the record, and fail the cases
         that can't be run there.
         """
         plan, gpu, notes = self.devices.find(
-            self.plan, greeting, worker, self._timeout_s
+            self.plan, greeting, self._worker, self._timeout_s
         )
         self.record.plan = plan
         self.record.caches = greeting.caches
@@ -296,80 +262,49 @@ class _Runner:
             if reason:
                 self.record.fail(case.label, FailureKind.UNSUPPORTED, reason)
 
-    def _run_worker(self, worker: Worker, place: _Place) -> None:
-        """Have a worker open every case, make its rounds, check the cases, and measure
-        what is exact, where no worker before has done so.
-        """
-        self._ask(
-            worker,
-            Begin(
-                plan=self.plan, layout_seed=f"{self.plan.protocol.seed}/{place.worker}"
-            ),
-        )
-        if self._is_timed and self.timer is None:
-            timer = worker.ask(MeasureTimer(), self._timeout_s)
-            if not isinstance(timer, Failed):
-                self.timer = timer
-        for label in self.record.alive:
-            self._open_case(worker, label, place.worker)
-        if self._is_timed:
-            self._take_rounds(worker, place)
-        for label in self.record.alive:
-            self._check_case(worker, label, place.worker)
-        for job in EXACT_JOBS:
-            for label in self.record.alive:
-                self._measure_exact(worker, label, job, place.worker)
-
-    def _open_case(self, worker: Worker, label: str, worker_number: int) -> None:
+    def _open_case(self, label: str) -> None:
         """Build and warm up a case in this worker. The seconds of compiling and packing
         are samples of their own.
         """
         doing = BACKENDS[self.plan.case(label).workload.backend].doing
-        self._tell(f"{self._which_process}{STEP_END}{doing} {label}")
+        self._tell_step(f"{doing} {label}")
         calibration = self._calibrations[label]
-        calls: int | None = 1  # nothing to find out where nothing is timed
-        if self._is_timed:
-            calls = calibration.calls
-        is_checked = calibration.calls is not None  # whoever found them has checked it
         opened = self._try(
-            worker,
-            Open(
-                label=label,
-                calls=calls,
-                checked=is_checked,
-                weights_folder=self.weights,
-            ),
+            "open",
+            label,
+            # there is nothing to find out where nothing is timed
+            calls=calibration.calls if self._is_timed else 1,
+            # whoever found the number of calls has checked the case
+            checked=calibration.calls is not None,
+            weights_folder=self.weights,
         )
         if opened is None:
             return
         calibration.calls = opened.calls
         if opened.inputs:
             self.record.add_inputs(label, opened.inputs, opened.input_bytes)
-        for metric in OPENING_METRICS:
-            value = opened.values.get(metric.name)
-            is_known = metric.exact and (label, metric.name) in self._measured
-            if value is not None and not is_known:
-                self.record.add_single(label, metric.name, worker_number, value)
-                self._measured.add((label, metric.name))
+        metrics = [m for m in OPENING_METRICS if (label, m.name) not in self._measured]
+        self._record_values(label, metrics, opened.values)
+        self._measured |= {(label, metric.name) for metric in metrics if metric.exact}
         for text in opened.notes:
             self.record.note(label, text)
         if opened.graphs > 1:
             self.record.note(label, f"compiled with {opened.graphs - 1} graph breaks")
 
-    def _take_rounds(self, worker: Worker, place: _Place) -> None:
+    def _take_rounds(self) -> None:
         """Take a round of practice, whose samples are not recorded, then rounds until
         there are enough.
         """
-        self._take_round(worker, place)
+        self._take_round(PRACTICE)
         self.budget.rounds_begin()
         tally = Tally(self.plan)
         while self.record.alive and not self.budget.is_enough(
             tally.rounds, tally.clean
         ):
-            place = replace(place, round=place.round + 1)
-            clean = self._take_round(worker, place)
+            clean = self._take_round(tally.rounds)
             tally.add(clean)
-            self._is_quiet = any(clean.values())
+            # where waiting does not help, every case should at least have its rounds
+            self._attempts = ATTEMPTS if any(clean.values()) else 1
             self.budget.round_done()
             if not self.budget.workers_done:
                 # the first worker shows only now what a round takes
@@ -377,64 +312,46 @@ class _Runner:
                     RoundTable(self.record.plan_of_alive, self.record.samples)
                 )
 
-    def _take_round(self, worker: Worker, place: _Place) -> dict[str, bool]:
+    def _take_round(self, number: int) -> dict[str, bool]:
         """Take one sample of every case, in an order that depends on nothing but seed,
         worker and round. Returns for each case whether its sample was clean.
         """
+        self._round = number
         turns = [(label, self._take_sample) for label in self.record.alive]
         turns += [(label, self._take_rate) for label in self._rated]
-        seed = f"{self.plan.protocol.seed}/{place.worker}/{place.round}"
+        seed = f"{self.plan.protocol.seed}/{self._worker_number}/{number}"
         random.Random(seed).shuffle(turns)
         clean: dict[str, bool] = {}
         for order, (label, take) in enumerate(turns):
             if self.budget.left_s < self._calibrations[label].sample_s:
                 self.budget.out_of_time = True
                 break
-            is_sample_clean = take(worker, place, label, order)
+            is_sample_clean = take(label, order)
             if is_sample_clean is not None:
                 clean[label] = is_sample_clean
-        self._tell(
-            f"{self._which_process}{STEP_END}round {place.round + 1}/{self.budget.rounds}",
-            place.round + 1,
-        )
+        self._tell_step(f"round {number + 1}/{self.budget.rounds}", number + 1)
         return clean
 
-    def _take_sample(
-        self, worker: Worker, place: _Place, label: str, order: int
-    ) -> bool | None:
+    def _take_sample(self, label: str, order: int) -> bool | None:
         """Take a sample of a case, and again where it was disturbed and the budget has
-        time for it; all of them are recorded.
-
-        After a round without any clean sample there is one attempt: where waiting does
-        not help, every case should at least have its rounds. Returns whether the last
-        sample was clean, None for practice and for a case that failed.
+        time for it; all of them are recorded. Returns whether the last sample was
+        clean, None for practice and where the case failed.
         """
-        is_practice = place.round == PRACTICE
-        attempts = 1
-        if (
-            self.plan.protocol.precision is not None
-            and self._is_quiet
-            and not is_practice
-        ):
-            attempts = ATTEMPTS
+        is_practice = self._round == PRACTICE
+        is_adaptive = self.plan.protocol.precision is not None
         calibration = self._calibrations[label]
         assert calibration.calls is not None
-        was_clean = None
-        for _ in range(attempts):
+        was_clean = False
+        for _ in range(self._attempts if is_adaptive and not is_practice else 1):
             salt = self.salts.getrandbits(SALT_BITS)
-            sampled = self._try(
-                worker, TakeSample(label=label, calls=calibration.calls, salt=salt)
-            )
+            sampled = self._try("sample", label, calls=calibration.calls, salt=salt)
             if sampled is None:
                 return None
             for text in sampled.notes:
                 self.record.note(label, text)
-            self.devices.record(
-                place.worker, self.plan.case(label).workload.device, sampled
-            )
+            device = self.plan.case(label).workload.device
+            self.devices.record(self._worker_number, device, sampled)
             calibration.fastest_s = min(calibration.fastest_s, sampled.value)
-            if is_practice:
-                return None
             sample = Sample(
                 case=label,
                 metric=LATENCY,
@@ -443,13 +360,24 @@ class _Runner:
                 waited=sampled.waited,
                 throttled=sampled.throttled,
                 faults=sampled.faults,
-                **place.fields_of_sample(order),
+                **self._place(order),
             )
+            if is_practice:
+                return None
             self.record.add_latency(sample, sampled)
             was_clean = is_clean(sample)
             if was_clean or self.budget.left_s < calibration.sample_s:
                 break
         return was_clean
+
+    def _place(self, order: int) -> dict[str, int]:
+        """The fields of a Sample that is taken now as number `order` of the round."""
+        return {
+            "worker": self._worker_number,
+            "starter": self._starter_number,
+            "round": self._round,
+            "order": order,
+        }
 
     @property
     def _rated(self) -> list[str]:
@@ -462,22 +390,17 @@ class _Runner:
             if bare_form(self.plan.case(label)) and (label, RATE) not in self._measured
         ]
 
-    def _take_rate(self, worker: Worker, place: _Place, label: str, order: int) -> None:
-        """Time the bare products of a case and a copy of its bytes. Where that fails
-        there is a note, and the row keeps its latency.
-        """
+    def _take_rate(self, label: str, order: int) -> None:
+        """Time the bare products of a case and a copy of its bytes."""
         if label not in self.record.alive:
             return
-        try:
-            rated = self._ask(worker, MeasureRate(label=label))
-        except _CaseFailed as problem:
-            self.record.note(label, f"the rate could not be measured: {problem}")
+        rated = self._try("rate", label, without="the rate")
+        if rated is None:
             self._measured.add((label, RATE))
-            return
-        if place.round != PRACTICE:
-            self.record.add_rate(label, rated, place.fields_of_sample(order))
+        elif self._round != PRACTICE:
+            self.record.add_rate(label, rated, self._place(order))
 
-    def _check_case(self, worker: Worker, label: str, worker_number: int) -> None:
+    def _check_case(self, label: str) -> None:
         """Compare the output of a case with float64 after its rounds; it fails where
         the error is too large. Once in a run is enough, but where errors are compared
         beside times each worker does it, on inputs of its own.
@@ -487,19 +410,15 @@ class _Runner:
             return
         if self.budget.is_past_bound:
             return
-        self._tell(f"{self._which_process}{STEP_END}checking {label}")
-        errors = self._try(worker, Check(label=label))
+        self._tell_step(f"checking {label}")
+        errors = self._try("check", label)
         if errors is not None:
             metrics = [m for m in CORRECTNESS_METRICS if not (m.exact and is_again)]
-            self._record_values(label, metrics, errors, worker_number)
+            self._record_values(label, metrics, errors)
         self._measured.add((label, "check"))
 
-    def _measure_exact(
-        self, worker: Worker, label: str, job: str, worker_number: int
-    ) -> None:
-        """Measure the exact metrics of a job, which one process in a run does. Where
-        they can't be measured there is a note, and the row keeps its latency.
-        """
+    def _measure_exact(self, label: str, job: str) -> None:
+        """Measure the exact metrics of a job, which one process in a run does."""
         metrics = [
             m
             for m in METRICS
@@ -507,56 +426,46 @@ class _Runner:
         ]
         if not metrics or (label, job) in self._measured:
             return
-        try:
-            values = self._ask(worker, EXACT_JOBS[job](label=label))
-            self._record_values(label, metrics, values, worker_number)
-        except _CaseFailed as problem:
-            self.record.note(
-                label, f"{metrics[0].group} could not be measured: {problem}"
-            )
+        values = self._try(job, label, without=metrics[0].group)
+        if values is not None:
+            self._record_values(label, metrics, values)
         self._measured.add((label, job))
 
     def _record_values(
-        self,
-        label: str,
-        metrics: Iterable[Metric],
-        measured: Values,
-        worker_number: int,
+        self, label: str, metrics: Iterable[Metric], values: Values
     ) -> None:
         """Record the metrics of a case of which a worker makes one sample."""
         for metric in metrics:
-            value = measured.values.get(metric.name)
+            value = values.get(metric.name)
             if value is not None:
-                self.record.add_single(label, metric.name, worker_number, value)
+                self.record.add_single(label, metric.name, self._worker_number, value)
 
-    def _try(self, worker: Worker, request: OfCase[A]) -> A | None:
-        """Ask a worker about a case; None where the case failed, which is recorded."""
-        try:
-            return self._ask(worker, request)
-        except _CaseFailed as problem:
-            self.record.fail(request.label, problem.failed.kind, problem.failed.message)
-            return None
-
-    def _ask(self, worker: Worker, request: WorkerRequest[A]) -> A:
-        """Ask a worker. Raises _CaseFailed where the case of the request failed, and
-        _LostOverCase where the worker can't go on.
+    def _try(self, job: str, label: str, *, without: str = "", **arguments: Any) -> Any:
+        """Ask the worker about a case; None where that failed. The case fails then, or
+        where it can do `without` this, gets a note and keeps its latency.
         """
-        label = request.label if isinstance(request, OfCase) else ""
-        try:
-            answer = worker.ask(request, self._timeout_s)
-        except WorkerLost as lost:
-            raise _LostOverCase(label, lost.kind, str(lost)) from lost
+        answer = self._ask(job, label=label, **arguments)
         if not isinstance(answer, Failed):
             return answer
-        if (
-            answer.ends_process or not label
-        ):  # where it is of no case, the worker is of no use
-            raise _LostOverCase(
-                label, answer.kind, answer.message, broke_device=answer.ends_process
-            )
-        raise _CaseFailed(answer)
+        if without:
+            text = f"{without} could not be measured: {answer.message}"
+            self.record.note(label, text)
+        else:
+            self.record.fail(label, answer.kind, answer.message)
+        return None
 
-    def _handle_loss(self, worker_number: int, lost: WorkerLost) -> None:
+    def _ask(self, job: str, **arguments: Any) -> Any:
+        """Ask the worker. Raises WorkerLost where it can't go on."""
+        self._asked = arguments.get("label", "")
+        answer = self._worker.ask(job, self._timeout_s, **arguments)
+        if isinstance(answer, Failed):
+            if answer.ends_process:
+                raise _WorkerBroken(answer.kind, answer.message)
+            if not self._asked:  # a worker that fails over no case is of no use
+                raise WorkerLost(answer.kind, answer.message)
+        return answer
+
+    def _handle_loss(self, lost: WorkerLost) -> None:
         """Drop the case that a lost worker was busy with, or note the loss. What the
         worker had measured stays.
 
@@ -565,12 +474,11 @@ class _Runner:
         complete and would cost the whole timeout again. Raises Unfinished where workers
         are lost again and again over no case.
         """
-        label, broke_device = "", False
-        if isinstance(lost, _LostOverCase):
-            label, broke_device = lost.label, lost.broke_device
+        label = self._asked
         self._losses[label] += 1
         hung = lost.kind is FailureKind.TIMEOUT and not self.budget.workers_done
-        if label and (hung or broke_device or self._losses[label] > 1):
+        is_broken = isinstance(lost, _WorkerBroken)
+        if label and (hung or is_broken or self._losses[label] > 1):
             self.record.fail(label, lost.kind, str(lost))
         elif self._losses[label] >= RESTARTS:
             raise Unfinished(
@@ -578,15 +486,15 @@ class _Runner:
                 "`ffnbench env` shows what else runs",
             )
         else:
-            self.record.note(label, f"process {worker_number + 1} was lost: {lost}")
+            process = f"process {self._worker_number + 1}"
+            self.record.note(label, f"{process} was lost: {lost}")
 
-    @property
-    def _which_process(self) -> str:
-        """The worker as progress shows it: the number of complete ones, plus one."""
-        number = self.budget.workers_done + 1
-        if self.plan.protocol.precision is not None:
-            return f"process {number}"
-        return f"process {number}/{self.plan.protocol.workers}"
+    def _tell_step(self, text: str, rounds: int = 0) -> None:
+        """Tell what this worker does: its number is that of complete ones, plus one."""
+        process = f"process {self.budget.workers_done + 1}"
+        if self.plan.protocol.precision is None:
+            process += f"/{self.plan.protocol.workers}"
+        self._tell(f"{process}{STEP_END}{text}", rounds)
 
     def _tell(self, text: str, rounds: int = 0) -> None:
         self.progress(self.budget.progress(rounds, text))

@@ -27,7 +27,7 @@ from ffnbench.result import BackgroundLoad, Environment
 from ffnbench.run.prober import Prober
 
 if TYPE_CHECKING:
-    from ffnbench.run.worker_pool import Launch, Starter
+    from ffnbench.run.worker import Launch, Worker
 
 Tell = Callable[[str], None]  # shows a line to the user
 
@@ -166,11 +166,11 @@ class Watch:
         return time.monotonic(), all_s - own_s
 
 
-def start_worker(arm: Arm = THIS_INTERPRETER) -> Starter:
+def start_worker(arm: Arm = THIS_INTERPRETER) -> Worker:
     """Start a process of an arm."""
-    from ffnbench.run.worker_process import WorkerProcess
+    from ffnbench.run.worker import Worker
 
-    return WorkerProcess(arm)
+    return Worker(arm)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

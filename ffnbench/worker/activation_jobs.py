@@ -14,7 +14,7 @@ from torch import Tensor
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.targets import one_line
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.messages import Trace, Traced
+from ffnbench.messages import Traced
 
 Function = Callable[[Tensor], Tensor]
 REPEATS = 1000  # of the points of a check: so many that even a rare random value shows
@@ -32,10 +32,12 @@ def torch_function(spec: ActivationSpec) -> Function:
     return function
 
 
-def trace(request: Trace) -> Traced:
-    """Compute x, f(x) and f'(x) in float64, at the points that are asked for."""
-    x = torch.linspace(request.low, request.high, request.points, dtype=torch.float64)
-    y, slope = value_and_slope(torch_function(request.spec), x)
+def trace(spec: ActivationSpec, low: float, high: float, points: int) -> Traced:
+    """Compute x, f(x) and f'(x) in float64, at so many equidistant points of
+    [low, high].
+    """
+    x = torch.linspace(low, high, points, dtype=torch.float64)
+    y, slope = value_and_slope(torch_function(spec), x)
     return Traced(
         x=tuple(x.tolist()),
         y=tuple(y.nan_to_num().tolist()),

@@ -18,7 +18,6 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.device.environment import resolved_device, torch_device
 from ffnbench.ffn.modules import OwnForm, reference_output
 from ffnbench.ffn.proof import relative_error
-from ffnbench.messages import CompareOutput, Done, SaveOutput
 from ffnbench.plan import Case
 from ffnbench.result import Agreement
 from ffnbench.worker.backends.building import (
@@ -35,16 +34,15 @@ from ffnbench.worker.subject import Subject, set_precision_of
 MOST_TOKENS = 16  # of the input
 
 
-def save_output(request: SaveOutput) -> Done:
-    """Write weights, input and output of the base into a file. Raises FfnbenchError
-    where the output is not finite.
+def save_output(case: Case, seed: int, folder: str) -> None:
+    """Write weights, input and output of the base into a file of the folder. Raises
+    FfnbenchError where the output is not finite.
     """
-    case = request.case
-    module = _build_case(case, request.seed)
+    module = _build_case(case, seed)
     x = _to_device(
         torch.randn(1, min(MOST_TOKENS, case.workload.seq_len), case.ffn.d_model), case
     )
-    y, exact = _both_outputs(module, case, x, request.seed)
+    y, exact = _both_outputs(module, case, x, seed)
     if not bool(torch.isfinite(y).all()):
         raise FfnbenchError(
             "its output is not finite", "nothing can be compared with it"
@@ -52,20 +50,18 @@ def save_output(request: SaveOutput) -> Done:
     state = {name: value.cpu() for name, value in module.state_dict().items()}
     torch.save(
         {"state": state, "x": x.cpu(), "y": y, "exact": exact},
-        Path(request.folder, WEIGHTS),
+        Path(folder, WEIGHTS),
     )
-    return Done()
 
 
-def compare_output(request: CompareOutput) -> Agreement:
-    """Run the head on the input of the base, with the base's weights where they fit,
-    and return how far the outputs are apart.
+def compare_output(case: Case, seed: int, folder: str) -> Agreement:
+    """Run the head on the input that the base has written into the folder, with the
+    base's weights where they fit, and return how far the outputs are apart.
     """
-    case = request.case
-    saved = torch.load(Path(request.folder, WEIGHTS), weights_only=True)
-    module = _build_case(case, request.seed)
+    saved = torch.load(Path(folder, WEIGHTS), weights_only=True)
+    module = _build_case(case, seed)
     own_weights = load_weights(saved["state"], module)
-    y, exact = _both_outputs(module, case, _to_device(saved["x"], case), request.seed)
+    y, exact = _both_outputs(module, case, _to_device(saved["x"], case), seed)
     tolerance = case.workload.tolerance
     if case.workload.weights is not Weights.NONE:
         # head may be as far from base as base is from the exact output

@@ -1,5 +1,8 @@
-"""What a worker does with the cases of a plan: it opens a case, takes its samples,
+"""The jobs of a worker: with the cases of a plan it opens a case, takes its samples,
 measures its memory, checks it. Needs torch.
+
+A job is a public name (messages.py: ANSWERS), and here a method of Jobs or, where it
+needs no plan, a function. Its arguments are decoded by its own type hints.
 
 In the first worker of a run a subject is compared with float64 before its rounds, and
 after them (correctness.py).
@@ -7,38 +10,38 @@ after them (correctness.py).
 
 from __future__ import annotations
 
+import os
+import resource
 import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
-from resource import RUSAGE_SELF, getrusage
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import torch
 from torch import Tensor
 
-from ffnbench import messages
 from ffnbench.backends import BACKENDS
+from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError, Unsupported
-from ffnbench.device.environment import accelerator_of, torch_device, usable_cpus
+from ffnbench.device.environment import (
+    accelerator_of,
+    torch_device,
+    usable_cpus,
+    usable_memory,
+)
 from ffnbench.device.waiting import WaitMeter
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.messages import (
+    OF_CASE,
     SALT_BITS,
-    Check,
-    MeasureMemory,
-    MeasureRate,
-    MeasureRouting,
-    MeasureSparsity,
-    OfCase,
-    Open,
+    MessageLine,
     Opened,
     Rated,
     Sampled,
-    TakeSample,
     Values,
-    WorkerRequest,
 )
 from ffnbench.metrics import (
     ERROR,
@@ -75,6 +78,19 @@ if TYPE_CHECKING:
     from ffnbench.device.nvml import DeviceWatch
     from ffnbench.worker.rate import BareCalls
 
+# the jobs that need no plan, but for those in files that are seldom loaded
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    function.__name__: function
+    for function in (
+        probe_jobs.preload,
+        probe_jobs.timer,
+        probe_jobs.device,
+        probe_jobs.describe,
+        probe_jobs.locate,
+        probe_jobs.count,
+    )
+}
+DATA_PAGES = 5  # the field of /proc/self/statm with the size of data and stack
 # a case has two pools, of inputs and of gradients, and each is in memory as it is
 # written and as it is read
 POOL_COPIES = 4
@@ -95,24 +111,32 @@ class Jobs:
     subjects: dict[str, Subject] = field(default_factory=dict)
     checks: dict[str, Correctness] = field(default_factory=dict)
     wait_meter: WaitMeter = field(default_factory=lambda: WaitMeter(usable_cpus()))
-    # made at the first request about a rate, and by the first sample on an accelerator
+    # made at the first job about a rate, and by the first sample on an accelerator
     bare_calls: BareCalls | None = None
     device_watch: DeviceWatch | None = None
 
-    def open(self, request: Open) -> Opened:
-        """Build, check and warm up a case, and find how many calls make a sample unless
-        that is known. The case is ready to be sampled then.
+    def open(
+        self,
+        label: str,
+        calls: int | None,
+        checked: bool = False,
+        weights_folder: str = "",
+    ) -> Opened:
+        """Build, check and warm up a case, which is ready to be sampled then.
+
+        `calls` is the number of calls in a sample, None where it has to be found.
+        `checked` is whether an earlier worker has checked the case. `weights_folder` is
+        where a base has written the weights that the case takes over, empty for none.
         """
-        label, calls = request.label, request.calls
         case, protocol = self.plan.case(label), self.plan.protocol
-        subject = self._build(case, request.weights_folder)
+        subject = self._build(case, weights_folder)
         opened = implementation_of(case.workload.backend).prepare(
             subject, case.workload
         )
-        if not request.checked or subject.accelerator is not None:
+        if not checked or subject.accelerator is not None:
             _first_call(subject, case)
-        self.checks[label] = Correctness(case, protocol.seed, request.weights_folder)
-        if not request.checked:
+        self.checks[label] = Correctness(case, protocol.seed, weights_folder)
+        if not checked:
             self.checks[label].check(subject, protocol.seed)
         with _without_compiling(case.workload):
             # where the number is known, the first round warms up: it is not recorded
@@ -133,7 +157,7 @@ class Jobs:
 
     def _build(self, case: Case, weights_folder: str) -> Subject:
         """Build the module of a case, as its backend needs it, and its inputs;
-        `weights_folder` is as in messages.Open. Raises Unsupported where the case can't
+        `weights_folder` is as in `open`. Raises Unsupported where the case can't
         be run.
         """
         work, seed = case.workload, self.plan.protocol.seed
@@ -202,24 +226,24 @@ class Jobs:
             for other in self.plan.cases
         )
 
-    def take_sample(self, request: TakeSample) -> Sampled:
-        """Time the calls of a sample."""
-        case = self.set_conditions_of(request.label)
-        subject, work = self.subjects[request.label], case.workload
-        different, repeats = request.calls, 1
+    def sample(self, label: str, calls: int, salt: int = 0) -> Sampled:
+        """Time so many calls in a row, on inputs that are drawn from `salt`."""
+        case = self._set_conditions_of(label)
+        subject, work = self.subjects[label], case.workload
+        different, repeats = calls, 1
         if self._reuses_one_input(case):
-            different, repeats = 1, request.calls
-        inputs = subject.pool.renew(request.salt, different) * repeats
+            different, repeats = 1, calls
+        inputs = subject.pool.renew(salt, different) * repeats
         grads: list[Tensor] = []
         if subject.train:
-            fresh_grads = subject.grads.renew(gradient_salt(request.salt), different)
+            fresh_grads = subject.grads.renew(gradient_salt(salt), different)
             grads = fresh_grads * repeats
         with _without_compiling(work):
-            before = getrusage(RUSAGE_SELF).ru_minflt
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
             times, waited = self.wait_meter.with_share(
                 partial(timing.time_calls, subject, inputs, grads), work.threads
             )
-            faults = getrusage(RUSAGE_SELF).ru_minflt - before
+            faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
         sampled = Sampled(
             value=times.value,
             waited=waited,
@@ -248,75 +272,74 @@ class Jobs:
             return replace(sampled, notes=(NO_DEVICE_TIME,))
         return sampled
 
-    def check(self, request: Check) -> Values:
+    def check(self, label: str) -> Values:
         """Check a case after its rounds, where that can find anything new, and return
         its relative errors so far; None where nothing says what is right.
 
         Raises Mismatch where its output has become another one.
         """
-        check = self.checks[request.label]
-        self.set_conditions_of(request.label)
+        check = self.checks[label]
+        self._set_conditions_of(label)
         if check.checks_again or check.output_error is None:
             salt = Random(f"{self.layout_seed}/check").getrandbits(SALT_BITS)
-            check.check(self.subjects[request.label], salt, "after its rounds ")
-        errors = {
+            check.check(self.subjects[label], salt, "after its rounds ")
+        return {
             ERROR: check.output_error,
             LARGEST_ERROR: check.largest_error,
             GRADIENT_ERROR: check.gradient_error,
         }
-        return Values(values=errors)
 
-    def measure_rate(self, request: MeasureRate) -> Rated:
+    def rate(self, label: str) -> Rated:
         """Time the bare matrix products of a case, and a copy of its bytes."""
         from ffnbench.worker.rate import BareCalls
 
         if self.bare_calls is None:
             self.bare_calls = BareCalls(self.plan.protocol.min_sample_s)
-        case = self.set_conditions_of(request.label)
+        case = self._set_conditions_of(label)
         times, waited = self.wait_meter.with_share(
             partial(self.bare_calls.times, case), case.workload.threads
         )
         products_s, copy_s = times
         return Rated(products_s=products_s, copy_s=copy_s, waited=waited)
 
-    def set_conditions_of(self, label: str) -> Case:
+    def _set_conditions_of(self, label: str) -> Case:
         """Set threads, device and precision as a case has them, and return the case."""
         case = self.plan.case(label)
         _set_conditions(case.workload)
         return case
 
-    def measure_memory(self, request: MeasureMemory) -> Values:
+    def memory(self, label: str) -> Values:
         """Measure exact bytes: the peak of one call, and in train mode what is saved
         for backward. Empty for a runtime, whose memory torch does not see.
         """
-        subject = self.subjects[request.label]
-        case = self.set_conditions_of(request.label)
+        subject = self.subjects[label]
+        case = self._set_conditions_of(label)
         if BACKENDS[case.workload.backend].is_runtime:
-            return Values(values={})
+            return {}
         peak = peak_memory.peak_bytes(subject)
         saved = peak_memory.saved_bytes(subject) if subject.train else None
-        return Values(values={PEAK: peak, SAVED: saved})
+        return {PEAK: peak, SAVED: saved}
 
-    def measure_sparsity(self, request: MeasureSparsity) -> Values:
+    def sparsity(self, label: str) -> Values:
         """Measure how sparse the hidden layer is at the declared init and the seeded
         input.
         """
-        self.set_conditions_of(request.label)
-        zero, dead = peak_memory.sparsity(self.subjects[request.label])
-        return Values(values={"zero_share": zero, "dead_share": dead})
+        self._set_conditions_of(label)
+        zero, dead = peak_memory.sparsity(self.subjects[label])
+        return {"zero_share": zero, "dead_share": dead}
 
-    def measure_routing(self, request: MeasureRouting) -> Values:
+    def route(self, label: str) -> Values:
         """Measure how the tokens are spread over the experts; empty where there are
         none.
         """
         from ffnbench.ffn.experts import MixtureOfExperts, expert_load
 
-        subject = self.subjects[request.label]
+        subject = self.subjects[label]
         if not isinstance(subject.module, MixtureOfExperts):
-            return Values(values={})
-        self.set_conditions_of(request.label)
+            return {}
+        self._set_conditions_of(label)
         busiest, hit = expert_load(subject.module, subject.x)
-        return Values(values={LOAD: busiest, HIT: hit})
+        return {LOAD: busiest, HIT: hit}
 
 
 def _first_call(subject: Subject, case: Case) -> None:
@@ -360,13 +383,43 @@ def _set_conditions(work: Workload) -> None:
     set_precision_of(work)
 
 
-def answer_to(request: WorkerRequest[Any], jobs: Jobs | None = None) -> Any:
-    """Do what is asked, and return the answer. Any exception becomes a Failed
-    (failures.py). Without `jobs` there is no plan, and no case can be asked about.
+def begin(plan: Plan, layout_seed: str = "", memory_bytes: int | None = None) -> Jobs:
+    """Be ready to measure the cases of a plan.
+
+    `layout_seed` is the seed of where their tensors lie in memory. `memory_bytes` is
+    the memory that this process may take, found here where it is None. Where all cases
+    run on the CPU, more can't be allocated.
     """
-    label = request.label if isinstance(request, OfCase) else ""
+    memory = memory_bytes or usable_memory()
+    if all(case.workload.device == "cpu" for case in plan.cases):
+        _limit_memory(memory)
+    return Jobs(plan, memory, layout_seed)
+
+
+def _limit_memory(usable: int | None) -> None:
+    """On Linux, let this process allocate so many bytes beside what it has now: an
+    allocation beyond that fails as an error, and does not wake the OOM killer.
+    """
+    if sys.platform != "linux" or usable is None:
+        return
+    with open("/proc/self/statm", encoding="ascii") as file:
+        data_pages = int(file.read().split()[DATA_PAGES])
+    limit = data_pages * os.sysconf("SC_PAGE_SIZE") + usable
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    if hard != resource.RLIM_INFINITY:
+        limit = min(limit, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+
+
+def answer_to(job: str, arguments: MessageLine, jobs: Jobs | None = None) -> Any:
+    """Do a job with the arguments of its message, and return its answer. Any exception
+    becomes a Failed (failures.py). Without `jobs` there is no plan, and no case can be
+    asked about.
+    """
+    label: str = arguments.get("label", "")
     try:
-        answer = _dispatch(request, jobs)
+        function = function_of(job, jobs)
+        answer = function(**decoded_arguments(function, arguments))
         if jobs is not None and label:
             # an error in work that is still queued belongs to this case, not the next
             jobs.drain(label)
@@ -379,47 +432,28 @@ def answer_to(request: WorkerRequest[Any], jobs: Jobs | None = None) -> Any:
         return failure_of(problem, compiled=compiled, measures=jobs is not None)
 
 
-def _dispatch(request: WorkerRequest[Any], jobs: Jobs | None) -> Any:
-    """Have a request done by the function for its type, and return the answer."""
-    if jobs is not None:  # requests about the cases of a plan
-        match request:
-            case messages.Open():
-                return jobs.open(request)
-            case messages.TakeSample():
-                return jobs.take_sample(request)
-            case messages.Check():
-                return jobs.check(request)
-            case messages.MeasureMemory():
-                return jobs.measure_memory(request)
-            case messages.MeasureSparsity():
-                return jobs.measure_sparsity(request)
-            case messages.MeasureRouting():
-                return jobs.measure_routing(request)
-            case messages.MeasureRate():
-                return jobs.measure_rate(request)
-    match request:
-        case messages.Preload():
-            return probe_jobs.preload(request)
-        case messages.Describe():
-            return probe_jobs.describe_activation(request)
-        case messages.Locate():
-            return probe_jobs.locate(request)
-        case messages.Count():
-            return probe_jobs.count(request.spec, request.workload)
-        case messages.MeasureTimer():
-            return probe_jobs.measure_timer()
-        case messages.DescribeDevice():
-            return probe_jobs.describe_device(request)
-        case messages.Trace():
-            from ffnbench.worker.activation_jobs import trace
+def function_of(job: str, jobs: Jobs | None) -> Callable[..., Any]:
+    """The function that does a job; raises ValueError for a name that is none."""
+    if jobs is not None and job in OF_CASE:
+        method: Callable[..., Any] = getattr(jobs, job)
+        return method
+    if job in FUNCTIONS:
+        return FUNCTIONS[job]
+    if job == "trace":
+        from ffnbench.worker.activation_jobs import trace
 
-            return trace(request)
-        case messages.SaveOutput():
-            from ffnbench.worker.agreement import save_output
+        return trace
+    if job in ("save_output", "compare_output"):
+        from ffnbench.worker.agreement import compare_output, save_output
 
-            return save_output(request)
-        case messages.CompareOutput():
-            from ffnbench.worker.agreement import compare_output
+        return save_output if job == "save_output" else compare_output
+    raise ValueError(f"a worker has no job {job!r}")
 
-            return compare_output(request)
-    raise TypeError(f"a worker can't answer a {type(request).__name__}")
+
+def decoded_arguments(function: Any, arguments: MessageLine) -> dict[str, Any]:
+    """The arguments of a message, by the type hints of the function that takes them."""
+    hints = get_type_hints(function)
+    return {
+        name: jsonable.decode(hints[name], value, name)
+        for name, value in arguments.items()
+    }

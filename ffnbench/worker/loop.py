@@ -1,12 +1,12 @@
-"""The loop of a worker: it reads a request, does it, and answers, one JSON line at a
-time. boot.py starts it.
+"""The loop of a worker: it reads a job, does it, and answers, one JSON line at a time.
+boot.py starts it.
 
-A worker measures only on request, so that the parent can stop early, show progress and
-time out a case that hangs. Whatever user code does (prints, raises, calls sys.exit)
-becomes an answer; only a killed process is silent.
+A worker measures only when it is asked, so that the parent can stop early, show
+progress and time out a case that hangs. Whatever user code does (prints, raises, calls
+sys.exit) becomes an answer; only a killed process is silent.
 
-A process that is asked to Fork becomes a starter: its child has torch loaded and
-answers in its place, over the same two pipes, until it is asked to Leave or dies. The
+A process that is asked to `fork` becomes a starter: its child has torch loaded and
+answers in its place, over the same two pipes, until it is asked to `leave` or dies. The
 starter sleeps meanwhile, and then says how the child has ended.
 
 Before anything is allocated, the allocator is told to keep freed memory. By itself
@@ -22,29 +22,13 @@ import ctypes
 import gc
 import json
 import os
-import resource
 import signal
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ffnbench.common.targets import one_line
-from ffnbench.messages import (
-    Begin,
-    Channel,
-    Done,
-    Failed,
-    Fork,
-    Forked,
-    Leave,
-    MessageLine,
-    Open,
-    TakeSample,
-    WorkerRequest,
-    decode_request,
-    encode_answer,
-    end_group,
-)
+from ffnbench.messages import Failed, MessageLine, encode_answer, end_group
 from ffnbench.result import FailureKind
 
 if TYPE_CHECKING:
@@ -58,7 +42,37 @@ PR_SET_PDEATHSIG = 1  # Linux's sys/prctl.h
 # numpy's OpenBLAS starts its threads as it is loaded, and a process that has several
 # can't be forked
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "1")
-DATA_PAGES = 5  # the field of /proc/self/statm with the size of data and stack
+
+
+class Channel:
+    """The worker's end of the conversation."""
+
+    def __init__(self, incoming: int, outgoing: int) -> None:
+        self._incoming = os.fdopen(incoming, "r", encoding="utf-8")
+        self._outgoing = os.fdopen(outgoing, "w", encoding="utf-8")
+
+    @classmethod
+    def claim(cls) -> Channel:
+        """Take over stdin and stdout of this process, so that no code that runs later
+        reads or writes them.
+        """
+        incoming, outgoing = os.dup(0), os.dup(1)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(nothing, 0)
+        os.dup2(2, 1)
+        os.close(nothing)
+        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - lives as long as the process
+        return cls(incoming, outgoing)
+
+    def send(self, line: MessageLine) -> None:
+        """Send one line without waiting for more."""
+        self._outgoing.write(json.dumps(line, allow_nan=False) + "\n")
+        self._outgoing.flush()
+
+    def receive(self) -> MessageLine | None:
+        """Wait for the next line, and return it; None when the parent has gone."""
+        text = self._incoming.readline()
+        return json.loads(text) if text else None
 
 
 def keep_freed_memory() -> str:
@@ -84,8 +98,8 @@ def keep_freed_memory() -> str:
 
 
 def main() -> None:
-    """Claim the channel, load torch, greet the parent, and answer its requests until it
-    closes the channel.
+    """Claim the channel, load torch, greet the parent, and do its jobs until it closes
+    the channel.
     """
     channel = Channel.claim()
     _die_with_parent()
@@ -98,7 +112,7 @@ def main() -> None:
         import torch
 
         from ffnbench.device.environment import about_machine, about_torch
-        from ffnbench.worker.jobs import answer_to
+        from ffnbench.worker.jobs import answer_to, begin, decoded_arguments
     except ImportError as problem:
         channel.send({"error": f"{type(problem).__name__}: {problem}"})
         return
@@ -115,19 +129,19 @@ def main() -> None:
     torch.set_num_threads(1)
     jobs: Jobs | None = None
     while (line := channel.receive()) is not None:
-        request, number = decode_request(line), line["number"]
-        if isinstance(request, Leave):
+        job, arguments, number = line["job"], line["arguments"], line["number"]
+        if job == "leave":
             os._exit(0)
-        if isinstance(request, Fork):
+        if job == "fork":
             channel.send(_fork_worker() | {"number": number})
-        elif isinstance(request, Begin):
-            jobs = _jobs_of(request)
-            channel.send(encode_answer(Done()) | {"number": number})
+        elif job == "begin":
+            jobs = begin(**decoded_arguments(begin, arguments))
+            channel.send(encode_answer(None) | {"number": number})
         else:
-            answer = answer_to(request, jobs)
+            answer = answer_to(job, arguments, jobs)
             _send_answer(channel, answer, number)
             if isinstance(answer, Failed):
-                _clean_up(answer, request, jobs)
+                _clean_up(answer, job, arguments, jobs)
 
 
 def _call_in_child(function: Callable[[], MessageLine]) -> MessageLine:
@@ -166,36 +180,24 @@ def can_fork() -> bool:
 
 def _fork_worker() -> MessageLine:
     """Fork this process, and return what it has to send: in the child at once, the
-    answer Forked; in the starter when the child has ended, how it ended.
+    answer with its process id; in the starter when the child has ended, how it ended.
+    The answer is None where this process can't be forked.
     """
     if not can_fork():
-        return encode_answer(Forked())
+        return encode_answer(None)
     child = os.fork()
     if not child:
         _die_with_parent()
         os.setpgid(0, 0)
-        return encode_answer(Forked(process=os.getpid()))
+        return encode_answer(os.getpid())
     _, status = os.waitpid(child, 0)
     end_group(child)  # what code of the user's has started in it
     return {"ended": os.waitstatus_to_exitcode(status)}
 
 
-def _jobs_of(request: Begin) -> Jobs:
-    """The jobs of a plan. Where all cases run on the CPU, the memory that this process
-    may allocate is limited to what it may use.
-    """
-    from ffnbench.device.environment import usable_memory
-    from ffnbench.worker.jobs import Jobs
-
-    memory = request.memory_bytes or usable_memory()
-    if all(case.workload.device == "cpu" for case in request.plan.cases):
-        _limit_memory(memory)
-    return Jobs(request.plan, memory, request.layout_seed)
-
-
 def _send_answer(channel: Channel, answer: object, number: int) -> None:
-    """Send an answer. One that JSON can't hold becomes a failure of the request, not
-    the end of the worker.
+    """Send an answer. One that JSON can't hold becomes a failure of the job, and does
+    not end the worker.
     """
     try:
         channel.send(encode_answer(answer) | {"number": number})
@@ -207,8 +209,10 @@ def _send_answer(channel: Channel, answer: object, number: int) -> None:
         channel.send(encode_answer(failed) | {"number": number})
 
 
-def _clean_up(failed: Failed, request: WorkerRequest[Any], jobs: Jobs | None) -> None:
-    """Clean up after a failed request: end this process where it is of no use any
+def _clean_up(
+    failed: Failed, job: str, arguments: MessageLine, jobs: Jobs | None
+) -> None:
+    """Clean up after a failed job: end this process where it is of no use any
     more; where memory was full, release what the failed case holds and what the
     device's allocator keeps.
     """
@@ -216,8 +220,8 @@ def _clean_up(failed: Failed, request: WorkerRequest[Any], jobs: Jobs | None) ->
         # without clean-up, which would call a device that only repeats its error
         os._exit(1)
     if failed.kind is FailureKind.OOM:
-        if jobs is not None and isinstance(request, Open | TakeSample):
-            jobs.forget(request.label)  # the parent drops the case too
+        if jobs is not None and job in ("open", "sample"):
+            jobs.forget(arguments["label"])  # the parent drops the case too
         gc.collect()
         torch = sys.modules["torch"]
         if torch.cuda.is_available():
@@ -236,21 +240,6 @@ def _die_with_parent() -> None:
                 file.write("1000")  # the first to be killed
         except OSError:
             pass
-
-
-def _limit_memory(usable: int | None) -> None:
-    """On Linux, let this process allocate so many bytes beside what it has now: an
-    allocation beyond that fails as an error, and does not wake the OOM killer.
-    """
-    if sys.platform != "linux" or usable is None:
-        return
-    with open("/proc/self/statm", encoding="ascii") as file:
-        data_pages = int(file.read().split()[DATA_PAGES])
-    limit = data_pages * os.sysconf("SC_PAGE_SIZE") + usable
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    if hard != resource.RLIM_INFINITY:
-        limit = min(limit, hard)
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
 
 
 if __name__ == "__main__":

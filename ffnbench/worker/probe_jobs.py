@@ -1,4 +1,4 @@
-"""Answers requests that need no plan: what a target, a device or a backend is, and how
+"""The jobs that need no plan: what a target, a device or a backend is, and how
 many parameters and FLOPs a module has, which is counted by running it. In a worker.
 
 A module is run with all tokens of its workload, since one that mixes tokens takes more
@@ -32,16 +32,7 @@ from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import RAISED, Cost
 from ffnbench.ffn.imported import D_FF_NAMES, as_activation
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.messages import (
-    Describe,
-    Described,
-    DescribeDevice,
-    DeviceFacts,
-    Done,
-    Locate,
-    Located,
-    Preload,
-)
+from ffnbench.messages import DeviceFacts
 from ffnbench.plan import Arm, Probe, Workload
 from ffnbench.result import Timer
 from ffnbench.worker.backends.building import build_imported_module
@@ -345,20 +336,25 @@ def width_note(spec: ImportedSpec, shapes: list[tuple[int, ...]]) -> str:
     return f"was given d_ff {asked:,} and has matrices {', '.join(f'{w:,}' for w in widths[:3])} wide"
 
 
+def describe(target: str) -> OwnActivation | None:
+    """What a function declares as an activation, None for any other target. Raises
+    FfnbenchError where it does not behave like an activation.
+    """
+    function = resolve(target)
+    activation = as_activation(function, target)
+    if activation is not None:
+        from ffnbench.worker.activation_jobs import check_function
+
+        check_function(function, target)
+    return activation
+
+
 class InProcess(Probe):
     """A plan's probe in this very process, for `ffnbench.build`."""
 
     def describe(self, target: str) -> OwnActivation | None:
-        """What a function declares as an activation; raises FfnbenchError where it does
-        not behave like one.
-        """
-        function = resolve(target)
-        activation = as_activation(function, target)
-        if activation is not None:
-            from ffnbench.worker.activation_jobs import check_function
-
-            check_function(function, target)
-        return activation
+        """What a function declares as an activation."""
+        return describe(target)
 
     def within(self, arm: Arm) -> InProcess:
         """This probe itself: there is only this process, and `ffnbench.build` refuses
@@ -371,17 +367,12 @@ class InProcess(Probe):
         return count(spec, workload)
 
 
-def describe_activation(request: Describe) -> Described:
-    """What a target declares as an activation; None in it for any other target."""
-    return Described(activation=InProcess().describe(request.target))
+def locate(target: str) -> str:
+    """The path of the file that a target's module is read from."""
+    return origin_of(target)
 
 
-def locate(request: Locate) -> Located:
-    """The file that a target's module is read from."""
-    return Located(file=origin_of(request.target))
-
-
-def measure_timer() -> Timer:
+def timer() -> Timer:
     """The seconds that measuring a call itself takes, and the step of the clock."""
     return Timer(
         empty_call_s=empty_call(),
@@ -389,20 +380,20 @@ def measure_timer() -> Timer:
     )
 
 
-def describe_device(request: DescribeDevice) -> DeviceFacts:
-    """The GPU that a case will use."""
-    return about_device(request.device)
+def device(name: str, label: str = "") -> DeviceFacts:
+    """What a GPU is. `label` is a case that uses it, by whose arm a worker is found."""
+    return about_device(name)
 
 
-def preload(request: Preload) -> Done:
-    """Import what the children of a starter will need. An import that fails is reported
-    by the case that needs it.
+def preload(targets: tuple[str, ...], compiles: bool) -> None:
+    """Import what the children of a starter will need: the user's code that `targets`
+    name, and the compiler where it `compiles`. An import that fails is reported by the
+    case that needs it.
     """
-    for target in request.targets:
+    for target in targets:
         with suppress(Exception, SystemExit):
             resolve(target)
-    if request.compiles:
+    if compiles:
         for name in ("torch._dynamo", "torch._inductor.compile_fx"):
             with suppress(ImportError):
                 import_module(name)
-    return Done()

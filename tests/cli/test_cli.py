@@ -21,7 +21,6 @@ from paths import ROOT
 from ffnbench.api import preparing
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import GATED
-from ffnbench.messages import MeasureMemory, Open
 from ffnbench.report.files.store import report_text
 from ffnbench.request import CompareRequest
 
@@ -140,10 +139,10 @@ def test_an_output_that_vanishes_costs_neither_the_answer_nor_the_other_files(
 
 
 def test_exact_metrics_alone_say_so_and_show_failures(call) -> None:
-    launch = FakeLaunch(trouble={(Open, "gelu"): "oom"})
+    launch = FakeLaunch(trouble={("open", "gelu"): "oom"})
     code, out, _ = call("compare", "--metrics", "memory", launch=launch)
     assert code == 3
-    assert len({index for index, job, _ in launch.log if job is MeasureMemory}) == 1
+    assert len({index for index, job, _ in launch.log if job == "memory"}) == 1
     assert "intervals" not in out
     assert "out of memory" in out
     _, text, _ = call(
@@ -181,7 +180,7 @@ def test_a_row_that_failed_ends_with_3_and_all_is_written(
     on_fakes, tmp_path: Path, line: str, label: str, kind: str
 ) -> None:
     path = tmp_path / "run.json"
-    launch = FakeLaunch(trouble={(Open, label): kind})
+    launch = FakeLaunch(trouble={("open", label): kind})
     code, out, err = on_fakes(f"{line} --device cpu -o", path, launch=launch)
     assert code == (0 if kind == "unsupported" else 3), err
     assert "relu" in out or "swiglu" in out
@@ -195,7 +194,7 @@ def test_a_row_of_a_check_that_failed_ends_with_3(on_fakes, tmp_path: Path) -> N
     """Even the reference, which has no time of its own that is checked."""
     path = gate_world.saved(tmp_path / "b.json", variants="relu")
     for kind, code in (("crash", 3), ("mismatch", 3), ("unsupported", 0)):
-        launch = FakeLaunch(trouble={(Open, "relu"): kind})
+        launch = FakeLaunch(trouble={("open", "relu"): kind})
         ended, _, err = on_fakes("check", path, "--budget 5", launch=launch)
         assert ended == code, (kind, err)
 

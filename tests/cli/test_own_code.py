@@ -11,7 +11,6 @@ from fake_machine import ProberHere
 from paths import ROOT
 from shell import ffnbench
 
-from ffnbench.messages import CompareOutput, SaveOutput
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.worker.agreement import compare_output, save_output
@@ -150,11 +149,8 @@ def test_a_change_of_the_input_is_no_other_function(tmp_path: Path) -> None:
         match="none",
     )
     case = plan_compare(request, InProcess()).with_device("cpu").case("mine")
-    save_output(SaveOutput(case=case, seed=0, folder=str(tmp_path)))
-    assert (
-        compare_output(CompareOutput(case=case, seed=0, folder=str(tmp_path))).error
-        == 0
-    )
+    save_output(case=case, seed=0, folder=str(tmp_path))
+    assert compare_output(case=case, seed=0, folder=str(tmp_path)).error == 0
 
 
 def test_a_module_that_raises_while_it_is_counted_is_told_whole_and_fails(

@@ -40,12 +40,6 @@ from paths import ROOT
 from ffnbench import cli
 from ffnbench.cli.commands import command_names
 from ffnbench.common.errors import Unfinished
-from ffnbench.messages import (
-    MeasureMemory,
-    MeasureSparsity,
-    Open,
-    TakeSample,
-)
 from ffnbench.report.files.store import read_report
 from ffnbench.run import world
 
@@ -161,7 +155,7 @@ BROKEN = (
     b"", None, b"\xff\xfe", b"\xef\xbb\xbf{}", b"null", b"[1]", b"[" * 100_000, b'{"a":' * 5000, b'{"plan": NaN}',
     b'{"plan": 1e400}', b'{"plan": ' + b"1" * 5000 + b"}",
 )  # fmt: skip
-OF_A_CASE = (Open, TakeSample, MeasureMemory, MeasureSparsity)
+OF_A_CASE = ("open", "sample", "memory", "sparsity")
 REQUESTS = [
     (request, label) for request in OF_A_CASE for label in ("relu", "gelu", "swiglu")
 ]
@@ -176,7 +170,7 @@ class Typed:
     columns: str
     changed: dict[str, bytes | None] = field(default_factory=dict)  # of FILES
     scatter: float = 0.002
-    trouble: dict[tuple[type, str | None], Any] = field(default_factory=dict)
+    trouble: dict[tuple[str, str | None], Any] = field(default_factory=dict)
 
 
 def changed_json(draw: st.DrawFn, text: bytes) -> bytes:

@@ -14,7 +14,6 @@ from fake_machine import FakeLaunch, measure, prepare
 from paths import ROOT
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.messages import Check, Values
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.pictures.trade_off import trade_off_figure
 from ffnbench.request import CompareRequest
@@ -54,10 +53,7 @@ def measured(trouble: dict[Any, Any] | None = None, **changed: Any) -> Report:
     )
     prepared = prepare(request)
     labels = [case.label for case in prepared.plan.cases]
-    errors = {
-        (Check, label): Values(values={"error": ROWS[row_of(label)][1]})
-        for label in labels
-    }
+    errors = {("check", label): {"error": ROWS[row_of(label)][1]} for label in labels}
     return measure(
         prepared, launch=FakeLaunch(seconds, trouble=errors | (trouble or {}))
     )
@@ -87,9 +83,10 @@ def test_errors_have_an_interval_over_processes() -> None:
     step = 0.01 / 2.5**0.5
     errors = iter([0.12 + step * place for place in (-2, -1, 0, 1, 2)])
     answers = {
-        (Check, "swiglu@weights=int4"): lambda worker: Values(
-            values={"error": next(errors), "largest_error": 1.0}
-        )
+        ("check", "swiglu@weights=int4"): lambda worker: {
+            "error": next(errors),
+            "largest_error": 1.0,
+        }
     }
     report = measured(backend="eager", weights="none,int4", trouble=answers)
     row = report.frame().set_index("label").loc["swiglu@weights=int4"]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ffnbench.device.accelerator import device_error
-from ffnbench.messages import Failed, Sampled, TakeSample
+from ffnbench.messages import Failed, Sampled
 from ffnbench.result import FailureKind
 from ffnbench.worker import jobs
 
@@ -42,7 +42,7 @@ class Jobs:
     ) -> None:
         self.problem, self.at_once, self.drained = problem, at_once, []
 
-    def take_sample(self, request: TakeSample) -> Sampled:
+    def sample(self, label: str, calls: int) -> Sampled:
         if self.at_once:
             raise self.at_once
         return Sampled(value=1.0)
@@ -57,7 +57,7 @@ class Jobs:
 
 
 def answer_to(problem: Exception) -> Failed:
-    return jobs.answer_to(TakeSample(label="relu", calls=1), Jobs(at_once=problem))
+    return jobs.answer_to("sample", dict(label="relu", calls=1), Jobs(at_once=problem))
 
 
 @pytest.mark.parametrize(
@@ -110,12 +110,14 @@ def test_an_error_that_the_device_finds_later_is_that_of_the_case_that_made_it()
     answers.
     """
     broken = Jobs(accelerator_error(ILLEGAL))
-    answer = jobs.answer_to(TakeSample(label="relu", calls=1), broken)
+    answer = jobs.answer_to("sample", dict(label="relu", calls=1), broken)
     assert (answer.kind, answer.ends_process, broken.drained) == (
         FailureKind.CRASH,
         True,
         ["relu"],
     )
     fine = Jobs()
-    assert jobs.answer_to(TakeSample(label="gelu", calls=1), fine) == Sampled(value=1.0)
+    assert jobs.answer_to("sample", dict(label="gelu", calls=1), fine) == Sampled(
+        value=1.0
+    )
     assert fine.drained == ["gelu"]

@@ -23,7 +23,7 @@ from ffnbench.device.environment import (
     usable_memory,
 )
 from ffnbench.device.nvml import DeviceWatch, clock_advice
-from ffnbench.messages import Begin, DeviceFacts, Open, Sampled
+from ffnbench.messages import DeviceFacts, Sampled
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
@@ -237,7 +237,7 @@ def test_what_fits_is_foretold_from_the_free_memory_of_the_device() -> None:
     ) as caught:
         run(plan, launch=launch)
     assert "--dtype bfloat16" in caught.value.hint
-    assert not any(job in (Begin, Open) for _, job, _ in launch.log)
+    assert not any(job in ("begin", "open") for _, job, _ in launch.log)
     assert (
         run(plan, launch=launched(gpu_free_bytes=None)).failures == ()
     )  # not known: it is tried
@@ -245,8 +245,8 @@ def test_what_fits_is_foretold_from_the_free_memory_of_the_device() -> None:
 
 def test_what_a_worker_saw_of_its_device_is_kept_and_told_in_one_line() -> None:
     launch, clocks = launched(), iter([1980, 1965, 1410] * 99)
-    launch.sample_fields = lambda request: {
-        "throttled": "power cap" if request.label == "gelu" else "",
+    launch.sample_fields = lambda label: {
+        "throttled": "power cap" if label == "gelu" else "",
         "clock_mhz": next(clocks),
         "others": 2,
     }

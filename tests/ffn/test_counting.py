@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import runpy
 import sys
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -19,15 +19,14 @@ from ffnbench.common.errors import Unsupported
 from ffnbench.device import accelerator
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.messages import Count, Failed, Open
+from ffnbench.messages import Failed
 from ffnbench.plan import Probe, Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import FailureKind
-from ffnbench.worker import probe_jobs
 from ffnbench.worker.backends.compiling import why_not_compiled
 from ffnbench.worker.backends.quantised import quantised_copy
-from ffnbench.worker.jobs import Jobs, answer_to
+from ffnbench.worker.jobs import FUNCTIONS, Jobs, answer_to
 from ffnbench.worker.probe_jobs import UNNAMED, count
 
 D_MODEL, D_FF = 16, 48
@@ -276,12 +275,17 @@ def test_a_module_that_looks_at_data_is_counted_on_the_tokens_of_its_workload(
 def raised(problem: BaseException) -> Failed:
     """What a worker answers where counting a module raises this."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(probe_jobs, "count", partial(fails, problem))
-        return answer_to(Count(spec=None, workload=None))
+        patch.setitem(FUNCTIONS, "count", failing_job(problem))
+        return answer_to("count", {})
 
 
-def fails(problem: BaseException, *_: object) -> None:
-    raise problem
+def failing_job(problem: BaseException) -> Callable[[], None]:
+    """A job that raises this."""
+
+    def fails() -> None:
+        raise problem
+
+    return fails
 
 
 def of_triton(name: str, message: str, **facts: str) -> BaseException:
@@ -339,11 +343,10 @@ def test_the_worker_of_a_case_that_failed_to_compile_ends_with_it(
         Probe(),
     )
     monkeypatch.setitem(sys.modules, "torch._dynamo", torch)
-    monkeypatch.setattr(
-        Jobs, "open", partial(fails, AssertionError("no rule for this operation"))
-    )
-    asked = (Open(label=label, calls=1) for label in ("relu", "c"))
-    assert [answer_to(request, Jobs(plan)).ends_process for request in asked] == [
-        False,
-        True,
-    ]
+
+    def fails(jobs: Jobs, label: str) -> None:
+        raise AssertionError("no rule for this operation")
+
+    monkeypatch.setattr(Jobs, "open", fails)
+    answers = [answer_to("open", {"label": name}, Jobs(plan)) for name in ("relu", "c")]
+    assert [answer.ends_process for answer in answers] == [False, True]

@@ -23,7 +23,6 @@ from ffnbench.ffn.experts import expert_load, impose
 from ffnbench.ffn.modules import reference_output
 from ffnbench.ffn.routing import IMBALANCE, shares
 from ffnbench.ffn.spec import Dispatch, FFNSpec, Gate, MoESpec, Scores
-from ffnbench.messages import MeasureRouting, MeasureSparsity, Open
 from ffnbench.plan import Plan, Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.words import sizing_text
@@ -268,17 +267,14 @@ def test_the_worker_imposes_what_the_plan_says() -> None:
     )
     job = jobs.Jobs(plan_compare(asked).with_device("cpu"))
     for label in ("swiglu@moe=8x1", "swiglu@moe=8x1@routing=skewed", "relu"):
-        job.open(Open(label=label, calls=1))
-    loads = [
-        job.measure_routing(MeasureRouting(label=label)).values
-        for label in job.subjects
-    ]
+        job.open(label=label, calls=1)
+    loads = [job.route(label=label) for label in job.subjects]
     assert 1 <= loads[0]["expert_load_max"] < 2 < loads[1]["expert_load_max"]
     assert loads[2] == {}
     with pytest.raises(
         FfnbenchError, match="can't tell which one follows the hidden layer"
     ):
-        job.measure_sparsity(MeasureSparsity(label="swiglu@moe=8x1"))
+        job.sparsity(label="swiglu@moe=8x1")
 
 
 def test_where_torch_has_no_grouped_products_the_case_says_so(

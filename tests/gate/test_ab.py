@@ -25,7 +25,7 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.targets import INSTALL_HINT
 from ffnbench.gate.decision import Status, output_finding
 from ffnbench.gate.sides import BASE, PREFIX, Repository
-from ffnbench.messages import CompareOutput, Open, Sampled, SaveOutput, TakeSample
+from ffnbench.messages import Sampled
 from ffnbench.plan import CONTROL, THIS_INTERPRETER, Arm, Case
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
@@ -109,7 +109,7 @@ def rows(out: str) -> dict[str, str]:
 
 def crashing() -> FakeLaunch:
     launch = machine()
-    launch.trouble = {(Open, "SwiGLU"): "crash"}
+    launch.trouble = {("open", "SwiGLU"): "crash"}
     return launch
 
 
@@ -142,7 +142,7 @@ def test_a_base_without_a_time_of_its_own_has_no_seconds(
     ratio is known, and the seconds are not, where 10 ms were told as 1 s.
     """
     launch = machine(1.2)
-    launch.trouble = {(TakeSample, BASE): Sampled(value=0.01, waited=0.5)}
+    launch.trouble = {("sample", BASE): Sampled(value=0.01, waited=0.5)}
     path = tmp_path / "answer.json"
     out = call(TARGET, "--base-rev same --budget 5", "-o", path, launch=launch)[1]
     [found] = [
@@ -207,10 +207,8 @@ def held(
         CompareRequest(variants=variants, d_model=16, d_ff=32, match="none", **options),
         KnownProber(),
     )
-    save_output(SaveOutput(case=plan.cases[0], seed=0, folder=str(folder)))
-    return compare_output(
-        CompareOutput(case=plan.cases[-1], seed=1, folder=str(folder))
-    )
+    save_output(case=plan.cases[0], seed=0, folder=str(folder))
+    return compare_output(case=plan.cases[-1], seed=1, folder=str(folder))
 
 
 def test_outputs_are_held_against_each_other_and_against_float64(

@@ -28,7 +28,6 @@ from ffnbench.gate.decision import (
     parse_tolerances,
     status_of,
 )
-from ffnbench.messages import Open
 from ffnbench.plan import Workload
 from ffnbench.request import CheckRequest, CompareRequest
 from ffnbench.run.world import World
@@ -235,7 +234,7 @@ def interrupted_at_once() -> FakeLaunch:
 
 def test_a_failed_case_never_passes(call, baseline: Path) -> None:
     launch = machine()
-    launch.trouble = {(Open, "swiglu"): "crash"}
+    launch.trouble = {("open", "swiglu"): "crash"}
     code, out, _ = call(baseline, launch=launch)
     assert (code, "swiglu latency MISSING" in out, "swiglu said no" in out) == (
         3,
@@ -339,7 +338,7 @@ def test_update_needs_a_whole_and_quiet_measurement(call, baseline: Path) -> Non
     kept.
     """
     before, failing, noisy = baseline.read_text(), machine(), machine({"swiglu": 1.3})
-    failing.trouble, noisy.waited = {(Open, "swiglu"): "crash"}, 0.7
+    failing.trouble, noisy.waited = {("open", "swiglu"): "crash"}, 0.7
     for launch, lacking in ((failing, "swiglu"), (noisy, "gelu, relu, swiglu")):
         code, out, err = call(baseline, "--update --budget 10", launch=launch)
         assert (code, "REGRESSED" in out, baseline.read_text()) == (3, False, before)

@@ -16,7 +16,6 @@ import pytest
 from fake_machine import FakeLaunch, measure, prepare
 from gate_world import edited, machine
 
-from ffnbench import messages
 from ffnbench.api import measuring
 from ffnbench.api.preparing import Prepared
 from ffnbench.api.saved_runs import as_shown
@@ -195,7 +194,7 @@ def test_runs_that_are_lost_for_two_reasons_name_both(tmp_path: Path, call) -> N
         return "oom" if launch.runs == 2 else None
 
     for label in ("relu", "gelu", "swiglu"):
-        launch.trouble[messages.Open, label] = out_of_memory
+        launch.trouble["open", label] = out_of_memory
     quick = COMPARE.replace("--precision 0.5", "--quick")
     flags = "--runs 3 --pause 0 -q -o"
     code, out, _ = call("compare", quick, flags, tmp_path / "b.json", launch=launch)

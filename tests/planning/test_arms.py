@@ -10,26 +10,14 @@ from pathlib import Path
 import pytest
 from fake_machine import prepare
 
+from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.device.environment import about_torch
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.messages import (
-    Begin,
-    CompareOutput,
-    Count,
-    Describe,
-    Locate,
-    MeasureMemory,
-    MeasureSparsity,
-    Open,
-    SaveOutput,
-    TakeSample,
-    encode_request,
-)
 from ffnbench.plan import THIS_INTERPRETER, Arm, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
-from ffnbench.run.worker_process import BOOT, variables_of
+from ffnbench.run.worker import BOOT, variables_of
 
 
 def test_an_arms_own_code_comes_before_the_users_path(
@@ -111,21 +99,24 @@ def test_a_worker_needs_torch_and_the_standard_library_alone(tmp_path: Path) -> 
     ours = plan.with_device("cpu")
     [case] = ours.cases
     spec = ImportedSpec(target=mine, d_model=8, d_ff=8)
+    of_case = {"case": case, "seed": 0, "folder": str(tmp_path)}
     asked = [
-        Begin(plan=ours),
-        Open(label="relu", calls=None),
-        TakeSample(label="relu", calls=2),
-        MeasureMemory(label="relu"),
-        MeasureSparsity(label="relu"),
-        Describe(target=act),
-        Locate(target=act),
-        Count(spec=spec, workload=case.workload),
-        SaveOutput(case=case, seed=0, folder=str(tmp_path)),
-        CompareOutput(case=case, seed=0, folder=str(tmp_path)),
+        ("begin", {"plan": ours}),
+        ("open", {"label": "relu", "calls": None}),
+        ("sample", {"label": "relu", "calls": 2}),
+        ("memory", {"label": "relu"}),
+        ("sparsity", {"label": "relu"}),
+        ("describe", {"target": act}),
+        ("locate", {"target": act}),
+        ("count", {"spec": spec, "workload": case.workload}),
+        ("save_output", of_case),
+        ("compare_output", of_case),
     ]
     lines = [
-        json.dumps(encode_request(request, number))
-        for number, request in enumerate(asked)
+        json.dumps(
+            {"number": number, "job": job, "arguments": jsonable.encode(arguments)}
+        )
+        for number, (job, arguments) in enumerate(asked)
     ]
     code = (
         f"import sys, runpy; sys.modules.update(dict.fromkeys({NOT_NEEDED!r}));"

@@ -8,7 +8,7 @@ from fake_machine import FakeLaunch, prepare
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.targets import resolve
 from ffnbench.request import BlockRequest
-from ffnbench.run import worker_process, world
+from ffnbench.run import worker, world
 
 
 def gone(*_: object) -> None:
@@ -20,7 +20,7 @@ def test_no_gpu_is_told_before_any_process(call, monkeypatch) -> None:
     monkeypatch.setattr(
         world, "World", lambda **given: made(**given, no_gpu=lambda: "there is none")
     )
-    monkeypatch.setattr(worker_process, "WorkerProcess", gone)
+    monkeypatch.setattr(worker, "Worker", gone)
     for arguments, said in (
         (["--device", "cuda"], "device 'cuda' was asked for, but there is none"),
         (

@@ -20,7 +20,7 @@ from torch import nn
 import ffnbench
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.compare import python as compare_python
-from ffnbench.messages import WORKER_VARIABLE, Open
+from ffnbench.messages import WORKER_VARIABLE
 from ffnbench.python.arguments import variants_text
 
 SMALL = {"d_model": 8, "threads": 1, "workers": 3, "rounds": 2}
@@ -315,7 +315,7 @@ def test_an_interruption_ends_a_loop_with_the_report_attached(on_machine) -> Non
 def test_an_interruption_before_there_is_anything_has_no_report(
     on_machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    on_machine(FakeLaunch(trouble={(Open, "relu"): KeyboardInterrupt()}))
+    on_machine(FakeLaunch(trouble={("open", "relu"): KeyboardInterrupt()}))
     with pytest.raises(KeyboardInterrupt) as caught:
         ffnbench.compare("relu,gelu", **SMALL)
     assert caught.value.report is None

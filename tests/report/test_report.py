@@ -10,7 +10,6 @@ from made_up_runs import with_control
 
 from ffnbench import cost
 from ffnbench.compare.table import compare_frame
-from ffnbench.messages import Open, TakeSample
 from ffnbench.plan import Note, NoteKind
 from ffnbench.report.columns import case_records
 from ffnbench.report.terminal import plain
@@ -117,8 +116,8 @@ def test_the_total_is_weights_and_what_a_call_holds_with_the_gradients_counted_o
 
 def test_at_most_four_lines_stand_below_however_much_there_is_to_say() -> None:
     trouble = {
-        (Open, "gelu"): "oom",
-        (TakeSample, "swiglu"): lost("timeout", "no answer within 300 s"),
+        ("open", "gelu"): "oom",
+        ("sample", "swiglu"): lost("timeout", "no answer within 300 s"),
     }
     prepared = prepare(asked(variants="relu,gelu,swiglu,glu"))
     prepared = replace(prepared, plan=with_control(prepared.plan))

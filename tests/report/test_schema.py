@@ -20,7 +20,6 @@ from result_schema import schema_text
 
 from ffnbench.api import several_runs
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.messages import Open
 from ffnbench.report.files.store import read_report, report_text
 
 SCHEMA = ROOT / "docs" / "result.schema.json"
@@ -66,7 +65,7 @@ def made(name: str, folder: Path, on_fakes) -> dict:
     """What a command writes; of `ab` the run in it."""
     two_sides(folder)
     launch = machine()
-    launch.trouble = {(Open, "gelu"): "oom"} if name == "failed" else {}
+    launch.trouble = {("open", "gelu"): "oom"} if name == "failed" else {}
     code, _, err = on_fakes(FRESH[name], "-o run.json", launch=launch)
     assert code == (3 if name == "failed" else 0), err
     data = json.loads((folder / "run.json").read_text())

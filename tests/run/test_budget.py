@@ -15,13 +15,13 @@ from ffnbench.api import measuring
 from ffnbench.api.preparing import Prepared
 from ffnbench.common.errors import FfnbenchError, Unfinished
 from ffnbench.following import UNFOLLOWED, Following
-from ffnbench.messages import Check, Greeting, Open, TakeSample, Values, WorkerRequest
+from ffnbench.messages import Greeting
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import FailureKind, Run, Verdict
-from ffnbench.run import worker_process
-from ffnbench.run.worker_process import WorkerLost
+from ffnbench.run import worker
+from ffnbench.run.worker import WorkerLost
 from ffnbench.run.world import World
 from ffnbench.stats.verdict import summarise
 
@@ -89,18 +89,19 @@ class Starter(FakeWorker):
         self.started = True
         return super().greeting()
 
-    def fork(self, timeout_s: float) -> Starter:
-        return Starter(self.launch, 0)
+    def fork(self, timeout_s: float) -> bool:
+        self.rounds = {}
+        return True
 
-    def ask(self, request: WorkerRequest[Any], timeout_s: float) -> Any:
-        seconds = {TakeSample: SAMPLE_S, Check: AGAIN_S}.get(type(request), 0.001)
-        if isinstance(request, Open):
-            seconds = OPEN_S if request.checked else CHECK_S
-        if not self.launch.lasts(type(request).__name__, seconds, timeout_s):
+    def ask(self, job: str, timeout_s: float, /, **arguments: Any) -> Any:
+        seconds = {"sample": SAMPLE_S, "check": AGAIN_S}.get(job, 0.001)
+        if job == "open":
+            seconds = OPEN_S if arguments["checked"] else CHECK_S
+        if not self.launch.lasts(job, seconds, timeout_s):
             raise WorkerLost(FailureKind.TIMEOUT, f"no answer within {timeout_s:g} s")
-        if isinstance(request, Check):
-            return Values(values={"error": 1e-7})
-        return super().ask(request, timeout_s)
+        if job == "check":
+            return {"error": 1e-7}
+        return super().ask(job, timeout_s, **arguments)
 
 
 def plan_of(budget: float | None, **options: Any) -> Plan:
@@ -149,7 +150,7 @@ def test_a_run_ends_in_time_on_any_machine(slower: int, budget: float) -> None:
         assert machine.clock_s >= 0.85 * budget  # and uses what there is
 
 
-@pytest.mark.parametrize("do", ["start", "Open", "TakeSample", "Check", "Begin"])
+@pytest.mark.parametrize("do", ["start", "open", "sample", "check", "begin"])
 @pytest.mark.parametrize("since", [0.0, 4.0, 12.0])
 def test_what_hangs_ends_with_the_budget_and_nobody_is_blamed(
     do: str, since: float
@@ -165,7 +166,7 @@ def test_a_sample_that_is_longer_than_what_is_left_is_not_begun(budget: float) -
     """One takes 1.8 s, and is taken again four times in the first round."""
     machine = Machine(30)
     machine.run(plan_of(budget))
-    samples = [ended for do, ended in machine.ended if do == "TakeSample"]
+    samples = [ended for do, ended in machine.ended if do == "sample"]
     assert max(samples) <= budget
     assert len(samples) > 3
 
@@ -264,7 +265,7 @@ def test_a_mistake_in_flags_is_told_before_code_is_loaded(
     def gone(*_: object) -> None:
         raise AssertionError("a process was started")
 
-    monkeypatch.setattr(worker_process, "WorkerProcess", gone)
+    monkeypatch.setattr(worker, "Worker", gone)
 
     class Loads(KnownProber):
         def describe(self, target: str) -> None:

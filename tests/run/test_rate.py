@@ -72,20 +72,20 @@ def test_rows_and_bare_calls_take_turns_in_the_same_processes(rows) -> None:
     launch = scripted()
     rows("compare relu,gelu --metrics latency,rate", launch)
     asked: dict[int, list[str]] = defaultdict(list)
-    for worker, request, _ in launch.log:
-        if request.__name__ in ("TakeSample", "MeasureRate"):
-            asked[worker].append(request.__name__)
+    for worker, job, _ in launch.log:
+        if job in ("sample", "rate"):
+            asked[worker].append(job)
     assert len(asked) == 5
     for names in asked.values():
-        assert names.count("TakeSample") == names.count("MeasureRate") == 2 * 7
+        assert names.count("sample") == names.count("rate") == 2 * 7
         for start in range(0, len(names), 4):  # each round has one of each for each row
-            assert names[start : start + 4].count("MeasureRate") == 2
+            assert names[start : start + 4].count("rate") == 2
 
 
 def test_nothing_is_rated_that_was_not_asked_for_or_has_no_bare_products(rows) -> None:
     launch = scripted()
     assert "rate" not in rows("compare relu,gelu", launch)["relu"]
-    assert "MeasureRate" not in {request.__name__ for _, request, _ in launch.log}
+    assert "rate" not in {job for _, job, _ in launch.log}
     launch = FakeLaunch()
     line = "compare relu,swiglu@moe=4x2,mine=mypkg.mlp:Mlp,like=mypkg.mlp:Mlp@like=relu"
     found = rows(f"{line} --metrics latency,rate", launch)
@@ -100,10 +100,8 @@ def test_without_latency_it_is_refused_and_a_failure_costs_no_row(
 ) -> None:
     code, _, err = on_fakes(f"compare relu --metrics rate {ARGUMENTS}")
     assert (code, "rate needs latency" in err) == (2, True)
-    from ffnbench.messages import MeasureRate
-
     launch = scripted()
-    launch.trouble = {(MeasureRate, "gelu"): "oom"}
+    launch.trouble = {("rate", "gelu"): "oom"}
     found = rows("compare relu,gelu --metrics latency,rate", launch)
     assert found["gelu"]["latency_s"]
     assert (bool(found["relu"]["rate"]), found["gelu"]["rate"]) == (True, "")

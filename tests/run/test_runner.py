@@ -11,7 +11,7 @@ import pytest
 from fake_machine import FakeLaunch, lost, run
 
 from ffnbench.common.errors import Unfinished
-from ffnbench.messages import Begin, Failed, TakeSample
+from ffnbench.messages import Failed
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import FailureKind
@@ -65,7 +65,7 @@ def test_memory_is_measured_once_and_only_if_asked_for() -> None:
 
 @pytest.mark.parametrize("kind", ["timeout", "oom", "crash"])
 def test_a_lost_worker_is_replaced_without_the_case_that_it_died_of(kind: str) -> None:
-    launch = FakeLaunch(trouble={(TakeSample, "gelu"): lost(kind)})
+    launch = FakeLaunch(trouble={("sample", "gelu"): lost(kind)})
     result = run(plan_of(), launch=launch)
     assert [(f.case, f.kind.value, f.message) for f in result.failures] == [
         ("gelu", kind, "gone")
@@ -97,7 +97,7 @@ def test_a_broken_device_ends_its_worker_and_fails_the_case_that_broke_it_alone(
     """
     launch = FakeLaunch(
         trouble={
-            (TakeSample, "gelu"): lambda worker: (
+            ("sample", "gelu"): lambda worker: (
                 BROKEN if worker.rounds.get("gelu") == 1 else None
             )
         }
@@ -112,7 +112,7 @@ def test_a_broken_device_ends_its_worker_and_fails_the_case_that_broke_it_alone(
         (0, 1),
     }
     assert not any(
-        asked[1:] == (TakeSample, "gelu") for asked in launch.log if asked[0] > 0
+        asked[1:] == ("sample", "gelu") for asked in launch.log if asked[0] > 0
     )
     for label in ("relu", "swiglu"):
         made = Counter(s.worker for s in latencies(result) if s.case == label)
@@ -182,7 +182,7 @@ def test_what_was_measured_survives_workers_that_can_not_be_had_any_more() -> No
 
 def test_a_worker_that_dies_of_nothing_ends_the_run() -> None:
     with pytest.raises(Unfinished, match="too many processes were lost"):
-        run(plan_of(), launch=FakeLaunch(trouble={(Begin, None): lost("crash")}))
+        run(plan_of(), launch=FakeLaunch(trouble={("begin", None): lost("crash")}))
 
 
 def test_a_polite_kill_is_an_interruption() -> None:

@@ -11,7 +11,6 @@ from exam.machine import WORLDS
 from exam.simulated import simulate_checks
 from torch import Tensor, nn
 
-from ffnbench.messages import Open, TakeSample
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.worker import jobs, subject, timing
@@ -77,6 +76,6 @@ def test_a_slow_down_is_exactly_what_was_asked_for(
     request = CompareRequest(variants=variants, d_model=8, seq_len=4, threads=1)
     made = jobs.Jobs(plan_compare(request).with_device("cpu"))
     for label, expected in (("a", seconds), ("b", 1.5 * seconds)):
-        made.open(Open(label=label, calls=2))
-        sample = made.take_sample(TakeSample(label=label, calls=2))
+        made.open(label=label, calls=2)
+        sample = made.sample(label=label, calls=2)
         assert sample.value == pytest.approx(expected, rel=1e-4)

@@ -5,6 +5,7 @@ never silently eager.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -12,23 +13,12 @@ from fake_machine import KnownProber
 from paths import ROOT
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.messages import (
-    A,
-    Begin,
-    Check,
-    Done,
-    Failed,
-    MeasureMemory,
-    Open,
-    TakeSample,
-    WorkerRequest,
-)
 from ffnbench.metrics import COMPILE, HELD
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import FailureKind
-from ffnbench.run.worker_process import WorkerProcess
+from ffnbench.run.worker import Worker
 from ffnbench.worker.backends import compiling
 from ffnbench.worker.backends.building import build_module
 from ffnbench.worker.subject import subject_of
@@ -55,19 +45,19 @@ def worker():
     """One process for all: loading the compiler takes longer than all that it compiles
     here.
     """
-    session = WorkerProcess()
+    session = Worker()
     yield session
     session.close()
 
 
-def ask(worker: WorkerProcess, request: WorkerRequest[A]) -> A | Failed:
-    return worker.ask(request, 120)
+def ask(worker: Worker, job: str, **arguments: Any) -> Any:
+    return worker.ask(job, 120, **arguments)
 
 
-def assert_right(worker: WorkerProcess, label: str) -> None:
+def assert_right(worker: Worker, label: str) -> None:
     """What a call gives after some were timed is what the module gives in float64."""
-    ask(worker, TakeSample(label=label, calls=2, salt=5))
-    assert 0 < ask(worker, Check(label=label)).values["error"] < 1e-5
+    ask(worker, "sample", label=label, calls=2, salt=5)
+    assert 0 < ask(worker, "check", label=label)["error"] < 1e-5
 
 
 @pytest.mark.parametrize("freeze", [False, True])
@@ -96,26 +86,26 @@ def test_the_bytes_of_weights_that_a_compiler_has_frozen_are_not_known(
     ],
 )
 def test_compiled_forms_are_checked_and_timed(
-    worker: WorkerProcess, mode: str, forms: tuple[str, ...]
+    worker: Worker, mode: str, forms: tuple[str, ...]
 ) -> None:
     """Two widths of one form, so that neither may find the other's code."""
     plan = plan_of(",".join(f"{form}@backend=compile" for form in forms), mode)
-    assert worker.ask(Begin(plan=plan), 60) == Done()
+    assert worker.ask("begin", 60, plan=plan) is None
     for case in plan.cases:
-        opened = ask(worker, Open(label=case.label, calls=None))
+        opened = ask(worker, "open", label=case.label, calls=None)
         assert opened.graphs == 1, opened
         assert opened.values[COMPILE] > 0.05
     for case in plan.cases:
-        assert ask(worker, TakeSample(label=case.label, calls=2)).value > 0
+        assert ask(worker, "sample", label=case.label, calls=2).value > 0
         assert_right(worker, case.label)
-        memory = ask(worker, MeasureMemory(label=case.label)).values
+        memory = ask(worker, "memory", label=case.label)
         assert memory["peak_bytes"] >= 4 * 16 * 32
         assert (memory["saved_bytes"] is None) == (mode == "forward")
-        assert ask(worker, TakeSample(label=case.label, calls=2)).value > 0
+        assert ask(worker, "sample", label=case.label, calls=2).value > 0
 
 
 @pytest.mark.slow
-def test_compile_modes_and_frozen_weights(worker: WorkerProcess) -> None:
+def test_compile_modes_and_frozen_weights(worker: Worker) -> None:
     """Each mode computes the same; what frozen weights take is the compiler's
     matter.
     """
@@ -129,8 +119,8 @@ def test_compile_modes_and_frozen_weights(worker: WorkerProcess) -> None:
     works = [*works, replace(case.workload, freeze=True)]
     cases = [replace(case, label=f"{i}", workload=work) for i, work in enumerate(works)]
     plan = replace(plan, cases=tuple(cases), reference="0")
-    worker.ask(Begin(plan=plan), 60)
-    found = [ask(worker, Open(label=case.label, calls=None)) for case in cases]
+    worker.ask("begin", 60, plan=plan)
+    found = [ask(worker, "open", label=case.label, calls=None) for case in cases]
     own = 4 * 3 * 32 * 64
     assert [answer.graphs for answer in found] == [1] * len(cases), found
     assert [answer.values["held_bytes"] for answer in found[:-1]] == [own] * (
@@ -138,19 +128,19 @@ def test_compile_modes_and_frozen_weights(worker: WorkerProcess) -> None:
     )
     assert found[-1].values["held_bytes"] is None
     for case in cases:
-        assert ask(worker, TakeSample(label=case.label, calls=2)).value > 0
+        assert ask(worker, "sample", label=case.label, calls=2).value > 0
         assert_right(worker, case.label)
 
 
 @pytest.mark.slow
-def test_code_that_does_not_compile_once_and_for_all(worker: WorkerProcess) -> None:
+def test_code_that_does_not_compile_once_and_for_all(worker: Worker) -> None:
     names = ("Plain", "TwoGraphs", "Counts", "Closed")
     plan = plan_of(",".join(f"{HOSTILE}:{name}@backend=compile" for name in names))
-    worker.ask(Begin(plan=plan), 60)
+    worker.ask("begin", 60, plan=plan)
     found = dict(
         zip(
             names,
-            [ask(worker, Open(label=case.label, calls=None)) for case in plan.cases],
+            [ask(worker, "open", label=case.label, calls=None) for case in plan.cases],
             strict=True,
         )
     )
@@ -164,29 +154,29 @@ def test_code_that_does_not_compile_once_and_for_all(worker: WorkerProcess) -> N
 
 @pytest.mark.slow
 def test_a_machine_without_a_compiler_says_so() -> None:
-    session = WorkerProcess(
+    session = Worker(
         replace(
             plan_compare(CompareRequest()).cases[0].arm,
             env=(("CXX", "/nowhere/g++"), ("PATH", "/nowhere")),
         )
     )
     plan = plan_of("swiglu@backend=compile")
-    session.ask(Begin(plan=plan), 60)
-    answer = ask(session, Open(label=plan.cases[0].label, calls=None))
+    session.ask("begin", 60, plan=plan)
+    answer = ask(session, "open", label=plan.cases[0].label, calls=None)
     session.close()
     assert answer.kind is FailureKind.UNSUPPORTED, answer
     assert "C++ compiler" in answer.message
 
 
 def test_modes_of_torch_compile_are_those_that_torch_lists(
-    worker: WorkerProcess,
+    worker: Worker,
 ) -> None:
     """One that a later torch has is not refused before, and one that this torch lacks
     is said with those that it has.
     """
     plan = plan_of("swiglu@compile=of-tomorrow")
-    worker.ask(Begin(plan=plan), 60)
-    answer = worker.ask(Open(label=plan.reference, calls=None), 60)
+    worker.ask("begin", 60, plan=plan)
+    answer = worker.ask("open", 60, label=plan.reference, calls=None)
     for mode in torch._inductor.list_mode_options():
         assert mode in str(answer)
     assert "unsupported" in str(answer).lower()

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import torch
 
-from ffnbench.messages import Open, SaveOutput
 from ffnbench.plan import Plan, Probe
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
@@ -30,13 +29,13 @@ def plan_of(variants: str = "relu,swiglu", **options: object) -> Plan:
 def test_a_head_takes_over_its_bases_weights(tmp_path: Path) -> None:
     """Another seed gives other weights, unless those of the base are given."""
     base = plan_of("swiglu").cases[0]
-    agreement.save_output(SaveOutput(case=base, seed=7, folder=str(tmp_path)))
+    agreement.save_output(case=base, seed=7, folder=str(tmp_path))
     told = torch.load(tmp_path / "base.pt", weights_only=True)["state"]
     jobs = Jobs(plan_of("swiglu", seed=1))
-    jobs.open(Open(label="swiglu", calls=1))
+    jobs.open(label="swiglu", calls=1)
     own = jobs.subjects["swiglu"].module.state_dict()
     assert not any(torch.equal(own[name], told[name]) for name in told)
     jobs = Jobs(plan_of("swiglu", seed=1))
-    jobs.open(Open(label="swiglu", calls=1, weights_folder=str(tmp_path)))
+    jobs.open(label="swiglu", calls=1, weights_folder=str(tmp_path))
     taken = jobs.subjects["swiglu"].module.state_dict()
     assert all(torch.equal(taken[name], told[name]) for name in told)

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from ffnbench.messages import Open
 from ffnbench.plan import Probe
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
@@ -74,7 +73,7 @@ def test_memory_bounds_the_pool() -> None:
     plan = plan_compare(request, Probe())
     brief = replace(plan, protocol=replace(plan.protocol, warmup_s=1e-3))
     opened = Jobs(brief, memory_bytes=4 * 16 * 5 * 64 * 32 * 4).open(
-        Open(label="relu", calls=1000)
+        label="relu", calls=1000
     )
     assert (opened.calls, opened.inputs) == (5, 5)
     assert opened.input_bytes == 5 * 64 * 32 * 4

@@ -14,7 +14,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ffnbench.messages import MeasureMemory, Open, TakeSample
 from ffnbench.plan import Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
@@ -143,7 +142,7 @@ def test_a_module_that_switches_tf32_on_leaves_the_next_sample_as_asked(
     )  # fmt: skip
     jobs = Jobs(plan_compare(request, InProcess()))
     for label in ("mine", "exact", "fast"):
-        jobs.open(Open(label=label, calls=2))
+        jobs.open(label=label, calls=2)
     FOUND.clear()
     for _ in range(2):
         for label, leaves in (
@@ -151,9 +150,9 @@ def test_a_module_that_switches_tf32_on_leaves_the_next_sample_as_asked(
             ("exact", "highest"),
             ("fast", "high"),
         ):
-            jobs.take_sample(TakeSample(label=label, calls=1))
+            jobs.sample(label=label, calls=1)
             assert torch.get_float32_matmul_precision() == leaves
     assert FOUND == ["highest"] * 2
-    jobs.take_sample(TakeSample(label="mine", calls=1))
-    jobs.measure_memory(MeasureMemory(label="exact"))
+    jobs.sample(label="mine", calls=1)
+    jobs.memory(label="exact")
     assert torch.get_float32_matmul_precision() == "highest"

@@ -12,7 +12,7 @@ import torch
 from device_world import Context, Kernels, World, used
 from torch import Tensor, nn
 
-from ffnbench.messages import CacheLevel, Open
+from ffnbench.messages import CacheLevel
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.worker import jobs, peak_memory, timing
@@ -58,12 +58,12 @@ def test_a_case_is_warm_before_its_calls_are_counted(
     module = Slow(cold_calls=1 + 8)
     monkeypatch.setattr(jobs, "build_module", lambda spec, **place: module)
     monkeypatch.setattr(timing, "perf_counter", module.clock)
-    assert jobs.Jobs(plan).open(Open(label="relu", calls=None)).calls == 16
+    assert jobs.Jobs(plan).open(label="relu", calls=None).calls == 16
     assert module.now >= COLD_S + warmup_s
     again = Slow(cold_calls=0)
     monkeypatch.setattr(jobs, "build_module", lambda spec, **place: again)
     monkeypatch.setattr(timing, "perf_counter", again.clock)
-    jobs.Jobs(plan).open(Open(label="relu", calls=16))
+    jobs.Jobs(plan).open(label="relu", calls=16)
     assert (
         again.now < warmup_s
     )  # one that is told the number of calls leaves that to its round of practice

@@ -17,20 +17,13 @@ import pytest
 from fake_machine import KnownProber, run
 
 from ffnbench.common import jsonable
-from ffnbench.messages import (
-    Begin,
-    Done,
-    MeasureTimer,
-    Open,
-    TakeSample,
-)
 from ffnbench.plan import Arm, Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.result import FailureKind
 from ffnbench.run import runner
-from ffnbench.run.worker_pool import WorkerPool
-from ffnbench.run.worker_process import ForkedWorker, WorkerLost, WorkerProcess
+from ffnbench.run.starters import Starters
+from ffnbench.run.worker import Worker, WorkerLost
 from ffnbench.worker.loop import ALLOCATOR, KEEPS, SYSTEM
 
 pytestmark = pytest.mark.skipif(
@@ -89,8 +82,8 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def starter() -> Iterator[WorkerProcess]:
-    with closing(WorkerProcess()) as session:
+def starter() -> Iterator[Worker]:
+    with closing(Worker()) as session:
         yield session
 
 
@@ -104,7 +97,7 @@ def plan_of(path: Path, names: tuple[str, ...] = NAMES) -> Plan:
 
 
 def opened(
-    worker: WorkerProcess | ForkedWorker,
+    worker: Worker,
     path: Path,
     label: str = "Plain",
     block: str = "",
@@ -112,8 +105,8 @@ def opened(
 ) -> Any:
     """A worker that has a plan opens a case."""
     plan = jsonable.encode(plan_of(path))
-    assert worker.ask(Begin(plan=plan, layout_seed=block), 60.0) == Done()
-    return worker.ask(Open(label=label, calls=1), timeout_s)
+    assert worker.ask("begin", 60.0, plan=plan, layout_seed=block) is None
+    return worker.ask("open", timeout_s, label=label, calls=1)
 
 
 def children(process: int) -> list[int]:
@@ -146,58 +139,57 @@ def gone(*processes: int) -> bool:
 
 
 def test_a_fork_answers_leaves_and_its_starter_forks_again(
-    starter: WorkerProcess, modules: Path
+    starter: Worker, modules: Path
 ) -> None:
     starter.greeting()
     seen = []
     for _ in range(2):
-        fork = starter.fork(60.0)
+        assert starter.fork(60.0)
         [child] = children(starter._process.pid)
-        assert opened(fork, modules).calls == 1
-        assert fork.ask(TakeSample(label="Plain", calls=2), 60.0).value > 0
+        assert opened(starter, modules).calls == 1
+        assert starter.ask("sample", 60.0, label="Plain", calls=2).value > 0
         assert (
             int(
                 (modules.parent / "mine.py.told").read_text().split("\n")[-2].split()[0]
             )
             == child
         )
-        fork.close()
+        starter.leave()
         assert gone(child)
         seen.append(child)
     assert len(set(seen)) == 2
     assert not starter.ended
-    assert (
-        starter.ask(MeasureTimer(), 60.0).empty_call_s > 0
-    )  # it answers by itself again
+    assert starter.ask("timer", 60.0).empty_call_s > 0  # it answers by itself again
 
 
 @pytest.mark.parametrize(
     ("label", "cause"), [("Exits", "exit code 7"), ("Segfaults", "SIGSEGV")]
 )
 def test_a_child_that_dies_is_a_lost_worker_and_its_starter_goes_on(
-    starter: WorkerProcess, modules: Path, label: str, cause: str
+    starter: Worker, modules: Path, label: str, cause: str
 ) -> None:
-    fork = starter.fork(60.0)
+    assert starter.fork(60.0)
     with pytest.raises(WorkerLost, match=cause) as caught:
-        opened(fork, modules, label)
+        opened(starter, modules, label)
     assert caught.value.kind is FailureKind.CRASH
-    fork.close()
+    starter.leave()
     assert not starter.ended
-    with closing(starter.fork(60.0)) as again:
-        assert opened(again, modules).calls == 1
+    assert starter.fork(60.0)
+    assert opened(starter, modules).calls == 1
+    starter.leave()
 
 
 def test_a_child_that_hangs_is_ended_with_its_starter(modules: Path) -> None:
-    starter = WorkerProcess()
-    fork = starter.fork(60.0)
+    starter = Worker()
+    assert starter.fork(60.0)
     pids = [starter._process.pid, *children(starter._process.pid)]
     assert len(pids) == 2
-    assert opened(fork, modules).calls == 1
+    assert opened(starter, modules).calls == 1
     with pytest.raises(WorkerLost, match=r"no answer within 0\.5 s") as caught:
-        fork.ask(Open(label="Hangs", calls=1), 0.5)
+        starter.ask("open", 0.5, label="Hangs", calls=1)
     assert caught.value.kind is FailureKind.TIMEOUT
     assert starter.ended
-    fork.close()
+    starter.leave()
     assert gone(*pids)
 
 
@@ -207,27 +199,26 @@ needs_glibc = pytest.mark.skipif(
 )
 
 
-def faults_of(fork: ForkedWorker, modules: Path) -> int:
+def faults_of(worker: Worker, modules: Path) -> int:
     """Page faults of two calls, once the heap has grown to what they take: the fewest
     of several turns.
     """
-    assert opened(fork, modules, "Large").calls == 1
-    told = [fork.ask(TakeSample(label="Large", calls=2), 60.0).faults for _ in range(5)]
+    assert worker.fork(60.0)
+    assert opened(worker, modules, "Large").calls == 1
+    told = [worker.ask("sample", 60.0, label="Large", calls=2).faults for _ in range(5)]
     return min(told[2:])
 
 
 @needs_glibc
 def test_with_the_heap_kept_a_warm_call_has_no_page_faults(
-    starter: WorkerProcess, modules: Path
+    starter: Worker, modules: Path
 ) -> None:
     assert starter.greeting().allocator == KEEPS
-    with closing(starter.fork(60.0)) as fork:
-        assert faults_of(fork, modules) < 50
-    with closing(WorkerProcess(Arm(env=((ALLOCATOR, SYSTEM),)))) as other:
+    assert faults_of(starter, modules) < 50
+    starter.leave()
+    with closing(Worker(Arm(env=((ALLOCATOR, SYSTEM),)))) as other:
         assert other.greeting().allocator == SYSTEM
-        fork = other.fork(60.0)
-        assert faults_of(fork, modules) > 1000  # 64 MiB are 16,384 pages
-        fork.close()
+        assert faults_of(other, modules) > 1000  # 64 MiB are 16,384 pages
 
 
 @pytest.mark.slow
@@ -239,13 +230,13 @@ def test_an_import_that_starts_a_thread_makes_workers_interpreters_of_their_own(
     threaded.write_text(MODULES.replace("import os", begun + "import os", 1))
     plan = plan_of(threaded, ("Plain",))
     plan = replace(plan, protocol=replace(plan.protocol, workers=2))
-    sources: list[WorkerPool] = []
+    sources: list[Starters] = []
 
-    def kept(*arguments: object) -> WorkerPool:
-        sources.append(WorkerPool(*arguments))  # type: ignore[arg-type]
+    def kept(*arguments: object) -> Starters:
+        sources.append(Starters(*arguments))  # type: ignore[arg-type]
         return sources[-1]
 
-    monkeypatch.setattr(runner, "WorkerPool", kept)
+    monkeypatch.setattr(runner, "Starters", kept)
     done = run(plan)
     [source] = sources
     assert not source.forks

@@ -14,6 +14,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -24,14 +25,14 @@ from ffnbench.api.measuring import measure_plan
 from ffnbench.api.preparing import Prepared, with_costs
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.messages import Begin, Failed, MeasureTimer, Open, Sampled, TakeSample
+from ffnbench.messages import Failed, Sampled
 from ffnbench.plan import Arm, Workload, cost_of
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.columns import case_records
 from ffnbench.request import CompareRequest
 from ffnbench.result import CaseCost, FailureKind
 from ffnbench.run.prober import Prober
-from ffnbench.run.worker_process import WorkerLost, WorkerProcess
+from ffnbench.run.worker import Worker, WorkerLost
 from ffnbench.run.world import World
 from ffnbench.worker import peak_memory
 from ffnbench.worker import subject as subjects
@@ -49,15 +50,15 @@ def prober():
         yield prober
 
 
-class Patient(WorkerProcess):
+class Patient(Worker):
     """Takes the plan's word for how long Hangs may take; on a busy machine the others
     take what they need.
     """
 
-    def ask(self, request: dict, timeout_s: float) -> dict:
-        return super().ask(
-            request, timeout_s if getattr(request, "label", "") == "Hangs" else 120.0
-        )
+    def ask(self, job: str, timeout_s: float, /, **arguments: Any) -> Any:
+        if arguments.get("label") != "Hangs":
+            timeout_s = 120.0
+        return super().ask(job, timeout_s, **arguments)
 
 
 def test_trouble_is_a_row_and_the_others_go_on(
@@ -261,12 +262,12 @@ def test_what_is_no_number_is_no_answer(tmp_path: Path, value: str) -> None:
         f'#!/bin/sh\necho \'{{"greeting": {{}}}}\'\nread line\necho \'{{"number": 1, "value": {value}}}\'\nsleep 9\n'
     )
     other.chmod(0o755)
-    worker = WorkerProcess(Arm(python=str(other)))
+    worker = Worker(Arm(python=str(other)))
     try:
         with pytest.raises(
             WorkerLost, match=f"it printed .*{value}.* instead of an answer"
         ):
-            worker.ask(TakeSample(label="a", calls=1), 9)
+            worker.ask("sample", 9, label="a", calls=1)
     finally:
         worker.close()
 
@@ -287,12 +288,12 @@ def test_a_worker_takes_no_more_memory_than_it_was_given() -> None:
         device="cpu",
     )
     plan, given = plan_compare(request, KnownProber()), 2**29
-    worker = WorkerProcess()
+    worker = Worker()
     try:
-        worker.ask(Begin(plan=plan, memory_bytes=given), 60)
+        worker.ask("begin", 60, plan=plan, memory_bytes=given)
         soft, _ = resource.prlimit(worker._process.pid, resource.RLIMIT_DATA)
         hungry, plain = (
-            worker.ask(Open(label=case.label, calls=1), 60) for case in plan.cases
+            worker.ask("open", 60, label=case.label, calls=1) for case in plan.cases
         )
     finally:
         worker.close()
@@ -304,18 +305,17 @@ def test_a_worker_takes_no_more_memory_than_it_was_given() -> None:
 
 
 def test_a_worker_killed_from_outside_is_told_apart() -> None:
-    worker = WorkerProcess()
+    worker = Worker()
     worker.greeting()
     os.killpg(worker._process.pid, signal.SIGKILL)
     with pytest.raises(WorkerLost, match=r"killed \(signal 9\)") as caught:
-        worker.ask(MeasureTimer(), 10)
+        worker.ask("timer", 10)
     assert caught.value.kind is FailureKind.OOM
     worker.close()
 
 
 def test_an_answer_that_json_cannot_hold_is_a_failure_and_no_death() -> None:
-    from ffnbench.messages import Channel
-    from ffnbench.worker.loop import _send_answer
+    from ffnbench.worker.loop import Channel, _send_answer
 
     (nothing, closed), (heard, out) = os.pipe(), os.pipe()
     channel = Channel(nothing, out)
@@ -336,7 +336,7 @@ def test_an_answer_that_json_cannot_hold_is_a_failure_and_no_death() -> None:
 
 def test_no_worker_outlives_a_parent_that_was_killed() -> None:
     code = (
-        "from ffnbench.run.worker_process import WorkerProcess\ns = WorkerProcess(); s.greeting()\n"
+        "from ffnbench.run.worker import Worker\ns = Worker(); s.greeting()\n"
         "print(s._process.pid, flush=True); input()"
     )
     parent = subprocess.Popen(
