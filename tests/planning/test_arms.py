@@ -92,7 +92,7 @@ def test_a_worker_needs_torch_and_the_standard_library_alone(tmp_path: Path) -> 
     imported.
     """
     (tmp_path / "mine.py").write_text(
-        "from torch import nn\ndef act(x): return x.tanh()\nclass M(nn.Linear): pass\n"
+        "from torch import nn\ndef act(x): return x.tanh()\nclass M(nn.Linear):\n    def __init__(self, d_model, d_ff): super().__init__(d_model, d_model)\n"
     )
     mine, act = f"{tmp_path}/mine.py:M", f"{tmp_path}/mine.py:act"
     plan = plan_of("relu", d_model=8, seq_len=4)
