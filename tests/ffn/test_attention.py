@@ -72,34 +72,26 @@ def error(y: torch.Tensor, expected: torch.Tensor) -> float:
 
 
 @pytest.mark.parametrize("spec", GRID, ids=IDS)
-def test_parameters_are_the_modules(spec: AttentionSpec) -> None:
-    with torch.device("meta"):
-        module = build_attention(spec)
-    found = attention_cost(spec, seq_len=SEQ, dtype="bfloat16")
-    assert found.params == spec.params == sum(p.numel() for p in module.parameters())
-    assert found.weight_bytes == 2 * found.params
-    assert {
-        name: layer.weight.shape for name, layer in module.named_children()
-    } == spec.matrices
-    if found.params_formula:
-        assert eval(found.params_formula.replace("^", "**"), {"d": D}) == found.params
-
-
-@pytest.mark.parametrize("spec", GRID, ids=IDS)
-def test_flops_are_the_tracers(spec: AttentionSpec) -> None:
-    """torch counts the whole square, masked or not, so that only the unmasked one can
-    be compared.
+def test_the_closed_form_is_the_module_and_the_tracer(spec: AttentionSpec) -> None:
+    """torch counts the whole square, masked or not, so that of FLOPs only those of the
+    unmasked one can be compared.
     """
-    asked = replace(spec, causal=False, window=None)
+    whole = replace(spec, causal=False, window=None)
     with torch.device("meta"):
-        module, x = build_attention(asked), torch.randn(2, SEQ, D, requires_grad=True)
+        module, x = build_attention(whole), torch.randn(2, SEQ, D, requires_grad=True)
         with FlopCounterMode(display=False) as counter:
             y = module(x)
             forward = counter.get_total_flops()
             y.sum().backward()
-    found = attention_cost(asked, seq_len=SEQ, dtype="float32")
+    found = attention_cost(whole, seq_len=SEQ, dtype="bfloat16")
     assert found.flops_forward * 2 * SEQ == forward
     assert found.flops_backward * 2 * SEQ == counter.get_total_flops() - forward
+    assert found.params == spec.params == sum(p.numel() for p in module.parameters())
+    assert found.weight_bytes == 2 * found.params
+    layers = module.named_children()
+    assert {name: layer.weight.shape for name, layer in layers} == spec.matrices
+    if found.params_formula:
+        assert eval(found.params_formula.replace("^", "**"), {"d": D}) == found.params
 
 
 @pytest.mark.parametrize("seq_len", [1, 2, 6, 7, 8, 15, 40])
@@ -146,22 +138,14 @@ def test_element_wise_flops_by_hand() -> None:
     assert latent.flops_elementwise_backward == 6 * SEQ * 5 + D + D + 5 * 6
 
 
-@pytest.mark.parametrize(
-    "dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str
-)
 @pytest.mark.parametrize("spec", GRID, ids=IDS)
-def test_both_forms_compute_the_float64_reference(
-    spec: AttentionSpec, dtype: torch.dtype
-) -> None:
-    module, x = built(spec, dtype)
-    tolerance = {
-        torch.float64: 1e-13,
-        torch.float32: 1e-5,
-        torch.bfloat16: 3e-2,
-        torch.float16: 3e-3,
-    }[dtype]
-    assert error(module(x), attention_reference(module, x)) < tolerance
-    assert error(module(x.requires_grad_()), attention_reference(module, x)) < tolerance
+def test_both_forms_compute_the_float64_reference(spec: AttentionSpec) -> None:
+    tolerances = {"float64": 1e-13, "float32": 1e-5, "bfloat16": 3e-2, "float16": 3e-3}
+    for dtype, tolerance in tolerances.items():
+        module, x = built(spec, getattr(torch, dtype))
+        expected = attention_reference(module, x)
+        assert error(module(x), expected) < tolerance, dtype
+        assert error(module(x.requires_grad_()), expected) < tolerance, dtype
 
 
 @pytest.mark.parametrize("causal", [False, True])

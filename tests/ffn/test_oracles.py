@@ -1,14 +1,16 @@
-"""Closed form = module = tracer, over the whole grid of forms: the test that everything
-else leans on.
+"""Closed form = module = tracer = allocator = float64, over forms that are drawn: the
+test that everything else leans on.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.func import functional_call
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -22,25 +24,29 @@ from ffnbench.worker import subject as subjects
 from ffnbench.worker.backends.building import build_module
 
 ACTIVATION_NAMES = [row.name for row in ACTIVATIONS]
-D, H, TOKENS = 64, 176, 80
-GRID = list(product(ACTIVATION_NAMES, Gate, [False, True]))
-PREDICTED = [
-    row for row in GRID if ACTIVATIONS.get(row[0]).steps is not None
-]  # the others' bytes are measured only
+TOKENS = 80
+TOLERANCE = {"float64": 1e-13, "float32": 1e-5, "bfloat16": 2e-2}
 
 
-def spec_of(
-    activation: str,
-    gate: Gate,
-    bias: bool,
-    d_model: int = D,
-    d_ff: int = H,
-    dropout: float = 0.0,
-) -> FFNSpec:
-    beta = 0.5 if ACTIVATIONS.get(activation).beta is not None else None
+@st.composite
+def forms(draw: st.DrawFn, activation: str) -> FFNSpec:
+    """A form with this activation: of any gate, clamped or not, wider than the model
+    and narrower.
+    """
+    gate = draw(st.sampled_from(Gate))
+    is_inner = gate is Gate.INNER
+    d_model = draw(st.integers(16, 128))
     return FFNSpec(
-        d_model=d_model, d_ff=d_ff, activation=activation, gate=gate, bias=bias, beta=beta, dropout=dropout
-    )  # fmt: skip
+        d_model=d_model,
+        d_ff=draw(st.just(4 * d_model) | st.integers(16, 256)),
+        activation=activation,
+        gate=gate,
+        bias=draw(st.booleans()),
+        beta=0.5 if ACTIVATIONS.get(activation).beta is not None else None,
+        dropout=draw(st.sampled_from((0.0, 0.0, 0.1))),
+        limit=draw(st.sampled_from((None, 0.1, 7.0))) if is_inner else None,
+        up_offset=draw(st.sampled_from((0.0, 1.0))) if is_inner else 0.0,
+    )
 
 
 def cost_of(spec: FFNSpec, *, train: bool = False, dtype: str = "float32"):
@@ -58,79 +64,52 @@ def subject_of(
     return subjects.subject_of(module, work, spec.d_model, seed=0)
 
 
+def value_of(formula: str, spec: FFNSpec) -> int:
+    """What a formula of parameters gives for these widths."""
+    text = formula.replace("^", "**").replace("4d", "4*d")
+    return eval(text, {"d": spec.d_model, "d_ff": spec.d_ff})
+
+
 @pytest.mark.parametrize("activation", ACTIVATION_NAMES)
-def test_parameters_and_flops_are_the_modules_and_the_tracers(activation: str) -> None:
-    for gate, bias in product(Gate, (False, True)):
-        spec = spec_of(activation, gate, bias)
-        found, usual = cost_of(spec), cost_of(spec_of(activation, gate, bias, D, 4 * D))
-        with torch.device("meta"):
-            module, x = build_module(spec), torch.randn(2, 40, D, requires_grad=True)
-            with FlopCounterMode(display=False) as counter:
-                y = module(x)
-                forward = counter.get_total_flops()
-                y.sum().backward()
-        assert found.params == sum(p.numel() for p in module.parameters())
-        assert (
-            eval(found.params_formula.replace("^", "**"), {"d": D, "d_ff": H})
-            == found.params
-        )
-        assert "4d" in usual.params_formula
-        assert (
-            eval(usual.params_formula.replace("^", "**").replace("4d", "4*d"), {"d": D})
-            == usual.params
-        )
-        assert found.flops_forward * TOKENS == forward
+@settings(max_examples=25)
+@given(data=st.data())
+def test_the_closed_form_is_the_module_the_tracer_and_the_allocator(
+    activation: str, data: st.DataObject
+) -> None:
+    """Parameters and their formula, FLOPs forward and backward, bytes at the peak and
+    saved; and the module computes the float64 reference.
+    """
+    spec = data.draw(forms(activation))
+    dtype = data.draw(st.sampled_from(list(TOLERANCE)))
+    mode = data.draw(st.sampled_from(("forward", "train")))
+    train = mode == "train"
+    subject = subject_of(spec, mode=mode, dtype=dtype)
+    found = cost_of(spec, train=train, dtype=dtype)
+
+    assert found.params == sum(p.numel() for p in subject.module.parameters())
+    assert value_of(found.params_formula, spec) == found.params
+    assert ("4d" in found.params_formula) == (spec.d_ff == 4 * spec.d_model)
+
+    y = subject.module.eval()(subject.x).detach().double()
+    expected = reference_output(subject.module, subject.x)
+    assert float((y - expected).norm() / expected.norm()) < TOLERANCE[dtype]
+
+    subject.module.train(train)
+    with FlopCounterMode(display=False) as counter:
+        y = subject.module(subject.x)
+        forward = counter.get_total_flops()
+        if train:
+            y.backward(subject.grad)
+    assert found.flops_forward * TOKENS == forward
+    if train:
         assert found.flops_backward * TOKENS == counter.get_total_flops() - forward
 
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("mode", ["forward", "train"])
-@pytest.mark.parametrize(("activation", "gate", "bias"), PREDICTED)
-def test_peak_and_saved_bytes_are_the_allocators(
-    activation: str, gate: Gate, bias: bool, mode: str, dtype: str
-) -> None:
-    train = mode == "train"
-    for d_model, d_ff in ((D, H), (96, 64)):  # wider than the model, and narrower
-        spec = spec_of(activation, gate, bias, d_model, d_ff)
-        subject, predicted = (
-            subject_of(spec, mode=mode, dtype=dtype),
-            cost_of(spec, train=train, dtype=dtype),
-        )
-        subject.call()
-        assert peak_memory.peak_bytes(subject) == predicted.peak_bytes
-        assert (
-            peak_memory.saved_bytes(subject) if train else None
-        ) == predicted.saved_bytes
-
-
-@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
-@pytest.mark.parametrize(("limit", "offset"), [(7.0, 1.0), (0.1, 0.0), (None, 1.0)])
-@pytest.mark.parametrize("activation", ["relu", "silu", "quick_gelu"])
-def test_clamped_gates_are_counted_and_computed(
-    activation: str, limit: float | None, offset: float, dtype: str
-) -> None:
-    for d_model, d_ff in ((D, H), (96, 64), (32, 512)):
-        spec = replace(
-            spec_of(activation, Gate.INNER, True, d_model, d_ff),
-            limit=limit,
-            up_offset=offset,
-        )
-        for mode in ("forward", "train"):
-            subject, predicted = (
-                subject_of(spec, mode=mode, dtype=dtype),
-                cost_of(spec, train=mode == "train", dtype=dtype),
-            )
-            subject.call()
-            assert peak_memory.peak_bytes(subject) == predicted.peak_bytes
-        assert peak_memory.saved_bytes(subject) == predicted.saved_bytes
-    y, expected = (
-        subject.module(subject.x).detach().double(),
-        reference_output(subject.module, subject.x),
-    )
-    assert (
-        float((y - expected).norm() / expected.norm())
-        < {"float64": 1e-13, "float32": 1e-5, "bfloat16": 2e-2}[dtype]
-    )
+    if spec.row.steps is None:  # its bytes are measured only
+        assert found.peak_bytes is None
+        return
+    subject.call()
+    assert peak_memory.peak_bytes(subject) == found.peak_bytes
+    assert (peak_memory.saved_bytes(subject) if train else None) == found.saved_bytes
 
 
 def test_the_clamped_gate_of_gpt_oss_has_its_published_values() -> None:
@@ -166,34 +145,19 @@ def test_the_clamped_gate_of_gpt_oss_has_its_published_values() -> None:
 
 
 @pytest.mark.parametrize("gate", list(Gate), ids=lambda g: g.value)
-@pytest.mark.parametrize("activation", ["relu", "silu", "relu2", "quick_gelu"])
-def test_dropout_keeps_its_mask(activation: str, gate: Gate) -> None:
-    spec = spec_of(activation, gate, False, dropout=0.1)
-    subject, predicted = subject_of(spec, mode="train"), cost_of(spec, train=True)
-    subject.call()
-    assert peak_memory.peak_bytes(subject) == predicted.peak_bytes
-    assert peak_memory.saved_bytes(subject) == predicted.saved_bytes
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
-@pytest.mark.parametrize("activation", ACTIVATION_NAMES)
-def test_the_module_computes_the_float64_reference(activation: str, dtype: str) -> None:
-    for gate, bias in product(Gate, (False, True)):
-        subject = subject_of(spec_of(activation, gate, bias), dtype=dtype)
-        y, expected = (
-            subject.module(subject.x).detach().double(),
-            reference_output(subject.module, subject.x),
-        )
-        tolerance = {"float64": 1e-13, "float32": 1e-5, "bfloat16": 2e-2}[dtype]
-        assert float((y - expected).norm() / expected.norm()) < tolerance
-
-
-@pytest.mark.parametrize("gate", list(Gate), ids=lambda g: g.value)
-def test_gradients_are_right(gate: Gate) -> None:
+@pytest.mark.parametrize("activation", ["silu", "prelu", "xielu"])
+def test_gradients_are_right(activation: str, gate: Gate) -> None:
+    """Of the input and of all that is trained."""
     torch.manual_seed(0)
-    module = build_module(spec_of("silu", gate, True, 6, 10), dtype=torch.float64)
+    spec = FFNSpec(d_model=6, d_ff=10, activation=activation, gate=gate, bias=True)
+    module = build_module(spec, dtype=torch.float64)
     x = torch.randn(3, 6, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(module, (x,))
+    names, weights = zip(*module.named_parameters(), strict=True)
+
+    def called(x: torch.Tensor, *weights: torch.Tensor) -> torch.Tensor:
+        return functional_call(module, dict(zip(names, weights, strict=True)), (x,))
+
+    assert torch.autograd.gradcheck(called, (x, *weights))
 
 
 def test_the_numbers_of_the_papers() -> None:
@@ -261,7 +225,7 @@ class ElementWise(TorchDispatchMode):
 
 @pytest.mark.parametrize("mode", ["forward", "train"])
 def test_dropout_is_counted_in_the_mode_in_which_it_runs(mode: str) -> None:
-    spec = spec_of("relu", Gate.NONE, False, dropout=0.1)
+    spec = FFNSpec(d_model=64, d_ff=176, activation="relu", dropout=0.1)
     subject = subject_of(spec, mode=mode)
     with ElementWise() as counted:
         subject.module(subject.x)
