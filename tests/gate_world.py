@@ -61,8 +61,3 @@ def edited(path: Path, edit: Callable[[dict], object]) -> Path:
     edit(data)
     path.write_text(json.dumps(data))
     return path
-
-
-def timed(launch: FakeLaunch) -> bool:
-    """Whether a worker was asked for a sample."""
-    return any(job == "sample" for _, job, _ in launch.log)

@@ -43,7 +43,7 @@ from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.messages import Failed
-from ffnbench.plan import Arm, Case, Workload
+from ffnbench.plan import CONTROL, Arm, Case, Workload
 from ffnbench.result import Agreement, FailureKind, Timer
 
 GOLDEN = ROOT / "tests" / "golden"
@@ -78,7 +78,7 @@ SPEAKING = (
 # of what is run now: how what differs from run to run is found, and what stands in its
 # place
 MOVING = {
-    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00": "THEN",
+    r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\+00:00": "THEN",
     r"  eta \d+:\d\d$": "",
     r"measured in [\d.]+ (s|min)": "measured in TIME",
     r'"wall_s": [-\d.e]+': '"wall_s": TIME',
@@ -94,7 +94,8 @@ Call = Callable[..., str]
 
 
 SMALL = "--d-model 64 --workers 3 --rounds 2"
-STEADY = "--d-model 64 --workers 5 --rounds 3"  # enough for a baseline
+STEADY_RUN = "--workers 5 --rounds 3"  # enough for a baseline
+STEADY = f"--d-model 64 {STEADY_RUN}"
 # lines one after another, in a folder of their own that holds what tests/golden/runs
 # has
 TYPED = {
@@ -139,7 +140,8 @@ TYPED = {
                          "compare swiglu c=swiglu@backend=compile@compile=max-autotune@freeze=true p=swiglu@backend=packed "
                          "o=swiglu@backend=ort@spin=on i=swiglu@backend=openvino n=swiglu@backend=onednn "
                          f"g=swiglu@weights=int4@group=64 {SMALL} --d-ff 256 -v -q",
-                         f"compare relu@time=device gelu@time=device {SMALL} -q"],
+                         f"compare relu@time=device gelu@time=device {SMALL} -q",
+                         f"compare relu,swiglu --backend packed,eager,onednn --mode train {SMALL} -q"],
     "compare-arms": [f"compare new=mypkg.mlp:SwiGLU@hidden=3@like=swiglu old=mypkg.mlp:SwiGLU@source=old {SMALL} -v -q",
                      f"compare relu here=relu@env=DEBUG:1;LEVEL:2 there=relu@python=/env/python {SMALL} -v -q"],
     "compare-kinds-of-failure": [f"compare relu,gelu,swiglu,silu,glu,mish {SMALL} -v -o run.csv"],
@@ -189,9 +191,18 @@ TYPED = {
                     f"block swiglu@moe=8x2 --seq-len 64..256 {SMALL} -q -o more.json --resume"],
     "block-failed": [f"block gelu --seq-len 64,128 {SMALL}"],
     "check": ["check baseline.json -o check.xml -o check.md -o check.json -o check.csv",
-              "check baseline.json --exact-only"],
+              "report check.json", "check baseline.json --exact-only"],
     "check-slower": ["check baseline.json -f github", "check baseline.json -v", "check baseline.json --update"],
-    "check-saved": ["check baseline.json groups.json", "check baseline.json baseline.json"],
+    "check-saved": ["check baseline.json groups.json", "check baseline.json baseline.json", "check cut.json",
+                    "check baseline.json cut.json", "check baseline.json cut.json --update"],
+    "check-other-rows": [f"compare relu,gelu,silu {STEADY} -q -o wider.json", "check baseline.json wider.json -q",
+                         "check wider.json baseline.json -q", f"compare relu,gelu=gelu@d_ff=8 {STEADY} -q -o narrow.json",
+                         "check baseline.json narrow.json -q"],
+    "check-elsewhere": ["check elsewhere.json -q", "check elsewhere.json --update -q"],
+    "check-slower-machine": ["check baseline.json -q"],
+    "check-unlike-itself": ["check baseline.json -q --budget 5"],
+    "check-kinds": [f"block --d-model 64 --seq-len 64,256 {STEADY_RUN} -q -o block.json", "report block.json", "check block.json block.json",
+                    f"activations relu,gelu --time {STEADY_RUN} -q -o times.json", "report times.json", "check times.json times.json"],
     "check-flags": ["check baseline.json --tolerance 1% --tolerance gelu:latency=10% --budget 20s -q --wait",
                     "check baseline.json --tolerance params=1% --exact-only -f csv",
                     *(f"check baseline.json -q -f {form}" for form in ("markdown", "latex")),
@@ -203,14 +214,18 @@ TYPED = {
                       "check baseline.json -q --on-unclear pass -f github"],
     "check-busy": ["check baseline.json -q --on-unclear fail", "check baseline.json --update -q"],
     "check-failed": ["check baseline.json -q -o failed.xml -o failed.csv"],
+    "check-wrong": ["check baseline.json -q"],
+    "ab-wrong": ["ab mypkg.mlp:SwiGLU v1.0 --d-model 64 -q"],
     "check-changed": ["check changed.json -q", "check changed.json --exact-only -f github", "check changed.json --exact-only -o c.xml -q"],
     "check-trust": [f"compare relu,mine=mlp.py:Mlp {STEADY} -q -o own.json",
                     "check own.json -q", "check own.json -q --trust mlp.py:Mlp"],
     "check-interrupted": ["check baseline.json -q", "check baseline.json --update -q"],
     "check-runs": ["check baseline.json again.json -f csv", "check again.json baseline.json --tolerance 20%"],
-    "check-others": [*(f"check {run}.json" for run in ("cost", "block", "activations", "ab", "busy", "failed", "interrupted", "cuda"))],
+    "check-others": [*(f"check {run}.json" for run in ("cost", "block", "activations", "ab", "busy", "failed", "interrupted", "cuda")),
+                     "check block.json --exact-only"],
     "ab": ["ab mypkg.mlp:SwiGLU v1.0 --d-model 64 -o found.json", "report found.json"],
-    "ab-slower": ["ab mypkg.mlp:SwiGLU v1.0 --d-model 64"],
+    "ab-slower": ["ab mypkg.mlp:SwiGLU v1.0 --d-model 64", "ab mypkg.mlp:SwiGLU v1.0 --d-model 64 --tolerance 30% -q"],
+    "ab-unlike-itself": ["ab mypkg.mlp:SwiGLU v1.0 --d-model 64 --budget 5 -q"],
     "ab-flags": ["ab mypkg.mlp:SwiGLU v1.0 --d-model 64 --d-ff 128 --batch 2 --seq-len 16 --dtype bf16 --mode train "
                  "--device cpu --threads 2 --tolerance 3% --budget 30s --wait -v -q",
                  "ab mypkg.mlp:SwiGLU --base-rev v1.0 --head-rev HEAD --d-model 64 -q -f github",
@@ -234,6 +249,7 @@ TYPED = {
     "activations-time": ["activations relu,gelu --time --workers 3 --rounds 2 -o times.csv",
                          "activations gelu silu --time --elements 4096,1Ki..4Ki --dtype fp32,bf16 --device cpu --threads 2 --workers 3 --rounds 2 -v -q",
                          "activations gelu --time --quick -f md", "activations relu,gelu --time --workers 3 --rounds 2 -q -o times.json -o times.svg"],
+    "activations-interrupted": ["activations gelu --time --elements 10,20 --workers 3 --rounds 2"],
     "list": ["list", *(f"list {what}" for what in ("keys", "presets", "hardware")),
              "list hardware --json", "list keys -v",
              "list presets -f csv", "list keys -f md", "list keys -f latex"],
@@ -251,7 +267,14 @@ SHOWN = (
     ".md",
     ".json",
     ".xml",
+    ".html",
 )  # files whose text is held; of others it is their names
+# of runs, from baseline.json
+EDITED = {
+    "changed.json": ('"params": 32768', '"params": 32000'),
+    "cut.json": ('"interrupted": false', '"interrupted": true'),
+    "elsewhere.json": ('"cpu": "Fake CPU"', '"cpu": "Other CPU"'),
+}
 MACHINE = {
     "cpu": "Fake CPU", "cpus": 4, "usable_cpus": 4, "memory_bytes": 16 << 30, "usable_bytes": 12 << 30,
     "machine": "x86_64", "system": "Fake 1.0 x86_64", "caches": (), "python": "3.11.0",
@@ -349,6 +372,8 @@ MACHINES: dict[str, Callable[[], FakeLaunch]] = {
             )
         }
     ),
+    "check-wrong": lambda: Machine(trouble={("check", "relu"): "mismatch"}),
+    "ab-wrong": lambda: Machine(trouble={("check", "base"): "mismatch"}),
     "block-failed": lambda: Machine(trouble=crash_of("gelu@seq_len=128")),
     "check-unclear": Scattering,
     "check-busy": busy,
@@ -360,6 +385,10 @@ MACHINES: dict[str, Callable[[], FakeLaunch]] = {
     "ab-interrupted": interrupted,
     "compare-interrupted": interrupted,
     "check-slower": lambda: Machine("gelu"),
+    "check-slower-machine": lambda: Machine("relu", "gelu", CONTROL),
+    "check-unlike-itself": lambda: Machine(CONTROL),
+    "ab-unlike-itself": lambda: Machine(CONTROL),
+    "activations-interrupted": interrupted,
     "ab-slower": lambda: Machine("SwiGLU"),
     "env": lambda: Machine(
         trouble={("timer", None): Timer(empty_call_s=1e-7, resolution_s=5e-8)}
@@ -459,12 +488,14 @@ def steady(text: str, folder: Path) -> str:
 
 
 def readable(text: str) -> str:
-    """The same text; JSON of one line laid out."""
-    return (
-        laid_out(without_samples(json.loads(text)))
-        if text.startswith(("{", "["))
-        else text
-    )
+    """The same text: JSON of one line laid out, of a page what it says."""
+    if text.startswith(("{", "[")):
+        return laid_out(without_samples(json.loads(text)))
+    if text.startswith("<!doctype html>"):
+        text = re.sub(r"<style>.*</style>", "", text, flags=re.DOTALL)
+        text = re.sub(r"data:image[^\"]*", "PICTURE", text)
+        return re.sub(r"(?=<(?:tr|section|li|div|p)\b)", "\n", text)
+    return text
 
 
 @pytest.fixture
@@ -582,9 +613,8 @@ def furnished(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for run in GOLDEN.glob("runs/*.json"):
         shutil.copy(run, folder)
     text = (folder / "baseline.json").read_text()
-    (folder / "changed.json").write_text(
-        text.replace('"params": 32768', '"params": 32000')
-    )
+    for name, (old, new) in EDITED.items():
+        (folder / name).write_text(text.replace(old, new))
 
 
 def write_weights(file: Path) -> None:

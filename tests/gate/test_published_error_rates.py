@@ -8,7 +8,6 @@ import json
 import math
 import re
 from collections import Counter
-from pathlib import Path
 
 import error_rates
 import pytest
@@ -53,43 +52,3 @@ def test_rates_have_intervals_of_wilson() -> None:
     assert (rate.hits, rate.of) == (2, 7)
     assert rate.low == pytest.approx(middle - half, rel=1e-4)
     assert rate.high == pytest.approx(middle + half, rel=1e-4)
-
-
-class Stopped:
-    """A tool that is interrupted at its fifth decision, once."""
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def __call__(self, *_: object) -> tuple[str, str]:
-        self.calls += 1
-        if self.calls == 5:
-            raise KeyboardInterrupt
-        return "passed", "in its words"
-
-
-def test_after_an_interruption_the_same_command_goes_on(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    tool = Stopped()
-    monkeypatch.setattr(error_rates, "BY", {"asv": tool, "pyperf": tool})
-    truth = {"0": [1.0, 0.9, 1.1], "7": [1.07, 1.0, 1.1]}
-    monkeypatch.setattr(error_rates, "truth_of", lambda *_: truth)
-    monkeypatch.setattr(error_rates, "machine", lambda: {"cpu": "a CPU"})
-    file = tmp_path / "rates.jsonl"
-    command = f"--each 3 --effects 0,7 --tools asv,pyperf -o {file}".split()
-    error_rates.main(command)
-    assert "the same command goes on" in capsys.readouterr().err
-    before = file.read_text().splitlines()
-    assert len(before) == 1 + 4
-    error_rates.main(command)
-    after = file.read_text().splitlines()
-    assert after[:5] == before
-    made = Counter(
-        (d["turn"], d["effect"], d["tool"]) for d in map(json.loads, after[1:])
-    )
-    assert len(made) == 3 * 2 * 2
-    assert set(made.values()) == {1}
-    with pytest.raises(SystemExit):
-        error_rates.main(["--seconds", "5", *command])
-    assert "has other settings" in capsys.readouterr().err

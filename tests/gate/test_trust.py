@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 from fake_machine import FakeLaunch, ProberHere, measure, prepare
 from repositories import git
-from shell import ffnbench
 
 import ffnbench as module
 from ffnbench.common.errors import FfnbenchError
@@ -122,9 +121,8 @@ def script(path: Path, marker: Path, then: str = "cat") -> str:
 
 
 def test_code_of_a_baseline_runs_only_where_it_is_named(
-    project, baseline, check, marker
+    baseline, check, on_machine, in_process, marker
 ) -> None:
-    """With the real command and real workers where it is."""
     baseline("mine.py:Mlp")
     for flags in ((), ("--exact-only",), ("--update",)):
         code, err = check("base.json", *flags)
@@ -133,20 +131,18 @@ def test_code_of_a_baseline_runs_only_where_it_is_named(
             "hint: if you trust it, add --trust mine.py:Mlp",
         ]), flags  # fmt: skip
         assert not marker.exists()
-    done = ffnbench(
-        "check", "base.json", "--exact-only", "--trust", "mine.py:Mlp", cwd=project
-    )
-    assert done.returncode == 1, (
-        done.stderr
-    )  # it has biases, and the row was one of relu
+    on_machine(FakeLaunch(), ProberHere)
+    words = ["check", "base.json", "--exact-only", "--trust", "mine.py:Mlp"]
+    code, out, err = in_process(*words)
+    assert code == 1, err  # it has biases, and the row was one of relu
     assert marker.exists()
-    assert " ".join(done.stdout.split()).endswith(
+    assert " ".join(out.split()).endswith(
         ": ffnbench check base.json --update --trust mine.py:Mlp"
     )
 
 
 def test_code_runs_from_python_only_where_it_is_named(
-    project, baseline, marker
+    baseline, on_machine, marker
 ) -> None:
     baseline("mine.py:Mlp", "own.mlp:Mlp")
     with pytest.raises(FfnbenchError, match=r"would run: mine\.py:Mlp, own\.mlp:Mlp"):
@@ -155,25 +151,11 @@ def test_code_runs_from_python_only_where_it_is_named(
         module.check("base.json", exact_only=True, trust="mine.py:Mlp")
     assert caught.value.hint == "if you trust it, add --trust own.mlp:Mlp"
     assert not marker.exists()
-    found = module.check(
-        "base.json", exact_only=True, trust=["mine.py:Mlp", "own.mlp:Mlp"]
-    )
+    on_machine(FakeLaunch(), ProberHere)
+    targets = ["mine.py:Mlp", "own.mlp:Mlp"]
+    found = module.check("base.json", exact_only=True, trust=targets)
     assert found.status == "REGRESSED"
     assert marker.exists()
-
-
-def test_several_targets_are_named_one_by_one(baseline, check) -> None:
-    path = baseline("mine.py:Mlp", "own.mlp:Mlp")
-    code, err = check(path)
-    assert (
-        code,
-        "hint: if you trust it, add --trust mine.py:Mlp --trust own.mlp:Mlp\n" in err,
-    ) == (2, True)
-    code, err = check(path, "--trust", "own.mlp:Mlp")
-    assert (code, "hint: if you trust it, add --trust mine.py:Mlp\n" in err) == (
-        2,
-        True,
-    )
 
 
 LOOKALIKES = [

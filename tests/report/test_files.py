@@ -315,3 +315,8 @@ def test_a_date_that_is_none_is_refused_before_the_work(
     good = shell("ffnbench cost relu -o a.svg", tmp_path, SOURCE_DATE_EPOCH="86400")
     assert good.returncode == 0, good.stderr
     assert "1970-01-02" in (tmp_path / "a.svg").read_text()
+
+
+def test_a_folder_that_was_made_for_nothing_does_not_stay(call, tmp_path: Path) -> None:
+    assert call("compare", "swigul", "-o", f"{tmp_path}/new/deeper/")[0] == 2
+    assert list(tmp_path.iterdir()) == []

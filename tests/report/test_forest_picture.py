@@ -4,7 +4,6 @@ inside a paper's column.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 from fake_machine import FakeLaunch, measure, prepare
 from matplotlib.figure import Figure
 
-from ffnbench.common.errors import FfnbenchError
 from ffnbench.report.pictures.canvas import COLUMN
 from ffnbench.report.pictures.ratios import VERDICT_MARKERS, ratio_figure
 from ffnbench.request import CompareRequest
@@ -133,21 +131,6 @@ def test_all_texts_are_inside_a_papers_column(variants: str) -> None:
     assert all(upper.y0 >= lower.y1 - 1 for upper, lower in pairwise(names))
     titles = [axes._left_title.get_window_extent() for axes in figure.axes[1:]]
     assert all(left.x1 <= right.x0 for left, right in pairwise(titles))
-
-
-def test_a_picture_without_any_number_is_refused() -> None:
-    """Not an empty axis of ratios that nobody measured."""
-    report = run("relu,gelu", metrics="error", rounds=1)
-    uncounted = tuple(
-        replace(
-            one,
-            cost=replace(one.cost, params=0, flops_forward=None, flops_backward=None),
-        )
-        for one in report.costs
-    )
-    report = replace(report, measured=(), costs=uncounted)
-    with pytest.raises(FfnbenchError, match="nothing to draw"):
-        ratio_figure(report)
 
 
 @pytest.mark.parametrize("sweep", ["", "--seq-len 1,4,16"])

@@ -162,59 +162,6 @@ def refusal(data: Any, path: Path) -> str:
     return ""
 
 
-BAD = {  # by hand: each is refused by both, and our reader names the place
-    "'cases' is missing": lambda run: run["plan"].pop("cases"),
-    "'method' is missing": lambda run: run["plan"]["protocol"].pop("method"),
-    "unknown field 'colour'": lambda run: run["plan"]["cases"][1].update(colour="red"),
-    "samples[0].calls: expected int, found 2.5": lambda run: run["samples"][0].update(
-        calls=2.5
-    ),
-    "samples[0].worker: expected int, found True": lambda run: run["samples"][0].update(
-        worker=True
-    ),
-    "samples[0].value: expected float, found None": lambda run: run["samples"][
-        0
-    ].update(value=None),
-    "samples[0].calls: expected at least 1": lambda run: run["samples"][0].update(
-        calls=0
-    ),
-    "samples: expected tuple": lambda run: run.update(samples={}),
-    "workload.dtype: expected one of": lambda run: run["plan"]["cases"][0][
-        "workload"
-    ].update(dtype="int4"),
-    "verdict: expected one of": lambda run: run["comparisons"][1].update(
-        verdict="quicker"
-    ),
-    "ratio: expected an object, found 1.5": lambda run: run["comparisons"][1].update(
-        ratio=1.5
-    ),
-    "argument": lambda run: run["plan"]["cases"][1]["ffn"].update(
-        arguments=[["bias", False, 1]]
-    ),
-}
-GOOD = (
-    lambda run: run["plan"].pop("notes"),  # is empty where it is left out
-    lambda run: run["samples"][0].update(waited=None, value=1),
-)
-
-
-def test_report_and_schema_refuse_the_same_and_take_the_same(
-    tmp_path: Path, on_fakes
-) -> None:
-    run = made("own", tmp_path, on_fakes)
-    for told, edit in BAD.items():
-        edit(bad := copy.deepcopy(run))
-        assert not VALID.is_valid(bad), told
-        (tmp_path / "bad.json").write_text(json.dumps(bad))
-        code, out, err = on_fakes("report bad.json")
-        assert (code, out, err.count("\n")) == (2, "", 2)
-        assert told in err, err
-    for edit in GOOD:
-        edit(good := copy.deepcopy(run))
-        VALID.validate(good)
-        assert refusal(good, tmp_path / "good.json") == ""
-
-
 def test_the_docs_have_the_schema_of_the_code() -> None:
     Draft202012Validator.check_schema(VALID.schema)
     assert schema_text() == SCHEMA.read_text(), "python tests/report/result_schema.py"

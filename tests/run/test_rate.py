@@ -107,16 +107,24 @@ def test_without_latency_it_is_refused_and_a_failure_costs_no_row(
     assert (bool(found["relu"]["rate"]), found["gelu"]["rate"]) == (True, "")
 
 
-@pytest.mark.parametrize("mode", ["forward", "train"])
 def test_real_products_and_copies_grow_with_the_width_of_their_row(
-    mode: str, in_process, tmp_path: Path
+    in_process, tmp_path: Path
 ) -> None:
     """32 times as wide: 32 times the products and nearly as many bytes. The limits are
     wide, since other work may slow any call down a few times.
     """
     path = tmp_path / "run.json"
     code, _, err = in_process(
-        *f"compare relu@d_ff=64,wide=relu@d_ff=2048 --d-model 256 --seq-len 64 --mode {mode}".split(),
+        *[
+            "compare",
+            "relu@d_ff=64,wide=relu@d_ff=2048",
+            "--d-model",
+            "256",
+            "--seq-len",
+            "64",
+            "--mode",
+            "train",
+        ],
         *f"--threads 1 --metrics latency,rate --workers 3 --rounds 2 -o {path}".split(),
     )
     assert code == 0, err

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import resource
-import signal
 import subprocess
 import sys
 import time
@@ -133,18 +132,6 @@ def spec(name: str, d_ff: int = 48, **arguments: object) -> ImportedSpec:
         d_ff=d_ff,
         arguments=tuple(arguments.items()),
     )
-
-
-def test_counts_are_exact_and_marked(prober: Prober) -> None:
-    cost = prober.count(spec("Plain"), SMALL)
-    assert cost.params == 2 * 16 * 48 + 48 + 16
-    assert (cost.flops_forward, cost.flops_backward) == (4 * 16 * 48, 8 * 16 * 48)
-    assert (cost.counted, cost.params_formula, cost.flops_elementwise) == (
-        True,
-        None,
-        None,
-    )
-    assert (cost.uncounted, cost.width_note) == ((), "")
 
 
 @pytest.mark.parametrize(
@@ -302,16 +289,6 @@ def test_a_worker_takes_no_more_memory_than_it_was_given() -> None:
         kind=FailureKind.OOM, message="it tried to allocate 1.00 GiB at once"
     )
     assert plain.calls == 1
-
-
-def test_a_worker_killed_from_outside_is_told_apart() -> None:
-    worker = Worker()
-    worker.greeting()
-    os.killpg(worker._process.pid, signal.SIGKILL)
-    with pytest.raises(WorkerLost, match=r"killed \(signal 9\)") as caught:
-        worker.ask("timer", 10)
-    assert caught.value.kind is FailureKind.OOM
-    worker.close()
 
 
 def test_an_answer_that_json_cannot_hold_is_a_failure_and_no_death() -> None:
