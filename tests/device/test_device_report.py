@@ -50,35 +50,34 @@ def test_a_disturbed_row_says_so_of_all_its_times(run: ShownReport) -> None:
         assert known == {case.label: case.label != "big" for case in run.plan.cases}
 
 
-OTHERS = {
+CONDITIONS = {
     "time": "device",
     "cache": "cold",
     "matmul_precision": "medium",
     "reduced_reductions": False,
 }
+OTHERS = CONDITIONS | {"compile": "max-autotune", "freeze": True}
 
 
 @pytest.mark.parametrize("key", OTHERS)
-def test_runs_of_other_conditions_are_other_rows(key: str, run: ShownReport) -> None:
-    """A check refuses them, and two files beside each other say what is not the
-    same.
-    """
-    other = with_work(run, **{key: OTHERS[key]})
-    found = [
-        f
-        for f in exact_findings(run, other, Policy(tolerances=()))
-        if f.metric == "spec"
-    ]
-    assert {f.status for f in found} == {Status.REGRESSED}
-    assert all(key in f.reason for f in found)
-    assert {
-        f.status
-        for f in exact_findings(run, run, Policy(tolerances=()))
-        if f.metric == "spec"
-    } == {Status.OK}
-    policy = Policy(tolerances=())
-    timed = latency_findings(baseline_times(run), other, policy)
-    assert {(f.status, key in f.reason) for f in timed} == {(Status.INCOMPARABLE, True)}
-    assert Status.INCOMPARABLE not in {
-        f.status for f in latency_findings(baseline_times(run), run, policy)
+def test_a_row_of_another_workload_is_another_row(key: str, run: ShownReport) -> None:
+    now = exact_findings(run, with_work(run, **{key: OTHERS[key]}), Policy())
+    found = [one for one in now if one.metric == "spec"]
+    assert {one.status for one in found} == {Status.REGRESSED}
+    assert all(key in one.reason for one in found)
+
+
+@pytest.mark.parametrize("key", CONDITIONS)
+def test_times_of_other_conditions_are_not_compared(key: str, run: ShownReport) -> None:
+    other = with_work(run, **{key: CONDITIONS[key]})
+    found = latency_findings(baseline_times(run), other, Policy())
+    assert {(one.status, key in one.reason) for one in found} == {
+        (Status.INCOMPARABLE, True)
     }
+
+
+def test_a_run_is_comparable_with_itself(run: ShownReport) -> None:
+    found = exact_findings(run, run, Policy())
+    found += latency_findings(baseline_times(run), run, Policy())
+    assert {one.status for one in found if one.metric == "spec"} == {Status.OK}
+    assert Status.INCOMPARABLE not in {one.status for one in found}

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import replace
-from typing import Any
 
 import pytest
-from fake_machine import FakeLaunch, FakeWorker, KnownProber, measure, prepare
+from fake_machine import FakeLaunch, KnownProber, measure, prepare
 from made_up_runs import run_of
 
 from ffnbench.compare.table import compare_frame
-from ffnbench.gate.decision import Policy, Status, exact_findings
 from ffnbench.gate.interim import latency_report
-from ffnbench.metrics import COMPILE, ERROR, HELD, PACK
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.terminal import plain
@@ -31,85 +27,16 @@ def plan_of(variants: str = "relu,swiglu", **flags: object) -> Plan:
     )
 
 
-# Lists
-
-
-def test_what_can_not_be_is_a_row_of_a_list_with_its_reason() -> None:
-    plan = plan_of("relu,swiglu", backend="packed,eager,onednn", mode="train")
-    told = {note.label: note.text for note in plan.notes}
-    assert told.keys() == {
-        "relu@backend=packed",
-        "relu@backend=onednn",
-        "swiglu@backend=onednn",
-    }
-    assert "only an inner gate" in told["relu@backend=packed"]
-    assert "no gradient" in told["swiglu@backend=onednn"]
-    assert plan.reference == "relu"  # the first that can be run
-    assert (
-        plan.protocol.budget_s == plan_of("relu,swiglu,gelu").protocol.budget_s
-    )  # of three rows, not of six
-    counted = prepare(
-        CompareRequest(variants="relu", backend="eager,packed", threads=1), counts=True
-    ).cost_report()
-    text = plain(compare_frame(counted))
-    assert "only an inner gate" in " ".join(text.split())
-
-
-# Measured rows
-
-
-class Packing(FakeWorker):
-    """A worker whose backends take time once, and tell their error and their bytes."""
-
-    def answer(self, job: str, label: str = "", **arguments: Any) -> Any:
-        if job == "check":
-            return {ERROR: 8.3e-7}
-        answer = super().answer(job, label, **arguments)
-        if job == "open":
-            values = {HELD: 18_874_368}
-            if "onednn" in label:
-                values = {PACK: 0.03 + 0.001 * self.index, HELD: 2 * 18_874_368}
-            if "compile" in label:
-                values[COMPILE] = 2.0 + 0.1 * self.index
-            answer = replace(answer, values=values)
-        return answer
-
-
-class Launch(FakeLaunch):
-    def __call__(self, arm: object = None) -> FakeWorker:
-        self.workers.append(Packing(self, len(self.workers)))
-        return self.workers[-1]
-
-
-def seconds(label: str, worker: int, number: int) -> float:
-    named = next((b for b in ("onednn", "compile", "packed") if b in label), "eager")
-    times = {"onednn": 4.2, "compile": 8.0, "packed": 9.0, "eager": 10.0}[named]
-    return times * 1e-3 * (1 + 0.002 * math.sin(7 * worker + 3 * number + len(label)))
-
-
-def measured(
-    variants: str = "swiglu", launch: FakeLaunch | None = None, **flags: object
-) -> Report:
+def measured(launch: FakeLaunch, variants: str = "swiglu", **flags: object) -> Report:
     asked = CompareRequest(
         variants=variants,
         **{"workers": 5, "rounds": 6, "device": "cpu", "threads": 1} | flags,
     )
-    return measure(prepare(asked), launch=launch or Launch(seconds))
+    return measure(prepare(asked), launch=launch)
 
 
 def words_of(report: Report, width: int = 80) -> str:
     return " ".join(plain(compare_frame(report), width).split())
-
-
-def test_a_check_tells_another_way_of_compiling_from_the_same() -> None:
-    before = measured("a=swiglu@compile=default")
-    for key in ("compile=max-autotune", "freeze=true@backend=compile"):
-        now = measured(f"a=swiglu@{key}")
-        spec = next(
-            f for f in exact_findings(before, now, Policy()) if f.metric == "spec"
-        )
-        assert spec.status is Status.REGRESSED
-        assert key.partition("=")[0] in spec.reason
 
 
 # The fastest
@@ -121,7 +48,7 @@ def found_by(report: Report) -> Fastest:
 
 
 def test_rows_within_two_percent_are_the_same_and_others_can_not_be_told() -> None:
-    def near(gap: float, noise: float) -> Launch:
+    def near(gap: float, noise: float) -> FakeLaunch:
         def at(label: str, worker: int, number: int) -> float:
             drawn = random.Random(f"{label} {worker}").gauss(0, noise)
             return (
@@ -130,7 +57,7 @@ def test_rows_within_two_percent_are_the_same_and_others_can_not_be_told() -> No
                 * math.exp(drawn)
             )
 
-        return Launch(at)
+        return FakeLaunch(at)
 
     same = measured(launch=near(0.005, 0.001), backend="eager,onednn,compile")
     assert found_by(same).verdict is Verdict.SAME

@@ -7,27 +7,18 @@ mode and backend.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-import gate_world
 import pytest
 import torch
-import torch.nn.functional as F
 from fake_machine import FakeLaunch, KnownProber, measure, prepare
 
 from ffnbench.common.errors import Unsupported
-from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.plan import Plan
 from ffnbench.planning.compare import plan_compare
 from ffnbench.report.columns import case_records
-from ffnbench.report.files.store import report_text
-from ffnbench.report.shown_report import ShownReport
 from ffnbench.request import CompareRequest
-from ffnbench.result import Report
-from ffnbench.worker.backends.building import build_module
 from ffnbench.worker.correctness import Mismatch, difference_from_expected, row_error
 from ffnbench.worker.jobs import Jobs
 
@@ -401,138 +392,21 @@ def test_the_error_of_gradients_is_that_of_the_worst_weight_and_what_rounding_le
     assert found.over(1e-4) == pytest.approx(1.0)  # the root of the tolerance
 
 
-def test_gradients_of_a_form_are_those_of_plain_products() -> None:
-    spec = FFNSpec(d_model=D, d_ff=H, activation="silu", gate=Gate.INNER)
-    torch.manual_seed(3)
-    module = build_module(spec, dtype=torch.float64)
-    x = torch.randn(1, 5, D, dtype=torch.float64, requires_grad=True)
-    flows = torch.randn(1, 5, D, dtype=torch.float64)
-    weights = [getattr(module, name).weight for name in ("gate", "up", "down")]
-    gate, up, down = (weight.detach().clone().requires_grad_() for weight in weights)
-    plain = (F.silu(x @ gate.T) * (x @ up.T)) @ down.T
-    expected = torch.autograd.grad(plain, [x, gate, up, down], flows)
-    found = torch.autograd.grad(module.reference(x), [x, *weights], flows)
-    for ours, theirs in zip(found, expected, strict=True):
-        torch.testing.assert_close(ours, theirs)
-
-
 # In a run, on the fake machine
 
 
-def machine(
-    wrong: tuple[str, ...] = (),
-    at: str = "check",
-    factors: dict[str, float] | None = None,
-    seed: int = 0,
-):
-    """Workers of 10 ms a call, gelu twice as fast; `wrong` rows are found to be that
-    after their rounds.
-    """
-    launch = gate_world.machine(
-        {"gelu": 0.5, "swiglu": 1.3} if factors is None else factors, seed=seed
-    )
-    launch.trouble = {
-        ("check", label): {"error": 3e-7} for label in ("relu", "gelu", "swiglu")
-    }
-    launch.trouble |= {(at, label): "mismatch" for label in wrong}
-    return launch
-
-
-def measured(launch: FakeLaunch, **options: Any) -> ShownReport:
-    flags = {
-        "variants": "relu,gelu,swiglu",
-        "d_model": 64,
-        "metrics": "latency",
-        "threads": 1,
-        "workers": 5,
-        "rounds": 6,
-    }
-    return measure(prepare(CompareRequest(**{**flags, **options})), launch=launch)
-
-
 def test_each_case_is_checked_once_after_the_rounds_of_the_first_worker() -> None:
-    launch = machine()
-    report = measured(launch)
-    checks = [
-        (number, label)
-        for number, (_, do, label) in enumerate(launch.log)
-        if do == "check"
-    ]
-    assert sorted(label for _, label in checks) == ["gelu", "relu", "swiglu"]
-    workers = [worker for worker, do, _ in launch.log if do == "check"]
-    assert set(workers) == {
-        min(worker for worker, do, _ in launch.log if do == "sample")
-    }
-    last = max(
-        number
-        for number, (worker, do, _) in enumerate(launch.log)
-        if do == "sample" and worker == workers[0]
+    cases = ("relu", "gelu", "swiglu")
+    launch = FakeLaunch()
+    launch.trouble = {("check", case): {"error": 3e-7} for case in cases}
+    request = CompareRequest(
+        variants="relu,gelu,swiglu", d_model=64, metrics="latency", workers=3, rounds=2
     )
-    assert all(number > last for number, _ in checks)
+    report = measure(prepare(request), launch=launch)
+    of_first = [(do, label) for worker, do, label in launch.log if worker == 0]
+    checks = [label for do, label in of_first if do == "check"]
+    assert sorted(checks) == sorted(cases)
+    assert {do for do, _ in of_first[-3:]} == {"check"}
+    assert not any(do == "check" for worker, do, _ in launch.log if worker)
     assert [record["error"] for record in case_records(report)] == [3e-7] * 3
     assert [record["gradient_error"] for record in case_records(report)] == [None] * 3
-
-
-# check
-
-
-@pytest.fixture
-def call(
-    on_fakes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> Callable[..., tuple[int, str, str]]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "160")
-    return lambda *arguments, launch=None: on_fakes(
-        *arguments, launch=launch or machine(seed=1)
-    )
-
-
-def saved(path: Path, report: Report) -> Path:
-    path.write_text(report_text(report))
-    return path
-
-
-@pytest.fixture
-def baseline(tmp_path: Path) -> Path:
-    return saved(
-        tmp_path / "base.json",
-        measured(machine(), workers=None, rounds=None, precision=0.5),
-    )
-
-
-@pytest.mark.parametrize(
-    ("wrong", "others"),
-    [("gelu", "swiglu latency OK"), ("relu", "swiglu latency MISSING")],
-)
-def test_in_a_check_its_time_is_missing(
-    baseline: Path, tmp_path: Path, call, wrong: str, others: str
-) -> None:
-    """Though it is as fast as ever; where it is the reference, that of all rows. Such a
-    run is no baseline.
-    """
-    run = saved(tmp_path / "run.json", measured(machine((wrong,), seed=3), rounds=20))
-    code, out, _ = call("check", baseline, run, "--on-unclear pass")
-    assert (
-        code,
-        "gelu latency MISSING" in out,
-        f"{wrong} said no" in out,
-        others in out,
-    ) == (3, True, True, True)
-    code, _, err = call("check", run, "-q")
-    assert (
-        code,
-        f"can't be a baseline: {wrong!r} is wrong: {wrong} said no" in err,
-    ) == (2, True)
-
-
-def test_a_side_that_is_wrong_has_no_time(call) -> None:
-    """head takes half the time."""
-    flags = "--base-env A:1 --d-model 64 --threads 1 -q"
-    for wrong in ("swiglu", "base"):
-        launch = machine((wrong,), factors={"swiglu": 0.5}, seed=1)
-        launch.trouble |= {
-            ("memory", side): {} for side in ("swiglu", "base")
-        }  # that of the closed form
-        code, out, _ = call("ab swiglu", flags, launch=launch)
-        assert (code, "swiglu latency MISSING" in out, f"{wrong} said no" in out, "IMPROVED" in out) == (
-            3, True, True, False)  # fmt: skip
