@@ -151,10 +151,6 @@ class Needy(Plain):
         super().__init__(dim, hidden_dim)
 
 
-def factory(d_model: int, d_ff: int) -> nn.Module:
-    return Plain(d_model, d_ff)
-
-
 def not_a_module(d_model: int, d_ff: int) -> int:
     return 3
 

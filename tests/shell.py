@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -28,10 +27,3 @@ def ffnbench(
         [sys.executable, "-m", "ffnbench", *arguments],
         capture_output=True, text=True, timeout=300, cwd=cwd or ROOT, env=environment,
     )  # fmt: skip
-
-
-def listen() -> None:
-    """For a child process: an interruption is heard, even where the tests themselves
-    run in the background.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_DFL)

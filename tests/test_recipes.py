@@ -34,7 +34,6 @@ def block_below(heading: str) -> dict:
     return yaml.safe_load(re.search(r"```yaml\n(.*?)```", below, re.DOTALL)[1])
 
 
-WORKFLOW = block_below("Without the action")
 HOOK = block_below("A pre-commit hook")
 (OUR_HOOK,) = yaml.safe_load(
     (ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8")
@@ -123,28 +122,6 @@ def test_a_committed_baseline_and_the_hook_pass_what_is_unchanged_and_fail_real_
     assert re.search(r"flops_forward +REGRESSED", done.stdout)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("extra", [False, True])
-def test_the_workflow_passes_what_is_unchanged_and_fails_real_extra_work(
-    own: Path, typed, extra: bool
-) -> None:
-    lines = [step["run"] for step in WORKFLOW["jobs"]["ab"]["steps"] if "run" in step]
-    (line,) = (line for line in lines if not line.startswith("pip install "))
-    if extra:
-        works_twice(own)
-    done = typed(line.replace("${{ github.base_ref }}", "main"), own)
-    assert done.returncode == int(extra), done.stderr
-    assert (
-        "::error title=ffnbench REGRESSED::SwiGLU flops_forward" in done.stdout
-    ) == extra
-    head, lines_of_table = (own.parent / "summary.md").read_text().split("\n\n")[:2]
-    assert head.startswith("A/B of mypkg.mlp:SwiGLU")
-    columns = (
-        {line.count(" | ") for line in lines_of_table.splitlines()} if extra else {0}
-    )
-    assert len(columns) == 1, lines_of_table
-
-
 def test_pytest_shows_every_row_of_a_check_that_fails(tmp_path: Path, typed) -> None:
     """It cuts the repr of an object at 240 characters, and a table is longer."""
     names = ("relu", "gelu", "silu", "swiglu", "geglu", "reglu", "bilinear")
@@ -163,20 +140,6 @@ def test_pytest_shows_every_row_of_a_check_that_fails(tmp_path: Path, typed) -> 
     assert done.returncode == 1
     for name in names:
         assert re.search(rf"{name} +params +REGRESSED", done.stdout), name
-
-
-@pytest.mark.slow
-def test_the_file_for_pytest_passes_what_is_unchanged_and_fails_real_extra_work(
-    own: Path, typed
-) -> None:
-    (own / "test_ffn.py").write_text(TEST_FILE)
-    assert all(typed(line, own).returncode == 0 for line in EXACT[:-1])
-    done = typed("pytest", own)
-    assert done.returncode == 0, done.stdout
-    works_twice(own)
-    done = typed("pytest", own)
-    assert done.returncode == 1, done.stdout
-    assert "2 failed" in done.stdout
 
 
 BISECT = re.findall(r"^git bisect .*", CI, re.MULTILINE)

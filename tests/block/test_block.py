@@ -102,14 +102,12 @@ def mean_of(
     )
 
 
-def test_windows_are_counted_by_kind_of_layer_and_in_the_mean(tmp_path) -> None:
-    """Sums over the positions of 32,768 tokens; the models are Mistral 7B v0.1,
-    gpt-oss-120b and Gemma 3 27B.
+def test_windows_are_counted_by_kind_of_layer_and_in_the_mean() -> None:
+    """Sums over the positions of 32,768 tokens; the models are Mistral 7B v0.1 and
+    gpt-oss-120b.
     """
     (mistral,) = counted("mistral-7b")
-    windowed = {
-        w: sum(min(i + 1, w) for i in range(32768)) for w in (128, 1024, 4096, 32768)
-    }
+    windowed = {w: sum(min(i + 1, w) for i in range(32768)) for w in (128, 4096, 32768)}
     share = mean_of(
         [(32, windowed[4096])], 6 * 4096 * 14336, 4 * 4096 * 5120, 4 * 32 * 128
     )
@@ -139,33 +137,12 @@ def test_windows_are_counted_by_kind_of_layer_and_in_the_mean(tmp_path) -> None:
         (2**27 + 2**19) // 2,
         None,
     )
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(GEMMA_3))
-    full, sliding, mean = counted(str(path))
-    share = mean_of(
-        [(52, windowed[1024]), (10, windowed[32768])],
-        6 * 5376 * 21504,
-        4 * 5376 * 6144,
-        4 * 32 * 128,
-    )
-    assert (
-        mean["ffn_share_flops"]
-        == pytest.approx(share, rel=1e-6)
-        == pytest.approx(0.786, abs=5e-4)
-    )
-    assert [row["kv_bytes"] for row in (full, sliding)] == [512 * 2**20, 16 * 2**20]
 
 
 def counted(name: str) -> list[dict]:
     return block_records(
         prepare(BlockRequest(seq_len="32768", preset=name)).cost_report()
     )
-
-
-GEMMA_3 = {
-    "model_type": "gemma3_text", "hidden_size": 5376, "intermediate_size": 21504, "num_hidden_layers": 62,
-    "num_attention_heads": 32, "num_key_value_heads": 16, "head_dim": 128, "sliding_window": 1024,
-}  # fmt: skip
 
 
 def test_keys_and_values_are_those_of_all_sequences_of_a_batch() -> None:

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ffnbench.common.errors import FfnbenchError
-from ffnbench.common.names import Registry, did_you_mean
+from ffnbench.common.names import Registry
 
 
 def test_spelling_is_forgiven_and_aliases_lead_to_the_entry() -> None:
@@ -20,12 +19,3 @@ def test_a_name_that_is_taken_is_refused(name: str) -> None:
     registry.add("one", 1, ["eins"])
     with pytest.raises(ValueError, match="twice"):
         registry.add(name, 2)
-
-
-def test_an_unknown_name_gets_the_near_ones_and_the_list() -> None:
-    registry: Registry[int] = Registry("number", "see the list")
-    registry.add("swiglu", 1)
-    with pytest.raises(FfnbenchError, match="unknown number 'swigul'") as caught:
-        registry.get("swigul")
-    assert caught.value.hint == "did you mean 'swiglu'? see the list"
-    assert did_you_mean("zzz", ["swiglu"]) == ""
