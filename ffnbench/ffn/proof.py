@@ -21,10 +21,16 @@ import torch
 from torch import Tensor, nn
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.ffn.cost import matrix_params
 from ffnbench.ffn.experts import MixtureOfExperts
 from ffnbench.ffn.modules import OwnForm, build_dense, reference_output
-from ffnbench.ffn.spec import DTYPES, FFNSpec, Gate, ImportedSpec, tolerance
+from ffnbench.ffn.spec import (
+    DTYPES,
+    FFNSpec,
+    Gate,
+    ImportedSpec,
+    MoESpec,
+    tolerance,
+)
 
 Tensors = Mapping[str, Tensor]
 # rows of the input of a proof: small and large, so that clamps and kinks take part
@@ -33,11 +39,8 @@ SMALL_D_MODEL, SMALL_D_FF = 16, 24
 # A layout whose output is off by no more than this share of the tolerance is the right
 # one, and no other need be tried.
 CLEAR_SHARE = 0.2
-# The part of a name that tells a weight from its bias: fc1.weight and fc1.bias, w_gate
-# and b_gate, w1 and b1 have the rest in common.
-WEIGHT_OR_BIAS = re.compile(
-    r"(?<![a-z])(?:weights?|bias|kernel|[wb](?=gate|up|down)|[wb](?![a-z]))"
-)
+# the number of an expert in the name of a parameter: experts.3.w1, expert_3.wi.weight
+EXPERT = re.compile(r"(expert.*?[._])\d+(?=\.)")
 # what the names of weights say of their roles; w1 and w3 are those of Llama's code
 ROLE_IN_NAME = re.compile(r"(?<![a-z0-9])(gate|up|w1|w3)(?![a-z0-9])")
 ROLES = {"gate": "gate", "up": "up", "w1": "gate", "w3": "up"}
@@ -128,18 +131,6 @@ class Proof:
             parameter.requires_grad_(False)
         return ours
 
-    def at(self, tensors: Tensors) -> Proof:
-        """This proof at the widths of other weights of the module's."""
-        weights = self.of(tensors)
-        of_experts = "experts." if self.form.moe is not None else ""
-        d_ff, d_model = weights[f"{of_experts}up.weight"].shape[-2:]
-        moe = self.form.moe
-        if moe is not None and "shared.up.weight" in weights:
-            moe = replace(moe, shared_d_ff=weights["shared.up.weight"].shape[0])
-        return replace(
-            self, form=replace(self.form, d_model=d_model, d_ff=d_ff, moe=moe)
-        )
-
     @property
     def contradiction(self) -> str:
         """What a name says against the proof: the activation is on `up_proj`, which
@@ -153,11 +144,10 @@ class Proof:
         gate_name = gate.name.removesuffix(".weight")
         up_name = up.name.removesuffix(".weight")
         if gate.name == up.name:
-            up_is_first = gate.part in (Part.SECOND, Part.ODD)
-            if up_is_first and roles_in(gate_name) == ["gate", "up"]:
+            gate_is_second = gate.part in (Part.SECOND, Part.ODD)
+            if gate_is_second and roles_in(gate_name) == ["gate", "up"]:
                 return f"the activation is on {gate.part} of {gate_name}, where its name puts up"
-            return ""
-        if roles_in(gate_name)[-1:] == ["up"] or roles_in(up_name)[-1:] == ["gate"]:
+        elif roles_in(gate_name)[-1:] == ["up"] or roles_in(up_name)[-1:] == ["gate"]:
             return (
                 f"the activation is on {gate_name}, where the form puts it on {up_name}"
             )
@@ -177,13 +167,12 @@ def without_data(form: FFNSpec) -> OwnForm:
 
 
 def stack_experts(tensors: Tensors) -> dict[str, Tensor]:
-    """Tensors by name, where those whose names differ by a number alone (experts.0.w1,
-    experts.1.w1) are one, stacked, with `*` for the number.
+    """Tensors by name, where those whose names differ by the number of an expert alone
+    (experts.0.w1, experts.1.w1) are one, stacked, with `*` for the number.
     """
     by_name: dict[str, list[Tensor]] = {}
     for name, tensor in tensors.items():
-        numbered = re.sub(r"(?<=\.)\d+(?=\.)", "*", name, count=1)
-        by_name.setdefault(numbered if "expert" in name else name, []).append(tensor)
+        by_name.setdefault(EXPERT.sub(r"\1*", name, count=1), []).append(tensor)
     return {
         name: torch.stack(each) if "*" in name else each[0]
         for name, each in by_name.items()
@@ -268,24 +257,23 @@ def proof_of_like(module: nn.Module, spec: ImportedSpec) -> Proof:
     """
     form = spec.like
     assert form is not None
-    tensors: Tensors = {n: p.detach() for n, p in module.named_parameters()}
-    d_ff = spec.d_ff
-    for layout in layouts(tensors, form):
-        d_ff = layout.form.d_ff
-        break
-    sizes = small_sizes(spec.d_model, d_ff)
+    fitting = list(layouts(dict(module.named_parameters()), form))
+    if not fitting:
+        raise FfnbenchError(
+            f"{spec.target} is not like {form.name}: {_misfit_text(module, form)}"
+        )
+    sizes = small_sizes(spec.d_model, fitting[0].form.d_ff)
     small_form = replace(form, d_model=sizes[spec.d_model])
     try:
         proof = prove(small_copy(module, sizes), [small_form])
     except Exception:  # code of the user's
         proof = None
-    if proof is None:
-        proof, _ = nearest_proof(module, [form])
-    if proof is None:
-        raise FfnbenchError(
-            f"{spec.target} is not like {form.name}: {_misfit_text(module, form)}"
-        )
-    return proof.at(tensors)
+    for layout in fitting:
+        if proof is not None and proof.pieces == layout.pieces:
+            return layout
+    nearest, _ = nearest_proof(module, [form])
+    assert nearest is not None
+    return nearest
 
 
 def small_sizes(d_model: int, d_ff: int) -> dict[int, int]:
@@ -327,106 +315,91 @@ def layouts(tensors: Tensors, form: FFNSpec) -> Iterator[Proof]:
     if form.row.learned or not all(t.is_floating_point() for t in tensors.values()):
         return
     if form.moe is None:
-        for widths, pieces in _dense_layouts(tensors, form, ndim=2):
-            yield Proof(widths, pieces)
-        return
-    yield from _mixture_layouts(tensors, form)
+        yield from _dense_layouts(tensors, form, ndim=2)
+    else:
+        yield from _mixture_layouts(tensors, form, form.moe)
 
 
-def _mixture_layouts(tensors: Tensors, form: FFNSpec) -> Iterator[Proof]:
+def _mixture_layouts(tensors: Tensors, form: FFNSpec, moe: MoESpec) -> Iterator[Proof]:
     """The layouts of a form with experts: the router is the matrix with a row for each
     expert, a shared expert has the other matrices.
     """
-    moe = form.moe
-    assert moe is not None
-    experts = {
-        n: t
-        for n, t in tensors.items()
-        if t.shape[:1] == (moe.experts,) and "expert" in n
+    roles = {
+        (moe.experts, form.d_model): "router.weight",
+        (1, form.d_model): "shared_gate.weight",
+        (moe.experts,): "router.bias",
     }
-    others = {n: t for n, t in tensors.items() if n not in experts}
     pieces: Pieces = {}
-    routers = {"router": moe.experts, "shared_gate": 1}
-    for role, rows in routers.items():
-        for name, tensor in list(others.items()):
-            if tensor.shape == (rows, form.d_model):
-                pieces[f"{role}.weight"] = Piece(name)
-                bias = _bias_of(name, others)
-                if bias:
-                    pieces[f"{role}.bias"] = Piece(bias, bias=True)
-                    del others[bias]
-                del others[name]
-                break
+    experts, shared = {}, {}
+    for name, tensor in tensors.items():
+        role = roles.get(tuple(tensor.shape), "")
+        if "expert" in name and tensor.shape[0] == moe.experts:
+            experts[name] = tensor
+        elif role and role not in pieces:
+            pieces[role] = Piece(name, bias=tensor.ndim == 1)
+        else:
+            shared[name] = tensor
     if "router.weight" not in pieces:
         return
     dense = replace(form, moe=None)
-    shared_ones: Iterable[tuple[FFNSpec | None, Pieces]] = [(None, {})]
-    if others:
-        shared_ones = list(_dense_layouts(others, dense, ndim=2))
+    of_shared: list[Proof | None] = [None]
+    if shared:
+        of_shared = list(_dense_layouts(shared, dense, ndim=2))
     of_experts = _dense_layouts(experts, dense, ndim=3)
-    for (expert, of_expert), (shared, of_shared) in product(of_experts, shared_ones):
-        if shared is not None and shared.bias != expert.bias:
-            continue
+    for expert, beside in product(of_experts, of_shared):
+        all_pieces = dict(pieces)
+        for name, piece in expert.pieces.items():
+            all_pieces[f"experts.{name}"] = piece
+        shared_d_ff = 0
+        if beside is not None:
+            if beside.form.bias != expert.form.bias:
+                continue
+            shared_d_ff = beside.form.d_ff
+            for name, piece in beside.pieces.items():
+                all_pieces[f"shared.{name}"] = piece
         as_laid_out = replace(
             moe,
             router_bias="router.bias" in pieces,
             shared_gate="shared_gate.weight" in pieces,
-            shared_d_ff=0 if shared is None else shared.d_ff,
+            shared_d_ff=shared_d_ff,
         )
-        yield Proof(
-            replace(expert, moe=as_laid_out),
-            pieces
-            | {f"experts.{name}": piece for name, piece in of_expert.items()}
-            | {f"shared.{name}": piece for name, piece in of_shared.items()},
-        )
+        yield Proof(replace(expert.form, moe=as_laid_out), all_pieces)
 
 
-def _dense_layouts(
-    tensors: Tensors, form: FFNSpec, *, ndim: int
-) -> Iterator[tuple[FFNSpec, Pieces]]:
-    """The layouts of a form without experts, or of each of several experts (ndim 3):
-    the form with its width and biases, and its pieces.
-    """
+def _dense_layouts(tensors: Tensors, form: FFNSpec, *, ndim: int) -> Iterator[Proof]:
+    """The layouts of a form without experts, or of each of several experts (ndim 3)."""
     matrices = {n: t for n, t in tensors.items() if t.ndim == ndim}
-    vectors = [n for n, t in tensors.items() if t.ndim == ndim - 1]
-    elements = sum(t[0].numel() if ndim == 3 else t.numel() for t in matrices.values())
-    d_ff = _width_of(form, elements)
-    if d_ff is None or len(matrices) + len(vectors) < len(tensors):
+    vectors = {n: t for n, t in tensors.items() if t.ndim == ndim - 1}
+    if len(matrices) + len(vectors) < len(tensors):
         return
-    form = replace(form, d_ff=d_ff)
-    for pieces in _ways_to_cut(matrices, len(form.matrices)):
-        shapes = [piece.of(matrices[piece.name]).shape[-2:] for piece in pieces]
-        for order in permutations(range(len(pieces))):
-            if [shapes[place] for place in order] != list(form.matrices.values()):
+    for cut in _ways_to_cut(matrices, len(form.matrices)):
+        shapes = {piece: piece.of(matrices[piece.name]).shape[-2:] for piece in cut}
+        for order in permutations(cut):
+            of_role = dict(zip(form.matrices, order, strict=True))
+            sized = replace(form, d_ff=shapes[of_role["up"]][0])
+            fits = [shapes[piece] for piece in order] == [*sized.matrices.values()]
+            if not fits:
                 continue
-            weights = {
-                role: pieces[place]
-                for role, place in zip(form.matrices, order, strict=True)
+            weights = {f"{role}.weight": piece for role, piece in of_role.items()}
+            for biases in _ways_to_add(vectors, of_role, matrices):
+                yield Proof(replace(sized, bias=bool(vectors)), weights | biases)
+
+
+def _ways_to_add(
+    vectors: Tensors, of_role: Pieces, matrices: Tensors
+) -> Iterator[Pieces]:
+    """Every way to give each vector as a bias to a matrix with as many outputs."""
+    outputs = {}
+    for piece in of_role.values():
+        outputs[piece.name] = matrices[piece.name].shape[-1 if piece.transposed else -2]
+    for names in permutations(outputs, len(vectors)):
+        bias_of = dict(zip(names, vectors, strict=True))
+        if all(vectors[b].shape[-1] == outputs[name] for name, b in bias_of.items()):
+            yield {
+                f"{role}.bias": Piece(bias_of[piece.name], part=piece.part, bias=True)
+                for role, piece in of_role.items()
+                if piece.name in bias_of
             }
-            biases = {}
-            for role, piece in weights.items():
-                bias = _bias_of(piece.name, vectors)
-                if bias:
-                    biases[f"{role}.bias"] = Piece(bias, part=piece.part, bias=True)
-            fits = all(
-                piece.of(tensors[piece.name]).shape[-1] == form.matrices[name[:-5]][0]
-                for name, piece in biases.items()
-            )
-            if fits and {piece.name for piece in biases.values()} == set(vectors):
-                named = {f"{role}.weight": piece for role, piece in weights.items()}
-                yield replace(form, bias=bool(biases)), named | biases
-
-
-def _width_of(form: FFNSpec, elements: int) -> int | None:
-    """The d_ff at which the matrices of a form have so many elements; None where no
-    width does it.
-    """
-    at_one = matrix_params(replace(form, d_ff=1))
-    of_a_column = matrix_params(replace(form, d_ff=2)) - at_one
-    columns, remainder = divmod(elements - at_one, of_a_column)
-    if remainder or columns < 0:
-        return None
-    return 1 + columns
 
 
 def _ways_to_cut(matrices: Tensors, count: int) -> list[list[Piece]]:
@@ -434,33 +407,17 @@ def _ways_to_cut(matrices: Tensors, count: int) -> list[list[Piece]]:
     ones first: each is one matrix, or two, whose rows are its halves or alternate.
     """
     cuts = ((Part.ALL,), (Part.FIRST, Part.SECOND), (Part.EVEN, Part.ODD))
-    ways_for_each = [
-        [
-            [Piece(name, transposed, part) for part in cut]
-            for transposed in (False, True)
-            for cut in cuts
-        ]
-        for name in matrices
-    ]
-    ways = (list(chain(*each)) for each in product(*ways_for_each))
+    ways_for_each = []
+    for name in matrices:
+        ways = []
+        for transposed, cut in product((False, True), cuts):
+            ways.append([Piece(name, transposed, part) for part in cut])
+        ways_for_each.append(ways)
+    all_ways = [list(chain(*way)) for way in product(*ways_for_each)]
     return sorted(
-        (pieces for pieces in ways if len(pieces) == count),
+        (pieces for pieces in all_ways if len(pieces) == count),
         key=lambda pieces: sum(piece.transposed for piece in pieces),
     )
-
-
-def _bias_of(weight: str, names: Iterable[str]) -> str:
-    """The name of a weight's bias; "" where it has none."""
-    for name in names:
-        if _stem(name) == _stem(weight) and name != weight:
-            return name
-    return ""
-
-
-def _stem(name: str) -> str:
-    """The part of a weight's name that its bias's name has too."""
-    rest = WEIGHT_OR_BIAS.sub("", name.lower())
-    return "".join(re.findall(r"[a-z0-9]+", rest))
 
 
 def _misfit_text(module: nn.Module, form: FFNSpec) -> str:

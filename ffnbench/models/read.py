@@ -19,8 +19,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from math import prod
-from typing import Any, NamedTuple
+from itertools import product
+from math import inf, prod
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +30,7 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.jsonable import encode
 from ffnbench.ffn.activations import ACTIVATIONS, HF_ACTIVATIONS
 from ffnbench.ffn.proof import (
+    EXPERT,
     SMALL_D_MODEL,
     Proof,
     prove,
@@ -36,7 +38,6 @@ from ffnbench.ffn.proof import (
     small_sizes,
 )
 from ffnbench.ffn.spec import (
-    CLAMPED,
     AttentionSpec,
     FFNSpec,
     Gate,
@@ -102,267 +103,248 @@ SIZE_KEY = re.compile(
 )
 
 
-class ShapeOfFFN(NamedTuple):
-    """What the matrices of an FFN tell by their shapes alone.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FFNPart:
+    """Matrices of a layer that are together of the shape of an FFN, or of its experts,
+    with their biases.
 
-    `experts` is their number, 0 for none, `unused` how many of the stored ones are of
+    `path` is that of the module in the layer that has them, with `*` for the number of
+    an expert. `shapes` are those of the parameters by their names in the layer.
+    `experts` is their number, 0 for none; `unused` how many of the stored ones are of
     experts that do nothing.
     """
 
-    gated: bool
-    d_ff: int
-    experts: int = 0
-    unused: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FFNPart:
-    """Matrices of a layer that are together of the shape of an FFN, or of experts.
-
-    `module` computes it alone; None where its matrices stand in the layer itself.
-    `shapes` are those of its parameters by their paths in the layer. `gated`, `d_ff`,
-    `experts` and `unused` are as in ShapeOfFFN.
-    """
-
     path: str
-    module: Any
     shapes: Mapping[str, Shape]
     d_model: int
     gated: bool
     d_ff: int
-    experts: int
-    unused: int
+    experts: int = 0
+    unused: int = 0
 
     @property
     def params(self) -> int:
         """Elements of all parameters but those of unused experts."""
         total = 0
         for shape in self.shapes.values():
-            if self.experts and len(shape) > 1 and shape[0] > self.experts:
+            if self.experts and len(shape) > 1:
                 shape = (self.experts, *shape[1:])
             total += prod(shape)
         return total
 
 
 @dataclass(slots=True)
-class LayerFFN:
-    """The FFN of one numbered layer: its parts, and parameters that belong to it by
-    exclusion, such as those of a router.
+class Layer:
+    """A numbered layer of a model. `parameters` are those of its FFN, by exclusion, by
+    their names in the layer; those of several experts stand under one name, with `*`
+    for the number. `parts` are FFNs among them, and `loose` the shapes of the others,
+    such as a router.
     """
 
+    path: str
+    module: Any
+    attentions: list[Any]
+    parameters: dict[str, list[Any]] = field(default_factory=dict)
     parts: list[FFNPart] = field(default_factory=list)
     loose: dict[str, Shape] = field(default_factory=dict)
 
-
-def read_layer(layer: Any, d_models: Iterable[int]) -> LayerFFN:
-    """Find the FFNs of a layer, around one of the model's widths."""
-    for d_model in d_models:
-        ffn = _visit(layer, "", d_model)
-        if ffn.parts:
-            return ffn
-    return LayerFFN()
+    @property
+    def number(self) -> int:
+        """Its number in the model's list of layers."""
+        return int(A_NUMBER.findall(self.path)[0])
 
 
-def _visit(module: Any, path: str, d_model: int) -> LayerFFN:
-    ffn = LayerFFN()
-    for name, parameter in module.named_parameters(recurse=False):
-        if not NO_FFN.search(name):
-            ffn.loose[path + name] = tuple(parameter.shape)
-    for name, child in module.named_children():
-        if is_no_ffn(name, child):
+def layers_of(model: Any, config: Any) -> list[Layer]:
+    """The numbered layers of a model that have an FFN.
+
+    A layer is the innermost numbered module around a parameter that has an attention in
+    it; where none has, the outermost.
+    """
+    classes = {path: type(module).__name__ for path, module in model.named_modules()}
+    attentions = [path for path, each in classes.items() if is_attention(each)]
+    around_attention = {prefix for path in attentions for prefix in prefixes_of(path)}
+    layers: dict[str, Layer] = {}
+    for name, parameter in model.named_parameters():
+        numbered = [p for p in prefixes_of(name) if p.rpartition(".")[2].isdigit()]
+        if not numbered:
             continue
-        part = _part_of(child, path + name, d_model)
-        inside = _visit(child, f"{path}{name}.", d_model)
-        is_inside = not inside.loose and any(each.module for each in inside.parts)
-        if part is not None and not is_inside:
-            ffn.parts.append(part)
+        with_attention = [p for p in numbered if p in around_attention]
+        path = with_attention[-1] if with_attention else numbered[0]
+        inside = [p for p in prefixes_of(name) if len(p) > len(path)]
+        if any(is_no_ffn(p.rpartition(".")[2], classes[p]) for p in inside):
             continue
-        ffn.parts += inside.parts
-        ffn.loose |= inside.loose
-    # beside matrices of experts the flat ones are those of a router
-    stacked = {name: size for name, size in ffn.loose.items() if len(size) == 3}
-    shapes = stacked or ffn.loose
-    shape = _shape_of(shapes, d_model)
-    if shape is not None:
-        ffn.parts.append(
-            FFNPart(
-                path=path.rstrip("."),
-                module=None,
-                shapes=shapes,
-                d_model=d_model,
-                **shape._asdict(),
+        if NO_FFN.search(name.rpartition(".")[2]):
+            continue
+        if path not in layers:
+            inner = [p for p in attentions if p.startswith(f"{path}.")]
+            layers[path] = Layer(
+                path, model.get_submodule(path), [*map(model.get_submodule, inner)]
             )
-        )
-        ffn.loose = {n: size for n, size in ffn.loose.items() if n not in shapes}
-    return ffn
+        in_layer = EXPERT.sub(r"\1*", name[len(path) + 1 :], count=1)
+        layers[path].parameters.setdefault(in_layer, []).append(parameter)
+    for layer in layers.values():
+        find_parts(layer, widths(config, layer.module))
+    return [layer for layer in layers.values() if layer.parts]
 
 
-def is_no_ffn(name: str, module: Any) -> bool:
+def prefixes_of(path: str) -> list[str]:
+    """The paths of the modules around a module or parameter, the outermost first."""
+    names = path.split(".")[:-1]
+    return [".".join(names[:end]) for end in range(1, len(names) + 1)]
+
+
+def is_attention(class_name: str) -> bool:
+    """Whether a class is an attention by its name."""
+    return bool(ATTENTION_CLASS.search(class_name))
+
+
+def is_no_ffn(name: str, class_name: str) -> bool:
     """Whether a part of a layer is something else than an FFN, by its name or class."""
-    return bool(NO_FFN.search(name) or NO_FFN_CLASS.search(type(module).__name__))
+    return bool(NO_FFN.search(name) or NO_FFN_CLASS.search(class_name))
 
 
-def _part_of(module: Any, path: str, d_model: int) -> FFNPart | None:
-    """A module as one FFN, or as the experts of a layer; None where it is neither."""
-    shapes = _shapes_in(module, path)
-    shape = None
-    if not isinstance(module, nn.ModuleList):
-        shape = _shape_of(shapes, d_model)
-    elif "expert" in path:
-        shape = _shape_of(_shapes_in(module[0], ""), d_model)
-        if shape is not None:
-            shape = shape._replace(experts=len(module))
-    if shape is None:
-        return None
-    return FFNPart(
-        path=path, module=module, shapes=shapes, d_model=d_model, **shape._asdict()
-    )
+def find_parts(layer: Layer, d_models: Iterable[int]) -> None:
+    """Find the FFNs among the parameters of a layer, around one of the model's widths:
+    the first that fits.
+    """
+    shapes = {}
+    for name, parameters in layer.parameters.items():
+        shape = tuple(parameters[0].shape)
+        shapes[name] = (len(parameters), *shape) if "*" in name else shape
+    owners = {"", *(prefix for name in shapes for prefix in prefixes_of(name))}
+    for d_model in d_models:
+        layer.loose = dict(shapes)
+        for owner in sorted(owners, key=lambda path: len(prefixes_of(f"{path}."))):
+            part = part_in(owner, layer.loose, d_model)
+            if part is not None:
+                layer.parts.append(part)
+                for name in part.shapes:
+                    del layer.loose[name]
+        if layer.parts:
+            return
 
 
-def _shapes_in(module: Any, path: str) -> dict[str, Shape]:
-    """The parameters of a module by their paths, without norms and scales inside it."""
-    shapes: dict[str, Shape] = {}
-    for name, parameter in module.named_parameters(recurse=False):
-        if not NO_FFN.search(name):
-            shapes[f"{path}.{name}"] = tuple(parameter.shape)
-    for name, child in module.named_children():
-        if not is_no_ffn(name, child):
-            shapes |= _shapes_in(child, f"{path}.{name}")
-    return shapes
-
-
-def _shape_of(shapes: Mapping[str, Shape], d_model: int) -> ShapeOfFFN | None:
-    """What matrices around a width are by their shapes; None where they are no FFN."""
-    stacked = [shape for shape in shapes.values() if len(shape) == 3]
-    flat = {name: shape for name, shape in shapes.items() if len(shape) == 2}
-    if stacked and not all("bias" in name for name in flat):
-        return None
+def part_in(owner: str, shapes: Mapping[str, Shape], d_model: int) -> FFNPart | None:
+    """All matrices below a module as one FFN around a width, or as its experts; None
+    where they are no such. Beside stacked matrices of experts flat ones are those of
+    a router.
+    """
+    below = {n: s for n, s in shapes.items() if not owner or owner in prefixes_of(n)}
+    stacked: dict[str, Shape] = {n: s for n, s in below.items() if len(s) == 3}
+    matrices = stacked or {n: s for n, s in below.items() if len(s) == 2}
     inner = []
-    for shape in stacked or flat.values():
-        rows, columns = shape[-2:]
+    for *_, rows, columns in matrices.values():
         if d_model not in (rows, columns):
             return None
         inner.append(rows if columns == d_model else columns)
     if len(inner) not in (2, 3):
         return None
-    narrow, wide = min(inner), max(inner)
-    is_packed = len(inner) == 2 and wide == 2 * narrow
-    if wide != narrow and not is_packed:
+    is_packed = len(inner) == 2 and max(inner) == 2 * min(inner)
+    if min(inner) != max(inner) and not is_packed:
         return None
-    gated = is_packed or len(inner) == 3
-    if not stacked:
-        return ShapeOfFFN(gated, narrow)
-    experts, *more = sorted({shape[0] for shape in stacked})
-    if len(more) > 1:
-        return None
-    unused = more[0] - experts if more else 0
-    return ShapeOfFFN(gated, narrow, experts, unused)
+    numbers = {shape[0] for shape in stacked.values()}
+    around_all = set.intersection(*({"", *prefixes_of(name)} for name in matrices))
+    path = max(around_all, key=len)
+    biases = {}
+    for name, shape in below.items():
+        is_bias = "bias" in name and len(shape) == 2 if stacked else len(shape) == 1
+        if is_bias and (not path or path in prefixes_of(name)):
+            biases[name] = shape
+    return FFNPart(
+        path=path,
+        shapes=matrices | biases,
+        d_model=d_model,
+        gated=is_packed or len(inner) == 3,
+        d_ff=min(inner),
+        experts=min(numbers, default=0),
+        unused=max(numbers, default=0) - min(numbers, default=0),
+    )
 
 
-class Projections(nn.Module):
-    """The two projections of a layer that has them itself, as one module: the first is
-    a module with its activation, or a linear layer that the layer's follows.
+def module_of(layer: Layer, part: FFNPart) -> Any:
+    """The module that computes a part, or one of its experts; None where there is none.
+
+    Where its two projections stand in the layer itself they are one module: the first
+    has its activation in the module around it, or the layer has one.
     """
-
-    def __init__(self, first: Any, act: Any, second: Any) -> None:
-        super().__init__()
-        self.first, self.act, self.second = first, act, second
-
-    def forward(self, x: Tensor) -> Tensor:
-        hidden = self.first(x)
-        if self.act is not None:
-            hidden = self.act(hidden)
-        y: Tensor = self.second(hidden)
-        return y
-
-
-def module_of(layer: Any, part: FFNPart) -> Any:
-    """The module that computes a part; None where there is none."""
-    if part.module is not None:
-        if isinstance(part.module, nn.ModuleList):
-            return part.module[0]
-        return part.module
-    matrices = [name for name, shape in part.shapes.items() if len(shape) == 2]
-    if part.gated or len(matrices) != 2:
+    if part.path:
+        return layer.module.get_submodule(part.path.replace("*", "0"))
+    if part.gated or part.experts:
         return None
-    owners = [name.rpartition(".")[0] for name in matrices]
-    base = f"{part.path}." if part.path else ""
-    child = owners[0].removeprefix(base).partition(".")[0]
-    first, act = layer.get_submodule(base + child), None
-    if list(first.children()) == []:
-        act = _activation_of(layer.get_submodule(part.path) if part.path else layer)
-        if act is None:
-            return None
-    return Projections(first, act, layer.get_submodule(owners[1]))
-
-
-def _activation_of(module: Any) -> Any:
-    """The activation that a module keeps as a function or module; None without one."""
-    for name, value in [*vars(module).items(), *module.named_children()]:
+    paths = [
+        n.rpartition(".")[0] for n, shape in part.shapes.items() if len(shape) == 2
+    ]
+    first = layer.module.get_submodule(paths[0].partition(".")[0])
+    second = layer.module.get_submodule(paths[1])
+    if not isinstance(first, nn.Linear):
+        return nn.Sequential(first, second)
+    members = [*layer.module.named_children(), *vars(layer.module).items()]
+    for name, value in members:
         if "act" in name and callable(value):
-            return value
+            activation: Any = nn.Identity()
+            activation.forward = getattr(value, "forward", value)
+            return nn.Sequential(first, activation, second)
     return None
 
 
 def call_alone(module: Any, x: Tensor) -> Tensor:
     """The output of an FFN's module that may take more than an input: a residual, which
-    is zero, or a routing, by which all tokens go to the first expert.
+    is zero, or a routing, by which all tokens go to the first expert. Where tokens are
+    sorted by expert, each expert has all of them.
     """
-    more: dict[str, Tensor] = {}
-    parameters = list(inspect.signature(module.forward).parameters.values())[1:]
-    for parameter in parameters:
-        if parameter.default not in (parameter.empty, None):
-            continue
-        if "residual" in parameter.name or "input_tensor" in parameter.name:
-            more[parameter.name] = torch.zeros_like(x)
-        elif "ind" in parameter.name or "selected" in parameter.name:
-            more[parameter.name] = torch.zeros(len(x), 1, dtype=torch.long)
-        elif "weight" in parameter.name or "scores" in parameter.name:
-            more[parameter.name] = torch.ones(len(x), 1, dtype=x.dtype)
-    y = module(x, **more)
-    answer: Tensor = y[0] if isinstance(y, tuple) else y
-    return answer
+    experts = max([p.shape[0] for p in module.parameters() if p.ndim == 3], default=1)
+    first = torch.zeros(len(x), 1, dtype=torch.long)
+    ones = torch.ones(len(x), 1, dtype=x.dtype)
+    calls = (
+        (x.repeat(experts, 1),), (x, torch.zeros_like(x)), (x, first, ones), (x, ones, first),
+    )  # fmt: skip
+    for arguments in calls:
+        with suppress(Exception):  # it takes others
+            y = module(*arguments)
+            output: Tensor = y[0] if isinstance(y, tuple) else y
+            return output[: len(x)]
+    raise FfnbenchError(f"{type(module).__name__} can't be called alone")
 
 
 def candidates(part: FFNPart, config: Any, module: Any) -> Iterator[FFNSpec]:
-    """The forms that a part may be: with the activation of the config first, and with
-    the limits that its module has.
+    """The forms that a part may be: with the limits that its module has, and with the
+    activation of the config first.
     """
-    named = [
-        HF_ACTIVATIONS[value]
-        for value in vars(config).values()
-        if isinstance(value, str) and value in HF_ACTIVATIONS
-    ]
-    plain = [row.name for row in ACTIVATIONS if not row.learned and row.beta is None]
-    gate = Gate.INNER if part.gated else Gate.NONE
-    base = FFNSpec(d_model=SMALL_D_MODEL, d_ff=1, activation=plain[0], gate=gate)
-    limits: set[float] = {
+    limits = [
         float(value)
         for owner in module.modules()
         for name, value in vars(owner).items()
-        if "limit" in name and isinstance(value, int | float) and value
-    }
+        if "limit" in name and isinstance(value, int | float) and 0 < value < inf
+    ]
+    clamps: list[tuple[float | None, float]] = [(None, 0.0)]
     if part.gated:
-        for row in CLAMPED:
-            for limit in limits or [row.limit]:
-                yield replace(
-                    base, activation=row.activation, limit=limit, up_offset=row.offset
-                )
-        for limit in limits:
-            for activation in dict.fromkeys(named):
-                yield replace(base, activation=activation, limit=limit)
-    for activation in dict.fromkeys([*named, *plain]):
-        yield replace(base, activation=activation)
+        clamps = [*product(limits, (0.0, 1.0)), *clamps]
+    plain = [row.name for row in ACTIVATIONS if not row.learned and row.beta is None]
+    activations = dict.fromkeys([*activations_of(config), *plain])
+    for (limit, offset), activation in product(clamps, activations):
+        yield FFNSpec(
+            d_model=SMALL_D_MODEL,
+            d_ff=1,
+            activation=activation,
+            gate=Gate.INNER if part.gated else Gate.NONE,
+            limit=limit,
+            up_offset=offset,
+        )
 
 
-def prove_part(layer: Any, part: FFNPart, config: Any) -> Proof | None:
+def activations_of(config: Any) -> list[str]:
+    """The activations that a config names."""
+    texts = [value for value in vars(config).values() if isinstance(value, str)]
+    return [HF_ACTIVATIONS[text] for text in texts if text in HF_ACTIVATIONS]
+
+
+def prove_part(layer: Layer, part: FFNPart, config: Any) -> Proof | None:
     """The proof of a part's form on a small copy; None where it can't be proven."""
     module = module_of(layer, part)
     if module is None:
         return None
-    sizes = small_sizes(part.d_model, part.d_ff)
     try:
-        copied = small_copy(module, sizes)
+        copied = small_copy(module, small_sizes(part.d_model, part.d_ff))
         return prove(copied, candidates(part, config, copied), call_alone)
     except Exception:  # a module of its own ways
         return None
@@ -418,7 +400,7 @@ def _readable(data: dict[str, Any], config_class: Any) -> Iterator[dict[str, Any
     yield plain
 
 
-def build_empty(config: Any, tied: bool = True) -> Any:
+def build_empty(config: Any) -> Any:
     """The model of a config on torch's meta device, with its output layer where it
     writes text; raises FfnbenchError where it can't be built.
     """
@@ -431,8 +413,7 @@ def build_empty(config: Any, tied: bool = True) -> Any:
                 config._experts_implementation = "eager"
             with initialization.no_init_weights():
                 model = _class_of(config)(config)
-            if tied:
-                model.tie_weights()
+            model.tie_weights()
             return model.eval()
         except Exception as problem:
             text = " ".join(str(problem).split())[:200]
@@ -449,23 +430,18 @@ def _class_of(config: Any) -> Any:
     from transformers.models.auto import modeling_auto
 
     kind = type(config)
-    fills_masks = kind in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING
-    for name in (*OUTPUT_MAPPINGS, "MODEL_MAPPING"):
+    names = list(OUTPUT_MAPPINGS)
+    if kind in modeling_auto.MODEL_FOR_MASKED_LM_MAPPING:
+        names.remove("MODEL_FOR_CAUSAL_LM_MAPPING")
+    for name in (*names, "MODEL_MAPPING"):
         mapping = getattr(modeling_auto, name)
-        if kind not in mapping or (fills_masks and name == OUTPUT_MAPPINGS[-1]):
-            continue
-        model_class = mapping[kind]
-        if isinstance(model_class, tuple):
-            return model_class[0]
-        return model_class
+        if kind in mapping:
+            model_class = mapping[kind]
+            return model_class[0] if isinstance(model_class, tuple) else model_class
     modeling = import_module(kind.__module__.replace("configuration_", "modeling_"))
-    classes = [
-        value
-        for value in vars(modeling).values()
-        if getattr(value, "config_class", None) is kind
-    ]
-    for model_class in classes:
-        if "PreTrained" not in model_class.__name__:
+    for model_class in vars(modeling).values():
+        is_of_config = getattr(model_class, "config_class", None) is kind
+        if is_of_config and "PreTrained" not in model_class.__name__:
             return model_class
     raise LookupError(f"no model class for {kind.__name__}")
 
@@ -475,40 +451,11 @@ def language_part(config: Any, model: Any) -> tuple[Any, Any, str]:
     the model is made of several.
     """
     text = config.get_text_config()
-    if text is config:
-        return config, model, ""
-    for path, module in model.named_modules():
-        if path and getattr(module, "config", None) is text:
-            return text, module, path
+    if text is not config:
+        for path, module in model.named_modules():
+            if path and getattr(module, "config", None) is text:
+                return text, module, path
     return text, model, ""
-
-
-def layers_of(model: Any) -> Iterator[tuple[str, Any]]:
-    """The numbered layers of a model with their paths: the elements of lists, where
-    these hold more than an FFN; those of stages, not the stages themselves.
-    """
-
-    def visit(module: Any, path: str) -> Iterator[tuple[str, Any]]:
-        for name, child in module.named_children():
-            inner = f"{path}{name}"
-            if not isinstance(child, nn.ModuleList):
-                yield from visit(child, f"{inner}.")
-                continue
-            for number, layer in child.named_children():
-                stages = [
-                    each
-                    for each_name, each in layer.named_children()
-                    if isinstance(each, nn.ModuleList)
-                    and not is_no_ffn(each_name, each)
-                    and len({type(one) for one in each}) == 1
-                    and any(is_no_ffn(n, m) for n, m in each[0].named_children())
-                ]
-                if stages:
-                    yield from visit(layer, f"{inner}.{number}.")
-                else:
-                    yield f"{inner}.{number}", layer
-
-    return visit(model, "")
 
 
 def read_model(data: dict[str, Any], source: str) -> ModelSpec:
@@ -518,22 +465,25 @@ def read_model(data: dict[str, Any], source: str) -> ModelSpec:
     config = load_config(data)
     whole = build_empty(config)
     text, model, path = language_part(config, whole)
-    groups = _Groups(text)
-    for layer_path, layer in layers_of(model):
-        groups.add(layer_path, layer)
-    if not groups.rows:
+    layers = layers_of(model, text)
+    if not layers:
         raise FfnbenchError(
             f"no FFN was found in the layers of {type(model).__name__}",
             "count it from --d-model and --d-ff",
         )
+    kinds: dict[Any, list[Layer]] = {}
+    for layer in layers:
+        shapes = [(part.path, *part.shapes.items()) for part in layer.parts]
+        attention = attention_of(layer, text)
+        key = (A_NUMBER.sub("*", layer.path), *shapes, *layer.loose.items(), attention)
+        kinds.setdefault(key, []).append(layer)
+    groups = [group_of(equal, text) for equal in kinds.values()]
     ignored = ignored_keys(data, config, whole)
     notes = []
     if path:
         notes.append(
             f"the language part of {config.model_type}: {path}, {text.model_type}"
         )
-    if groups.sharing:
-        notes.append(f"{groups.sharing} more layers use the FFN of an earlier one")
     if "auto_map" in data:
         notes.append("auto_map: the code that comes with the file is never run")
     if ignored:
@@ -541,103 +491,40 @@ def read_model(data: dict[str, Any], source: str) -> ModelSpec:
     return ModelSpec(
         key=config.model_type,
         name=config.model_type,
-        groups=tuple(groups.rows),
+        groups=tuple(groups),
         source=source,
         counted_by=f"transformers {transformers.__version__}, which built {type(whole).__name__}",
         note="; ".join(notes),
         defaults=sizes_left_out(data, config),
-        rest=_rest(whole, path, groups, config, data),
+        rest=_rest(whole, path, layers, groups, data),
     )
-
-
-class _Groups:
-    """The layers of a model by kind: equal ones are one row, with their number. An FFN
-    that several layers share is counted once.
-    """
-
-    def __init__(self, config: Any) -> None:
-        self.config = config
-        self.paths: set[str] = set()  # of the parameters of all FFNs
-        self._counted: set[int] = set()  # by identity
-        self.sharing = 0  # layers whose FFN is that of an earlier one
-        self._first: dict[Any, LayerGroup] = {}
-        self._counts: Counter[Any] = Counter()
-        self._windows: dict[Any, Counter[Any]] = {}
-
-    def add(self, path: str, layer: Any) -> None:
-        """Count one layer; one without an FFN is not counted."""
-        ffn = read_layer(layer, widths(self.config, layer))
-        if not ffn.parts:
-            return
-        of_parts = [name for part in ffn.parts for name in part.shapes]
-        parameters = {id(layer.get_parameter(name)) for name in of_parts}
-        if parameters <= self._counted:
-            self.sharing += 1
-            return
-        self._counted |= parameters
-        self.paths |= {f"{path}.{name}" for name in [*ffn.loose, *of_parts]}
-        attention = _attention_modules(layer)
-        spec = attention_spec(attention, self.config, ffn.parts[0].d_model)
-        key = (
-            A_NUMBER.sub("*", path),
-            tuple((part.path, tuple(part.shapes.items())) for part in ffn.parts),
-            tuple(ffn.loose.items()),
-            spec,
-        )
-        if key not in self._first:
-            self._first[key] = group_of(path, layer, ffn, spec, self.config)
-            self._windows[key] = Counter()
-        self._counts[key] += 1
-        number = int(A_NUMBER.findall(path)[0])
-        window = window_of(self.config, number, attention)
-        if attention or "attention" in window[1]:
-            self._windows[key][window] += 1
-
-    @property
-    def rows(self) -> list[LayerGroup]:
-        """A row for each kind of layer."""
-        rows = []
-        for key, group in self._first.items():
-            windows = tuple(
-                AttentionWindow(count=count, tokens=tokens, other=other)
-                for (tokens, other), count in sorted(
-                    self._windows[key].items(),
-                    key=lambda item: (item[0][0] is not None, item[0][1]),
-                )
-            )
-            if windows == (AttentionWindow(count=self._counts[key]),):
-                windows = ()
-            rows.append(replace(group, count=self._counts[key], windows=windows))
-        return rows
 
 
 def widths(config: Any, layer: Any) -> list[int]:
     """The widths that tokens may have in a layer: the config's, and those of its norms,
     which come first where the config's are not among them.
     """
-    own = [
-        attribute(config, name)
-        for name in ("hidden_size", "d_model", "n_embd", "dim", "embed_dim")
-    ]
+    names = ("hidden_size", "d_model", "n_embd", "dim", "embed_dim")
+    values = [attribute(config, name) for name in names]
+    of_config = [value for value in values if type(value) is int]
     norms = Counter(
         parameter.shape[0]
         for name, parameter in layer.named_parameters()
         if "norm" in name.lower() and parameter.ndim == 1
     )
     of_norms = [width for width, _ in norms.most_common()]
-    of_config = [width for width in own if isinstance(width, int)]
     of_norms.sort(key=lambda width: width not in of_config)
     return list(dict.fromkeys([*of_norms, *of_config]))
 
 
-def group_of(
-    path: str, layer: Any, ffn: LayerFFN, attention: AttentionSpec | None, config: Any
-) -> LayerGroup:
-    """A row of one layer: its FFN as a form where it is one, and its parameters."""
-    proofs = [prove_part(layer, part, config) for part in ffn.parts]
-    routed = [part for part in ffn.parts if part.experts]
-    of_parts = sum(part.params for part in ffn.parts)
-    params = of_parts + sum(map(prod, ffn.loose.values()))
+def group_of(layers: list[Layer], config: Any) -> LayerGroup:
+    """A row of equal layers: their FFN as a form where it is one, its parameters, and
+    the attention beside it.
+    """
+    layer = layers[0]
+    routed = [part for part in layer.parts if part.experts]
+    params = sum(part.params for part in layer.parts)
+    params += sum(map(prod, layer.loose.values()))
     top_k = experts_of_token(layer, config) if routed else 0
     active: int | None = params
     if routed and not top_k:
@@ -646,23 +533,25 @@ def group_of(
         active = params - round(sum(idle_params(part, top_k) for part in routed))
     kind = "moe" if routed else "dense"
     if getattr(config, "is_encoder_decoder", False):
-        stack = "decoder" if "decoder" in path else "encoder"
+        stack = "decoder" if "decoder" in layer.path else "encoder"
         kind = stack if kind == "dense" else f"{stack} moe"
-    spec = _spec_of(layer, ffn, proofs, top_k, config)
-    if spec is None:
-        proofs = []
-    names = [type(part.module or layer).__name__ for part in ffn.parts]
+    spec, proofs = form_of(layer, config)
+    modules = [
+        layer.module.get_submodule(part.path.replace("*", "0")) for part in layer.parts
+    ]
+    names = [type(module).__name__ for module in modules]
     return LayerGroup(
         kind=kind,
-        count=1,
+        count=len(layers),
         ffn=spec,
-        attention=attention,
+        attention=attention_of(layer, config),
         read=ReadFFN(
             params=params,
             params_active=active,
             name=" and ".join(dict.fromkeys(names)),
-            proven=bool(proofs) and all(proof is not None for proof in proofs),
+            proven=spec is not None and None not in proofs,
         ),
+        windows=windows_of(layers, config),
     )
 
 
@@ -674,118 +563,78 @@ def idle_params(part: FFNPart, top_k: int) -> float:
     return part.params * (1 - chosen / part.experts)
 
 
-def experts_of_token(layer: Any, config: Any) -> int:
+def experts_of_token(layer: Layer, config: Any) -> int:
     """How many experts a token goes to; 0 where it is not known."""
-    places = [*layer.modules(), config]
-    for name in TOP_K:
-        for place in places:
-            value = attribute(place, name)
-            if isinstance(value, list) and value and len(set(value)) == 1:
-                value = value[0]
-            if type(value) is int and value > 0:
-                return value
+    for name, place in product(TOP_K, [*layer.module.modules(), config]):
+        value = attribute(place, name)
+        if type(value) is int and value > 0:
+            return value
     return 0
 
 
-def _spec_of(
-    layer: Any,
-    ffn: LayerFFN,
-    proofs: list[Proof | None],
-    top_k: int,
-    config: Any,
-) -> FFNSpec | None:
-    """All parts of a layer as one form; None where they are none of ours.
-
-    Beside experts the other parts are the shared expert.
+def form_of(layer: Layer, config: Any) -> tuple[FFNSpec | None, list[Proof | None]]:
+    """All parts of a layer as one form, None where they are none of ours; and the proof
+    of each part. Beside experts the other parts are the shared expert.
     """
-    routed = [place for place, part in enumerate(ffn.parts) if part.experts]
-    main = routed[0] if routed else 0
-    part, proof = ffn.parts[main], proofs[main]
-    others = [place for place in range(len(ffn.parts)) if place != main]
-    if len(routed) > 1 or (others and not routed) or part.unused:
-        return None
-    form = proof.form if proof is not None else _read_form(part, config)
-    if form is None:
-        return None
-    is_stacked = any(len(shape) == 3 for shape in part.shapes.values())
-    biased = any(
-        len(shape) == (2 if is_stacked else 1) and shape[-1] > 1
-        for shape in part.shapes.values()
+    proofs = [prove_part(layer, part, config) for part in layer.parts]
+    part, proof = max(
+        zip(layer.parts, proofs, strict=True), key=lambda each: each[0].experts
     )
-    spec = replace(form, d_model=part.d_model, d_ff=part.d_ff, bias=biased)
-    if not routed:
-        return spec if not ffn.loose else None
-    for place in others:
-        other = proofs[place]
-        if other is not None and other.form.activation != form.activation:
-            return None
-    moe = _moe_of(layer, ffn, part, others, top_k, config)
-    if moe is None:
-        return None
-    return replace(spec, moe=moe)
+    others = [each for each in layer.parts if each is not part]
+    if any(each.experts for each in others) or part.unused:
+        return None, proofs
+    if not part.experts and (others or layer.loose):
+        return None, proofs
+    if len({each.form.activation for each in proofs if each is not None}) > 1:
+        return None, proofs
+    named = activations_of(config)
+    if proof is not None:
+        form = proof.form
+    elif named:
+        form = next(candidates(part, config, nn.Module()))
+    else:
+        return None, proofs
+    vectors = 2 if part.experts else 1
+    form = replace(
+        form,
+        d_model=part.d_model,
+        d_ff=part.d_ff,
+        bias=any(len(s) == vectors and s[-1] > 1 for s in part.shapes.values()),
+    )
+    if part.experts:
+        moe = moe_of(layer, part, others, config)
+        return (None if moe is None else replace(form, moe=moe)), proofs
+    return form, proofs
 
 
-def _read_form(part: FFNPart, config: Any) -> FFNSpec | None:
-    """The form that shape and config name, where there is no proof."""
-    for value in vars(config).values():
-        if isinstance(value, str) and value in HF_ACTIVATIONS:
-            return FFNSpec(
-                d_model=part.d_model,
-                d_ff=part.d_ff,
-                activation=HF_ACTIVATIONS[value],
-                gate=Gate.INNER if part.gated else Gate.NONE,
-            )
-    return None
-
-
-def _moe_of(
-    layer: Any,
-    ffn: LayerFFN,
-    part: FFNPart,
-    others: list[int],
-    top_k: int,
-    config: Any,
+def moe_of(
+    layer: Layer, part: FFNPart, others: list[FFNPart], config: Any
 ) -> MoESpec | None:
-    """The experts around a part; None where its layer has something else beside."""
-    router = [s for s in ffn.loose.values() if s == (part.experts, part.d_model)]
-    gates = [s for s in ffn.loose.values() if s == (1, part.d_model)]
-    biases = [s for s in ffn.loose.values() if s == (part.experts,)]
-    if len(router) != 1 or len(router) + len(gates) + len(biases) != len(ffn.loose):
+    """The experts of a part; None where its layer has something else beside."""
+    router, gate = (part.experts, part.d_model), (1, part.d_model)
+    bias = (part.experts,)
+    counts = Counter(layer.loose.values())
+    if counts[router] != 1 or counts.keys() - {router, gate, bias}:
         return None
-    text = " ".join(
-        str(getattr(config, name, "")) for name in ("scoring_func", "topk_method")
+    words = [attribute(config, name) for name in ("scoring_func", "topk_method")]
+    has_sigmoid = "sigmoid" in words or any(
+        hasattr(module, "e_score_correction_bias") for module in layer.module.modules()
     )
-    sigmoid = "sigmoid" in text or any(
-        hasattr(module, "e_score_correction_bias") for module in layer.modules()
-    )
-    groups = getattr(config, "n_group", None) or 1
-    top_groups = getattr(config, "topk_group", None) or 1
     try:
         return MoESpec(
             experts=part.experts,
-            top_k=top_k,
-            shared_d_ff=sum(ffn.parts[place].d_ff for place in others),
-            shared_gate=bool(gates and others),
-            router_bias=bool(biases),
-            scores=Scores.SIGMOID if sigmoid else Scores.SOFTMAX,
-            normalised=getattr(config, "norm_topk_prob", True) is not False,
-            routed_scale=float(getattr(config, "routed_scaling_factor", None) or 1.0),
-            groups=groups,
-            top_groups=top_groups,
+            top_k=experts_of_token(layer, config),
+            shared_d_ff=sum(other.d_ff for other in others),
+            shared_gate=bool(counts[gate] and others),
+            router_bias=bool(counts[bias]),
+            scores=Scores.SIGMOID if has_sigmoid else Scores.SOFTMAX,
+            normalised=attribute(config, "norm_topk_prob") is not False,
+            routed_scale=attribute(config, "routed_scaling_factor") or 1.0,
+            groups=attribute(config, "n_group") or 1,
+            top_groups=attribute(config, "topk_group") or 1,
         )
     except FfnbenchError:
         return None
-
-
-def _attention_modules(layer: Any) -> list[Any]:
-    """The attentions of a layer, none inside another."""
-    attentions: list[Any] = []
-    for module in layer.children():
-        if ATTENTION_CLASS.search(type(module).__name__):
-            attentions.append(module)
-        else:
-            attentions += _attention_modules(module)
-    return attentions
 
 
 def attribute(place: Any, name: str) -> Any:
@@ -798,15 +647,13 @@ def attribute(place: Any, name: str) -> Any:
         return None
 
 
-def attention_spec(
-    modules: list[Any], config: Any, d_model: int
-) -> AttentionSpec | None:
+def attention_of(layer: Layer, config: Any) -> AttentionSpec | None:
     """The attention of a layer, by its own attributes and the config's, where its
     matrices have just these sizes; None where they have others.
     """
-    if not modules:
+    if not layer.attentions:
         return None
-    module = modules[0]
+    module, d_model = layer.attentions[0], layer.parts[0].d_model
     shapes = [
         tuple(parameter.shape)
         for name, parameter in module.named_parameters()
@@ -826,63 +673,64 @@ def attention_spec(
     heads = number("num_heads", "num_attention_heads", "n_heads", "n_head")
     if heads is None:
         return None
-    kv_heads = number("num_key_value_heads", "num_kv_heads") or heads
-    head_dim = number("head_dim", "attention_head_size") or d_model // heads
     mla = None
-    kv_lora = number("kv_lora_rank")
-    if kv_lora:
+    if kv_lora := number("kv_lora_rank"):
         nope, rope, v = (number(f"{n}_head_dim") for n in ("qk_nope", "qk_rope", "v"))
+        q_lora = number("q_lora_rank")
         if nope and rope and v:
-            mla = MLASpec(
-                q_lora=number("q_lora_rank"), kv_lora=kv_lora, nope=nope, rope=rope, v=v
+            mla = MLASpec(q_lora=q_lora, kv_lora=kv_lora, nope=nope, rope=rope, v=v)
+    for qkv_bias, out_bias in product((False, True), repeat=2):
+        with suppress(FfnbenchError):  # no such heads
+            spec = AttentionSpec(
+                d_model=d_model,
+                heads=heads,
+                kv_heads=number("num_key_value_heads", "num_kv_heads") or heads,
+                head_dim=number("head_dim", "attention_head_size") or d_model // heads,
+                mla=mla,
+                qkv_bias=qkv_bias,
+                out_bias=out_bias,
             )
-    try:
-        plain = AttentionSpec(
-            d_model=d_model, heads=heads, kv_heads=kv_heads, head_dim=head_dim, mla=mla
-        )
-    except FfnbenchError:
-        return None
-    if plain.params != matrices:
-        return None
-    for qkv_bias, out_bias in (
-        (False, False),
-        (True, True),
-        (True, False),
-        (False, True),
-    ):
-        if qkv_bias and mla is not None:
-            continue
-        spec = replace(plain, qkv_bias=qkv_bias, out_bias=out_bias)
-        if sum(spec.biases.values()) == vectors:
-            return spec
+            biases = sum(spec.biases.values())
+            if (spec.params - biases, biases) == (matrices, vectors):
+                return spec
     return None
 
 
-def window_of(
-    config: Any, number: int, attentions: list[Any]
-) -> tuple[int | None, str]:
-    """How many tokens an attention sees, None for all, and what it does in place of
-    that; "" for nothing else.
+def windows_of(layers: list[Layer], config: Any) -> tuple[AttentionWindow, ...]:
+    """How many of the layers have which window; none where all see every token."""
+    counts: Counter[tuple[int, str]] = Counter()
+    for layer in layers:
+        tokens, other = window_of(layer, config)
+        if layer.attentions or "attention" in other:
+            counts[tokens, other] += 1
+    if not counts.keys() - {(0, "")}:
+        return ()
+    return tuple(
+        AttentionWindow(count=count, tokens=tokens or None, other=other)
+        for (tokens, other), count in sorted(counts.items())
+    )
+
+
+def window_of(layer: Layer, config: Any) -> tuple[int, str]:
+    """How many tokens an attention sees, 0 for all, and what it does in place of that;
+    "" for nothing else.
     """
-    size = attribute(config, "sliding_window")
     kinds = attribute(config, "layer_types")
-    own = getattr(attentions[0], "sliding_window", None) if attentions else None
-    if isinstance(kinds, list) and number < len(kinds):
-        kind = str(kinds[number])
-        if kind.startswith("sliding") or kind == "local":
-            return (size if isinstance(size, int) else own), ""
-        if kind.startswith("full") or kind in ("global", "attention"):
-            return None, ""
-        return None, kind
-    if isinstance(own, int) and own > 0:
-        return own, ""
-    if (
-        isinstance(size, int)
-        and size > 0
-        and getattr(config, "use_sliding_window", True)
-    ):
+    kind = ""
+    if isinstance(kinds, list) and layer.number < len(kinds):
+        kind = str(kinds[layer.number])
+    places = [*layer.attentions, config]
+    if kind:
+        places.reverse()
+    elif attribute(config, "use_sliding_window") is False:
+        places.remove(config)
+    sizes = [attribute(place, "sliding_window") for place in places]
+    size = next((each for each in sizes if type(each) is int and each > 0), 0)
+    if not kind or kind.startswith(("sliding", "local")):
         return size, ""
-    return None, ""
+    if kind.startswith(("full", "global")) or kind == "attention":
+        return 0, ""
+    return 0, kind
 
 
 def ignored_keys(data: Mapping[str, Any], config: Any, model: Any) -> list[str]:
@@ -900,12 +748,9 @@ def ignored_keys(data: Mapping[str, Any], config: Any, model: Any) -> list[str]:
     for key in ignored:
         value = data[key]
         if type(value) is int and WIDTH_KEY.search(key) and value not in has:
-            sizes = Counter(
-                size for p in model.parameters() if p.ndim == 2 for size in p.shape
-            )
-            main = {*widths(config.get_text_config(), model)} & has
-            common = {size for size, _ in sizes.most_common(4)}
-            texts = [f"{size:,}" for size in sorted(main | common)]
+            matrices = [p.shape for p in model.parameters() if p.ndim == 2]
+            sizes = Counter(size for shape in matrices for size in shape)
+            texts = [f"{size:,}" for size in sorted(dict(sizes.most_common(4)))]
             raise FfnbenchError(
                 f"{key} {value:,} is the width of no module of {type(model).__name__}, whose class does not read that key",
                 f"its widths are {', '.join(texts)}",
@@ -940,51 +785,52 @@ def _weight_of(embeddings: Callable[[], Any]) -> Any:
         return None
 
 
-def writes_text(data: Mapping[str, Any]) -> bool:
-    """Whether a file names a class with an output layer."""
-    classes = data.get("architectures") or ()
-    return any("CausalLM" in str(name) for name in classes)
-
-
 def _rest(
-    whole: Any, path: str, groups: _Groups, config: Any, data: Mapping[str, Any]
+    whole: Any,
+    path: str,
+    layers: list[Layer],
+    groups: list[LayerGroup],
+    data: Mapping[str, Any],
 ) -> Rest:
     """All parameters that are not those of FFNs, by part; what other models a composite
     has are `other`.
     """
-    prefix = f"{path}." if path else ""
-    ffn_paths = {prefix + name for name in groups.paths}
+    of_ffns = set()
+    for layer in layers:
+        for parameters in layer.parameters.values():
+            of_ffns |= {id(parameter) for parameter in parameters}
     classes = {name: type(module).__name__ for name, module in whole.named_modules()}
     counts: Counter[str] = Counter()
     inputs = _weight_of(whole.get_input_embeddings)
     outputs = _weight_of(whole.get_output_embeddings)
-    output = None if outputs is inputs else outputs
     for name, parameter in whole.named_parameters():
-        parts = name.split(".")
-        around = [classes[".".join(parts[:n])] for n in range(1, len(parts))]
-        if name in ffn_paths:
+        if id(parameter) in of_ffns:
             continue
-        if parameter is output or (HEAD.search(name) and "attn" not in name):
-            counts["head"] += parameter.numel()
-        elif prefix and not name.startswith(prefix):
-            counts["other"] += parameter.numel()
+        around = [classes[prefix] for prefix in prefixes_of(name)]
+        is_output = parameter is outputs and outputs is not inputs
+        if is_output or (HEAD.search(name) and "attn" not in name):
+            part = "head"
+        elif path and not name.startswith(f"{path}."):
+            part = "other"
         elif around and "norm" in around[-1].lower():
-            counts["norms"] += parameter.numel()
-        elif any(ATTENTION_CLASS.search(each) for each in around):
-            counts["attention"] += parameter.numel()
+            part = "norms"
+        elif any(map(is_attention, around)):
+            part = "attention"
         elif any("Embed" in each for each in around):
-            counts["embeddings"] += parameter.numel()
+            part = "embeddings"
         else:
-            counts["other"] += parameter.numel()
-    says_untied = data.get("tie_word_embeddings") is False
+            part = "other"
+        counts[part] += parameter.numel()
     # a class may tie them until it has read the weights, or be the bare model's
-    may_untie = outputs is not None and attribute(config, "tie_word_embeddings")
-    has_own_output = may_untie or writes_text(data)
-    if says_untied and has_own_output and inputs is not None and not counts["head"]:
-        counts["head"] += inputs.numel()
+    writes_text = any(
+        "CausalLM" in str(name) for name in data.get("architectures") or ()
+    )
+    is_untied = data.get("tie_word_embeddings") is False
+    if is_untied and (outputs is not None or writes_text) and not counts["head"]:
+        counts["head"] = inputs.numel()
     return Rest(
         embeddings=counts["embeddings"],
-        attention=counts["attention"] - attention_params(groups.rows),
+        attention=counts["attention"] - attention_params(groups),
         norms=counts["norms"],
         head=counts["head"],
         other=counts["other"],

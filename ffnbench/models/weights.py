@@ -19,16 +19,16 @@ from torch import Tensor
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.models.read import (
+    A_NUMBER,
     build_empty,
-    group_of,
+    form_of,
     language_part,
     layers_of,
     load_config,
     module_of,
-    prove_part,
-    read_layer,
-    widths,
 )
+
+FLOATS = ("F64", "F32", "F16", "BF16")
 
 
 def layer_weights(folder: str, number: int) -> dict[str, Tensor]:
@@ -39,94 +39,85 @@ def layer_weights(folder: str, number: int) -> dict[str, Tensor]:
     data = json.loads(Path(folder, "config.json").read_text(encoding="utf-8"))
     config = load_config(data)
     whole = build_empty(config)
-    text, model, model_path = language_part(config, whole)
-    layers = []
-    for path, layer in layers_of(model):
-        ffn = read_layer(layer, widths(text, layer))
-        if ffn.parts:
-            layers.append((path, layer, ffn))
+    text, model, _ = language_part(config, whole)
+    layers = layers_of(model, text)
     if not 0 <= number < len(layers):
         raise FfnbenchError(
             f"{folder!r} has no layer {number}",
             f"its layers with an FFN are 0 to {len(layers) - 1}",
         )
-    path, layer, ffn = layers[number]
-    group = group_of(path, layer, ffn, None, text)
-    if group.ffn is None or group.read is None or not group.read.proven:
-        raise FfnbenchError(
-            f"the form of {type(layer).__name__}'s FFN is not proven",
-            "its class is a variant: package.module:Class",
-        )
-    prefix = ".".join(filter(None, (model_path, path)))
-    stored = _Stored(folder, whole.base_model_prefix)
-    names_in_layer = {id(p): name for name, p in layer.named_parameters()}
-    state: dict[str, Tensor] = {}
-    for part in ffn.parts:
-        proof = prove_part(layer, part, text)
-        assert proof is not None
-        tensors = {}
-        for name, parameter in module_of(layer, part).named_parameters():
-            tensors[name] = stored.get(f"{prefix}.{names_in_layer[id(parameter)]}")
+    load_numbered(whole, folder, layers[number].number)
+    layer = layers_of(model, text)[number]
+    form, proofs = form_of(layer, text)
+    state = {}
+    for part, proof in zip(layer.parts, proofs, strict=True):
+        if form is None or proof is None:
+            raise FfnbenchError(
+                f"the form of {type(layer.module).__name__}'s FFN is not proven",
+                "its class is a variant: package.module:Class",
+            )
+        tensors = dict(module_of(layer, part).named_parameters())
+        if "*" in part.path:
+            for name in part.shapes:
+                of_all_experts = torch.stack(layer.parameters[name])
+                tensors[name.removeprefix(f"{part.path}.")] = of_all_experts
         begin = ""
-        if group.ffn.moe is not None:
+        if form.moe is not None:
             begin = "experts." if part.experts else "shared."
         for name, tensor in proof.of(tensors).items():
-            state[begin + name] = tensor.float().contiguous()
-    if group.ffn.moe is not None:
-        for name, shape in ffn.loose.items():
-            rows = "router" if shape[0] == group.ffn.moe.experts else "shared_gate"
-            kind = "bias" if len(shape) == 1 else "weight"
-            state[f"{rows}.{kind}"] = stored.get(f"{prefix}.{name}").float()
+            state[begin + name] = tensor
+    for name, shape in layer.loose.items():
+        row = "shared_gate" if shape[0] == 1 else "router"
+        kind = "bias" if len(shape) == 1 else "weight"
+        state[f"{row}.{kind}"] = layer.parameters[name][0]
+    for name, tensor in state.items():
+        if tensor.is_meta:
+            raise FfnbenchError(
+                f"{folder!r} holds no {name} of layer {number}",
+                "it must be a model as save_pretrained writes it",
+            )
+        state[name] = tensor.detach().float().contiguous()
     return state
 
 
-class _Stored:
-    """The tensors of all safetensors files of a folder, by their names in the model or
-    without the prefix of the bare one.
+def load_numbered(model: Any, folder: str, number: int) -> None:
+    """Give the layers of that number their tensors from the safetensors of a folder, as
+    from_pretrained does, which may join stored ones; all others stay empty.
+
+    Raises FfnbenchError for a file that can't be read, and for matrices of integers or
+    float8, which mean nothing without their scales.
     """
+    from safetensors import SafetensorError, safe_open
+    from transformers.conversion_mapping import get_model_conversion_mapping
+    from transformers.core_model_loading import convert_and_load_state_dict_in_model
+    from transformers.modeling_utils import LoadStateDictConfig
 
-    def __init__(self, folder: str, base_prefix: str) -> None:
-        from safetensors import SafetensorError, safe_open
-
-        self.folder, self.base_prefix = folder, base_prefix
-        self._file_of: dict[str, Any] = {}
-        for file in sorted(Path(folder).glob("*.safetensors")):
-            try:
-                opened = safe_open(file, framework="pt")
-            except (OSError, SafetensorError) as problem:
-                raise FfnbenchError(
-                    f"cannot read {str(file)!r}: {problem}",
-                    "download it again",
-                ) from problem
-            for name in opened.offset_keys():
-                self._file_of[name] = opened
-        if not self._file_of:
+    files = sorted(Path(folder).glob("*.safetensors"))
+    if not files:
+        raise FfnbenchError(
+            f"{folder!r} holds no safetensors",
+            "give the folder of a model, with its weights",
+        )
+    stored = {}
+    for file in files:
+        try:
+            opened = safe_open(file, framework="pt")
+        except (OSError, SafetensorError) as problem:
             raise FfnbenchError(
-                f"{folder!r} holds no safetensors",
-                "give the folder of a model, with its weights",
-            )
-
-    def get(self, name: str) -> Tensor:
-        """The tensor of a parameter; raises FfnbenchError where it is not there or is
-        of integers or float8, which mean nothing without their scales.
-        """
-        base = f"{self.base_prefix}."
-        for spelling in (name, name.removeprefix(base), base + name):
-            if spelling in self._file_of:
-                tensor: Tensor = self._file_of[spelling].get_tensor(spelling)
-                break
-        else:
+                f"cannot read {str(file)!r}: {problem}", "download it again"
+            ) from problem
+        for name in opened.offset_keys():
+            if A_NUMBER.findall(name)[:1] == [str(number)]:
+                stored[name] = opened.get_slice(name)
+    for name, part in stored.items():
+        if part.get_dtype() not in FLOATS and len(part.get_shape()) > 1:
             raise FfnbenchError(
-                f"{self.folder!r} holds no tensor {name}",
-                "it must be a model as save_pretrained writes it",
-            )
-        if not tensor.is_floating_point() or tensor.dtype.itemsize < 2:
-            dtype = str(tensor.dtype).removeprefix("torch.")
-            raise FfnbenchError(
-                f"{name} holds {dtype}, which means nothing without its scales",
+                f"{name} holds {part.get_dtype()}, which means nothing without its scales",
                 "give the model as it was before it was quantised",
             )
-        return tensor
+    mapping = get_model_conversion_mapping(model)
+    loading = LoadStateDictConfig(weight_mapping=mapping)
+    convert_and_load_state_dict_in_model(model, stored, loading)
 
 
 def write(folder: str, number: int, file: str) -> Mapping[str, str]:

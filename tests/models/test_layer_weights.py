@@ -21,6 +21,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("LlamaForCausalLM", WIDTHS | {"intermediate_size": 96, "vocab_size": 50, "num_key_value_heads": 2}),
     "gpt2": ("GPT2LMHeadModel", {"n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 50}),
     "bert": ("BertModel", WIDTHS | {"intermediate_size": 128, "vocab_size": 50}),
+    "mixtral": ("MixtralForCausalLM", WIDTHS | {"intermediate_size": 96, "vocab_size": 50, "num_key_value_heads": 2, "num_local_experts": 4}),
     "dinov3_vit": ("DINOv3ViTModel", WIDTHS | {"intermediate_size": 96, "use_gated_mlp": True, "hidden_act": "silu"}),
 }  # fmt: skip
 
@@ -114,6 +115,21 @@ def test_the_error_of_int8_is_that_of_the_layer(
     assert int8 == pytest.approx(expected, rel=0.15)
 
 
+def test_experts_that_are_stored_one_by_one_are_joined(
+    folders: dict[str, Path],
+) -> None:
+    """Mixtral's w1, w3 and w2 are gate, up and down of each expert."""
+    from ffnbench.models.weights import layer_weights
+
+    stored = safetensors.load_file(folders["mixtral"] / "model.safetensors")
+    begin = "model.layers.1.block_sparse_moe"
+    state = layer_weights(str(folders["mixtral"]), 1)
+    assert torch.equal(state["router.weight"], stored[f"{begin}.gate.weight"])
+    for ours, theirs in {"gate": "w1", "up": "w3", "down": "w2"}.items():
+        experts = [stored[f"{begin}.experts.{n}.{theirs}.weight"] for n in range(4)]
+        assert torch.equal(state[f"experts.{ours}.weight"], torch.stack(experts))
+
+
 def cost(folder: Path, *more: str) -> str:
     done = shell("compare", "--preset", str(folder), "--quick", *more)
     assert done.returncode == 2, done.stderr
@@ -139,7 +155,7 @@ def test_what_can_not_be_taken_is_one_line(folders: dict[str, Path], tmp_path) -
     weights = safetensors.load_file(llama / "model.safetensors")
     name = "model.layers.0.mlp.up_proj.weight"
     safetensors.save_file(weights | {name: weights[name].to(torch.float8_e4m3fn)}, torn)
-    assert f"{name} holds float8_e4m3fn" in cost(
+    assert f"{name} holds F8_E4M3" in cost(
         tmp_path, "--layer", "0", "--variants", "preset"
     )
 
