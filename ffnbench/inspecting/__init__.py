@@ -1,1 +1,1 @@
-"""What is in a model: its FFNs by kind of layer, and every parameter by part."""
+"""What is in a model: every parameter by part, its FFNs by kind of layer."""

@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from ffnbench.inspecting.by_length import InspectRequest
-from ffnbench.inspecting.layers import model_answer
-from ffnbench.python.arguments import DType, Int, StrPath, request_from_arguments
+from ffnbench.inspecting.table import InspectRequest, model_view
+from ffnbench.python.arguments import StrPath, request_from_arguments
 from ffnbench.python.public import called_here, public
 from ffnbench.report.shown_report import Answer
 
 
 @public
-def inspect(
-    model: StrPath,
-    *,
-    whole_model: bool = False,
-    length: Int | None = None,
-    dtype: DType = "float32",
-) -> Answer:
-    """A model's FFNs in words and numbers, a row a kind of layer; `whole_model` counts
-    all parameters, by part.
+def inspect(model: StrPath) -> Answer:
+    """All parameters of a model by part, and its FFNs by kind of layer.
 
-    With a `length` it counts FLOPs and bytes of keys and values too.
-
-    >>> layers = ffnbench.inspect("mixtral-8x7b").frame()
-    >>> layers[["kind", "count", "params", "params_active"]]
+    >>> rows = ffnbench.inspect("mixtral-8x7b").frame()
+    >>> rows[["part", "layers", "params", "params_active"]]
     """
     request = request_from_arguments(InspectRequest, locals())
     with called_here():
-        return Answer(shown=model_answer(request), name="inspect")
+        return Answer(shown=model_view(request), name="inspect")

@@ -1,42 +1,102 @@
-"""The answers of `inspect`: a model's FFNs, a row for each kind of layer; and all its
-parameters, a row for each part.
+"""The answer of `inspect`: all parameters of a model by part, with a row for the FFNs
+of each kind of layer.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from ffnbench.common import jsonable
 from ffnbench.common.jsonable import json_text
 from ffnbench.common.units import SI, quantity
 from ffnbench.ffn.spec import MoESpec, Scores
-from ffnbench.inspecting.counting import (
-    CountedLayers,
-    CountedModel,
-    WholeModel,
-    sum_of,
-)
+from ffnbench.models.model import LayerGroup, ModelSpec
+from ffnbench.models.published import model_of
 from ffnbench.report.columns import with_percent_sign
 from ffnbench.report.formats import View
-from ffnbench.report.frame import EXTRA, Column, Frame, Row
-
-PART_TITLES = {"ffn": "FFN"}  # of parts whose title is not their name
-# parts with a row in every table; a model without one of the others has no row of it
-ALWAYS_SHOWN = ("embeddings", "attention", "ffn", "norms", "head", "all")
+from ffnbench.report.frame import Column, Frame, Row
+from ffnbench.request import Request
 
 
-def ffn_text(layers: CountedLayers) -> str:
+@dataclass(frozen=True, kw_only=True)
+class InspectRequest(Request):
+    """`ffnbench inspect`."""
+
+    POSITIONAL = ("model",)
+
+    model: str = ""
+
+
+def model_view(request: InspectRequest) -> View:
+    """The parameters of a preset, or of the model of a config.json."""
+    model = model_of(request.model)
+    percent = 100 * model.parts["ffn"] / model.params
+    answer = f"FFNs hold {percent:.1f}% of {quantity(model.params, SI)} parameters"
+    if model.params_active not in (None, model.params):
+        answer += f", {quantity(model.params_active, SI)} of them active for a token"
+    details = [model.note, model.rest.note]
+    if model.rest.head == 0 and model.rest.embeddings:
+        details.append("the head shares the embedding's matrix")
+    details += [f"counted by {model.counted_by}", f"source: {model.source}"]
+    frame = Frame(
+        columns=COLUMNS,
+        rows=rows_of(model),
+        header=[model.name, *map(layers_text, model.groups)],
+        summary=[*filter(None, (model.defaults,)), answer],
+        details=[*filter(None, details)],
+    )
+    return View(frame=lambda: frame, json=lambda: _json(model), title="inspect")
+
+
+def rows_of(model: ModelSpec) -> list[Row]:
+    """A row for each part of a model, and for the FFNs of each kind of layer; the last
+    one is their sum. A model without one of the other parts has no row of it.
+    """
+    rows: list[Row] = []
+    for part, params in model.parts.items():
+        if part != "ffn":
+            rows.append({"part": part, "params": params, "params_active": params})
+            continue
+        for group in model.groups:
+            active = group.ffn_params_active
+            row: Row = {
+                "part": f"FFN, {group.kind}",
+                "layers": group.count,
+                "params_layer": group.ffn_params,
+                "params": group.count * group.ffn_params,
+                "params_active": None if active is None else group.count * active,
+                "ffn": ffn_text(group),
+            }
+            rows.append(row)
+    total: Row = {"params": model.params, "params_active": model.params_active}
+    rows = [row for row in rows if row["params"] or row["part"] != "other"]
+    rows.append({"part": "all", **total})
+    same = {"model": model.name, "counted_by": model.counted_by}
+    for each in rows:
+        each["share"] = each["params"] / model.params
+    return [dict.fromkeys(KEYS) | each | same for each in rows]
+
+
+def layers_text(group: LayerGroup) -> str:
+    """`32 dense layers: swiglu 4,096 -> 14,336, no biases`."""
+    noun = "layer" if group.count == 1 else "layers"
+    return f"{group.count} {group.kind} {noun}: {ffn_text(group)}"
+
+
+def ffn_text(group: LayerGroup) -> str:
     """`swiglu 4,096 -> 14,336, no biases`; the name of the class where it is none of
     ffnbench's forms.
     """
-    spec = layers.spec
+    spec, read = group.ffn, group.read
     if spec is None:
-        return f"{layers.name}, form not proven"
+        return f"{read.name if read else group.kind}, form not proven"
     parts = [f"{spec.form_name} {spec.d_model:,} -> {spec.d_ff:,}"]
     parts.append("biases" if spec.bias else "no biases")
     if spec.limit is not None:
         parts.append(f"gate clamped at {spec.limit:g}")
     if spec.moe is not None:
         parts += _experts(spec.moe)
-    if not layers.proven:
+    if read is not None and not read.proven:
         parts.append("form not proven")
     return ", ".join(parts)
 
@@ -44,10 +104,9 @@ def ffn_text(layers: CountedLayers) -> str:
 def _experts(moe: MoESpec) -> list[str]:
     """Say how many experts there are and how they are chosen."""
     parts = [f"{moe.experts} experts, {moe.top_k} a token"]
-    if moe.shared_gate:
-        parts.append(f"shared {moe.shared_d_ff:,} wide behind a gate")
-    elif moe.shared_d_ff:
-        parts.append(f"shared {moe.shared_d_ff:,} wide")
+    if moe.shared_d_ff:
+        gate = " behind a gate" if moe.shared_gate else ""
+        parts.append(f"shared {moe.shared_d_ff:,} wide{gate}")
     if moe.router_bias:
         parts.append("router with biases")
     if moe.groups > 1:
@@ -57,171 +116,38 @@ def _experts(moe: MoESpec) -> list[str]:
     return parts
 
 
-def model_view(model: CountedModel) -> View:
-    """The answer of `inspect`: a row for each kind of layer."""
-    records: list[Row] = []
-    rows: list[Row] = []
-    lines = []
-    for layers in model.layers:
+def _json(model: ModelSpec) -> str:
+    layers = []
+    for group in model.groups:
         record = {
-            "kind": layers.kind,
-            "count": layers.count,
-            "params": layers.params,
-            "params_active": layers.params_active,
-            "ffn": ffn_text(layers),
-            "counted_by": model.counted_by,
+            "kind": group.kind,
+            "count": group.count,
+            "params": group.ffn_params,
+            "params_active": group.ffn_params_active,
+            "spec": jsonable.encode(group.ffn),
+            "proven": group.read is None or group.read.proven,
         }
-        records.append(record)
-        rows.append(record | {"all": layers.count * layers.params})
-        noun = "layer" if layers.count == 1 else "layers"
-        lines.append(f"{layers.count} {layers.kind} {noun}: {ffn_text(layers)}")
-    frame = Frame(
-        columns=FFN_COLUMNS,
-        rows=rows,
-        saved=records,
-        header=[model.name, *lines],
-        summary=[*filter(None, (model.defaults,)), _summary_line(model)],
-        details=[*filter(None, (model.note,)), f"source: {model.source}"],
-    )
-    return View(frame=lambda: frame, json=lambda: _json(model), title="inspect")
-
-
-def _summary_line(model: CountedModel) -> str:
-    total = sum(layers.count * layers.params for layers in model.layers)
-    active = sum_of(
-        None if layers.params_active is None else layers.count * layers.params_active
-        for layers in model.layers
-    )
-    text = f"FFNs of all layers: {quantity(total, SI)} parameters"
-    if active not in (None, total):
-        text += f", {quantity(active, SI)} active for a token"
-    return f"{text}; counted by {model.counted_by}, without norms"
-
-
-def _json(model: CountedModel) -> str:
-    records = []
-    for layers in model.layers:
-        record = {
-            "kind": layers.kind,
-            "count": layers.count,
-            "params": layers.params,
-            "params_active": layers.params_active,
-            "spec": jsonable.encode(layers.spec),
-            "proven": layers.proven,
-        }
-        records.append(record)
+        layers.append(record)
     data = {
         "model": model.name,
         "source": model.source,
         "counted_by": model.counted_by,
         "note": model.note,
         "defaults": model.defaults,
-        "layers": records,
+        "params": model.params,
+        "params_active": model.params_active,
+        "parts": model.parts,
+        "layers": layers,
     }
     return json_text(data, 1) + "\n"
 
 
-def parts_view(model: WholeModel) -> View:
-    """The answer of `inspect --whole-model`."""
-    data = {
-        "model": model.name,
-        "source": model.source,
-        "counted_by": model.counted_by,
-        "defaults": model.defaults,
-        "params": model.params,
-        "params_active": model.active,
-        "ffn_share": model.ffn / model.params,
-        "parts": model.parts,
-    }
-    return View(
-        frame=lambda: parts_frame(model),
-        json=lambda: json_text(data, 1) + "\n",
-        title="inspect",
-    )
-
-
-def parts_records(model: WholeModel) -> list[Row]:
-    """A flat record for each part, and for their sum as the last."""
-    records: list[Row] = []
-    for name, number in [*model.parts.items(), ("all", model.params)]:
-        record = {
-            "model": model.name,
-            "part": name,
-            "params": number,
-            "share": number / model.params,
-            "params_active": _active_params(model, name, number),
-            "counted_by": model.counted_by,
-        }
-        records.append(record)
-    return records
-
-
-def parts_frame(model: WholeModel) -> Frame:
-    """The table of all parameters: a row for each part, and for their sum."""
-    records = parts_records(model)
-    return Frame(
-        columns=PART_COLUMNS if model.idle else PART_COLUMNS[:-1],
-        rows=[
-            record
-            for record in records
-            if record["part"] in ALWAYS_SHOWN or record["params"] != 0
-        ],
-        saved=records,
-        header=[f"Whole model: {model.name}, every parameter once"],
-        summary=[
-            *filter(None, (model.defaults,)),
-            in_words(model),
-        ],
-        details=_notes(model),
-    )
-
-
-def _part_title(part: str) -> str:
-    return PART_TITLES.get(part, part)
-
-
-def _active_params(model: WholeModel, name: str, number: int) -> int | None:
-    """The parameters of a part that a token meets: all of them, but for the experts
-    that it does not go to, which are the FFN's.
-    """
-    if model.idle is None:
-        return None
-    if name in ("ffn", "all"):
-        return number - model.idle
-    return number
-
-
-def _notes(model: WholeModel) -> list[str]:
-    notes = []
-    if model.note:
-        notes.append(model.note)
-    if model.head == 0 and model.embeddings:
-        notes.append("the head shares the embedding's matrix")
-    if model.router:
-        notes.append("router: of all layers with experts; not part of FFN here")
-    return [*notes, f"counted by {model.counted_by}", f"source: {model.source}"]
-
-
-def in_words(model: WholeModel) -> str:
-    """`FFNs hold 81% of 8.03 G parameters`."""
-    percent = 100 * model.ffn / model.params
-    text = f"FFNs hold {percent:.1f}% of {quantity(model.params, SI)} parameters"
-    if model.idle and model.active:
-        text += f", {quantity(model.active, SI)} of them active for a token"
-    return text
-
-
-FFN_COLUMNS = (
-    Column(key="kind", title="layers", left=True),
-    Column(key="count", priority=1),
-    Column(key="params", unit="a layer", priority=2),
-    Column(key="params_active", title="active", unit="a token", priority=3),
-    Column(key="all", title="params", unit="all layers", priority=5),
-    Column(key="ffn", title="FFN", left=True, flexible=True, priority=EXTRA),
-)
-PART_COLUMNS = (
-    Column(key="part", left=True, write=_part_title),
+COLUMNS = (
+    Column(key="part", left=True),
+    Column(key="layers", priority=3),
+    Column(key="params_layer", title="params", unit="a layer", priority=4),
     Column(key="params", priority=1),
     Column(key="share", unit="of params", write=with_percent_sign),
     Column(key="params_active", title="active", unit="params/tok", priority=2),
 )
+KEYS = ("model", *(column.key for column in COLUMNS), "ffn")

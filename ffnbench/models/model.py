@@ -116,6 +116,38 @@ class ModelSpec:
     defaults: str = ""
 
     @property
+    def parts(self) -> dict[str, int]:
+        """Name of a part -> its parameters, in the order in which a token meets them.
+        Routers are counted with the FFNs, norms inside FFNs with the norms.
+        """
+        rest = self.rest
+        return {
+            "embeddings": rest.embeddings,
+            "attention": rest.attention + attention_params(self.groups),
+            "ffn": sum(group.count * group.ffn_params for group in self.groups),
+            "norms": rest.norms,
+            "head": rest.head,
+            "other": rest.other,
+        }
+
+    @property
+    def params(self) -> int:
+        """All parameters, each once."""
+        return sum(self.parts.values())
+
+    @property
+    def params_active(self) -> int | None:
+        """Those that a token meets: all but the experts that it does not go to; None
+        where that is not known.
+        """
+        active = self.params
+        for group in self.groups:
+            if group.ffn_params_active is None:
+                return None
+            active -= group.count * (group.ffn_params - group.ffn_params_active)
+        return active
+
+    @property
     def main_is_proven(self) -> bool:
         """Whether the main FFN is of its form for certain: by its row or a proof."""
         return self.main.read is None or self.main.read.proven

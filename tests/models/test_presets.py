@@ -7,7 +7,6 @@ from __future__ import annotations
 import pytest
 
 from ffnbench.ffn import cost
-from ffnbench.inspecting.counting import count_whole_model
 from ffnbench.models.presets import PRESETS
 
 # key: layers, attention, FFN of the main kind of layer; its active part where it has
@@ -99,6 +98,6 @@ def test_the_first_layers_of_deepseek_are_dense() -> None:
 
 @pytest.mark.parametrize("key", PRESETS.names())
 def test_a_whole_model_has_as_many_parameters_as_was_published(key: str) -> None:
-    whole = count_whole_model(PRESETS.get(key))
+    whole = PRESETS.get(key)
     assert whole.params == PUBLISHED[key]
-    assert whole.active == ACTIVE_OF_ALL.get(key, whole.active)
+    assert whole.params_active == ACTIVE_OF_ALL.get(key, whole.params_active)
