@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
@@ -24,12 +24,10 @@ from ffnbench.choices import (
     Weights,
 )
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.common.jsonable import LATER, STATED, least, one_of_names
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost, activation_cost, cost
 from ffnbench.ffn.spec import (
     DEFAULT_GROUP,
-    DTYPES,
     ActivationSpec,
     AttentionSpec,
     FFNSpec,
@@ -78,29 +76,27 @@ class Workload:
     lets threads wait without sleeping where a backend can choose.
     """
 
-    batch: int = field(metadata=least(1))
-    seq_len: int = field(metadata=least(1))
-    dtype: str = field(metadata=one_of_names(DTYPES.names))
+    batch: int
+    seq_len: int
+    dtype: str
     device: str
     mode: Mode
-    threads: int = field(metadata=least(1))
+    threads: int
     backend: Backend = Backend.EAGER
     # for tests of measuring itself: each call spins for this share of its own time
-    slowdown: float = field(default=0.0, metadata=least(0.0))
-    routing: Routing | None = field(default=None, metadata=LATER)
-    compile: str = field(default=DEFAULT_MODE, metadata=LATER)
-    freeze: bool = field(default=False, metadata=LATER)
-    time: Time = field(default=Time.WALL, metadata=LATER)
-    cache: Cache = field(default=Cache.HOT, metadata=LATER)
-    matmul_precision: MatmulPrecision = field(
-        default=MatmulPrecision.HIGHEST, metadata=LATER
-    )
+    slowdown: float = 0.0
+    routing: Routing | None = None
+    compile: str = DEFAULT_MODE
+    freeze: bool = False
+    time: Time = Time.WALL
+    cache: Cache = Cache.HOT
+    matmul_precision: MatmulPrecision = MatmulPrecision.HIGHEST
     # whether 16-bit matrix products may add partial sums in 16 bits, torch's own
     # default
-    reduced_reductions: bool = field(default=True, metadata=LATER)
-    weights: Weights = field(default=Weights.NONE, metadata=LATER)
-    group: int = field(default=DEFAULT_GROUP, metadata=LATER | least(1))
-    spin: bool = field(default=False, metadata=LATER)
+    reduced_reductions: bool = True
+    weights: Weights = Weights.NONE
+    group: int = DEFAULT_GROUP
+    spin: bool = False
 
     @property
     def tokens(self) -> int:
@@ -226,10 +222,10 @@ class Case:
     sizing: Sizing
     # what is matched, relative to the reference: 0.002 is 0.2 % above
     residual: float | None = None
-    against: str | None = field(default=None, metadata=LATER)
-    arm: Arm = field(default=THIS_INTERPRETER, metadata=LATER)
-    layers: int | None = field(default=None, metadata=LATER)
-    point: Point = field(default=(), metadata=LATER)
+    against: str | None = None
+    arm: Arm = THIS_INTERPRETER
+    layers: int | None = None
+    point: Point = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,19 +242,19 @@ class Protocol:
     of a sweep, which it pays for in confidence.
     """
 
-    workers: int = field(default=DEFAULT_WORKERS, metadata=least(1))
-    rounds: int = field(default=DEFAULT_ROUNDS, metadata=least(1))
-    precision: float | None = field(default=None, metadata=least(1e-5))
-    budget_s: float | None = field(default=None, metadata=least(0.0))
-    warmup_s: float = field(default=0.1, metadata=least(0.0))
-    min_sample_s: float = field(default=0.01, metadata=least(0.0))
-    seed: int = field(default=0, metadata=least(0))
-    timeout_s: float = field(default=300.0, metadata=least(0.0))
-    method: int = field(default=METHOD, metadata=STATED | least(1))
-    looks: int = field(default=1, metadata=LATER | least(1))
-    bound: bool = field(default=False, metadata=LATER)
-    runs: int = field(default=1, metadata=LATER | least(1))
-    pause_s: float = field(default=0.0, metadata=LATER | least(0.0))
+    workers: int = DEFAULT_WORKERS
+    rounds: int = DEFAULT_ROUNDS
+    precision: float | None = None
+    budget_s: float | None = None
+    warmup_s: float = 0.1
+    min_sample_s: float = 0.01
+    seed: int = 0
+    timeout_s: float = 300.0
+    method: int = METHOD
+    looks: int = 1
+    bound: bool = False
+    runs: int = 1
+    pause_s: float = 0.0
 
 
 class NoteKind(StrEnum):
@@ -399,12 +395,12 @@ class Plan:
     match: str = "none"
     multiple_of: int = 1
     notes: tuple[Note, ...] = ()
-    kind: Kind = field(default=Kind.COMPARE, metadata=LATER)
+    kind: Kind = Kind.COMPARE
     # what asks the same again: `ffnbench compare relu,gelu --d-model 768`
-    command: str = field(default="", metadata=LATER)
+    command: str = ""
     # the folder of a model, and the number of the layer whose weights are taken
-    model: str = field(default="", metadata=LATER)
-    layer: int | None = field(default=None, metadata=LATER)
+    model: str = ""
+    layer: int | None = None
 
     @cached_property
     def _by_label(self) -> dict[str, Case]:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, TypeVar
 
-from ffnbench.common.jsonable import LATER, OTHER_FIELDS, STATED, UNSAVED, least
+from ffnbench.common.jsonable import OTHER_FIELDS
 from ffnbench.ffn.cost import Cost
 from ffnbench.metrics import CLOSED_FORMS, LATENCY
 from ffnbench.plan import CONTROL, Axis, Case, Note, Plan, Protocol
@@ -79,15 +79,15 @@ class Sample:
 
     case: str
     metric: str
-    worker: int = field(metadata=least(0))
-    round: int = field(metadata=least(0))
-    order: int = field(metadata=least(0))
+    worker: int
+    round: int
+    order: int
     value: float
-    calls: int = field(metadata=least(1))
-    waited: float | None = field(default=None, metadata=LATER)
-    starter: int | None = field(default=None, metadata=LATER)
-    faults: int | None = field(default=None, metadata=LATER)
-    throttled: str | None = field(default=None, metadata=LATER)
+    calls: int
+    waited: float | None = None
+    starter: int | None = None
+    faults: int | None = None
+    throttled: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,7 +217,7 @@ class DeviceReadings:
     other processes computed on it after the first sample.
     """
 
-    worker: int = field(metadata=least(0))
+    worker: int
     device: str
     least_clock_mhz: int | None = None
     most_clock_mhz: int | None = None
@@ -261,10 +261,10 @@ class Inputs:
     """
 
     case: str
-    count: int = field(metadata=least(1))
-    bytes: int = field(metadata=least(0))
-    level: str = field(default="", metadata=LATER)
-    one_level: str = field(default="", metadata=LATER)
+    count: int
+    bytes: int
+    level: str = ""
+    one_level: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,10 +277,10 @@ class Measurement:
     interrupted: bool = False
     stopped: str = ""  # why the run ended early, where it was not by hand
     limit: str = ""  # which limit ended an adaptive run: precision, budget or workers
-    around: BackgroundLoad | None = field(default=None, metadata=LATER)
+    around: BackgroundLoad | None = None
     wall_s: float | None = None
-    inputs: tuple[Inputs, ...] = field(default=(), metadata=LATER)
-    devices: tuple[DeviceReadings, ...] = field(default=(), metadata=LATER)
+    inputs: tuple[Inputs, ...] = ()
+    devices: tuple[DeviceReadings, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,7 +292,7 @@ class Run(Measurement):
     plan: Plan  # on a device that is there, no longer `auto`
     warnings: tuple[Note, ...] = ()
     timer: Timer | None = None
-    sides: tuple[Side, ...] = field(default=(), metadata=LATER)
+    sides: tuple[Side, ...] = ()
 
 
 def raw_of(run: Run) -> dict[str, Any]:
@@ -450,15 +450,13 @@ class Report(Run):
     measured: tuple[Measured, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
     # later runs, in order
-    repeats: tuple[Repeat, ...] = field(default=(), repr=False, metadata=LATER)
+    repeats: tuple[Repeat, ...] = field(default=(), repr=False)
     # whether fewer repeats were made than asked for
-    cut_short: bool = field(default=False, metadata=LATER)
+    cut_short: bool = False
     # on machines that were asked for beside the costs
-    bounds: tuple[HardwareBound, ...] = field(default=(), metadata=LATER)
-    schema: int = field(default=SCHEMA, metadata=STATED)
-    figures: Figures = field(
-        default=Figures(), compare=False, repr=False, metadata=UNSAVED
-    )
+    bounds: tuple[HardwareBound, ...] = ()
+    schema: int = SCHEMA
+    figures: Figures = field(default=Figures(), compare=False, repr=False)
 
     @cached_property
     def _of_cases(self) -> dict[str, dict[str, Any]]:

@@ -20,7 +20,6 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from ffnbench.choices import Routing
-from ffnbench.common.jsonable import LATER, least
 from ffnbench.ffn.spec import (
     ActivationSpec,
     AttentionSpec,
@@ -55,14 +54,14 @@ class Cost:
     differ from the total where there are experts.
     """
 
-    params: int = field(metadata=least(0))
-    params_active: int = field(metadata=least(0))
+    params: int
+    params_active: int
     params_formula: str | None
-    flops_forward: int | None = field(metadata=least(0))
-    flops_backward: int | None = field(metadata=least(0))
+    flops_forward: int | None
+    flops_backward: int | None
     flops_elementwise: int | None
     flops_elementwise_backward: int | None
-    weight_bytes: int = field(metadata=least(0))
+    weight_bytes: int
     peak_bytes: int | None = None
     saved_bytes: int | None = None
     counted: bool = False
@@ -71,10 +70,10 @@ class Cost:
     width_note: str = ""
     role_note: str = ""
     # matrices of a module that keep the dtype where weights are quantised
-    unquantised: tuple[str, ...] = field(default=(), metadata=LATER)
-    weight_bytes_touched: int | None = field(default=None, metadata=LATER)
+    unquantised: tuple[str, ...] = ()
+    weight_bytes_touched: int | None = None
     # why nothing is known; the other fields then mean nothing
-    failed: str = field(default="", metadata=LATER)
+    failed: str = ""
 
 
 # how the FLOPs of a module were counted that raised, before what it raised

@@ -9,13 +9,12 @@ is decided in planning/variant_text.py.
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import isfinite
 
 from ffnbench.choices import Backend, Init, Weights
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.common.jsonable import LATER
 from ffnbench.common.names import Registry
 from ffnbench.common.units import read_count
 from ffnbench.ffn.activations import ACTIVATIONS, Activation, OwnActivation, row_of_own
@@ -163,9 +162,9 @@ class FFNSpec:
     dropout: float = 0.0
     init: Init = Init.TORCH
     own: OwnActivation | None = None
-    moe: MoESpec | None = field(default=None, metadata=LATER)
-    limit: float | None = field(default=None, metadata=LATER)
-    up_offset: float = field(default=0.0, metadata=LATER)
+    moe: MoESpec | None = None
+    limit: float | None = None
+    up_offset: float = 0.0
 
     def __post_init__(self) -> None:
         require_positive("d_model", self.d_model)
@@ -273,7 +272,7 @@ class ImportedSpec:
     d_model: int
     d_ff: int
     arguments: tuple[tuple[str, Scalar], ...] = ()
-    like: FFNSpec | None = field(default=None, metadata=LATER)
+    like: FFNSpec | None = None
 
     def __post_init__(self) -> None:
         require_positive("d_model", self.d_model)
@@ -376,7 +375,7 @@ class AttentionSpec:
     mla: MLASpec | None = None
     causal: bool = False
     form: AttentionForm = AttentionForm.SDPA
-    window: int | None = field(default=None, metadata=LATER)
+    window: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("d_model", "heads", "kv_heads", "head_dim"):

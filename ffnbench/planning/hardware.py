@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from ffnbench.choices import MatmulPrecision, Mode, Weights
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.files import content_of
-from ffnbench.common.jsonable import least
 from ffnbench.common.names import Registry
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import item_bytes
@@ -29,7 +28,6 @@ PUBLISHED_FILE = Path(__file__).with_name("hardware.toml")
 FP8, INT8 = "fp8", "int8"
 # whose peak holds for float32's products, where these may be less exact
 LESS_EXACT_PATHS = {MatmulPrecision.HIGH: "tf32", MatmulPrecision.MEDIUM: "bfloat16"}
-ABOVE_ZERO = least(1e-9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,17 +37,17 @@ class Hardware:
     """
 
     name: str
-    tflops_float32: float | None = field(default=None, metadata=ABOVE_ZERO)
-    tflops_tf32: float | None = field(default=None, metadata=ABOVE_ZERO)
-    tflops_bfloat16: float | None = field(default=None, metadata=ABOVE_ZERO)
-    tflops_fp8: float | None = field(default=None, metadata=ABOVE_ZERO)
-    tflops_int8: float | None = field(default=None, metadata=ABOVE_ZERO)
-    gb_per_s: float = field(metadata=ABOVE_ZERO)
+    tflops_float32: float | None = None
+    tflops_tf32: float | None = None
+    tflops_bfloat16: float | None = None
+    tflops_fp8: float | None = None
+    tflops_int8: float | None = None
+    gb_per_s: float
     source: str = ""
     clock: str = ""
-    tflops_float16: float | None = field(default=None, metadata=ABOVE_ZERO)
-    tflops_float64: float | None = field(default=None, metadata=ABOVE_ZERO)
-    memory_gb: float | None = field(default=None, metadata=ABOVE_ZERO)
+    tflops_float16: float | None = None
+    tflops_float64: float | None = None
+    memory_gb: float | None = None
     maker: str = ""
     note: str = ""
     address: str = ""
@@ -184,7 +182,12 @@ def _machines_in(path: Path) -> list[Hardware]:
         for name, row in data.items():
             if not isinstance(row, dict):
                 raise ValueError(f"{name} stands in no table")
-            machines.append(jsonable.decode(Hardware, {"name": name, **row}))
+            machine = jsonable.decode(Hardware, {"name": name, **row})
+            for each in fields(Hardware):
+                value = getattr(machine, each.name)
+                if isinstance(value, float) and value <= 0:
+                    raise ValueError(f"{each.name} of {name} is {value:g}")
+            machines.append(machine)
         return machines
     except (ValueError, RecursionError) as problem:
         hint = "it has tables such as [mine], with keys such as tflops_float32 = 20 and gb_per_s = 300"

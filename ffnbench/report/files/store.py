@@ -13,7 +13,13 @@ from typing import Any
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.files import content_of
-from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, FFNSpec, ImportedSpec
+from ffnbench.ffn.spec import (
+    DTYPES,
+    ActivationSpec,
+    AttentionSpec,
+    FFNSpec,
+    ImportedSpec,
+)
 from ffnbench.metrics import METRICS
 from ffnbench.plan import METHOD, Kind, Plan
 from ffnbench.request import spelling
@@ -192,6 +198,16 @@ def _problems_of_plan(plan: Plan) -> Iterator[str]:
     for case in plan.cases:
         if not isinstance(case.ffn, MEASURES[plan.kind]):
             yield f"{case.label!r} is nothing that {plan.kind} measures"
+        work = case.workload
+        if work.dtype not in DTYPES.names():
+            yield f"{case.label!r} has the dtype {work.dtype!r}, which is none"
+        if work.batch < 1 or work.seq_len < 1:
+            yield f"{case.label!r} has a batch of {work.batch} and a seq_len of {work.seq_len}"
+    protocol = plan.protocol
+    if protocol.looks < 1:
+        yield f"its protocol has {protocol.looks} looks"
+    if protocol.precision is not None and protocol.precision <= 0:
+        yield f"its protocol has a precision of {protocol.precision:g}"
     if plan.kind == Kind.BLOCK:
         from ffnbench.block.plan import problems
 
