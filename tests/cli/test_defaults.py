@@ -36,7 +36,9 @@ def asked(call, *words: str) -> dict:
     plan = json.loads(out)["plan"]
     return {
         "command": plan["command"],
-        "notes": [note["text"] for note in plan["notes"] if not note["label"]],
+        "notes": [
+            note["text"] for note in plan.get("notes", []) if not note.get("label")
+        ],
     }
 
 

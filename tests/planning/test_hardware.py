@@ -215,7 +215,7 @@ def test_no_row_of_8_bits_was_faster_than_its_bound(
         ("--hardware h1000", "did you mean 'h100'"),
         ("--hardware ,", "names no machine"),
         ("--hardware bad.toml", "unknown field 'tflops'"),
-        ("--hardware zero.toml", "at least"),
+        ("--hardware zero.toml", "gb_per_s of a is 0"),
         ("--hardware text.toml", "cannot read 'text.toml'"),
         ("--hardware half.toml", "'gb_per_s' is missing"),
     ],

@@ -97,34 +97,35 @@ def _schema(kind: Any, named: dict[str, Any]) -> dict[str, Any]:
 
 def _object(kind: Any, named: dict[str, Any]) -> dict[str, Any]:
     hints = get_type_hints(kind)
-    others = jsonable._others_of(kind)
+    saved = jsonable.saved_fields(kind)
+    others = [
+        _schema(get_args(hints[name])[1], named)
+        for name, one in saved.items()
+        if one.metadata == jsonable.OTHER_FIELDS
+    ]
+    own = {
+        name: one
+        for name, one in saved.items()
+        if one.metadata != jsonable.OTHER_FIELDS
+    }
     return {
         "type": "object",
         "properties": {
-            one.name: _property(one, hints[one.name], named)
-            for one in jsonable.saved_fields(kind)
+            name: _property(one, hints[name], named) for name, one in own.items()
         },
-        "required": [
-            one.name
-            for one in jsonable.saved_fields(kind)
-            if jsonable._is_required(one)
-        ],
-        "additionalProperties": _schema(get_args(hints[others])[1], named)
-        if others
-        else False,
+        "required": [name for name, one in own.items() if _is_required(one)],
+        "additionalProperties": others[0] if others else False,
     }
 
 
+def _is_required(one: Field[Any]) -> bool:
+    return one.default is MISSING and one.default_factory is MISSING
+
+
 def _property(one: Field[Any], kind: Any, named: dict[str, Any]) -> dict[str, Any]:
-    """Its type, what it declares beyond that, and what it is where a file leaves it
-    out.
-    """
+    """Its type, and what it is where a file leaves it out."""
     found = _schema(kind, named)
-    if known := one.metadata.get("among"):
-        found = {"enum": [*known(), *([None] if type(None) in get_args(kind) else [])]}
-    if (bound := one.metadata.get("least")) is not None:
-        found["minimum"] = bound
-    if not jsonable._is_required(one):
+    if not _is_required(one):
         found["default"] = jsonable.encode(
             one.default if one.default_factory is MISSING else one.default_factory()
         )
