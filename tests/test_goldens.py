@@ -185,7 +185,7 @@ TYPED = {
                     "--device cpu --threads 2 --backend compile -v -q",
                     f"block swiglu {SMALL} --no-bias --seq-len 16..64 -q -o block.csv -o block.svg",
                     "block --d-model 64 --quick", "block --d-model 64 --precision 5% --budget 20s -q",
-                    *(f"block llama3-8b --seq-len 128,1Ki --cost-only -f {form}" for form in ("csv", "md", "latex", "json")),
+                    *(f"block swiglu --d-model 64 --heads 4 --kv-heads 2 --seq-len 128,1Ki --cost-only -f {form}" for form in ("csv", "md", "latex", "json")),
                     "block --preset config.json --cost-only --mode backward -v",
                     f"block swiglu@moe=8x2 --seq-len 64,128 {SMALL} -q -o more.json",
                     f"block swiglu@moe=8x2 --seq-len 64..256 {SMALL} -q -o more.json --resume"],
@@ -250,6 +250,7 @@ TYPED = {
                          "activations gelu silu --time --elements 4096,1Ki..4Ki --dtype fp32,bf16 --device cpu --threads 2 --workers 3 --rounds 2 -v -q",
                          "activations gelu --time --quick -f md", "activations relu,gelu --time --workers 3 --rounds 2 -q -o times.json -o times.svg"],
     "activations-interrupted": ["activations gelu --time --elements 10,20 --workers 3 --rounds 2"],
+    "activations-failed": ["activations relu,gelu --time --workers 3 --rounds 2 -q -o times.json", "report times.json"],
     "list": ["list", *(f"list {what}" for what in ("keys", "presets", "hardware")),
              "list hardware --json", "list keys -v",
              "list presets -f csv", "list keys -f md", "list keys -f latex"],
@@ -272,6 +273,13 @@ EDITED = {
     "changed.json": ('"params": 32768', '"params": 32000'),
     "cut.json": ('"interrupted": false', '"interrupted": true'),
     "elsewhere.json": ('"cpu": "Fake CPU"', '"cpu": "Other CPU"'),
+}
+# of --hardware, that are wrong
+MACHINE_FILES = {
+    "bad.toml": "[a]\ntflops = 3",
+    "zero.toml": "[a]\ngb_per_s = 0",
+    "text.toml": "{",
+    "half.toml": "[a]\ntflops_float32 = 3",
 }
 MACHINE = {
     "cpu": "Fake CPU", "cpus": 4, "usable_cpus": 4, "memory_bytes": 16 << 30, "usable_bytes": 12 << 30,
@@ -387,6 +395,9 @@ MACHINES: dict[str, Callable[[], FakeLaunch]] = {
     "check-unlike-itself": lambda: Machine(CONTROL),
     "ab-unlike-itself": lambda: Machine(CONTROL),
     "activations-interrupted": interrupted,
+    "activations-failed": lambda: Machine(
+        trouble=crash_of("gelu float32 1048576 forward")
+    ),
     "ab-slower": lambda: Machine("SwiGLU"),
     "env": lambda: Machine(
         trouble={("timer", None): Timer(empty_call_s=1e-7, resolution_s=5e-8)}
@@ -611,6 +622,8 @@ def furnished(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for run in GOLDEN.glob("runs/*.json"):
         shutil.copy(run, folder)
     text = (folder / "baseline.json").read_text()
+    for name, toml in MACHINE_FILES.items():
+        (folder / name).write_text(toml)
     for name, (old, new) in EDITED.items():
         (folder / name).write_text(text.replace(old, new))
 

@@ -91,7 +91,9 @@ def test_every_activation_has_facts_and_swish_has_those_of_silu(
     assert facts_of(ActivationSpec(activation="swish", beta=0.5).row, 0.5) is None
 
 
-@pytest.mark.parametrize("name", ["relu6", "gelu", "xielu"])
+@pytest.mark.parametrize(
+    "name", ["relu6", "gelu", pytest.param("xielu", marks=pytest.mark.slow)]
+)
 def test_the_script_finds_what_stands_in_the_file(
     name: str, found: dict[str, Facts]
 ) -> None:

@@ -229,6 +229,7 @@ def test_the_memory_told_is_no_less_than_the_memory_used(mode: str) -> None:
         assert used <= memory_needed([case]) <= 4 * used
 
 
+@pytest.mark.slow
 def test_a_real_run_measures_checks_and_compares() -> None:
     done = ffnbench(
         "block", "--d-model", "32", "--heads", "4", "--kv-heads", "2", "--seq-len", "16", "--mode", "train",

@@ -138,58 +138,6 @@ def test_an_output_that_vanishes_costs_neither_the_answer_nor_the_other_files(
     assert (tmp_path / "b.csv").stat().st_size > 100
 
 
-def test_exact_metrics_alone_say_so_and_show_failures(call) -> None:
-    launch = FakeLaunch(trouble={("open", "gelu"): "oom"})
-    code, out, _ = call("compare", "--metrics", "memory", launch=launch)
-    assert code == 3
-    assert len({index for index, job, _ in launch.log if job == "memory"}) == 1
-    assert "intervals" not in out
-    assert "out of memory" in out
-    _, text, _ = call(
-        "compare",
-        "--metrics",
-        "memory",
-        "--format",
-        "csv",
-        launch=FakeLaunch(trouble=launch.trouble),
-    )
-    rows = list(csv.DictReader(text.splitlines()))
-    assert [row["peak_bytes"] for row in rows] == ["4096", "", "4096"]
-
-
-@pytest.mark.parametrize("kind", ["mismatch", "crash", "oom", "timeout", "unsupported"])
-@pytest.mark.parametrize(
-    ("line", "label"),
-    [
-        ("compare relu,gelu --d-model 64 --rounds 2 --workers 3", "gelu"),
-        ("compare relu,gelu --d-model 64 --metrics error", "gelu"),
-        ("compare relu,gelu --d-model 64 --rounds 2 --workers 3 -f json", "gelu"),
-        ("compare relu,gelu --d-model 64 --rounds 2 --workers 3 -f csv", "gelu"),
-        (
-            "compare relu,gelu --d-model 64 --seq-len 8,16 --rounds 2 --workers 3",
-            "gelu@seq_len=16",
-        ),
-        (
-            "activations relu,gelu --time --rounds 2 --workers 3",
-            "gelu float32 1048576 forward",
-        ),
-        ("block swiglu --d-model 64 --seq-len 16 --rounds 2 --workers 3", "ffn@16"),
-    ],
-)
-def test_a_row_that_failed_ends_with_3_and_all_is_written(
-    on_fakes, tmp_path: Path, line: str, label: str, kind: str
-) -> None:
-    path = tmp_path / "run.json"
-    launch = FakeLaunch(trouble={("open", label): kind})
-    code, out, err = on_fakes(f"{line} --device cpu -o", path, launch=launch)
-    assert code == (0 if kind == "unsupported" else 3), err
-    assert "relu" in out or "swiglu" in out
-    [failure] = json.loads(path.read_text())["failures"]
-    assert (failure["case"], failure["kind"]) == (label, kind)
-    assert ("rows failed" in err) == (code == 3)
-    assert on_fakes("report", path)[0] == 0
-
-
 def test_a_row_of_a_check_that_failed_ends_with_3(on_fakes, tmp_path: Path) -> None:
     """Even the reference, which has no time of its own that is checked."""
     path = gate_world.saved(tmp_path / "b.json", variants="relu")
@@ -304,30 +252,3 @@ def test_report_computes_every_figure_again_from_the_samples(call, saved: Path) 
     code, out, err = call("report", str(saved))
     assert out == (saved.parent / "table.txt").read_text()
     assert "are computed again from the samples" in err
-
-
-DAMAGES = [
-    (
-        lambda text: text[: len(text) // 2],
-        "is not a complete ffnbench report",
-        "cut off",
-    ),
-    (lambda text: " ", "is not a complete ffnbench report: it is empty", "cut off"),
-    (lambda text: "[]", "is no run of ffnbench", "`ffnbench compare -o run.json`"),
-    (
-        lambda text: '{"schema": 2, "plam": 3}',
-        "is not a complete ffnbench report: Report: unknown field 'plam'",
-        "again",
-    ),
-]
-
-
-def test_report_refuses_what_is_no_report(call, saved: Path) -> None:
-    whole = saved.read_text()
-    for damage, error, hint in DAMAGES:
-        saved.write_text(damage(whole))
-        code, out, err = call("report", str(saved))
-        assert (code, out) == (2, "")
-        assert error in err.splitlines()[0]
-        assert hint in err.splitlines()[1]
-    assert call("report", str(saved.parent / "none.json"))[0] == 2

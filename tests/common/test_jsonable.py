@@ -32,6 +32,7 @@ WHOLE = st.integers(-(2**62), 2**62)
 JSON = st.recursive(
     st.none() | st.booleans() | WHOLE | FINITE | st.text(),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=15,
 )
 OURS = (
     st.builds(

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import pytest
-
 from ffnbench.common.names import Registry
 
 
@@ -11,11 +9,3 @@ def test_spelling_is_forgiven_and_aliases_lead_to_the_entry() -> None:
     assert registry.get("GELU-Tanh") == registry.get(" gelu_new ") == 1
     assert registry.canonical("GELU_NEW") == "gelu_tanh"
     assert registry.spellings() == ["gelu_tanh", "gelu_new"]
-
-
-@pytest.mark.parametrize("name", ["one", "eins"])
-def test_a_name_that_is_taken_is_refused(name: str) -> None:
-    registry: Registry[int] = Registry("number", "see the list")
-    registry.add("one", 1, ["eins"])
-    with pytest.raises(ValueError, match="twice"):
-        registry.add(name, 2)

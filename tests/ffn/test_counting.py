@@ -185,6 +185,19 @@ def test_without_any_product_that_torch_saw_flops_are_unknown_and_not_zero(
         assert cost.counted_how == "not counted: torch saw no matrix product"
 
 
+def test_weights_that_a_first_call_makes_are_counted() -> None:
+    spec = ImportedSpec(
+        target="torch.nn:LazyLinear",
+        d_model=D_MODEL,
+        d_ff=D_FF,
+        arguments=(("out_features", D_MODEL),),
+    )
+    work = Workload(
+        batch=1, seq_len=8, dtype="float32", device="cpu", mode="forward", threads=1
+    )
+    assert count(spec, work).params == D_MODEL * D_MODEL + D_MODEL
+
+
 def test_a_module_is_counted_in_the_mode_in_which_it_runs(kernels: str) -> None:
     flops = [counted(kernels, "Auxiliary", mode=mode) for mode in ("forward", "train")]
     assert [cost.flops_forward for cost in flops] == [LAYERS, 2 * LAYERS]

@@ -143,17 +143,6 @@ def test_a_budget_that_is_over_before_a_round_can_not_tell(
     assert "error:" not in err
 
 
-def test_a_failed_case_never_passes(call, baseline: Path) -> None:
-    launch = machine()
-    launch.trouble = {("open", "swiglu"): "crash"}
-    code, out, _ = call(baseline, launch=launch)
-    assert (code, "swiglu latency MISSING" in out, "swiglu said no" in out) == (
-        3,
-        True,
-        True,
-    )
-
-
 @pytest.mark.parametrize("damage", [{"findings": [{"case": "relu"}]}, {"now": 3}])
 def test_a_saved_check_that_is_damaged_is_an_error(
     call, on_fakes, baseline: Path, tmp_path: Path, damage: dict

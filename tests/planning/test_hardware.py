@@ -207,32 +207,3 @@ def test_no_row_of_8_bits_was_faster_than_its_bound(
             assert row["at_least_s"] < fastest[case["label"]], (path, case["label"])
             held += 1
     assert held > 40
-
-
-@pytest.mark.parametrize(
-    ("line", "told"),
-    [
-        ("--hardware h1000", "did you mean 'h100'"),
-        ("--hardware ,", "names no machine"),
-        ("--hardware bad.toml", "unknown field 'tflops'"),
-        ("--hardware zero.toml", "gb_per_s of a is 0"),
-        ("--hardware text.toml", "cannot read 'text.toml'"),
-        ("--hardware half.toml", "'gb_per_s' is missing"),
-    ],
-)
-def test_a_mistake_is_one_line_and_a_hint(
-    line: str, told: str, on_fakes, tmp_path: Path, monkeypatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    files = {
-        "bad": "[a]\ntflops = 3",
-        "zero": "[a]\ngb_per_s = 0",
-        "text": "{",
-        "half": "[a]\ntflops_float32 = 3",
-    }
-    for name, text in files.items():
-        Path(f"{name}.toml").write_text(text)
-    code, out, err = on_fakes(f"cost relu {line}")
-    assert (code, out) == (2, "")
-    assert told in err
-    assert err.count("error:") == err.count("hint:") == 1

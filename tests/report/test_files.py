@@ -304,17 +304,17 @@ def test_a_failed_file_does_not_stop_the_others(
 
 @pytest.mark.parametrize("epoch", ["x", "1.5", "9" * 30])
 def test_a_date_that_is_none_is_refused_before_the_work(
-    epoch: str, tmp_path: Path
+    epoch: str, call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = shell(
-        "ffnbench cost relu -o a.html -o a.svg", tmp_path, SOURCE_DATE_EPOCH=epoch
-    )
-    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 2)
-    assert done.stderr.startswith("error: SOURCE_DATE_EPOCH")
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
+    page, picture = tmp_path / "a.html", tmp_path / "a.svg"
+    code, out, err = call("cost", "relu", "-o", page, "-o", picture)
+    assert (code, out, len(err.splitlines())) == (2, "", 2)
+    assert err.startswith("error: SOURCE_DATE_EPOCH")
     assert not [*tmp_path.iterdir()]
-    good = shell("ffnbench cost relu -o a.svg", tmp_path, SOURCE_DATE_EPOCH="86400")
-    assert good.returncode == 0, good.stderr
-    assert "1970-01-02" in (tmp_path / "a.svg").read_text()
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
+    assert call("cost", "relu", "-o", picture)[0] == 0
+    assert "1970-01-02" in picture.read_text()
 
 
 def test_a_folder_that_was_made_for_nothing_does_not_stay(call, tmp_path: Path) -> None:

@@ -114,19 +114,6 @@ def test_without_an_output_or_beside_a_device_nothing_is_kept(call) -> None:
     assert not found
 
 
-def test_of_a_run_that_was_interrupted_before_its_first_sample_nothing_stays(
-    call, tmp_path: Path
-) -> None:
-    def interrupted(label: str, worker: int, number: int) -> float:
-        raise KeyboardInterrupt
-
-    assert (
-        call(*COMPARE, "--quick", "-o", "a.json", launch=FakeLaunch(interrupted))[0]
-        == 130
-    )
-    assert not [path.name for path in tmp_path.iterdir() if "journal" in path.name]
-
-
 def killed_at(sample: int, *more: str, folder: Path) -> None:
     """A real process with faked workers that is killed by signal 9 at that sample."""
     code = f"""

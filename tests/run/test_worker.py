@@ -21,13 +21,12 @@ from fake_machine import KnownProber
 from paths import ROOT
 
 from ffnbench.api.measuring import measure_plan
-from ffnbench.api.preparing import Prepared, with_costs
+from ffnbench.api.preparing import Prepared
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.messages import Failed, Sampled
 from ffnbench.plan import Arm, Workload, cost_of
 from ffnbench.planning.compare import plan_compare
-from ffnbench.report.columns import case_records
 from ffnbench.request import CompareRequest
 from ffnbench.result import CaseCost, FailureKind
 from ffnbench.run.prober import Prober
@@ -165,27 +164,6 @@ def test_user_code_that_cannot_serve_is_one_clear_error(
     assert hint in caught.value.hint
     assert caught.value.hint
     assert caught.value.exit_code == 2
-
-
-def test_a_case_that_can_t_be_counted_is_a_row(prober: Prober) -> None:
-    """Those behind it are counted: by hand, a layer that makes its weights in its first
-    call has 16 x 16 and a bias.
-    """
-    targets = (f"{HOSTILE}:broken", "torch.nn:LazyLinear@out_features=16")
-    rows = ",".join(f"m{number}={target}" for number, target in enumerate(targets))
-    request = CompareRequest(
-        variants=f"relu,{rows}", d_model=16, seq_len=8, threads=1, device="cpu"
-    )
-    plan = plan_compare(request, prober)
-    found = case_records(with_costs(plan, prober, lenient=True).cost_report())
-    assert [row["params"] for row in found] == [2 * 16 * 64, None, 16 * 16 + 16]
-    says = ("", "raised RuntimeError: no GPU here", "")
-    assert all(
-        text in (row["failure"] or "") for row, text in zip(found, says, strict=True)
-    )
-    assert [bool(row["failure"]) for row in found] == [bool(text) for text in says]
-    with pytest.raises(FfnbenchError, match="no GPU here"):
-        with_costs(plan, prober)  # of a check
 
 
 class Twice(torch.nn.Module):
