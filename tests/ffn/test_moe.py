@@ -170,18 +170,6 @@ def test_an_expert_that_nobody_asks_is_no_trouble() -> None:
         assert expert_load(subject.module, subject.x) == (2.5, 2)
 
 
-def test_a_wrong_choice_of_experts_is_seen() -> None:
-    subject = subject_of(spec_of("gated"))
-    scores = subject.module.scores
-    subject.module._chosen = lambda _: (
-        scores(subject.x.reshape(-1, D)).topk(2, largest=False).indices
-    )
-    assert (
-        relative(subject.module(subject.x), reference_output(subject.module, subject.x))
-        > 0.1
-    )
-
-
 def test_an_imposed_routing_leaves_the_router_its_work() -> None:
     subject = subject_of(spec_of("gated"))
 

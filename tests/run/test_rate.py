@@ -82,31 +82,6 @@ def test_rows_and_bare_calls_take_turns_in_the_same_processes(rows) -> None:
             assert names[start : start + 4].count("rate") == 2
 
 
-def test_nothing_is_rated_that_was_not_asked_for_or_has_no_bare_products(rows) -> None:
-    launch = scripted()
-    assert "rate" not in rows("compare relu,gelu", launch)["relu"]
-    assert "rate" not in {job for _, job, _ in launch.log}
-    launch = FakeLaunch()
-    line = "compare relu,swiglu@moe=4x2,mine=mypkg.mlp:Mlp,like=mypkg.mlp:Mlp@like=relu"
-    found = rows(f"{line} --metrics latency,rate", launch)
-    known = {label for label, row in found.items() if row["rate"]}
-    assert known == {"relu", "like"}
-    found = rows("compare relu --weights none,int8 --metrics latency,rate", launch)
-    assert [bool(row["rate"]) for row in found.values()] == [True, False]
-
-
-def test_without_latency_it_is_refused_and_a_failure_costs_no_row(
-    rows, on_fakes
-) -> None:
-    code, _, err = on_fakes(f"compare relu --metrics rate {ARGUMENTS}")
-    assert (code, "rate needs latency" in err) == (2, True)
-    launch = scripted()
-    launch.trouble = {("rate", "gelu"): "oom"}
-    found = rows("compare relu,gelu --metrics latency,rate", launch)
-    assert found["gelu"]["latency_s"]
-    assert (bool(found["relu"]["rate"]), found["gelu"]["rate"]) == (True, "")
-
-
 def test_real_products_and_copies_grow_with_the_width_of_their_row(
     in_process, tmp_path: Path
 ) -> None:
