@@ -10,7 +10,7 @@ from pathlib import Path
 
 from paths import ROOT
 
-SMALL = "--steps 12 --seeds 2 --d-model 32 --layers 1 --context 32 --batch 8 --budget 5"
+SMALL = "--steps 20 --seeds 2 --d-model 32 --layers 1 --context 32 --batch 8 --budget 5"
 
 
 def test_the_script_that_trains_pairs_runs_by_seed_and_draws_them(

@@ -8,6 +8,7 @@ import json
 import os
 import shlex
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -142,8 +143,10 @@ def test_code_of_a_baseline_runs_only_where_it_is_named(
 
 
 def test_code_runs_from_python_only_where_it_is_named(
-    baseline, on_machine, marker
+    baseline, on_machine, marker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name in ("own", "own.mlp"):  # another test may have loaded one of this name
+        monkeypatch.delitem(sys.modules, name, raising=False)
     baseline("mine.py:Mlp", "own.mlp:Mlp")
     with pytest.raises(FfnbenchError, match=r"would run: mine\.py:Mlp, own\.mlp:Mlp"):
         module.check("base.json", exact_only=True)
