@@ -12,11 +12,7 @@ from ffnbench.device.environment import level_of
 from ffnbench.messages import CacheLevel, Rated, Sampled
 from ffnbench.metrics import COPY, DEVICE_TIME, HOST_TIME, PRODUCTS
 from ffnbench.plan import Note, NoteKind, Plan
-from ffnbench.result import Failure, FailureKind, Inputs, Sample
-
-# the number of a worker's first round, the one before round 0; its samples are not
-# recorded
-PRACTICE = -1
+from ffnbench.result import DeviceReadings, Failure, FailureKind, Inputs, Sample
 
 
 @dataclass(slots=True)
@@ -30,6 +26,8 @@ class RunRecord:
     notes: list[Note] = field(default_factory=list)
     inputs: dict[str, Inputs] = field(default_factory=dict)
     caches: tuple[CacheLevel, ...] = ()  # of the machine, when a worker has told
+    # what each worker reads of a device with its samples
+    readings: dict[tuple[int, str], DeviceReadings] = field(default_factory=dict)
 
     @property
     def alive(self) -> list[str]:
@@ -117,3 +115,20 @@ class RunRecord:
         if self.inputs.get(label) != inputs:
             self.inputs[label] = inputs
             self.journal(inputs)
+
+    def add_readings(self, worker: int, device: str, sampled: Sampled) -> None:
+        """Record what a sample says of its GPU; that of a CPU says nothing."""
+        clock = sampled.clock_mhz
+        if clock is None and sampled.others is None:
+            return
+        key = worker, device
+        readings = self.readings.get(key, DeviceReadings(worker=worker, device=device))
+        if clock is not None:
+            readings = replace(
+                readings,
+                least_clock_mhz=min(readings.least_clock_mhz or clock, clock),
+                most_clock_mhz=max(readings.most_clock_mhz or clock, clock),
+            )
+        if sampled.others is not None:  # with the first sample of a worker alone
+            readings = replace(readings, others=sampled.others)
+        self.readings[key] = readings

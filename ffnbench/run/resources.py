@@ -17,7 +17,7 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import IEC, counted, quantity
 from ffnbench.device.environment import USABLE, auto_device
 from ffnbench.ffn.spec import AttentionForm, AttentionSpec, FFNSpec, item_bytes
-from ffnbench.messages import DeviceFacts, Failed, Greeting, Sampled
+from ffnbench.messages import DeviceFacts, Failed, Greeting
 from ffnbench.plan import (
     AnySpec,
     Case,
@@ -29,7 +29,7 @@ from ffnbench.plan import (
     Workload,
     cost_of,
 )
-from ffnbench.result import DeviceReadings, Failure, FailureKind
+from ffnbench.result import Failure, FailureKind
 from ffnbench.run.worker import (
     COUNT_TIMEOUT_S,
     AnyWorker,
@@ -41,83 +41,43 @@ FLOAT64_BYTES = 8
 TRY_CUDA = "does `nvidia-smi` work? `python -c 'import torch; torch.zeros(1, device=\"cuda\")'` says more"
 
 
-class RunDevices:
-    """The devices of a run, which its first worker finds, and what all workers read of
-    them with their samples.
+def find_devices(
+    plan: Plan, greeting: Greeting, worker: AnyWorker, timeout_s: float
+) -> tuple[Plan, DeviceFacts | None, list[str]]:
+    """Resolve `auto`, and look at the devices and the memory that the plan needs.
+
+    Returns the plan on these devices, without what memory does not hold; what the
+    worker says of the first GPU among them, None where there is none; and what a reader
+    should know. Raises FfnbenchError where a device is not there, can't be used or is
+    too small.
     """
-
-    def __init__(self) -> None:
-        self._usable_bytes: int | None = None  # of the machine
-        # of each GPU by name, where they are known
-        self._free_bytes: dict[str, int] = {}
-        self._readings: dict[tuple[int, str], DeviceReadings] = {}
-
-    def find(
-        self, plan: Plan, greeting: Greeting, worker: AnyWorker, timeout_s: float
-    ) -> tuple[Plan, DeviceFacts | None, list[str]]:
-        """Resolve `auto`, and look at the devices and the memory that the plan needs.
-
-        Returns the plan on these devices, without what memory does not hold; what the
-        worker says of the first GPU among them, None where there is none; and what a
-        reader should know. Raises FfnbenchError where a device is not there, can't be
-        used or is too small.
-        """
-        is_auto = "auto" in _devices_of(plan)
-        plan = plan.with_device(auto_device(greeting))
-        check_devices(plan, greeting)
-        try:
-            gpus = _gpus_of(plan, worker, timeout_s)
-        except WorkerLost as lost:
-            raise lost_over_device(lost) from lost
-        for name, gpu in gpus.items():
-            if gpu.gpu_free_bytes:
-                self._free_bytes[name] = int(USABLE * gpu.gpu_free_bytes)
-        self._usable_bytes = greeting.usable_bytes
-        plan = fit_into(plan, self.room(plan))
-        check_fits(plan, self._usable_bytes, self._free_bytes)
-        notes = [
-            f"clocks, throttling and other processes of {name} were not seen: {gpu.nvml_missing}"
-            for name, gpu in gpus.items()
-            if gpu.nvml_missing
-        ]
-        why = why_not_seen(greeting)
-        if is_auto and not gpus and why:
-            notes.append(f"measured on the CPU: {why}; {TRY_CUDA}")
-        return plan, next(iter(gpus.values()), None), notes
-
-    def room(self, plan: Plan) -> int | None:
-        """The bytes that are there for what is measured: those of the machine, or where
-        all is on GPUs those of the GPU with the fewest. None where it is not known.
-        """
-        devices = _devices_of(plan)
-        if "cpu" in devices:
-            return self._usable_bytes
-        known = devices & self._free_bytes.keys()
-        return min((self._free_bytes[name] for name in known), default=None)
-
-    def record(self, worker: int, device: str, sampled: Sampled) -> None:
-        """Record what a sample says of its GPU; that of a CPU says nothing."""
-        if sampled.clock_mhz is None and sampled.others is None:
-            return
-        key = worker, device
-        readings = self._readings.get(key, DeviceReadings(worker=worker, device=device))
-        clock = sampled.clock_mhz
-        if clock is not None:
-            least = readings.least_clock_mhz or clock
-            most = readings.most_clock_mhz or clock
-            readings = replace(
-                readings,
-                least_clock_mhz=min(least, clock),
-                most_clock_mhz=max(most, clock),
-            )
-        if sampled.others is not None:  # with the first sample of a worker alone
-            readings = replace(readings, others=sampled.others)
-        self._readings[key] = readings
-
-    @property
-    def readings(self) -> tuple[DeviceReadings, ...]:
-        """What was read, an entry for each worker and device."""
-        return tuple(self._readings.values())
+    is_auto = "auto" in _devices_of(plan)
+    plan = plan.with_device(auto_device(greeting))
+    check_devices(plan, greeting)
+    try:
+        gpus = _gpus_of(plan, worker, timeout_s)
+    except WorkerLost as lost:
+        raise lost_over_device(lost) from lost
+    free = {
+        name: int(USABLE * gpu.gpu_free_bytes)
+        for name, gpu in gpus.items()
+        if gpu.gpu_free_bytes
+    }
+    # where all is on GPUs, the one with the fewest bytes counts
+    room = greeting.usable_bytes
+    if "cpu" not in _devices_of(plan):
+        room = min(free.values(), default=None)
+    plan = fit_into(plan, room)
+    check_fits(plan, greeting.usable_bytes, free)
+    notes = [
+        f"clocks, throttling and other processes of {name} were not seen: {gpu.nvml_missing}"
+        for name, gpu in gpus.items()
+        if gpu.nvml_missing
+    ]
+    why = why_not_seen(greeting)
+    if is_auto and not gpus and why:
+        notes.append(f"measured on the CPU: {why}; {TRY_CUDA}")
+    return plan, next(iter(gpus.values()), None), notes
 
 
 def _devices_of(plan: Plan) -> set[str]:

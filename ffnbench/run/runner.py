@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,8 +32,8 @@ from ffnbench.result import (
     Timer,
 )
 from ffnbench.run.budget import Budget, Tally
-from ffnbench.run.record import PRACTICE, RunRecord
-from ffnbench.run.resources import RunDevices
+from ffnbench.run.record import RunRecord
+from ffnbench.run.resources import find_devices
 from ffnbench.run.starters import RESTARTS, Starters
 from ffnbench.run.worker import AnyWorker, WorkerLost
 from ffnbench.run.world import Watch, World
@@ -41,9 +41,10 @@ from ffnbench.stats.rounds import RoundTable, is_clean
 from ffnbench.stats.stopping import StopRule, stop_rule
 
 ATTEMPTS = 4  # at a clean sample in one round
-OPENING_METRICS = [metric for metric in METRICS if metric.job == "open"]
-CORRECTNESS_METRICS = [metric for metric in METRICS if metric.job == "check"]
-EXACT_JOBS = ("memory", "sparsity", "route")  # which one process in a run does
+# the number of a worker's first round; its samples are not recorded
+PRACTICE = -1
+# after the rounds: an error that is too large fails a case, all else is exact
+LAST_JOBS = ("check", "memory", "sparsity", "route")
 
 
 def run_workers(
@@ -112,23 +113,6 @@ class _WorkerBroken(WorkerLost):
 
 
 @dataclass(slots=True)
-class _Calibration:
-    """What is known of the samples of a case: how many calls they make, which the first
-    worker finds out, and the seconds of the fastest call so far.
-    """
-
-    calls: int | None = None
-    fastest_s: float = math.inf
-
-    @property
-    def sample_s(self) -> float:
-        """The seconds that a sample takes at least; 0 as long as that is not known."""
-        if self.calls is None or self.fastest_s == math.inf:
-            return 0.0
-        return self.calls * self.fastest_s
-
-
-@dataclass(slots=True)
 class _Runner:
     """The loop of a run over its workers, their rounds and the cases."""
 
@@ -144,7 +128,6 @@ class _Runner:
     timer: Timer | None = None
     sides: tuple[Side, ...] = ()
     limit: str = ""
-    devices: RunDevices = field(default_factory=RunDevices)
     # where the run is: this worker with its number and that of its starter, the round,
     # and the case that the worker was asked about last, "" for none
     _worker: AnyWorker = field(init=False)
@@ -152,10 +135,11 @@ class _Runner:
     _starter_number: int = 0
     _round: int = PRACTICE
     _asked: str = ""
-    _calibrations: dict[str, _Calibration] = field(
-        default_factory=lambda: defaultdict(_Calibration)
-    )
-    # a label with an exact metric or a job that need not be measured again
+    # by case: how many calls make a sample, which the first worker finds out, and the
+    # least seconds that one took
+    _calls: dict[str, int] = field(default_factory=dict)
+    _sample_s: dict[str, float] = field(default_factory=dict)
+    # a label with a metric or a job that need not be measured again
     _measured: set[tuple[str, str]] = field(default_factory=set)
     # lost workers by the case that they were busy with
     _losses: Counter[str] = field(default_factory=Counter)
@@ -198,9 +182,7 @@ class _Runner:
             self._worker_number += 1
 
     def _run_worker(self) -> None:
-        """Have a worker open every case, make its rounds, check the cases, and measure
-        what is exact, where no worker before has done so.
-        """
+        """Have a worker open every case, make its rounds, and do the last jobs."""
         layout_seed = f"{self.plan.protocol.seed}/{self._worker_number}"
         self._ask("begin", plan=self.plan, layout_seed=layout_seed)
         if self._is_timed and self.timer is None:
@@ -211,11 +193,9 @@ class _Runner:
             self._open_case(label)
         if self._is_timed:
             self._take_rounds()
-        for label in self.record.alive:
-            self._check_case(label)
-        for job in EXACT_JOBS:
+        for job in LAST_JOBS:
             for label in self.record.alive:
-                self._measure_exact(label, job)
+                self._measure(job, label)
 
     def _plan_next_worker(self) -> None:
         """Decide whether there is a further worker, and how many rounds it makes."""
@@ -239,7 +219,7 @@ class _Runner:
             sides=self.sides,
             around=watch.around(),
             inputs=tuple(self.record.inputs.values()),
-            devices=self.devices.readings,
+            devices=tuple(self.record.readings.values()),
             **ending,
         )
 
@@ -247,7 +227,7 @@ class _Runner:
         """Find the devices of the run, describe them in the record, and fail the cases
         that can't be run there.
         """
-        plan, gpu, notes = self.devices.find(
+        plan, gpu, notes = find_devices(
             self.plan, greeting, self._worker, self._timeout_s
         )
         self.record.plan = plan
@@ -268,24 +248,22 @@ class _Runner:
         """
         doing = BACKENDS[self.plan.case(label).workload.backend].doing
         self._tell_step(f"{doing} {label}")
-        calibration = self._calibrations[label]
         opened = self._try(
             "open",
             label,
             # there is nothing to find out where nothing is timed
-            calls=calibration.calls if self._is_timed else 1,
+            calls=self._calls.get(label) if self._is_timed else 1,
             # whoever found the number of calls has checked the case
-            checked=calibration.calls is not None,
+            checked=label in self._calls,
             weights_folder=self.weights,
         )
         if opened is None:
             return
-        calibration.calls = opened.calls
+        self._calls[label] = opened.calls
         if opened.inputs:
             self.record.add_inputs(label, opened.inputs, opened.input_bytes)
-        metrics = [m for m in OPENING_METRICS if (label, m.name) not in self._measured]
-        self._record_values(label, metrics, opened.values)
-        self._measured |= {(label, metric.name) for metric in metrics if metric.exact}
+        self._record_values(label, self._metrics_of("open", label), opened.values)
+        self._measured.add((label, "open"))
         for text in opened.notes:
             self.record.note(label, text)
         if opened.graphs > 1:
@@ -323,7 +301,7 @@ class _Runner:
         random.Random(seed).shuffle(turns)
         clean: dict[str, bool] = {}
         for order, (label, take) in enumerate(turns):
-            if self.budget.left_s < self._calibrations[label].sample_s:
+            if self.budget.left_s < self._sample_s.get(label, 0.0):
                 self.budget.out_of_time = True
                 break
             is_sample_clean = take(label, order)
@@ -339,24 +317,24 @@ class _Runner:
         """
         is_practice = self._round == PRACTICE
         is_adaptive = self.plan.protocol.precision is not None
-        calibration = self._calibrations[label]
-        assert calibration.calls is not None
+        calls = self._calls[label]
         was_clean = False
         for _ in range(self._attempts if is_adaptive and not is_practice else 1):
             salt = self.salts.getrandbits(SALT_BITS)
-            sampled = self._try("sample", label, calls=calibration.calls, salt=salt)
+            sampled = self._try("sample", label, calls=calls, salt=salt)
             if sampled is None:
                 return None
             for text in sampled.notes:
                 self.record.note(label, text)
             device = self.plan.case(label).workload.device
-            self.devices.record(self._worker_number, device, sampled)
-            calibration.fastest_s = min(calibration.fastest_s, sampled.value)
+            self.record.add_readings(self._worker_number, device, sampled)
+            sample_s = min(self._sample_s.get(label, math.inf), calls * sampled.value)
+            self._sample_s[label] = sample_s
             sample = Sample(
                 case=label,
                 metric=LATENCY,
                 value=sampled.value,
-                calls=calibration.calls,
+                calls=calls,
                 waited=sampled.waited,
                 throttled=sampled.throttled,
                 faults=sampled.faults,
@@ -366,7 +344,7 @@ class _Runner:
                 return None
             self.record.add_latency(sample, sampled)
             was_clean = is_clean(sample)
-            if was_clean or self.budget.left_s < calibration.sample_s:
+            if was_clean or self.budget.left_s < sample_s:
                 break
         return was_clean
 
@@ -400,36 +378,35 @@ class _Runner:
         elif self._round != PRACTICE:
             self.record.add_rate(label, rated, self._place(order))
 
-    def _check_case(self, label: str) -> None:
-        """Compare the output of a case with float64 after its rounds; it fails where
-        the error is too large. Once in a run is enough, but where errors are compared
-        beside times each worker does it, on inputs of its own.
-        """
-        is_again = (label, "check") in self._measured
-        if is_again and not self.plan.compares_precisions:
+    def _measure(self, job: str, label: str) -> None:
+        """Have the worker measure the metrics of a job, if none has yet."""
+        metrics = self._metrics_of(job, label)
+        if not metrics:
             return
-        if self.budget.is_past_bound:
-            return
-        self._tell_step(f"checking {label}")
-        errors = self._try("check", label)
-        if errors is not None:
-            metrics = [m for m in CORRECTNESS_METRICS if not (m.exact and is_again)]
-            self._record_values(label, metrics, errors)
-        self._measured.add((label, "check"))
-
-    def _measure_exact(self, label: str, job: str) -> None:
-        """Measure the exact metrics of a job, which one process in a run does."""
-        metrics = [
-            m
-            for m in METRICS
-            if m.exact and m.job == job and m.group in self.plan.metrics
-        ]
-        if not metrics or (label, job) in self._measured:
-            return
-        values = self._try(job, label, without=metrics[0].group)
+        without = metrics[0].group
+        if job == "check":
+            if self.budget.is_past_bound:
+                return
+            self._tell_step(f"checking {label}")
+            without = ""
+        values = self._try(job, label, without=without)
         if values is not None:
             self._record_values(label, metrics, values)
         self._measured.add((label, job))
+
+    def _metrics_of(self, job: str, label: str) -> list[Metric]:
+        """The metrics that a worker has to measure in this job. Once in a run is enough
+        for those that are exact; for errors too, unless they are compared beside times:
+        then each worker measures them, on inputs of its own.
+        """
+        metrics = [m for m in METRICS if m.job == job]
+        if job not in ("open", "check"):
+            metrics = [m for m in metrics if m.group in self.plan.metrics]
+        if (label, job) not in self._measured:
+            return metrics
+        if job == "check" and not self.plan.compares_precisions:
+            return []
+        return [metric for metric in metrics if not metric.exact]
 
     def _record_values(
         self, label: str, metrics: Iterable[Metric], values: Values

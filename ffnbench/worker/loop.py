@@ -25,7 +25,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from ffnbench.common.targets import one_line
 from ffnbench.messages import Failed, MessageLine, encode_answer, end_group
@@ -44,35 +44,25 @@ PR_SET_PDEATHSIG = 1  # Linux's sys/prctl.h
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "1")
 
 
-class Channel:
-    """The worker's end of the conversation."""
+def claimed_pipes() -> tuple[TextIO, TextIO]:
+    """Take over stdin and stdout of this process, so that no code that runs later reads
+    or writes them. Returns the two ends that the parent is spoken with.
+    """
+    incoming, outgoing = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    os.close(nothing)
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - lives as long as the process
+    return os.fdopen(incoming, encoding="utf-8"), os.fdopen(
+        outgoing, "w", encoding="utf-8"
+    )
 
-    def __init__(self, incoming: int, outgoing: int) -> None:
-        self._incoming = os.fdopen(incoming, "r", encoding="utf-8")
-        self._outgoing = os.fdopen(outgoing, "w", encoding="utf-8")
 
-    @classmethod
-    def claim(cls) -> Channel:
-        """Take over stdin and stdout of this process, so that no code that runs later
-        reads or writes them.
-        """
-        incoming, outgoing = os.dup(0), os.dup(1)
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(nothing, 0)
-        os.dup2(2, 1)
-        os.close(nothing)
-        sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - lives as long as the process
-        return cls(incoming, outgoing)
-
-    def send(self, line: MessageLine) -> None:
-        """Send one line without waiting for more."""
-        self._outgoing.write(json.dumps(line, allow_nan=False) + "\n")
-        self._outgoing.flush()
-
-    def receive(self) -> MessageLine | None:
-        """Wait for the next line, and return it; None when the parent has gone."""
-        text = self._incoming.readline()
-        return json.loads(text) if text else None
+def send(pipe: TextIO, line: MessageLine) -> None:
+    """Send one line without waiting for more."""
+    pipe.write(json.dumps(line, allow_nan=False) + "\n")
+    pipe.flush()
 
 
 def keep_freed_memory() -> str:
@@ -98,10 +88,10 @@ def keep_freed_memory() -> str:
 
 
 def main() -> None:
-    """Claim the channel, load torch, greet the parent, and do its jobs until it closes
-    the channel.
+    """Claim the pipes, load torch, greet the parent, and do its jobs until it closes
+    them.
     """
-    channel = Channel.claim()
+    incoming, outgoing = claimed_pipes()
     _die_with_parent()
     allocator = keep_freed_memory()
     os.environ.setdefault(*ONE_THREAD)
@@ -114,7 +104,7 @@ def main() -> None:
         from ffnbench.device.environment import about_machine, about_torch
         from ffnbench.worker.jobs import answer_to, begin, decoded_arguments
     except ImportError as problem:
-        channel.send({"error": f"{type(problem).__name__}: {problem}"})
+        send(outgoing, {"error": f"{type(problem).__name__}: {problem}"})
         return
     gc.freeze()
     gc.enable()
@@ -123,23 +113,24 @@ def main() -> None:
         | about_machine()
         | {"allocator": allocator, "forks": can_fork()}
     )
-    channel.send({"greeting": greeting})
+    send(outgoing, {"greeting": greeting})
     # probing runs small operations, in which several threads only wait for each other;
     # a case sets its own number of threads
     torch.set_num_threads(1)
     jobs: Jobs | None = None
-    while (line := channel.receive()) is not None:
+    for text in incoming:
+        line = json.loads(text)
         job, arguments, number = line["job"], line["arguments"], line["number"]
         if job == "leave":
             os._exit(0)
         if job == "fork":
-            channel.send(_fork_worker() | {"number": number})
+            send(outgoing, _fork_worker() | {"number": number})
         elif job == "begin":
             jobs = begin(**decoded_arguments(begin, arguments))
-            channel.send(encode_answer(None) | {"number": number})
+            send(outgoing, encode_answer(None) | {"number": number})
         else:
             answer = answer_to(job, arguments, jobs)
-            _send_answer(channel, answer, number)
+            send_answer(outgoing, answer, number)
             if isinstance(answer, Failed):
                 _clean_up(answer, job, arguments, jobs)
 
@@ -195,18 +186,18 @@ def _fork_worker() -> MessageLine:
     return {"ended": os.waitstatus_to_exitcode(status)}
 
 
-def _send_answer(channel: Channel, answer: object, number: int) -> None:
+def send_answer(pipe: TextIO, answer: object, number: int) -> None:
     """Send an answer. One that JSON can't hold becomes a failure of the job, and does
     not end the worker.
     """
     try:
-        channel.send(encode_answer(answer) | {"number": number})
+        send(pipe, encode_answer(answer) | {"number": number})
     except (TypeError, ValueError) as problem:
         failed = Failed(
             kind=FailureKind.CRASH,
             message=f"its answer can't be told: {one_line(problem)}",
         )
-        channel.send(encode_answer(failed) | {"number": number})
+        send(pipe, encode_answer(failed) | {"number": number})
 
 
 def _clean_up(

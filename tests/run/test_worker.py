@@ -4,8 +4,8 @@ upright.
 
 from __future__ import annotations
 
+import io
 import json
-import os
 import re
 import resource
 import subprocess
@@ -270,23 +270,16 @@ def test_a_worker_takes_no_more_memory_than_it_was_given() -> None:
 
 
 def test_an_answer_that_json_cannot_hold_is_a_failure_and_no_death() -> None:
-    from ffnbench.worker.loop import Channel, _send_answer
+    from ffnbench.worker.loop import send_answer
 
-    (nothing, closed), (heard, out) = os.pipe(), os.pipe()
-    channel = Channel(nothing, out)
+    pipe = io.StringIO()
     for value in (float("nan"), object(), 1.0):
-        _send_answer(channel, Sampled(value=value), 7)
-    os.close(closed)
-    answers = [
-        json.loads(line) for line in os.read(heard, 10_000).decode().splitlines()
-    ]
-    os.close(heard)
+        send_answer(pipe, Sampled(value=value), 7)
+    answers = [json.loads(line) for line in pipe.getvalue().splitlines()]
     assert [answer["number"] for answer in answers] == [7, 7, 7]
     assert [answer["failed"]["kind"] for answer in answers[:2]] == ["crash", "crash"]
     assert "not JSON compliant" in answers[0]["failed"]["message"]
     assert answers[2]["answer"]["value"] == 1.0
-    channel._incoming.close()
-    channel._outgoing.close()
 
 
 def test_no_worker_outlives_a_parent_that_was_killed() -> None:
