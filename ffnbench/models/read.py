@@ -15,7 +15,7 @@ import re
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
@@ -80,6 +80,8 @@ OUTPUT_MAPPINGS = (
 )
 # paths of parameters that make vectors into an answer
 HEAD = re.compile(r"(^|\.)(\w*head|embed_out|pooler|classifier)\.")
+# names of classes that end in an output layer
+WRITES_TEXT = re.compile("CausalLM|LMHead|ConditionalGeneration")
 A_NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")  # that is a whole name in a path
 TOP_K = (
     "top_k",
@@ -577,34 +579,29 @@ def form_of(layer: Layer, config: Any) -> tuple[FFNSpec | None, list[Proof | Non
     of each part. Beside experts the other parts are the shared expert.
     """
     proofs = [prove_part(layer, part, config) for part in layer.parts]
-    part, proof = max(
-        zip(layer.parts, proofs, strict=True), key=lambda each: each[0].experts
-    )
+    routed = [each for each in layer.parts if each.experts]
+    part = (routed or layer.parts)[0]
     others = [each for each in layer.parts if each is not part]
-    if any(each.experts for each in others) or part.unused:
+    forms = [proof.form for proof in proofs if proof is not None]
+    if not forms and activations_of(config):
+        forms = [next(candidates(part, config, nn.Module()))]
+    is_plain = not others and not layer.loose
+    if len({form.activation for form in forms}) != 1 or part.unused:
         return None, proofs
-    if not part.experts and (others or layer.loose):
+    if len(routed) > 1 or not (routed or is_plain):
         return None, proofs
-    if len({each.form.activation for each in proofs if each is not None}) > 1:
-        return None, proofs
-    named = activations_of(config)
-    if proof is not None:
-        form = proof.form
-    elif named:
-        form = next(candidates(part, config, nn.Module()))
-    else:
-        return None, proofs
-    vectors = 2 if part.experts else 1
+    vectors = 2 if routed else 1
     form = replace(
-        form,
+        forms[0],
+        gate=Gate.INNER if part.gated else Gate.NONE,
         d_model=part.d_model,
         d_ff=part.d_ff,
         bias=any(len(s) == vectors and s[-1] > 1 for s in part.shapes.values()),
     )
-    if part.experts:
-        moe = moe_of(layer, part, others, config)
-        return (None if moe is None else replace(form, moe=moe)), proofs
-    return form, proofs
+    if not routed:
+        return form, proofs
+    moe = moe_of(layer, part, others, config)
+    return (None if moe is None else replace(form, moe=moe)), proofs
 
 
 def moe_of(
@@ -698,23 +695,19 @@ def attention_of(layer: Layer, config: Any) -> AttentionSpec | None:
 
 def windows_of(layers: list[Layer], config: Any) -> tuple[AttentionWindow, ...]:
     """How many of the layers have which window; none where all see every token."""
-    counts: Counter[tuple[int, str]] = Counter()
+    counts: Counter[AttentionWindow] = Counter()
     for layer in layers:
-        tokens, other = window_of(layer, config)
-        if layer.attentions or "attention" in other:
-            counts[tokens, other] += 1
-    if not counts.keys() - {(0, "")}:
+        window = window_of(layer, config)
+        if layer.attentions or "attention" in window.other:
+            counts[window] += 1
+    if not counts.keys() - {AttentionWindow(count=1)}:
         return ()
-    return tuple(
-        AttentionWindow(count=count, tokens=tokens or None, other=other)
-        for (tokens, other), count in sorted(counts.items())
-    )
+    windows = [replace(window, count=count) for window, count in counts.items()]
+    return tuple(sorted(windows, key=lambda window: (window.tokens or 0, window.other)))
 
 
-def window_of(layer: Layer, config: Any) -> tuple[int, str]:
-    """How many tokens an attention sees, 0 for all, and what it does in place of that;
-    "" for nothing else.
-    """
+def window_of(layer: Layer, config: Any) -> AttentionWindow:
+    """How many tokens the attention of one layer sees, or what it does instead."""
     kinds = attribute(config, "layer_types")
     kind = ""
     if isinstance(kinds, list) and layer.number < len(kinds):
@@ -725,12 +718,12 @@ def window_of(layer: Layer, config: Any) -> tuple[int, str]:
     elif attribute(config, "use_sliding_window") is False:
         places.remove(config)
     sizes = [attribute(place, "sliding_window") for place in places]
-    size = next((each for each in sizes if type(each) is int and each > 0), 0)
-    if not kind or kind.startswith(("sliding", "local")):
-        return size, ""
     if kind.startswith(("full", "global")) or kind == "attention":
-        return 0, ""
-    return 0, kind
+        return AttentionWindow(count=1)
+    if kind and not kind.startswith(("sliding", "local")):
+        return AttentionWindow(count=1, other=kind)
+    tokens = next((size for size in sizes if type(size) is int and size > 0), None)
+    return AttentionWindow(count=1, tokens=tokens)
 
 
 def ignored_keys(data: Mapping[str, Any], config: Any, model: Any) -> list[str]:
@@ -761,28 +754,17 @@ def ignored_keys(data: Mapping[str, Any], config: Any, model: Any) -> list[str]:
 def sizes_left_out(data: Mapping[str, Any], config: Any) -> str:
     """The sizes that a file leaves to its class, in words; "" for none."""
     text = config.get_text_config()
-    parts = [data, *(value for value in data.values() if isinstance(value, dict))]
-    written = {key for part in parts for key in part}
-    numbers = [value for part in parts for value in part.values() if type(value) is int]
-    names = {*inspect.signature(type(text)).parameters}
+    written = json.dumps(data)
     left_out = []
-    for name in sorted(names):
+    for name in sorted(inspect.signature(type(text)).parameters):
         value = attribute(text, name)
-        others = [key for key, target in text.attribute_map.items() if target == name]
         is_size = SIZE_KEY.search(name) and type(value) is int and value > 1
-        if is_size and not written & {name, *others} and value not in numbers:
+        # the file may set it by another name, which its class knows
+        if is_size and not re.search(rf'"{name}"|\b{value}\b', written):
             left_out.append(f"{name} {value:,}")
     if not left_out:
         return ""
     return f"defaults of {text.model_type}, which the file does not set: {', '.join(left_out)}"
-
-
-def _weight_of(embeddings: Callable[[], Any]) -> Any:
-    """The matrix of a model's embeddings; None where it has none."""
-    try:
-        return getattr(embeddings(), "weight", None)
-    except NotImplementedError:
-        return None
 
 
 def _rest(
@@ -800,15 +782,14 @@ def _rest(
         for parameters in layer.parameters.values():
             of_ffns |= {id(parameter) for parameter in parameters}
     classes = {name: type(module).__name__ for name, module in whole.named_modules()}
+    output = attribute(whole.get_output_embeddings(), "weight")
     counts: Counter[str] = Counter()
-    inputs = _weight_of(whole.get_input_embeddings)
-    outputs = _weight_of(whole.get_output_embeddings)
     for name, parameter in whole.named_parameters():
-        if id(parameter) in of_ffns:
-            continue
         around = [classes[prefix] for prefix in prefixes_of(name)]
-        is_output = parameter is outputs and outputs is not inputs
-        if is_output or (HEAD.search(name) and "attn" not in name):
+        is_output = parameter is output and "Embed" not in around[-1]
+        if id(parameter) in of_ffns:
+            part = "ffn"
+        elif is_output or (HEAD.search(name) and "attn" not in name):
             part = "head"
         elif path and not name.startswith(f"{path}."):
             part = "other"
@@ -822,12 +803,12 @@ def _rest(
             part = "other"
         counts[part] += parameter.numel()
     # a class may tie them until it has read the weights, or be the bare model's
-    writes_text = any(
-        "CausalLM" in str(name) for name in data.get("architectures") or ()
-    )
+    written = [type(whole).__name__, *(data.get("architectures") or ())]
     is_untied = data.get("tie_word_embeddings") is False
-    if is_untied and (outputs is not None or writes_text) and not counts["head"]:
-        counts["head"] = inputs.numel()
+    if is_untied and not counts["head"] and WRITES_TEXT.search(" ".join(written)):
+        inputs = whole.get_input_embeddings().weight
+        if output is None or output is inputs:
+            counts["head"] = inputs.numel()
     return Rest(
         embeddings=counts["embeddings"],
         attention=counts["attention"] - attention_params(groups),

@@ -101,3 +101,40 @@ def test_a_whole_model_has_as_many_parameters_as_was_published(key: str) -> None
     whole = PRESETS.get(key)
     assert whole.params == PUBLISHED[key]
     assert whole.params_active == ACTIVE_OF_ALL.get(key, whole.params_active)
+
+
+# presets whose published config.json is the default of its class, or these sizes
+CONFIGS: dict[str, dict[str, object]] = {
+    "bert-base": {"model_type": "bert"}, "gpt2": {"model_type": "gpt2"}, "falcon-7b": {"model_type": "falcon"},
+    "llama-7b": {"model_type": "llama"}, "mistral-7b": {"model_type": "mistral"}, "gemma-7b": {"model_type": "gemma"},
+    "modernbert-base": {"model_type": "modernbert"}, "vit-b16": {"model_type": "vit"},
+    "mixtral-8x7b": {"model_type": "mixtral"}, "deepseek-v3": {"model_type": "deepseek_v3"},
+    "gpt-oss-120b": {"model_type": "gpt_oss"},
+    "t5-base": {"model_type": "t5", "d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12},
+    "llama2-70b": {"model_type": "llama", "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80,
+                   "num_attention_heads": 64, "num_key_value_heads": 8},
+    "llama3-8b": {"model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+                  "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 128256},
+    "llama3.1-405b": {"model_type": "llama", "hidden_size": 16384, "intermediate_size": 53248, "num_hidden_layers": 126,
+                      "num_attention_heads": 128, "num_key_value_heads": 8, "vocab_size": 128256},
+    "phi-3-mini": {"model_type": "phi3", "hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 32,
+                   "num_attention_heads": 32, "vocab_size": 32064},
+    "qwen2.5-7b": {"model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,
+                   "num_attention_heads": 28, "num_key_value_heads": 4, "vocab_size": 152064},
+    "qwen3-30b-a3b": {"model_type": "qwen3_moe", "hidden_size": 2048, "moe_intermediate_size": 768, "num_hidden_layers": 48,
+                      "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "num_experts": 128,
+                      "num_experts_per_tok": 8, "vocab_size": 151936, "tie_word_embeddings": False,
+                      "norm_topk_prob": True},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("key", CONFIGS)
+def test_a_preset_is_what_transformers_builds_of_its_config(key: str) -> None:
+    pytest.importorskip("transformers")
+    from ffnbench.models.read import read_model
+
+    preset, read = PRESETS.get(key), read_model(dict(CONFIGS[key]), "config.json")
+    layers = [(group.count, group.ffn) for group in read.groups]
+    assert layers == [(group.count, group.ffn) for group in preset.groups]
+    assert read.params == preset.params
+    assert read.params_active == preset.params_active
