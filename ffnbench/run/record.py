@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ffnbench.device.environment import level_of
-from ffnbench.messages import CacheLevel, Rated, Sampled
-from ffnbench.metrics import COPY, DEVICE_TIME, HOST_TIME, PRODUCTS
+from ffnbench.messages import CacheLevel, Sampled, Values
 from ffnbench.plan import Note, NoteKind, Plan
 from ffnbench.result import DeviceReadings, Failure, FailureKind, Inputs, Sample
 
@@ -57,50 +56,23 @@ class RunRecord:
             self.notes.append(note)
             self.journal(note)
 
-    def add(self, sample: Sample) -> None:
-        """Record a sample."""
-        self.samples.append(sample)
-        self.journal(sample)
-
-    def add_single(self, label: str, metric: str, worker: int, value: float) -> None:
-        """Record a value that a worker measures once, and not in rounds."""
-        self.add(
-            Sample(
-                case=label,
-                metric=metric,
-                worker=worker,
-                round=0,
-                order=0,
-                value=value,
-                calls=1,
-            )
-        )
-
-    def add_latency(self, sample: Sample, sampled: Sampled) -> None:
-        """Record a sample of the latency, and those of the device's and the host's
-        seconds, where the worker has measured them.
+    def add(
+        self, label: str, values: Values, *, calls: int = 1, **fields: Any
+    ) -> list[Sample]:
+        """Record a sample for every metric of a case whose value is known. `fields` are
+        further fields of a Sample: a value that a worker measures once has round and
+        order 0.
         """
-        self.add(sample)
-        for metric, value in (
-            (DEVICE_TIME, sampled.device_s),
-            (HOST_TIME, sampled.host_s),
-        ):
-            if value is not None:
-                self.add(replace(sample, metric=metric, value=value))
-
-    def add_rate(self, label: str, rated: Rated, place: dict[str, Any]) -> None:
-        """Record the seconds of the bare products of a case, and of the copy."""
-        for metric, value in ((PRODUCTS, rated.products_s), (COPY, rated.copy_s)):
-            self.add(
-                Sample(
-                    case=label,
-                    metric=metric,
-                    value=value,
-                    calls=1,
-                    waited=rated.waited,
-                    **place,
-                )
-            )
+        fields = {"round": 0, "order": 0, **fields}
+        samples = [
+            Sample(case=label, metric=metric, value=value, calls=calls, **fields)
+            for metric, value in values.items()
+            if value is not None
+        ]
+        for sample in samples:
+            self.samples.append(sample)
+            self.journal(sample)
+        return samples
 
     def add_inputs(self, label: str, count: int, bytes: int) -> None:
         """Record how many inputs the calls of a sample read, and on a CPU which cache

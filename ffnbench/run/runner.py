@@ -18,7 +18,16 @@ from typing import Any
 from ffnbench.backends import BACKENDS, bare_form
 from ffnbench.common.errors import Unfinished, termination_as_interruption
 from ffnbench.messages import SALT_BITS, DeviceFacts, Failed, Greeting, Values
-from ffnbench.metrics import LATENCY, METRICS, RATE, Metric
+from ffnbench.metrics import (
+    COPY,
+    DEVICE_TIME,
+    HOST_TIME,
+    LATENCY,
+    METRICS,
+    PRODUCTS,
+    RATE,
+    Metric,
+)
 from ffnbench.plan import Plan
 from ffnbench.planning.workload import lack_in_one_line
 from ffnbench.result import (
@@ -27,7 +36,6 @@ from ffnbench.result import (
     FailureKind,
     Progress,
     Run,
-    Sample,
     Side,
     Timer,
 )
@@ -330,20 +338,23 @@ class _Runner:
             self.record.add_readings(self._worker_number, device, sampled)
             sample_s = min(self._sample_s.get(label, math.inf), calls * sampled.value)
             self._sample_s[label] = sample_s
-            sample = Sample(
-                case=label,
-                metric=LATENCY,
-                value=sampled.value,
+            if is_practice:
+                return None
+            seconds = {
+                LATENCY: sampled.value,
+                DEVICE_TIME: sampled.device_s,
+                HOST_TIME: sampled.host_s,
+            }
+            latency, *_ = self.record.add(
+                label,
+                seconds,
                 calls=calls,
                 waited=sampled.waited,
                 throttled=sampled.throttled,
                 faults=sampled.faults,
                 **self._place(order),
             )
-            if is_practice:
-                return None
-            self.record.add_latency(sample, sampled)
-            was_clean = is_clean(sample)
+            was_clean = is_clean(latency)
             if was_clean or self.budget.left_s < sample_s:
                 break
         return was_clean
@@ -376,7 +387,8 @@ class _Runner:
         if rated is None:
             self._measured.add((label, RATE))
         elif self._round != PRACTICE:
-            self.record.add_rate(label, rated, self._place(order))
+            seconds = {PRODUCTS: rated.products_s, COPY: rated.copy_s}
+            self.record.add(label, seconds, waited=rated.waited, **self._place(order))
 
     def _measure(self, job: str, label: str) -> None:
         """Have the worker measure the metrics of a job, if none has yet."""
@@ -412,10 +424,8 @@ class _Runner:
         self, label: str, metrics: Iterable[Metric], values: Values
     ) -> None:
         """Record the metrics of a case of which a worker makes one sample."""
-        for metric in metrics:
-            value = values.get(metric.name)
-            if value is not None:
-                self.record.add_single(label, metric.name, self._worker_number, value)
+        wanted = {metric.name: values.get(metric.name) for metric in metrics}
+        self.record.add(label, wanted, worker=self._worker_number)
 
     def _try(self, job: str, label: str, *, without: str = "", **arguments: Any) -> Any:
         """Ask the worker about a case; None where that failed. The case fails then, or
