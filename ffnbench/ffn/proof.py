@@ -444,8 +444,9 @@ def small_copy(module: nn.Module, sizes: Mapping[int, int]) -> nn.Module:
     replaced: dict[int, object] = {}
     for owner in module.modules():
         for parameter in owner.parameters(recurse=False):
-            first = [parameter.shape[0]] if parameter.ndim == 3 else []
-            shape = [*first, *(sizes.get(n, n) for n in parameter.shape[len(first) :])]
+            shape = [sizes.get(size, size) for size in parameter.shape]
+            if parameter.ndim == 3:
+                shape[0] = parameter.shape[0]  # experts
             drawn = torch.randn(shape, generator=generator, dtype=torch.float64)
             replaced[id(parameter)] = nn.Parameter(drawn / shape[-1] ** 0.5)
         for buffer in owner.buffers(recurse=False):

@@ -263,14 +263,27 @@ def part_in(owner: str, shapes: Mapping[str, Shape], d_model: int) -> FFNPart | 
     )
 
 
+def owner_of(layer: Layer, part: FFNPart) -> Any:
+    """The module, or one of its experts, in which the matrices of a part are: the
+    innermost that is no list, which computes nothing.
+    """
+    path = part.path.replace("*", "0")
+    owner = layer.module.get_submodule(path)
+    while isinstance(owner, nn.ModuleList):
+        path = path.rpartition(".")[0]
+        owner = layer.module.get_submodule(path)
+    return owner
+
+
 def module_of(layer: Layer, part: FFNPart) -> Any:
     """The module that computes a part, or one of its experts; None where there is none.
 
     Where its two projections stand in the layer itself they are one module: the first
     has its activation in the module around it, or the layer has one.
     """
-    if part.path:
-        return layer.module.get_submodule(part.path.replace("*", "0"))
+    owner = owner_of(layer, part)
+    if owner is not layer.module:
+        return owner
     if part.gated or part.experts:
         return None
     paths = [
@@ -322,6 +335,8 @@ def candidates(part: FFNPart, config: Any, module: Any) -> Iterator[FFNSpec]:
     if part.gated:
         clamps = [*product(limits, (0.0, 1.0)), *clamps]
     plain = [row.name for row in ACTIVATIONS if not row.learned and row.beta is None]
+    if not part.gated:
+        plain.remove("identity")  # two matrices without a function between are no FFN
     activations = dict.fromkeys([*activations_of(config), *plain])
     for (limit, offset), activation in product(clamps, activations):
         yield FFNSpec(
@@ -538,10 +553,7 @@ def group_of(layers: list[Layer], config: Any) -> LayerGroup:
         stack = "decoder" if "decoder" in layer.path else "encoder"
         kind = stack if kind == "dense" else f"{stack} moe"
     spec, proofs = form_of(layer, config)
-    modules = [
-        layer.module.get_submodule(part.path.replace("*", "0")) for part in layer.parts
-    ]
-    names = [type(module).__name__ for module in modules]
+    names = [type(owner_of(layer, part)).__name__ for part in layer.parts]
     return LayerGroup(
         kind=kind,
         count=len(layers),
