@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ffnbench.device.accelerator import device_error
-from ffnbench.messages import Failed
+from ffnbench.messages import Failed, Sampled
 from ffnbench.result import FailureKind
 from ffnbench.worker import jobs
 
@@ -35,20 +35,29 @@ def accelerator_error(text: str) -> RuntimeError:
 
 
 class Jobs:
-    """Those of a worker in which every sample raises."""
+    """Those of a worker whose device finds out later what a call did."""
 
-    def __init__(self, problem: Exception) -> None:
-        self.problem = problem
+    def __init__(
+        self, problem: Exception | None = None, at_once: Exception | None = None
+    ) -> None:
+        self.problem, self.at_once, self.drained = problem, at_once, []
 
-    def sample(self, label: str, calls: int) -> None:
-        raise self.problem
+    def sample(self, label: str, calls: int) -> Sampled:
+        if self.at_once:
+            raise self.at_once
+        return Sampled(value=1.0)
+
+    def drain(self, label: str) -> None:
+        self.drained.append(label)
+        if self.problem:
+            raise self.problem
 
     def has_compiled(self, label: str) -> bool:
         return False
 
 
 def answer_to(problem: Exception) -> Failed:
-    return jobs.answer_to("sample", {"label": "relu", "calls": 1}, Jobs(problem))
+    return jobs.answer_to("sample", dict(label="relu", calls=1), Jobs(at_once=problem))
 
 
 @pytest.mark.parametrize(
@@ -92,3 +101,23 @@ def test_what_leaves_the_context_whole_is_a_row_and_no_more(
     answer = answer_to(problem)
     assert (answer.kind.value, answer.message.partition(" (tests/")[0]) == (kind, said)
     assert device_error(problem) == ""
+
+
+def test_an_error_that_the_device_finds_later_is_that_of_the_case_that_made_it() -> (
+    None
+):
+    """Errors of kernels come up at the next wait: the worker waits before it
+    answers.
+    """
+    broken = Jobs(accelerator_error(ILLEGAL))
+    answer = jobs.answer_to("sample", dict(label="relu", calls=1), broken)
+    assert (answer.kind, answer.ends_process, broken.drained) == (
+        FailureKind.CRASH,
+        True,
+        ["relu"],
+    )
+    fine = Jobs()
+    assert jobs.answer_to("sample", dict(label="gelu", calls=1), fine) == Sampled(
+        value=1.0
+    )
+    assert fine.drained == ["gelu"]

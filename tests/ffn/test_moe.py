@@ -16,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import ffnbench
 from ffnbench.choices import Routing
+from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.ffn import experts
 from ffnbench.ffn.cost import cost, flops_elementwise
@@ -23,7 +24,7 @@ from ffnbench.ffn.experts import expert_load, impose
 from ffnbench.ffn.modules import reference_output
 from ffnbench.ffn.routing import IMBALANCE, shares
 from ffnbench.ffn.spec import Dispatch, FFNSpec, Gate, MoESpec, Scores
-from ffnbench.plan import Workload
+from ffnbench.plan import Plan, Workload
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
 from ffnbench.worker import jobs
@@ -351,3 +352,27 @@ def test_one_token_touches_as_many_experts_as_it_draws(
     experts_, top_k = map(int, shape.split("x"))
     touched = report.rows()[0]["weight_bytes_touched"] / 4 - experts_ * D
     assert touched / (2 * 10**6 * D) == pytest.approx(top_k, rel=1e-7)
+
+
+def test_every_key_arrives() -> None:
+    text = (
+        "swiglu@moe=8x2@shared=64@shared_gate=true@router_bias=true@scores=sigmoid@normalised=false"
+        "@routed_scale=2.5@experts=grouped@limit=10@offset=1@routing=trained-like"
+    )
+    plan = plan_compare(CompareRequest(variants=text))
+    found, work = plan.cases[0].ffn, plan.cases[0].workload
+    assert found.moe == MoESpec(
+        experts=8, top_k=2, shared_d_ff=64, shared_gate=True, router_bias=True, scores=Scores.SIGMOID,
+        normalised=False, routed_scale=2.5, dispatch=Dispatch.GROUPED,
+    )  # fmt: skip
+    assert (found.limit, found.up_offset, work.routing) == (10, 1, "trained-like")
+    assert jsonable.decode(Plan, jsonable.encode(plan)) == plan
+    oai, loose = (
+        plan_compare(CompareRequest(variants=v)).cases[0].ffn
+        for v in ("swiglu_oai", "swiglu_oai@limit=none")
+    )
+    assert (oai.limit, oai.up_offset, loose.limit, loose.up_offset) == (7, 1, None, 1)
+    assert (
+        plan_compare(CompareRequest(variants="swiglu@moe=none")).cases[0].ffn.moe
+        is None
+    )

@@ -11,8 +11,10 @@ import pytest
 from fake_machine import FakeLaunch, lost, run
 
 from ffnbench.common.errors import Unfinished
+from ffnbench.messages import Failed
 from ffnbench.planning.compare import plan_compare
 from ffnbench.request import CompareRequest
+from ffnbench.result import FailureKind
 from ffnbench.stats.verdict import summarise
 
 
@@ -151,3 +153,46 @@ def test_a_polite_kill_is_an_interruption() -> None:
     before = signal.getsignal(signal.SIGTERM)
     assert run(plan_of(), launch=FakeLaunch(seconds)).interrupted
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+BROKEN = Failed(
+    kind=FailureKind.CRASH,
+    message="CUDA error: an illegal memory access was encountered",
+    ends_process=True,
+)
+
+
+def test_a_broken_device_ends_its_worker_and_fails_the_case_that_broke_it_alone() -> (
+    None
+):
+    """At once: the worker has said whose fault it is. What was measured by then
+    stays.
+    """
+    launch = FakeLaunch(
+        trouble={
+            ("sample", "gelu"): lambda worker: (
+                BROKEN if worker.rounds.get("gelu") == 1 else None
+            )
+        }
+    )
+    result = run(plan_of(), launch=launch)
+    assert [(f.case, f.kind.value, f.message) for f in result.failures] == [
+        ("gelu", "crash", BROKEN.message)
+    ]
+    assert result.warnings == ()
+    assert {(s.worker, s.round) for s in latencies(result) if s.case == "gelu"} == {
+        (0, 0),
+        (0, 1),
+    }
+    assert not any(
+        asked[1:] == ("sample", "gelu") for asked in launch.log if asked[0] > 0
+    )
+    for label in ("relu", "swiglu"):
+        made = Counter(s.worker for s in latencies(result) if s.case == label)
+        assert (made[1], made[2], made[3]) == (
+            4,
+            4,
+            4,
+        )  # three whole workers, and what the first had made
+        assert made[0] in (2, 3)
+    assert all(worker.closed for worker in launch.workers)
