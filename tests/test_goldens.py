@@ -217,7 +217,7 @@ TYPED = {
                       "check baseline.json -q --on-unclear pass -f github"],
     "check-busy": ["check baseline.json -q --on-unclear fail", "check baseline.json --update -q"],
     "check-failed": ["check baseline.json -q -o failed.xml -o failed.csv"],
-    "check-wrong": ["check baseline.json -q"],
+    "check-wrong": ["check baseline.json -q", f"compare relu gelu {STEADY} -q -o wrong.json", "check wrong.json -q"],
     "ab-wrong": ["ab mypkg.mlp:SwiGLU v1.0 --d-model 64 -q"],
     "check-changed": ["check changed.json -q", "check changed.json --exact-only -f github", "check changed.json --exact-only -o c.xml -q"],
     "check-trust": [f"compare relu,mine=mlp.py:Mlp {STEADY} -q -o own.json",

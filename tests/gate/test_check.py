@@ -181,6 +181,15 @@ def test_a_saved_run_that_was_interrupted_can_fail_and_lacks_what_it_has_not(
     slower = saved(tmp_path / "b.json", measured(machine({"swiglu": 1.5})))
     edited(slower, lambda data: data.update(interrupted=True))
     assert call(baseline, slower)[0] == 1
+    before = baseline.read_text()
+    slow = machine({"swiglu": 1.5})
+    longer = measured(slow, workers=5, rounds=3, metrics="latency,memory")
+    cut = edited(
+        saved(tmp_path / "c.json", longer), lambda data: data.update(interrupted=True)
+    )
+    err = call(baseline, cut, "--update")[2]
+    assert "the baseline was not updated: this run is incomplete" in err
+    assert baseline.read_text() == before
     edited(slower, lambda data: data.update(measured=data["measured"][:1]))
     assert "swiglu peak_bytes MISSING" in call(baseline, slower, "--exact-only")[1]
 

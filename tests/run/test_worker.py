@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -360,3 +362,13 @@ def test_what_user_code_has_started_ends_with_its_worker(tmp_path: Path) -> None
     while running(child) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not running(child)
+
+
+def test_a_worker_killed_from_outside_is_told_apart() -> None:
+    worker = Worker()
+    worker.greeting()
+    os.killpg(worker._process.pid, signal.SIGKILL)
+    with pytest.raises(WorkerLost, match=r"killed \(signal 9\)") as caught:
+        worker.ask("timer", 10)
+    assert caught.value.kind is FailureKind.OOM
+    worker.close()
