@@ -19,11 +19,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 
+from exam.plans import latency_plan
 from exam.text import table
 from timers import LOOP, OURS, TIMER, beside, ours, rival, seeded
-
-from ffnbench.planning.compare import plan_compare
-from ffnbench.request import CompareRequest
 
 NEIGHBOURS = {"quiet": "nothing else runs", "bursts 1 s": "beside bursts of a second"}
 METHODS = (OURS, TIMER, LOOP)
@@ -52,15 +50,7 @@ def read(path: Path) -> list[Timing]:
 
 def measure(path: Path, repeats: int, budget_s: float, d_model: int) -> None:
     """Run what is left, by turns: ours first, then the others in the time it took."""
-    plan = plan_compare(
-        CompareRequest(
-            variants="relu,again=relu",
-            device="cpu",
-            metrics="latency",
-            d_model=d_model,
-            budget=budget_s,
-        )
-    )
+    plan = latency_plan("relu,again=relu", d_model=d_model, budget=budget_s)
     done = {timing.number for timing in read(path)}
     for number in range(repeats):
         if number in done:

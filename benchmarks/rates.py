@@ -17,12 +17,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from exam.machine import STATES, WORLDS, Machine, World, as_measured
+from exam.plans import latency_plan
 from exam.processes import each
 from exam.text import share, table
 
 from ffnbench.plan import Plan
-from ffnbench.planning.compare import plan_compare
-from ffnbench.request import CompareRequest
 from ffnbench.result import Run, Verdict
 from ffnbench.run.runner import run_workers
 from ffnbench.stats.verdict import summarise
@@ -111,14 +110,7 @@ def comparison_plan(
     variants = [f"{REFERENCE}=relu"]
     variants += [f"{EQUAL}{number}=relu" for number in range(equal)]
     variants += [f"{name}=relu@slowdown={share}" for name, share in slowdowns.items()]
-    request = CompareRequest(
-        variants=",".join(variants),
-        d_model=256,
-        device="cpu",
-        metrics="latency",
-        workers=workers,
-    )
-    return plan_compare(request)
+    return latency_plan(",".join(variants), d_model=256, workers=workers)
 
 
 def rows_of_run(run: Run, plan: Plan, number: int) -> list[RunRow]:

@@ -142,7 +142,7 @@ for seed in seeds:
 
 # --- the time of the FFN in a step, forward and backward, and the table
 shape = dict(d_model=config.d_model, batch=config.batch, seq_len=config.context)
-effort = dict(metrics="latency", budget=config.budget, quiet=True)
+effort = dict(metrics="latency", budget=config.budget)
 report = ffnbench.compare(variants, mode="train", **shape, **effort)
 reference = [points[-1][1] for points in curves[variants[0]]]
 columns = f"difference to {variants[0]}", "FFN of a step", "time"

@@ -10,20 +10,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ffnbench.activations.python import (
+    from ffnbench.app.commands import (
+        ab,
         activations,
+        block,
+        check,
+        compare,
+        cost,
+        inspect,
         plot_activations,
-        time_activations,
     )
-    from ffnbench.block.python import block
+    from ffnbench.app.python import build, load
     from ffnbench.common.errors import FfnbenchError as Error
-    from ffnbench.compare.python import compare, cost
     from ffnbench.ffn.imported import activation
     from ffnbench.ffn.spec import FFNSpec
-    from ffnbench.gate.python import ab, check
     from ffnbench.gate.shown_check import ShownCheck as Check
-    from ffnbench.inspecting.python import inspect
-    from ffnbench.python.build_and_load import build, load
     from ffnbench.report.shown_report import Answer
     from ffnbench.report.shown_report import ShownReport as Report
 
@@ -46,7 +47,6 @@ __all__ = [
     "inspect",
     "load",
     "plot_activations",
-    "time_activations",
 ]
 _HOMES = {
     "Answer": ("report.shown_report", "Answer"),
@@ -55,15 +55,21 @@ _HOMES = {
     "FFNSpec": ("ffn.spec", "FFNSpec"),
     "Report": ("report.shown_report", "ShownReport"),
     "activation": ("ffn.imported", "activation"),
-    **{name: ("python.build_and_load", name) for name in ("build", "load")},
-    **{name: ("compare.python", name) for name in ("compare", "cost")},
-    **{name: ("gate.python", name) for name in ("ab", "check")},
+    "build": ("app.python", "build"),
+    "load": ("app.python", "load"),
+    "inspect": ("app.python", "inspect_"),
     **{
-        name: ("activations.python", name)
-        for name in ("activations", "plot_activations", "time_activations")
+        name: ("app.python", name)
+        for name in (
+            "ab",
+            "activations",
+            "block",
+            "check",
+            "compare",
+            "cost",
+            "plot_activations",
+        )
     },
-    "block": ("block.python", "block"),
-    "inspect": ("inspecting.python", "inspect"),
 }
 
 # an import of a room sets its name here: done now and removed again, it does not

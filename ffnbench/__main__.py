@@ -18,7 +18,7 @@ def main() -> None:
     gc.set_threshold(GC_THRESHOLD)
     before = signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     try:
-        from ffnbench.cli.app import main as run
+        from ffnbench.app.main import main as run
     except MemoryError:
         os.write(2, b"error: there is not enough memory\n")
         os._exit(UNFINISHED)

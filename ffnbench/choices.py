@@ -35,6 +35,9 @@ class Backend(StrEnum):
     OPENVINO = "openvino"
 
 
+ALL_BACKENDS = "all"  # in place of a list of backends: every one
+
+
 class Weights(StrEnum):
     """How the matrices of weights are held. NONE: in the dtype of the call. INT8, INT4:
     in 8 or 4 bits, while the inputs of the product keep their dtype. INT8_DYNAMIC: in 8

@@ -179,53 +179,76 @@ THIS_INTERPRETER = Arm()
 ACTIVE_PARAMS = "active params"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sizing:
-    """Where a width comes from. `how` is one of these words:
+class SizedBy(StrEnum):
+    """Where a width comes from.
 
-    - given: by the user
-    - unread: the module does not read its width
-    - matched: on `what`, which is params, active params or flops
-    - rule: the published rule `what`
-    - ratio: d_model times `ratio`, rounded up to `multiple_of` where that is not None
-    - model: the width of the model `what`
+    - GIVEN: from the user
+    - UNREAD: the module does not read its width
+    - MATCHED: from what is matched: params, active params or flops
+    - RULE: from a published rule
+    - RATIO: d_model times a ratio, perhaps rounded up to a multiple
+    - MODEL: from a model
     """
 
-    how: str
+    GIVEN = "given"
+    UNREAD = "unread"
+    MATCHED = "matched"
+    RULE = "rule"
+    RATIO = "ratio"
+    MODEL = "model"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizing:
+    """Where a width comes from. `what` is what was matched, the rule or the model."""
+
+    how: SizedBy
     what: str = ""
     ratio: float | None = None
     multiple_of: int | None = None
 
 
-GIVEN = Sizing(how="given")
+GIVEN = Sizing(how=SizedBy.GIVEN)
 Value = int | float | str | bool
 # the axes of a sweep, in their order, with the value of each
 Point = tuple[tuple[str, Value], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Case:
-    """One row: a network and a workload under a label. `sizing` says where its width
+    """One row: a network and a workload under a name. `sizing` says where its width
     comes from, `arm` where it runs.
 
-    `against` is the label of the reference that it is compared with, where that is not
-    the plan's; a reference itself has its own label there. `layers` is for how many
-    layers of a model an attention stands, where a model has several attentions. `point`
-    is where its cell is in a sweep: a value of each axis. The kind of a feature may
-    have a subclass.
+    `point` is where it is in a sweep: a value of each axis. The cases of one point are
+    a group; the first of them is the reference that the others are compared with.
+    `run_by` tells the cases of one name in a group apart: a backend, or a format of
+    weights. `layers` is for how many layers of a model an
+    attention stands, where a model has several attentions.
     """
 
-    label: str
+    name: str
     variant: str
     ffn: AnySpec
     workload: Workload
     sizing: Sizing
     # what is matched, relative to the reference: 0.002 is 0.2 % above
     residual: float | None = None
-    against: str | None = None
     arm: Arm = THIS_INTERPRETER
     layers: int | None = None
+    run_by: Point = ()
     point: Point = ()
+
+    @cached_property
+    def row(self) -> str:
+        """The name of its row, which no other case of its group has:
+        `swiglu@backend=onednn`.
+        """
+        return self.name + _as_keys(self.run_by)
+
+    @cached_property
+    def label(self) -> str:
+        """The name of its row with the point: no two cases of a plan have the same."""
+        return self.row + _as_keys(self.point)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,12 +320,8 @@ class Note:
     kind: NoteKind = NoteKind.GENERAL
 
 
-# in what groups may differ whose cases have no point
-SWEPT = ("d_model", "dtype", "mode", "threads", "batch", "seq_len")
-
-
 def value_of(case: Case, key: str) -> Value:
-    """The value of a case on an axis of its sweep, or of one of SWEPT."""
+    """The value of a case on an axis of its sweep, or of its workload."""
     for name, value in case.point:
         if name == key:
             return value
@@ -312,11 +331,8 @@ def value_of(case: Case, key: str) -> Value:
     return of_workload
 
 
-def group_suffix(values: Mapping[str, Value]) -> str:
-    """What the labels of a group end with: `@dtype=bfloat16@seq_len=128`; empty without
-    values.
-    """
-    return "".join(f"@{key}={typed_as(value)}" for key, value in values.items())
+def _as_keys(values: Point) -> str:
+    return "".join(f"@{key}={typed_as(value)}" for key, value in values)
 
 
 def typed_as(value: Value) -> str:
@@ -358,38 +374,32 @@ class Axis:
         return math.exp(place) if self.logarithmic else place
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Group:
-    """The cases that are compared with one reference, which is among them. `values` are
-    its values on the axes of a sweep.
-    """
+    """The cases of one point; the first is the reference of the others."""
 
-    reference: str
     cases: tuple[Case, ...]
-    values: Mapping[str, Value]
 
-    def name(self, label: str) -> str:
-        """The label of a case without the suffix that all labels of the group have."""
-        return label.removesuffix(group_suffix(self.values))
+    @property
+    def reference(self) -> str:
+        """The label of the reference."""
+        return self.cases[0].label
 
-    def variant_of(self, case: Case) -> str:
-        """The name that a case has in every group of a sweep."""
-        if isinstance(case.ffn, ActivationSpec):
-            return case.variant
-        return self.name(case.label)
+    @property
+    def values(self) -> Mapping[str, Value]:
+        """The values of the group on the axes of a sweep."""
+        return dict(self.cases[0].point)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The whole question, enough to measure it again. `reference` is the label of the
-    case that ratios are relative to.
+    """The whole question, enough to measure it again.
 
-    A case with the label CONTROL is the reference a second time: the difference between
-    the two is noise of the machine.
+    A case with the name CONTROL is the first reference a second time: the difference
+    between the two is noise of the machine.
     """
 
     cases: tuple[Case, ...]
-    reference: str
     protocol: Protocol
     metrics: tuple[str, ...]
     match: str = "none"
@@ -410,10 +420,15 @@ class Plan:
         """The case of a label."""
         return self._by_label[label]
 
+    @property
+    def reference(self) -> str:
+        """The label of the first reference."""
+        return self.cases[0].label
+
     @cached_property
     def shown(self) -> tuple[Case, ...]:
         """The cases that were asked for: all but the control."""
-        return tuple(case for case in self.cases if case.label != CONTROL)
+        return tuple(case for case in self.cases if case.name != CONTROL)
 
     @cached_property
     def _notes(self) -> dict[str, list[Note]]:
@@ -426,12 +441,15 @@ class Plan:
         """The notes on a case."""
         return self._notes.get(label, [])
 
+    @cached_property
+    def _references(self) -> dict[str, str]:
+        return {
+            case.label: group.reference for group in self.groups for case in group.cases
+        }
+
     def reference_of(self, label: str) -> str:
         """The label of the reference of a case; its own label for a reference."""
-        case = self._by_label.get(label)
-        if case is None or case.against is None:
-            return self.reference
-        return case.against
+        return self._references.get(label, self.reference)
 
     def is_reference(self, label: str) -> bool:
         """Whether ratios are relative to this case."""
@@ -439,31 +457,11 @@ class Plan:
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
-        """The cases that were asked for, grouped by reference."""
-        by_reference: dict[str, list[Case]] = {}
+        """The cases that were asked for, grouped by their points."""
+        by_point: dict[Point, list[Case]] = {}
         for case in self.shown:
-            by_reference.setdefault(self.reference_of(case.label), []).append(case)
-        references = [self.case(label) for label in by_reference]
-        placed = all(case.point for case in references)
-        differing = [
-            key
-            for key in SWEPT
-            if len({value_of(case, key) for case in references}) > 1
-        ]
-        groups = []
-        for case in references:
-            if placed:
-                values = dict(case.point)
-            else:
-                values = {key: value_of(case, key) for key in differing}
-            groups.append(
-                Group(
-                    reference=case.label,
-                    cases=tuple(by_reference[case.label]),
-                    values=values,
-                )
-            )
-        return tuple(groups)
+            by_point.setdefault(case.point, []).append(case)
+        return tuple(Group(tuple(cases)) for cases in by_point.values())
 
     @cached_property
     def axes(self) -> tuple[Axis, ...]:
@@ -482,19 +480,10 @@ class Plan:
                 axes.append(Axis(name, tuple(sorted(numbers))))
         return tuple(sorted(axes, key=lambda axis: -len(axis.values)))
 
-    @cached_property
-    def _names(self) -> dict[str, str]:
-        return {
-            case.label: group.name(case.label)
-            for group in self.groups
-            for case in group.cases
-        }
-
     def name_of(self, label: str) -> str:
-        """The label of a case without the suffix of its group: `swiglu` for
-        `swiglu@seq_len=128`.
-        """
-        return self._names.get(label, label)
+        """The name of a row by the label of its case; the label where there is none."""
+        case = self._by_label.get(label)
+        return label if case is None else case.row
 
     @cached_property
     def arms(self) -> tuple[Arm, ...]:
@@ -505,7 +494,7 @@ class Plan:
     @cached_property
     def is_sweep(self) -> bool:
         """Whether it has several groups, which are then measured as cells."""
-        return len({self.reference_of(case.label) for case in self.shown}) > 1
+        return len(self.groups) > 1
 
     @cached_property
     def compares_precisions(self) -> bool:
@@ -536,7 +525,7 @@ def control_of(cases: Iterable[Case], reference: str) -> Case:
     arm = case.arm
     if len({case.arm for case in by_label.values()}) > 1:
         arm = replace(arm, name=CONTROL)
-    return replace(case, label=CONTROL, residual=None, arm=arm)
+    return replace(case, name=CONTROL, run_by=(), point=(), residual=None, arm=arm)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

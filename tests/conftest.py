@@ -19,7 +19,7 @@ import pytest
 from fake_machine import Alone, FakeLaunch, KnownProber
 from hypothesis import settings
 
-from ffnbench import cli
+from ffnbench.app import main as cli
 from ffnbench.run import world
 from ffnbench.run.prober import Prober
 from ffnbench.run.worker import Worker

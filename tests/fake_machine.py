@@ -22,17 +22,20 @@ How to script a `FakeLaunch`:
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ffnbench.activations.plan import plan_timing
 from ffnbench.api import measuring, preparing
-from ffnbench.block.plan import plan_block
+from ffnbench.api.call import Call, calling
+from ffnbench.app import commands
+from ffnbench.app.command import command_line, flags_of, values_of
 from ffnbench.common import jsonable
 from ffnbench.device.environment import about_machine, caches
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
+from ffnbench.following import Following
 from ffnbench.messages import (
     ANSWERS,
     OF_CASE,
@@ -43,9 +46,7 @@ from ffnbench.messages import (
     Rated,
     Sampled,
 )
-from ffnbench.plan import THIS_INTERPRETER, Arm, Case, Plan, Workload
-from ffnbench.planning.compare import plan_compare
-from ffnbench.request import BlockRequest, CompareRequest, TimingRequest
+from ffnbench.plan import THIS_INTERPRETER, Arm, Case, Plan, Probe, Workload
 from ffnbench.result import Agreement, FailureKind, Report, Run
 from ffnbench.run import runner, world
 from ffnbench.run.prober import Prober
@@ -279,17 +280,75 @@ class Alone(world.Watch):
         return None
 
 
-PLAN_OF = {
-    CompareRequest: plan_compare,
-    BlockRequest: plan_block,
-    TimingRequest: plan_timing,
-}
+class Planning(Call):
+    """A call that ends with its plan, before anything is counted or measured."""
+
+    asks: Probe
+
+    def probe(self, timeout_s: float, devices: Any = ()) -> Any:
+        return self.asks
+
+    def measure(self, plan: Plan, probe: Any, **how: Any) -> Plan:
+        return self.told(plan)
+
+    def count(self, plan: Plan, probe: Any, *machines: Any, **how: Any) -> Plan:
+        return self.told(plan)
 
 
-def prepare(request: Any, **how: Any) -> preparing.Prepared:
-    """A request planned and priced, on a machine of which nothing is known."""
-    how.setdefault("plan_of", PLAN_OF.get(type(request)))
-    return preparing.prepare_plan(request, world.World(), **how)
+class Preparing(Planning):
+    """A call that ends with the costs of its plan."""
+
+    def measure(self, plan: Plan, probe: Any, **how: Any) -> preparing.Prepared:
+        return preparing.with_costs(self.told(plan), probe, **how)
+
+    def count(self, plan: Plan, probe: Any, *machines: Any, **how: Any) -> Any:
+        return self.measure(plan, probe, lenient=how.get("lenient", True))
+
+
+def asked(call: Call, command: Any, flags: dict[str, Any]) -> Any:
+    """What a call gives of a command that Python asks."""
+    of_function = flags_of(command)
+    line = command_line(command.__name__, of_function, flags)
+    call.command = line
+    with calling(call):
+        return command(**values_of(of_function, flags))
+
+
+def planned(
+    variants: Any = None,
+    *,
+    probe: Probe | None = None,
+    command: Any = commands.compare,
+    **flags: Any,
+) -> Plan:
+    """The plan of a command, on one thread unless the flags say otherwise."""
+    call = Planning(command="", following=Following())
+    call.asks = probe or Probe()
+    return asked(call, command, _with_variants(command, variants, flags))
+
+
+def prepare(
+    variants: Any = None,
+    *,
+    prober: Any = Prober,
+    command: Any = commands.compare,
+    **flags: Any,
+) -> preparing.Prepared:
+    """A command planned and its costs counted, on a machine of which nothing is
+    known.
+    """
+    call = Preparing(command="", following=Following())
+    with prober(300.0) as call.asks:
+        return asked(call, command, _with_variants(command, variants, flags))
+
+
+def _with_variants(command: Any, variants: Any, flags: dict[str, Any]) -> dict:
+    if command is not commands.cost:
+        flags.setdefault("threads", 1)
+    if variants is not None:
+        first = next(iter(inspect.signature(command).parameters))
+        flags[first] = variants
+    return flags
 
 
 def measure(

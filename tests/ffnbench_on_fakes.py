@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from fake_machine import KnownProber
 from gate_world import machine
 
-from ffnbench import cli
+from ffnbench.app import main as cli
 from ffnbench.run import world
 from ffnbench.run.prober import Prober
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from fake_machine import FakeLaunch, measure, prepare
 
 from ffnbench.report.files.store import report_text
-from ffnbench.request import CompareRequest
 from ffnbench.result import Report
 
 
@@ -46,7 +45,7 @@ def measured(launch: FakeLaunch | None = None, **flags: object) -> Report:
         "metrics": "latency",
         **flags,
     }
-    return measure(prepare(CompareRequest(**settings)), launch=launch or machine())
+    return measure(prepare(**settings), launch=launch or machine())
 
 
 def saved(path: Path, report: Report | None = None, **flags: object) -> Path:

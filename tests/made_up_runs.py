@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from fake_machine import planned
+
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Plan, Probe, control_of, cost_of
-from ffnbench.planning.compare import plan_compare
-from ffnbench.request import CompareRequest
 from ffnbench.result import CaseCost, Report, Run, Sample
 
 WAITS, QUIET = (
@@ -17,9 +17,7 @@ WAITS, QUIET = (
 
 
 def plan_of(variants: str = "a=relu,b=gelu", **options: object) -> Plan:
-    return plan_compare(
-        CompareRequest(variants=variants, d_model=64, **options)
-    ).with_device("cpu")
+    return planned(variants=variants, d_model=64, **options).with_device("cpu")
 
 
 def with_control(plan: Plan) -> Plan:

@@ -1,4 +1,4 @@
-"""The real command in a process of its own."""
+"""The real command in a process of its own, and what Typer knows of each command."""
 
 from __future__ import annotations
 
@@ -8,6 +8,20 @@ import sys
 from pathlib import Path
 
 from paths import ROOT
+from typer.main import get_command
+
+from ffnbench.app.main import app
+
+COMMANDS = get_command(app).commands
+
+
+def options_of(name: str) -> dict:
+    """The parameters of a command that are typed by name, by their own names."""
+    return {
+        param.name: param
+        for param in COMMANDS[name].params
+        if param.param_type_name == "option" and not param.hidden
+    }
 
 
 def ffnbench(

@@ -37,9 +37,9 @@ QUESTIONS = (
 # from the top of the house to its ground: a room imports from those below it; files of
 # one room may import each other
 ROOMS = (
-    "__main__", "inspecting", *QUESTIONS, "python", "cli", "api", "report", "run", "worker", "device",
+    "__main__", "app", "inspecting", *QUESTIONS, "api", "report", "run", "worker", "device",
     "stats", "planning", "backends", "following", "messages", "result", "plan", "metrics", "models", "ffn",
-    "request", "choices", "common",
+    "choices", "common",
 )  # fmt: skip
 APART = {
     ("report", room) for room in ("run", "worker", "device")
@@ -50,10 +50,9 @@ APART |= set(permutations(QUESTIONS, 2))
 UP = {
     ("report/shown_report.py", "compare"), ("report/shown_report.py", "block"),
     ("report/shown_report.py", "activations"), ("report/files/store.py", "block"),
-    ("cli/words.py", "gate"), ("cli/report_list_env.py", "gate"),
 }  # fmt: skip
 # what commands load, in the parent and its workers together (benchmarks/weight.py)
-MODULES_OF_COMPARE, NODES_OF_COMPARE = 89, 108_000
+MODULES_OF_COMPARE, NODES_OF_COMPARE = 89, 110_500
 MODULES_OF_COST, NODES_OF_HELP = 59, 14_500
 # what the house weighs at most: syntax nodes of a folder, files of the package, columns
 # of a case; they only fall, and who adds to them names what leaves
@@ -247,8 +246,7 @@ def loaded_after(code: str) -> set[str]:
 def test_the_parent_of_a_comparison_loads_no_torch() -> None:
     code = (
         "import sys; sys.path.insert(0, 'tests')\nfrom fake_machine import FakeLaunch, measure, prepare\n"
-        "from ffnbench.request import CompareRequest\n"
-        "print(measure(prepare(CompareRequest(quick=True)), launch=FakeLaunch()).table)"
+        "print(measure(prepare(quick=True), launch=FakeLaunch()).table)"
     )
     loaded = loaded_after(code)
     assert loaded & HEAVY <= {"numpy", "scipy"}
@@ -292,7 +290,7 @@ def test_a_command_loads_no_more_of_the_house_than_it_needs() -> None:
 def test_commands_that_only_count_or_tell_load_nothing_heavy(
     arguments: list[str],
 ) -> None:
-    code = f"import sys; sys.argv = ['ffnbench', *{arguments!r}]\nfrom ffnbench.cli import main\n"
+    code = f"import sys; sys.argv = ['ffnbench', *{arguments!r}]\nfrom ffnbench.app.main import main\n"
     loaded = loaded_after(
         code + "try: main()\nexcept SystemExit as e: assert not e.code, e.code"
     )

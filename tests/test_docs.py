@@ -18,16 +18,15 @@ import yaml
 from fake_machine import FakeLaunch, ProberHere, measure, prepare
 from paths import ROOT
 from repositories import two_sides
+from shell import COMMANDS
 
 import ffnbench
 from ffnbench.api import several_runs
 from ffnbench.api.saved_runs import as_shown, load_recomputed, recompute
-from ffnbench.cli import run_command_line
-from ffnbench.cli.commands import FILES, Commands, command_names
+from ffnbench.app.main import run_command_line
 from ffnbench.report.columns import case_records
 from ffnbench.report.files.store import read_report, report_text
 from ffnbench.report.words import VERDICTS
-from ffnbench.request import CompareRequest
 from ffnbench.result import Report, Verdict
 
 DOCUMENTS = sorted(
@@ -94,10 +93,8 @@ def test_shell_lines_are_commands_that_work(
         hostile + "\n\nFusedSwiGLU = TwoThirds\n"
     )
     launch = FakeLaunch()
-    asked = CompareRequest(
-        variants="relu,gelu,swiglu", precision=0.5, metrics="latency"
-    )
-    saved = measure(prepare(asked), launch=launch)
+    asked = dict(variants="relu,gelu,swiglu", precision=0.5, metrics="latency")
+    saved = measure(prepare(**asked), launch=launch)
     (tmp_path / "results" / "ci").mkdir(parents=True)
     for name in ("run.json", "baseline.json", "ffn.json", "results/ci/baseline.json"):
         (tmp_path / name).write_text(report_text(saved))
@@ -187,10 +184,8 @@ def test_python_blocks_run(
     document: str, body: str, tmp_path, monkeypatch, on_machine
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    asked = CompareRequest(
-        variants="relu,gelu,swiglu", precision=0.5, metrics="latency"
-    )
-    saved = measure(prepare(asked), launch=FakeLaunch())
+    asked = dict(variants="relu,gelu,swiglu", precision=0.5, metrics="latency")
+    saved = measure(prepare(**asked), launch=FakeLaunch())
     (tmp_path / "baseline.json").write_text(report_text(saved))
     if "ffnbench.ab(" in body:
         two_sides(tmp_path)
@@ -238,8 +233,7 @@ def test_links_and_paths_lead_somewhere() -> None:
 
 
 def test_the_end_of_a_help_has_lines_that_can_be_typed_and_a_place_to_read_on() -> None:
-    for name in command_names():
-        command = Commands().get_command(None, name)
+    for name, command in COMMANDS.items():
         examples, page = re.fullmatch(
             r"Examples:\n(.*)\n\nMore: file://(.*)", command.epilog, re.DOTALL
         ).groups()
@@ -265,7 +259,7 @@ def test_python_md_has_every_function_and_says_which_commands_are_none() -> None
         name for name in dir(ffnbench) if inspect.isroutine(getattr(ffnbench, name))
     }
     assert alone == {
-        name for name in FILES if not hasattr(ffnbench, name.replace("-", "_"))
+        name for name in COMMANDS if not hasattr(ffnbench, name.replace("-", "_"))
     } - {"report"}
 
 
@@ -287,7 +281,7 @@ def test_every_command_and_flag_of_the_readme_exists(in_process, monkeypatch) ->
         ROOT / "docs" / "forms.md"
     ).read_text(encoding="utf-8")
     helps = "".join(
-        in_process(name, "--help-all")[1] for name in ("compare", "cost", "block")
+        in_process(name, "--help")[1] for name in ("compare", "cost", "block")
     )
     for flag in set(re.findall(r"`(--[a-z-]+)", text)):
         assert flag in helps, flag

@@ -20,7 +20,7 @@ from gate_world import edited, machine, measured, saved
 from paths import ROOT
 from repositories import git
 
-from ffnbench.cli import run_command_line
+from ffnbench.app.main import run_command_line
 
 CI, TUTORIAL = (
     (ROOT / "docs" / name).read_text(encoding="utf-8")

@@ -8,13 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import log, sqrt
 
+from exam.plans import latency_plan
 from exam.text import table
 from ffnbench.common.units import percent
 from ffnbench.gate.decision import Finding, Policy, Status
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case, Plan
-from ffnbench.planning.compare import plan_compare
-from ffnbench.request import CompareRequest
 
 TOLERANCE = 0.01
 ROW = "swiglu"  # the row that is slowed down
@@ -44,13 +43,11 @@ class Alarm:
         return 1 + self.injected if self.row == ROW else 1.0
 
 
-def check_plan(**options: object) -> Plan:
+def check_plan(
+    variants: str = "relu,gelu,swiglu", precision: float | None = 100 * TOLERANCE / 3
+) -> Plan:
     """The main job, measured well enough to be a baseline for the tolerance."""
-    settings: dict[str, object] = {
-        "variants": "relu,gelu,swiglu", "d_model": 768, "device": "cpu", "metrics": "latency",
-        "precision": 100 * TOLERANCE / 3, **options,
-    }  # fmt: skip
-    return plan_compare(CompareRequest(**settings))  # type: ignore[arg-type]
+    return latency_plan(variants, d_model=768, precision=precision)
 
 
 def check_policy(tolerance: float = TOLERANCE) -> Policy:

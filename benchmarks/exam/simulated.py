@@ -13,7 +13,7 @@ from exam.processes import each
 from ffnbench.gate.decision import baseline_times
 from ffnbench.gate.interim import UntilDecided, latency_report, plan_of_check
 from ffnbench.plan import Plan
-from ffnbench.request import DEFAULT_BUDGET_S
+from ffnbench.planning.protocol import DEFAULT_BUDGET_S
 from ffnbench.result import Report
 from ffnbench.run.runner import run_workers
 

@@ -8,15 +8,12 @@ from ffnbench.activations.facts import Facts, facts_of
 from ffnbench.activations.plan import (
     USUAL_CHOICES,
     every_activation,
-    parse_range,
     select,
 )
 from ffnbench.activations.table import facts_view
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.planning.effort import check_timeout
 from ffnbench.report.formats import View, Write
-from ffnbench.request import FactsRequest, PictureRequest
-from ffnbench.run.world import World
+from ffnbench.run.prober import Prober
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,30 +21,26 @@ if TYPE_CHECKING:
 CURVE_POINTS = 1601
 
 
-def describe_activations(request: FactsRequest, world: World) -> View:
+def describe_activations(names: str | None, probe: Prober) -> View:
     """The facts of activations, for `activations`. Functions of the user's are loaded
     by a worker, and have no facts but those that they declare.
     """
-    names = every_activation() if request.activations is None else request.activations
-    with world.prober(check_timeout(request.timeout)) as prober:
-        chosen = select(names, prober)
+    chosen = select(names or every_activation(), probe)
     return facts_view(chosen, _facts_of(chosen))
 
 
 def draw_activations(
-    request: PictureRequest, world: World
+    names: str | None, bounds: tuple[float, float], probe: Prober
 ) -> tuple[Figure, dict[str, Write]]:
     """The figure of activations, and what writes it or its points, by suffix."""
     from ffnbench.activations.picture import picture
 
-    low, high = parse_range(request.range_)
-    names = USUAL_CHOICES if request.activations is None else request.activations
-    with world.prober(check_timeout(request.timeout)) as prober:
-        chosen = select(names, prober)
-        curves = {
-            label: prober.curve(spec, low, high, CURVE_POINTS)
-            for label, spec in chosen.items()
-        }
+    low, high = bounds
+    chosen = select(names or USUAL_CHOICES, probe)
+    curves = {
+        label: probe.curve(spec, low, high, CURVE_POINTS)
+        for label, spec in chosen.items()
+    }
     return picture(curves, _facts_of(chosen))
 
 

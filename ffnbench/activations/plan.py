@@ -5,32 +5,25 @@ specs, a range, a plan. Pure.
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 
 from ffnbench.choices import Mode
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
 from ffnbench.ffn.activations import ACTIVATIONS
-from ffnbench.ffn.spec import GATED, ActivationSpec, Gate
-from ffnbench.plan import GIVEN, Case, Kind, Plan, Point, Probe, group_suffix
-from ffnbench.planning.axes import listed_variants, requests_of_cells
-from ffnbench.planning.compare import as_compare, identify
-from ffnbench.planning.effort import protocol_of
-from ffnbench.planning.fields import cut
-from ffnbench.planning.variant_text import Variant, parse_variant
-from ffnbench.planning.workload import workload_of
-from ffnbench.request import TimingRequest
+from ffnbench.ffn.spec import ActivationSpec, Gate
+from ffnbench.plan import GIVEN, Case, Kind, Plan, Probe, Protocol
+from ffnbench.planning.cases import Lists, Points, workload_of
+from ffnbench.planning.protocol import with_budget
+from ffnbench.planning.variants import Typed, Values, Variant, typed_variants
 
 # what people choose between for an FFN: drawn where no activations are given
 USUAL_CHOICES = "relu,relu2,gelu,silu,mish"
 REFERENCE = "relu"
-# axes of a sweep: those whose value every label has, and those that it has if they are
-# swept
-AXES_IN_LABEL = ("dtype", "elements")
-TIMING_AXES = (*AXES_IN_LABEL, "device", "threads")
+TIMING_AXES = ("dtype", "elements", "device", "threads")
 LARGEST_X = 1e12  # |x| of a picture
 # of the range of a picture: its width, or its width over the largest |x|
 NARROWEST = 1e-9
+Specs = dict[str, ActivationSpec]
 # an operation is short, and one run holds many of them
 TIMING_ROUNDS, TIMING_WARMUP_S = 15, 0.05
 
@@ -40,41 +33,35 @@ def every_activation() -> str:
     return ",".join(row.name for row in ACTIVATIONS)
 
 
-def select(text: str, probe: Probe) -> dict[str, ActivationSpec]:
-    """Label -> spec of a comma separated list."""
-    chosen: dict[str, ActivationSpec] = {}
-    for part in cut("", text, "relu,gelu,silu"):
-        variant = _variant_of_activation(part, probe)
+def select(names: str, probe: Probe, point: Values | None = None) -> Specs:
+    """Label -> spec of a comma separated list, whose keys with lists have one value at
+    a `point`.
+    """
+    chosen: Specs = {}
+    for typed in typed_variants(names):
+        variant = _activation(typed, typed.at(point or {}, probe))
         if variant.label in chosen:
             raise FfnbenchError(
                 f"the activation {variant.label!r} is given twice",
-                "name one of them: other=" + part,
+                f"name one of them: other={variant.text}",
             )
-        beta = variant.spec_keys.get("beta")
         chosen[variant.label] = ActivationSpec(
             activation=variant.activation,
-            beta=None if beta is None else float(beta),
+            beta=variant.keys.get("beta"),
             own=variant.own,
         )
     return chosen
 
 
-def _variant_of_activation(text: str, probe: Probe) -> Variant:
-    """The variant of one entry of the list; raises FfnbenchError where that is not an
-    activation, or has other keys than beta.
+def _activation(typed: Typed, variant: Variant) -> Variant:
+    """The variant; raises FfnbenchError where that is not an activation, or has other
+    keys than beta.
     """
-    name = text.split("@")[0].rpartition("=")[2]
-    if (
-        ":" not in name
-        and name not in ACTIVATIONS
-        and name not in GATED
-        and not name.endswith("_glu")
-    ):
+    if typed.model is not None:
         raise FfnbenchError(
-            f"unknown activation {name!r}",
-            hint_for(name, ACTIVATIONS.spellings(), ACTIVATIONS.where),
+            f"unknown activation {typed.name!r}",
+            hint_for(typed.name, ACTIVATIONS.spellings(), ACTIVATIONS.where),
         )
-    variant = identify(parse_variant(text), probe)
     if variant.target:
         raise FfnbenchError(
             f"{variant.target} is not a function of one tensor",
@@ -85,11 +72,9 @@ def _variant_of_activation(text: str, probe: Probe) -> Variant:
             f"{variant.text!r} is a gated form, not an activation",
             f"its activation is {variant.activation}",
         )
-    keys = variant.spec_keys.keys() | variant.workload_keys.keys()
-    refused = sorted(keys - {"beta"})
-    if refused:
+    for key in sorted(variant.keys.keys() - {"beta"}):
         raise FfnbenchError(
-            f"an activation has no {refused[0]!r}, in {text!r}",
+            f"an activation has no {key!r}, in {variant.text!r}",
             "the only key of an activation is beta",
         )
     return variant
@@ -116,19 +101,20 @@ def parse_range(text: str) -> tuple[float, float]:
     return bounds
 
 
-def plan_timing(request: TimingRequest, probe: Probe | None = None) -> Plan:
+def plan_timing(
+    names: str | None, flags: Lists, *, probe: Probe, protocol: Protocol
+) -> Plan:
     """The plan that times activations: a group for each dtype, number of elements and
     direction. Its reference is relu, which is added where it was not asked for.
     """
-    listed = listed_variants(
-        request.activations or every_activation().removeprefix("identity,")
-    )
+    names = names or every_activation().removeprefix("identity,")
+    lists = {name: of for name in TIMING_AXES if (of := flags.get(name))}
+    for typed in typed_variants(names):
+        lists |= {f"@{name}": of for name, of in typed.keys.lists.items()}
+    points = Points({**lists, "mode": (Mode.FORWARD, Mode.BACKWARD)})
     cases: list[Case] = []
-    for cell, mode in product(
-        requests_of_cells(request, TIMING_AXES, listed.axes),
-        (Mode.FORWARD, Mode.BACKWARD),
-    ):
-        specs = select(",".join(listed.texts(cell.keys, named=True)), probe or Probe())
+    for values in points:
+        specs = select(names, probe, values)
         if REFERENCE not in specs:
             specs = {REFERENCE: ActivationSpec(activation=REFERENCE), **specs}
         if specs[REFERENCE].activation != REFERENCE:
@@ -136,38 +122,22 @@ def plan_timing(request: TimingRequest, probe: Probe | None = None) -> Plan:
                 f"{REFERENCE!r} is the label of the reference, and can't be that of another activation",
                 "for example mine=...",
             )
-        elements = int(cell.request.elements)
-        work = workload_of(
-            as_compare(cell.request, seq_len=1, mode=mode.value),
-            parse_variant(REFERENCE),
-        )
-        suffix = group_suffix(
-            {name: value for name, value in cell.point if name not in AXES_IN_LABEL}
-        )
-        group_label = f"{work.dtype} {elements} {mode}{suffix}"
-        point: Point = ()
-        if cell.point:
-            point = (*cell.point, ("mode", mode.value))
-        for name, spec in specs.items():
-            case = Case(
-                label=f"{name} {group_label}",
+        of_call = {"batch": 1, "seq_len": 1} | values
+        reference = Variant(label=REFERENCE, text=REFERENCE)
+        cases += [
+            Case(
+                name=name,
                 variant=name,
-                ffn=replace(spec, elements=elements),
-                workload=work,
+                ffn=replace(spec, elements=values["elements"]),
+                workload=workload_of(of_call, reference),
                 sizing=GIVEN,
-                against=f"{REFERENCE} {group_label}",
-                point=point,
+                point=points.place(values),
             )
-            cases.append(case)
-    rounds = request.rounds
-    if rounds is None and not request.quick:
-        rounds = TIMING_ROUNDS
+            for name, spec in {REFERENCE: specs[REFERENCE], **specs}.items()
+        ]
     return Plan(
         kind=Kind.ACTIVATIONS,
         cases=tuple(cases),
-        reference=cases[0].against or cases[0].label,
-        protocol=replace(
-            protocol_of(1, replace(request, rounds=rounds)), warmup_s=TIMING_WARMUP_S
-        ),
+        protocol=replace(with_budget(protocol, 1), warmup_s=TIMING_WARMUP_S),
         metrics=("latency",),
     )

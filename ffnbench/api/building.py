@@ -7,30 +7,31 @@ from typing import TYPE_CHECKING, Any
 from ffnbench.backends import BACKENDS
 from ffnbench.choices import Weights
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.plan import THIS_INTERPRETER
-from ffnbench.request import CompareRequest
+from ffnbench.plan import THIS_INTERPRETER, Protocol
+from ffnbench.planning.cases import Lists
 
 if TYPE_CHECKING:
     from torch import nn
 
 
-def build_requested(request: CompareRequest, device: Any = None) -> nn.Module:
-    """Build the nn.Module of a request's one variant, on a device of torch's.
+def build_planned(variant: str, flags: Lists, device: Any, **how: Any) -> nn.Module:
+    """Build the nn.Module of one variant, on a device of torch's. `how` are further
+    arguments of `plan_variants`.
 
     Without a `device` it is that of the variant, or torch's default. Raises
     FfnbenchError for several variants, and for what needs another process or runtime.
     """
     import torch
 
-    from ffnbench.planning.compare import plan_compare
+    from ffnbench.planning.comparison import plan_variants
     from ffnbench.worker.backends.building import build_module
     from ffnbench.worker.probe_jobs import InProcess
 
-    plan = plan_compare(request, InProcess())
+    protocol = Protocol()
+    plan = plan_variants(variant, flags, probe=InProcess(), protocol=protocol, **how)
     if len(plan.cases) > 1:
         raise FfnbenchError(
-            f"{request.variants!r} names {len(plan.cases)} variants",
-            "build one at a time",
+            f"{variant!r} names {len(plan.cases)} variants", "build one at a time"
         )
     case = plan.cases[0]
     work = case.workload

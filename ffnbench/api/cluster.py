@@ -28,7 +28,7 @@ from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError, termination_as_interruption
 from ffnbench.common.units import counted
 from ffnbench.plan import Plan
-from ffnbench.planning.effort import LEAST_BUDGET_S
+from ffnbench.planning.protocol import LEAST_BUDGET_S
 from ffnbench.report.destination import Destination, refuse_unknown
 from ffnbench.report.files.outputs import save
 from ffnbench.report.files.store import read_report, report_text
@@ -73,15 +73,14 @@ def measure_as_jobs(
     prepared: Prepared,
     world: World,
     destination: Destination,
-    on: str,
 ) -> ShownReport:
     """Measure each group of a plan as a job; gives the report of all, with figures.
 
-    `on` is where jobs run: `local`, `slurm`, or `slurm:partition=gpu,time=30` with
+    Jobs run where --on says: `local`, `slurm`, or `slurm:partition=gpu,time=30` with
     fields of submitit's SlurmExecutor. Raises FfnbenchError for what can't be measured
     as jobs, and where submitit refuses them.
     """
-    on, _, slurm = on.partition(":")
+    on, _, slurm = str(destination.on).partition(":")
     if slurm and on != SLURM:
         raise FfnbenchError(f"--on {on} takes no fields", "leave them out")
     refuse_unknown("--on", on, (SLURM, LOCAL))

@@ -15,7 +15,7 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import counted
 from ffnbench.following import UNFOLLOWED, Following, ProgressListener
 from ffnbench.plan import THIS_INTERPRETER, Note, NoteKind, Plan
-from ffnbench.planning.effort import LEAST_BUDGET_S
+from ffnbench.planning.protocol import LEAST_BUDGET_S
 from ffnbench.report.progress import wait_text
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import raw_of

@@ -1,17 +1,16 @@
-"""Makes the plan of a request, with the cost of each case; every mistake that can be
-found before measuring is found here.
+"""A plan with the cost of each case: every mistake that can be found before measuring
+is found here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 from ffnbench import __version__
 from ffnbench.common.errors import FfnbenchError, Unsupported
-from ffnbench.device.environment import usable_cpus
 from ffnbench.ffn.cost import RAISED, cost_unknown
 from ffnbench.plan import (
     CONTROL,
@@ -19,30 +18,17 @@ from ffnbench.plan import (
     Arm,
     Case,
     Note,
-    NoteKind,
     Plan,
     Probe,
     cost_of,
 )
-from ffnbench.planning.effort import check_timeout, pause_of, repeated
-from ffnbench.planning.workload import device_of
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.request import (
-    AnyRequest,
-    CompareRequest,
-    CostRequest,
-    MeasuredRequest,
-    command_line,
-)
 from ffnbench.result import CaseCost, Failure, FailureKind
 
 if TYPE_CHECKING:
     from ffnbench.planning.hardware import Hardware
     from ffnbench.run.prober import Prober
     from ffnbench.run.world import World
-
-A = TypeVar("A", bound=AnyRequest)
-PlanOf = Callable[[Any, Probe], Plan]  # makes the plan of one kind of request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,81 +75,6 @@ class Prepared:
             else:
                 costs.append(_cost_of_case(case, Probe()))
         return tuple(costs)
-
-
-def prepare_plan(
-    request: AnyRequest,
-    world: World,
-    plan_of: PlanOf,
-    *,
-    notes: Sequence[str] = (),
-    counts: bool = False,
-    as_jobs: bool = False,
-) -> Prepared:
-    """Plan a request and count its costs; raises FfnbenchError for every mistake that
-    can be found before measuring.
-
-    `plan_of` makes the plan of a request of this kind. `notes` tell a reader how it was
-    asked for, such as by defaults of a file. `counts` says that nothing will be
-    measured. `as_jobs` says that jobs will measure it: then this machine needs no GPU.
-    """
-    asked = with_threads(request)
-    if counts and asked.device == "auto":
-        asked = replace(asked, device="cpu")
-    if isinstance(request, MeasuredRequest):
-        pause_of(request.runs, request.pause)
-        if not counts and not as_jobs:
-            for device in request.device.split(","):
-                refuse_device(device, world)
-    with world.prober(check_timeout(request.timeout)) as prober:
-        plan = with_command(
-            _checked_plan(asked, prober, plan_of), request, counts=counts
-        )
-        return with_costs(
-            with_notes(plan, notes),
-            prober,
-            lenient=isinstance(request, CompareRequest),
-        )
-
-
-def with_command(plan: Plan, request: AnyRequest, *, counts: bool = False) -> Plan:
-    """The plan with the command that asks for it again, and with the number of runs and
-    the kind of budget that the request states.
-    """
-    counted = counts and isinstance(request, CompareRequest)
-    command = command_line(request, CostRequest.COMMAND if counted else "")
-    return replace(plan, command=command, protocol=repeated(plan.protocol, request))
-
-
-def _checked_plan(request: AnyRequest, probe: Probe, plan_of: PlanOf) -> Plan:
-    """The plan of a request.
-
-    Code of the user takes time to load. Where a variant is such code, a plan of swiglu
-    is made first, which finds mistakes in the other flags at once. Routing would be a
-    mistake in that plan alone, since swiglu has no experts.
-    """
-    if (
-        isinstance(request, CompareRequest)
-        and ":" in request.variants
-        and "routing" not in request.metrics
-    ):
-        plan_of(replace(request, variants="swiglu"), Probe())
-    return plan_of(request, probe)
-
-
-def with_notes(plan: Plan, texts: Sequence[str]) -> Plan:
-    """The plan with these texts as further notes."""
-    notes = tuple(Note(text=text, kind=NoteKind.GENERAL) for text in texts)
-    return replace(plan, notes=(*plan.notes, *notes))
-
-
-def with_threads(request: A) -> A:
-    """The request with as many threads as a process may use CPUs, where no number of
-    threads was given.
-    """
-    if request.threads is not None:
-        return request
-    return replace(request, threads=usable_cpus())
 
 
 def with_costs(plan: Plan, prober: Prober, *, lenient: bool = False) -> Prepared:
@@ -221,7 +132,7 @@ def refuse_at_once(plan: Plan, world: World) -> None:
 
 def refuse_device(device: str, world: World) -> None:
     """Raise FfnbenchError for a GPU where it is known that there is none."""
-    if device_of(device) in ("auto", "cpu"):
+    if device in ("auto", "cpu"):
         return
     why = world.no_gpu()
     if why:

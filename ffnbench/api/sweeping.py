@@ -12,7 +12,7 @@ from ffnbench.api.saved_runs import as_shown
 from ffnbench.common.errors import FfnbenchError, termination_as_interruption
 from ffnbench.following import Following
 from ffnbench.plan import Plan
-from ffnbench.planning.effort import LEAST_BUDGET_S
+from ffnbench.planning.protocol import LEAST_BUDGET_S
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import Environment, Report
 from ffnbench.run.budget import Budget

@@ -9,29 +9,34 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.ffn.spec import AttentionForm, AttentionSpec, read_positive
+from ffnbench.ffn.spec import AttentionForm, AttentionSpec
 from ffnbench.models.model import LayerGroup, ModelSpec, crosses
 from ffnbench.models.presets import PRESETS
-from ffnbench.models.published import model_of
-from ffnbench.plan import Case, Kind, Note, Plan, Point, Probe, Sizing, group_suffix
-from ffnbench.planning.axes import (
-    CellRequest,
-    listed_variants,
-    requests_of_cells,
-    swept_flags,
+from ffnbench.plan import (
+    Case,
+    Kind,
+    Note,
+    Plan,
+    Point,
+    Probe,
+    Protocol,
+    SizedBy,
+    Sizing,
 )
-from ffnbench.planning.compare import as_compare, plan_compare, refuse_own_values
-from ffnbench.planning.effort import protocol_of
-from ffnbench.planning.fields import several
-from ffnbench.planning.variant_text import parse_variant
-from ffnbench.planning.workload import refuse_lacking, workload_of
-from ffnbench.request import BlockRequest
+from ffnbench.planning.cases import (
+    Lists,
+    cases_of,
+    models_of,
+    refuse_if_none_can_run,
+)
+from ffnbench.planning.protocol import with_budget
+from ffnbench.planning.reading import spelling
+from ffnbench.planning.variants import typed_variants
 
-# the beginnings of the cases' labels
+# the names of the cases, or the beginnings of these
 FFN, ATTENTION, TEXTBOOK = "ffn", "attention", "textbook"
 # kinds of layers in which a token sees all others
 NOT_CAUSAL = ("encoder", "vision", "audio")
@@ -57,39 +62,53 @@ class CasesOfLength:
         return self.attention.ffn
 
 
-def plan_block(request: BlockRequest, probe: Probe | None = None) -> Plan:
+def plan_block(
+    variant: str | None,
+    flags: Lists,
+    *,
+    probe: Probe,
+    protocol: Protocol,
+    preset: str | None = None,
+    bias: bool | None = None,
+    heads: int | None = None,
+    kv_heads: int | None = None,
+) -> Plan:
     """The plan of a block: of a model's main kind of layer, or of sizes by hand. A
     sweep has several blocks, each at all lengths.
     """
-    request = with_named_model(request)
-    model = None if request.preset is None else model_of(request.preset)
-    variants = listed_variants(request.variant or DEFAULT_FORM)
-    lengths = ",".join(map(str, parse_lengths(request.seq_len)))
-    cells = requests_of_cells(replace(request, seq_len=lengths), keys=variants.axes)
-    refuse_own_values({*swept_flags(cells), "seq_len"}, variants.at(variants.first))
-    main = None if model is None else model.main
-    ffns: dict[Point, Case] = {}  # by block: planned once, for all of its lengths
+    if preset is None and _names_a_model(variant):
+        variant, preset = None, variant
+    flags = {**flags, "seq_len": tuple(sorted(flags["seq_len"] or ()))}
+    main, models = None, models_of(preset)
+    if preset is not None:
+        refuse_sizes(variant=variant, bias=bias, **flags)
+        main = models["preset"].main
+    ffns, _ = cases_of(
+        typed_variants(variant or ("preset" if main else DEFAULT_FORM), models),
+        flags,
+        bias=bias,
+        models=models,
+        probe=probe,
+    )
+    if len({case.row for case in ffns}) > 1:
+        raise FfnbenchError(
+            "a block has one FFN",
+            "give one variant; `ffnbench compare` measures several",
+        )
     cases: list[Case] = []
-    for cell in cells:
-        block = without_length(cell.point)
-        if block not in ffns:
-            variant = request.variant
-            if cell.keys:
-                variant = ",".join(variants.texts(cell.keys))
-            ffns[block] = _ffn_case(
-                replace(cell.request, variant=variant), model, probe
-            )
-        suffix = f"@{cell.request.seq_len}{group_suffix(dict(block))}"
-        cases += _cases_of_cell(cell, ffns[block], suffix, main)
-    for case in cases:
-        refuse_lacking(case.label, case.ffn, case.workload)
+    for ffn in ffns:
+        attentions = attentions_of(ffn.ffn.d_model, main, heads, kv_heads, bool(bias))
+        if main is not None:
+            sizing = Sizing(how=SizedBy.MODEL, what=models["preset"].name)
+            ffn = replace(ffn, variant=main.form.name, ffn=main.form, sizing=sizing)
+        cases += _cases_of_length(ffn, attentions)
+    refuse_if_none_can_run(cases)
     return Plan(
         kind=Kind.BLOCK,
         cases=tuple(cases),
-        reference=cases[0].label,
-        protocol=protocol_of(len(cases), request),
+        protocol=with_budget(protocol, len(cases)),
         metrics=("latency", "memory"),
-        notes=tuple(_notes(model)),
+        notes=tuple(_notes(models.get("preset"))),
     )
 
 
@@ -100,98 +119,64 @@ def without_length(point: Point) -> Point:
     return tuple((name, value) for name, value in point if name != "seq_len")
 
 
-def _cases_of_cell(
-    cell: CellRequest[BlockRequest], ffn: Case, suffix: str, group: LayerGroup | None
+def _cases_of_length(
+    ffn: Case, attentions: list[tuple[AttentionSpec, int | None]]
 ) -> Iterator[Case]:
     """The case of the FFN at one length, which is the reference, then those of its
-    attentions; the suffix ends their labels.
+    attentions.
     """
-    request = cell.request
-    work = replace(ffn.workload, seq_len=int(request.seq_len))
-    ffn = replace(
-        ffn,
-        label=FFN + suffix,
-        workload=work,
-        against=FFN + suffix,
-        residual=None,
-        point=cell.point,
-    )
+    ffn = replace(ffn, name=FFN, residual=None)
     yield ffn
     forms = {ATTENTION: AttentionForm.SDPA, TEXTBOOK: AttentionForm.TEXTBOOK}
-    for spec, layers in attentions_of(request, ffn.ffn.d_model, group):
+    for spec, layers in attentions:
         window = f"-{spec.window}" if spec.window and layers else ""
         for name, form in forms.items():
             yield replace(
                 ffn,
-                label=f"{name}{window}{suffix}",
+                name=f"{name}{window}",
                 variant=f"{spec.name} ({name})",
                 ffn=replace(spec, form=form),
-                workload=replace(work, routing=None),
+                workload=replace(ffn.workload, routing=None),
                 layers=layers,
             )
 
 
-def _ffn_case(
-    request: BlockRequest, model: ModelSpec | None, probe: Probe | None
-) -> Case:
-    """The case of the FFN: the model's own, or a variant's as `compare` plans it."""
-    if model is not None:
-        refuse_sizes(request)
-        ffn, backend = model.main.form, request.backend
-        work = workload_of(
-            as_compare(request, backend=backend),
-            parse_variant("model", {"model": model}),
-        )
-        sizing = Sizing(how="model", what=model.name)
-        return Case(label=FFN, variant=ffn.name, ffn=ffn, workload=work, sizing=sizing)
-    plan = plan_compare(
-        as_compare(request, variants=request.variant or DEFAULT_FORM), probe
-    )
-    if len(plan.cases) > 1:
-        raise FfnbenchError(
-            "a block has one FFN",
-            "give one variant; `ffnbench compare` measures several",
-        )
-    return plan.cases[0]
-
-
-def with_named_model(request: BlockRequest) -> BlockRequest:
-    """The request with a variant that is only the name or the file of a model taken as
-    `preset`: it stands for the whole block of that model.
+def _names_a_model(variant: str | None) -> bool:
+    """Whether a variant is only the name or the file of a model: it stands for the
+    whole block of that model.
     """
-    named = request.variant or ""
-    name = named.partition("@")[0]  # a key may hold a range with a step
-    of_file = ":" not in name and (name.endswith(".json") or "/" in name)
-    if request.preset is None and (named in PRESETS or of_file):
-        return replace(request, variant=None, preset=named)
-    return request
+    if variant is None or "@" in variant:
+        return False
+    of_file = ":" not in variant and (variant.endswith(".json") or "/" in variant)
+    return variant in PRESETS or of_file
 
 
-def refuse_sizes(request: BlockRequest) -> None:
+def refuse_sizes(**given: Any) -> None:
     """Raise FfnbenchError for a size given beside a model, which has its own."""
     for name in ("variant", "d_model", "d_ff", "bias"):
-        if getattr(request, name) is not None:
+        if given.get(name) is not None:
             raise FfnbenchError(
-                f"--{name.replace('_', '-')} can't be given with a model, which sets it",
+                f"{spelling(name)} can't be given with a model, which sets it",
                 "leave one of the two out; --heads and --kv-heads change a model's attention",
             )
 
 
 def attentions_of(
-    request: BlockRequest, d_model: int, group: LayerGroup | None
+    d_model: int,
+    group: LayerGroup | None,
+    heads: int | None,
+    kv_heads: int | None,
+    bias: bool,
 ) -> list[tuple[AttentionSpec, int | None]]:
     """The attentions of a kind of layer that are counted: one for each window, with the
     number of layers that have it, or None where all have the same.
     """
-    spec = attention_of(request, d_model, group)
+    spec = attention_of(d_model, group, heads, kv_heads, bias)
     if group is None:
         return [(spec, None)]
     windows = [window for window in group.all_windows if not window.other]
     if not windows:
-        raise FfnbenchError(
-            uncounted(group),
-            f"`ffnbench cost --preset {request.preset}` counts its FFN",
-        )
+        raise FfnbenchError(uncounted(group), "`ffnbench cost` counts its FFN")
     if len(windows) == 1:
         return [(replace(spec, window=windows[0].tokens), None)]
     return [(replace(spec, window=window.tokens), window.count) for window in windows]
@@ -210,42 +195,47 @@ def uncounted(group: LayerGroup) -> str:
 
 
 def attention_of(
-    request: BlockRequest, d_model: int, group: LayerGroup | None
+    d_model: int,
+    group: LayerGroup | None,
+    heads: int | None = None,
+    kv_heads: int | None = None,
+    bias: bool = False,
 ) -> AttentionSpec:
     """The attention of a kind of layer, with the numbers of heads that the flags give.
 
     Without a model it is made by hand: causal, and multi-head with heads of HEAD_DIM
     unless the flags say otherwise. So it is where a model's attention is not known.
     """
-    sizes: dict[str, Any] = {}
-    if request.heads is not None:
-        sizes["heads"] = read_positive("heads", request.heads)
-    if request.kv_heads is not None:
-        sizes["kv_heads"] = read_positive("kv_heads", request.kv_heads)
-    if group is None or (group.attention is None and "heads" in sizes):
-        spec = _by_hand(sizes, d_model, bool(request.bias))
-    elif group.attention is None:
+    attention = None if group is None else group.attention
+    if group is None or (attention is None and heads is not None):
+        spec = _by_hand(d_model, heads, kv_heads, bias)
+    elif attention is None:
         problem = "the attention of this model is not known"
         if reason := uncounted(group):
             problem += f"; {reason}"
         raise FfnbenchError(problem, "give --heads, and --kv-heads where they differ")
-    elif sizes and group.attention.mla is not None:
+    elif heads is None and kv_heads is None:
+        spec = attention
+    elif attention.mla is not None:
         raise FfnbenchError(
             "latent attention has no heads to choose",
             "leave --heads and --kv-heads out",
         )
     else:
-        if "heads" in sizes:
-            sizes.setdefault("kv_heads", sizes["heads"])
-        spec = replace(group.attention, **sizes)
+        spec = replace(
+            attention,
+            heads=heads or attention.heads,
+            kv_heads=kv_heads or heads or attention.kv_heads,
+        )
     return replace(spec, causal=group is None or group.kind not in NOT_CAUSAL)
 
 
-def _by_hand(sizes: dict[str, int], d_model: int, bias: bool) -> AttentionSpec:
-    """The attention of that width whose heads fill it; `sizes` are those that the flags
-    give. Raises FfnbenchError where no whole number of heads does.
+def _by_hand(
+    d_model: int, heads: int | None, kv_heads: int | None, bias: bool
+) -> AttentionSpec:
+    """The attention of that width whose heads fill it. Raises FfnbenchError where no
+    whole number of heads does.
     """
-    heads = sizes.get("heads")
     if heads is None:
         heads, rest = divmod(d_model, HEAD_DIM)
         if rest or not heads:
@@ -258,22 +248,13 @@ def _by_hand(sizes: dict[str, int], d_model: int, bias: bool) -> AttentionSpec:
             f"d_model {d_model} does not divide into {heads} heads",
             "a config.json may have heads of any width",
         )
-    kv_heads = sizes.get("kv_heads", heads)
     return AttentionSpec(
         d_model=d_model,
         heads=heads,
-        kv_heads=kv_heads,
+        kv_heads=kv_heads or heads,
         head_dim=head_dim,
         qkv_bias=bias,
         out_bias=bias,
-    )
-
-
-def parse_lengths(text: str) -> list[int]:
-    """The lengths of a text such as `128,1024,8192`, ascending."""
-    return sorted(
-        int(length)
-        for length in several("seq_len", text, partial(read_positive, "seq_len"))
     )
 
 
@@ -320,8 +301,7 @@ def plans_of_blocks(plan: Plan) -> list[Plan]:
     for case in plan.cases:
         cases_of_block.setdefault(without_length(case.point), []).append(case)
     plans = [
-        replace(plan, cases=tuple(cases), reference=cases[0].label, notes=())
-        for cases in cases_of_block.values()
+        replace(plan, cases=tuple(cases), notes=()) for cases in cases_of_block.values()
     ]
     return [*plans[:-1], replace(plans[-1], notes=plan.notes)]
 

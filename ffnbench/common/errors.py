@@ -79,6 +79,19 @@ class WrongArgument(FfnbenchError, TypeError):
     """
 
 
+class WrongValue(FfnbenchError, ValueError):
+    """An argument of a Python call has a value that it can't have."""
+
+
+def wrong_value(problem: FfnbenchError) -> FfnbenchError:
+    """A mistake as Python raises it: a ValueError too, unless it is one of another
+    kind.
+    """
+    if type(problem) is not FfnbenchError:
+        return problem
+    return WrongValue(problem.message, problem.hint)
+
+
 def interruption(report: Any = None) -> KeyboardInterrupt:
     """The exception of Ctrl-C while a Python call measured: its `report` is what was
     measured by then, None where nothing was.

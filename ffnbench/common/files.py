@@ -31,6 +31,24 @@ def content_of(path: str | Path, hint: str = "is the path right?") -> bytes:
     return content
 
 
+def project_file() -> Path | None:
+    """The pyproject.toml whose `[tool.ffnbench]` holds in this folder: the nearest one,
+    up to the root of the repository.
+    """
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:  # the folder is deleted
+        return None
+    for folder in (here, *here.parents):
+        path = folder / "pyproject.toml"
+        readable = path.is_file() and os.access(path, os.R_OK)
+        if readable and b"[tool.ffnbench" in content_of(path):
+            return path
+        if (folder / ".git").exists():
+            break
+    return None
+
+
 def try_lock(file: BinaryIO) -> bool:
     """Lock a file for this process, until it is closed; gives False where another
     process has locked it, and True on a file system without locks.

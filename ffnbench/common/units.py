@@ -227,3 +227,18 @@ def _read_float(text: str, complaint: str, hint: str, shown: str = "") -> float:
         return float(text)
     except ValueError:
         raise FfnbenchError(f"{(shown or text)!r} {complaint}", hint) from None
+
+
+LARGEST_SIZE = 10**12  # of a width or a count that a user gives
+
+
+def require_positive(name: str, value: object) -> int:
+    """A width or a count as it was given; raises FfnbenchError unless it is a positive
+    integer of at most LARGEST_SIZE.
+    """
+    hint = "give a whole number, such as 64"
+    if type(value) is not int or value < 1:  # nor a bool
+        raise FfnbenchError(f"{name} must be a positive integer, not {value!r}", hint)
+    if value > LARGEST_SIZE:
+        raise FfnbenchError(f"{name} is larger than {LARGEST_SIZE:,}", hint)
+    return value

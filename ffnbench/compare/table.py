@@ -23,7 +23,7 @@ from ffnbench.metrics import (
     RATE,
     SAVED,
 )
-from ffnbench.plan import SWEPT, value_of
+from ffnbench.plan import value_of
 from ffnbench.report.columns import (
     BOUND_KEYS,
     CASE_KEYS,
@@ -51,6 +51,8 @@ from ffnbench.report.sentences import (
 from ffnbench.report.words import error_text
 from ffnbench.result import Report
 
+# axes of which every row has a column
+SWEPT = ("d_model", "dtype", "mode", "threads", "batch", "seq_len")
 BOUNDS_LINE = (
     "bounds, not measurements: no call takes less, where each tensor passes memory once"
 )

@@ -8,7 +8,6 @@ is decided in planning/variant_text.py.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import isfinite
@@ -16,13 +15,12 @@ from math import isfinite
 from ffnbench.choices import Backend, Init, Weights
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import Registry
-from ffnbench.common.units import read_count
+from ffnbench.common.units import require_positive
 from ffnbench.ffn.activations import ACTIVATIONS, Activation, OwnActivation, row_of_own
 
 Scalar = bool | int | float | str | None
 # the key of a target that names the form which it should compute
 LIKE = "like"
-LARGEST_SIZE = 10**12  # of a width or a count that a user gives
 
 
 class Gate(StrEnum):
@@ -504,26 +502,6 @@ def check_beta(row: Activation, beta: float | None) -> None:
         raise FfnbenchError(
             f"activation {row.name!r} and beta {beta} do not fit", "use swish@beta=2"
         )
-
-
-def require_positive(name: str, value: object) -> int:
-    """A width or a count as it was given; raises FfnbenchError unless it is a positive
-    integer of at most LARGEST_SIZE.
-    """
-    hint = "give a whole number, such as 64"
-    if type(value) is not int or value < 1:  # nor a bool
-        raise FfnbenchError(f"{name} must be a positive integer, not {value!r}", hint)
-    if value > LARGEST_SIZE:
-        raise FfnbenchError(f"{name} is larger than {LARGEST_SIZE:,}", hint)
-    return value
-
-
-def read_positive(name: str, value: object) -> int:
-    """As `require_positive`, of what was typed: the text `2k` is 2,000."""
-    if isinstance(value, str):
-        with suppress(FfnbenchError):
-            value = read_count(value)
-    return require_positive(name, value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

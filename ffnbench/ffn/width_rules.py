@@ -160,13 +160,3 @@ def width_by_rule(
         rule.multiple_of if multiple_of is None else multiple_of,
         multiplier,
     )
-
-
-def width_for(cost: Callable[[int], int], target: int, multiple_of: int) -> int:
-    """The multiple of `multiple_of` whose cost comes nearest to `target`.
-
-    `cost` gives the parameters or FLOPs at a d_ff. Those of every form are affine in
-    d_ff, so that two values fix the line.
-    """
-    at_one, at_two = cost(1), cost(2)
-    return round_nearest(1 + (target - at_one) / (at_two - at_one), multiple_of)

@@ -7,7 +7,7 @@ Functions named `why_...` give the reason as a text, which is empty if there is 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Set
+from collections.abc import Sequence, Set
 
 from ffnbench.common.errors import FfnbenchError, Unfinished
 from ffnbench.common.units import counted
@@ -22,9 +22,7 @@ from ffnbench.gate.decision import (
 )
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Plan, Value, value_of
-from ffnbench.planning.effort import check_budget
 from ffnbench.report.files.store import made_anew, report_text
-from ffnbench.request import CheckRequest, SidesRequest
 from ffnbench.result import FailureKind, Report
 from ffnbench.stats.rounds import table_of
 
@@ -40,21 +38,23 @@ ENOUGH_EFFORT = {
 }
 
 
-def policy_for(before: Report, request: CheckRequest) -> Policy:
-    """The policy of a check. Raises FfnbenchError for a file that can't be a baseline,
-    and for tolerances that do not fit it.
+def policy_for(
+    before: Report, path: str, tolerance: Sequence[str], *, exact_only: bool
+) -> Policy:
+    """The policy of a check against the file `path`. Raises FfnbenchError for a file
+    that can't be a baseline, and for tolerances that do not fit it.
     """
     for number, run in enumerate(before.runs, start=1):
-        name = repr(request.baseline)
-        hint = made_anew(request.baseline, before)
-        hint_of_few = made_anew(request.baseline, before, **ENOUGH_EFFORT)
+        name = repr(path)
+        hint = made_anew(path, before)
+        hint_of_few = made_anew(path, before, **ENOUGH_EFFORT)
         if before.repeats:
-            name = f"run {number} of {request.baseline!r}, of {run.created},"
+            name = f"run {number} of {path!r}, of {run.created},"
         if number > 1:
             hint = hint_of_few = 'take it out of "repeats"'
         if run.interrupted or run.stopped:
             raise FfnbenchError(f"{name} is incomplete and can't be a baseline", hint)
-        if request.exact_only:
+        if exact_only:
             continue
         problem = _why_no_latencies(run)
         if problem:
@@ -62,18 +62,8 @@ def policy_for(before: Report, request: CheckRequest) -> Policy:
         few = why_too_few(run)
         if few:
             raise FfnbenchError(f"{name} {few}", hint_of_few)
-    labels = [case.label for case in before.plan.shown]
-    policy = Policy(tolerances=parse_tolerances(request.tolerance, labels))
-    check_budget(request.budget)
-    return policy
-
-
-def policy_of_sides(request: SidesRequest, label: str) -> Policy:
-    """The policy of `ab`, whose tolerances are those of head's row, `label`. Raises
-    FfnbenchError for a tolerance or a budget that can't be.
-    """
-    check_budget(request.budget)
-    return Policy(tolerances=parse_tolerances(request.tolerance, [label]))
+    rows = {case.label: case.row for case in before.plan.shown}
+    return Policy(tolerances=parse_tolerances(tolerance, rows))
 
 
 def has_latencies(report: Report) -> bool:
@@ -94,8 +84,8 @@ def has_unpredicted(before: Report, now: Report) -> bool:
     return False
 
 
-def refuse_another_plan(request: CheckRequest, before: Plan, now: Plan) -> None:
-    """Raise FfnbenchError for a saved run of another plan.
+def refuse_another_plan(baseline: str, current: str, before: Plan, now: Plan) -> None:
+    """Raise FfnbenchError for a saved run, of the file `current`, of another plan.
 
     Such a run answers another command, or shares no row with the baseline. Or its rows
     differ from the baseline's in something that they are fed, in all rows that both
@@ -118,10 +108,9 @@ def refuse_another_plan(request: CheckRequest, before: Plan, now: Plan) -> None:
         of_baseline = " ".join(map(str, then[name]))
         of_run = " ".join(map(str, here[name]))
         differences.append(f"{name} {of_baseline} then, {of_run} now")
-    flags = " --exact-only" if request.exact_only else ""
     raise FfnbenchError(
-        f"{request.current!r} was measured by another plan: {'; '.join(differences)}",
-        f"`ffnbench check {shlex.quote(request.baseline)}{flags}` measures the plan of the baseline",
+        f"{current!r} was measured by another plan: {'; '.join(differences)}",
+        f"`ffnbench check {shlex.quote(baseline)}` measures the plan of the baseline",
     )
 
 

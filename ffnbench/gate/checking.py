@@ -10,27 +10,24 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ffnbench.api.call import Call
 from ffnbench.api.measuring import measure_run, tell_duration
 from ffnbench.api.preparing import (
     Prepared,
     refuse_arms_without_torch,
     refuse_at_once,
     refuse_device,
-    with_command,
     with_costs,
-    with_notes,
-    with_threads,
 )
 from ffnbench.api.saved_runs import load_shown
 from ffnbench.common.errors import FfnbenchError, Unfinished
 from ffnbench.common.targets import INSTALL_HINT, PATH_HINT
 from ffnbench.device.environment import auto_device, environment_of_run
-from ffnbench.following import UNFOLLOWED, Following
+from ffnbench.following import Following
 from ffnbench.gate.baseline import (
     has_latencies,
     has_unpredicted,
     policy_for,
-    policy_of_sides,
     refuse_another_plan,
 )
 from ffnbench.gate.decision import (
@@ -43,22 +40,24 @@ from ffnbench.gate.decision import (
     latency_findings,
     machine_kind,
     output_finding,
+    parse_tolerances,
     without_gain,
 )
 from ffnbench.gate.interim import UntilDecided, plan_of_check
 from ffnbench.gate.sides import (
     BASE,
+    SideFlags,
     checked_out_sides,
     plan_sides,
     prober_within,
-    sides_asked,
-    variant_of_sides,
+    refuse_sides,
 )
 from ffnbench.gate.trust import refuse_untrusted
-from ffnbench.plan import Arm
-from ffnbench.planning.variant_text import Variant
+from ffnbench.plan import Arm, Protocol
+from ffnbench.planning.cases import Lists
+from ffnbench.planning.protocol import check_budget
+from ffnbench.planning.variants import Typed
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.request import CheckRequest, SidesRequest, command_line
 from ffnbench.result import CaseCost, Environment, Report
 from ffnbench.run.prober import Prober
 from ffnbench.run.resources import device_facts
@@ -66,71 +65,92 @@ from ffnbench.run.world import World
 
 
 def check(
-    request: CheckRequest,
-    world: World,
-    following: Following = UNFOLLOWED,
+    baseline: str,
+    current: str | None,
+    call: Call,
     *,
-    updates: bool = False,
+    tolerance: Sequence[str],
+    exact_only: bool,
+    budget: float,
+    trust: Sequence[str],
 ) -> Checked:
-    """Compare a baseline with a saved run, or with a new run of its own plan. `updates`
-    says that the run will replace the baseline.
-    """
-    before = load_shown(request.baseline)
-    if updates and request.exact_only and has_latencies(before):
+    """Compare a baseline with a saved run, or with a new run of its own plan."""
+    before = load_shown(baseline)
+    if call.updates and exact_only and has_latencies(before):
         raise FfnbenchError(
-            f"--exact-only --update would remove the latencies of {request.baseline!r}",
+            f"--exact-only --update would remove the latencies of {baseline!r}",
             "leave --exact-only out, and the latencies are measured again",
         )
-    if request.current is None:
-        refuse_untrusted(before.plan, request.baseline, request.trust)
-    policy = policy_for(before, request)
-    if request.current is None:
-        now, findings = _measured_again(before, policy, request, world, following)
+    if current is None:
+        refuse_untrusted(before.plan, baseline, trust)
+    policy = policy_for(before, baseline, tolerance, exact_only=exact_only)
+    check_budget(budget)
+    if current is None:
+        now, findings = _measured_again(before, policy, call, budget, exact_only)
     else:
-        now, findings = _saved_run(request.current, before, policy, request)
+        now = _saved_run(current)
+        refuse_another_plan(baseline, current, before.plan, now.plan)
+        findings = ()
+        if has_latencies(before) and not exact_only:
+            findings = latency_findings(baseline_times(before), now, policy)
     return Checked(
         findings=(*exact_findings(before, now, policy), *findings),
         before=before,
         now=now,
-        against=request.baseline,
-        saved=request.current or "",
-        command=command_line(request, "check"),
+        against=baseline,
+        saved=current or "",
+        command=call.command,
     )
 
 
 def ab(
-    request: SidesRequest,
-    world: World,
-    following: Following = UNFOLLOWED,
+    variant: Typed,
+    sides: tuple[SideFlags, SideFlags],
+    flags: Lists,
+    call: Call,
     *,
-    notes: Sequence[str] = (),
+    tolerance: Sequence[str],
+    exact_only: bool,
+    budget: float,
+    allow_mismatch: bool,
 ) -> Checked:
     """Measure base and head in the same minutes. Raises FfnbenchError for a side that
     can't be run; nothing of the sides stays on the disk.
-
-    `notes` say what a reader should know of how this was asked.
     """
-    variant = variant_of_sides(request)
-    policy = policy_of_sides(request, variant.label)
-    if request.base_python is None:
-        refuse_device(request.device, world)
+    label = variant.row
+    refuse_sides(*sides, variant)
+    check_budget(budget)
+    protocol = Protocol()
+    policy = Policy(tolerances=parse_tolerances(tolerance, {label: label}))
+    if sides[0].python is None:
+        refuse_device((flags.get("device") or ("auto",))[0], call.world)
     with (
-        checked_out_sides(sides_asked(request, variant)) as (
-            (base, base_text),
-            (head, head_text),
-        ),
+        checked_out_sides(*sides) as ((base, base_text), (head, head_text)),
         tempfile.TemporaryDirectory(prefix="ffnbench-") as folder,
     ):
-        prepared, output, shared = _prepare_sides(
-            request, variant, (base, head), folder, world, notes
+        probe = call.probe(protocol.timeout_s)
+        refuse_arms_without_torch(probe, (base, head))
+        # head before base: a variant that base lacks is new, if head has it
+        of_head = prober_within(probe, head, variant)
+        of_base = _base_within(probe, base, variant, sides[0].rev or BASE)
+        plan = plan_sides(
+            variant,
+            flags,
+            (base, head),
+            (of_base, of_head),
+            protocol,
+            ("memory",) if exact_only else ("latency", "memory"),
         )
-        weights = folder if shared else ""
+        prepared = with_costs(call.told(plan), probe)
+        of_base.save_output(plan.cases[0], protocol.seed, folder)
+        agreement = of_head.compare_output(plan.cases[1], protocol.seed, folder)
+        output = output_finding(label, agreement, allowed=allow_mismatch)
+        # head can use the weights of base
+        weights = "" if agreement.own_weights else folder
         measured, latencies = _measured_sides(
-            request, prepared, output, policy, world, following, weights
+            prepared, output, policy, call, None if exact_only else budget, weights
         )
-    before, now = (
-        _one_side(measured, side, variant.label) for side in (BASE, variant.label)
-    )
+    before, now = (_one_side(measured, side, label) for side in (BASE, label))
     exact = exact_findings(before, now, policy)
     return Checked(
         findings=(
@@ -141,26 +161,24 @@ def ab(
         before=before,
         now=measured,
         sides=(base_text, head_text),
-        command=command_line(request),
+        command=call.command,
     )
 
 
 def _measured_again(
-    before: ShownReport,
-    policy: Policy,
-    request: CheckRequest,
-    world: World,
-    following: Following,
+    before: ShownReport, policy: Policy, call: Call, budget: float, exact_only: bool
 ) -> tuple[ShownReport, Sequence[Finding]]:
     """Measure the baseline's plan again: its exact metrics, and its latency if the
-    baseline has that and --exact-only is not given. Gives the run and the findings on
+    baseline has that and nothing else is asked for. Gives the run and the findings on
     latency.
     """
-    plan = before.plan
+    plan, world, following = before.plan, call.world, call.following
     refuse_at_once(plan, world)
-    with world.prober(plan.protocol.timeout_s) as prober:
-        prepared = with_costs(plan, prober, lenient=True)
-    if request.exact_only or not has_latencies(before):
+    for note in call.notes:
+        following.progress.tell(f"note: {note}")
+    probe = call.probe(plan.protocol.timeout_s)
+    prepared = with_costs(plan, probe, lenient=True)
+    if exact_only or not has_latencies(before):
         return _without_latency(before, prepared, world, following), ()
     here = environment_here(plan.cases[0].workload.device, world)
     baseline = baseline_times(before)
@@ -169,14 +187,9 @@ def _measured_again(
         now = _without_latency(before, prepared, world, following)
         now = replace(now, environment=here)
         return now, latency_findings(baseline, now, policy)
-    tell_duration(prepared.plan, world, following.progress, request.budget)
-    return _until_decided(
-        prepared,
-        UntilDecided(policy, baseline),
-        request.budget,
-        world,
-        following,
-    )
+    tell_duration(plan, world, following.progress, budget)
+    stop = UntilDecided(policy, baseline)
+    return _until_decided(prepared, stop, budget, world, following)
 
 
 def _until_decided(
@@ -199,20 +212,13 @@ def _until_decided(
     return now, stop.conclusion(now)
 
 
-def _saved_run(
-    path: str, before: ShownReport, policy: Policy, request: CheckRequest
-) -> tuple[ShownReport, Sequence[Finding]]:
-    """The run of the file `path`, and the findings on its latency; nothing is
-    measured.
-    """
+def _saved_run(path: str) -> ShownReport:
+    """The run of the file `path`, to be checked."""
     now = load_shown(path)
     # the run was interrupted when it was measured; this command was not
     if now.interrupted:
-        now = replace(now, interrupted=False, stopped=f"{path!r} was interrupted")
-    refuse_another_plan(request, before.plan, now.plan)
-    if not has_latencies(before) or request.exact_only:
-        return now, ()
-    return now, latency_findings(baseline_times(before), now, policy)
+        return replace(now, interrupted=False, stopped=f"{path!r} was interrupted")
+    return now
 
 
 def _without_latency(
@@ -248,93 +254,50 @@ def environment_here(device: str, world: World) -> Environment:
         worker.close()
 
 
-def _prepare_sides(
-    request: SidesRequest,
-    variant: Variant,
-    arms: tuple[Arm, Arm],
-    folder: str,
-    world: World,
-    notes: Sequence[str],
-) -> tuple[Prepared, Finding, bool]:
-    """Ask both sides, where they run, what they are, what they cost, and whether they
-    compute the same.
-
-    Gives the plan with its costs, the finding on the outputs, and whether head can use
-    the weights of base, which stay in `folder`.
-    """
-    with world.prober(request.timeout) as prober:
-        refuse_arms_without_torch(prober, arms)
-        # head before base: a variant that base lacks is new, if head has it
-        of_head = prober_within(prober, arms[1], variant)
-        of_base = _base_within(prober, arms[0], variant, request)
-        plan = plan_sides(with_threads(request), variant, arms, (of_base, of_head))
-        plan = with_command(plan, request)
-        prepared = with_costs(with_notes(plan, notes), prober)
-        base, head = plan.cases
-        of_base.save_output(base, request.seed, folder)
-        agreement = of_head.compare_output(head, request.seed, folder)
-    output = output_finding(variant.label, agreement, allowed=request.allow_mismatch)
-    return prepared, output, not agreement.own_weights
-
-
-def _base_within(
-    prober: Prober, arm: Arm, variant: Variant, request: SidesRequest
-) -> Prober:
+def _base_within(prober: Prober, arm: Arm, variant: Typed, base: str) -> Prober:
     """The prober of base. Raises Unfinished if base lacks the variant."""
     try:
         return prober_within(prober, arm, variant)
     except FfnbenchError as problem:
         if problem.hint not in (INSTALL_HINT, PATH_HINT):
             raise
-        what = f"{request.base_rev or BASE} has no {variant.target.rpartition(':')[0]}"
         raise Unfinished(
-            f"{what}: it is new, and there is nothing to compare with",
+            f"{base} has no {variant.name.rpartition(':')[0]}: it is new, and there is nothing to compare with",
             f"`ffnbench cost {shlex.quote(variant.text)}` counts it",
         ) from problem
 
 
 def _measured_sides(
-    request: SidesRequest,
     prepared: Prepared,
     output: Finding,
     policy: Policy,
-    world: World,
-    following: Following,
+    call: Call,
+    budget: float | None,
     weights: str,
 ) -> tuple[ShownReport, Sequence[Finding]]:
     """Measure both sides. Gives the run and the findings on latency.
 
-    Nothing is measured if head computes something else than base. With --exact-only the
+    Nothing is measured if head computes something else than base. Without a budget the
     run has no latency.
     """
+    world, following = call.world, call.following
     if output.status is Status.REGRESSED:
         return prepared.cost_report(), ()
-    tell_duration(
-        prepared.plan,
-        world,
-        following.progress,
-        None if request.exact_only else request.budget,
-    )
-    if request.exact_only:
+    tell_duration(prepared.plan, world, following.progress, budget)
+    if budget is None:
         return measure_run(prepared, world, following, weights_folder=weights), ()
-    return _until_decided(
-        prepared,
-        UntilDecided(policy),
-        request.budget,
-        world,
-        following,
-        weights,
-    )
+    stop = UntilDecided(policy)
+    return _until_decided(prepared, stop, budget, world, following, weights)
 
 
 def _one_side(run: Report, side: str, label: str) -> Report:
     """The part of a run that is about one side, under the label of the variant, so that
     the two sides can be compared as two runs are.
     """
-    case = replace(run.plan.case(side), label=label)
+    case = replace(run.plan.case(side), name=label)
     return replace(
         run,
-        plan=replace(run.plan, cases=(case,), reference=label),
+        plan=replace(run.plan, cases=(case,)),
         costs=(CaseCost(case=label, cost=run.cost(side)),),
         measured=_relabelled(run.measured, side, label),
         failures=_relabelled(run.failures, side, label),

@@ -10,7 +10,6 @@ and what moves between runs (history.py). No row regresses by a point estimate.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -20,7 +19,7 @@ from ffnbench.common.errors import EXIT_REGRESSED, EXIT_UNFINISHED, FfnbenchErro
 from ffnbench.common.names import hint_for
 from ffnbench.common.units import read_share
 from ffnbench.metrics import LATENCY, METRICS, Metric
-from ffnbench.plan import SWEPT, Case, Plan
+from ffnbench.plan import Case, Plan
 from ffnbench.result import CONFIDENCE, Agreement, Environment, Estimate, Report
 from ffnbench.stats.history import (
     Change,
@@ -176,15 +175,16 @@ CHECKED_METRICS = (*(metric.name for metric in EXACT_METRICS), LATENCY)
 
 
 def parse_tolerances(
-    texts: Iterable[str], labels: Iterable[str]
+    texts: Iterable[str], rows: Mapping[str, str]
 ) -> tuple[tuple[str, str, float], ...]:
     """Read tolerances such as `latency=5%`, `5%` (which is of latency) and
     `swiglu:latency=8%` as those of a Policy.
 
-    Raises FfnbenchError for any other text, and for a number without a unit, which
-    could be percent or a share.
+    `rows` are by their labels the names of rows, which may stand for them in all
+    groups of a sweep; `llama3-8b` stands for `llama3-8b (swiglu)`. Raises FfnbenchError
+    for any other text, and for a number without a unit, which could be percent or a
+    share.
     """
-    all_labels = list(labels)
     of_labels: list[tuple[str, str, float]] = []
     of_groups: list[tuple[str, str, float]] = []
     for text in texts:
@@ -203,12 +203,16 @@ def parse_tolerances(
                 metric, CHECKED_METRICS, "metrics: " + ", ".join(CHECKED_METRICS)
             )
             raise FfnbenchError(f"no metric is called {metric!r}, in {text!r}", hint)
-        if not case or case in all_labels:
+        if not case or case in rows:
             of_labels.append((case, metric, _read_tolerance(size, text, metric)))
             continue
-        cases = _cases_of(case, all_labels)
+        cases = [
+            label
+            for label, row in rows.items()
+            if case in (row, row.partition(" (")[0])
+        ]
         if not cases:
-            hint = hint_for(case, all_labels, "cases: " + ", ".join(all_labels))
+            hint = hint_for(case, rows, "cases: " + ", ".join(rows))
             raise FfnbenchError(f"the baseline has no case {case!r}, in {text!r}", hint)
         fraction = _read_tolerance(size, text, metric)
         of_groups += [(label, metric, fraction) for label in cases]
@@ -229,14 +233,6 @@ def _read_tolerance(size: str, text: str, metric: str) -> float:
             f"the tolerance {text!r} must be above zero", "for example latency=5%"
         )
     return fraction
-
-
-def _cases_of(name: str, labels: Iterable[str]) -> list[str]:
-    """The labels that a shorter name stands for: `llama3-8b` stands for
-    `llama3-8b (swiglu)`, and `swiglu` for its row in every group of a sweep.
-    """
-    suffix = re.compile(rf"{re.escape(name)}( \(.*\))?(@({'|'.join(SWEPT)})=[^@]*)*")
-    return [label for label in labels if suffix.fullmatch(label)]
 
 
 def exact_value(report: Report, label: str, metric: Metric) -> float | None:

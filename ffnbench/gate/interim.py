@@ -23,7 +23,7 @@ from ffnbench.gate.decision import (
 )
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import Plan, control_of
-from ffnbench.planning.effort import FINEST, MIN_ROUNDS, MIN_WORKERS
+from ffnbench.planning.protocol import FINEST, MIN_ROUNDS, MIN_WORKERS
 from ffnbench.result import CONFIDENCE, Report, Run, raw_of
 from ffnbench.stats.rounds import RoundTable, table_of
 from ffnbench.stats.stopping import UntilAnswered, interim_analyses

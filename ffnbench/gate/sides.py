@@ -20,11 +20,9 @@ from ffnbench.choices import Match
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.git import git, head
 from ffnbench.plan import CONTROL, THIS_INTERPRETER, Arm, Kind, Plan, Probe, Protocol
-from ffnbench.planning.compare import as_compare, plan_compare
-from ffnbench.planning.effort import check_seed, check_timeout
+from ffnbench.planning.cases import Lists, cases_of, refuse_if_none_can_run
 from ffnbench.planning.keys import parse_env
-from ffnbench.planning.variant_text import Variant, parse_variants
-from ffnbench.request import SidesRequest
+from ffnbench.planning.variants import Typed, typed_variants
 from ffnbench.run.prober import Prober
 
 BASE, HEAD = "base", "head"
@@ -47,93 +45,76 @@ class SideFlags:
         return self.rev is not None or self.source is not None
 
 
-def sides_asked(request: SidesRequest, variant: Variant) -> dict[str, SideFlags]:
-    """What the flags say of base and of head. Raises FfnbenchError if the two are the
-    same, if flags contradict each other, and for a revision of ffnbench's own code.
+def refuse_sides(base: SideFlags, head: SideFlags, variant: Typed) -> None:
+    """Raise FfnbenchError if base and head are the same, if flags contradict each
+    other, and for a revision of ffnbench's own code.
     """
-    asked = {
-        BASE: SideFlags(
-            rev=request.base_rev,
-            source=request.base_source,
-            python=request.base_python,
-            env=request.base_env,
-        ),
-        HEAD: SideFlags(rev=request.head_rev),
-    }
-    if asked[BASE] == asked[HEAD]:
+    if base == head:
         raise FfnbenchError(
             "base and head are the same",
             "say what base is: --base-rev REV, --base-python PATH, ...",
         )
-    if request.base_rev is not None and request.base_source is not None:
+    if base.rev is not None and base.source is not None:
         raise FfnbenchError(
             "--base-rev and --base-source can't be given together: both name the code of base",
             "give one of the two",
         )
-    for side in asked.values():
-        if side.names_code and not variant.target:
-            raise FfnbenchError(
-                f"{variant.text!r} is code of ffnbench, which no revision of yours contains",
-                "name your code: package.module:Attr or path/to/file.py:Attr",
-            )
-    return asked
+    if (base.names_code or head.names_code) and not variant.is_target:
+        raise FfnbenchError(
+            f"{variant.text!r} is code of ffnbench, which no revision of yours contains",
+            "name your code: package.module:Attr or path/to/file.py:Attr",
+        )
 
 
-def variant_of_sides(request: SidesRequest) -> Variant:
+def variant_of_sides(text: str) -> Typed:
     """The one variant of which both sides are versions. Raises FfnbenchError for a
-    variant that `ab` can't have, and for mistakes in the other flags of its network.
+    variant that `ab` can't have.
     """
-    variants = parse_variants(request.variant)
+    variants = typed_variants(text)
     if len(variants) > 1:
         raise FfnbenchError(
             f"ab measures one variant, not {len(variants)}",
             "`ffnbench compare` measures several",
         )
     variant = variants[0]
-    if variant.arm != THIS_INTERPRETER:
+    if variant.keys.lists:
         raise FfnbenchError(
-            f"a variant of ab can't have {variant.arm}",
+            f"ab takes one value of each key, not {text!r}",
+            "`ffnbench compare` measures a sweep",
+        )
+    if variant.keys.arm != THIS_INTERPRETER:
+        raise FfnbenchError(
+            f"a variant of ab can't have {variant.keys.arm}",
             "use --base-python, --base-env, ...",
         )
-    if variant.label in (BASE, CONTROL):
+    if variant.row in (BASE, CONTROL):
         raise FfnbenchError(
-            f"{variant.label!r} is the label of the other side",
+            f"{variant.row!r} is the label of the other side",
             "give the variant another label",
         )
-    check_timeout(request.timeout)
-    check_seed(request.seed)
-    # planned with a form of ours, so that a mistake in a flag is told before any of the
-    # user's code runs
-    plan_compare(as_compare(request, variants="swiglu", metrics="latency", budget=None))
     return variant
 
 
 def plan_sides(
-    request: SidesRequest,
-    variant: Variant,
+    variant: Typed,
+    flags: Lists,
     arms: tuple[Arm, Arm],
     probes: tuple[Probe, Probe],
+    protocol: Protocol,
+    metrics: tuple[str, ...],
 ) -> Plan:
     """The plan with a case of base and one of head, which have the same width. Arms and
     probes are those of base and head, in this order.
     """
-    metrics = "memory" if request.exact_only else "latency,memory"
-    asked = as_compare(request, variants=variant.text, metrics=metrics, budget=None)
-    base = replace(plan_compare(asked, probes[0]).cases[0], label=BASE, arm=arms[0])
-    of_head = replace(asked, d_ff=base.ffn.d_ff, match=Match.NONE)
-    head = replace(
-        base,
-        label=variant.label,
-        ffn=plan_compare(of_head, probes[1]).cases[0].ffn,
-        arm=arms[1],
+    (base,), _ = cases_of([variant], flags, probe=probes[0])
+    of_head = {**flags, "d_ff": (base.ffn.d_ff,)}
+    (head,), _ = cases_of([variant], of_head, match=Match.NONE, probe=probes[1])
+    cases = (
+        replace(base, name=BASE, arm=arms[0]),
+        replace(base, ffn=head.ffn, arm=arms[1]),
     )
-    return Plan(
-        kind=Kind.SIDES,
-        cases=(base, head),
-        reference=BASE,
-        protocol=Protocol(seed=request.seed, timeout_s=request.timeout),
-        metrics=tuple(metrics.split(",")),
-    )
+    refuse_if_none_can_run(cases)
+    return Plan(kind=Kind.SIDES, cases=cases, protocol=protocol, metrics=metrics)
 
 
 # the name of a temporary folder begins so, and these are in it
@@ -227,18 +208,20 @@ class Repository(ExitStack):
 
 
 @contextmanager
-def checked_out_sides(asked: dict[str, SideFlags]) -> Iterator[list[tuple[Arm, str]]]:
+def checked_out_sides(
+    base: SideFlags, head: SideFlags
+) -> Iterator[list[tuple[Arm, str]]]:
     """Give the arms of base and head, each with words that say what the side is. The
     checkouts that they need are removed at the end.
     """
     with ExitStack() as stack:
         repository = None
-        if any(side.rev is not None for side in asked.values()):
+        if base.rev is not None or head.rev is not None:
             repository = stack.enter_context(Repository(Path.cwd()))
-        both_of_code = any(side.names_code for side in asked.values())
+        both_of_code = base.names_code or head.names_code
         yield [
             _checked_out(name, side, both_of_code, repository)
-            for name, side in asked.items()
+            for name, side in ((BASE, base), (HEAD, head))
         ]
 
 
@@ -268,16 +251,16 @@ def _checked_out(
     return arm, f"{name} {where or 'this environment'}"
 
 
-def prober_within(prober: Prober, arm: Arm, variant: Variant) -> Prober:
+def prober_within(prober: Prober, arm: Arm, variant: Typed) -> Prober:
     """The prober of a side. Raises FfnbenchError if the variant comes from elsewhere
     than the folder of the side, for example from an installed copy.
     """
     of_side = prober.within(arm)
-    if variant.target and arm.source:
-        file = of_side.origin(variant.target)
+    if variant.is_target and arm.source:
+        file = of_side.origin(variant.name)
         if not file.is_relative_to(Path(arm.source).expanduser().resolve()):
             raise FfnbenchError(
-                f"{arm}: {variant.target.rpartition(':')[0]} comes from {file}, not from this side",
+                f"{arm}: {variant.name.rpartition(':')[0]} comes from {file}, not from this side",
                 "run it in the folder that holds your packages or their src/, or give --base-source",
             )
     return of_side

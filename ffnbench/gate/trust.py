@@ -5,7 +5,7 @@ in exactly the same way, and nothing else.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import Arm, Plan
 
 
-def refuse_untrusted(plan: Plan, path: str, trusted: tuple[str, ...]) -> None:
+def refuse_untrusted(plan: Plan, path: str, trusted: Sequence[str]) -> None:
     """Raise FfnbenchError if the plan of a file names code that `trusted` does not; the
     hint has the flags to type.
     """

@@ -4,8 +4,6 @@ of each kind of layer.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ffnbench.common import jsonable
 from ffnbench.common.jsonable import json_text
 from ffnbench.common.units import SI, quantity
@@ -15,21 +13,11 @@ from ffnbench.models.published import model_of
 from ffnbench.report.columns import with_percent_sign
 from ffnbench.report.formats import View
 from ffnbench.report.frame import Column, Frame, Row
-from ffnbench.request import Request
 
 
-@dataclass(frozen=True, kw_only=True)
-class InspectRequest(Request):
-    """`ffnbench inspect`."""
-
-    POSITIONAL = ("model",)
-
-    model: str = ""
-
-
-def model_view(request: InspectRequest) -> View:
+def model_view(name: str) -> View:
     """The parameters of a preset, or of the model of a config.json."""
-    model = model_of(request.model)
+    model = model_of(name)
     percent = 100 * model.parts["ffn"] / model.params
     answer = f"FFNs hold {percent:.1f}% of {quantity(model.params, SI)} parameters"
     if model.params_active not in (None, model.params):

@@ -12,6 +12,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,26 @@ def config_folder(name: str) -> str:
     """The absolute path of the folder whose model `--preset` names."""
     path = Path(os.path.expanduser(config_path(name))).resolve()
     return str(path if path.is_dir() else path.parent)
+
+
+def folder_of_weights(preset: str | None, ffns: Mapping[str, object]) -> str:
+    """The folder of the model whose weights --layer takes. Raises FfnbenchError for
+    --layer without such a folder, and where one of the networks, by their labels, is
+    not of the model's own form.
+    """
+    if preset is None or preset in PRESETS:
+        raise FfnbenchError(
+            "--layer needs the folder of a model, with its weights",
+            "for example --preset path/to/model --layer 0",
+        )
+    form = model_of(preset).main.form
+    for label, ffn in ffns.items():
+        if ffn != form:
+            raise FfnbenchError(
+                f"--layer has no weights for {label!r}",
+                "they are those of the model's own form: --variants preset --weights none,int8,int4",
+            )
+    return config_folder(preset)
 
 
 def layer_file(folder: str, layer: int) -> Path:

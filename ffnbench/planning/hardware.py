@@ -156,22 +156,18 @@ def published() -> Registry[Hardware]:
     return machines
 
 
-def machines_named(names: str) -> list[Hardware]:
+def machines_named(names: Sequence[str]) -> list[Hardware]:
     """The machines of a list of names and .toml files, each once; of two with one name
     that of a file is taken. Raises FfnbenchError for a name that is not known, and for
     a file that can't be read.
     """
     machines: dict[str, Hardware] = {}
-    for name in filter(None, map(str.strip, names.split(","))):
+    for name in names:
         if name.endswith(".toml"):
             machines |= {machine.name: machine for machine in _machines_in(Path(name))}
         else:
             machine = published().get(name)
             machines.setdefault(machine.name, machine)
-    if not machines:
-        raise FfnbenchError(
-            f"--hardware {names} names no machine", "for example --hardware h100,a100"
-        )
     return list(machines.values())
 
 

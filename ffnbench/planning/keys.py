@@ -8,25 +8,53 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
+from typing import Any
 
 from ffnbench.backends import BACKENDS
+from ffnbench.choices import (
+    Backend,
+    Cache,
+    Init,
+    MatmulPrecision,
+    Routing,
+    Time,
+    Weights,
+)
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
-from ffnbench.ffn.spec import LIKE, Scalar, format_of, item_bytes
+from ffnbench.common.units import LARGEST_SIZE
+from ffnbench.ffn.spec import (
+    LIKE,
+    Dispatch,
+    Gate,
+    Scalar,
+    Scores,
+    format_of,
+    item_bytes,
+)
+from ffnbench.ffn.width_rules import WIDTH_RULES
 from ffnbench.plan import Arm, Workload
+from ffnbench.planning.reading import (
+    EXAMPLES,
+    ReadText,
+    device_of,
+    dtype,
+    has_list,
+    member,
+    mode_of,
+    number,
+    plain,
+    positive,
+    written_out,
+)
 
 KEY_HINT = "a key is written @KEY=VALUE, e.g. swiglu@d_ff=2048"
+WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}  # fmt: skip
+NONE = ("none", "null")
 _VARIABLE = re.compile(r"(?P<name>[A-Za-z_]\w*):(?P<value>.*)", re.DOTALL)
-_WORDS: dict[str, Scalar] = {
-    "true": True,
-    "yes": True,
-    "on": True,
-    "false": False,
-    "no": False,
-    "off": False,
-    "none": None,
-    "null": None,
-}
+# 8x2: how many experts, or groups of them, there are and how many a token has
+_PAIR = re.compile(r"\d{1,9}[xX]\d{1,9}")
 
 
 class Of(StrEnum):
@@ -39,90 +67,172 @@ class Of(StrEnum):
     PROCESS = "process"
 
 
+# Readers of values that keys alone have
+
+
+def positive_number(name: str, text: str) -> float:
+    """A number above zero; raises FfnbenchError for any other text."""
+    value = number(name, text)
+    if not 0 < value < 1e6:
+        raise FfnbenchError(f"{name} must be a positive number, not {text}", "")
+    return value
+
+
+def boolean(name: str, text: str) -> bool:
+    """Whether a text says yes; raises FfnbenchError for one that is neither."""
+    if text.lower() not in WORDS:
+        raise FfnbenchError(f"{name} must be true or false, not {text!r}", "")
+    return WORDS[text.lower()]
+
+
+def pair(name: str, text: str) -> str:
+    """A text such as `8x2`, as it is; raises FfnbenchError for any other."""
+    if not _PAIR.fullmatch(text):
+        raise FfnbenchError(f"cannot read {name}={text}", "")
+    return text.lower()
+
+
+def width(name: str, text: str) -> int:
+    """A width that may be 0."""
+    if not text.isdecimal() or int(text) > LARGEST_SIZE:
+        raise FfnbenchError(f"{name} must be a width, not {text!r}", "")
+    return int(text)
+
+
+def compile_mode(name: str, text: str) -> str:
+    """The name of a mode of torch.compile; the worker knows which its torch has."""
+    if not text.replace("-", "").isalpha():
+        raise FfnbenchError(f"{text!r} is no mode of torch.compile", "")
+    return text
+
+
+def share(name: str, text: str) -> float:
+    """A number from 0 to 10."""
+    value = number(name, text)
+    if not 0 <= value <= 10:
+        raise FfnbenchError(
+            f"{name} must be a share of the call's own time, not {text}",
+            "e.g. 0.05 is 5%",
+        )
+    return value
+
+
+def rule(name: str, text: str) -> str:
+    """The name of a published width rule."""
+    return WIDTH_RULES.get(text).name
+
+
+def or_none(read: ReadText[Any]) -> ReadText[Any]:
+    """A reader for which `none` is None."""
+    return lambda name, text: None if text in NONE else read(name, text)
+
+
+def scalar(name: str, text: str) -> Scalar:
+    """The value that a text stands for: a bool, None, an integer or a float, else the
+    text itself.
+    """
+    if text.lower() in NONE:
+        return None
+    if text.lower() in WORDS:
+        return WORDS[text.lower()]
+    for kind in (int, float):
+        try:
+            value = kind(text)
+            # raises for a whole number beyond all floats, which float() makes infinite
+            float(value)
+        except (ValueError, OverflowError):
+            continue
+        return value
+    return text
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A row of the table. `example` is a variant with the key, not at its default."""
+    """A row of the table. `read` makes a value of its text; `example` is a variant with
+    the key, not at its default.
+    """
 
     name: str
     of: Of
+    read: ReadText[Any]
     meaning: str
     default: str
     example: str
 
     @property
-    def pair(self) -> str:
-        """The key with its value as the example has it: `@d_ff=2048`."""
-        value = self.example.partition(f"@{self.name}=")[2].partition("@")[0]
-        return f"@{self.name}={value}"
+    def value(self) -> str:
+        """The value that the example has."""
+        return self.example.partition(f"@{self.name}=")[2].partition("@")[0]
 
 
 # fmt: off
 KEYS = (
-    Key("d_ff", Of.FORM, "final width per branch", "matched", "swiglu@d_ff=2048"),
-    Key("rule", Of.FORM, "a published rule for the width: llama, two_thirds, ...", "none", "swiglu@rule=llama"),
-    Key("ratio", Of.FORM, "expansion, d_ff / d_model", "4", "relu@ratio=2"),
-    Key("multiple_of", Of.FORM, "the width is rounded to this", "8", "swiglu@multiple_of=256"),
-    Key("ffn_dim_multiplier", Of.FORM, "Llama's factor on the width, with @rule", "1",
+    Key("d_ff", Of.FORM, positive, "final width per branch", "matched", "swiglu@d_ff=2048"),
+    Key("rule", Of.FORM, rule, "a published rule for the width: llama, two_thirds, ...", "none", "swiglu@rule=llama"),
+    Key("ratio", Of.FORM, positive_number, "expansion, d_ff / d_model", "4", "relu@ratio=2"),
+    Key("multiple_of", Of.FORM, positive, "the width is rounded to this", "8", "swiglu@multiple_of=256"),
+    Key("ffn_dim_multiplier", Of.FORM, positive_number, "Llama's factor on the width, with @rule", "1",
         "swiglu@rule=llama@ffn_dim_multiplier=1.3"),
-    Key("gate", Of.FORM, "inner: act(gate) * up; output: a gate after down; none: classic", "by name",
+    Key("gate", Of.FORM, member(Gate, "gate"), "inner: act(gate) * up; output: a gate after down; none: classic", "by name",
         "silu@gate=inner"),
-    Key("bias", Of.FORM, "biases in all linear layers: true or false", "false", "swiglu@bias=true"),
-    Key("beta", Of.FORM, "x sigmoid(beta x); of silu, swish and swiglu", "1", "swish@beta=0.5"),
-    Key("dropout", Of.FORM, "dropout on the hidden layer, in train mode", "0", "relu@dropout=0.1"),
-    Key("init", Of.FORM, "weights: torch, he_xavier or normal", "torch", "relu@init=normal"),
-    Key("limit", Of.FORM, "clamps gate and up of a gated form; none takes it away", "none", "swiglu@limit=7"),
-    Key("offset", Of.FORM, "added to up in a gated form", "0", "swiglu@limit=7@offset=1"),
-    Key("moe", Of.EXPERTS, "ExK: E experts, of which each token goes to K", "none", "swiglu@moe=8x2"),
-    Key("shared", Of.EXPERTS, "width of all shared experts together", "0", "swiglu@moe=8x2@shared=512"),
-    Key("shared_gate", Of.EXPERTS, "a sigmoid gate on the shared experts: true or false", "false",
+    Key("bias", Of.FORM, boolean, "biases in all linear layers: true or false", "false", "swiglu@bias=true"),
+    Key("beta", Of.FORM, number, "x sigmoid(beta x); of silu, swish and swiglu", "1", "swish@beta=0.5"),
+    Key("dropout", Of.FORM, number, "dropout on the hidden layer, in train mode", "0", "relu@dropout=0.1"),
+    Key("init", Of.FORM, member(Init, "init"), "weights: torch, he_xavier or normal", "torch", "relu@init=normal"),
+    Key("limit", Of.FORM, or_none(number), "clamps gate and up of a gated form; none takes it away", "none", "swiglu@limit=7"),
+    Key("offset", Of.FORM, number, "added to up in a gated form", "0", "swiglu@limit=7@offset=1"),
+    Key("moe", Of.EXPERTS, or_none(pair), "ExK: E experts, of which each token goes to K", "none", "swiglu@moe=8x2"),
+    Key("shared", Of.EXPERTS, width, "width of all shared experts together", "0", "swiglu@moe=8x2@shared=512"),
+    Key("shared_gate", Of.EXPERTS, boolean, "a sigmoid gate on the shared experts: true or false", "false",
         "swiglu@moe=8x2@shared=512@shared_gate=true"),
-    Key("router_bias", Of.EXPERTS, "a bias of the router: true or false", "false",
+    Key("router_bias", Of.EXPERTS, boolean, "a bias of the router: true or false", "false",
         "swiglu@moe=8x2@router_bias=true"),
-    Key("scores", Of.EXPERTS, "how logits become scores: softmax or sigmoid", "softmax",
+    Key("scores", Of.EXPERTS, member(Scores, "scores"), "how logits become scores: softmax or sigmoid", "softmax",
         "swiglu@moe=8x2@scores=sigmoid"),
-    Key("normalised", Of.EXPERTS, "the chosen weights add up to 1: true or false", "true",
+    Key("normalised", Of.EXPERTS, boolean, "the chosen weights add up to 1: true or false", "true",
         "swiglu@moe=8x2@normalised=false"),
-    Key("routed_scale", Of.EXPERTS, "factor on the weights", "1", "swiglu@moe=8x2@routed_scale=2.5"),
-    Key("groups", Of.EXPERTS, "GxH: a token's experts come from H of G groups", "1x1",
+    Key("routed_scale", Of.EXPERTS, number, "factor on the weights", "1", "swiglu@moe=8x2@routed_scale=2.5"),
+    Key("groups", Of.EXPERTS, pair, "GxH: a token's experts come from H of G groups", "1x1",
         "swiglu@moe=8x2@groups=4x2"),
-    Key("experts", Of.EXPERTS, "how they run: eager, a loop; grouped, one product", "eager",
+    Key("experts", Of.EXPERTS, member(Dispatch, "experts"), "how they run: eager, a loop; grouped, one product", "eager",
         "swiglu@moe=8x2@experts=grouped"),
-    Key("batch", Of.WORKLOAD, "sequences in a call", "1", "swiglu@batch=8"),
-    Key("seq_len", Of.WORKLOAD, "tokens in a sequence", "512/64", "swiglu@seq_len=128"),
-    Key("dtype", Of.WORKLOAD, "float32, bfloat16, float16 or float64", "float32", "swiglu@dtype=bf16"),
-    Key("device", Of.WORKLOAD, "auto, cpu, cuda (ROCm too) or cuda:1", "auto", "swiglu@device=cpu"),
-    Key("mode", Of.WORKLOAD, "forward (inference), train (training) or backward", "forward",
+    Key("batch", Of.WORKLOAD, positive, "sequences in a call", "1", "swiglu@batch=8"),
+    Key("seq_len", Of.WORKLOAD, positive, "tokens in a sequence", "512/64", "swiglu@seq_len=128"),
+    Key("dtype", Of.WORKLOAD, dtype, "float32, bfloat16, float16 or float64", "float32", "swiglu@dtype=bf16"),
+    Key("device", Of.WORKLOAD, device_of, "auto, cpu, cuda (ROCm too) or cuda:1", "auto", "swiglu@device=cpu"),
+    Key("mode", Of.WORKLOAD, mode_of, "forward (inference), train (training) or backward", "forward",
         "swiglu@mode=train"),
-    Key("threads", Of.WORKLOAD, "CPU threads", "all CPUs", "swiglu@threads=2"),
-    Key("backend", Of.WORKLOAD, "how it is run, as --backend", "eager",
+    Key("threads", Of.WORKLOAD, positive, "CPU threads", "all CPUs", "swiglu@threads=2"),
+    Key("backend", Of.WORKLOAD, member(Backend, "backend"), "how it is run, as --backend", "eager",
         "swiglu@backend=packed"),
-    Key("weights", Of.WORKLOAD, "how matrices are held: none, int8, int8-dynamic or int4", "none",
+    Key("weights", Of.WORKLOAD, member(Weights, "weights"), "how matrices are held: none, int8, int8-dynamic or int4", "none",
         "swiglu@weights=int8"),
-    Key("group", Of.WORKLOAD, "columns that share a scale, where weights are held in groups", "32",
+    Key("group", Of.WORKLOAD, positive, "columns that share a scale, where weights are held in groups", "32",
         "swiglu@d_ff=1024@weights=int4@group=128"),
-    Key("spin", Of.WORKLOAD, "ONNX Runtime's threads wait without sleeping: on or off", "off",
+    Key("spin", Of.WORKLOAD, boolean, "ONNX Runtime's threads wait without sleeping: on or off", "off",
         "swiglu@backend=ort@spin=on"),
-    Key("compile", Of.WORKLOAD, "torch.compile's mode, and @backend=compile", "default",
+    Key("compile", Of.WORKLOAD, compile_mode, "torch.compile's mode, and @backend=compile", "default",
         "swiglu@compile=max-autotune"),
-    Key("freeze", Of.WORKLOAD, "compiled with constant weights: true or false", "false", "swiglu@freeze=true"),
-    Key("time", Of.WORKLOAD, "which time is the latency on a GPU: wall or device", "wall", "swiglu@time=device"),
-    Key("cache", Of.WORKLOAD, "the last-level cache before a call: hot or cold", "hot", "swiglu@cache=cold"),
-    Key("matmul_precision", Of.WORKLOAD, "of float32 products: highest, high (TF32), medium (bfloat16)", "highest",
+    Key("freeze", Of.WORKLOAD, boolean, "compiled with constant weights: true or false", "false", "swiglu@freeze=true"),
+    Key("time", Of.WORKLOAD, member(Time, "time"), "which time is the latency on a GPU: wall or device", "wall", "swiglu@time=device"),
+    Key("cache", Of.WORKLOAD, member(Cache, "cache"), "the last-level cache before a call: hot or cold", "hot", "swiglu@cache=cold"),
+    Key("matmul_precision", Of.WORKLOAD, member(MatmulPrecision, "matmul_precision"), "of float32 products: highest, high (TF32), medium (bfloat16)", "highest",
         "swiglu@matmul_precision=high"),
-    Key("reduced_reductions", Of.WORKLOAD, "16-bit products may add in 16 bits: true or false", "true",
+    Key("reduced_reductions", Of.WORKLOAD, boolean, "16-bit products may add in 16 bits: true or false", "true",
         "swiglu@dtype=bf16@reduced_reductions=false"),
-    Key("slowdown", Of.WORKLOAD, "each call spins for this share of its time, on the CPU: a test of measuring", "0",
+    Key("slowdown", Of.WORKLOAD, share, "each call spins for this share of its time, on the CPU: a test of measuring", "0",
         "slow=swiglu@slowdown=0.05"),
-    Key("routing", Of.WORKLOAD, "how tokens spread over experts: uniform, skewed or trained-like", "uniform",
+    Key("routing", Of.WORKLOAD, member(Routing, "routing"), "how tokens spread over experts: uniform, skewed or trained-like", "uniform",
         "swiglu@moe=8x2@routing=skewed"),
-    Key("like", Of.OWN_CODE, "the form that it computes: its output is held against that", "none",
+    Key("like", Of.OWN_CODE, plain, "the form that it computes: its output is held against that", "none",
         "file.py:MyFFN@like=swiglu"),
-    Key("python", Of.PROCESS, "the interpreter that it runs in", "this one", "swiglu@python=/env/python"),
-    Key("source", Of.PROCESS, "a folder that is put first on the module path", "none", "pkg.mod:MyFFN@source=../old"),
-    Key("env", Of.PROCESS, "variables of its process, NAME:VALUE, ; between", "none",
+    Key("python", Of.PROCESS, plain, "the interpreter that it runs in", "this one", "swiglu@python=/env/python"),
+    Key("source", Of.PROCESS, plain, "a folder that is put first on the module path", "none", "pkg.mod:MyFFN@source=../old"),
+    Key("env", Of.PROCESS, plain, "variables of its process, NAME:VALUE, ; between", "none",
         "swiglu@env=DEBUG:1"),
 )
 # fmt: on
+KEY_OF = {key.name: key for key in KEYS}
 
 
 def names_of_keys(*about: Of) -> tuple[str, ...]:
@@ -130,8 +240,12 @@ def names_of_keys(*about: Of) -> tuple[str, ...]:
     return tuple(key.name for key in KEYS if key.of in about)
 
 
-MOE_KEYS, SPEC_KEYS = names_of_keys(Of.EXPERTS), names_of_keys(Of.FORM, Of.EXPERTS)
+MOE_KEYS, FORM_KEYS = names_of_keys(Of.EXPERTS), names_of_keys(Of.FORM)
 WORKLOAD_KEYS, ARM_KEYS = names_of_keys(Of.WORKLOAD), names_of_keys(Of.PROCESS)
+OF_OWN_CODE = ("d_ff", "ratio", LIKE, *WORKLOAD_KEYS)
+OF_A_FORM = (*FORM_KEYS, *MOE_KEYS, *WORKLOAD_KEYS)
+# the keys that are no axes: lists of --backend and --weights make rows in one group
+NO_AXES = {*ARM_KEYS, LIKE, "backend", "weights"}
 # hints for keys that a form of ffnbench's own does not have
 ELSEWHERE = {
     LIKE: "it names the form that your own code computes: mlp.py:MLP@like=swiglu; to compare forms, list them: relu,swiglu",
@@ -146,40 +260,68 @@ READ_BY = {
 }
 
 
-def parse_keys(text: str) -> tuple[dict[str, Scalar], Arm]:
-    """The keys in the text of a variant; those about its process are the arm. Raises
-    FfnbenchError for a key that can't be read or is there twice.
+def parse_keys(
+    text: str, *, own_code: bool
+) -> tuple[dict[str, Any], dict[str, tuple[Any, ...]], Arm]:
+    """The keys in the text of a variant: those with one value, those with a list, and
+    the arm that is made of those about its process.
+
+    Raises FfnbenchError for a key that can't be read, that is there twice, or that no
+    form has; of a variant of the user's `own_code` such a key is an argument of its
+    constructor.
     """
-    keys: dict[str, Scalar] = {}
+    known = (*OF_OWN_CODE, *MOE_KEYS) if f"@{LIKE}=" in text else OF_OWN_CODE
+    if not own_code:
+        known = OF_A_FORM
+    values: dict[str, Any] = {}
+    lists: dict[str, tuple[Any, ...]] = {}
     arm: dict[str, str] = {}
     variables: list[str] = []
-    for pair in text.split("@")[1:]:
-        key, _, value = (part.strip() for part in pair.partition("="))
-        key = key.replace("-", "_")
-        if not key or not value:
-            raise FfnbenchError(f"cannot read {'@' + pair!r} in {text!r}", KEY_HINT)
-        if key in keys or key in arm:
+    for typed in text.split("@")[1:]:
+        name, value = key_of(typed)
+        if not name or not value:
+            raise FfnbenchError(f"cannot read {'@' + typed!r} in {text!r}", KEY_HINT)
+        if name in {*values, *lists, *arm}:
             raise FfnbenchError(
-                f"key {key!r} is given twice in {text!r}", "give each key once"
+                f"key {name!r} is given twice in {text!r}", "give each key once"
             )
-        if key == "env":
+        if name == "env":
             variables += value.split(";")
-        elif key in ARM_KEYS:
-            arm[key] = value
-        else:
-            keys[key] = parse_scalar(value)
-    return keys, Arm(env=parse_env(variables), **arm)
-
-
-def check_keys(text: str, keys: Iterable[str]) -> None:
-    """Raise FfnbenchError for a key of the variant `text` that no form has."""
-    for key in keys:
-        if key not in SPEC_KEYS + WORKLOAD_KEYS:
-            names = sorted(SPEC_KEYS + WORKLOAD_KEYS + ARM_KEYS)
-            hint = ELSEWHERE.get(key) or hint_for(
-                key, names, "`ffnbench list keys` shows all keys"
+            continue
+        if name in ARM_KEYS:
+            arm[name] = value
+            continue
+        if name not in known and not own_code:
+            where = "`ffnbench list keys` shows all keys"
+            hint = hint_for(name, sorted((*OF_A_FORM, *ARM_KEYS)), where)
+            raise FfnbenchError(
+                f"unknown key {name!r} in {text!r}", ELSEWHERE.get(name, hint)
             )
-            raise FfnbenchError(f"unknown key {key!r} in {text!r}", hint)
+        read = partial(_read_key, KEY_OF[name], text) if name in known else scalar
+        if name in NO_AXES or not has_list(value):
+            values[name] = read(name, value)
+            continue
+        example = EXAMPLES.get(name, "1..4096")
+        if name in KEY_OF:
+            example = EXAMPLES.get(name, KEY_OF[name].value)
+        parts = written_out(f"@{name}=", value, example)
+        lists[name] = tuple(dict.fromkeys(read(name, part) for part in parts))
+    return values, lists, Arm(env=parse_env(variables), **arm)
+
+
+def key_of(typed: str) -> tuple[str, str]:
+    """The name of a key and the text of its value, of `KEY=VALUE`."""
+    name, _, value = typed.partition("=")
+    return name.strip().replace("-", "_"), value.strip()
+
+
+def _read_key(key: Key, text: str, name: str, value: str) -> Any:
+    """The value of a key in the variant `text`."""
+    try:
+        return key.read(name, value)
+    except FfnbenchError as problem:
+        hint = problem.hint or f"for example {key.example}"
+        raise FfnbenchError(f"{problem.message}, in {text!r}", hint) from None
 
 
 def refuse_unread(text: str, keys: Iterable[str], works: Iterable[Workload]) -> None:
@@ -200,28 +342,6 @@ def refuse_unread(text: str, keys: Iterable[str], works: Iterable[Workload]) -> 
     for key, hint in READ_BY.items():
         if key in keys and key not in read:
             raise FfnbenchError(f"nothing reads @{key} in {text!r}", hint)
-
-
-def keys_named(names: tuple[str, ...], keys: dict[str, Scalar]) -> dict[str, Scalar]:
-    """Those of the keys that have these names."""
-    return {key: value for key, value in keys.items() if key in names}
-
-
-def parse_scalar(text: str) -> Scalar:
-    """The value that a text stands for: a bool, None, an integer or a float, else the
-    text itself.
-    """
-    if text.lower() in _WORDS:
-        return _WORDS[text.lower()]
-    for kind in (int, float):
-        try:
-            value = kind(text)
-            # raises for a whole number beyond all floats, which float() makes infinite
-            float(value)
-        except (ValueError, OverflowError):
-            continue
-        return value
-    return text
 
 
 def parse_env(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:

@@ -27,7 +27,6 @@ from ffnbench.report.formats import (
 )
 from ffnbench.report.progress import TerminalProgress
 from ffnbench.report.terminal import Terminal, show
-from ffnbench.request import Output
 from ffnbench.result import Report
 
 if TYPE_CHECKING:
@@ -45,40 +44,45 @@ class Destination:
 
     `stem` names the files in a folder, `inputs` are files that the command reads, and
     `why_runs_stay` is the reason where no saved run may be overwritten, else empty.
-    `code` is the exit code, `defaults` a note on the defaults that a file has set.
+    `code` is the exit code. The first arguments are flags of a command; `on` says where
+    groups are measured as jobs.
     """
 
     def __init__(
         self,
-        output: Output,
         stem: str,
         *,
+        format: str = "table",
+        verbose: bool = False,
+        columns: str | None = None,
+        sort: str | None = None,
+        out: Sequence[str] = (),
+        quiet: bool = False,
+        resume: bool = False,
+        on: str | None = None,
         suffixes: Sequence[str] = SUFFIXES,
         formats: Sequence[str] = STDOUT_FORMATS,
         inputs: Iterable[Path] = (),
-        counts_only: bool = False,
         why_runs_stay: str = "",
     ) -> None:
-        self._format = FORMAT_ALIASES.get(output.format, output.format)
-        self._verbose = output.verbose
+        self._format = FORMAT_ALIASES.get(format, format)
+        self._verbose = verbose
         refuse_unknown("format", self._format, formats)
-        if counts_only:
-            why_runs_stay = "this command only counts"
         self._arrangement: Arrangement | None = None
-        if output.sort or output.columns:
+        if sort or columns:
             from ffnbench.report.arrangement import Arrangement
 
-            self._arrangement = Arrangement(sort=output.sort, columns=output.columns)
+            self._arrangement = Arrangement(sort=sort or "", columns=columns or "")
         self._outputs: Outputs | None = None
-        if output.out:
+        if out:
             from ffnbench.report.files.outputs import Outputs
 
             self._outputs = Outputs(
-                output.out, stem, suffixes, inputs, why_runs_stay=why_runs_stay
+                out, stem, suffixes, inputs, why_runs_stay=why_runs_stay
             )
-        self.defaults = output.defaults
-        self.progress = TerminalProgress(quiet=output.quiet)
-        self.resumes = output.resume
+        self.progress = TerminalProgress(quiet=quiet)
+        self.resumes, self.on = resume, on
+        self.updates = False
         first = self._first_file
         if self.resumes and first is None:
             raise FfnbenchError(

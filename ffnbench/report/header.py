@@ -21,6 +21,7 @@ from ffnbench.plan import (
     Case,
     Group,
     Plan,
+    SizedBy,
     Value,
     Workload,
     typed_as,
@@ -212,7 +213,7 @@ def conditions_line(plan: Plan, *, measured: bool = True) -> str:
         for case in plan.shown
         if case.ffn != references[plan.reference_of(case.label)].ffn
     ]
-    if not others or any(case.sizing.how != "matched" for case in others):
+    if not others or any(case.sizing.how is not SizedBy.MATCHED for case in others):
         return line
     matched = {MATCHED.get(case.sizing.what, case.sizing.what) for case in others}
     # experts are matched in active parameters; in a dense form all parameters are
@@ -257,7 +258,7 @@ def _misses_text(plan: Plan) -> str:
     farthest: dict[str, float] = {}
     for case in plan.shown:
         residual = case.residual or 0.0
-        if case.sizing.how == "matched" and abs(residual) > LARGEST_UNTOLD_MISS:
+        if case.sizing.how is SizedBy.MATCHED and abs(residual) > LARGEST_UNTOLD_MISS:
             name = plan.name_of(case.label)
             farthest[name] = max(residual, farthest.get(name, 0.0), key=abs)
     texts = [

@@ -146,7 +146,7 @@ def keys() -> list[Row]:
             "name": key.name,
             "default": key.default,
             "what it sets": key.meaning,
-            "example": key.pair,
+            "example": f"@{key.name}={key.value}",
             "of": key.of,
         }
         for key in KEYS

@@ -179,6 +179,21 @@ class Answer(Shows):
         return self.name
 
 
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Drawing:
+    """A picture: `figure` is matplotlib's, `files` are what writes it, by suffix."""
+
+    figure: Figure
+    files: Mapping[str, Write]
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write a file, its kind by the suffix. Returns the path."""
+        return written_to(path, self.files, "activations")
+
+    def _repr_png_(self) -> str | bytes:
+        return self.files[".png"]()
+
+
 def notebook_shell() -> Any:
     """IPython's shell if it is that of a notebook, else None. IPython is not imported
     for this.

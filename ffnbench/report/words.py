@@ -9,7 +9,7 @@ from typing import Any
 
 from ffnbench.choices import DEFAULT_MODE, Weights
 from ffnbench.common.units import decimals, digits, signed_percent, supported
-from ffnbench.plan import Sizing, Workload
+from ffnbench.plan import SizedBy, Sizing, Workload
 from ffnbench.result import (
     CONFIDENCE,
     SAME_WITHIN,
@@ -141,21 +141,21 @@ def _wide_text(value: float, low: float, high: float) -> str:
 def sizing_text(sizing: Sizing) -> str:
     """How d_ff was chosen, in words."""
     match sizing.how:
-        case "unread":
+        case SizedBy.UNREAD:
             return "given, but the module ignores it"
-        case "matched":
+        case SizedBy.MATCHED:
             return f"matched on {sizing.what}"
-        case "rule":
+        case SizedBy.RULE:
             return f"rule {sizing.what}"
-        case "ratio":
+        case SizedBy.RATIO:
             rounded = ""
             if sizing.multiple_of:
                 rounded = f", up to a multiple of {sizing.multiple_of}"
             return f"{sizing.ratio:g} * d_model{rounded}"
-        case "model":
+        case SizedBy.MODEL:
             return sizing.what
-        case other:
-            return other
+        case SizedBy.GIVEN:
+            return "given"
 
 
 def backend_text(work: Workload) -> str:

@@ -29,7 +29,7 @@ from ffnbench.metrics import (
     Metric,
 )
 from ffnbench.plan import Plan
-from ffnbench.planning.workload import lack_in_one_line
+from ffnbench.planning.cases import lack_in_one_line
 from ffnbench.result import (
     STEP_END,
     Environment,

@@ -36,9 +36,7 @@ def cells_of_plan(plan: Plan) -> tuple[Plan, ...]:
         cases = list(group.cases)
         if group.reference == plan.reference:
             cases += [case for case in plan.cases if case.label == CONTROL]
-        cells.append(
-            replace(plan, cases=tuple(cases), reference=group.reference, notes=())
-        )
+        cells.append(replace(plan, cases=tuple(cases), notes=()))
     return tuple(cells)
 
 

@@ -85,7 +85,7 @@ def _crossings_on(
     for group in line:
         x = float(group.values[axis.name])
         for case in group.cases:
-            of_variant = labels.setdefault(group.variant_of(case), {})
+            of_variant = labels.setdefault(case.row, {})
             if report.has_time(case.label):
                 of_variant[x] = case.label
     within = {key: value for key, value in line[0].values.items() if key != axis.name}

@@ -7,22 +7,21 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from fake_machine import FakeLaunch, measure, prepare
+from fake_machine import FakeLaunch, measure, planned, prepare
 from shell import ffnbench
 
-from ffnbench import cli
+from ffnbench.app import commands
+from ffnbench.app import main as cli
 from ffnbench.block.picture import block_figure
-from ffnbench.block.plan import lengths_of, plan_block
+from ffnbench.block.plan import lengths_of
 from ffnbench.block.rows import block_records
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.attention_module import build_attention
 from ffnbench.ffn.spec import AttentionSpec
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.request import BlockRequest
 from ffnbench.result import Verdict
 from ffnbench.run.resources import check_fits, fit_into, memory_needed
 
@@ -33,7 +32,7 @@ def seconds(label: str, worker: int, number: int) -> float:
     """The FFN costs a millisecond a token, attention half of it at first and twice as
     much at 1024; a little noise.
     """
-    name, _, tokens = label.partition("@")
+    name, _, tokens = label.partition("@seq_len=")
     share = {"ffn": 1.0, "attention": int(tokens) / 512, "textbook": int(tokens) / 256}[
         name.partition("-")[0]
     ]
@@ -45,10 +44,9 @@ def seconds(label: str, worker: int, number: int) -> float:
     )
 
 
-def measured(request: BlockRequest, **launch) -> ShownReport:
-    return measure(
-        prepare(replace(request, quick=True)), launch=FakeLaunch(seconds, **launch)
-    )
+def measured(**flags: object) -> ShownReport:
+    prepared = prepare(quick=True, command=commands.block, **flags)
+    return measure(prepared, launch=FakeLaunch(seconds))
 
 
 def run(capsys, *arguments: str) -> str:
@@ -60,7 +58,7 @@ def test_the_picture_crosses_where_attention_overtakes(capsys, tmp_path) -> None
     """Curves are the closed forms of `--seq-len`, dots the measured shares, and every
     format is written.
     """
-    report = measured(BlockRequest(seq_len="128,1024", preset="bert-base"))
+    report = measured(seq_len="128,1024", preset="bert-base")
     counts, shares = block_figure(report).axes
     lines = {line.get_label(): line for line in counts.lines}
     x, attention = lines["attention"].get_data()
@@ -141,14 +139,14 @@ def test_windows_are_counted_by_kind_of_layer_and_in_the_mean() -> None:
 
 def counted(name: str) -> list[dict]:
     return block_records(
-        prepare(BlockRequest(seq_len="32768", preset=name)).cost_report()
+        prepare(seq_len="32768", preset=name, command=commands.block).cost_report()
     )
 
 
 def test_keys_and_values_are_those_of_all_sequences_of_a_batch() -> None:
     """Two of 64 floats a token: 16 tokens of each of 3 sequences."""
     [row] = block_records(
-        prepare(BlockRequest(d_model=64, seq_len="16", batch=3)).cost_report()
+        prepare(d_model=64, seq_len="16", batch=3, command=commands.block).cost_report()
     )
     assert (row["kv_bytes_per_token"], row["kv_bytes"]) == (
         2 * 64 * 4,
@@ -173,7 +171,7 @@ def test_other_attention_is_said_not_to_be_counted(capsys, tmp_path) -> None:
 
 
 def test_measured_shares_follow_from_the_ratio() -> None:
-    report = measured(BlockRequest(variant="swiglu", d_model=64, seq_len="256,1024"))
+    report = measured(variant="swiglu", d_model=64, seq_len="256,1024")
     short, long = block_records(report)
     assert short["attention_ratio"] == pytest.approx(0.5, rel=0.01)
     assert short["ffn_share_latency"] == pytest.approx(
@@ -185,22 +183,22 @@ def test_measured_shares_follow_from_the_ratio() -> None:
         < short["ffn_share_latency_high"]
     )
     assert long["ffn_share_latency"] == pytest.approx(1 / 3, rel=0.01)
-    assert report.comparison("attention@256").verdict is Verdict.FASTER
-    assert report.comparison("textbook@1024").reference == "ffn@1024"
-    assert report.comparison("ffn@1024").verdict is Verdict.REFERENCE
+    assert report.comparison("attention@seq_len=256").verdict is Verdict.FASTER
+    assert report.comparison("textbook@seq_len=1024").reference == "ffn@seq_len=1024"
+    assert report.comparison("ffn@seq_len=1024").verdict is Verdict.REFERENCE
     assert "attention overtakes the FFN between 256 and 1,024 tokens" in repr(report)
 
 
 def test_memory_is_known_before_the_start() -> None:
-    llama = plan_block(BlockRequest(seq_len="2048", preset="llama3-8b"))
+    llama = planned(seq_len="2048", preset="llama3-8b", command=commands.block)
     assert fit_into(llama, 20 * GIB) == llama
-    long = plan_block(BlockRequest(seq_len="2048,8192", preset="llama3-8b"))
+    long = planned(seq_len="2048,8192", preset="llama3-8b", command=commands.block)
     kept = fit_into(long, 20 * GIB)
-    assert "textbook@8192" not in [case.label for case in kept.cases]
+    assert "textbook@seq_len=8192" not in [case.label for case in kept.cases]
     assert "8,192 tokens is left out" in kept.notes[-1].text
     assert [length.textbook is None for length in lengths_of(kept)] == [False, True]
     large = fit_into(
-        plan_block(BlockRequest(preset="deepseek-v3", device="cpu")), 20 * GIB
+        planned(preset="deepseek-v3", device="cpu", command=commands.block), 20 * GIB
     )
     with pytest.raises(
         FfnbenchError, match=r"needs 44\.5 GiB of memory, and 20\.0 GiB are available"
@@ -214,10 +212,14 @@ def test_the_memory_told_is_no_less_than_the_memory_used(mode: str) -> None:
     from ffnbench.worker import peak_memory
     from ffnbench.worker import subject as subjects
 
-    plan = plan_block(
-        BlockRequest(
-            d_model=128, kv_heads=1, seq_len="384", mode=mode, device="cpu", threads=1
-        )
+    plan = planned(
+        d_model=128,
+        kv_heads=1,
+        seq_len="384",
+        mode=mode,
+        device="cpu",
+        threads=1,
+        command=commands.block,
     )
     for case in plan.cases[1:]:
         assert isinstance(case.ffn, AttentionSpec)

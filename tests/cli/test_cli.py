@@ -18,11 +18,10 @@ from fake_machine import FakeLaunch, measure, prepare
 from frames import csv_of
 from paths import ROOT
 
-from ffnbench.api import preparing
+from ffnbench.api import call as api_call
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import GATED
 from ffnbench.report.files.store import report_text
-from ffnbench.request import CompareRequest
 
 HOSTILE = str(ROOT / "tests" / "hostile.py")
 
@@ -160,10 +159,10 @@ def test_a_row_of_a_check_that_failed_ends_with_3(on_fakes, tmp_path: Path) -> N
 def test_a_bug_shows_its_traceback_and_is_3_never_1(
     call, monkeypatch, problem: Exception, says: str
 ) -> None:
-    def failing(*_: object) -> None:
+    def failing(*_: object, **how: object) -> None:
         raise problem
 
-    monkeypatch.setattr(preparing, "_checked_plan", failing)
+    monkeypatch.setattr(api_call, "with_costs", failing)
     code, out, err = call("cost")
     assert (code, out) == (3, "")
     assert says in err
@@ -195,14 +194,12 @@ def test_names_of_every_kind_run_for_real(tmp_path: Path) -> None:
 
 def runs_for_real(names: list[str], folder: Path) -> None:
     prepared = prepare(
-        CompareRequest(
-            variants=",".join(names),
-            d_model=64,
-            seq_len=32,
-            workers=3,
-            rounds=2,
-            metrics="latency,memory",
-        )
+        variants=",".join(names),
+        d_model=64,
+        seq_len=32,
+        workers=3,
+        rounds=2,
+        metrics="latency,memory",
     )
     protocol = replace(prepared.plan.protocol, warmup_s=1e-3, min_sample_s=1e-4)
     report = measure(replace(prepared, plan=replace(prepared.plan, protocol=protocol)))

@@ -8,9 +8,10 @@ import json
 from pathlib import Path
 
 import pytest
+from shell import COMMANDS, options_of
 
-from ffnbench.cli.commands import command_names, options_of
-from ffnbench.cli.defaults import GIVES_WAY_TO, SETTABLE
+from ffnbench.app.command import GIVES_WAY_TO
+from ffnbench.app.defaults import SETTABLE
 
 
 @pytest.fixture
@@ -46,8 +47,7 @@ def test_a_default_holds_typed_flags_win_and_both_are_recorded(call, project) ->
     project('seq-len = "2Ki"', "batch = 3", 'dtype = "bf16"', "bias = true")
     found = asked(call, "cost")
     assert (
-        found["command"]
-        == "ffnbench cost relu,gelu,swiglu --bias --batch 3 --seq-len 2048 --dtype bf16"
+        found["command"] == "ffnbench cost --bias --batch 3 --seq-len 2Ki --dtype bf16"
     )
     told = "defaults from pyproject.toml: seq_len 2Ki, batch 3, dtype bf16, bias true"
     assert found["notes"] == [told]
@@ -78,7 +78,7 @@ def test_a_commands_own_table_wins_over_that_of_all_and_env_shows_both(
     assert "--seq-len 32" in asked(call, "cost")["command"]
     found = asked(call, "compare", "--d-model", "64")
     assert found["command"].endswith(
-        "--d-model 64 --seq-len 64 --precision 2 --budget 20"
+        "--d-model 64 --seq-len 64 --precision 2% --budget 20s"
     )
     out = call("env", "-f", "csv")[1]
     for line in (
@@ -152,7 +152,7 @@ def test_what_is_wrong_in_a_file_is_told_with_the_file(call, project) -> None:
 def test_a_file_sets_flags_alone_and_none_that_runs_writes_or_trusts(
     call, project
 ) -> None:
-    flags = {name for command in command_names() for name in options_of(command)}
+    flags = {name for command in COMMANDS for name in options_of(command)}
     assert set(SETTABLE) <= flags
     assert GIVES_WAY_TO.keys() <= set(SETTABLE)
     for name in sorted(flags - set(SETTABLE)):

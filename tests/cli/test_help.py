@@ -13,10 +13,10 @@ from urllib.request import url2pathname
 
 import pytest
 from paths import ROOT
+from shell import COMMANDS, options_of
 
 import ffnbench
-from ffnbench import cli
-from ffnbench.cli.commands import command_names, options_of
+from ffnbench.app import main as cli
 
 
 @pytest.mark.parametrize("columns", [60, 80, 120])
@@ -24,12 +24,10 @@ def test_every_flag_is_shown_whole_and_no_line_of_ours_is_too_long(
     in_process, monkeypatch, columns: int
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    for command in ("", *command_names()):
-        _, few, _ = in_process(*command.split(), "--help")
-        _, text, _ = in_process(*command.split(), "--help-all" if command else "--help")
-        assert len(re.findall(r"^  (?:-\w, )?--", few, re.MULTILINE)) <= 23, command
-        assert few.count("\n  ffnbench ") >= 3, command
-        told, _, _ = few.partition("\nMore: ")  # an address is as long as it is
+    for command in ("", *COMMANDS):
+        _, text, _ = in_process(*command.split(), "--help")
+        assert text.count("\n  ffnbench ") >= 3, command
+        told, _, _ = text.partition("\nMore: ")  # an address is as long as it is
         assert max(map(len, told.splitlines())) <= 80, command  # examples among them
         for option in options_of(command).values() if command else ():
             for name in (option.opts[0], *option.secondary_opts[:1]):
@@ -53,8 +51,9 @@ def test_a_wheel_brings_the_pages_that_its_help_names(tmp_path: Path) -> None:
     home = tmp_path / "an empty folder"
     zipfile.ZipFile(wheel).extractall(home)
     code = (
-        "from ffnbench.cli.app import command_names, run_command_line\n"
-        "for words in [], *([name] for name in command_names()): run_command_line([*words, '--help'])"
+        "from ffnbench.app.main import app, run_command_line\n"
+        "from typer.main import get_command\n"
+        "for words in [], *([name] for name in get_command(app).commands): run_command_line([*words, '--help'])"
     )
     done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(home)},
                           capture_output=True, text=True, cwd=home)  # fmt: skip
@@ -63,7 +62,7 @@ def test_a_wheel_brings_the_pages_that_its_help_names(tmp_path: Path) -> None:
         Path(url2pathname(path))
         for path in re.findall(r"^More: file://([^#\s]+)", done.stdout, re.MULTILINE)
     ]
-    assert len(pages) == len(command_names()) + 1
+    assert len(pages) == len(COMMANDS) + 1
     for page in pages:
         assert page.is_relative_to(home)
     for page in (home / "ffnbench").rglob("*.md"):
@@ -143,7 +142,7 @@ def test_what_completion_does_not_know_is_never_1(
 def test_what_is_offered_needs_no_torch() -> None:
     code = (
         "import sys; sys.argv = ['ffnbench']\n"
-        "from ffnbench.cli import main\n"
+        "from ffnbench.app.main import main\n"
         "try: main()\n"
         "finally: assert not {'torch', 'numpy', 'pandas', 'matplotlib'} & set(sys.modules)"
     )

@@ -7,12 +7,10 @@ import json
 import re
 from pathlib import Path
 
-from fake_machine import ProberHere
+from fake_machine import ProberHere, planned
 from paths import ROOT
 from shell import ffnbench
 
-from ffnbench.planning.compare import plan_compare
-from ffnbench.request import CompareRequest
 from ffnbench.worker.agreement import compare_output, save_output
 from ffnbench.worker.probe_jobs import InProcess
 
@@ -141,14 +139,14 @@ def test_a_change_of_the_input_is_no_other_function(tmp_path: Path) -> None:
     """What a side of `ab` is held against is the input that the other one was given,
     not what became of it.
     """
-    request = CompareRequest(
+    request = dict(
         variants=f"relu,mine={HOSTILE}:Changes",
         d_model=16,
         d_ff=32,
         seq_len=4,
         match="none",
     )
-    case = plan_compare(request, InProcess()).with_device("cpu").case("mine")
+    case = planned(**request, probe=InProcess()).with_device("cpu").case("mine")
     save_output(case=case, seed=0, folder=str(tmp_path))
     assert compare_output(case=case, seed=0, folder=str(tmp_path)).error == 0
 

@@ -36,9 +36,9 @@ from fake_machine import FakeLaunch, KnownProber, lost
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from paths import ROOT
+from shell import COMMANDS
 
-from ffnbench import cli
-from ffnbench.cli.commands import command_names
+from ffnbench.app import main as cli
 from ffnbench.common.errors import Unfinished
 from ffnbench.report.files.store import read_report
 from ffnbench.run import world
@@ -123,7 +123,7 @@ ANSWERED = """
 """
 LINES = [line.split() for line in ANSWERED.strip().splitlines()]
 LINES = [
-    words for words in LINES if words[0] in command_names()
+    words for words in LINES if words[0] in COMMANDS
 ]  # a feature may have been deleted
 FILES: dict[str, bytes | None] = {  # None: a folder
     "mlp.py": b"", "kept.json": b'{"a file": "of somebody"}', "folder.csv/x": b"x", "here": None,

@@ -22,7 +22,6 @@ from ffnbench.gate.interim import latency_report
 from ffnbench.plan import Axis, Plan
 from ffnbench.report.files.store import read_report
 from ffnbench.report.sweep_sentences import sweep_line
-from ffnbench.request import CompareRequest
 from ffnbench.result import Report
 from ffnbench.run.runner import run_workers as run_plan
 from ffnbench.stats.curves import Place, crossing_between, crossings_of, side_changes
@@ -70,9 +69,7 @@ def run(
         "metrics": "latency",
         **more,
     }
-    return measure(
-        prepare(CompareRequest(variants=variants, **asked)), launch=launch or machine()
-    )
+    return measure(prepare(variants=variants, **asked), launch=launch or machine())
 
 
 @pytest.fixture(scope="module")
@@ -223,7 +220,7 @@ def swept_plan(at: float, slope: float = 0.06) -> Plan:
         "metrics": "latency",
         "match": "none",
     }
-    plan = prepare(CompareRequest(variants="relu,other=relu", **asked)).plan
+    plan = prepare(variants="relu,other=relu", **asked).plan
 
     def slowed(case: Any) -> Any:
         more = (

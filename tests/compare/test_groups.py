@@ -14,14 +14,12 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from fake_machine import FakeLaunch, KnownProber, measure, prepare
+from fake_machine import FakeLaunch, KnownProber, measure, planned, prepare
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Plan
-from ffnbench.planning.compare import plan_compare
 from ffnbench.report.files.store import report_text
-from ffnbench.request import CompareRequest
 from ffnbench.result import Report, Verdict
 from ffnbench.run.resources import check_fits, memory_needed
 
@@ -29,8 +27,8 @@ LISTS = {"d_model": (64, 96), "dtype": ("float32", "bfloat16"), "mode": ("forwar
          "batch": (1, 3), "seq_len": (8, 16)}  # fmt: skip
 
 
-def planned(**options: object) -> Plan:
-    return plan_compare(CompareRequest(**options), KnownProber(1.0))
+def plan_of(variants: str, **flags: object) -> Plan:
+    return planned(variants, probe=KnownProber(1.0), **flags)
 
 
 # The plan
@@ -44,20 +42,16 @@ def test_each_group_is_the_plan_of_its_own_values() -> None:
         key: ",".join(values) if key in ("dtype", "mode") else values
         for key, values in LISTS.items()
     }
-    plan = planned(variants="relu,swiglu,mypkg.mlp:Own", **asked)
+    plan = plan_of("relu,swiglu,mypkg.mlp:Own", **asked)
     combinations = [
         dict(zip(LISTS, values, strict=True)) for values in product(*LISTS.values())
     ]
     assert len(plan.groups) == len(combinations) == 64
     for group, values in zip(plan.groups, combinations, strict=True):
-        alone = planned(variants="relu,swiglu,mypkg.mlp:Own", **values)
+        alone = plan_of("relu,swiglu,mypkg.mlp:Own", **values)
         assert dict(group.values) == values
-        assert [
-            replace(c, label=group.name(c.label), against=None, point=())
-            for c in group.cases
-        ] == list(alone.cases)
-        assert group.name(group.reference) == alone.reference == "relu"
-        assert {case.against for case in group.cases} == {group.reference}
+        assert [replace(case, point=()) for case in group.cases] == list(alone.cases)
+        assert plan.name_of(group.reference) == alone.reference == "relu"
     assert len({case.label for case in plan.cases}) == len(plan.cases) == 3 * 64
     assert [case for group in plan.groups for case in group.cases] == list(
         plan.cases
@@ -66,7 +60,7 @@ def test_each_group_is_the_plan_of_its_own_values() -> None:
 
 def test_memory_is_that_of_all_groups_together() -> None:
     one, many = (
-        planned(variants="relu,swiglu", d_model=256, seq_len=n, device="cpu")
+        plan_of("relu,swiglu", d_model=256, seq_len=n, device="cpu")
         for n in (8, (8, 16, 32))
     )
     # All weights and inputs at once; one matrix is copied to float64 at a time, and one
@@ -108,17 +102,8 @@ def machine(slow: dict[str, float] | None = None, seed: int = 0) -> FakeLaunch:
 
 
 def measured(launch: FakeLaunch | None = None, **options: object) -> Report:
-    request = CompareRequest(
-        **{
-            "variants": "relu,swiglu",
-            "d_model": 64,
-            "threads": 1,
-            "seq_len": (8, 32),
-            "precision": 0.5,
-            **options,
-        }
-    )
-    return measure(prepare(request), launch=launch or machine())
+    flags = {"d_model": 64, "seq_len": (8, 32), "precision": 0.5, **options}
+    return measure(prepare("relu,swiglu", **flags), launch=launch or machine())
 
 
 def test_ratios_are_to_the_reference_of_the_group() -> None:

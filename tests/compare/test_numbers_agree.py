@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 import random
 import re
@@ -24,6 +23,7 @@ from made_up_runs import (
 )
 from paths import committed_runs
 
+from ffnbench.report.files.store import read_report
 from ffnbench.result import Run
 from ffnbench.stats.verdict import summarise
 
@@ -68,22 +68,17 @@ def test_latencies_divided_are_the_ratio_beside_them_in_every_committed_run(
     """To all digits of the CSV, and to the digits that the table shows; of a training
     run by step.
     """
-    plan = json.loads(path.read_text())["plan"]
+    plan = read_report(path).plan
     code, out, _ = in_process("report", str(path), "-f", "csv")
     assert code == 0
     rows, compared = list(csv.DictReader(io.StringIO(out))), 0
     times = ("step",) if "step_s" in rows[0] else ("",)
-    against = {
-        case["label"]: case.get("against") or plan["reference"]
-        for case in plan["cases"]
-    }
     for of in times:
         seconds, ratio = (f"{of}_s", f"{of}_ratio") if of else ("latency_s", "ratio")
         for number, row in enumerate(rows):
             if "label" in row:
-                reference = next(
-                    one for one in rows if one["label"] == against[row["label"]]
-                )
+                against = plan.reference_of(row["label"])
+                reference = next(one for one in rows if one["label"] == against)
             else:  # of one reference after another
                 verdict = f"{of}_verdict" if of else "verdict"
                 reference = next(

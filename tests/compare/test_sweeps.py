@@ -31,7 +31,6 @@ from ffnbench.plan import Plan, Protocol
 from ffnbench.report.files.journal import Journal
 from ffnbench.report.files.store import read_report
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.request import CompareRequest
 from ffnbench.result import Estimate, Report, Verdict, raw_of
 from ffnbench.run import runner
 from ffnbench.run.budget import Budget
@@ -75,7 +74,7 @@ def process(*arguments: str, folder: Path, kill_at: int = 0) -> int:
 import os, signal, sys
 sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tests")!r}]
 from fake_machine import FakeLaunch
-from ffnbench import cli
+from ffnbench.app import main as cli
 from ffnbench.run import world
 asked = []
 def seconds(label, worker, number):
@@ -364,12 +363,7 @@ def sweep_of(
 
 @cache
 def prepared(variants: str) -> Prepared:
-    return prepare(
-        CompareRequest(
-            variants=variants, d_model=64, seq_len=(1, 2, 4, 8, 16, 32), match="none", threads=1, device="cpu",
-            metrics="latency",
-        )
-    )  # fmt: skip
+    return prepare(variants=variants, d_model=64, seq_len=(1, 2, 4, 8, 16, 32), match="none", threads=1, device="cpu", metrics="latency")  # fmt: skip
 
 
 def false_sweeps(world: str, sweeps: int) -> int:

@@ -10,13 +10,11 @@ import random
 from typing import Any
 
 import pytest
-from fake_machine import FakeLaunch, measure, prepare
+from fake_machine import FakeLaunch, measure, planned, prepare
 from paths import ROOT
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.planning.compare import plan_compare
 from ffnbench.report.pictures.trade_off import trade_off_figure
-from ffnbench.request import CompareRequest
 from ffnbench.result import Report
 
 # milliseconds and error of each row: int8-dynamic is as exact as int8 and slower; int4
@@ -48,10 +46,8 @@ def measured(trouble: dict[Any, Any] | None = None, **changed: Any) -> Report:
         "weights": "none,int8,int8-dynamic,int4",
         "workers": 5,
     }
-    request = CompareRequest(
-        **{**options, "rounds": 6, "device": "cpu", "threads": 1} | changed
-    )
-    prepared = prepare(request)
+    request = dict(**{**options, "rounds": 6, "device": "cpu", "threads": 1} | changed)
+    prepared = prepare(**request)
     labels = [case.label for case in prepared.plan.cases]
     errors = {("check", label): {"error": ROWS[row_of(label)][1]} for label in labels}
     return measure(
@@ -110,15 +106,13 @@ def test_a_runtime_that_is_not_installed_names_its_extra(
         FfnbenchError,
         match="onnxruntime and onnx are not installed",
     ) as problem:
-        plan_compare(CompareRequest(variants="swiglu", backend="ort", threads=1))
+        planned(variants="swiglu", backend="ort", threads=1)
     assert problem.value.hint == "pip install 'ffnbench[ort]'"
-    plan = plan_compare(
-        CompareRequest(variants="swiglu", backend="eager,ort", threads=1)
-    )
-    assert any("pip install 'ffnbench[ort]'" in note.text for note in plan.notes)
-    elsewhere = plan_compare(
-        CompareRequest(variants="swiglu@backend=ort@python=/env/python", threads=1)
-    )
+    prepared = prepare("swiglu", backend="eager,ort", quick=True)
+    [failure] = measure(prepared, launch=FakeLaunch()).failures
+    assert failure.case == "swiglu@backend=ort"
+    assert "pip install 'ffnbench[ort]'" in failure.message
+    elsewhere = planned(variants="swiglu@backend=ort@python=/env/python", threads=1)
     assert elsewhere.cases[0].arm.python == "/env/python"
 
 

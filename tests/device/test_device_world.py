@@ -15,13 +15,11 @@ from device_world import (
     host_s,
     install,
 )
-from fake_machine import KnownProber
+from fake_machine import KnownProber, prepare
 
-from ffnbench.api import measuring, preparing
+from ffnbench.api import measuring
 from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
-from ffnbench.planning.compare import plan_compare
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.request import CompareRequest
 from ffnbench.result import Estimate, FailureKind
 from ffnbench.run.world import World as Outside
 
@@ -45,11 +43,8 @@ def measure(monkeypatch: pytest.MonkeyPatch) -> Measure:
         launch = run.launch = Launch(world)  # type: ignore[attr-defined]
         settings = {"d_model": 8, "d_ff": 32, "match": "none", "device": "cuda", "dtype": "float32", "seq_len": 4,
                     "workers": 3, "rounds": 4, "metrics": "latency", "threads": 1}  # fmt: skip
-        request, outside = (
-            CompareRequest(variants=variants, **{**settings, **asked}),
-            Outside(launch=launch, prober=KnownProber),
-        )
-        prepared = preparing.prepare_plan(request, outside, plan_compare)
+        prepared = prepare(variants, prober=KnownProber, **{**settings, **asked})
+        outside = Outside(launch=launch, prober=KnownProber)
         return measuring.measure_plan(prepared, outside)
 
     return run

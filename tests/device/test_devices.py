@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from fake_machine import FakeLaunch, run
+from fake_machine import FakeLaunch, planned, run
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.device import accelerator, nvml
@@ -25,8 +25,6 @@ from ffnbench.device.environment import (
 from ffnbench.device.nvml import DeviceWatch, clock_advice
 from ffnbench.messages import DeviceFacts, Sampled
 from ffnbench.plan import Plan
-from ffnbench.planning.compare import plan_compare
-from ffnbench.request import CompareRequest
 from ffnbench.result import DeviceReadings
 from ffnbench.stats.verdict import device_clocks, device_others, summarise
 
@@ -170,7 +168,7 @@ def on(device: str, **options: Any) -> Plan:
         "device": device,
         **options,
     }
-    return plan_compare(CompareRequest(**asked))
+    return planned(**asked)
 
 
 def launched(count: int = 2, **told: Any) -> FakeLaunch:

@@ -8,24 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_machine import FakeLaunch, run
+from fake_machine import FakeLaunch, planned, run
 from paths import ROOT
 
+import ffnbench
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.device import environment
 from ffnbench.device.environment import why_no_gpu
-from ffnbench.gate import checking
 from ffnbench.plan import Plan, Workload
-from ffnbench.planning.compare import plan_compare
-from ffnbench.planning.workload import device_of
-from ffnbench.request import CheckRequest, CompareRequest
+from ffnbench.planning.reading import device_of
 from ffnbench.run import world
 
 
 def plan_of(variants: str = "relu", **flags: Any) -> Plan:
-    return plan_compare(
-        CompareRequest(variants=variants, d_model=64, threads=1, **flags)
-    )
+    return planned(variants=variants, d_model=64, threads=1, **flags)
 
 
 def works(variants: str = "relu", **flags: Any) -> list[Workload]:
@@ -33,7 +29,10 @@ def works(variants: str = "relu", **flags: Any) -> list[Workload]:
 
 
 def test_a_gpu_is_a_cuda_device() -> None:
-    assert (device_of("GPU"), device_of("gpu:1")) == ("cuda", "cuda:1")
+    assert [device_of("--device", text) for text in ("GPU", "gpu:1")] == [
+        "cuda",
+        "cuda:1",
+    ]
 
 
 def test_which_time_is_the_latency() -> None:
@@ -79,12 +78,8 @@ def test_a_baseline_of_a_device_that_is_not_here_is_refused_before_anything_is_s
         raise AssertionError("a process was started")
 
     machine = world.World(launch=started, no_gpu=lambda: "there is none")
+    monkeypatch.setattr(world, "this_machine", lambda **_: machine)
     with pytest.raises(
         FfnbenchError, match="device 'cuda' was asked for, but there is none"
     ):
-        checking.check(
-            CheckRequest(
-                baseline=str(ROOT / "tests/golden/runs/cuda.json"), exact_only=True
-            ),
-            machine,
-        )
+        ffnbench.check(ROOT / "tests/golden/runs/cuda.json", exact_only=True)

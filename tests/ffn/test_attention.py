@@ -162,7 +162,7 @@ def test_the_tokens_that_are_checked_see_all_others(causal: bool) -> None:
         mode=Mode.FORWARD,
         threads=1,
     )
-    case = Case(label="a", variant="a", ffn=spec, workload=work, sizing=GIVEN)
+    case = Case(name="a", variant="a", ffn=spec, workload=work, sizing=GIVEN)
     subject = subject_of(build_attention(spec), work, D, 0)
     correctness = Correctness(case, 0)
     correctness.check(subject, 1)

@@ -12,6 +12,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
+from fake_machine import planned
 from torch.utils.flop_counter import FlopCounterMode
 
 from ffnbench.choices import Weights
@@ -21,8 +22,6 @@ from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.messages import Failed
 from ffnbench.plan import Probe, Workload
-from ffnbench.planning.compare import plan_compare
-from ffnbench.request import CompareRequest
 from ffnbench.result import FailureKind
 from ffnbench.worker.backends.compiling import why_not_compiled
 from ffnbench.worker.backends.quantised import quantised_copy
@@ -351,9 +350,8 @@ def test_the_worker_of_a_case_that_failed_to_compile_ends_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What a compiler leaves behind that failed makes later rows of a process wrong."""
-    plan = plan_compare(
-        CompareRequest(variants="relu,c=relu@backend=compile", d_model=8, threads=1),
-        Probe(),
+    plan = planned(
+        variants="relu,c=relu@backend=compile", d_model=8, threads=1, probe=Probe()
     )
     monkeypatch.setitem(sys.modules, "torch._dynamo", torch)
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from ffnbench.app.python import build
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.targets import resolve
 from ffnbench.ffn.imported import match_arguments
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.python.build_and_load import build
 
 
 def spec(**arguments: object) -> ImportedSpec:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from fake_machine import planned
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
@@ -25,8 +26,6 @@ from ffnbench.ffn.modules import reference_output
 from ffnbench.ffn.routing import IMBALANCE, shares
 from ffnbench.ffn.spec import Dispatch, FFNSpec, Gate, MoESpec, Scores
 from ffnbench.plan import Plan, Workload
-from ffnbench.planning.compare import plan_compare
-from ffnbench.request import CompareRequest
 from ffnbench.worker import jobs
 from ffnbench.worker import subject as subjects
 from ffnbench.worker.backends.building import build_module
@@ -259,13 +258,13 @@ def test_tokens_are_drawn_by_those_shares(chosen: Routing) -> None:
 
 
 def test_the_worker_imposes_what_the_plan_says() -> None:
-    asked = CompareRequest(
+    asked = dict(
         variants="swiglu@moe=8x1,swiglu@moe=8x1@routing=skewed,relu",
         d_model=32,
         seq_len=64,
         threads=1,
     )
-    job = jobs.Jobs(plan_compare(asked).with_device("cpu"))
+    job = jobs.Jobs(planned(**asked).with_device("cpu"))
     for label in ("swiglu@moe=8x1", "swiglu@moe=8x1@routing=skewed", "relu"):
         job.open(label=label, calls=1)
     loads = [job.route(label=label) for label in job.subjects]
@@ -359,7 +358,7 @@ def test_every_key_arrives() -> None:
         "swiglu@moe=8x2@shared=64@shared_gate=true@router_bias=true@scores=sigmoid@normalised=false"
         "@routed_scale=2.5@experts=grouped@limit=10@offset=1@routing=trained-like"
     )
-    plan = plan_compare(CompareRequest(variants=text))
+    plan = planned(variants=text)
     found, work = plan.cases[0].ffn, plan.cases[0].workload
     assert found.moe == MoESpec(
         experts=8, top_k=2, shared_d_ff=64, shared_gate=True, router_bias=True, scores=Scores.SIGMOID,
@@ -368,11 +367,8 @@ def test_every_key_arrives() -> None:
     assert (found.limit, found.up_offset, work.routing) == (10, 1, "trained-like")
     assert jsonable.decode(Plan, jsonable.encode(plan)) == plan
     oai, loose = (
-        plan_compare(CompareRequest(variants=v)).cases[0].ffn
+        planned(variants=v).cases[0].ffn
         for v in ("swiglu_oai", "swiglu_oai@limit=none")
     )
     assert (oai.limit, oai.up_offset, loose.limit, loose.up_offset) == (7, 1, None, 1)
-    assert (
-        plan_compare(CompareRequest(variants="swiglu@moe=none")).cases[0].ffn.moe
-        is None
-    )
+    assert planned(variants="swiglu@moe=none").cases[0].ffn.moe is None

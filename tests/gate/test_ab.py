@@ -10,7 +10,7 @@ from pathlib import Path
 
 import gate_world
 import pytest
-from fake_machine import FakeLaunch, KnownProber
+from fake_machine import FakeLaunch, KnownProber, planned
 from repositories import MODULE, TARGET, git
 from shell import ffnbench
 
@@ -20,8 +20,6 @@ from ffnbench.gate.decision import Status, output_finding
 from ffnbench.gate.sides import BASE, Repository
 from ffnbench.messages import Sampled
 from ffnbench.plan import Arm
-from ffnbench.planning.compare import plan_compare
-from ffnbench.request import CompareRequest
 from ffnbench.result import Agreement
 from ffnbench.run.prober import Prober
 from ffnbench.worker.agreement import compare_output, save_output
@@ -138,9 +136,13 @@ def held(
     variants = ",".join(
         f"{tag}={folder}/{tag}.py:SwiGLU" for tag in dict.fromkeys((base, head))
     )
-    plan = plan_compare(
-        CompareRequest(variants=variants, d_model=16, d_ff=32, match="none", **options),
-        KnownProber(),
+    plan = planned(
+        variants=variants,
+        d_model=16,
+        d_ff=32,
+        match="none",
+        **options,
+        probe=KnownProber(),
     )
     save_output(case=plan.cases[0], seed=0, folder=str(folder))
     return compare_output(case=plan.cases[-1], seed=1, folder=str(folder))

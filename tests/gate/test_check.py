@@ -13,9 +13,11 @@ import pytest
 from fake_machine import FakeLaunch, KnownProber, prepare
 from gate_world import edited, machine, measured, saved
 
+from ffnbench.api.call import Call
 from ffnbench.common.errors import Unsupported
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
+from ffnbench.following import Following
 from ffnbench.gate import checking
 from ffnbench.gate.decision import (
     Checked,
@@ -28,8 +30,6 @@ from ffnbench.gate.decision import (
     status_of,
 )
 from ffnbench.plan import CONTROL, Workload
-from ffnbench.request import CheckRequest, CompareRequest
-from ffnbench.run.world import World
 
 
 @pytest.fixture
@@ -84,7 +84,8 @@ def test_every_exit_code(statuses: set[Status], unclear_fails: bool, code: int) 
 def test_tolerances() -> None:
     policy = Policy(
         tolerances=parse_tolerances(
-            ["latency=3%", "mine.py:act:latency=8%", "params=1%"], ["mine.py:act"]
+            ["latency=3%", "mine.py:act:latency=8%", "params=1%"],
+            {"mine.py:act": "act"},
         )
     )
     assert policy.of("swiglu", "latency") == 0.03
@@ -94,7 +95,7 @@ def test_tolerances() -> None:
         0.0,
     )
     assert Policy().of("swiglu", "latency") == 0.05
-    assert parse_tolerances(["0.5%", "params=0"], []) == (
+    assert parse_tolerances(["0.5%", "params=0"], {}) == (
         ("", "latency", 0.005),
         ("", "params", 0.0),
     )
@@ -106,15 +107,15 @@ def test_a_tolerance_of_one_row_counts_before_that_of_its_group() -> None:
         ("swiglu:latency=3%", f"{labels[0]}:latency=8%"),
         (f"{labels[0]}:latency=8%", "swiglu:latency=3%"),
     ):
-        policy = Policy(tolerances=parse_tolerances(texts, labels))
+        policy = Policy(
+            tolerances=parse_tolerances(texts, dict.fromkeys(labels, "swiglu"))
+        )
         assert [policy.of(label, "latency") for label in labels] == [0.08, 0.03]
 
 
 def test_less_for_less_work_is_no_gain() -> None:
     before, now = (
-        prepare(
-            CompareRequest(variants="relu", d_model=64, seq_len=tokens, device="cpu")
-        ).cost_report()
+        prepare(variants="relu", d_model=64, seq_len=tokens, device="cpu").cost_report()
         for tokens in (16, 8)
     )
     statuses = {
@@ -237,19 +238,23 @@ def test_what_a_check_could_have_seen_is_said_in_the_terms_of_its_verdicts(
     """By hand: OK excludes a slowdown of the tolerance; of an undecided row, the limit
     times half the interval.
     """
-    request = CheckRequest(
-        baseline=str(baseline), current=str(baseline), tolerance=("swiglu:latency=8%",)
-    )
-    passed = checking.check(request, World())
+
+    def checked_with(*tolerance: str) -> Checked:
+        call = Call(command="", following=Following())
+        return checking.check(
+            str(baseline),
+            str(baseline),
+            call,
+            tolerance=tolerance,
+            exact_only=False,
+            budget=120.0,
+            trust=(),
+        )
+
+    passed = checked_with("swiglu:latency=8%")
     assert (passed.smallest, passed.excluded) == (None, 0.08)
     assert "OK excludes slowdowns above 5.0%" in call(baseline, baseline)[1]
-    tolerance = ("latency=1%", "swiglu:latency=1.2%")
-    checked = checking.check(
-        CheckRequest(
-            baseline=str(baseline), current=str(baseline), tolerance=tolerance
-        ),
-        World(),
-    )
+    checked = checked_with("latency=1%", "swiglu:latency=1.2%")
     assert checked.excluded is None
     known = {f.case: f.change for f in checked.findings if f.metric == "latency"}
     halves = {

@@ -22,7 +22,6 @@ from ffnbench.gate.interim import (
     level_of_analysis,
     plan_of_check,
 )
-from ffnbench.request import CompareRequest
 from ffnbench.stats.rounds import RoundTable
 from ffnbench.stats.stopping import interim_analyses
 
@@ -167,10 +166,8 @@ def test_every_look_of_a_check_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> N
         )
 
     monkeypatch.setattr(module, "latency_findings", watched)
-    request = CompareRequest(
-        variants="relu,gelu", d_model=64, threads=1, metrics="latency"
-    )
-    before = measure(prepare(request), launch=FakeLaunch())
+    request = dict(variants="relu,gelu", d_model=64, threads=1, metrics="latency")
+    before = measure(prepare(**request), launch=FakeLaunch())
     expected: list[int] = []
 
     class Watching(UntilDecided):

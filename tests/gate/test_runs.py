@@ -24,7 +24,6 @@ from ffnbench.following import UNFOLLOWED, Following
 from ffnbench.gate import checking
 from ffnbench.report.files.store import read_report
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.request import CompareRequest
 from ffnbench.run.world import World, this_machine
 
 COMPARE = "--variants relu,gelu,swiglu --d-model 64 --threads 1 --metrics latency --precision 0.5"
@@ -132,9 +131,7 @@ def test_a_run_that_is_made_again_says_which_and_why(tmp_path: Path, call) -> No
 
 def test_each_run_has_the_whole_budget() -> None:
     """It begins with the run, however long the runs before it took."""
-    prepared = prepare(
-        CompareRequest(variants="relu,gelu", d_model=64, runs=3, pause=0.0)
-    )
+    prepared = prepare(variants="relu,gelu", d_model=64, runs=3, pause=0.0)
     report = as_shown(measure(prepared, launch=FakeLaunch()))
     clock = itertools.count(step=100.0)
     world = replace(this_machine(), now=lambda: next(clock), began=0.0)

@@ -20,7 +20,6 @@ import ffnbench as module
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.gate.sides import Repository
 from ffnbench.report.files.store import report_text
-from ffnbench.request import CompareRequest
 
 MODULE = """
 from torch import nn
@@ -69,10 +68,10 @@ def baseline(project, on_machine) -> Callable[..., Path]:
     def make(*targets: str, arm: dict | None = None) -> Path:
         on_machine(FakeLaunch())
         variants = ",".join(f"{name}=relu" for name in "abc"[: len(targets) + 1])
-        request = CompareRequest(
+        request = dict(
             variants=variants, d_model=16, threads=1, match="none", metrics="latency"
         )
-        data = json.loads(report_text(measure(prepare(request), launch=FakeLaunch())))
+        data = json.loads(report_text(measure(prepare(**request), launch=FakeLaunch())))
         for case, target in zip(data["plan"]["cases"][1:], targets, strict=True):
             if ":" in target:
                 case["ffn"] = {

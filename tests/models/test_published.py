@@ -7,31 +7,27 @@ from __future__ import annotations
 import json
 
 import pytest
+from fake_machine import planned
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.plan import Probe, cost_of
-from ffnbench.planning.compare import plan_compare
-from ffnbench.request import CompareRequest
 from ffnbench.run.resources import check_fits, memory_needed, too_large
 
 
 def ffns(**options: object) -> dict[str, FFNSpec]:
     """By label, of a model's row without its form."""
     return {
-        case.label.partition(" (")[0]: case.ffn
-        for case in plan_compare(CompareRequest(**options)).cases
+        case.label.partition(" (")[0]: case.ffn for case in planned(**options).cases
     }
 
 
 def test_the_preset_stands_first_where_nobody_names_it() -> None:
-    plan = plan_compare(CompareRequest(preset="gpt2", variants="relu,swiglu"))
+    plan = planned(preset="gpt2", variants="relu,swiglu")
     assert [case.label for case in plan.cases] == ["gpt2 (gelu_tanh)", "relu", "swiglu"]
     assert plan.reference == "gpt2 (gelu_tanh)"
     assert all(case.ffn.bias for case in plan.cases)
-    labelled = plan_compare(
-        CompareRequest(preset="gpt2", variants="relu,theirs=preset@dtype=bf16")
-    )
+    labelled = planned(preset="gpt2", variants="relu,theirs=preset@dtype=bf16")
     assert [case.label for case in labelled.cases] == ["relu", "theirs"]
 
 
@@ -58,7 +54,7 @@ def test_a_config_is_a_variant_that_can_be_typed_again(tmp_path) -> None:
         json.dumps({"model_type": "qwen2", "hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 2}
                    | {"num_attention_heads": 8, "num_key_value_heads": 8})
     )  # fmt: skip
-    plan = plan_compare(CompareRequest(preset=str(tmp_path), variants="config,relu"))
+    plan = planned(preset=str(tmp_path), variants="config,relu")
     assert (
         plan.cases[0].ffn.d_model,
         plan.cases[0].ffn.d_ff,
@@ -98,15 +94,13 @@ def test_a_config_is_a_variant_that_can_be_typed_again(tmp_path) -> None:
 )
 def test_mistakes_have_a_hint(options: dict, message: str, hint: str) -> None:
     with pytest.raises(FfnbenchError, match=message) as caught:
-        plan_compare(CompareRequest(**options))
+        planned(**options)
     assert hint in caught.value.hint
 
 
 def test_room_is_the_weights_and_the_dearest_call() -> None:
-    plan = plan_compare(
-        CompareRequest(
-            variants="a=relu,b=relu", d_model=64, d_ff=256, seq_len=8, device="cpu"
-        )
+    plan = planned(
+        variants="a=relu,b=relu", d_model=64, d_ff=256, seq_len=8, device="cpu"
     )
     weights, inputs = 2 * 2 * 64 * 256 * 4, 2 * 2 * 8 * 64 * 4
     peak = cost_of(plan.cases[0], Probe()).peak_bytes
@@ -125,13 +119,13 @@ def test_room_is_the_weights_and_the_dearest_call() -> None:
 
 def test_what_memory_does_not_hold_is_left_out_largest_first() -> None:
     """A reference of 64 KiB, rows of 1 MiB and 64 KiB; then not even the reference."""
-    asked = CompareRequest(
+    asked = dict(
         variants="a=relu@d_ff=128,large=relu@d_ff=2048,small=relu@d_ff=128",
         d_model=64,
         seq_len=1,
         device="cpu",
     )
-    plan = plan_compare(asked)
+    plan = planned(**asked)
     assert too_large(plan, 1 << 30) == too_large(plan, None) == []
     assert [failure.case for failure in too_large(plan, 1 << 19)] == ["large"]
     assert sorted(failure.case for failure in too_large(plan, 1 << 10)) == [
@@ -145,7 +139,7 @@ def test_training_has_room_for_gradients_of_the_largest_weights() -> None:
     """Beside what a call holds at its peak: those of the last case may still be
     there.
     """
-    asked = CompareRequest(
+    asked = dict(
         variants="a=relu,b=relu@d_ff=128",
         d_model=64,
         d_ff=256,
@@ -153,7 +147,7 @@ def test_training_has_room_for_gradients_of_the_largest_weights() -> None:
         device="cpu",
         mode="train",
     )
-    cases = list(plan_compare(asked).cases)
+    cases = list(planned(**asked).cases)
     weights, inputs = (2 * 64 * 256 + 2 * 64 * 128) * 4, 2 * 2 * 8 * 64 * 4
     peak = cost_of(cases[0], Probe()).peak_bytes
     assert (

@@ -8,15 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from fake_machine import prepare
+from fake_machine import planned, prepare
 
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.device.environment import about_torch
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import THIS_INTERPRETER, Arm, Plan
-from ffnbench.planning.compare import plan_compare
-from ffnbench.request import CompareRequest
 from ffnbench.run.worker import BOOT, variables_of
 
 
@@ -57,9 +55,7 @@ def test_an_arms_own_code_comes_before_the_users_path(
 
 
 def plan_of(variants: str, **options: object) -> Plan:
-    return plan_compare(
-        CompareRequest(variants=variants, match="none", workers=3, rounds=2, **options)
-    )
+    return planned(variants=variants, match="none", workers=3, rounds=2, **options)
 
 
 def test_variables_that_may_be_secrets_are_not_told(
@@ -153,6 +149,6 @@ def test_an_arm_that_is_not_there_is_found_before_measuring(
     variants: str, says: str, hint: str
 ) -> None:
     with pytest.raises(FfnbenchError) as caught:
-        prepare(CompareRequest(variants=variants, quick=True))
+        prepare(variants=variants, quick=True)
     assert says in caught.value.message
     assert hint in caught.value.hint

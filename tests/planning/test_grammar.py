@@ -8,8 +8,14 @@ from hypothesis import strategies as st
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import Gate
-from ffnbench.planning.keys import parse_scalar
-from ffnbench.planning.variant_text import parse_variant, parse_variants
+from ffnbench.plan import Probe
+from ffnbench.planning.keys import scalar
+from ffnbench.planning.variants import Variant, typed_variants
+
+
+def variant_of(text: str) -> Variant:
+    [typed] = typed_variants(text)
+    return typed.at({}, Probe())
 
 
 @pytest.mark.parametrize(
@@ -35,7 +41,7 @@ from ffnbench.planning.variant_text import parse_variant, parse_variants
     ],
 )
 def test_names_mean_forms(text: str, activation: str, gate: Gate) -> None:
-    variant = parse_variant(text)
+    variant = variant_of(text)
     assert (variant.activation, variant.gate) == (activation, gate)
 
 
@@ -46,7 +52,7 @@ OF_SPEC = {
     "multiple_of": st.integers(1, 64),
 }
 OF_WORKLOAD = {
-    "dtype": st.sampled_from(("bf16", "float32")),
+    "dtype": st.sampled_from(("bfloat16", "float32")),
     "batch": st.integers(1, 99),
     "seq_len": st.integers(1, 99),
 }
@@ -85,18 +91,12 @@ def test_label_name_and_keys_are_told_apart(
 ) -> None:
     """Code of the user's keeps its own keys; the size is that of every form."""
     text, name, of_spec, of_workload = typed
-    variant = parse_variant(text if label is None else f"{label}={text}")
-    assert variant.text == text
-    assert variant.workload_keys == of_workload
-    if ":" in name:
-        assert variant.target == name
-        assert dict(variant.arguments) == {
-            key: value for key, value in of_spec.items() if key != "d_ff"
-        }
-        of_spec = {key: value for key, value in of_spec.items() if key == "d_ff"}
-    assert variant.spec_keys.items() >= of_spec.items()
+    [variant] = typed_variants(text if label is None else f"{label}={text}")
+    assert (variant.text, variant.name) == (text, name)
+    assert variant.keys.values == of_spec | of_workload
+    assert variant.is_target == (":" in name)
     assert (
-        variant.label
+        variant.row
         == (label or text.replace("path/to/file.py:", "").replace("pkg.mod:", ""))
         or name == "llama3-8b"
     )
@@ -107,7 +107,7 @@ def test_a_list_of_variants_has_each_of_them(
     typed: list[tuple[str, str, dict, dict]],
 ) -> None:
     texts = [f"v{number}={text}" for number, (text, *_) in enumerate(typed)]
-    variants = parse_variants(" , ".join(texts))
+    variants = typed_variants(" , ".join(texts))
     assert [variant.label for variant in variants] == [
         f"v{number}" for number in range(len(texts))
     ]
@@ -117,7 +117,7 @@ def test_a_list_of_variants_has_each_of_them(
 @given(st.text("relugs,@=.:0-9 /_(&é", max_size=30))
 def test_any_other_text_is_a_mistake_with_a_way_out(text: str) -> None:
     try:
-        parse_variants(text)
+        typed_variants(text)
     except FfnbenchError as caught:
         problem = caught
     else:
@@ -142,5 +142,5 @@ def test_any_other_text_is_a_mistake_with_a_way_out(text: str) -> None:
     ],
 )
 def test_scalars(text: str, value: object) -> None:
-    assert parse_scalar(text) == value
-    assert type(parse_scalar(text)) is type(value)
+    assert scalar("rate", text) == value
+    assert type(scalar("rate", text)) is type(value)

@@ -13,6 +13,10 @@ import pytest
 from fake_machine import KnownProber
 from paths import ROOT
 
+from ffnbench.choices import Weights
+from ffnbench.metrics import LATENCY
+from ffnbench.report.files.store import read_report
+
 MINE = """
 import torch
 class Frozen(torch.nn.Module):
@@ -189,21 +193,19 @@ def test_no_row_of_8_bits_was_faster_than_its_bound(
     Path("here.toml").write_text(HERE)
     held = 0
     for path in sorted((ROOT / "results").rglob("*.json")):
-        run = json.loads(path.read_text())
+        run = read_report(path)
         fastest: dict[str, float] = defaultdict(lambda: float("inf"))
-        for sample in run["samples"]:
-            if sample["metric"] == "latency":
-                label = sample["case"]
-                fastest[label] = min(fastest[label], sample["value"])
-        for case in run["plan"]["cases"]:
-            work, ffn = case["workload"], case["ffn"]
-            if "weights" not in work or case["label"] not in fastest:
+        for sample in run.samples:
+            if sample.metric == LATENCY:
+                fastest[sample.case] = min(fastest[sample.case], sample.value)
+        for case in run.plan.cases:
+            work, ffn = case.workload, case.ffn
+            if work.weights is Weights.NONE or case.label not in fastest:
                 continue
-            backend = work.get("backend", "eager")
             (row,) = rows(
-                f"swiglu@backend={backend} --weights {work['weights']} --d-model {ffn['d_model']} --d-ff {ffn['d_ff']}"
-                f" --seq-len {work['seq_len']} --hardware here.toml"
+                f"swiglu@backend={work.backend} --weights {work.weights} --d-model {ffn.d_model} --d-ff {ffn.d_ff}"
+                f" --seq-len {work.seq_len} --hardware here.toml"
             )
-            assert row["at_least_s"] < fastest[case["label"]], (path, case["label"])
+            assert row["at_least_s"] < fastest[case.label], (path, case.label)
             held += 1
     assert held > 40

@@ -1,22 +1,18 @@
 from __future__ import annotations
 
 import pytest
+from fake_machine import planned
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan import Probe, Workload, cost_of
-from ffnbench.planning.compare import plan_compare
 from ffnbench.report.words import sizing_text
-from ffnbench.request import CompareRequest
 
 
 def widths(**options: object) -> dict[str, int]:
-    return {
-        case.label: case.ffn.d_ff
-        for case in plan_compare(CompareRequest(**options)).cases
-    }
+    return {case.label: case.ffn.d_ff for case in planned(**options).cases}
 
 
 @pytest.mark.parametrize(
@@ -68,9 +64,7 @@ def test_widths(options: dict, expected: dict[str, int]) -> None:
 def test_matching_comes_as_near_as_the_multiple_allows(
     d_model: int, gate_form: str, bias: bool
 ) -> None:
-    plan = plan_compare(
-        CompareRequest(variants=f"relu,x={gate_form}", d_model=d_model, bias=bias)
-    )
+    plan = planned(variants=f"relu,x={gate_form}", d_model=d_model, bias=bias)
     relu, other = (cost_of(case, Probe()).params for case in plan.cases)
     assert abs(other - relu) <= 3 * 8 * (d_model + 1) / 2 + 1
     assert plan.cases[1].residual == pytest.approx(other / relu - 1)
@@ -102,29 +96,28 @@ class Counting:
 
 def test_user_code_is_matched_by_counting_it() -> None:
     probe = Counting(3 * 768)
-    plan = plan_compare(CompareRequest(variants="relu,a.b:SwiGLU"), probe)
+    plan = planned(variants="relu,a.b:SwiGLU", probe=probe)
     assert plan.cases[1].ffn.d_ff == 2048
     assert abs(plan.cases[1].residual or 1) < 0.001
     assert min(probe.seen) >= 1536  # never an odd width that user code might refuse
 
 
 def test_others_are_matched_to_user_code_where_it_is_the_reference() -> None:
-    plan = plan_compare(CompareRequest(variants="a.b:SwiGLU,swiglu"), Counting(3 * 768))
+    plan = planned(variants="a.b:SwiGLU,swiglu", probe=Counting(3 * 768))
     assert [case.ffn.d_ff for case in plan.cases] == [3072, 3072]
 
 
 def test_a_module_that_does_not_read_its_width_is_said_to() -> None:
-    plan = plan_compare(CompareRequest(variants="relu,a.b:Fixed"), Counting(0))
+    plan = planned(variants="relu,a.b:Fixed", probe=Counting(0))
     assert sizing_text(plan.cases[1].sizing) == "given, but the module ignores it"
 
 
 def test_an_own_activation_takes_the_forms_of_a_built_in_one() -> None:
-    plan = plan_compare(
-        CompareRequest(variants="relu,f.py:act,g=f.py:act@gate=inner@bias=true"),
-        Counting(1),
+    plan = planned(
+        variants="relu,f.py:act,g=f.py:act@gate=inner@bias=true", probe=Counting(1)
     )
     assert [case.ffn.d_ff for case in plan.cases] == [3072, 3072, 2048]
     with pytest.raises(FfnbenchError, match=r"beta 2.* do not fit"):
-        plan_compare(CompareRequest(variants="f.py:act@beta=2"), Counting(1))
+        planned(variants="f.py:act@beta=2", probe=Counting(1))
     with pytest.raises(FfnbenchError, match="unknown key 'gat'"):
-        plan_compare(CompareRequest(variants="f.py:act@gat=inner"), Counting(1))
+        planned(variants="f.py:act@gat=inner", probe=Counting(1))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from fake_machine import FakeLaunch, prepare
 
+from ffnbench.app import commands
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.targets import resolve
-from ffnbench.request import BlockRequest
 from ffnbench.run import worker, world
 
 
@@ -38,7 +38,7 @@ def test_no_gpu_is_told_before_any_process(call, monkeypatch) -> None:
         assert said in err.splitlines()[-2]
         assert launch.workers == []
     prepare(
-        BlockRequest(device="cuda", cost_only=True), counts=True
+        device="cuda", cost_only=True, command=commands.block
     )  # nothing is measured
 
 

@@ -5,16 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from fake_machine import planned
 
 import ffnbench
 from ffnbench.ffn.width_rules import (
     round_nearest,
     round_up,
     width_by_rule,
-    width_for,
 )
-from ffnbench.planning.compare import plan_compare
-from ffnbench.request import CompareRequest
 from ffnbench.worker.probe_jobs import InProcess
 
 VECTORS = [
@@ -79,20 +77,6 @@ def test_rounding() -> None:
     ]  # a tie goes down
 
 
-@pytest.mark.parametrize("multiple", [1, 8, 64])
-def test_matching_finds_the_nearest_multiple(multiple: int) -> None:
-    def cost(width: int) -> int:
-        return 3 * 96 * width + 2 * width + 96
-
-    target = 73_000
-    found = width_for(cost, target, multiple)
-    assert found % multiple == 0
-    assert all(
-        abs(cost(found) - target) <= abs(cost(found + step) - target)
-        for step in (-multiple, multiple)
-    )
-
-
 OWN = """
 from torch import nn
 
@@ -117,8 +101,8 @@ def test_code_of_the_users_has_the_default_width_of_its_form(
 ) -> None:
     (tmp_path / "own.py").write_text(OWN)
     own = f"{tmp_path}/own.py:FFN@like={like}"
-    request = CompareRequest(variants=own, d_model=768)
-    assert plan_compare(request, InProcess()).cases[0].ffn.d_ff == d_ff
+    request = dict(variants=own, d_model=768)
+    assert planned(**request, probe=InProcess()).cases[0].ffn.d_ff == d_ff
     assert ffnbench.cost(own, d_model=768).rows()[0]["d_ff"] == d_ff
 
 
@@ -133,5 +117,5 @@ def test_code_of_the_users_has_the_default_width_of_its_form(
 def test_a_width_is_rounded_to_the_multiple_of_its_variant(
     variants: str, d_ff: int, found: list[int]
 ) -> None:
-    request = CompareRequest(variants=variants, d_model=128, d_ff=d_ff)
-    assert [case.ffn.d_ff for case in plan_compare(request).cases] == found
+    request = dict(variants=variants, d_model=128, d_ff=d_ff)
+    assert [case.ffn.d_ff for case in planned(**request).cases] == found

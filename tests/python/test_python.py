@@ -18,10 +18,9 @@ from paths import ROOT
 from torch import nn
 
 import ffnbench
+from ffnbench.api import call as api_call
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.compare import python as compare_python
 from ffnbench.messages import WORKER_VARIABLE
-from ffnbench.python.arguments import variants_text
 
 SMALL = {"d_model": 8, "threads": 1, "workers": 3, "rounds": 2}
 
@@ -62,14 +61,14 @@ report = ffnbench.compare(["relu", "swiglu"], d_model=256, dtype="bf16", quick=T
 path: Path = report.save(Path("run.json"))
 report.plot().savefig("a.png")
 drawn: Path = report.plot("a.png")
-ffnbench.plot_activations(["relu"]).savefig("b.png")
+ffnbench.plot_activations(["relu"]).save("b.png")
 ffnbench.block(mode="train", backend="onednn")
 ffnbench.cost([Path("mine.py:Mine"), "relu"], mode=["forward", "train"], match="none")
 found = ffnbench.check(path, tolerance={"latency": "5%"})
 done: bool = found.ok
 counted = ffnbench.cost({"a": "relu"}, d_model=64).frame()
 try:
-    ffnbench.ab("relu", base_rev="main", d_model=64, quiet=True)
+    ffnbench.ab("relu", base_rev="main", d_model=64)
 except ffnbench.Error as problem:
     print(problem.hint)
 """
@@ -110,7 +109,7 @@ def test_a_mistake_in_python_is_told_with_a_hint() -> None:
         ({"d_model": "wide"}, "--d-model: 'wide' is not a whole number"),
         ({"d_model": 64.5}, "--d-model: '64.5' is not a whole number"),
         ({"d_model": True}, "--d-model can't be 'true'"),
-        ({"d_model": []}, "--d-model has an empty value"),
+        ({"d_model": []}, "--d-model '' has an empty value"),
         ({"bias": "yes"}, "--bias can't be 'yes'"),
         ({"match": ["flops", "params"]}, "match takes one value"),
         ({"match": None}, "match can't be None"),
@@ -119,7 +118,7 @@ def test_a_mistake_in_python_is_told_with_a_hint() -> None:
         ({"variants": [nn.Identity()]}, "an instance of Identity is no variant"),
         ({"variants": [lambda d_model, d_ff: None]}, "a lambda"),
         ({"variants": [3]}, "3 is no variant"),
-        ({"variants": []}, "VARIANTS has an empty value"),
+        ({"variants": []}, "has an empty value"),
         ({"preset": "llama3-8b", "d_model": [64, 128]}, "hint: leave --d-model out"),
     ):
         told = told_of(ffnbench.cost, **given)
@@ -139,10 +138,10 @@ def test_what_a_worker_could_not_find_is_refused() -> None:
         pass
 
     with pytest.raises(ffnbench.Error, match="defined within a function"):
-        variants_text(["relu", Inner])
+        ffnbench.cost(["relu", Inner])
     hidden = type("Plain", (nn.Module,), {"__module__": __name__})
     with pytest.raises(ffnbench.Error, match="something else now"):
-        variants_text(hidden)
+        ffnbench.cost(hidden)
     code = "import ffnbench\nclass Mine: pass\ntry: ffnbench.cost(Mine)\nexcept ffnbench.Error as e: print(e)"
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -323,7 +322,7 @@ def test_an_interruption_before_there_is_anything_has_no_report(
     def interrupted(*_: object, **how: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(compare_python, "prepare_plan", interrupted)
+    monkeypatch.setattr(api_call, "with_costs", interrupted)
     with pytest.raises(KeyboardInterrupt) as caught:
         ffnbench.compare("relu", **SMALL)
     assert caught.value.report is None
@@ -372,11 +371,10 @@ def test_nothing_is_printed_but_progress_in_a_terminal(
     on_machine(FakeLaunch())
     ffnbench.compare("relu", **SMALL)
     assert capsys.readouterr() == ("", "")
-    for quiet, shown in ((False, True), (True, False)):
-        stderr = Terminal()
-        with monkeypatch.context() as patch:
-            patch.setattr(sys, "stderr", stderr)
-            patch.setenv("TERM", "xterm")
-            ffnbench.compare("relu", quiet=quiet, **SMALL)
-        assert ("process" in stderr.getvalue()) is shown
+    stderr = Terminal()
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", stderr)
+        patch.setenv("TERM", "xterm")
+        ffnbench.compare("relu", **SMALL)
+    assert "process" in stderr.getvalue()
     assert capsys.readouterr() == ("", "")

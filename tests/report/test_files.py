@@ -21,7 +21,6 @@ from ffnbench.common.errors import FfnbenchError, Unfinished
 from ffnbench.report.files import outputs as written
 from ffnbench.report.files.outputs import Outputs, replace_file
 from ffnbench.report.files.store import report_text
-from ffnbench.request import CompareRequest
 
 ROOT = Path(__file__).parents[2]
 COST = ["cost", "--variants", "relu,gelu,swiglu", "--d-model", "64"]
@@ -42,11 +41,11 @@ def shell(
 @pytest.fixture
 def measured(tmp_path: Path) -> Path:
     """A baseline of faked workers whose swiglu is 1.0 of the reference."""
-    request = CompareRequest(
+    request = dict(
         variants="relu,swiglu", d_model=64, threads=1, metrics="latency", precision=0.5
     )
     path = tmp_path / "base.json"
-    path.write_text(report_text(measure(prepare(request), launch=FakeLaunch())))
+    path.write_text(report_text(measure(prepare(**request), launch=FakeLaunch())))
     return path
 
 

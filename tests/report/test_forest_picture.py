@@ -14,7 +14,6 @@ from matplotlib.figure import Figure
 
 from ffnbench.report.pictures.canvas import COLUMN
 from ffnbench.report.pictures.ratios import VERDICT_MARKERS, ratio_figure
-from ffnbench.request import CompareRequest
 from ffnbench.result import Report
 
 TIMES = {"relu": 1.0, "gelu": 1.001, "swiglu": 1.5, "silu": 0.7, "glu": 1.0}
@@ -32,7 +31,7 @@ def seconds(label: str, worker: int, number: int) -> float:
 def run(
     variants: str = "relu,gelu,swiglu,silu,glu", trouble: Any = None, **more: Any
 ) -> Report:
-    request = CompareRequest(
+    request = dict(
         **{
             "variants": variants,
             "d_model": 64,
@@ -42,7 +41,7 @@ def run(
             **more,
         }
     )
-    return measure(prepare(request), launch=FakeLaunch(seconds, trouble or {}))
+    return measure(prepare(**request), launch=FakeLaunch(seconds, trouble or {}))
 
 
 @pytest.fixture(scope="module")

@@ -120,7 +120,7 @@ def killed_at(sample: int, *more: str, folder: Path) -> None:
 import os, signal, sys
 sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tests")!r}]
 from fake_machine import FakeLaunch
-from ffnbench import cli
+from ffnbench.app import main as cli
 from ffnbench.run import world
 asked = []
 def seconds(label, worker, number):

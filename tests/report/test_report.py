@@ -14,7 +14,6 @@ from ffnbench.plan import Note, NoteKind
 from ffnbench.report.columns import case_records
 from ffnbench.report.terminal import plain
 from ffnbench.report.writers import csv_text
-from ffnbench.request import CompareRequest
 from ffnbench.result import Report
 from ffnbench.stats.figures import figures_of, with_figures
 
@@ -34,7 +33,8 @@ def seconds(label: str, worker: int, number: int) -> float:
 def report_of(**options: object) -> Report:
     return with_figures(
         replace(
-            measure(prepare(asked(**options)), launch=FakeLaunch(seconds)), wall_s=20.0
+            measure(prepare(**asked(**options)), launch=FakeLaunch(seconds)),
+            wall_s=20.0,
         )
     )
 
@@ -44,17 +44,15 @@ def hash_of(label: str, worker: int) -> int:
     return sum(map(ord, label)) * (7919 * worker + 1) % 101
 
 
-def asked(**options: object) -> CompareRequest:
-    return CompareRequest(
-        **{
-            "variants": "relu,gelu,swiglu,glu",
-            "d_model": 768,
-            "threads": 2,
-            "workers": 5,
-            "rounds": 30,
-            **options,
-        }
-    )
+def asked(**flags: object) -> dict[str, object]:
+    return {
+        "variants": "relu,gelu,swiglu,glu",
+        "d_model": 768,
+        "threads": 2,
+        "workers": 5,
+        "rounds": 30,
+        **flags,
+    }
 
 
 def test_the_columns_do_not_depend_on_what_was_measured() -> None:
@@ -65,7 +63,7 @@ def test_the_columns_do_not_depend_on_what_was_measured() -> None:
     def noisy(label: str, worker: int, number: int) -> float:
         return 40 * seconds(label, worker, number) * (1 + hash_of(label, worker) / 60)
 
-    reports = [report_of(), measure(prepare(asked()), launch=FakeLaunch(noisy))]
+    reports = [report_of(), measure(prepare(**asked()), launch=FakeLaunch(noisy))]
     assert (
         reports[0].comparison("swiglu").verdict
         is not reports[1].comparison("swiglu").verdict
@@ -119,7 +117,7 @@ def test_at_most_four_lines_stand_below_however_much_there_is_to_say() -> None:
         ("open", "gelu"): "oom",
         ("sample", "swiglu"): lost("timeout", "no answer within 300 s"),
     }
-    prepared = prepare(asked(variants="relu,gelu,swiglu,glu"))
+    prepared = prepare(**asked(variants="relu,gelu,swiglu,glu"))
     prepared = replace(prepared, plan=with_control(prepared.plan))
     report = measure(prepared, launch=FakeLaunch(seconds, trouble))
     notes = tuple(

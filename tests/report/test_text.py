@@ -18,7 +18,6 @@ from ffnbench.report.files.store import report_text
 from ffnbench.report.frame import Column, Frame
 from ffnbench.report.terminal import plain
 from ffnbench.report.writers import html_fragment, latex, markdown
-from ffnbench.request import CompareRequest
 
 # every control there is, marks of direction, half a surrogate pair, and what markups
 # read
@@ -33,10 +32,10 @@ LABEL = "\x1b]0;owned\x07\x9b31m\n::error file=x::boo\r\u202e[/red]<script>`x`](
 
 def hostile(tmp_path: Path, label: str = LABEL) -> Path:
     """A saved run whose swiglu has a label as somebody else could have written it."""
-    request = CompareRequest(
+    request = dict(
         variants="relu,swiglu", d_model=64, threads=1, metrics="latency", precision=0.5
     )
-    text = report_text(measure(prepare(request), launch=FakeLaunch()))
+    text = report_text(measure(prepare(**request), launch=FakeLaunch()))
     path = tmp_path / "evil.json"
     path.write_text(text.replace('"swiglu"', json.dumps(label)))
     data = json.loads(path.read_text())
@@ -70,7 +69,7 @@ def test_a_hostile_label_is_shown_and_not_obeyed(
     if form == "json":
         again = json.loads(out, parse_constant=lambda name: pytest.fail(name))
         assert LABEL in {
-            case["label"] for case in again["plan"]["cases"]
+            case["name"] for case in again["plan"]["cases"]
         }  # data is what it was
     if form == "csv":
         rows = list(csv.DictReader(io.StringIO(out)))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from exam.machine import ENVIRONMENT
-from fake_machine import FakeLaunch, FakeWorker, KnownProber, prepare, run
+from fake_machine import FakeLaunch, FakeWorker, KnownProber, planned, prepare, run
 
 from ffnbench.api import measuring
 from ffnbench.api.preparing import Prepared
@@ -17,8 +17,6 @@ from ffnbench.common.errors import FfnbenchError, Unfinished
 from ffnbench.following import UNFOLLOWED, Following
 from ffnbench.messages import Greeting
 from ffnbench.plan import Plan
-from ffnbench.planning.compare import plan_compare
-from ffnbench.request import CompareRequest
 from ffnbench.result import FailureKind, Run, Verdict
 from ffnbench.run import worker
 from ffnbench.run.worker import WorkerLost
@@ -112,7 +110,7 @@ def plan_of(budget: float | None, **options: Any) -> Plan:
         "precision": 0.05,
         **options,
     }
-    return plan_compare(CompareRequest(budget=budget, **given)).with_device("cpu")
+    return planned(budget=budget, **given).with_device("cpu")
 
 
 def latest(budget: float) -> float:
@@ -180,7 +178,7 @@ def prepared(budget: float, **options: Any) -> Prepared:
         "metrics": "latency",
         **options,
     }
-    return prepare(CompareRequest(budget=budget, **given))
+    return prepare(budget=budget, **given)
 
 
 @pytest.fixture

@@ -8,13 +8,12 @@ import re
 import pytest
 from exam import machine
 from exam.machine import WORLDS, Machine, World
+from fake_machine import planned
 
 from ffnbench.gate.interim import latency_report
 from ffnbench.plan import Plan
-from ffnbench.planning.compare import plan_compare
-from ffnbench.planning.effort import MIN_WORKERS
+from ffnbench.planning.protocol import MIN_WORKERS
 from ffnbench.report.sentences import to_do_line
-from ffnbench.request import CompareRequest
 from ffnbench.result import Report, Verdict
 from ffnbench.run import runner
 from ffnbench.stats.figures import with_figures
@@ -28,7 +27,7 @@ def plan_of(**options: object) -> Plan:
         "metrics": "latency",
         **options,
     }
-    return plan_compare(CompareRequest(**settings)).with_device("cpu")
+    return planned(**settings).with_device("cpu")
 
 
 @pytest.mark.parametrize(

@@ -8,27 +8,23 @@ import signal
 from collections import Counter
 
 import pytest
-from fake_machine import FakeLaunch, lost, run
+from fake_machine import FakeLaunch, lost, planned, run
 
 from ffnbench.common.errors import Unfinished
 from ffnbench.messages import Failed
-from ffnbench.planning.compare import plan_compare
-from ffnbench.request import CompareRequest
 from ffnbench.result import FailureKind
 from ffnbench.stats.verdict import summarise
 
 
 def plan_of(**options: object):
-    return plan_compare(
-        CompareRequest(
-            **{
-                "variants": "relu,gelu,swiglu",
-                "d_model": 64,
-                "workers": 3,
-                "rounds": 4,
-                **options,
-            }
-        )
+    return planned(
+        **{
+            "variants": "relu,gelu,swiglu",
+            "d_model": 64,
+            "workers": 3,
+            "rounds": 4,
+            **options,
+        }
     )
 
 

@@ -14,12 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_machine import KnownProber, run
+from fake_machine import KnownProber, planned, run
 
 from ffnbench.common import jsonable
 from ffnbench.plan import Arm, Plan
-from ffnbench.planning.compare import plan_compare
-from ffnbench.request import CompareRequest
 from ffnbench.result import FailureKind
 from ffnbench.run import runner
 from ffnbench.run.starters import Starters
@@ -89,11 +87,8 @@ def starter() -> Iterator[Worker]:
 
 def plan_of(path: Path, names: tuple[str, ...] = NAMES) -> Plan:
     variants = ",".join(f"{name}={path}:{name}" for name in names)
-    request = CompareRequest(
-        variants=variants, d_model=64, d_ff=128, seq_len=16, match="none", threads=1, device="cpu", metrics="latency",
-        workers=3, rounds=4,
-    )  # fmt: skip
-    return plan_compare(request, KnownProber())
+    request = dict(variants=variants, d_model=64, d_ff=128, seq_len=16, match="none", threads=1, device="cpu", metrics="latency", workers=3, rounds=4)  # fmt: skip
+    return planned(**request, probe=KnownProber())
 
 
 def opened(

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 import torch
-from fake_machine import KnownProber
+from fake_machine import KnownProber, planned
 from paths import ROOT
 
 from ffnbench.api.measuring import measure_plan
@@ -28,8 +28,6 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.messages import Failed, Sampled
 from ffnbench.plan import Arm, Workload, cost_of
-from ffnbench.planning.compare import plan_compare
-from ffnbench.request import CompareRequest
 from ffnbench.result import CaseCost, FailureKind
 from ffnbench.run.prober import Prober
 from ffnbench.run.worker import Worker, WorkerLost
@@ -80,7 +78,7 @@ def test_trouble_is_a_row_and_the_others_go_on(
         "Plain",
     )
     variants = ",".join(["relu", *(f"{HOSTILE}:{name}" for name in names)])
-    request = CompareRequest(
+    request = dict(
         variants=variants,
         d_model=16,
         d_ff=32,
@@ -90,7 +88,7 @@ def test_trouble_is_a_row_and_the_others_go_on(
         timeout=1.0,
         threads=1,
     )
-    plan = plan_compare(request, prober)
+    plan = planned(**request, probe=prober)
     costs = tuple(
         CaseCost(case=case.label, cost=cost_of(case, prober)) for case in plan.cases
     )
@@ -246,7 +244,7 @@ def test_a_worker_takes_no_more_memory_than_it_was_given() -> None:
     written to it; the next one runs.
     """
     variants = f"{HOSTILE}:Hungry,{HOSTILE}:Plain"
-    request = CompareRequest(
+    request = dict(
         variants=variants,
         d_model=16,
         d_ff=32,
@@ -255,7 +253,7 @@ def test_a_worker_takes_no_more_memory_than_it_was_given() -> None:
         threads=1,
         device="cpu",
     )
-    plan, given = plan_compare(request, KnownProber()), 2**29
+    plan, given = planned(**request, probe=KnownProber()), 2**29
     worker = Worker()
     try:
         worker.ask("begin", 60, plan=plan, memory_bytes=given)

@@ -9,10 +9,9 @@ import torch
 from exam.alarms import check_plan, counts
 from exam.machine import WORLDS
 from exam.simulated import simulate_checks
+from fake_machine import planned
 from torch import Tensor, nn
 
-from ffnbench.planning.compare import plan_compare
-from ffnbench.request import CompareRequest
 from ffnbench.worker import jobs, subject, timing
 
 
@@ -73,8 +72,8 @@ def test_a_slow_down_is_exactly_what_was_asked_for(
         monkeypatch.setattr(module, "perf_counter", clock)
     monkeypatch.setattr(jobs, "build_module", lambda spec, **place: Timed(clock))
     variants = f"a=relu@mode={mode},b=relu@mode={mode}@slowdown=0.5"
-    request = CompareRequest(variants=variants, d_model=8, seq_len=4, threads=1)
-    made = jobs.Jobs(plan_compare(request).with_device("cpu"))
+    request = dict(variants=variants, d_model=8, seq_len=4, threads=1)
+    made = jobs.Jobs(planned(**request).with_device("cpu"))
     for label, expected in (("a", seconds), ("b", 1.5 * seconds)):
         made.open(label=label, calls=2)
         sample = made.sample(label=label, calls=2)

@@ -6,33 +6,32 @@ import math
 import random
 
 import pytest
-from fake_machine import FakeLaunch, KnownProber, measure, prepare
+from fake_machine import FakeLaunch, KnownProber, measure, planned, prepare
 from made_up_runs import run_of
 
 from ffnbench.compare.table import compare_frame
 from ffnbench.gate.interim import latency_report
 from ffnbench.plan import Plan
-from ffnbench.planning.compare import plan_compare
 from ffnbench.report.terminal import plain
-from ffnbench.request import CompareRequest
 from ffnbench.result import Report, Verdict
 from ffnbench.stats.fastest import Fastest, fastest
 from ffnbench.stats.figures import with_figures
 
 
 def plan_of(variants: str = "relu,swiglu", **flags: object) -> Plan:
-    return plan_compare(
-        CompareRequest(variants=variants, **{"device": "cpu", "threads": 1} | flags),
-        KnownProber(1.0),
+    return planned(
+        variants=variants,
+        **{"device": "cpu", "threads": 1} | flags,
+        probe=KnownProber(1.0),
     )
 
 
 def measured(launch: FakeLaunch, variants: str = "swiglu", **flags: object) -> Report:
-    asked = CompareRequest(
+    asked = dict(
         variants=variants,
         **{"workers": 5, "rounds": 6, "device": "cpu", "threads": 1} | flags,
     )
-    return measure(prepare(asked), launch=launch)
+    return measure(prepare(**asked), launch=launch)
 
 
 def words_of(report: Report, width: int = 80) -> str:

@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from fake_machine import KnownProber
+from fake_machine import KnownProber, planned
 from paths import ROOT
 
 from ffnbench.metrics import COMPILE, HELD
 from ffnbench.plan import Plan
-from ffnbench.planning.compare import plan_compare
-from ffnbench.request import CompareRequest
 from ffnbench.result import FailureKind
 from ffnbench.run.worker import Worker
 from ffnbench.worker.backends import compiling
@@ -26,7 +24,7 @@ HOSTILE = str(ROOT / "tests" / "hostile.py")
 
 
 def plan_of(variants: str, mode: str = "forward") -> Plan:
-    request = CompareRequest(
+    request = dict(
         variants=variants,
         d_model=32,
         d_ff=64,
@@ -36,7 +34,7 @@ def plan_of(variants: str, mode: str = "forward") -> Plan:
         match="none",
         device="cpu",
     )
-    return plan_compare(request, KnownProber(1.0))
+    return planned(**request, probe=KnownProber(1.0))
 
 
 @pytest.fixture(scope="module")
@@ -116,8 +114,8 @@ def test_compile_modes_and_frozen_weights(worker: Worker) -> None:
         if mode != "default"
     ]
     works = [*works, replace(case.workload, freeze=True)]
-    cases = [replace(case, label=f"{i}", workload=work) for i, work in enumerate(works)]
-    plan = replace(plan, cases=tuple(cases), reference="0")
+    cases = [replace(case, name=f"{i}", workload=work) for i, work in enumerate(works)]
+    plan = replace(plan, cases=tuple(cases))
     worker.ask("begin", 60, plan=plan)
     found = [ask(worker, "open", label=case.label, calls=None) for case in cases]
     own = 4 * 3 * 32 * 64
@@ -155,7 +153,7 @@ def test_code_that_does_not_compile_once_and_for_all(worker: Worker) -> None:
 def test_a_machine_without_a_compiler_says_so() -> None:
     session = Worker(
         replace(
-            plan_compare(CompareRequest()).cases[0].arm,
+            planned().cases[0].arm,
             env=(("CXX", "/nowhere/g++"), ("PATH", "/nowhere")),
         )
     )

@@ -12,13 +12,11 @@ from typing import Any
 
 import pytest
 import torch
-from fake_machine import FakeLaunch, KnownProber, measure, prepare
+from fake_machine import FakeLaunch, KnownProber, measure, planned, prepare
 
 from ffnbench.common.errors import Unsupported
 from ffnbench.plan import Plan
-from ffnbench.planning.compare import plan_compare
 from ffnbench.report.columns import case_records
-from ffnbench.request import CompareRequest
 from ffnbench.worker.correctness import Mismatch, difference_from_expected, row_error
 from ffnbench.worker.jobs import Jobs
 
@@ -173,7 +171,7 @@ def plan_of(variants: str, **options: Any) -> Plan:
         "match": "none",
         **options,
     }
-    plan = plan_compare(CompareRequest(variants=variants, **settings), KnownProber(1.0))
+    plan = planned(variants=variants, **settings, probe=KnownProber(1.0))
     return replace(plan, protocol=replace(plan.protocol, warmup_s=1e-3))
 
 
@@ -399,10 +397,10 @@ def test_each_case_is_checked_once_after_the_rounds_of_the_first_worker() -> Non
     cases = ("relu", "gelu", "swiglu")
     launch = FakeLaunch()
     launch.trouble = {("check", case): {"error": 3e-7} for case in cases}
-    request = CompareRequest(
+    request = dict(
         variants="relu,gelu,swiglu", d_model=64, metrics="latency", workers=3, rounds=2
     )
-    report = measure(prepare(request), launch=launch)
+    report = measure(prepare(**request), launch=launch)
     of_first = [(do, label) for worker, do, label in launch.log if worker == 0]
     checks = [label for do, label in of_first if do == "check"]
     assert sorted(checks) == sorted(cases)

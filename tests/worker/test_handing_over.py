@@ -7,10 +7,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
+from fake_machine import planned
 
 from ffnbench.plan import Plan, Probe
-from ffnbench.planning.compare import plan_compare
-from ffnbench.request import CompareRequest
 from ffnbench.worker import agreement
 from ffnbench.worker.jobs import Jobs
 
@@ -23,7 +22,7 @@ def plan_of(variants: str = "relu,swiglu", **options: object) -> Plan:
         "device": "cpu",
         **options,
     }
-    return plan_compare(CompareRequest(variants=variants, **settings), Probe())  # type: ignore[arg-type]
+    return planned(variants=variants, **settings, probe=Probe())  # type: ignore[arg-type]
 
 
 def test_a_head_takes_over_its_bases_weights(tmp_path: Path) -> None:

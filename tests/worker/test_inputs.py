@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import pytest
 import torch
+from fake_machine import planned
 
 from ffnbench.plan import Probe
-from ffnbench.planning.compare import plan_compare
-from ffnbench.request import CompareRequest
 from ffnbench.worker.jobs import Jobs
 from ffnbench.worker.subject import Pool, factors_of, most_inputs
 
@@ -61,7 +60,7 @@ def test_memory_bounds_the_pool() -> None:
     assert most_inputs(x, None) == 64
     assert most_inputs(x, 16 * 3 * x.nbytes) == 3
     assert most_inputs(x, 10) == 1
-    request = CompareRequest(
+    request = dict(
         variants="relu",
         d_model=32,
         d_ff=48,
@@ -70,7 +69,7 @@ def test_memory_bounds_the_pool() -> None:
         device="cpu",
         match="none",
     )
-    plan = plan_compare(request, Probe())
+    plan = planned(**request, probe=Probe())
     brief = replace(plan, protocol=replace(plan.protocol, warmup_s=1e-3))
     opened = Jobs(brief, memory_bytes=4 * 16 * 5 * 64 * 32 * 4).open(
         label="relu", calls=1000

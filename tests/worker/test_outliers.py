@@ -16,13 +16,11 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from fake_machine import KnownProber
+from fake_machine import KnownProber, planned
 from onnx import numpy_helper
 from torch import Tensor, nn
 
 from ffnbench.choices import Backend
-from ffnbench.planning.compare import plan_compare
-from ffnbench.request import CompareRequest
 from ffnbench.worker.backends.building import build_module
 from ffnbench.worker.backends.running import implementation_of
 from ffnbench.worker.correctness import Correctness, Mismatch
@@ -68,12 +66,10 @@ def checked(seed: int, backend: str, weights: str, dtype: str, **sizes: Any) -> 
     dice = random.Random(seed)
     gated = backend.startswith("packed") or dice.random() < 0.5
     width, tokens = dice.choice((64, 128)), dice.choice((4, 16, 40))
-    request = CompareRequest(
-        **{"variants": dice.choice(("swiglu", "geglu")) if gated else dice.choice(("relu", "gelu")),
+    request = dict(**{"variants": dice.choice(("swiglu", "geglu")) if gated else dice.choice(("relu", "gelu")),
            "d_model": width, "d_ff": 2 * width, "seq_len": tokens, "match": "none", "backend": backend,
-           "weights": weights, "dtype": dtype, "threads": 1, "device": "cpu"} | sizes
-    )  # fmt: skip
-    [case] = plan_compare(request, KnownProber()).cases
+           "weights": weights, "dtype": dtype, "threads": 1, "device": "cpu"} | sizes)  # fmt: skip
+    [case] = planned(**request, probe=KnownProber()).cases
     module = build_module(case.ffn, dtype=torch.float32)
     with torch.no_grad():
         for part in module.modules():

@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from fake_machine import planned
 from torch import Tensor, nn
 
 from ffnbench.plan import Workload
-from ffnbench.planning.compare import plan_compare
-from ffnbench.request import CompareRequest
 from ffnbench.worker.correctness import row_error
 from ffnbench.worker.jobs import Jobs
 from ffnbench.worker.probe_jobs import InProcess
@@ -136,11 +135,8 @@ def test_a_module_that_switches_tf32_on_leaves_the_next_sample_as_asked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "switching", sys.modules[__name__])
-    request = CompareRequest(
-        variants="mine=switching:Switches,exact=relu,fast=relu@matmul_precision=high", d_model=16, d_ff=32, seq_len=4,
-        threads=torch.get_num_threads(), device="cpu", match="none",
-    )  # fmt: skip
-    jobs = Jobs(plan_compare(request, InProcess()))
+    request = dict(variants="mine=switching:Switches,exact=relu,fast=relu@matmul_precision=high", d_model=16, d_ff=32, seq_len=4, threads=torch.get_num_threads(), device="cpu", match="none")  # fmt: skip
+    jobs = Jobs(planned(**request, probe=InProcess()))
     for label in ("mine", "exact", "fast"):
         jobs.open(label=label, calls=2)
     FOUND.clear()

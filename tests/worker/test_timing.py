@@ -10,11 +10,10 @@ from itertools import groupby
 import pytest
 import torch
 from device_world import Context, Kernels, World, used
+from fake_machine import planned
 from torch import Tensor, nn
 
 from ffnbench.messages import CacheLevel
-from ffnbench.planning.compare import plan_compare
-from ffnbench.request import CompareRequest
 from ffnbench.worker import jobs, peak_memory, timing
 from ffnbench.worker import subject as subjects
 
@@ -47,9 +46,7 @@ def test_a_case_is_warm_before_its_calls_are_counted(
     """One checked call and eight of warming up take 16 ms each, all others 1 ms:
     sixteen of them make a sample.
     """
-    plan = plan_compare(
-        CompareRequest(variants="relu", d_model=D, seq_len=SEQ, threads=1, device="cpu")
-    )
+    plan = planned(variants="relu", d_model=D, seq_len=SEQ, threads=1, device="cpu")
     warmup_s = 8 * COLD_S
     plan = replace(
         plan,

@@ -22,7 +22,7 @@ from ffnbench.ffn.spec import (
 )
 from ffnbench.metrics import METRICS
 from ffnbench.plan import METHOD, Kind, Plan
-from ffnbench.request import spelling
+from ffnbench.planning.reading import spelling
 from ffnbench.result import SCHEMA, Report
 
 BEGIN_OF_CHECK = re.compile(rb'\s*\{\s*"findings"\s*:')
@@ -190,11 +190,6 @@ def _problems_of_plan(plan: Plan) -> Iterator[str]:
         yield "its plan has no cases"
     if len(labels) < len(plan.cases):
         yield "two cases have one label"
-    yield from _unknown_names(
-        "the reference",
-        (plan.reference, *(case.against for case in plan.cases if case.against)),
-        labels,
-    )
     for case in plan.cases:
         if not isinstance(case.ffn, MEASURES[plan.kind]):
             yield f"{case.label!r} is nothing that {plan.kind} measures"

@@ -139,12 +139,10 @@ def swept(report: Report) -> Swept:
         panel = panel_of.setdefault(title, Panel(title, within, {}))
         for case in group.cases:
             if not (of_ratios and plan.is_reference(case.label)):
-                curve = panel.curves.setdefault(group.variant_of(case), [])
+                curve = panel.curves.setdefault(case.row, [])
                 curve.append(rows[case.label] | dict(group.values))
     if of_ratios:
-        references = {
-            group.variant_of(plan.case(group.reference)) for group in plan.groups
-        }
+        references = {plan.name_of(group.reference) for group in plan.groups}
         reference = references.pop() if len(references) == 1 else "the reference"
         key, size, title = "ratio", 1.0, f"time vs {shortened(reference, LETTERS)}"
     else:

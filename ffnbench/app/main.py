@@ -17,13 +17,8 @@ from typing import Annotated, Any
 import typer
 
 from ffnbench import __version__
-from ffnbench.cli.commands import (
-    Commands,
-    UsageError,
-    command_names,
-    ending,
-    settings_here,
-)
+from ffnbench.app.command import UsageError
+from ffnbench.app.commands import app
 from ffnbench.common.errors import (
     EXIT_INTERRUPTED,
     EXIT_UNFINISHED,
@@ -32,26 +27,11 @@ from ffnbench.common.errors import (
     complain,
     termination_as_interruption,
 )
+from ffnbench.common.files import project_file
 from ffnbench.common.streams import hush, prepare_streams
 
 INTERRUPTED = "interrupted before the answer was complete"
 NO_MEMORY = "there is not enough memory"
-app = typer.Typer(
-    cls=Commands,
-    no_args_is_help=True,
-    rich_markup_mode="rich" if sys.stdout is not None and sys.stdout.isatty() else None,
-    context_settings={
-        "help_option_names": ["-h", "--help"],
-        "token_normalize_func": lambda name: name.replace("_", "-"),
-        "max_content_width": 80,
-    },
-    epilog=ending(
-        "ffnbench compare relu gelu swiglu --d-model 768",
-        "ffnbench cost --preset llama3-8b",
-        "ffnbench list variants",
-        docs="README.md",
-    ),
-)
 
 
 def _version(wanted: bool) -> None:
@@ -84,13 +64,16 @@ def run_command_line(words: Sequence[str]) -> int:
         if app([*words], standalone_mode=False, prog_name="ffnbench"):
             return EXIT_USAGE
         return 0
-    settings = settings_here()
-    defaults = settings.by_command(command_names()) if settings else {}
     # not app(): that ends an interruption, and a broken pipe, in its own ways
-    group = typer.main.get_command(app)
+    group: Any = typer.main.get_command(app)
+    of_file = {}
+    if project_file() is not None:
+        from ffnbench.app.defaults import default_map
+
+        of_file = default_map(group.commands)
     try:
         with group.make_context(
-            "ffnbench", [*words] or ["--help"], default_map=defaults
+            "ffnbench", [*words] or ["--help"], default_map=of_file
         ) as ctx:
             return group.invoke(ctx) or 0
     except typer.Exit as ended:

@@ -1,18 +1,17 @@
-"""Every option once, but for those that one feature alone has: its names, its panel in
-the help, the word for its value, and its help.
+"""Every flag once: what Python may pass for it, the reader that makes a value of that
+or of what is typed, and how the help shows it.
 
 A command takes them as annotations of its parameters: `d_model: o.DModel = None` is
-`--d-model`. A value is a text, as it was typed: cli/commands.py makes a request of all
-of them. A switch states its own name, or else Typer adds its `--no-...`. What few
-people use is `hidden`: `--help-all` shows it.
+`--d-model`.
 """
 
-from __future__ import annotations
-
-from typing import Annotated, Any
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from typer import Argument, Option
 
+from ffnbench import choices
 from ffnbench.choices import (
     CHECK_SUFFIXES,
     FIGURE_SUFFIXES,
@@ -20,73 +19,247 @@ from ffnbench.choices import (
     PICTURE_SUFFIXES,
     SUFFIXES,
 )
-from ffnbench.cli.words import words_for
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.names import hint_for
+from ffnbench.planning.reading import (
+    count,
+    cut,
+    device_of,
+    dtype,
+    joined,
+    many,
+    member,
+    mode_of,
+    one,
+    pairs,
+    percent,
+    plain,
+    positive,
+    seconds,
+    switch,
+    text_of,
+    texts,
+    texts_of,
+)
 
-TypedText = str | None
-TypedTexts = list[str] | None
+if TYPE_CHECKING:
+    import torch
+
+StrPath = str | os.PathLike[str]
+OneVariant = StrPath | Callable[..., Any]  # a name, a class or a function
+SeveralVariants = OneVariant | Sequence[OneVariant] | Mapping[str, OneVariant]
+Sizes = int | str | Sequence[int | str]
+Names = str | Sequence[str]
+Pairs = str | Sequence[str] | Mapping[str, str]
+ModeName = Literal["forward", "train", "backward", "inference", "training"]
+MatchName = Literal["params", "flops", "none"]
+BackendName = Literal[
+    "eager", "packed", "packed-up-gate", "compile", "onednn", "ort", "openvino", "all"
+]
+DTypeName = Literal[
+    "float64",
+    "float32",
+    "bfloat16",
+    "float16",
+    "double",
+    "fp64",
+    "float",
+    "fp32",
+    "bf16",
+    "half",
+    "fp16",
+]
+Modes = ModeName | Sequence[ModeName]
+Backends = BackendName | Sequence[BackendName]
+OneDType: TypeAlias = "DTypeName | torch.dtype"
+DTypes: TypeAlias = "OneDType | Sequence[OneDType]"
+OneDevice: TypeAlias = "str | torch.device"
+Devices: TypeAlias = "OneDevice | Sequence[OneDevice]"
 
 MODEL, WIDTHS, WORKLOAD, OUTPUT = "Model", "Widths", "Workload", "Output"
 MEASURED, EFFORT = "What is measured", "How long"
 SIDES, LIMITS = "Sides", "Limits"
 
-# Arguments, typed by their place, or by their name: cli/words.py
+# The words that a flag takes, which a shell offers at TAB
+
+
+def completed(name: str) -> Callable[[str], list[str]]:
+    """A function that completes the value of a flag: it gives the words that may stand
+    there, behind those of its list that are typed already.
+    """
+
+    def complete(incomplete: str) -> list[str]:
+        before, comma, _ = incomplete.rpartition(",")
+        typed = before.split(",")
+        return [
+            f"{before}{comma}{word}" for word in words_of(name) if word not in typed
+        ]
+
+    return complete
+
+
+def words_of(name: str) -> Iterable[str]:
+    """The words that a flag takes; none where it takes no fixed ones."""
+    match name:
+        case "variants":
+            from ffnbench.ffn.spec import GATED
+
+            return [*words_of("activations"), *GATED.names(), *words_of("preset")]
+        case "activations":
+            from ffnbench.ffn.activations import ACTIVATIONS
+
+            return ACTIVATIONS.names()
+        case "preset":
+            from ffnbench.models.presets import PRESETS
+
+            return PRESETS.names()
+        case "what":
+            from ffnbench.report.listing import LISTINGS
+
+            return LISTINGS
+        case "hardware":
+            from ffnbench.planning.hardware import published
+
+            return published().names()
+        case "tolerance":
+            from ffnbench.gate.decision import CHECKED_METRICS
+
+            return [f"{metric}=" for metric in CHECKED_METRICS]
+        case "dtype":
+            from ffnbench.ffn.spec import DTYPES
+
+            return DTYPES.spellings()
+        case "metrics":
+            from ffnbench.metrics import METRIC_GROUPS
+
+            return METRIC_GROUPS
+    return FIXED.get(name, ())
+
+
+FIXED: dict[str, Iterable[str]] = {
+    "match": choices.Match,
+    "mode": (*choices.Mode, *choices.MODE_ALIASES),
+    "device": ("auto", "cpu", "cuda"),
+    "backend": (*choices.Backend, choices.ALL_BACKENDS),
+    "weights": choices.Weights,
+    "on_unclear": ("pass", "fail"),
+    "format": ("table", "markdown", "latex", "csv", "json", "github"),
+}
+
+
+# Readers of what one kind of flag takes
+
+
+def variants(name: str, value: Any) -> str:
+    """The list of variants, or of activations, as it would be typed. Raises
+    FfnbenchError for a class or a function that a worker can't find.
+    """
+    if isinstance(value, list) and all(isinstance(text, str) for text in value):
+        return joined(texts_of(name, value))
+    from ffnbench.app.own_code import variants_text
+
+    return variants_text(name, value)
+
+
+def backends(name: str, value: Any) -> tuple[choices.Backend, ...]:
+    """The backends of a list; `all` is every one."""
+    if choices.ALL_BACKENDS in cut("", joined(texts_of(name, value)), "eager,packed"):
+        return tuple(choices.Backend)
+    return many(member(choices.Backend, "backend"))(name, value)
+
+
+def metric(name: str, text: str) -> str:
+    """The name of a group of metrics; raises FfnbenchError for what is none."""
+    from ffnbench.metrics import METRIC_GROUPS
+
+    if text not in METRIC_GROUPS:
+        hint = hint_for(text, METRIC_GROUPS, f"metrics: {', '.join(METRIC_GROUPS)}")
+        raise FfnbenchError(f"unknown metric {text!r}", hint)
+    return text
+
+
+def as_passed(name: str, value: Any) -> Any:
+    """The value as it is."""
+    return value
+
+
+def list_of_names(name: str, value: Any) -> str:
+    """A list as one text."""
+    return joined(texts_of(name, value))
+
+
+def interval(name: str, value: Any) -> tuple[float, float]:
+    """The bounds of LO:HI, or of a pair."""
+    from ffnbench.activations.plan import parse_range
+
+    return parse_range(":".join(texts_of(name, value)))
+
+
+# Arguments, typed by their place, or by their name
 
 Variants = Annotated[
-    TypedTexts,
+    SeveralVariants,
+    variants,
     Argument(
         metavar="VARIANT",
-        show_default=False,
         help="Names of `ffnbench list variants`, swiglu@d_ff=64, file.py:Class.",
-        autocompletion=words_for("variants"),
+        autocompletion=completed("variants"),
     ),
 ]
 Variant = Annotated[
-    TypedText,
+    OneVariant | None,
+    variants,
     Argument(
         metavar="VARIANT|MODEL",
         help="An FFN as in `compare`, or a model.",
-        autocompletion=words_for("variants"),
+        autocompletion=completed("variants"),
     ),
 ]
 Code = Annotated[
-    str,
+    OneVariant,
+    variants,
     Argument(
         metavar="VARIANT",
         help="package.module:Attr, path/to/file.py:Attr, or a name of `ffnbench list variants`.",
-        autocompletion=words_for("variants"),
+        autocompletion=completed("variants"),
     ),
 ]
 BaseRev = Annotated[
-    TypedText,
+    str | None,
+    text_of,
     Argument(
         metavar="BASE_REV",
         help="The git revision to compare with; also --base-rev.",
     ),
 ]
 Activations = Annotated[
-    TypedTexts,
+    SeveralVariants | None,
+    variants,
     Argument(
         metavar="NAME",
         help="relu, swish@beta=0.5, file.py:function; names: `ffnbench activations`.",
-        autocompletion=words_for("activations"),
+        autocompletion=completed("activations"),
     ),
 ]
 Baseline = Annotated[
-    str,
+    StrPath,
+    text_of,
     Argument(
         metavar="BASELINE",
         help="A file that `ffnbench compare ... -o baseline.json` wrote.",
     ),
 ]
 Current = Annotated[
-    TypedText,
+    StrPath | None,
+    text_of,
     Argument(
         metavar="CURRENT",
         help="A saved run to check; without it, the plan is measured now.",
     ),
 ]
 File = Annotated[
-    str,
+    StrPath,
+    text_of,
     Argument(
         metavar="FILE",
         help="A .json of `compare`, `cost`, `block`, `activations --time`, `check` or `ab`.",
@@ -94,26 +267,29 @@ File = Annotated[
 ]
 Topic = Annotated[
     str,
+    text_of,
     Argument(
         metavar="WHAT",
         help="variants, keys, presets or hardware.",
-        autocompletion=words_for("what"),
+        autocompletion=completed("what"),
     ),
 ]
 
 # Which FFNs
 
 Preset = Annotated[
-    TypedText,
+    StrPath | None,
+    text_of,
     Option(
         rich_help_panel=WIDTHS,
         metavar="NAME|PATH",
         help="`ffnbench list presets`, or a config.json.",
-        autocompletion=words_for("preset"),
+        autocompletion=completed("preset"),
     ),
 ]
 DModel = Annotated[
-    TypedText,
+    Sizes | None,
+    many(positive),
     Option(
         "--d-model",
         "--hidden-size",
@@ -123,7 +299,8 @@ DModel = Annotated[
     ),
 ]
 DFF = Annotated[
-    TypedText,
+    Sizes | None,
+    many(positive),
     Option(
         "--d-ff",
         "--intermediate-size",
@@ -134,20 +311,22 @@ DFF = Annotated[
 ]
 Bias = Annotated[
     bool | None,
-    Option(rich_help_panel=WIDTHS, help="Biases in all linear layers.", hidden=True),
+    switch,
+    Option(rich_help_panel=WIDTHS, help="Biases in all linear layers."),
 ]
 Match = Annotated[
-    TypedText,
+    MatchName,
+    one(member(choices.Match, "match")),
     Option(
         rich_help_panel=WIDTHS,
-        show_default=False,
         metavar="WHAT",
         help="What is made equal: params, flops or none.",
-        autocompletion=words_for("match"),
+        autocompletion=completed("match"),
     ),
 ]
 Heads = Annotated[
-    TypedText,
+    int | str | None,
+    one(positive),
     Option(
         rich_help_panel=WIDTHS,
         metavar="INT",
@@ -155,7 +334,8 @@ Heads = Annotated[
     ),
 ]
 KVHeads = Annotated[
-    TypedText,
+    int | str | None,
+    one(positive),
     Option(
         "--kv-heads",
         rich_help_panel=WIDTHS,
@@ -164,10 +344,23 @@ KVHeads = Annotated[
     ),
 ]
 
+# A published model
+
+Model = Annotated[
+    StrPath,
+    text_of,
+    Argument(
+        metavar="CONFIG|PRESET",
+        help="A config.json, its folder, a preset, or ORG/NAME in the hub's cache.",
+        autocompletion=completed("preset"),
+    ),
+]
+
 # What an FFN is fed, and what it runs on
 
 Batch = Annotated[
-    TypedText,
+    Sizes,
+    many(positive),
     Option(
         "--batch",
         "--batch-size",
@@ -177,7 +370,8 @@ Batch = Annotated[
     ),
 ]
 SeqLen = Annotated[
-    TypedText,
+    Sizes | None,
+    many(positive),
     Option(
         rich_help_panel=WORKLOAD,
         metavar="INT",
@@ -185,7 +379,8 @@ SeqLen = Annotated[
     ),
 ]
 SeqLenOfBlock = Annotated[
-    TypedText,
+    Sizes,
+    many(positive),
     Option(
         "--seq-len",
         rich_help_panel=WORKLOAD,
@@ -194,48 +389,51 @@ SeqLenOfBlock = Annotated[
     ),
 ]
 DType = Annotated[
-    TypedText,
+    "DTypes",
+    many(dtype),
     Option(
         "--dtype",
         rich_help_panel=WORKLOAD,
-        show_default=False,
         metavar="NAME",
         help="float32, bfloat16, float16 or float64.",
-        autocompletion=words_for("dtype"),
+        autocompletion=completed("dtype"),
     ),
 ]
 Mode = Annotated[
-    TypedText,
+    Modes,
+    many(mode_of),
     Option(
         rich_help_panel=WORKLOAD,
-        show_default=False,
         metavar="NAME",
         help="forward, train or backward.",
-        autocompletion=words_for("mode"),
+        autocompletion=completed("mode"),
     ),
 ]
 Hardware = Annotated[
-    TypedText,
+    Names | None,
+    many(plain, "h100,a100"),
     Option(
         rich_help_panel=WORKLOAD,
-        show_default=False,
         metavar="LIST",
         help="Add the least time on machines of `ffnbench list hardware`, or of a .toml of your own.",
-        autocompletion=words_for("hardware"),
+        autocompletion=completed("hardware"),
     ),
 ]
 Device = Annotated[
-    TypedText,
+    "Devices",
+    many(device_of),
     Option(
         rich_help_panel=WORKLOAD,
-        show_default=False,
         metavar="NAME",
         help="auto (a GPU if there is one), cpu, cuda:1.",
-        autocompletion=words_for("device"),
+        autocompletion=completed("device"),
     ),
 ]
+# a device as torch has it, of Python alone
+AnyDevice = Annotated[Any, as_passed, Option(help="Where the module is made.")]
 Threads = Annotated[
-    TypedText,
+    Sizes | None,
+    many(positive),
     Option(
         rich_help_panel=WORKLOAD,
         metavar="INT",
@@ -243,37 +441,37 @@ Threads = Annotated[
     ),
 ]
 Backend = Annotated[
-    TypedText,
+    Backends,
+    backends,
     Option(
         rich_help_panel=WORKLOAD,
-        show_default=False,
         metavar="NAME",
         help="eager, packed, compile, onednn, ort, openvino or all.",
-        autocompletion=words_for("backend"),
+        autocompletion=completed("backend"),
     ),
 ]
 Layer = Annotated[
-    TypedText,
+    int | str | None,
+    one(count),
     Option(
         rich_help_panel=WORKLOAD,
         metavar="INT",
-        show_default=False,
         help="With --preset FOLDER: the weights of that layer, from 0, in place of random ones.",
-        hidden=True,
     ),
 ]
 Weights = Annotated[
-    TypedText,
+    Names,
+    many(member(choices.Weights, "weights")),
     Option(
         rich_help_panel=WORKLOAD,
         metavar="LIST",
-        show_default=False,
         help="Storage of weights: none, int8, int8-dynamic, int4.",
-        autocompletion=words_for("weights"),
+        autocompletion=completed("weights"),
     ),
 ]
 Elements = Annotated[
-    TypedText,
+    Sizes,
+    many(positive),
     Option(
         rich_help_panel=WORKLOAD,
         metavar="INT",
@@ -284,7 +482,8 @@ Elements = Annotated[
 # What is measured, and how long
 
 Range = Annotated[
-    TypedText,
+    str | tuple[float, float],
+    interval,
     Option(
         "--range",
         rich_help_panel=MEASURED,
@@ -294,6 +493,7 @@ Range = Annotated[
 ]
 OperationsTimed = Annotated[
     bool,
+    switch,
     Option(
         "--time",
         rich_help_panel=MEASURED,
@@ -301,18 +501,19 @@ OperationsTimed = Annotated[
     ),
 ]
 Metrics = Annotated[
-    TypedText,
+    Names,
+    many(metric, "latency,memory"),
     Option(
         rich_help_panel=MEASURED,
         metavar="LIST",
-        autocompletion=words_for("metrics"),
+        autocompletion=completed("metrics"),
         help="latency, memory, rate (of bare matrix products and a copy), sparsity, routing or error (of outputs against float64, timing nothing if given "
         "alone).",
-        hidden=True,
     ),
 ]
 CostOnly = Annotated[
     bool,
+    switch,
     Option(
         "--cost-only",
         rich_help_panel=MEASURED,
@@ -321,6 +522,7 @@ CostOnly = Annotated[
 ]
 Quick = Annotated[
     bool,
+    switch,
     Option(
         "--quick",
         rich_help_panel=EFFORT,
@@ -328,7 +530,8 @@ Quick = Annotated[
     ),
 ]
 Precision = Annotated[
-    TypedText,
+    float | str | None,
+    one(percent),
     Option(
         rich_help_panel=EFFORT,
         metavar="PCT",
@@ -336,7 +539,8 @@ Precision = Annotated[
     ),
 ]
 Budget = Annotated[
-    TypedText,
+    float | str | None,
+    one(seconds),
     Option(
         rich_help_panel=EFFORT,
         metavar="TIME",
@@ -344,83 +548,83 @@ Budget = Annotated[
     ),
 ]
 Workers = Annotated[
-    TypedText,
+    int | str | None,
+    one(positive),
     Option(
         rich_help_panel=EFFORT,
         metavar="INT",
         help="Measure in exactly this many processes (workers).",
-        hidden=True,
     ),
 ]
 Rounds = Annotated[
-    TypedText,
+    int | str | None,
+    one(positive),
     Option(
         rich_help_panel=EFFORT,
         metavar="INT",
         help="Measure exactly this many rounds in each worker; a round is one sample of each case.",
-        hidden=True,
     ),
 ]
 Seed = Annotated[
-    TypedText,
+    int | str,
+    one(count),
     Option(
         rich_help_panel=EFFORT,
         metavar="INT",
         help="Seed of inputs, weights and the order of rounds.",
-        hidden=True,
     ),
 ]
 Timeout = Annotated[
-    TypedText,
+    float | str,
+    one(seconds),
     Option(
         rich_help_panel=EFFORT,
         metavar="TIME",
         help="A case fails if one of its steps takes longer.",
-        hidden=True,
     ),
 ]
 Runs = Annotated[
-    TypedText,
+    int | str,
+    one(count),
     Option(
         rich_help_panel=EFFORT,
         metavar="INT",
-        hidden=True,
         help="Measure this many times with new processes, and save all runs as a baseline.",
     ),
 ]
 Pause = Annotated[
-    TypedText,
+    float | str | None,
+    one(seconds),
     Option(
         rich_help_panel=EFFORT,
         metavar="TIME",
         help="With --runs: time between two runs; by default 60s.",
-        hidden=True,
     ),
 ]
 Resume = Annotated[
     bool,
+    switch,
     Option(
         "--resume",
         rich_help_panel=EFFORT,
-        hidden=True,
         help="Continue the file of -o; groups that it contains are not measured again.",
     ),
 ]
 Wait = Annotated[
     bool,
+    switch,
     Option(
         "--wait",
         rich_help_panel=EFFORT,
         help="Wait while another run of ffnbench measures on this machine.",
-        hidden=True,
     ),
 ]
 On = Annotated[
-    TypedText,
+    str,
+    text_of,
     Option(
         rich_help_panel=EFFORT,
         metavar="slurm[:KEY=VALUE,...]|local",
-        hidden=True,
         help="Measure each group as a job, on SLURM (with fields of submitit's SlurmExecutor, as in "
         "slurm:partition=gpu,gpus_per_node=1) or locally one after another. Needs -o FILE.json; see docs/cluster.md.",
     ),
@@ -428,7 +632,8 @@ On = Annotated[
 # Sides and limits of a check
 
 BasePython = Annotated[
-    TypedText,
+    StrPath | None,
+    text_of,
     Option(
         rich_help_panel=SIDES,
         metavar="PATH",
@@ -436,7 +641,8 @@ BasePython = Annotated[
     ),
 ]
 BaseSource = Annotated[
-    TypedText,
+    StrPath | None,
+    text_of,
     Option(
         rich_help_panel=SIDES,
         metavar="DIR",
@@ -444,7 +650,8 @@ BaseSource = Annotated[
     ),
 ]
 BaseEnv = Annotated[
-    TypedTexts,
+    Pairs,
+    pairs(":"),
     Option(
         rich_help_panel=SIDES,
         metavar="NAME:VALUE",
@@ -452,7 +659,8 @@ BaseEnv = Annotated[
     ),
 ]
 HeadRev = Annotated[
-    TypedText,
+    str | None,
+    text_of,
     Option(
         rich_help_panel=SIDES,
         metavar="REV",
@@ -460,17 +668,19 @@ HeadRev = Annotated[
     ),
 ]
 Tolerance = Annotated[
-    TypedTexts,
+    Pairs,
+    pairs("="),
     Option(
         rich_help_panel=LIMITS,
         metavar="[[CASE:]METRIC=]PCT%",
         show_default="latency=5%",
-        autocompletion=words_for("tolerance"),
+        autocompletion=completed("tolerance"),
         help="How much a metric may grow; latency means the ratio to the reference. Repeatable.",
     ),
 ]
 ExactOnly = Annotated[
     bool,
+    switch,
     Option(
         "--exact-only",
         rich_help_panel=LIMITS,
@@ -479,6 +689,7 @@ ExactOnly = Annotated[
 ]
 AllowMismatch = Annotated[
     bool,
+    switch,
     Option(
         "--allow-mismatch",
         rich_help_panel=LIMITS,
@@ -486,7 +697,8 @@ AllowMismatch = Annotated[
     ),
 ]
 Trust = Annotated[
-    TypedTexts,
+    Names,
+    texts,
     Option(
         rich_help_panel=LIMITS,
         metavar="TARGET",
@@ -494,16 +706,18 @@ Trust = Annotated[
     ),
 ]
 OnUnclear = Annotated[
-    TypedText,
+    str,
+    text_of,
     Option(
         rich_help_panel=LIMITS,
         metavar="pass|fail",
         help="Exit with 0 (pass) or 4 (fail) if the run can't tell.",
-        autocompletion=words_for("on_unclear"),
+        autocompletion=completed("on_unclear"),
     ),
 ]
 Update = Annotated[
     bool,
+    switch,
     Option(
         "--update",
         rich_help_panel=LIMITS,
@@ -513,31 +727,32 @@ Update = Annotated[
 # How an answer is shown and written
 
 Format = Annotated[
-    TypedText,
+    str,
+    text_of,
     Option(
         "--format",
         "-f",
         rich_help_panel=OUTPUT,
-        show_default=False,
         metavar="NAME",
         help="table, markdown, latex, csv or json (--json).",
-        autocompletion=words_for("format"),
+        autocompletion=completed("format"),
     ),
 ]
 CheckFormat = Annotated[
-    TypedText,
+    str,
+    text_of,
     Option(
         "--format",
         "-f",
         rich_help_panel=OUTPUT,
-        show_default=False,
         metavar="NAME",
         help="table, markdown, latex, csv, json (--json) or github.",
-        autocompletion=words_for("format"),
+        autocompletion=completed("format"),
     ),
 ]
 Verbose = Annotated[
     bool,
+    switch,
     Option(
         "--verbose",
         "-v",
@@ -546,36 +761,36 @@ Verbose = Annotated[
     ),
 ]
 Columns = Annotated[
-    TypedText,
+    Names,
+    list_of_names,
     Option(
         rich_help_panel=OUTPUT,
         metavar="LIST",
-        hidden=True,
         help="Show only these columns, named as in the CSV or by their heading: params,latency,ratio; +gflops adds a column.",
     ),
 ]
 Sort = Annotated[
-    TypedText,
+    str,
+    text_of,
     Option(
         rich_help_panel=OUTPUT,
         metavar="COLUMN",
-        hidden=True,
         help="Sort rows by a column; -latency puts the largest first. Rows of one reference stay together.",
     ),
 ]
 Quiet = Annotated[
     bool,
+    switch,
     Option(
         "--quiet",
         "-q",
         rich_help_panel=OUTPUT,
         help="Show no progress on stderr.",
-        hidden=True,
     ),
 ]
 
 
-def _out(*suffixes: str, more: str = "") -> Any:
+def _out(suffixes: Sequence[str], more: str = "") -> Any:
     """-o of a command that writes these suffixes; `more` says when it writes others."""
     return Option(
         "--out",
@@ -586,11 +801,13 @@ def _out(*suffixes: str, more: str = "") -> Any:
     )
 
 
-Out = Annotated[TypedTexts, _out(PAGE_SUFFIX, *FIGURE_SUFFIXES, *SUFFIXES)]
-TableOut = Annotated[TypedTexts, _out(PAGE_SUFFIX, *SUFFIXES)]
+WITH_TABLE = (PAGE_SUFFIX, *SUFFIXES)
+WITH_PICTURE = (PAGE_SUFFIX, *FIGURE_SUFFIXES, *SUFFIXES)
+OF_CHECK = (PAGE_SUFFIX, *CHECK_SUFFIXES)
+Out = Annotated[Names, texts, _out(WITH_PICTURE)]
+TableOut = Annotated[Names, texts, _out(WITH_TABLE)]
 TimesOut = Annotated[
-    TypedTexts,
-    _out(PAGE_SUFFIX, *SUFFIXES, more=f", with --time {', '.join(FIGURE_SUFFIXES)}"),
+    Names, texts, _out(WITH_TABLE, f", with --time {', '.join(FIGURE_SUFFIXES)}")
 ]
-CurvesOut = Annotated[TypedTexts, _out(*PICTURE_SUFFIXES)]
-CheckOut = Annotated[TypedTexts, _out(PAGE_SUFFIX, *CHECK_SUFFIXES)]
+CurvesOut = Annotated[Names, texts, _out(PICTURE_SUFFIXES)]
+CheckOut = Annotated[Names, texts, _out(OF_CHECK)]

@@ -1,0 +1,128 @@
+"""A call of a command, from a shell or from Python: what it has from outside, and how
+it measures or counts its plan.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ffnbench.api.preparing import refuse_device, with_costs
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.following import Following
+from ffnbench.messages import WORKER_VARIABLE
+from ffnbench.plan import Note, NoteKind, Plan
+from ffnbench.run import world
+from ffnbench.run.world import World
+
+if TYPE_CHECKING:
+    from ffnbench.planning.hardware import Hardware
+    from ffnbench.report.destination import Destination
+    from ffnbench.report.shown_report import ShownReport
+    from ffnbench.run.prober import Prober
+
+
+@dataclass(kw_only=True)
+class Call:
+    """`command` asks the same again. `notes` say how it was asked, such as by defaults
+    of a file. `destination` is where a command shows its answer; None in Python.
+    """
+
+    command: str
+    following: Following
+    notes: Sequence[str] = ()
+    destination: Destination | None = None
+    wait: bool = False  # for another run to end
+    closing: ExitStack = field(default_factory=ExitStack)
+
+    @cached_property
+    def world(self) -> World:
+        """The machine."""
+        return world.this_machine(wait=self.wait)
+
+    @property
+    def updates(self) -> bool:
+        """Whether the run will replace a baseline."""
+        return self.destination is not None and self.destination.updates
+
+    def probe(self, timeout_s: float, devices: Sequence[str] = ()) -> Prober:
+        """What learns something of the user's code, until the call ends. Raises
+        FfnbenchError for one of these devices that this machine has not.
+        """
+        if self.destination is None or not self.destination.on:
+            for device in devices:
+                refuse_device(device, self.world)
+        return self.closing.enter_context(self.world.prober(timeout_s))
+
+    def expect(self, report: ShownReport) -> None:
+        """Raise FfnbenchError for a column that the tables of such a report lack."""
+        if self.destination is not None:
+            self.destination.expect(report)
+
+    def told(self, plan: Plan) -> Plan:
+        """The plan with what a reader should know of how it was asked."""
+        notes = [Note(text=text, kind=NoteKind.GENERAL) for text in self.notes]
+        return replace(plan, command=self.command, notes=(*plan.notes, *notes))
+
+    def count(
+        self,
+        plan: Plan,
+        probe: Prober,
+        machines: Sequence[Hardware] = (),
+        *,
+        lenient: bool = True,
+    ) -> ShownReport:
+        """The costs of a plan, with the bounds on these machines."""
+        prepared = with_costs(self.told(plan), probe, lenient=lenient)
+        report = prepared.cost_report(machines)
+        self.expect(report)
+        return report
+
+    def measure(
+        self, plan: Plan, probe: Prober, *, lenient: bool = False
+    ) -> ShownReport:
+        """Count the costs of a plan, and measure it."""
+        prepared = with_costs(self.told(plan), probe, lenient=lenient)
+        self.expect(prepared.cost_report())
+        if self.destination is not None and self.destination.on:
+            from ffnbench.api.cluster import measure_as_jobs
+
+            return measure_as_jobs(prepared, self.world, self.destination)
+        from ffnbench.api.measuring import measure_plan
+
+        return measure_plan(prepared, self.world, self.following)
+
+
+_CALL: ContextVar[Call] = ContextVar("call")
+
+
+def this_call(*, wait: bool = False) -> Call:
+    """The call that this function serves; `wait` makes it wait for other runs."""
+    call = _CALL.get()
+    call.wait = wait
+    return call
+
+
+@contextmanager
+def calling(call: Call) -> Iterator[Call]:
+    """Make it the call of this context, and end what it has opened.
+
+    Raises FfnbenchError inside a worker: it runs the file of a class once more, and a
+    call in that file would start workers of its own, and so on.
+    """
+    if os.environ.get(WORKER_VARIABLE):
+        raise FfnbenchError(
+            "it calls ffnbench while a worker loads it",
+            'put what calls ffnbench under `if __name__ == "__main__":`',
+        )
+    token = _CALL.set(call)
+    try:
+        with call.closing:
+            yield call
+    finally:
+        _CALL.reset(token)

@@ -1,0 +1,3 @@
+"""How is it asked? The commands, from a shell and from Python: flags, defaults, errors
+and exit codes.
+"""

@@ -1,0 +1,62 @@
+"""Calls a command's function, and shows its answer or gives it to Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ffnbench.api.call import Call, calling
+from ffnbench.common.streams import say
+from ffnbench.report.destination import Destination
+from ffnbench.report.shown_report import Drawing
+
+
+def show_answer(
+    answer_of: Callable[[], Any],
+    shown: dict[str, Any],
+    given: Mapping[str, Any],
+    *,
+    command: str,
+    line: str,
+    notes: Sequence[str],
+    counts: str = "",
+    checks: bool = False,
+    default_out: str = "",
+    **how: Any,
+) -> int:
+    """Show the answer of a command; gives the exit code.
+
+    `shown` and `how` are arguments of Destination; `given` is what was typed: no file
+    that it names is written over. `line` asks the same again. The command only counts
+    where `counts` is its name, or that of a flag that is on. `checks` says that the
+    answer is that of a check. `default_out` is written where no file is asked for.
+    """
+    if default_out:
+        shown["out"] = shown["out"] or (default_out,)
+    if shown.get("out"):
+        from ffnbench.report.files.outputs import inputs_of
+
+        how["inputs"] = inputs_of(*given.values())
+    kind = Destination
+    if checks:
+        from ffnbench.gate.check_destination import CheckDestination
+
+        kind, command = CheckDestination, "check"
+        how["baseline"] = str(given.get("baseline", ""))
+    if counts == command or given.get(counts) is True:
+        how["why_runs_stay"] = "this command only counts"
+    with kind(command, **shown, **how) as destination:
+        call = Call(
+            command=line,
+            following=destination.following,
+            notes=notes,
+            destination=destination,
+        )
+        with calling(call):
+            answer = answer_of()
+        if isinstance(answer, Drawing):
+            for path in destination.write(answer.files):
+                say(f"wrote {path}")
+        else:
+            destination.show(answer.view())
+    return destination.code

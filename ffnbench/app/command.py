@@ -1,0 +1,352 @@
+"""Makes one typed function a command and a function of Python.
+
+Each parameter is annotated with an alias of app/options.py, whose reader makes its
+value of what is typed or passed: the body sees what the readers give. The command has
+flags more, which say how the answer is shown and written.
+"""
+
+from __future__ import annotations
+
+import inspect
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ParamSpec, TypeVar
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.models import ArgumentInfo, OptionInfo
+
+from ffnbench.common.errors import (
+    FfnbenchError,
+    WrongArgument,
+)
+from ffnbench.planning.reading import ReadFlag, spelling, texts_of
+
+P = ParamSpec("P")
+R = TypeVar("R")
+UsageError: type[Exception] = typer.BadParameter.__bases__[0]
+# flags of how an answer is shown: no note names them
+OF_OUTPUT = ("format", "verbose", "quiet", "sort", "columns")
+STATED_EFFORT = ("workers", "rounds", "quick")
+GIVES_WAY_TO = {  # the default of a flag is left out where one of these is typed
+    "precision": STATED_EFFORT,
+    "budget": STATED_EFFORT,
+    "d_model": ("preset",),
+    "d_ff": ("preset",),
+    "bias": ("preset",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A parameter of a command: its reader, and what Typer knows of it."""
+
+    name: str
+    read: ReadFlag[Any]
+    info: ArgumentInfo | OptionInfo
+    default: Any
+
+    @property
+    def is_argument(self) -> bool:
+        """Whether it is typed by its place."""
+        return isinstance(self.info, ArgumentInfo)
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether it is typed several times, or has several words."""
+        return self.default == () or (self.is_argument and self.name.endswith("s"))
+
+    def parameter(self) -> inspect.Parameter:
+        """The parameter as Typer sees it: its value is a text, several, or a bool."""
+        kind: Any = str
+        default = self.default
+        if self.is_repeated:
+            kind, default = list[str], None
+        elif isinstance(default, bool) or self.name == "bias":
+            kind = bool
+        elif default is not None and default is not inspect.Parameter.empty:
+            default = str(default)
+        if default is None:
+            kind = kind | None
+        annotation = Annotated[kind, self.info]
+        return _parameter(self.name, annotation, default)
+
+
+def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, annotation=annotation, default=default)
+
+
+def values_of(flags: Sequence[Flag], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the readers make of values that were typed or passed, or of the defaults."""
+    values = {}
+    for flag in flags:
+        value = given.get(flag.name, flag.default)
+        if value is None and flag.default == ():
+            value = ()
+        if value is None and flag.default is not None:
+            hint = f"leave it out, and it is {flag.default!r}"
+            raise WrongArgument(f"{flag.name} can't be None", hint)
+        values[flag.name] = None if value is None else flag.read(flag.name, value)
+    return values
+
+
+def command_line(command: str, flags: Sequence[Flag], given: Mapping[str, Any]) -> str:
+    """The command that asks the same again, by what was typed or passed."""
+    words = ["ffnbench", command]
+    for flag in flags:
+        value = given.get(flag.name, flag.default)
+        if value is None or str(value) == str(flag.default):
+            continue
+        if isinstance(value, bool):
+            name = spelling(flag.name)
+            words.append(name if value else name.replace("--", "--no-", 1))
+        elif flag.is_argument:
+            words.append(shlex.quote(str(flag.read(flag.name, value))))
+        elif flag.is_repeated:
+            for text in flag.read(flag.name, value):
+                words += [spelling(flag.name), shlex.quote(text)]
+        else:
+            text = ",".join(texts_of(flag.name, value))
+            words += [spelling(flag.name), shlex.quote(text)]
+    return " ".join(words)
+
+
+class Command(TyperCommand):
+    """A command whose values stay as they were typed."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters of the command, Typer's own for the help last."""
+        return as_typed(super().get_params(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse what was typed; `--json` is short for `--format json`, and arguments
+        may be typed by their names.
+        """
+        args = ["--format=json" if word == "--json" else word for word in args]
+        if not ctx.resilient_parsing:  # as completion is
+            args = by_place(args, self.params)
+        try:
+            return super().parse_args(ctx, args)
+        except UsageError as problem:
+            # Typer does not set it in each case
+            problem.ctx = ctx  # type: ignore[attr-defined]
+            raise
+
+    def invoke(self, ctx: Any) -> Any:
+        """Call its function. The hint of an error names the flags that a pyproject.toml
+        sets, since one of them may be the mistake.
+        """
+        try:
+            return super().invoke(ctx)
+        except FfnbenchError as problem:
+            names = ", ".join(set_by_file(ctx))
+            if names:
+                told = f"pyproject.toml sets {names}"
+                problem.hint = "; ".join(filter(None, (problem.hint, told)))
+            raise
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """Write the end of the help with its lines unbroken, so that they can be
+        copied.
+        """
+        formatter.write(f"\n{self.epilog}\n")
+
+
+def by_place(words: Sequence[str], params: Sequence[Any]) -> list[str]:
+    """The words with each argument that is typed by its name at its place:
+    `--variants relu,gelu` is `relu,gelu`. An argument that takes one value stands
+    behind the others.
+    """
+    arguments = {
+        spelling(param.name): param
+        for param in params
+        if param.param_type_name == "argument"
+    }
+    placed: list[str] = []
+    last: list[str] = []
+    rest = list(words)
+    while rest:
+        name, equals, value = rest.pop(0).partition("=")
+        argument = arguments.get(name)
+        if argument is None or not (equals or rest):
+            placed.append(name + equals + value)
+            continue
+        if not equals:
+            value = rest.pop(0)
+        (placed if argument.nargs == -1 else last).append(value)
+    return placed + last
+
+
+class Group(TyperGroup):
+    """All commands."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The parameters that may stand before a command."""
+        return as_typed(super().get_params(ctx))
+
+    format_epilog = Command.format_epilog
+
+
+def is_typed(context: Any, name: str) -> bool:
+    """Whether a parameter was typed."""
+    return str(context.get_parameter_source(name).name) == "COMMANDLINE"
+
+
+def set_by_file(context: Any) -> dict[str, Any]:
+    """The parameters that a file sets, with their values; without those that
+    contradict what was typed.
+    """
+    values = {}
+    for name in context.default_map or ():
+        if name not in context.params or is_typed(context, name):
+            continue
+        others = [one for one in GIVES_WAY_TO.get(name, ()) if one in context.params]
+        if not any(is_typed(context, other) for other in others):
+            values[name] = context.params[name]
+    return values
+
+
+def notes_on_defaults(context: Any) -> tuple[str, ...]:
+    """A note on the defaults that a file has set; no note where there are none."""
+    texts = [
+        f"{name} {shown_value(value)}"
+        for name, value in set_by_file(context).items()
+        if name not in OF_OUTPUT
+    ]
+    return (f"defaults from pyproject.toml: {', '.join(texts)}",) if texts else ()
+
+
+def shown_value(value: Any) -> str:
+    """A value of a file as it would be typed."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+class AsTyped:
+    """Keeps a value as the text that was typed. Typer's own types would load pydantic,
+    which takes 0.07 s.
+    """
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """The value as it is."""
+        return value
+
+
+def as_typed(params: list[Any]) -> list[Any]:
+    """The parameters of Typer, changed so that their values stay as they are typed. No
+    other private attribute of Typer is used.
+    """
+    for param in params:
+        param._runtime_param = AsTyped()
+    return params
+
+
+def ending(*examples: str, docs: str) -> str:
+    """The end of a help: examples to copy, and the page that says more, as it was
+    installed with this version.
+    """
+    page, mark, heading = docs.partition("#")
+    package = Path(__file__).parents[1]
+    root = package if (package / "docs").is_dir() else package.parent
+    lines = [
+        "Examples:",
+        *(f"  {line}" for line in examples),
+        "",
+        f"More: {(root / page).as_uri()}{mark}{heading}",
+    ]
+    return "\n".join(lines)
+
+
+app = typer.Typer(
+    cls=Group,
+    no_args_is_help=True,
+    rich_markup_mode="rich" if sys.stdout is not None and sys.stdout.isatty() else None,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "token_normalize_func": lambda name: name.replace("_", "-"),
+        "max_content_width": 80,
+    },
+    epilog=ending(
+        "ffnbench compare relu gelu swiglu --d-model 768",
+        "ffnbench cost --preset llama3-8b",
+        "ffnbench list variants",
+        docs="README.md",
+    ),
+)
+
+
+def command(
+    *,
+    shows: Mapping[str, Any],
+    examples: Sequence[str],
+    docs: str,
+    **how: Any,
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function a command that shows its answer. Python has the function itself,
+    see app/python.py.
+
+    `shows` are the further flags of the command: arguments of report/destination.py:
+    Destination, each with its alias and its default. `how` are arguments of
+    app/answering.py: show_answer.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        flags = flags_of(function)
+        of_output = [_flag(name, *alias) for name, alias in shows.items()]
+        name = function.__name__.rstrip("_").replace("_", "-")
+
+        def from_shell(ctx: typer.Context, **typed: Any) -> int:
+            from ffnbench.app.answering import show_answer
+
+            given = _given(ctx, typed)
+            return show_answer(
+                lambda: function(**values_of(flags, given)),  # type: ignore[call-arg]
+                values_of(of_output, given),
+                given,
+                command=name,
+                line=command_line(name, flags, given),
+                notes=notes_on_defaults(ctx),
+                **how,
+            )
+
+        text = inspect.getdoc(function) or ""
+        parameters = [flag.parameter() for flag in (*flags, *of_output)]
+        of_context = inspect.Parameter(
+            "ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
+        )
+        from_shell.__signature__ = inspect.Signature([of_context, *parameters])  # type: ignore[attr-defined]
+        register = app.command(
+            name,
+            cls=Command,
+            help=text.partition("\n>>>")[0],
+            epilog=ending(*examples, docs=docs),
+        )
+        register(from_shell)
+        return function
+
+    return decorate
+
+
+def flags_of(function: Callable[..., Any]) -> list[Flag]:
+    """The flags that the parameters of a function are."""
+    parameters = inspect.signature(function).parameters
+    return [
+        _flag(name, parameter.annotation, parameter.default)
+        for name, parameter in parameters.items()
+    ]
+
+
+def _flag(name: str, annotation: Any, default: Any) -> Flag:
+    read, info = annotation.__metadata__
+    return Flag(name, read, info, default)
+
+
+def _given(ctx: Any, typed: dict[str, Any]) -> dict[str, Any]:
+    """What was typed, and what a file sets."""
+    of_command_line = {name: typed[name] for name in typed if is_typed(ctx, name)}
+    return set_by_file(ctx) | of_command_line

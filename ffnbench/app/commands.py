@@ -1,0 +1,575 @@
+"""The commands; each is the Python function of that name too.
+
+A body passes on what the readers of app/options.py have made of what was typed or
+passed, which mypy does not see.
+"""
+# mypy: disable-error-code="arg-type"
+
+from typing import TYPE_CHECKING
+
+from ffnbench import choices
+from ffnbench.app import options as o
+from ffnbench.app.command import app as app
+from ffnbench.app.command import command
+
+if TYPE_CHECKING:
+    from ffnbench.api.call import Call
+    from ffnbench.gate.shown_check import ShownCheck as Check
+    from ffnbench.report.shown_report import Answer, Drawing
+    from ffnbench.report.shown_report import ShownReport as Report
+
+# how the answers of commands are shown and written
+SHOWN = {"format": (o.Format, "table"), "verbose": (o.Verbose, False)}
+QUIET = {"quiet": (o.Quiet, False)}
+TABLE = {**SHOWN, "out": (o.TableOut, ())}
+ARRANGED = {
+    **SHOWN,
+    "out": (o.Out, ()),
+    "columns": (o.Columns, None),
+    "sort": (o.Sort, None),
+}
+MEASURED = {**SHOWN, "out": (o.Out, ()), **QUIET, "resume": (o.Resume, False)}
+CHECKED = {
+    "on_unclear": (o.OnUnclear, "pass"),
+    "format": (o.CheckFormat, "table"),
+    "verbose": (o.Verbose, False),
+    "out": (o.CheckOut, ()),
+    **QUIET,
+}
+
+
+def _call(wait: bool = False) -> "Call":
+    """The call that a body serves."""
+    from ffnbench.api.call import this_call
+
+    return this_call(wait=wait)
+
+
+def _cpus() -> tuple[int]:
+    """As many threads as this process may use CPUs."""
+    from ffnbench.device.environment import usable_cpus
+
+    return (usable_cpus(),)
+
+
+@command(
+    shows={**ARRANGED, **MEASURED, "on": (o.On, None)},
+    suffixes=o.WITH_PICTURE,
+    examples=[
+        "ffnbench compare relu,gelu,swiglu --d-model 768 -o run.csv -o run.json",
+        "ffnbench compare gelu,swiglu@d_ff=1536..2560/128 --d-model 768 -o d_ff.png",
+        "ffnbench compare llama3-8b --seq-len 2Ki --precision 0.5% --budget 2m",
+    ],
+    docs="docs/methodology.md#the-method-on-one-page",
+)
+def compare(
+    variants: o.Variants = "relu,gelu,swiglu",
+    *,
+    preset: o.Preset = None,
+    d_model: o.DModel = None,
+    d_ff: o.DFF = None,
+    match: o.Match = "params",
+    bias: o.Bias = None,
+    batch: o.Batch = 1,
+    seq_len: o.SeqLen = None,
+    dtype: o.DType = "float32",
+    weights: o.Weights = "none",
+    mode: o.Mode = "forward",
+    device: o.Device = "auto",
+    threads: o.Threads = None,
+    backend: o.Backend = "eager",
+    metrics: o.Metrics = "latency,memory",
+    layer: o.Layer = None,
+    quick: o.Quick = False,
+    precision: o.Precision = None,
+    budget: o.Budget = None,
+    workers: o.Workers = None,
+    rounds: o.Rounds = None,
+    seed: o.Seed = 0,
+    timeout: o.Timeout = 300.0,
+    runs: o.Runs = 1,
+    pause: o.Pause = None,
+    wait: o.Wait = False,
+) -> "Report":
+    """Measure FFN variants side by side.
+
+    Shows parameters, FLOPs, latency and memory, at equal parameters. If
+    flags have lists (--seq-len 1,128 or 1..4096), each combination is
+    measured.
+
+    >>> report = ffnbench.compare(["relu", "swiglu"], d_model=256, quick=True)
+    >>> report.frame()[["label", "params", "latency_s", "ratio", "verdict"]]
+
+    Fresh processes measure. A class of your own as a variant must stand in a file;
+    where that is the script which calls this, it does so under
+    `if __name__ == "__main__":`. Raises ffnbench.Error for a mistake, before anything
+    is measured, and KeyboardInterrupt at Ctrl-C: its `.report` holds what was measured
+    by then.
+    """
+    from ffnbench.planning.comparison import plan_variants
+    from ffnbench.planning.protocol import protocol_of
+
+    call = _call(wait)
+    protocol = protocol_of(
+        workers=workers,
+        rounds=rounds,
+        quick=quick,
+        precision=precision,
+        budget=budget,
+        seed=seed,
+        timeout=timeout,
+        runs=runs,
+        pause=pause,
+    )
+    flags = {
+        "d_model": d_model,
+        "d_ff": d_ff,
+        "batch": batch,
+        "seq_len": seq_len,
+        "dtype": dtype,
+        "mode": mode,
+        "device": device,
+        "threads": threads or _cpus(),
+        "backend": backend,
+        "weights": weights,
+    }
+    probe = call.probe(protocol.timeout_s, device)
+    plan = plan_variants(
+        variants,
+        flags,
+        probe=probe,
+        protocol=protocol,
+        preset=preset,
+        match=match,
+        bias=bias,
+        metrics=metrics,
+        layer=layer,
+    )
+    return call.measure(plan, probe, lenient=True)
+
+
+@command(
+    shows=ARRANGED,
+    suffixes=o.WITH_PICTURE,
+    counts="cost",
+    examples=[
+        "ffnbench cost relu2,swiglu --d-model 4096 --seq-len 2Ki",
+        "ffnbench cost --preset mixtral-8x7b --json",
+        "ffnbench cost relu,swiglu --hardware h100,mi300x --dtype bf16",
+    ],
+    docs="docs/forms.md#widths",
+)
+def cost(
+    variants: o.Variants = "relu,gelu,swiglu",
+    *,
+    preset: o.Preset = None,
+    d_model: o.DModel = None,
+    d_ff: o.DFF = None,
+    match: o.Match = "params",
+    bias: o.Bias = None,
+    batch: o.Batch = 1,
+    seq_len: o.SeqLen = None,
+    dtype: o.DType = "float32",
+    weights: o.Weights = "none",
+    mode: o.Mode = "forward",
+    hardware: o.Hardware = None,
+) -> "Report":
+    """Count parameters, FLOPs and bytes; nothing is measured.
+
+    If flags have lists (--seq-len 1,128 or 1..4096), each combination is
+    counted. With --hardware there is a row for each of these machines.
+
+    >>> costs = ffnbench.cost(["relu", "swiglu"], d_model=4096).frame()
+    >>> costs[["label", "d_ff", "params", "flops_forward"]]
+    """
+    from ffnbench.planning.comparison import plan_variants
+    from ffnbench.planning.protocol import protocol_of
+
+    machines = []
+    if hardware:
+        from ffnbench.planning.hardware import machines_named
+
+        machines = machines_named(hardware)
+    call = _call()
+    protocol = protocol_of()
+    flags = {
+        "d_model": d_model,
+        "d_ff": d_ff,
+        "batch": batch,
+        "seq_len": seq_len,
+        "dtype": dtype,
+        "mode": mode,
+        "device": ("cpu",),
+        "threads": _cpus(),
+        "weights": weights,
+    }
+    probe = call.probe(protocol.timeout_s)
+    plan = plan_variants(
+        variants,
+        flags,
+        probe=probe,
+        protocol=protocol,
+        preset=preset,
+        match=match,
+        bias=bias,
+    )
+    return call.count(plan, probe, machines)
+
+
+@command(
+    shows=ARRANGED,
+    suffixes=o.WITH_PICTURE,
+    examples=[
+        "ffnbench report run.json -v",
+        "ffnbench report run.json -o run.md -o run.png",
+        "ffnbench report check.json -o check.html",
+    ],
+    docs="docs/methodology.md#counts",
+)
+def report(path: o.File) -> "Answer":
+    """Show a saved run again.
+
+    Every figure is computed again from the samples.
+    """
+    from ffnbench.report.files.store import holds_findings
+    from ffnbench.report.shown_report import Answer, report_view
+
+    if holds_findings(path):
+        from ffnbench.gate.saved_check import saved_check_view
+
+        return Answer(shown=saved_check_view(path), name="report")
+    from ffnbench.api.saved_runs import load_recomputed
+
+    saved, difference = load_recomputed(path)
+    if difference:
+        _call().following.progress.tell(f"note: {difference}")
+    _call().expect(saved)
+    # 0, even where the run itself ended with an error
+    return Answer(shown=report_view(saved).ending(0), name="report")
+
+
+@command(
+    shows=MEASURED,
+    suffixes=o.WITH_PICTURE,
+    counts="cost_only",
+    examples=[
+        "ffnbench block --preset bert-base --cost-only",
+        "ffnbench block llama3-8b --seq-len 128,1Ki,8Ki --cost-only",
+        "ffnbench block --d-model 512 --quick",
+    ],
+    docs="docs/block.md#what-is-counted",
+)
+def block(
+    variant: o.Variant = None,
+    *,
+    preset: o.Preset = None,
+    d_model: o.DModel = None,
+    d_ff: o.DFF = None,
+    bias: o.Bias = None,
+    heads: o.Heads = None,
+    kv_heads: o.KVHeads = None,
+    batch: o.Batch = 1,
+    seq_len: o.SeqLenOfBlock = 512,
+    dtype: o.DType = "float32",
+    mode: o.Mode = "forward",
+    device: o.Device = "auto",
+    threads: o.Threads = None,
+    backend: o.Backend = "eager",
+    cost_only: o.CostOnly = False,
+    quick: o.Quick = False,
+    precision: o.Precision = None,
+    budget: o.Budget = None,
+    workers: o.Workers = None,
+    rounds: o.Rounds = None,
+) -> "Report":
+    """Compare an FFN with the attention of its block.
+
+    Shows parameters, FLOPs, KV bytes and latency, and the FFN's share. If
+    flags have lists (--seq-len 128,1024), each combination is measured.
+
+    >>> ffnbench.block(preset="llama3-8b", seq_len=[128, 8192], cost_only=True)
+    """
+    from ffnbench.block.plan import plan_block
+    from ffnbench.planning.protocol import protocol_of
+
+    call = _call()
+    protocol = protocol_of(
+        workers=workers, rounds=rounds, quick=quick, precision=precision, budget=budget
+    )
+    flags = {
+        "d_model": d_model,
+        "d_ff": d_ff,
+        "batch": batch,
+        "seq_len": seq_len,
+        "dtype": dtype,
+        "mode": mode,
+        "device": ("cpu",) if cost_only and device == ("auto",) else device,
+        "threads": threads or _cpus(),
+        "backend": backend,
+    }
+    probe = call.probe(protocol.timeout_s, () if cost_only else device)
+    plan = plan_block(
+        variant,
+        flags,
+        probe=probe,
+        protocol=protocol,
+        preset=preset,
+        bias=bias,
+        heads=heads,
+        kv_heads=kv_heads,
+    )
+    if cost_only:
+        return call.count(plan, probe, lenient=False)
+    return call.measure(plan, probe)
+
+
+@command(
+    shows={**CHECKED, "update": (o.Update, False)},
+    suffixes=o.OF_CHECK,
+    checks=True,
+    examples=[
+        "ffnbench check baseline.json --tolerance 5% --format github",
+        "ffnbench check baseline.json --exact-only",
+        "ffnbench check baseline.json --budget 5m --update",
+    ],
+    docs="docs/ci.md#a-stored-baseline",
+)
+def check(
+    baseline: o.Baseline,
+    current: o.Current = None,
+    *,
+    tolerance: o.Tolerance = (),
+    exact_only: o.ExactOnly = False,
+    budget: o.Budget = 120.0,
+    trust: o.Trust = (),
+    wait: o.Wait = False,
+) -> "Check":
+    """Measure a baseline again, and show what regressed.
+
+    The exit code is 1 if a row regressed, and only then.
+
+    >>> found = ffnbench.check("baseline.json", tolerance={"latency": "5%"})
+    >>> assert found.ok, str(found)
+    """
+    from ffnbench.gate import checking
+    from ffnbench.gate.shown_check import as_shown_check
+
+    checked = checking.check(
+        baseline,
+        current,
+        _call(wait),
+        tolerance=tolerance,
+        exact_only=exact_only,
+        budget=budget,
+        trust=trust,
+    )
+    return as_shown_check(checked)
+
+
+@command(
+    shows=CHECKED,
+    suffixes=o.OF_CHECK,
+    checks=True,
+    examples=[
+        "ffnbench ab mypkg.mlp:SwiGLU origin/main --d-model 1024 --tolerance 5%",
+        "ffnbench ab swiglu --base-python .venv-old/bin/python --mode train",
+        "ffnbench ab mypkg/mlp.py:SwiGLU v1.0 --exact-only --format github",
+    ],
+    docs="docs/ci.md#ab-in-a-pull-request",
+)
+def ab(
+    variant: o.Code,
+    base_rev: o.BaseRev = None,
+    *,
+    base_python: o.BasePython = None,
+    base_source: o.BaseSource = None,
+    base_env: o.BaseEnv = (),
+    head_rev: o.HeadRev = None,
+    d_model: o.DModel = None,
+    d_ff: o.DFF = None,
+    batch: o.Batch = 1,
+    seq_len: o.SeqLen = None,
+    dtype: o.DType = "float32",
+    mode: o.Mode = "forward",
+    device: o.Device = "auto",
+    threads: o.Threads = None,
+    tolerance: o.Tolerance = (),
+    exact_only: o.ExactOnly = False,
+    budget: o.Budget = 120.0,
+    allow_mismatch: o.AllowMismatch = False,
+    wait: o.Wait = False,
+) -> "Check":
+    """Compare the old and the new code of one module.
+
+    The exit code is 1 if a row regressed.
+
+    Base, the old side, may be a git revision, a folder, an interpreter or
+    an environment. Head, the new side, is the working tree, unless
+    --head-rev names a revision. It needs no baseline, and decides as
+    `ffnbench check` does.
+
+    >>> found = ffnbench.ab("mypkg.mlp:SwiGLU", base_rev="origin/main", d_model=1024)
+    """
+    from ffnbench.gate import checking, sides
+    from ffnbench.gate.shown_check import as_shown_check
+
+    base = sides.SideFlags(
+        rev=base_rev, source=base_source, python=base_python, env=base_env
+    )
+    flags = {
+        "d_model": d_model,
+        "d_ff": d_ff,
+        "batch": batch,
+        "seq_len": seq_len,
+        "dtype": dtype,
+        "mode": mode,
+        "device": device,
+        "threads": threads or _cpus(),
+    }
+    checked = checking.ab(
+        sides.variant_of_sides(variant),
+        (base, sides.SideFlags(rev=head_rev)),
+        flags,
+        _call(wait),
+        tolerance=tolerance,
+        exact_only=exact_only,
+        budget=budget,
+        allow_mismatch=allow_mismatch,
+    )
+    return as_shown_check(checked)
+
+
+@command(
+    shows={"out": (o.CurvesOut, ())},
+    suffixes=choices.PICTURE_SUFFIXES,
+    default_out="activations.png",
+    examples=[
+        "ffnbench plot-activations relu,gelu,silu -o curves.svg",
+        "ffnbench plot-activations gelu,gelu_tanh -o difference.pdf",
+        "ffnbench plot-activations --range=-8:8 -o wide.png",
+    ],
+    docs="docs/methodology.md#facts-of-activations",
+)
+def plot_activations(
+    activations: o.Activations = None, *, range: o.Range = "-4:4"
+) -> "Drawing":
+    """Draw activations and their derivatives.
+
+    Without -o, the picture is written to activations.png.
+
+    >>> ffnbench.plot_activations(["relu", "gelu", "silu"]).save("curves.png")
+    """
+    from ffnbench.activations.describing import draw_activations
+    from ffnbench.planning.protocol import DEFAULT_TIMEOUT_S
+    from ffnbench.report.shown_report import Drawing
+
+    probe = _call().probe(DEFAULT_TIMEOUT_S)
+    figure, files = draw_activations(activations, range, probe)
+    return Drawing(figure=figure, files=files)
+
+
+@command(
+    shows={**SHOWN, "out": (o.TimesOut, ()), **QUIET},
+    suffixes=o.WITH_PICTURE,
+    examples=[
+        "ffnbench activations -v",
+        "ffnbench activations gelu,silu,mish",
+        "ffnbench activations --time --quick --dtype float32,bf16 --elements 64Ki,1Mi",
+    ],
+    docs="docs/methodology.md#facts-of-activations",
+)
+def activations(
+    activations: o.Activations = None,
+    *,
+    time: o.OperationsTimed = False,
+    elements: o.Elements = 1048576,
+    dtype: o.DType = "float32",
+    device: o.Device = "auto",
+    threads: o.Threads = None,
+    quick: o.Quick = False,
+    workers: o.Workers = None,
+    rounds: o.Rounds = None,
+) -> "Answer | Report":
+    """Show facts of activations; --time measures them.
+
+    >>> facts = ffnbench.activations(["gelu", "silu"]).frame()
+    >>> facts[["activation", "formula", "minimum"]]
+    """
+    from ffnbench.activations.plan import TIMING_ROUNDS, plan_timing
+    from ffnbench.planning.protocol import protocol_of
+
+    call = _call()
+    if rounds is None and not quick:
+        rounds = TIMING_ROUNDS
+    protocol = protocol_of(workers=workers, rounds=rounds, quick=quick)
+    probe = call.probe(protocol.timeout_s, device if time else ())
+    if not time:
+        from ffnbench.activations.describing import describe_activations
+        from ffnbench.report.shown_report import Answer
+
+        view = describe_activations(activations, probe)
+        return Answer(shown=view, name="activations")
+    flags = {
+        "dtype": dtype,
+        "elements": elements,
+        "device": device,
+        "threads": threads or _cpus(),
+    }
+    plan = plan_timing(activations, flags, probe=probe, protocol=protocol)
+    return call.measure(plan, probe)
+
+
+@command(
+    shows=SHOWN,
+    examples=[
+        "ffnbench list variants",
+        "ffnbench list keys -v",
+        "ffnbench list presets --json",
+    ],
+    docs="docs/forms.md#names-that-mean-different-things",
+)
+def list_(what: o.Topic = "variants") -> "Answer":
+    """Show the names that a command takes."""
+    from ffnbench.report.listing import listing_view
+    from ffnbench.report.shown_report import Answer
+
+    return Answer(shown=listing_view(what), name="list")
+
+
+@command(
+    shows={**SHOWN, **QUIET},
+    examples=["ffnbench env", "ffnbench env -v", "ffnbench env --json"],
+    docs="docs/methodology.md#what-an-interval-does-not-cover",
+)
+def env() -> "Answer":
+    """Show this machine, and what makes it noisy now.
+
+    Shows what is stored with every run: machine, torch, settings.
+    """
+    from ffnbench.api.this_machine import environment
+    from ffnbench.app.defaults import facts
+    from ffnbench.report.shown_report import Answer
+
+    return Answer(shown=environment(_call().world, facts()), name="env")
+
+
+@command(
+    shows=TABLE,
+    suffixes=o.WITH_TABLE,
+    examples=[
+        "ffnbench inspect deepseek-v3",
+        "ffnbench inspect mixtral-8x7b -o parts.csv",
+        "ffnbench inspect path/to/config.json --json",
+    ],
+    docs="docs/inspect.md#what-is-in-a-model",
+)
+def inspect(model: o.Model) -> "Answer":
+    """Show the parameters of a model by part and layer.
+
+    >>> rows = ffnbench.inspect("mixtral-8x7b").frame()
+    >>> rows[["part", "layers", "params", "params_active"]]
+    """
+    from ffnbench.inspecting.table import model_view
+    from ffnbench.report.shown_report import Answer
+
+    return Answer(shown=model_view(model), name="inspect")

@@ -1,0 +1,139 @@
+"""Classes and functions that Python passes in place of names: how a worker finds
+them.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Mapping
+from operator import attrgetter
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ffnbench.common.errors import FfnbenchError, WrongArgument
+from ffnbench.planning.reading import joined, text_of
+
+CELL_HINT = "write the cell to a file: begin it with `%%writefile mine.py`, run it, then name it as 'mine.py:{name}'"
+SAVE_HINT = "save it to a file, for example mine.py, and name it as 'mine.py:{name}'"
+
+
+def variants_text(name: str, given: Any) -> str:
+    """One variant, several, or {label: variant} as the comma separated list that would
+    be typed for the argument `name`. Raises FfnbenchError for a class or function that
+    a worker can't find, and for what is no variant.
+    """
+    if isinstance(given, Mapping):
+        return ",".join(
+            f"{label}={_variant_text(name, variant)}"
+            for label, variant in given.items()
+        )
+    if isinstance(given, str) or callable(given) or not hasattr(given, "__iter__"):
+        return _variant_text(name, given)
+    return joined(_variant_text(name, variant) for variant in given)
+
+
+def _variant_text(name: str, given: Any) -> str:
+    """One variant as it would be typed."""
+    if isinstance(given, str | os.PathLike):
+        return text_of(name, given)
+    if hasattr(given, "named_parameters") and not inspect.isclass(given):
+        kind = type(given).__name__
+        raise WrongArgument(
+            f"an instance of {kind} is no variant: each worker makes its own",
+            f"give the class, {kind}, or a function that makes one",
+        )
+    if not callable(given):
+        shown = repr(given)
+        if isinstance(given, ModuleType):
+            shown = f"the module {given.__name__!r}"
+        raise WrongArgument(
+            f"{shown} is no variant",
+            "give a name, a class of torch.nn.Module, or a function",
+        )
+    return _target_of(given)
+
+
+def _target_of(given: Any) -> str:
+    """The target of a class or a function, `package.module:Class` or
+    `path/file.py:Class`; raises FfnbenchError where a worker can't find it so.
+    """
+    name = getattr(given, "__qualname__", None)
+    module = getattr(given, "__module__", None)
+    if not isinstance(name, str) or not isinstance(module, str):
+        raise FfnbenchError(
+            f"a worker can't find {given!r}: it has no name of its own",
+            "define it with `def` or `class` in a file",
+        )
+    if "<" in name:
+        inner = name.rpartition(".")[2]
+        if inner == "<lambda>":
+            what = "a lambda"
+        else:
+            what = f"{inner!r}, which is defined within a function,"
+        raise FfnbenchError(
+            f"a worker can't find {what} by its name",
+            "define it with a name at the top of a file",
+        )
+    loaded = sys.modules.get(module)
+    try:
+        # a bound method is a new object each time, and equal
+        is_found = attrgetter(name)(loaded) == given
+    except AttributeError:
+        is_found = False
+    if loaded is None or not is_found:
+        if module == "__main__":
+            hint = SAVE_HINT.format(name=name)
+        else:
+            hint = f"import it again: from {module} import {name}"
+        raise FfnbenchError(
+            f"a worker can't find {name!r}: that name in {module!r} is something else now",
+            hint,
+        )
+    return f"{_source(loaded, module, name)}:{name}"
+
+
+def _source(loaded: ModuleType, module: str, name: str) -> str:
+    """The source of a target: the name of its module, or the file of the script that
+    runs.
+    """
+    file = getattr(loaded, "__file__", None)
+    if module != "__main__":
+        if file:
+            _let_workers_find(Path(file), module)
+        return module
+    spec = getattr(loaded, "__spec__", None)
+    # python -m package.module
+    if spec is not None and spec.name and spec.name != "__main__":
+        return str(spec.name)
+    if not file or not Path(file).is_file():
+        hint = CELL_HINT if "IPython" in sys.modules else SAVE_HINT
+        raise FfnbenchError(
+            f"a worker can't import {name!r}: it is in no file", hint.format(name=name)
+        )
+    path = Path(file).resolve()
+    if path.is_relative_to(Path.cwd()):
+        return str(path.relative_to(Path.cwd()))
+    return str(path)
+
+
+def _let_workers_find(file: Path, module: str) -> None:
+    """Put the folder of a module into PYTHONPATH, which workers inherit, if the module
+    is importable here only because it stands beside the script, or in a folder that was
+    put on sys.path. That changes nothing in this process.
+    """
+    depth = module.count(".")
+    if file.name == "__init__.py":
+        depth += 1
+    root = file.resolve().parents[depth]
+    inherited = [
+        path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path
+    ]
+    importable = [Path.cwd(), *(Path(path).resolve() for path in inherited)]
+    prefixes = [Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix)]
+    if root in importable or any(map(root.is_relative_to, prefixes)):
+        return
+    if root in [Path(path).resolve() for path in sys.path]:
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(root), *inherited])

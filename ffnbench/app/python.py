@@ -1,0 +1,177 @@
+"""The functions of Python: those of the commands, and what Python alone has: `build`,
+which makes a module, and `load`, which reads a saved run.
+"""
+# mypy: disable-error-code="arg-type"
+
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from ffnbench.app import commands
+from ffnbench.app import options as o
+from ffnbench.app.command import command_line, flags_of, values_of
+from ffnbench.choices import Mode
+from ffnbench.common.errors import (
+    FfnbenchError,
+    WrongArgument,
+    interruption,
+    wrong_value,
+)
+from ffnbench.common.names import hint_for
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from ffnbench.report.shown_report import ShownReport as Report
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def python_function(function: Callable[P, R]) -> Callable[P, R]:
+    """Make a function of an answer one of Python. A terminal shows its progress."""
+    flags = flags_of(function)
+
+    def answer(given: Mapping[str, Any]) -> R:
+        values = values_of(flags, given)
+        line = command_line(function.__name__, flags, given)
+        found: R = answer_python(lambda: function(**values), line)  # type: ignore[call-arg]
+        return found
+
+    return reading_arguments(function, answer)
+
+
+def reading_arguments(
+    function: Callable[P, R], answer: Callable[[Mapping[str, Any]], R] | None = None
+) -> Callable[P, R]:
+    """A function whose arguments are read as those of a command, and a mistake in them
+    is raised as one short exception. `answer` makes its answer of what was passed; by
+    default the function itself does.
+    """
+    signature = inspect.signature(function)
+    flags = flags_of(function)
+
+    @wraps(function)
+    def call(*placed: P.args, **named: P.kwargs) -> R:
+        try:
+            given = _bound(function.__name__, signature, placed, named)
+            if answer is not None:
+                return answer(given)
+            return function(**values_of(flags, given))  # type: ignore[call-arg]
+        except FfnbenchError as problem:
+            raise wrong_value(problem).with_traceback(None) from None
+
+    text = inspect.getdoc(function) or ""
+    arguments = [f"    {flag.name}: {flag.info.help}" for flag in flags]
+    call.__doc__ = "\n".join((text, "", "Arguments:", *arguments))
+    call.__module__ = "ffnbench"
+    return call
+
+
+def _bound(
+    function: str, signature: inspect.Signature, placed: Any, named: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The arguments of a call by their names. Raises WrongArgument, with did-you-mean,
+    for a name that the function does not know, and for too many by place.
+    """
+    for name in named:
+        if name not in signature.parameters:
+            from ffnbench.planning.keys import KEY_OF
+
+            hint = hint_for(
+                name, signature.parameters, f"help(ffnbench.{function}) shows them"
+            )
+            if name in KEY_OF:
+                hint = f"write it as a key of each variant: {KEY_OF[name].example!r}"
+            raise WrongArgument(f"{function} has no argument {name!r}", hint)
+    try:
+        return signature.bind(*placed, **named).arguments
+    except TypeError as problem:
+        hint = f"several variants are one list: {function}(['relu', 'gelu'])"
+        raise WrongArgument(f"{function}: {problem}", hint) from None
+
+
+def answer_python(answer_of: Callable[[], Any], line: str) -> Any:
+    """The answer of a function. A terminal or a notebook shows its progress. Raises
+    KeyboardInterrupt at Ctrl-C, with what was measured by then.
+    """
+    from ffnbench.api.call import Call, calling
+    from ffnbench.following import Following
+    from ffnbench.report.progress import NotebookProgress, TerminalProgress
+    from ffnbench.report.shown_report import notebook_shell
+
+    progress: TerminalProgress | NotebookProgress
+    if notebook_shell():
+        progress = NotebookProgress()
+    else:
+        is_terminal = sys.stderr is not None and sys.stderr.isatty()
+        progress = TerminalProgress(quiet=not is_terminal)
+    try:
+        with calling(Call(command=line, following=Following(progress=progress))):
+            answer = answer_of()
+    except KeyboardInterrupt:
+        raise interruption() from None
+    finally:
+        progress.close()
+    if getattr(answer, "interrupted", False) or getattr(answer, "cut_short", False):
+        measured: Any = getattr(answer, "now", answer)  # a check has its report so
+        raise interruption(answer if measured.samples else None)
+    return answer
+
+
+@reading_arguments
+def build(
+    variants: o.Variants,
+    *,
+    d_model: o.DModel = None,
+    d_ff: o.DFF = None,
+    bias: o.Bias = None,
+    match: o.Match = "params",
+    dtype: o.DType = "float32",
+    device: o.AnyDevice = None,
+) -> "nn.Module":
+    """The nn.Module of one variant, in this process: maps (..., d_model) to (...,
+    d_model).
+
+    Widths follow the same rules as in `compare`: a gated form has the parameters of the
+    classic one at 4 * d_model unless d_ff, rule or match="none" say otherwise.
+    `@dtype=` and `@device=` in the variant work too.
+
+    >>> module = ffnbench.build("swiglu", d_model=768)
+    """
+    from ffnbench.api.building import build_planned
+
+    flags = {
+        "d_model": d_model,
+        "d_ff": d_ff,
+        "batch": (1,),
+        "dtype": dtype,
+        "mode": (Mode.FORWARD,),
+        "device": ("auto",),
+        "threads": (1,),
+    }
+    return build_planned(variants, flags, device, match=match, bias=bias)
+
+
+@reading_arguments
+def load(path: o.File) -> "Report":
+    """A saved run, by `Report.save("run.json")` or `-o run.json`; its figures are those
+    of the file.
+
+    >>> report = ffnbench.load("run.json")
+    """
+    from ffnbench.api.saved_runs import load_shown
+
+    return load_shown(path)
+
+
+ab = python_function(commands.ab)
+activations = python_function(commands.activations)
+block = python_function(commands.block)
+check = python_function(commands.check)
+compare = python_function(commands.compare)
+cost = python_function(commands.cost)
+inspect_ = python_function(commands.inspect)
+plot_activations = python_function(commands.plot_activations)

@@ -1,1 +1,0 @@
-"""How is it called from Python? What the public functions share."""
