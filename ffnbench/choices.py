@@ -123,3 +123,4 @@ PAGE_SUFFIX = ".html"
 CHECK_SUFFIXES = (".xml", *SUFFIXES)
 FIGURE_SUFFIXES = (".png", ".svg", ".pdf")
 PICTURE_SUFFIXES = (*FIGURE_SUFFIXES, ".csv")
+WORKER_VARIABLE = "FFNBENCH_WORKER"  # in the environment of a worker

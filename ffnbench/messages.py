@@ -31,7 +31,6 @@ MessageLine = dict[str, Any]  # a message as it stands in JSON
 Values = dict[str, int | float | None]
 
 SALT_BITS = 56  # random bits of a salt; torch takes it as a seed
-WORKER_VARIABLE = "FFNBENCH_WORKER"  # in the environment of a worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from itertools import pairwise
+from typing import Any
 
 from ffnbench.choices import (
     DEFAULT_MODE,
@@ -572,6 +573,12 @@ class Probe:
         own.
         """
         return self
+
+    def start(self) -> Any:
+        """Start what runs code, without waiting for it."""
+
+    def refuse_without_torch(self) -> None:
+        """Raise FfnbenchError where code can't be run."""
 
     def describe(self, target: str) -> OwnActivation | None:
         """The activation that a target is; None where it is a class or factory of a

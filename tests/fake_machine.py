@@ -285,7 +285,7 @@ class Planning(Call):
 
     asks: Probe
 
-    def probe(self, timeout_s: float, devices: Any = ()) -> Any:
+    def probe(self, *how: Any, **more: Any) -> Any:
         return self.asks
 
     def measure(self, plan: Plan, probe: Any, **how: Any) -> Plan:

@@ -10,21 +10,19 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ffnbench.api.preparing import refuse_device, with_costs
+from ffnbench.choices import WORKER_VARIABLE
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.following import Following
-from ffnbench.messages import WORKER_VARIABLE
-from ffnbench.plan import Note, NoteKind, Plan
-from ffnbench.run import world
-from ffnbench.run.world import World
+from ffnbench.plan import Note, NoteKind, Plan, Probe
 
 if TYPE_CHECKING:
     from ffnbench.planning.hardware import Hardware
     from ffnbench.report.destination import Destination
     from ffnbench.report.shown_report import ShownReport
-    from ffnbench.run.prober import Prober
+    from ffnbench.run.world import World
 
 
 @dataclass(kw_only=True)
@@ -43,6 +41,8 @@ class Call:
     @cached_property
     def world(self) -> World:
         """The machine."""
+        from ffnbench.run import world
+
         return world.this_machine(wait=self.wait)
 
     @property
@@ -50,13 +50,20 @@ class Call:
         """Whether the run will replace a baseline."""
         return self.destination is not None and self.destination.updates
 
-    def probe(self, timeout_s: float, devices: Sequence[str] = ()) -> Prober:
-        """What learns something of the user's code, until the call ends. Raises
-        FfnbenchError for one of these devices that this machine has not.
+    def probe(
+        self, timeout_s: float, devices: Sequence[str] = (), names: str | None = "@"
+    ) -> Any:
+        """What learns something of the user's code, until the call ends; of `names`
+        without a key and without code of the user's there is nothing to learn.
+
+        Raises FfnbenchError for one of these devices that this machine has not.
         """
-        if self.destination is None or not self.destination.on:
-            for device in devices:
+        as_jobs = self.destination is not None and self.destination.on
+        for device in devices:
+            if device not in ("auto", "cpu") and not as_jobs:
                 refuse_device(device, self.world)
+        if not {":", "@"} & {*(names or "")}:
+            return Probe()
         return self.closing.enter_context(self.world.prober(timeout_s))
 
     def expect(self, report: ShownReport) -> None:
@@ -72,7 +79,7 @@ class Call:
     def count(
         self,
         plan: Plan,
-        probe: Prober,
+        probe: Probe,
         machines: Sequence[Hardware] = (),
         *,
         lenient: bool = True,
@@ -84,7 +91,7 @@ class Call:
         return report
 
     def measure(
-        self, plan: Plan, probe: Prober, *, lenient: bool = False
+        self, plan: Plan, probe: Probe, *, lenient: bool = False
     ) -> ShownReport:
         """Count the costs of a plan, and measure it."""
         prepared = with_costs(self.told(plan), probe, lenient=lenient)

@@ -27,7 +27,6 @@ from ffnbench.result import CaseCost, Failure, FailureKind
 
 if TYPE_CHECKING:
     from ffnbench.planning.hardware import Hardware
-    from ffnbench.run.prober import Prober
     from ffnbench.run.world import World
 
 
@@ -77,7 +76,7 @@ class Prepared:
         return tuple(costs)
 
 
-def with_costs(plan: Plan, prober: Prober, *, lenient: bool = False) -> Prepared:
+def with_costs(plan: Plan, prober: Probe, *, lenient: bool = False) -> Prepared:
     """Count the costs of a plan.
 
     Raises FfnbenchError for an arm without torch, and where a case can't be counted; if
@@ -102,14 +101,14 @@ def with_costs(plan: Plan, prober: Prober, *, lenient: bool = False) -> Prepared
     return Prepared(plan=replace(plan, notes=(*plan.notes, *notes)), costs=tuple(costs))
 
 
-def refuse_arms_without_torch(prober: Prober, arms: Iterable[Arm]) -> None:
-    """Raise FfnbenchError for an arm that has no torch. All arms are started before the
-    first one is waited for.
+def refuse_arms_without_torch(prober: Probe, arms: Iterable[Arm]) -> None:
+    """Raise FfnbenchError for an arm of its own interpreter, folder or environment that
+    has no torch. All are started before the first one is waited for.
     """
     probers = [
         prober.within(arm)
         for arm in arms
-        if arm != THIS_INTERPRETER and arm.name != CONTROL
+        if (arm.python or arm.source or arm.env) and arm.name != CONTROL
     ]
     for of_arm in probers:
         of_arm.start()

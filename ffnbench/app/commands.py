@@ -133,7 +133,7 @@ def compare(
         "backend": backend,
         "weights": weights,
     }
-    probe = call.probe(protocol.timeout_s, device)
+    probe = call.probe(protocol.timeout_s, device, variants)
     plan = plan_variants(
         variants,
         flags,
@@ -203,7 +203,7 @@ def cost(
         "threads": _cpus(),
         "weights": weights,
     }
-    probe = call.probe(protocol.timeout_s)
+    probe = call.probe(protocol.timeout_s, names=variants)
     plan = plan_variants(
         variants,
         flags,
@@ -307,7 +307,7 @@ def block(
         "threads": threads or _cpus(),
         "backend": backend,
     }
-    probe = call.probe(protocol.timeout_s, () if cost_only else device)
+    probe = call.probe(protocol.timeout_s, () if cost_only else device, variant)
     plan = plan_block(
         variant,
         flags,
@@ -502,7 +502,7 @@ def activations(
     if rounds is None and not quick:
         rounds = TIMING_ROUNDS
     protocol = protocol_of(workers=workers, rounds=rounds, quick=quick)
-    probe = call.probe(protocol.timeout_s, device if time else ())
+    probe = call.probe(protocol.timeout_s, device if time else (), activations)
     if not time:
         from ffnbench.activations.describing import describe_activations
         from ffnbench.report.shown_report import Answer

@@ -154,7 +154,8 @@ def variants(name: str, value: Any) -> str:
     """The list of variants, or of activations, as it would be typed. Raises
     FfnbenchError for a class or a function that a worker can't find.
     """
-    if isinstance(value, list) and all(isinstance(text, str) for text in value):
+    typed = value if isinstance(value, list) else [value]
+    if all(isinstance(text, str) for text in typed):
         return joined(texts_of(name, value))
     from ffnbench.app.own_code import variants_text
 

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ffnbench import __version__
-from ffnbench.messages import CacheLevel, DeviceFacts, Greeting
 from ffnbench.result import MEMORY, Environment
 
 if TYPE_CHECKING:
     import torch
 
     from ffnbench.device.accelerator import Accelerator
+    from ffnbench.messages import CacheLevel, DeviceFacts, Greeting
 
 # the share of the available memory that a worker may take: without the rest the machine
 # would stop
@@ -146,6 +146,8 @@ def caches(
 
     https://www.kernel.org/doc/Documentation/ABI/testing/sysfs-devices-system-cpu
     """
+    from ffnbench.messages import CacheLevel
+
     smallest: dict[int, int] = {}  # bytes by level
     shared_by: dict[int, set[str]] = {}  # the groups of CPUs that share one
     for cpu in _affinity() if cpus is None else cpus:
@@ -250,6 +252,7 @@ def about_device(device: str) -> DeviceFacts:
     import torch
 
     from ffnbench.device import nvml
+    from ffnbench.messages import DeviceFacts
 
     accelerator = accelerator_of(device)
     assert accelerator is not None
@@ -331,6 +334,7 @@ def environment_of_run(
     is used; `device` is None on a CPU.
     """
     from ffnbench.common.git import head
+    from ffnbench.messages import DeviceFacts
 
     gpu = device or DeviceFacts()
     commit, dirty = head(Path())

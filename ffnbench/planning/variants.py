@@ -382,6 +382,8 @@ def _variant_of_activation(text: str, own: OwnActivation) -> Variant:
 def moe_of(variant: Variant) -> MoESpec | None:
     """The experts that a variant asks for, None where it asks for none."""
     keys = variant.keys
+    if not keys:
+        return None
     shape = keys.get("moe")
     if shape is None:
         from ffnbench.planning.keys import MOE_KEYS

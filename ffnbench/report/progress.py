@@ -9,15 +9,14 @@ import math
 import re
 import sys
 import time
-from typing import Any
-
-from rich.console import Console
-from rich.progress import BarColumn, TextColumn
-from rich.progress import Progress as RichProgress
+from typing import TYPE_CHECKING, Any
 
 from ffnbench.common.streams import say, visible
 from ffnbench.following import ProgressListener
 from ffnbench.result import STEP_END, Progress
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
 
 REFRESH_S = 0.2  # the least time between two drawings
 
@@ -75,6 +74,10 @@ class TerminalProgress(ProgressListener):
 
 def _bar() -> RichProgress:
     """A bar with one task, which is disabled where stderr is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn
+    from rich.progress import Progress as RichProgress
+
     console = Console(stderr=True)
     bar = RichProgress(
         BarColumn(bar_width=20),

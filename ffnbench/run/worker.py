@@ -25,10 +25,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
+from ffnbench.choices import WORKER_VARIABLE
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError, Unfinished
 from ffnbench.messages import (
-    WORKER_VARIABLE,
     Failed,
     Greeting,
     MessageLine,
