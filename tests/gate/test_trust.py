@@ -8,7 +8,6 @@ import json
 import os
 import shlex
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -142,10 +141,9 @@ def test_code_of_a_baseline_runs_only_where_it_is_named(
 
 
 def test_code_runs_from_python_only_where_it_is_named(
-    baseline, on_machine, marker, monkeypatch: pytest.MonkeyPatch
+    project, baseline, marker
 ) -> None:
-    for name in ("own", "own.mlp"):  # another test may have loaded one of this name
-        monkeypatch.delitem(sys.modules, name, raising=False)
+    """With real workers: other tests of this process may have a module named own."""
     baseline("mine.py:Mlp", "own.mlp:Mlp")
     with pytest.raises(FfnbenchError, match=r"would run: mine\.py:Mlp, own\.mlp:Mlp"):
         module.check("base.json", exact_only=True)
@@ -153,7 +151,6 @@ def test_code_runs_from_python_only_where_it_is_named(
         module.check("base.json", exact_only=True, trust="mine.py:Mlp")
     assert caught.value.hint == "if you trust it, add --trust own.mlp:Mlp"
     assert not marker.exists()
-    on_machine(FakeLaunch(), ProberHere)
     targets = ["mine.py:Mlp", "own.mlp:Mlp"]
     found = module.check("base.json", exact_only=True, trust=targets)
     assert found.status == "REGRESSED"
