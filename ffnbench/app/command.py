@@ -23,7 +23,7 @@ from ffnbench.common.errors import (
     FfnbenchError,
     WrongArgument,
 )
-from ffnbench.planning.reading import ReadFlag, spelling, texts_of
+from ffnbench.planning.reading import ReadFlag, spelling, switch, texts_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -56,7 +56,7 @@ class Flag:
 
     @property
     def is_repeated(self) -> bool:
-        """Whether it is typed several times, or has several words."""
+        """Whether it is typed several times, or is an argument in the plural."""
         return self.default == () or (self.is_argument and self.name.endswith("s"))
 
     def parameter(self) -> inspect.Parameter:
@@ -65,7 +65,7 @@ class Flag:
         default = self.default
         if self.is_repeated:
             kind, default = list[str], None
-        elif isinstance(default, bool) or self.name == "bias":
+        elif self.read is switch:
             kind = bool
         elif default is not None and default is not inspect.Parameter.empty:
             default = str(default)
