@@ -179,11 +179,6 @@ def metric(name: str, text: str) -> str:
     return text
 
 
-def as_passed(name: str, value: Any) -> Any:
-    """The value as it is."""
-    return value
-
-
 def list_of_names(name: str, value: Any) -> str:
     """A list as one text."""
     return joined(texts_of(name, value))
@@ -430,8 +425,10 @@ Device = Annotated[
         autocompletion=completed("device"),
     ),
 ]
-# a device as torch has it, of Python alone
-AnyDevice = Annotated[Any, as_passed, Option(help="Where the module is made.")]
+# of Python alone
+AnyDevice = Annotated[
+    "OneDevice | None", one(device_of), Option(help="Where the module is made.")
+]
 Threads = Annotated[
     Sizes | None,
     many(positive),

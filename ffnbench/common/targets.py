@@ -70,7 +70,7 @@ def _load(source: str) -> Any:
     if not is_file_name(source):
         return _load_module(source)
     file = Path(source).expanduser().resolve()
-    if not file.is_file():
+    if not os.path.isfile(file):
         raise FfnbenchError(f"there is no file {source!r}", PATH_HINT)
     return _run_file(file, source)
 

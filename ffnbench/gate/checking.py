@@ -50,6 +50,7 @@ from ffnbench.gate.sides import (
     checked_out_sides,
     plan_sides,
     prober_within,
+    refuse_lists,
     refuse_sides,
 )
 from ffnbench.gate.trust import refuse_untrusted
@@ -119,6 +120,7 @@ def ab(
     """
     label = variant.row
     refuse_sides(*sides, variant)
+    refuse_lists(flags)
     check_budget(budget)
     protocol = Protocol()
     policy = Policy(tolerances=parse_tolerances(tolerance, {label: label}))

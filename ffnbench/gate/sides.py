@@ -22,6 +22,7 @@ from ffnbench.common.git import git, head
 from ffnbench.plan import CONTROL, THIS_INTERPRETER, Arm, Kind, Plan, Probe, Protocol
 from ffnbench.planning.cases import Lists, cases_of, refuse_if_none_can_run
 from ffnbench.planning.keys import parse_env
+from ffnbench.planning.reading import ONE_HINT, spelling
 from ffnbench.planning.variants import Typed, typed_variants
 from ffnbench.run.prober import Prober
 
@@ -93,6 +94,16 @@ def variant_of_sides(text: str) -> Typed:
             "give the variant another label",
         )
     return variant
+
+
+def refuse_lists(flags: Lists) -> None:
+    """Raise FfnbenchError for a flag that has several values."""
+    for name, values in flags.items():
+        if values and len(values) > 1:
+            shown = ",".join(map(str, values))
+            raise FfnbenchError(
+                f"{spelling(name)} takes one value here, not {shown!r}", ONE_HINT
+            )
 
 
 def plan_sides(

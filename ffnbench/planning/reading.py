@@ -133,31 +133,40 @@ def device_of(name: str, text: str) -> str:
 
 def text_of(name: str, value: Any) -> str:
     """One value as it would be typed: a text, a path, a number, or a dtype or device of
-    torch. Raises WrongArgument for any other, and for an empty text.
+    torch. Raises WrongArgument for any other, and FfnbenchError for an empty text.
     """
-    kind = type(value)
-    if isinstance(value, str | os.PathLike):
-        text = os.fspath(value)
-    elif kind.__module__ == "torch" and kind.__name__ in ("dtype", "device"):
-        text = str(value).removeprefix("torch.")
-    elif isinstance(value, bool):
-        text = str(value).lower()
-        raise WrongArgument(f"{spelling(name)} can't be {text!r}", "give it a value")
-    elif hasattr(value, "__index__"):
-        text = str(operator.index(value))
-    elif isinstance(value, float) or hasattr(value, "__float__"):
-        text = repr(float(value))
-    else:
+    if isinstance(value, bool):
+        shown = str(value).lower()
+        raise WrongArgument(f"{spelling(name)} can't be {shown!r}", "give it a value")
+    text = _typed_as(value)
+    if text is None:
         shown = repr(value)
         if len(shown) > 60 or "\n" in shown:
-            shown = f"a {kind.__name__.removeprefix('Shown')}"
+            shown = f"a {type(value).__name__.removeprefix('Shown')}"
         hint = "help() of the function shows its arguments"
         if hasattr(value, "save"):
             hint = f"save it first: {name}=report.save('{name}.json')"
         raise WrongArgument(f"{name.rstrip('_')} can't be {shown}", hint)
-    if not text.strip():
+    if not text.strip() or "\0" in text:
         raise FfnbenchError(f"{spelling(name)} has an empty value", EMPTY_HINT)
     return text
+
+
+def _typed_as(value: Any) -> str | None:
+    """The text of a value that can be typed, else None."""
+    if isinstance(value, str):
+        return value
+    kind = type(value)
+    if kind.__module__ == "torch" and kind.__name__ in ("dtype", "device"):
+        return str(value).removeprefix("torch.")
+    try:
+        if isinstance(value, os.PathLike):
+            return f"{os.fspath(value)}"
+        if hasattr(value, "__index__"):
+            return str(operator.index(value))
+        return repr(float(value))
+    except (TypeError, ValueError):
+        return None
 
 
 def texts_of(name: str, value: Any) -> list[str]:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import math
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +7,6 @@ from hypothesis import strategies as st
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import Gate
 from ffnbench.plan import Probe
-from ffnbench.planning.keys import scalar
 from ffnbench.planning.variants import Variant, typed_variants
 
 
@@ -124,23 +121,3 @@ def test_any_other_text_is_a_mistake_with_a_way_out(text: str) -> None:
         return
     assert problem.hint
     assert problem.exit_code == 2
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("true", True),
-        ("No", False),
-        ("on", True),
-        ("Off", False),
-        ("none", None),
-        ("8", 8),
-        ("0.5", 0.5),
-        ("1e-3", 1e-3),
-        ("silu", "silu"),
-        ("1" + "0" * 400, math.inf),
-    ],
-)
-def test_scalars(text: str, value: object) -> None:
-    assert scalar("rate", text) == value
-    assert type(scalar("rate", text)) is type(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 from collections.abc import Collection, Iterable, Iterator
@@ -50,7 +51,7 @@ def read_report(path: str | Path) -> Report:
     file, and for another schema or method.
     """
     hint = "is the path right?"
-    if Path(path).is_dir():
+    if os.path.isdir(path):
         hint = f"name its files: {shlex.quote(str(path))}/*.json"
     return report_in(content_of(path, hint), str(path))
 
@@ -94,7 +95,7 @@ def _hint_for_incomplete(problem: str, content: bytes) -> str:
 
 def holds_findings(path: str | Path) -> bool:
     """Whether a file begins like the JSON that `check -o check.json` writes."""
-    if not Path(path).is_file():
+    if not os.path.isfile(path):
         return False
     return BEGIN_OF_CHECK.match(content_of(path)) is not None
 
