@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ffnbench.report.columns import case_records
+from ffnbench.report.columns import case_rows
 from ffnbench.report.frame import Frame
 from ffnbench.report.writers import csv_text
 from ffnbench.result import Report
@@ -31,4 +31,4 @@ def titles(frame: Frame) -> list[str]:
 
 def csv_of(report: Report) -> str:
     """The csv of a report, by the contract."""
-    return csv_text(case_records(report))
+    return csv_text(case_rows(report))

@@ -147,23 +147,6 @@ def test_writers_call_no_function_that_makes_figures() -> None:
         assert not called, f"{path} calls {called}"
 
 
-def test_the_core_has_one_list_of_columns() -> None:
-    """A question names columns of it; what is no row of it is the axis of a sweep, or a
-    record without a table.
-    """
-    makers = set()
-    for path in FILES:
-        calls = [
-            node.func for node in ast.walk(tree_of(path)) if isinstance(node, ast.Call)
-        ]
-        if any(isinstance(call, ast.Name) and call.id == "Column" for call in calls):
-            makers.add(str(path.relative_to(PACKAGE)))
-    core = {path for path in makers if not path.startswith("inspecting/")}
-    assert core == {
-        f"report/{name}.py" for name in ("columns", "frame", "header", "arrangement")
-    }
-
-
 def test_heavy_imports_stand_only_where_they_may() -> None:
     for path in FILES:
         at_top = {

@@ -24,7 +24,7 @@ import ffnbench
 from ffnbench.api import several_runs
 from ffnbench.api.saved_runs import as_shown, load_recomputed, recompute
 from ffnbench.app.main import run_command_line
-from ffnbench.report.columns import case_records
+from ffnbench.report.columns import case_rows
 from ffnbench.report.files.store import read_report, report_text
 from ffnbench.report.words import VERDICTS
 from ffnbench.result import Report, Verdict
@@ -275,6 +275,18 @@ def test_the_architecture_names_what_is_there() -> None:
         ), name
 
 
+def test_the_columns_of_a_case_are_those_that_the_page_names() -> None:
+    page = (ROOT / "docs" / "command-line.md").read_text()
+    table = page.partition("| columns of a case |")[2].partition("\n\n")[0]
+    named = [
+        name
+        for line in table.splitlines()[2:]
+        for name in re.findall(r"`(\w+)`", line.split("|")[1])
+    ]
+    [row] = ffnbench.cost({"a": "relu"}, d_model=64).rows()
+    assert sorted(named) == sorted(row)
+
+
 def test_every_command_and_flag_of_the_readme_exists(in_process, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     text = (ROOT / "README.md").read_text(encoding="utf-8") + (
@@ -319,8 +331,7 @@ def test_the_numbers_of_the_claims_are_those_of_the_committed_runs() -> None:
         ratio = inside[name]
         assert f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]" in text, name
     train = {
-        row["label"]: row
-        for row in case_records(shown_again(folder / "glu-train.json"))
+        row["label"]: row for row in case_rows(shown_again(folder / "glu-train.json"))
     }
     assert (
         f"{train['wide']['ratio']:.2f} [{train['wide']['ratio_low']:.2f}, {train['wide']['ratio_high']:.2f}]"
@@ -348,7 +359,7 @@ def backend_rows() -> list[str]:
     rows = []
     for path in sorted(BACKENDS.glob("swiglu-*.json")):
         report = read_report(path)
-        first, *others = case_records(report)
+        first, *others = case_rows(report)
         what = f"{first['d_model']:,} / {first['d_ff']:,}, {first['seq_len']:,} token{'s' * (first['seq_len'] > 1)}"
         for row in [row for row in others if row["ratio"] is not None]:
             cells = (

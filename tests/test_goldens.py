@@ -135,7 +135,7 @@ TYPED = {
     "compare-runs": [f"compare relu gelu {SMALL} --runs 3 --pause 0s -o runs.json", "report runs.json -v"],
     "compare-shown": [f"compare relu gelu {SMALL} -f latex -q", f"compare relu gelu {SMALL} --json -q",
                       f"compare relu gelu swiglu {SMALL} --columns label,ratio,params --sort -latency -q",
-                      f"compare relu gelu swiglu {SMALL} --columns +gflops -f md -q",
+                      f"compare relu gelu swiglu {SMALL} --columns +GFLOP/s -f md -q",
                       f"compare relu gelu {SMALL} -q -o every/", f"compare relu gelu {SMALL} -q -o run.tex -o run.pdf -o run.png"],
     "compare-workload": ["compare relu relu@batch=2@seq_len=16@mode=backward gelu@dtype=bf16@reduced_reductions=false@device=cpu@threads=2 "
                          "swiglu@matmul_precision=high a=relu@slowdown=0.05 b=relu@cache=cold "
@@ -175,14 +175,14 @@ TYPED = {
     "arranged": ["report failed.json --sort -latency", "report compare.json --sort -ratio -f csv",
                  "report compare.json --sort -ratio", "report compare.json --sort -d_ff",
                  "report compare.json --sort GFLOP/s -f md",
-                 "report compare.json --columns params,ratio,latency_low_s,gflops",
-                 "report compare.json --columns params,ratio,latency_low_s,gflops -f csv",
-                 "report compare.json --columns +total", "report compare.json --columns input_bytes,weight_bytes",
+                 "report compare.json --columns params,ratio,latency_low_s,flops_per_s",
+                 "report compare.json --columns params,ratio,latency_low_s,flops_per_s -f csv",
+                 "report compare.json --columns +total", "report compare.json --columns params_formula,weight_bytes",
                  "report activations.json --sort -latency", "report block.json --sort -seq_len --columns FFN,KV",
                  "report groups.json --sort -seq_len"],
     "block": [f"block --seq-len 64,256 {SMALL} -o block.csv", "block --preset bert-base --cost-only"],
     "report-shown": ["report sweep.json -o sweep.png -o sweep.tex -f latex", "report cost.json --json",
-                     "report experts.json --columns label,routing,params -f md", "report ab.json -f md",
+                     "report experts.json --columns label,params_active,params -f md", "report ab.json -f md",
                      "report busy.json --sort ratio -v"],
     "block-flags": [f"block gelu {SMALL} --d-ff 128 --bias --heads 4 --kv-heads 2 --batch 2 --dtype bf16 --mode train "
                     "--device cpu --threads 2 --backend compile -v -q",

@@ -16,13 +16,10 @@ from ffnbench.report.columns import (
     LATENCY_KEYS,
     RATIO_KEYS,
     case_rows,
-    column,
-    rounded_text,
-    ten_digits,
     timed_columns,
 )
 from ffnbench.report.formats import View
-from ffnbench.report.frame import Frame, Row
+from ffnbench.report.frame import EXTRA, Column, Frame, Row
 from ffnbench.report.header import headings_at_rows
 from ffnbench.report.notes import case_notes, details
 from ffnbench.report.sentences import answer_sentences
@@ -32,26 +29,12 @@ from ffnbench.result import Report
 MOST_PLACES = 4  # of jumps or kinks, in a cell of the table
 ONLY_BUILT_IN = "facts are known of built-in names, each at its own beta; `plot-activations` draws all"
 FACT_KEYS = (*(field.name for field in fields(Facts) if field.name != "dead"), "smooth")
-ACTIVATION = column("activation", 0)
-BACKWARD_FLOPS = column(
-    "flops_backward", 8, title="FLOPs", unit="bwd", units=None, write=str
-)
-FACT_COLUMNS = (
-    "formula",
-    "minimum",
-    "place",
-    "range",
-    "monotonic",
-    "smooth",
-    "slopes",
-    "zero_gradient",
-    "saturated",
-    "mean",
-    "second_moment",
-    "flops",
-)
-NAME_COLUMNS = ("torch", "hf", "timm", "te", "source")
-TIMING_COLUMNS = (
+SMALL, LARGE = 0.001, 1e6  # between these a number has a fixed number of decimals
+ZERO_VALUE, ZERO_SHARE = 1e-300, 1e-12  # what is smaller is zero but for rounding
+SMALLEST_SHARE = 5e-5  # a smaller one is 0.00 in percent with two decimals
+ACTIVATION = Column("activation", left=True)
+NAMES = {"torch": "torch", "hf": "HF", "timm": "timm", "te": "TE", "source": "source"}
+TIMING_KEYS = (
     "activation",
     "mode",
     "dtype",
@@ -70,6 +53,65 @@ DETAILS = (
     "kinks and jumps are looked for within [-40, 40]",
 )
 
+
+# How they read
+
+
+def small_share_text(share: float) -> str:
+    """`12.34`, in a column whose unit is percent; `<0.01` for smaller shares, and `0`
+    for one that is zero but for rounding.
+    """
+    if share < ZERO_SHARE:
+        return "0"
+    return f"{100 * share:.2f}" if share >= SMALLEST_SHARE else "<0.01"
+
+
+def rounded_text(value: float) -> str:
+    """A number with four decimals, or with four digits where it is too small or large
+    for these; a whole number as it is.
+    """
+    if value == round(value) and abs(value) < LARGE:
+        return f"{value + 0.0:.0f}"
+    if abs(value) < ZERO_VALUE:
+        return "0"
+    text = f"{value:.4f}" if SMALL <= abs(value) < LARGE else f"{value:.4g}"
+    return text.removesuffix(".0000")
+
+
+def exact_text(value: float) -> str:
+    """A number with ten decimals; a whole number as it is."""
+    if value == round(value):
+        return rounded_text(value)
+    return ten_digits(value)
+
+
+def ten_digits(value: float) -> str:
+    """`-0.2784645428`: ten decimals, or ten digits of what is too small or large."""
+    if value == 0 or SMALL <= abs(value) < LARGE:
+        return f"{value:.10f}"
+    return f"{value:.9e}"
+
+
+FACT_COLUMNS = (
+    ACTIVATION,
+    Column("formula", priority=1, left=True, flexible=True),
+    Column("minimum", priority=1, write=exact_text),
+    Column("place", "at x", priority=1),
+    Column("range", priority=2, left=True),
+    Column("monotonic", priority=4, left=True),
+    Column("smooth", priority=3, left=True),
+    Column("slopes", "range of f'", priority=5, left=True),
+    Column("zero_gradient", "f' = 0", "%", priority=5, write=small_share_text),
+    Column("saturated", "|f'|<.01", "%", priority=6, write=small_share_text),
+    Column("mean", "mean", "f(x)", priority=7, write=rounded_text),
+    Column("second_moment", "2nd moment", "f(x)²", priority=7, write=rounded_text),
+    Column("flops", "FLOPs", "fwd", priority=8, write=str),
+    Column("flops_backward", "FLOPs", "bwd", priority=8, write=str),
+    *(
+        Column(key, title, priority=EXTRA, left=True, flexible=True)
+        for key, title in NAMES.items()
+    ),
+)
 
 # Facts
 
@@ -114,12 +156,7 @@ def facts_frame(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> F
     ]
     unknown = ", ".join(label for label in chosen if label not in facts)
     return Frame(
-        columns=(
-            ACTIVATION,
-            *map(column, FACT_COLUMNS),
-            BACKWARD_FLOPS,
-            *map(column, NAME_COLUMNS),
-        ),
+        columns=FACT_COLUMNS,
         rows=[_in_words(row) for row in rows],
         saved=rows,
         header=[
@@ -134,7 +171,7 @@ def _in_words(row: Row) -> Row:
     """A record with the cells that a table has in words; without them where no facts
     are known.
     """
-    row = row | {name: row[name] or None for name in NAME_COLUMNS}
+    row = row | {name: row[name] or None for name in NAMES}
     if row["monotonic"] is None:
         return row
     low = "[" if row["low_reached"] else "("
@@ -213,14 +250,13 @@ def timing_frame(report: Report) -> Frame:
     return Frame(
         columns=(ACTIVATION, *timed_columns(report, REFERENCE)),
         rows=[by_label[case.label] for group in groups for case in group.cases],
-        saved=list(by_label.values()),
+        saved=[{key: row[key] for key in TIMING_KEYS} for row in by_label.values()],
         header=[f"the operation itself, {device_text(groups[0].cases[0].workload)}"],
         summary=answer_sentences(report, groups[:1]),
         details=details(report),
         groups=headings_at_rows(
             (_heading(group), len(group.cases)) for group in groups
         ),
-        exported=TIMING_COLUMNS,
     )
 
 

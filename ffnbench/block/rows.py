@@ -35,14 +35,12 @@ from ffnbench.ffn.spec import AttentionSpec
 from ffnbench.metrics import PEAK
 from ffnbench.plan import Case
 from ffnbench.report.columns import (
-    CONDITION_KEYS,
-    DEVICE_KEYS,
     LATENCY_KEYS,
     RATIO_KEYS,
     case_rows,
 )
 from ffnbench.report.frame import Row, in_row
-from ffnbench.report.words import sizing_text
+from ffnbench.report.header import CONDITIONS
 from ffnbench.result import Estimate, Report
 from ffnbench.stats.cells import restricted
 from ffnbench.stats.figures import figures_of
@@ -50,6 +48,7 @@ from ffnbench.stats.figures import figures_of
 # FLOPs of a mode over those of forward: backward has two products for each of forward's
 FLOPS_FACTOR = {Mode.FORWARD: 1, Mode.TRAIN: 3, Mode.BACKWARD: 2}
 UNSAVED_KEYS = ("verdict", "failure")  # of FFN and attentions, for tables alone
+HOW_KEYS = (*(each.key for each in CONDITIONS), "threads")
 POINTS = 200  # of a curve over lengths
 # A curve begins at the shortest length over this factor, and ends at the longest
 # length, or the crossing, times it.
@@ -186,11 +185,9 @@ def block_rows(report: Report) -> list[Row]:
                 counts | times for counts, times in zip(counted, measured, strict=True)
             ]
             if len(kinds) > 1:
-                conditions = {
-                    key: value if key in (*CONDITION_KEYS, "threads") else None
-                    for key, value in measured[0].items()
-                }
-                rows.append(_mean_over_layers(counted) | conditions)
+                conditions = {key: measured[0][key] for key in HOW_KEYS}
+                unknown = dict.fromkeys(measured[0])
+                rows.append(_mean_over_layers(counted) | unknown | conditions)
     return rows
 
 
@@ -238,7 +235,6 @@ def _counted_columns(report: Report, length: CasesOfLength) -> Row:
     return {
         "ffn": length.ffn.variant,
         "attention": spec.name,
-        "sizing": sizing_text(length.ffn.sizing),
         "d_model": spec.d_model,
         "d_ff": length.ffn.ffn.d_ff,
         "heads": spec.heads,
@@ -278,14 +274,12 @@ def _measured_columns(
     row: Row = {}
     for name, case in parts.items():
         compared = () if name == FFN else RATIO_KEYS
-        row |= _columns_of(name, case, (*LATENCY_KEYS, PEAK, *compared), rows)
+        keys = (*LATENCY_KEYS, PEAK, *compared, *UNSAVED_KEYS)
+        row |= _columns_of(name, case, keys, rows)
     row |= in_row(
         "ffn_share_latency", ffn_share(ratio_to_ffn(report, length.attention.label))
     )
-    row |= {key: rows[length.ffn.label][key] for key in CONDITION_KEYS}
-    for name, case in parts.items():
-        row |= _columns_of(name, case, (*DEVICE_KEYS, *UNSAVED_KEYS), rows)
-    return row | {"threads": length.ffn.workload.threads}
+    return row | {key: rows[length.ffn.label][key] for key in HOW_KEYS}
 
 
 def _columns_of(

@@ -17,14 +17,33 @@ from ffnbench.block.rows import (
     sees,
 )
 from ffnbench.choices import Mode
-from ffnbench.common.units import counted
+from ffnbench.common.units import IEC, SI, TIME, counted
 from ffnbench.ffn.spec import FFNSpec
-from ffnbench.report.columns import column
-from ffnbench.report.frame import Frame, Row
+from ffnbench.report.columns import (
+    SHARE_WIDTH,
+    TOKEN,
+    latency_text,
+    with_percent_sign,
+)
+from ffnbench.report.frame import (
+    EXTRA,
+    NUMBER_WIDTH,
+    RATIO_WIDTH,
+    Column,
+    Frame,
+    Row,
+)
 from ffnbench.report.header import common_conditions
 from ffnbench.report.notes import details
 from ffnbench.report.sentences import failure_line, machine_line, to_do_line
-from ffnbench.report.words import device_text, sizing_text
+from ffnbench.report.words import (
+    CERTAIN,
+    device_text,
+    interval_text,
+    seconds_text,
+    share_text,
+    sizing_text,
+)
 from ffnbench.result import Report, Verdict
 
 PASSES_OF_MODE = {
@@ -33,16 +52,32 @@ PASSES_OF_MODE = {
     Mode.BACKWARD: "backward",
 }
 CONVENTION = "no norms, no position encodings; 1 MAC = 2 FLOPs"
-BLOCK_COST_COLUMNS = (
-    "flops_ffn",
-    "flops_attention",
-    "flops_projections",
-    "flops_scores",
-    "flops_values",
-    "ffn_share_flops",
-    "kv_bytes",
-    "flops_softmax",
-    "kv_bytes_per_token",
+SEQ_LEN, SEES = Column("seq_len"), Column("sees", left=True)
+
+
+def _flops(key: str, title: str, priority: int) -> Column:
+    """FLOPs of a part of a block, in the same unit as those of FFN and attention."""
+    same = ("flops_ffn", "flops_attention")
+    return Column(key, title, TOKEN, units=SI, priority=priority, scaled_with=same)
+
+
+COUNTED_COLUMNS = (
+    _flops("flops_ffn", "FFN", 1),
+    _flops("flops_attention", "attention", 1),
+    _flops("flops_projections", "projections", 4),
+    _flops("flops_scores", "scores", 5),
+    _flops("flops_values", "values", 6),
+    Column("ffn_share_flops", "FFN's share", "of FLOPs", write=with_percent_sign),
+    Column("kv_bytes", "KV", units=IEC, priority=3),
+    _flops("flops_softmax", "softmax", EXTRA),
+    Column("kv_bytes_per_token", "KV", TOKEN, units=IEC, priority=EXTRA),
+)
+SHARE = Column(
+    "ffn_share_latency",
+    "FFN's share",
+    f"% of latency {CERTAIN}",
+    interval=share_text,
+    least_width=SHARE_WIDTH,
 )
 
 
@@ -67,11 +102,10 @@ def _counted_frame(report: Report, rows: list[Row]) -> Frame:
     """
     batch = rows[0]["batch"]
     sequences = f"{batch} sequences" if batch > 1 else "one sequence"
-    window_columns = ("layers", "sees") if rows[0]["layers"] else ()
-    names = (*window_columns, *BLOCK_COST_COLUMNS)
+    windows = (Column("layers"), SEES) if rows[0]["layers"] else ()
     passes = PASSES_OF_MODE[rows[0]["mode"]]
     return Frame(
-        columns=(column("seq_len", 0, write=None), *map(column, names)),
+        columns=(SEQ_LEN, *windows, *COUNTED_COLUMNS),
         rows=rows,
         header=[
             *_header(report),
@@ -93,14 +127,15 @@ def _measured_frame(report: Report, rows: list[Row]) -> Frame:
     parts = [FFN, ATTENTION]
     if any(length.textbook for length in lengths_of(report.plan)):
         parts.append(TEXTBOOK)
-    names = ["sees"] if len(kinds_of(report)) > 1 else []
-    names.append(f"{FFN}_latency_s")  # the reference, whose ratio would be 1
+    windows = (SEES,) if len(kinds_of(report)) > 1 else ()
+    latency, _, *peaks = _columns_of_part(FFN)  # the reference, whose ratio would be 1
+    times = [latency]
     for part in parts[1:]:
-        names += [f"{part}_latency_s", f"{part}_ratio"]
-    names.append("ffn_share_latency")
-    names += [f"{part}_peak_bytes" for part in parts]
+        latency, ratio, peak = _columns_of_part(part)
+        times += [latency, ratio]
+        peaks.append(peak)
     return Frame(
-        columns=(column("seq_len", 0, write=None), *map(column, names)),
+        columns=(SEQ_LEN, *windows, *times, SHARE, *peaks),
         rows=rows,
         header=["measured"],
         summary=[
@@ -111,6 +146,46 @@ def _measured_frame(report: Report, rows: list[Row]) -> Frame:
         ],
         details=details(report),
     )
+
+
+def _columns_of_part(part: str) -> tuple[Column, Column, Column]:
+    """The columns of a part of a block: latency, ratio and peak of activations, in the
+    same units for all parts.
+    """
+    title, parts = {FFN: "FFN"}.get(part, part), (FFN, ATTENTION, TEXTBOOK)
+
+    def word(row: Row) -> str | None:
+        return latency_text(
+            {key: row[f"{part}_{key}"] for key in ("verdict", "failure")}
+        )
+
+    latency = Column(
+        f"{part}_latency_s",
+        title,
+        units=TIME,
+        interval=seconds_text,
+        text=word,
+        style=lambda row: "yellow" if word(row) else "",
+        priority=3 if part == TEXTBOOK else 1,
+        least_width=NUMBER_WIDTH,
+        scaled_with=tuple(f"{name}_latency_s" for name in parts),
+    )
+    ratio = Column(
+        f"{part}_ratio",
+        title,
+        f"time vs FFN {CERTAIN}",
+        interval=interval_text,
+        priority=4,
+        least_width=RATIO_WIDTH,
+    )
+    peak = Column(
+        f"{part}_peak_bytes",
+        f"{title} peak",
+        units=IEC,
+        priority=EXTRA,
+        scaled_with=tuple(f"{name}_peak_bytes" for name in parts),
+    )
+    return latency, ratio, peak
 
 
 def _crossover(report: Report) -> str:

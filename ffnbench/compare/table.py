@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ffnbench.choices import Mode, Time
-from ffnbench.common.units import SI
+from ffnbench.common.units import SI, TIME, digits
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.metrics import (
     COMPILE,
@@ -23,10 +23,7 @@ from ffnbench.metrics import (
     RATE,
     SAVED,
 )
-from ffnbench.plan import value_of
 from ffnbench.report.columns import (
-    BOUND_KEYS,
-    CASE_KEYS,
     case_rows,
     column,
     timed_columns,
@@ -56,6 +53,12 @@ SWEPT = ("d_model", "dtype", "mode", "threads", "batch", "seq_len")
 BOUNDS_LINE = (
     "bounds, not measurements: no call takes less, where each tensor passes memory once"
 )
+BOUNDS = (
+    Column("hardware", left=True),
+    Column("flops_per_byte", "FLOP/B", write=digits, priority=1),
+    Column("at_least_s", "at least", units=TIME),
+    Column("bound_by", "bound by", left=True),
+)
 LONGEST_TITLE = 12
 MOST_ROWS_WITH_NOTES = 2000  # with more rows, notes on single rows are left out
 FORWARD = Mode.FORWARD
@@ -64,15 +67,15 @@ FORWARD = Mode.FORWARD
 COST_COLUMNS = {
     "d_ff": 2, "params": 1, "params_active": 1, "weight_bytes_touched": 2, "flops_timed": 1, "flops_forward": EXTRA,
     "flops_backward": 4, "params_formula": 3, "flops_elementwise": 6, "weight_bytes": 4, PEAK: 2, SAVED: 2,
-    "total_bytes": 3, "flops_elementwise_backward": EXTRA, "sizing": EXTRA,
+    "total_bytes": 3,
 }  # fmt: skip
 # those of `compare`: what is counted and held, and behind it the time
 COMPARE_COLUMNS = {
     "d_ff": 4, "params": 2, "params_active": 3, "weight_bytes_touched": 4, "flops_timed": 3, "flops_forward": EXTRA,
     "flops_backward": EXTRA, PEAK: 3, SAVED: 5, "total_bytes": 6, "zero_share": 3, "dead_share": 3, ERROR: 1,
-    GRADIENT_ERROR: 4, "weight_bytes": EXTRA, "flops_elementwise": EXTRA, "params_formula": EXTRA, "sizing": EXTRA,
+    GRADIENT_ERROR: 4, "weight_bytes": EXTRA, "flops_elementwise": EXTRA, "params_formula": EXTRA,
     "activation": EXTRA, "gate": EXTRA, HELD: 4, RATE: 2, "flops_per_s": 6,
-    "bytes_per_s": 7, "tokens_per_s": 7, "pareto_front": 1, LARGEST_ERROR: EXTRA, COMPILE: 2, PACK: 2, DEVICE_TIME: 4,
+    "tokens_per_s": 7, "pareto_front": 1, LARGEST_ERROR: EXTRA, COMPILE: 2, PACK: 2, DEVICE_TIME: 4,
     HOST_TIME: 4,
 }  # fmt: skip
 
@@ -83,10 +86,6 @@ def compare_frame(report: Report) -> Frame:
     is_measured = not report.is_of_counts
     of_ways = compares_ways(plan)
     rows = ordered_by_group(plan, case_rows(report))
-    swept = [key for key in swept_columns(plan) if key not in (*CASE_KEYS, *SWEPT)]
-    for key in swept:
-        rows = [row | {key: value_of(plan.case(row["label"]), key)} for row in rows]
-
     if report.bounds:
         rows = _on_machines(report, rows)
     machines = len(rows) // len(plan.shown)
@@ -111,7 +110,6 @@ def compare_frame(report: Report) -> Frame:
         details=notes,
         groups=tuple((machines * start, text) for start, text in headings(plan)),
         naming=len(naming),
-        exported=(*CASE_KEYS, *BOUND_KEYS) if report.bounds else CASE_KEYS,
     )
     if not frame.groups or not report.comparisons or of_ways:
         return frame
@@ -126,7 +124,7 @@ def _on_machines(report: Report, rows: list[Row]) -> list[Row]:
     for row in rows:
         for bound in report.bounds:
             if bound.case == row["label"]:
-                fields = {key: getattr(bound, key) for key in BOUND_KEYS}
+                fields = {each.key: getattr(bound, each.key) for each in BOUNDS}
                 on_machines.append(row | fields)
     return on_machines
 
@@ -172,8 +170,9 @@ def _columns_of(report: Report, rows: list[Row]) -> tuple[list[Column], list[Col
     elif report.failures:
         columns.append(column("failure"))
     if report.bounds:
-        naming.append(column("hardware"))
-        columns += [column("flops_per_byte"), column("at_least_s"), column("bound_by")]
+        hardware, *bounds = BOUNDS
+        naming.append(hardware)
+        columns += bounds
     return naming, columns
 
 
@@ -224,7 +223,7 @@ def _columns_known(
         left_out = {HELD}
     if all(work.mode == FORWARD for work in works):
         left_out |= {SAVED, "flops_forward"}
-    if not any(row["experts"] for row in rows):
+    if all(row["params_active"] == row["params"] for row in rows):
         left_out |= {"params_active", "weight_bytes_touched"}
     if all(work.time == Time.DEVICE for work in works):
         left_out.add(DEVICE_TIME)  # which is the latency

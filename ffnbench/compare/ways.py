@@ -20,7 +20,7 @@ from ffnbench.report.words import verdict_word
 
 # priorities of columns in place of those of compare/table.py: COMPARE_COLUMNS
 PRIORITIES = {"tokens_per_s": 1, COMPILE: 4} | dict.fromkeys(
-    ("d_ff", "params", "flops_timed", "flops_per_s", "bytes_per_s", PEAK, PACK, "total_bytes"), EXTRA,
+    ("d_ff", "params", "flops_timed", "flops_per_s", PEAK, PACK, "total_bytes"), EXTRA,
 )  # fmt: skip
 COST_PRIORITIES = {"weight_bytes": 1}
 SHORTENED: dict[str, dict[str, Any]] = {

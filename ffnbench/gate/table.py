@@ -23,11 +23,10 @@ from ffnbench.gate.decision import OUTPUT, Checked, Finding, Status
 from ffnbench.gate.trust import code_of, trust_flags
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import NoteKind
-from ffnbench.report.columns import column
 from ffnbench.report.frame import UNKNOWN_CELL, Column, Frame, Row
 from ffnbench.report.notes import effort, notes_of_run
 from ffnbench.report.sentences import general_line, machine_line
-from ffnbench.report.words import CERTAIN, join_words, side_lines
+from ffnbench.report.words import CERTAIN, change_text, join_words, side_lines
 
 # the statuses that a CI shows as errors and as warnings, and those that are fine
 FAILS = (Status.REGRESSED, Status.MISSING)
@@ -206,16 +205,20 @@ def _style(row: Row) -> str:
 
 
 def _columns(checked: Checked, *, has_intervals: bool) -> tuple[Column, ...]:
-    case, metric = column("case"), column("metric")
-    status = column("status", write=lambda status: status.word, style=_style)
-    change = column("change", unit=CERTAIN if has_intervals else "")
-    limit = column("tolerance", text=_limit_text)
     of_sides = bool(checked.sides)
     before, now = (
-        column(key, text=partial(_value_text, key=key, of_sides=of_sides))
+        Column(key, text=partial(_value_text, key=key, of_sides=of_sides), priority=2)
         for key in ("before", "now")
     )
-    return case, metric, status, change, limit, before, now
+    return (
+        Column("case", left=True),
+        Column("metric", left=True),
+        Column("status", left=True, write=lambda status: status.word, style=_style),
+        Column("change", unit=CERTAIN if has_intervals else "", interval=change_text),
+        Column("tolerance", "limit", text=_limit_text, priority=1),
+        before,
+        now,
+    )
 
 
 def _what_is_checked(checked: Checked) -> str:

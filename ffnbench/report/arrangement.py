@@ -57,16 +57,12 @@ def key_of(name: str, frame: Frame) -> str:
     for column in reversed(shown):
         key_by_name[column.name.lower()] = column.column.key
         key_by_name[column.title.lower()] = column.column.key
-    for each in core:
-        key_by_name |= dict.fromkeys(each.aliases, each.key)
     lower = name.lower()
     for spelling in (name, lower, lower.replace("-", "_")):
         if spelling in key_by_name:
             return key_by_name[spelling]
     readable = [column.title for column in shown]
     readable += [column.title for column in core]
-    for each in core:
-        readable += each.aliases
     names = list(dict.fromkeys([*readable, *keys]))
     example = f"for example {', '.join(names[:FIRST_SHOWN])}; -f csv has them all"
     raise FfnbenchError(f"no column is called {name!r}", hint_for(name, names, example))
@@ -146,10 +142,13 @@ def with_columns(frame: Frame, wanted: dict[str, bool]) -> Frame:
     if all(wanted.values()):
         own_or_chosen = [chosen.pop(column.key, column) for column in own]
         return replace(frame, columns=(*naming, *own_or_chosen, *chosen.values()))
-    keys = list(frame.records()[0])
-    exported = [key for key in wanted if key in keys]
-    if exported:
-        frame = replace(frame, exported=list(dict.fromkeys([keys[0], *exported])))
+    records = frame.records()
+    first, *others = records[0]
+    saved = [first, *(key for key in wanted if key in others)]
+    if len(saved) > 1:
+        frame = replace(
+            frame, saved=[{key: row[key] for key in saved} for row in records]
+        )
     if chosen:
         return replace(frame, columns=(*naming, *chosen.values()))
     return frame

@@ -8,7 +8,7 @@ value `latency_s` has its interval in `latency_low_s` and `latency_high_s`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -59,7 +59,7 @@ def estimate_in(row: Row, key: str) -> Estimate | None:
     return Estimate(value=value, low=low, high=high)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Column:
     """How a value of the rows is headed and written. Where the width is short, a column
     of priority 0 is the last one that is left out; one of EXTRA needs -v.
@@ -69,16 +69,13 @@ class Column:
     `interval`, together with the ends of its interval, else by `write`, else by its
     type; what `text` gives for a row stands there instead, unless it is None. `style`
     gives a colour that repeats what the text says. Prose is `flexible` and may be
-    wrapped. `least_width` is kept free for it. `aliases` are its other names.
-
-    `value_of` gives the value of a case, or its estimate where there is an `interval`.
+    wrapped. `least_width` is kept free for it.
     """
 
     key: str
     title: str = ""
-    value_of: Callable[[Any], Any] | None = None
-    aliases: tuple[str, ...] = ()
     unit: str = ""
+    _: KW_ONLY
     units: Units | None = None
     priority: int = 0
     interval: Callable[[Estimate], str] | None = None
@@ -133,8 +130,9 @@ class Frame:
     answer, and the `details` that -v shows.
 
     `above` are frames that stand before this one. Programs read `saved`, or the rows
-    where it is None, and of these the keys `exported`, or all where it is empty. The
-    first `naming` columns tell rows apart.
+    where it is None. The first `naming` columns tell rows apart. `short` are frames of
+    fewer columns, the fullest first: without -v the first that fits is shown in place
+    of this one.
     """
 
     columns: tuple[Column, ...]
@@ -145,13 +143,8 @@ class Frame:
     groups: Groups = ()
     naming: int = 1
     above: tuple[Frame, ...] = ()
-    # frames of fewer columns, the fullest first: without -v the first that fits is
-    # shown in place of this one
     short: tuple[Frame, ...] = ()
-    exported: Sequence[str] = ()
     saved: Sequence[Row] | None = None
-    # the rows from which the units of columns are chosen, where that is not its own
-    scaled_as: Sequence[Row] = ()
 
     @property
     def parts(self) -> tuple[Frame, ...]:
@@ -188,9 +181,7 @@ class Frame:
         unit, size = "", 1.0
         if column.units:
             keys = column.scaled_with or (column.key,)
-            values = [
-                row.get(key) for row in self.scaled_as or self.rows for key in keys
-            ]
+            values = [row.get(key) for row in self.rows for key in keys]
             unit, size = scale(
                 [value for value in values if value is not None], column.units
             )
@@ -202,10 +193,7 @@ class Frame:
 
     def records(self) -> list[Row]:
         """The rows for programs."""
-        rows = self.rows if self.saved is None else self.saved
-        if not self.exported:
-            return list(rows)
-        return [{key: row[key] for key in self.exported} for row in rows]
+        return list(self.rows if self.saved is None else self.saved)
 
 
 def frame_of_records(

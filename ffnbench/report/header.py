@@ -15,7 +15,6 @@ from typing import Any
 from ffnbench.backends import BACKENDS
 from ffnbench.choices import Backend, Cache, MatmulPrecision, Time, Weights
 from ffnbench.common.units import signed_percent
-from ffnbench.ffn.spec import DEFAULT_GROUP, format_of, item_bytes
 from ffnbench.plan import (
     ACTIVE_PARAMS,
     Case,
@@ -53,21 +52,6 @@ class Condition:
     title: str
 
 
-def _reductions(work: Workload) -> bool | None:
-    if work.accelerated and item_bytes(work.dtype) == 2:
-        return work.reduced_reductions
-    return None
-
-
-def _quantisation_group(work: Workload) -> int | None:
-    held = format_of(work.weights, work.backend)
-    return work.group if held is not None and held.grouped else None
-
-
-def _spin(work: Workload) -> bool | None:
-    return work.spin if BACKENDS[work.backend].can_spin else None
-
-
 def _precision(work: Workload) -> str | None:
     return work.matmul_precision if work.dtype == "float32" else None
 
@@ -83,15 +67,8 @@ CONDITIONS = (
         "{} matmul precision",
     ),
     Condition(
-        "reduced_reductions", "reductions", True, _reductions, "no reduced reductions"
-    ),
-    Condition(
         "weight_format", "format", Weights.NONE, lambda work: work.weights, "{} weights"
     ),
-    Condition(
-        "weight_group", "group", DEFAULT_GROUP, _quantisation_group, "groups of {}"
-    ),
-    Condition("spin", "spin", False, _spin, "spinning threads"),
 )
 
 

@@ -118,7 +118,6 @@ def first_rows_of(frame: Frame) -> Frame:
         rows=frame.rows[:end],
         groups=frame.groups[: len(starts) or 1],
         summary=[note, *frame.summary],
-        scaled_as=frame.rows,
     )
 
 

@@ -11,7 +11,7 @@ from made_up_runs import with_control
 from ffnbench import cost
 from ffnbench.compare.table import compare_frame
 from ffnbench.plan import Note, NoteKind
-from ffnbench.report.columns import case_records
+from ffnbench.report.columns import case_rows
 from ffnbench.report.terminal import plain
 from ffnbench.report.writers import csv_text
 from ffnbench.result import Report
@@ -103,9 +103,9 @@ def test_the_total_is_weights_and_what_a_call_holds_with_the_gradients_counted_o
     in the peak, so they are not added again.
     """
     weights, hidden, model = 4 * 2 * 512 * 2048, 4 * 512 * 2048, 4 * 512 * 512
-    [forward] = case_records(cost("relu", d_model=512))
+    [forward] = case_rows(cost("relu", d_model=512))
     assert forward["total_bytes"] == weights + 2 * hidden
-    [train] = case_records(cost("relu", d_model=512, mode="train"))
+    [train] = case_rows(cost("relu", d_model=512, mode="train"))
     # relu's output is saved and read by the second product; then y, dh, dx and both dW
     # come to be
     assert train["total_bytes"] == weights + train["peak_bytes"]

@@ -13,21 +13,17 @@ import pytest
 from exam.machine import ENVIRONMENT
 from fake_machine import FakeLaunch, FakeWorker, run
 from made_up_runs import (
-    QUIET,
     WAITS,
     plan_of,
     run_of,
     ten_rounds,
-    with_costs,
     with_waits,
 )
 
 from ffnbench.gate.decision import Policy, Status, baseline_times, latency_findings
 from ffnbench.gate.interim import latency_report
 from ffnbench.plan import CONTROL, Plan, control_of
-from ffnbench.report.columns import case_records
 from ffnbench.result import BackgroundLoad, Comparison, Run, Verdict
-from ffnbench.stats.figures import with_figures
 from ffnbench.stats.verdict import summarise
 
 
@@ -41,12 +37,6 @@ def test_rounds_in_which_the_threads_waited_do_not_count() -> None:
     assert row.ratio is not None
     assert row.ratio.value == pytest.approx(1.05, rel=0.005)
     assert (row.verdict, row.ratio.samples) == (Verdict.SLOWER, 24)
-    report = with_figures(
-        with_costs(replace(latency_report(done), environment=ENVIRONMENT))
-    )
-    assert case_records(report)[1]["waited_share"] == pytest.approx(
-        (6 * QUIET + 4 * WAITS) / 10
-    )
 
 
 def test_a_pair_falls_with_the_sample_of_its_reference() -> None:

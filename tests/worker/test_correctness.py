@@ -16,7 +16,7 @@ from fake_machine import FakeLaunch, KnownProber, measure, planned, prepare
 
 from ffnbench.common.errors import Unsupported
 from ffnbench.plan import Plan
-from ffnbench.report.columns import case_records
+from ffnbench.report.columns import case_rows
 from ffnbench.worker.correctness import Mismatch, difference_from_expected, row_error
 from ffnbench.worker.jobs import Jobs
 
@@ -406,5 +406,5 @@ def test_each_case_is_checked_once_after_the_rounds_of_the_first_worker() -> Non
     assert sorted(checks) == sorted(cases)
     assert {do for do, _ in of_first[-3:]} == {"check"}
     assert not any(do == "check" for worker, do, _ in launch.log if worker)
-    assert [record["error"] for record in case_records(report)] == [3e-7] * 3
-    assert [record["gradient_error"] for record in case_records(report)] == [None] * 3
+    assert [record["error"] for record in case_rows(report)] == [3e-7] * 3
+    assert [record["gradient_error"] for record in case_rows(report)] == [None] * 3
