@@ -118,7 +118,8 @@ class View:
         if how.sort and all(report.environment is None for report in self.reports):
             key = key_of(how.sorted_by, frame)
             if all(row.get(key) is None for part in frame.parts for row in part.rows):
-                message = f"--sort {how.sort}: nothing here has that, as it is counted and not measured"
-                hint = "`ffnbench compare` measures; `ffnbench cost --sort params` sorts by a count"
-                raise FfnbenchError(message, hint)
+                raise FfnbenchError(
+                    f"--sort {how.sort}: no row has a value of it",
+                    "`ffnbench compare` measures; `cost --sort params` sorts by a count",
+                )
         return replace(self, frame=lambda: frame)

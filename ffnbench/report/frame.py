@@ -152,6 +152,13 @@ class Frame:
         return (*self.above, replace(self, above=()))
 
     @property
+    def at_its_widest(self) -> Frame:
+        """The frame that a wide terminal would show: the fullest of the short frames,
+        or the frame itself.
+        """
+        return self.short[0] if self.short else self
+
+    @property
     def blocks(self) -> list[tuple[str, range]]:
         """The heading of each group with the numbers of its rows; all rows under an
         empty heading where there are no groups.
@@ -168,16 +175,12 @@ class Frame:
         `every`.
         """
         return [
-            self._shown(column, self.rows)
+            self._shown(column)
             for column in self.columns
             if every or column.priority < EXTRA
         ]
 
-    def headings(self) -> list[ShownColumn]:
-        """The columns without a row."""
-        return [self._shown(column, []) for column in self.columns]
-
-    def _shown(self, column: Column, rows: Sequence[Row]) -> ShownColumn:
+    def _shown(self, column: Column) -> ShownColumn:
         unit, size = "", 1.0
         if column.units:
             keys = column.scaled_with or (column.key,)
@@ -185,8 +188,8 @@ class Frame:
             unit, size = scale(
                 [value for value in values if value is not None], column.units
             )
-        texts = [visible(_text(column, row, size)) for row in rows]
-        styles = [column.style(row) if column.style else "" for row in rows]
+        texts = [visible(_text(column, row, size)) for row in self.rows]
+        styles = [column.style(row) if column.style else "" for row in self.rows]
         return ShownColumn(
             column, visible(column.title), visible(unit + column.unit), texts, styles
         )

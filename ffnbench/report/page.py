@@ -9,22 +9,18 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from html import escape
 from pathlib import Path
 from string import Template
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.common.streams import visible
 from ffnbench.plan import Kind
 from ffnbench.report.environment import environment_records
 from ffnbench.report.frame import Frame, Row
-from ffnbench.report.terminal import columns_that_fit, fullest_that_fits
-from ffnbench.report.writers import html_table, paragraphs
+from ffnbench.report.writers import html_table, html_text, paragraphs
 from ffnbench.result import Report
 
 MOST_NAMES = 6  # of variants in a title
-WIDTH = 115  # letters of a table that is seen at once on a screen of 1,000 pixels
 
 
 def page_of(
@@ -40,6 +36,7 @@ def page_of(
     machines; where no `title` or no `command` is given, it is taken from them.
     """
     tables = table.parts
+    commands = [command] if command else [report.plan.command for report in reports]
     summary = [line for each in tables for line in each.summary]
     details = [line for each in tables for line in each.details]
     sections = {
@@ -48,8 +45,8 @@ def page_of(
         "Picture": _image(picture),
         "Method": _list(details),
         "Environment": "".join(_environment(report) for report in reports),
-        "Command": _commands(
-            [command] if command else [report.plan.command for report in reports]
+        "Command": "".join(
+            f"<pre><code>{html_text(each)}</code></pre>" for each in commands if each
         ),
     }
     if reports and not title:
@@ -61,7 +58,7 @@ def page_of(
         Path(__file__).with_name("page.html").read_text(encoding="utf-8")
     )
     return template.substitute(
-        title=escape(visible(f"ffnbench {title}".strip())), body="\n".join(body)
+        title=html_text(f"ffnbench {title}".strip()), body="\n".join(body)
     )
 
 
@@ -77,19 +74,10 @@ def _table(table: Frame) -> str:
     caption = "; ".join(table.header)
     if not table.rows:
         return paragraphs(table.header)
-    all_columns = html_table(table, caption, every=True)
-    short = fullest_that_fits(table, WIDTH)
-    fitting = columns_that_fit(short.shown(every=False), WIDTH)
-    columns = tuple(shown.column for shown in fitting)
-    answer = replace(short, columns=columns)
-    shown = _scrolled(caption or "table", html_table(answer, caption))
-    if columns == table.columns:
-        return shown
-    return shown + _folded("All columns", all_columns)
-
-
-def _folded(summary: str, content: str) -> str:
-    return f"<details><summary>{escape(summary)}</summary>{_scrolled(summary, content)}</details>"
+    shown = _scrolled(caption or "table", html_table(table.at_its_widest, caption))
+    name = "All columns"
+    all_columns = _scrolled(name, html_table(table, caption, every=True))
+    return f"{shown}<details><summary>{name}</summary>{all_columns}</details>"
 
 
 def _scrolled(name: str, content: str) -> str:
@@ -121,28 +109,14 @@ def _environment(report: Report) -> str:
         {"fact": "created", "value": report.created.replace("T", " ")},
         {"fact": "ffnbench", "value": report.version},
     ]
-    only_counted = "<p>nothing was measured: the figures are counted</p>"
     if report.environment is not None:
-        only_counted = ""
-        facts += [
-            row
-            for row in environment_records(report.environment)
-            if row["fact"] != "ffnbench"
-        ]
+        known = environment_records(report.environment)
+        facts += [row for row in known if row["fact"] != "ffnbench"]
     texts = [
-        f"<div><dt>{row['fact']}</dt><dd>{escape(visible(row['value']))}</dd></div>"
+        f"<div><dt>{row['fact']}</dt><dd>{html_text(row['value'])}</dd></div>"
         for row in facts
     ]
-    return f"<dl>{''.join(texts)}</dl>{only_counted}"
-
-
-def _commands(commands: Iterable[str]) -> str:
-    """The commands that make an answer again."""
-    return "".join(
-        f"<pre><code>{escape(visible(command))}</code></pre>"
-        for command in dict.fromkeys(commands)
-        if command
-    )
+    return f"<dl>{''.join(texts)}</dl>"
 
 
 def _title(report: Report) -> str:
@@ -150,10 +124,5 @@ def _title(report: Report) -> str:
     command: str = report.plan.kind
     if command == Kind.COMPARE and report.environment is None:
         command = "cost"
-    names = list(
-        dict.fromkeys(case.variant.partition("@")[0] for case in report.plan.shown)
-    )
-    title = f"{command}: {', '.join(names[:MOST_NAMES])}"
-    if len(names) > MOST_NAMES:
-        title += f" and {len(names) - MOST_NAMES} more"
-    return title
+    names = dict.fromkeys(case.variant.partition("@")[0] for case in report.plan.shown)
+    return f"{command}: {', '.join(list(names)[:MOST_NAMES])}"

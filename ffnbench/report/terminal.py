@@ -94,7 +94,14 @@ def _lines_of_frame(frame: Frame, width: int, *, verbose: bool) -> list[Renderab
                 lines.append(Text())
             lines += _in_groups(block, frame, width)
         if len(fitting) < len(columns) and not verbose:
-            lines.append(_paragraph(_left_out(columns, fitting), width, style="dim"))
+            titles = [shown.title for shown in fitting]
+            names = [
+                shown.name if shown.title in titles else shown.title
+                for shown in columns
+                if shown not in fitting
+            ]
+            line = f"left out: {', '.join(dict.fromkeys(names))} (-v)"
+            lines.append(_paragraph(line, width, style="dim"))
     for below in (frame.summary, frame.details if verbose else []):
         if below and lines:
             lines.append(Text())
@@ -135,7 +142,7 @@ def _paragraph(line: str, width: int, indent: str = "", style: str = "") -> Text
 
 def _widest_cell(shown: ShownColumn) -> int:
     """The width of the widest text of a column, its heading among them."""
-    return max(cell_len(text) for text in (shown.title, shown.unit, *shown.texts))
+    return max(map(cell_len, (shown.title, shown.unit, *shown.texts)))
 
 
 def _narrowest(shown: ShownColumn) -> int:
@@ -145,10 +152,8 @@ def _narrowest(shown: ShownColumn) -> int:
     natural = _widest_cell(shown)
     if not shown.column.flexible:
         return natural
-    longest_word = max(
-        (cell_len(word) for text in shown.texts for word in text.split()), default=0
-    )
-    return min(natural, max(NARROWEST_WRAPPED, longest_word))
+    words = [word for text in shown.texts for word in text.split()]
+    return min(natural, max([NARROWEST_WRAPPED, *map(cell_len, words)]))
 
 
 def _label_width(label: ShownColumn, width: int) -> int:
@@ -172,19 +177,6 @@ def columns_that_fit(columns: Sequence[ShownColumn], width: int) -> list[ShownCo
     return [shown for shown in columns if shown in fitting]
 
 
-def _left_out(columns: Sequence[ShownColumn], fitting: Sequence[ShownColumn]) -> str:
-    """Which columns did not fit: by their titles, and with their units where a title
-    stands over several columns.
-    """
-    titles = [shown.title for shown in columns]
-    names = [
-        shown.name if titles.count(shown.title) > 1 else shown.title
-        for shown in columns
-        if shown not in fitting
-    ]
-    return f"left out: {', '.join(names)} (-v)"
-
-
 def _blocks_of_columns(
     columns: Sequence[ShownColumn], width: int
 ) -> list[list[ShownColumn]]:
@@ -205,34 +197,24 @@ def _blocks_of_columns(
 
 
 def _in_groups(
-    columns: list[ShownColumn], frame: Frame, width: int
+    columns: Sequence[ShownColumn], frame: Frame, width: int
 ) -> list[RenderableType]:
     """One table, or where there are groups one for each below its heading, all in
     columns of the same width.
     """
     if not frame.groups:
         return [_rich_table(columns, width, range(len(frame.rows)), titles=True)]
-    label = _widest_cell(columns[0])
-    lines: list[RenderableType] = [
-        _rich_table(columns, width, [], titles=True, label=label)
-    ]
+    lines: list[RenderableType] = [_rich_table(columns, width, [], titles=True)]
     for heading, places in frame.blocks:
-        of_group = _rich_table(columns, width, places, titles=False, label=label)
+        of_group = _rich_table(columns, width, places, titles=False)
         lines += [Text(visible(heading), style="bold"), of_group, Text()]
     return lines[:-1]
 
 
 def _rich_table(
-    columns: list[ShownColumn],
-    width: int,
-    rows: Iterable[int],
-    *,
-    titles: bool,
-    label: int = 0,
+    columns: Sequence[ShownColumn], width: int, rows: Iterable[int], *, titles: bool
 ) -> Table:
-    """A table of these rows, with the titles of the columns above or without them. The
-    first column is at least `label` wide.
-    """
+    """A table of these rows, with the titles of the columns above or without them."""
     # one cell of padding and one of the box's divider make the gap
     table = Table(
         box=LINE,
@@ -242,27 +224,24 @@ def _rich_table(
         header_style="bold",
         show_header=titles,
     )
-    least = [label, *map(_narrowest, columns[1:])]
+    label, *others = columns
     # only a label can be longer than the terminal: it is folded over several lines
-    room = width - sum(need + COLUMN_GAP for need in least[1:])
+    room = width - sum(_narrowest(shown) + COLUMN_GAP for shown in others)
+    label_width = min(_widest_cell(label), max(NARROWEST_LABEL, room))
     has_units = any(shown.unit for shown in columns)
-    for place, shown in enumerate(columns):
-        title = shown.title
+    for shown in columns:
+        titles_of_column = [shown.unit, shown.title] if has_units else [shown.title]
         if shown.unit:
-            title = f"{title}\n{shown.unit}"
-        elif has_units:
-            title = f"\n{title}"
-        is_label = place == 0
+            titles_of_column.reverse()
         table.add_column(
-            Text(title),
+            Text("\n".join(titles_of_column)),
             justify="left" if shown.column.left else "right",
-            no_wrap=not is_label and not shown.column.flexible,
+            no_wrap=not shown.column.flexible and shown is not label,
             overflow="fold",
-            max_width=max(NARROWEST_LABEL, room) if is_label else None,
-            min_width=least[place] or None,
+            width=label_width if shown is label else None,
+            min_width=None if shown is label else _narrowest(shown),
         )
     for row in rows:
-        table.add_row(
-            *(Text(shown.texts[row], style=shown.styles[row]) for shown in columns)
-        )
+        texts = [Text(shown.texts[row], style=shown.styles[row]) for shown in columns]
+        table.add_row(*texts)
     return table
