@@ -120,7 +120,9 @@ class Command(TyperCommand):
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The parameters of the command, Typer's own for the help last."""
-        return as_typed(super().get_params(ctx))
+        params = as_typed(super().get_params(ctx))
+        params[-1].rich_help_panel = "Output"
+        return params
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse what was typed; `--json` is short for `--format json`, and arguments
