@@ -8,13 +8,11 @@ from __future__ import annotations
 from ffnbench.report.pictures.canvas import (
     BLACK,
     COLOURS,
-    PAGE,
     drawing,
     finish,
-    literal,
     panels,
+    shown_name,
     title_ending,
-    write_numbers,
 )
 
 # isort: split
@@ -50,7 +48,7 @@ def block_figure(report: Report) -> Figure:
     row of its own.
     """
     blocks = blocks_of(report)
-    figure, axes = panels(2 * len(blocks), 2, (PAGE, HEIGHT))
+    figure, axes = panels(2 * len(blocks), HEIGHT, columns=2)
     for block, counts, shares in zip(blocks, axes[::2], axes[1::2], strict=True):
         _draw(counts, shares, block)
     handles = [
@@ -107,16 +105,16 @@ def _draw(counts: Axes, shares: Axes, report: Report) -> None:
     block = [f"{name} {typed_as(value)}" for name, value in point]
     for axes, title in ((counts, counts_title), (shares, shares_title)):
         axes.set(xscale="log", xlim=(x[0], x[-1]), xlabel="tokens in the sequence")
-        axes.set_title(literal(", ".join([*block, title])))
+        axes.set_title(shown_name(", ".join([*block, title])))
         axes.xaxis.set_major_locator(LogLocator(base=2, numticks=8))
         axes.xaxis.set_minor_formatter(NullFormatter())
-        write_numbers(axes.xaxis)
+        axes.xaxis.set_major_formatter("{x:,g}")
         if curves.overtaken_at is not None:
             axes.axvline(curves.overtaken_at, color=BLACK, alpha=0.6, linestyle=":")
     counts.set_yscale("log")
     counts.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     counts.yaxis.set_minor_formatter(NullFormatter())
-    write_numbers(counts.yaxis)
+    counts.yaxis.set_major_formatter("{x:,g}")
     shares.set_ylim(0, 1)
     shares.yaxis.set_major_formatter(PercentFormatter(1.0))
 

@@ -270,6 +270,3 @@ def test_the_sweep_in_the_docs_finds_the_width_that_takes_as_long(
     )
     assert low <= truth <= high
     assert place == pytest.approx(truth, rel=0.005)
-
-
-# The pictures
