@@ -443,14 +443,16 @@ class Plan:
         return self._notes.get(label, [])
 
     @cached_property
-    def _references(self) -> dict[str, str]:
-        return {
-            case.label: group.reference for group in self.groups for case in group.cases
-        }
+    def _group_by_label(self) -> dict[str, Group]:
+        return {case.label: group for group in self.groups for case in group.cases}
+
+    def group_of(self, label: str) -> Group:
+        """The group of a case; the first one for the control."""
+        return self._group_by_label.get(label, self.groups[0])
 
     def reference_of(self, label: str) -> str:
         """The label of the reference of a case; its own label for a reference."""
-        return self._references.get(label, self.reference)
+        return self.group_of(label).reference
 
     def is_reference(self, label: str) -> bool:
         """Whether ratios are relative to this case."""

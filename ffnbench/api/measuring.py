@@ -24,7 +24,7 @@ from ffnbench.run.runner import run_workers
 from ffnbench.run.starters import Starters
 from ffnbench.run.world import World
 from ffnbench.stats.figures import with_figures
-from ffnbench.stats.rounds import table_of
+from ffnbench.stats.rounds import complete_workers
 from ffnbench.stats.stopping import StopRule
 
 
@@ -216,7 +216,7 @@ def finished_report(report: ShownReport, plan: Plan, other_run: str) -> ShownRep
     if (
         is_timed
         and report.limit == "budget"
-        and not (report.interrupted or table_of(report).complete_workers)
+        and not (report.interrupted or complete_workers(report))
     ):
         report = replace(
             report,

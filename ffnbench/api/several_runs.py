@@ -16,7 +16,7 @@ from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import Progress
 from ffnbench.run.world import World
 from ffnbench.stats.figures import with_figures
-from ffnbench.stats.rounds import table_of
+from ffnbench.stats.rounds import labels_without_clean, rounds_of
 
 MeasureRun = Callable[[Prepared, World, Following], ShownReport]
 
@@ -86,7 +86,7 @@ def _why_not_counted(report: ShownReport) -> str:
     """
     if report.failed_wholly:
         return "every row failed"
-    if table_of(report).labels_without_clean():
+    if labels_without_clean(rounds_of(report)):
         return WITHOUT_CLEAN
     return ""
 

@@ -24,7 +24,7 @@ from ffnbench.metrics import LATENCY
 from ffnbench.plan import Plan, Value, value_of
 from ffnbench.report.files.store import made_anew, report_text
 from ffnbench.result import FailureKind, Report
-from ffnbench.stats.rounds import table_of
+from ffnbench.stats.rounds import labels_without_clean, rounds_of, row_logs
 
 FEWEST_BASELINE_WORKERS = 5  # of each run of a baseline that has latencies
 # the flags with which a baseline that has too few workers should be measured again; one
@@ -141,7 +141,7 @@ def _why_no_latencies(run: Report) -> str:
     for case in run.plan.shown:
         if case.label not in timed:
             return f"has no samples of {case.label!r}"
-    lacking = table_of(run).labels_without_clean()
+    lacking = labels_without_clean(rounds_of(run))
     if lacking:
         return f"was measured on a busy machine: no undisturbed round of {lacking[0]!r}"
     return ""
@@ -151,9 +151,9 @@ def why_too_few(run: Report) -> str:
     """Why a run has too few processes for a baseline. A single comparison may be made
     of fewer, for its own interval is wider then.
     """
-    table = table_of(run)
+    rounds = rounds_of(run)
     fewest = min(
-        (len(table.row(label).clean) for label in table.labels),
+        (len(row_logs(rounds, label).clean) for label in rounds.labels),
         default=FEWEST_BASELINE_WORKERS,
     )
     if fewest >= FEWEST_BASELINE_WORKERS:
@@ -198,4 +198,4 @@ def _not_measured(checked: Checked) -> set[str]:
         for f in checked.findings
         if f.status in (Status.MISSING, Status.INCOMPARABLE)
     }
-    return missing | set(table_of(checked.now).labels_without_clean())
+    return missing | set(labels_without_clean(rounds_of(checked.now)))

@@ -24,12 +24,11 @@ from ffnbench.result import CONFIDENCE, Agreement, Environment, Estimate, Report
 from ffnbench.stats.history import (
     Change,
     History,
-    history_of_row,
-    log_of_row,
+    histories_of,
+    mean_of_row,
     mismatch_of_row,
-    rounds_of_row,
 )
-from ffnbench.stats.interval import Mean
+from ffnbench.stats.rounds import Rounds, ratio_logs, rounds_of
 from ffnbench.stats.verdict import ONE_WORKER, busy_text, control_slack
 
 RowKey = tuple[str, str]  # case, metric
@@ -361,20 +360,17 @@ def machine_kind(environment: Environment | None) -> tuple[object, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BaselineTimes:
-    """A baseline, and by label the history of each row whose time is checked; None for
-    a row of which the baseline has no interval.
-    """
+    """A baseline, and by label the history of each row that it has an interval of."""
 
     report: Report
-    rows: Mapping[str, History | None]
+    rows: Mapping[str, History]
 
 
 def baseline_times(before: Report) -> BaselineTimes:
     """The times of a baseline. All interim analyses of a check use them, so they are
     read once.
     """
-    rows = {label: history_of_row(before, label) for label in _timed(before.plan)}
-    return BaselineTimes(report=before, rows=rows)
+    return BaselineTimes(report=before, rows=histories_of(before))
 
 
 def latency_findings(
@@ -389,7 +385,7 @@ def latency_findings(
     Today's run is compared with the mean of the baseline's runs. `confidence` is the
     level that this interim analysis takes for the stated CONFIDENCE.
     """
-    before, slack = baseline.report, control_slack(now)
+    before, rounds = baseline.report, rounds_of(now)
     if machine_kind(before.environment) != machine_kind(now.environment):
         return incomparable(
             before,
@@ -397,7 +393,7 @@ def latency_findings(
             "another kind of machine: measure both versions in one job (`ffnbench ab --help`)",
         )
     findings = []
-    for label, history in baseline.rows.items():
+    for label in _timed(before.plan):
         fed_otherwise = _fed_otherwise(before.plan, now.plan, label)
         if fed_otherwise:
             row = label, LATENCY
@@ -405,9 +401,11 @@ def latency_findings(
                 _finding(row, Status.INCOMPARABLE, policy, reason=fed_otherwise)
             )
             continue
-        mean = mean_with_interval(now, label, confidence)
-        change = history.change(mean) if history and mean else None
-        findings.append(_time_finding(label, change, now, policy, slack))
+        history, mean = baseline.rows.get(label), mean_of_row(now, rounds, label)
+        change = None
+        if history and mean:
+            change = history.change(mean.inflated(confidence))
+        findings.append(_time_finding(label, change, now, rounds, policy))
     return findings
 
 
@@ -422,30 +420,21 @@ def paired_findings(
     Nothing moves between runs here, so the change is the ratio with its own interval.
     Before and now are seconds if these are known.
     """
-    slack = control_slack(now)
+    rounds = rounds_of(now)
     findings = []
     for label in _timed(now.plan):
-        mean = mean_with_interval(now, label, confidence)
+        mean = mean_of_row(now, rounds, label)
         seconds = now.value(now.plan.reference_of(label), LATENCY)
         change = None
         if mean:
             log_seconds = math.log(seconds) if seconds else 0.0
-            change = Change(log_seconds, log_seconds + mean.mean, mean)
-        finding = _time_finding(label, change, now, policy, slack)
+            difference = mean.inflated(confidence)
+            change = Change(log_seconds, log_seconds + mean.mean, difference)
+        finding = _time_finding(label, change, now, rounds, policy)
         if not seconds:
             finding = replace(finding, before=None, now=None)
         findings.append(finding)
     return findings
-
-
-def mean_with_interval(now: Report, label: str, confidence: float) -> Mean | None:
-    """The log of a row, with an error that includes what interim analyses cost; None if
-    it has no interval.
-    """
-    mean = log_of_row(now, label)
-    if mean and mean.freedom > 0:
-        return mean.inflated(confidence)
-    return None
 
 
 def _fed_otherwise(before: Plan, now: Plan, label: str) -> str:
@@ -462,12 +451,12 @@ def _fed_otherwise(before: Plan, now: Plan, label: str) -> str:
 
 
 def _time_finding(
-    label: str, change: Change | None, now: Report, policy: Policy, slack: float
+    label: str, change: Change | None, now: Report, rounds: Rounds, policy: Policy
 ) -> Finding:
     """The finding on a row's latency by its change, which is None if it is not known.
 
     A row that computes something else has no time to compare, nor has one whose
-    reference does. `slack` (in logs) is how far the control was off.
+    reference does.
 
     The interval is not corrected for the number of rows: unchanged code lies a whole
     tolerance below its limit, so that even twenty rows are not accused by chance if the
@@ -477,18 +466,19 @@ def _time_finding(
     mismatch = mismatch_of_row(now, label)
     if mismatch:
         return _finding(row, Status.MISSING, policy, reason=mismatch)
-    rounds = rounds_of_row(now, label)
-    if change is None and not rounds.rounds:
-        return _without_value(row, policy, now, label, now.plan.reference_of(label))
+    reference = now.plan.reference_of(label)
+    logs, slack = ratio_logs(rounds, label, reference), control_slack(rounds)
+    if change is None and not logs.rounds:
+        return _without_value(row, policy, now, label, reference)
     if change is None:
-        reason = busy_text(now) if rounds.clean_rounds < rounds.rounds else ONE_WORKER
+        reason = busy_text(now) if logs.clean_rounds < logs.rounds else ONE_WORKER
         return _finding(row, Status.UNCLEAR, policy, reason=reason)
     half = change.difference.half_width(CONFIDENCE) + slack
     low = math.exp(change.difference.mean - half)
     high = math.exp(change.difference.mean + half)
     status = status_of(low, high, policy.of(*row))
     reason = ""
-    if status is Status.UNCLEAR and rounds.disturbed:
+    if status is Status.UNCLEAR and logs.disturbed:
         reason = busy_text(now)
     elif status is Status.UNCLEAR and slack:
         reason = "the reference differs from itself: the machine is too noisy now"

@@ -25,7 +25,7 @@ from ffnbench.metrics import LATENCY
 from ffnbench.plan import Plan, control_of
 from ffnbench.planning.protocol import FINEST, MIN_ROUNDS, MIN_WORKERS
 from ffnbench.result import CONFIDENCE, Report, Run, raw_of
-from ffnbench.stats.rounds import RoundTable, table_of
+from ffnbench.stats.rounds import complete_workers
 from ffnbench.stats.stopping import UntilAnswered, interim_analyses
 from ffnbench.stats.verdict import summarise
 
@@ -58,12 +58,11 @@ class UntilDecided(UntilAnswered):
     baseline: BaselineTimes | None = None
     level: float = CONFIDENCE  # of the last interim analysis
 
-    def answer(self, table: RoundTable, expected: int) -> str:
+    def answer(self, run: Run, expected: int) -> str:
         """`decided` if no row is unclear at the level of the analysis after so many
         workers.
         """
-        self.level = level_of_analysis(table.complete_workers, expected)
-        run = Run(plan=table.plan, samples=tuple(table.samples))
+        self.level = level_of_analysis(complete_workers(run), expected)
         statuses = {
             finding.status for finding in self.findings(latency_report(run), self.level)
         }
@@ -73,7 +72,7 @@ class UntilDecided(UntilAnswered):
         """The findings of a run that has ended."""
         if now.limit == DECIDED:
             return self.findings(now, min(self.level, REPORTED))
-        return self.findings(now, level_at_end(table_of(now).complete_workers))
+        return self.findings(now, level_at_end(complete_workers(now)))
 
     def findings(self, now: Report, level: float) -> list[Finding]:
         """The findings of a run, with each interval at this level."""

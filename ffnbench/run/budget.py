@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from ffnbench.plan import Plan, Protocol
-from ffnbench.result import Progress
-from ffnbench.stats.rounds import RoundTable
+from ffnbench.result import Progress, Run
+from ffnbench.stats.rounds import rounds_of
 from ffnbench.stats.stopping import Pace, StopRule, rounds_wanted, scatter_of_rounds
 
 # a worker whose rounds are disturbed makes at most so many times the planned ones
@@ -132,7 +132,7 @@ class Budget:
             round_s = median(self._round_s)
         return Pace(worker_s, round_s)
 
-    def plan_rounds(self, table: RoundTable) -> None:
+    def plan_rounds(self, run: Run) -> None:
         """Decide from what was measured so far how many rounds the next worker makes.
         The last one makes as many as there is time for.
         """
@@ -140,18 +140,18 @@ class Budget:
         if protocol.precision is None or protocol.budget_s is None or not pace.round_s:
             return
         wanted = rounds_wanted(
-            protocol, scatter_of_rounds(table), pace, protocol.budget_s
+            protocol, scatter_of_rounds(rounds_of(run)), pace, protocol.budget_s
         )
         most = int((self.left_s - pace.worker_s) / pace.round_s)
         self.rounds = max(protocol.rounds, min(wanted, most))
 
-    def limit(self, table: RoundTable, stop: StopRule) -> str:
+    def limit(self, run: Run, stop: StopRule) -> str:
         """Which limit the run has met, in a word; "" where it goes on."""
         rounds = self.rounds
         if self.workers_done < self.protocol.workers:
             rounds = 1  # one of the fewest workers may be shorter than planned
         fits = not self.out_of_time and self.left_s >= self.pace().seconds(rounds)
-        return stop.limit(table, fits=fits, expected=self.expected_workers)
+        return stop.limit(run, fits=fits, expected=self.expected_workers)
 
     @property
     def expected_workers(self) -> int:

@@ -45,7 +45,7 @@ from ffnbench.run.resources import find_devices
 from ffnbench.run.starters import RESTARTS, Starters
 from ffnbench.run.worker import AnyWorker, WorkerLost
 from ffnbench.run.world import Watch, World
-from ffnbench.stats.rounds import RoundTable, is_clean
+from ffnbench.stats.rounds import is_clean
 from ffnbench.stats.stopping import StopRule, stop_rule
 
 ATTEMPTS = 4  # at a clean sample in one round
@@ -208,11 +208,16 @@ class _Runner:
     def _plan_next_worker(self) -> None:
         """Decide whether there is a further worker, and how many rounds it makes."""
         if self._is_timed:
-            table = RoundTable(self.record.plan_of_alive, self.record.samples)
-            self.budget.plan_rounds(table)
-            self.limit = self.budget.limit(table, self.stop)
+            run = self._run_so_far()
+            self.budget.plan_rounds(run)
+            self.limit = self.budget.limit(run, self.stop)
         elif self.budget.workers_done:  # exact metrics alone need one process
             self.limit = "workers"
+
+    def _run_so_far(self) -> Run:
+        """The samples so far, and the plan with the cases that have not failed."""
+        record = self.record
+        return Run(plan=record.plan_of_alive, samples=tuple(record.samples))
 
     def result(self, watch: Watch, **ending: Any) -> Run:
         """The run: all that was measured, and the fields that say how it ended."""
@@ -294,9 +299,7 @@ class _Runner:
             self.budget.round_done()
             if not self.budget.workers_done:
                 # the first worker shows only now what a round takes
-                self.budget.plan_rounds(
-                    RoundTable(self.record.plan_of_alive, self.record.samples)
-                )
+                self.budget.plan_rounds(self._run_so_far())
 
     def _take_round(self, number: int) -> dict[str, bool]:
         """Take one sample of every case, in an order that depends on nothing but seed,

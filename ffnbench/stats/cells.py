@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from ffnbench.metrics import LATENCY
 from ffnbench.plan import CONTROL, Kind, Plan
 from ffnbench.result import FailureKind, Report, Verdict
-from ffnbench.stats.rounds import table_of
+from ffnbench.stats.rounds import rounds_of
 
 # how often a cell may be decided: after its first visit, and after the second one that
 # an undecided cell gets
@@ -54,7 +54,7 @@ def complete_cells(report: R, cells: Sequence[Plan]) -> R:
         failure.case for failure in report.failures if failure.kind is FailureKind.LOST
     }
     sampled = {sample.case for sample in report.samples}
-    rounds = table_of(report).rounds
+    seconds = rounds_of(report).seconds
 
     def is_complete(cell: Plan) -> bool:
         if cell.reference not in planned - lost:
@@ -62,7 +62,7 @@ def complete_cells(report: R, cells: Sequence[Plan]) -> R:
         alive = {case.label for case in cell.cases} & (planned - failed)
         if LATENCY in cell.metrics:
             fewest_workers = min(
-                (len(rounds.get(label, ())) for label in alive),
+                (len(seconds.get(label, ())) for label in alive),
                 default=cell.protocol.workers,
             )
             if fewest_workers < cell.protocol.workers:

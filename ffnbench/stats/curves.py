@@ -20,7 +20,7 @@ from typing import TypeVar
 from ffnbench.plan import LEAST_POINTS, Axis, Group
 from ffnbench.result import CONFIDENCE, Crossing, Crossings, Estimate, Report, Verdict
 from ffnbench.stats.interval import Mean, VarianceEstimate, mean_with_error
-from ffnbench.stats.rounds import table_of
+from ffnbench.stats.rounds import ratio_logs, rounds_of, row_logs
 from ffnbench.stats.verdict import control_slack, verdict_of
 
 # along this axis a ratio rises and falls with what divides the width
@@ -54,7 +54,7 @@ def crossings_of(report: Report) -> Crossings | None:
         return None
     axis = report.plan.axes[0]
     lines = _lines(report, axis)
-    pairs, slack = pairs_of(report), control_slack(report)
+    pairs, slack = pairs_of(report), control_slack(rounds_of(report))
     crossings: list[Crossing] = []
     for line in lines:
         crossings += _crossings_on(line, axis, report, pairs, slack)
@@ -238,7 +238,7 @@ def pairs_of(report: Report) -> PairsByLabels:
     The pairs with a reference have the verdicts of the report; those without one are
     decided here, with Bonferroni's correction for all of them.
     """
-    table = table_of(report)
+    rounds = rounds_of(report)
     pairs: PairsByLabels = {}
     without_reference: dict[tuple[str, str], Mean] = {}
     for group in report.plan.groups:
@@ -246,15 +246,18 @@ def pairs_of(report: Report) -> PairsByLabels:
         others = [label for label in labels if label != group.reference]
         if group.reference in labels:
             for label in others:
-                comparison, mean = report.comparison(label), table.row(label).mean()
+                comparison, mean = (
+                    report.comparison(label),
+                    row_logs(rounds, label).mean(),
+                )
                 if mean and comparison and comparison.verdict is not Verdict.BUSY:
                     pairs[label, group.reference] = Pair(mean, comparison.verdict)
         for first, second in combinations(others, 2):
-            row = table.ratio(second, first)
+            row = ratio_logs(rounds, second, first)
             mean = row.mean()
             if mean and not row.disturbed:
                 without_reference[second, first] = mean
-    slack, looks = control_slack(report), report.plan.protocol.looks
+    slack, looks = control_slack(rounds), report.plan.protocol.looks
     tests = looks * max(1, len(without_reference))
     pairs |= {
         labels: Pair(mean, verdict_of(mean, 1 - (1 - CONFIDENCE) / tests, slack))

@@ -16,10 +16,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ffnbench.choices import DEFAULT_MODE, Backend
+from ffnbench.metrics import LATENCY
 from ffnbench.plan import Case
 from ffnbench.result import Estimate, Fastest, Report, Verdict
 from ffnbench.stats.interval import confidence_of_each
-from ffnbench.stats.rounds import RoundTable, table_of
+from ffnbench.stats.rounds import Rounds, ratio_logs, rounds_of
 from ffnbench.stats.verdict import control_slack, verdict_of
 
 
@@ -38,28 +39,29 @@ def fastest(report: Report) -> list[Fastest]:
             spin=False,
         )
         networks[case.ffn, without_backend, replace(case.arm, name="")].append(case)
-    table, slack = table_of(report), control_slack(report)
+    rounds = rounds_of(report)
+    slack = control_slack(rounds)
     answers = []
     for cases in networks.values():
         timed = [case for case in cases if report.has_time(case.label)]
         if len({case.workload for case in cases}) > 1 and len(timed) > 1:
-            answers.append(_fastest_of_cases(timed, table, slack))
+            answers.append(_fastest_of_cases(report, timed, rounds, slack))
     return answers
 
 
 def _fastest_of_cases(
-    cases: Sequence[Case], table: RoundTable, slack: float
+    report: Report, cases: Sequence[Case], rounds: Rounds, slack: float
 ) -> Fastest:
     """The row with the smallest mean and those that are not slower, or can't be told
     from it; with the ratios that are shown of them.
     """
     logs: dict[str, float] = {}
     for case in cases:
-        mean = table.seconds(case.label).mean()
-        if mean:
-            logs[case.label] = mean.mean
+        estimate = report.estimate(case.label, LATENCY)
+        if estimate:
+            logs[case.label] = math.log(estimate.value)
     leader, *others = sorted(logs, key=logs.__getitem__)
-    ratios = {label: table.ratio(leader, label).mean() for label in others}
+    ratios = {label: ratio_logs(rounds, leader, label).mean() for label in others}
     together = confidence_of_each(len(others))
     # of the leader's ratio to each other row; none of a row without common rounds
     verdict_on = {
@@ -84,8 +86,8 @@ def _fastest_of_cases(
     ]
     against = [*eager, *slower, answer[-1]][0]
     relative = [
-        table.ratio(label, against).centred_at(
-            math.exp(logs[label] - logs[against]), together
+        ratio_logs(rounds, label, against).estimate(
+            together, at=logs[label] - logs[against]
         )
         for label in answer
     ]

@@ -19,7 +19,7 @@ from ffnbench.result import (
     Report,
     Verdict,
 )
-from ffnbench.stats.rounds import paired_logs, table_of
+from ffnbench.stats.rounds import confidences, paired_logs, rounds_of, row_logs
 from ffnbench.stats.stopping import WORKERS_WANTED, workers_for
 from ffnbench.stats.verdict import COMPUTED, is_launch_bound, summarise
 
@@ -51,9 +51,9 @@ def figures_of(report: Report) -> Figures:
     Modules that a plain comparison does not need (repeated runs, a sweep,
     backends) are imported only if the report has such figures.
     """
-    plan, table = report.plan, table_of(report)
+    plan, rounds = report.plan, rounds_of(report)
     labels = [case.label for case in plan.shown]
-    rows = {label: table.row(label) for label in labels if label in table.rounds}
+    rows = {label: row_logs(rounds, label) for label in rounds.labels}
     figures = Figures(
         rounds={
             label: (row.clean_rounds, row.rounds)
@@ -100,28 +100,30 @@ def _rates_of(report: Report) -> dict[str, Estimate]:
     """How near each timed row is to the rates of its machine: the seconds of its bare
     products, or of the copy where that takes longer, over its own, in the same rounds.
     """
-    table = table_of(report)
-    bare_tables = [table_of(report, metric) for metric in (PRODUCTS, COPY)]
+    timed = rounds_of(report)
+    bare = [rounds_of(report, metric) for metric in (PRODUCTS, COPY)]
     rates = {}
-    for label in filter(report.has_time, table.labels):
+    for label in filter(report.has_time, timed.labels):
         shares = []
-        for bare in bare_tables:
-            rounds = bare.rounds.get(label, {})
-            logs = paired_logs(rounds, table.rounds[label], table.starters)
+        for rounds in bare:
+            seconds = rounds.seconds.get(label, {})
+            logs = paired_logs(seconds, timed.seconds[label], timed.starters)
             share = logs.estimate()
             if share and not logs.disturbed:
                 shares.append(share)
-        if len(shares) == len(bare_tables):
+        if len(shares) == len(bare):
             rates[label] = max(shares, key=attrgetter("value"))
     return rates
 
 
 def _over_runs(report: Report) -> dict[str, Estimate]:
     """The mean of each ratio over all runs of a file that holds several."""
-    from ffnbench.stats.history import ratios_over_runs
+    from ffnbench.stats.history import histories_of
 
-    histories = ratios_over_runs(report)
-    return {label: history.over_runs.exp() for label, history in histories.items()}
+    return {
+        label: history.over_runs.exp()
+        for label, history in histories_of(report).items()
+    }
 
 
 def _narrowing_of(report: Report) -> Narrowing | None:
@@ -142,13 +144,14 @@ def _narrowing_of(report: Report) -> Narrowing | None:
     asked = report.plan.protocol.precision or DEFAULT_PRECISION
     is_asked = max(half_widths.values()) > asked  # and was not reached
     wanted = asked if is_asked else asked / 2
-    table = table_of(report)
-    rows = {label: table.row(label) for label in half_widths}
+    rounds = rounds_of(report)
+    rows = {label: row_logs(rounds, label) for label in half_widths}
     workers = min(len(row.clean) for row in rows.values())
+    confidence_of = confidences(rounds)
     more_workers = max(
         workers,
         *(
-            workers_for(math.log1p(wanted), row, table.confidences[label])
+            workers_for(math.log1p(wanted), row, confidence_of[label])
             for label, row in rows.items()
         ),
     )

@@ -22,7 +22,7 @@ from ffnbench.stats.interval import (
     mean_with_error,
     sum_of_variances,
 )
-from ffnbench.stats.rounds import RowLogs, table_of
+from ffnbench.stats.rounds import Rounds, ratio_logs, rounds_of
 
 # the standard deviation of a log ratio between runs before it is known, as if so many
 # degrees of freedom had shown it. On the reference machine, at d_model 768, swiglu /
@@ -122,14 +122,16 @@ def _variance_between(runs: Sequence[Mean]) -> VarianceEstimate:
     return VarianceEstimate(between, freedom).drawn_towards(RUNS_PRIOR)
 
 
-def log_of_row(report: Report, label: str) -> Mean | None:
-    """The log of a row's ratio to the reference, over clean rounds.
+def mean_of_row(report: Report, rounds: Rounds, label: str) -> Mean | None:
+    """The mean of the log of a row's ratio to the reference, over clean rounds.
 
-    None where there are none, and where one of the two computes something else.
+    None where it has no interval: there are fewer than two workers with clean rounds,
+    or one of the two computes something else.
     """
-    if mismatch_of_row(report, label):
+    mean = ratio_logs(rounds, label, report.plan.reference_of(label)).mean()
+    if mean is None or mean.freedom <= 0 or mismatch_of_row(report, label):
         return None
-    return rounds_of_row(report, label).mean()
+    return mean
 
 
 def mismatch_of_row(report: Report, label: str) -> str:
@@ -139,28 +141,15 @@ def mismatch_of_row(report: Report, label: str) -> str:
     return report.mismatch(label) or report.mismatch(report.plan.reference_of(label))
 
 
-def rounds_of_row(report: Report, label: str) -> RowLogs:
-    """The rounds of a row's ratio to the reference."""
-    return table_of(report).ratio(label, report.plan.reference_of(label))
-
-
-def ratios_over_runs(report: Report) -> dict[str, History]:
-    """For each row that is compared, the history of its ratio over all runs of a
-    file.
+def histories_of(report: Report) -> dict[str, History]:
+    """For each row that is compared, the history of its ratio over the runs of a file
+    that have an interval of it; a row of which none has is left out.
     """
+    runs = [(run, rounds_of(run)) for run in report.runs]
     histories = {}
     for case in report.plan.shown:
-        if not report.plan.is_reference(case.label):
-            history = history_of_row(report, case.label)
-            if history:
-                histories[case.label] = history
+        means = [mean_of_row(run, rounds, case.label) for run, rounds in runs]
+        known = [mean for mean in means if mean]
+        if known and not report.plan.is_reference(case.label):
+            histories[case.label] = history_of(known)
     return histories
-
-
-def history_of_row(report: Report, label: str) -> History | None:
-    """The history of a row over the runs of a file that have an interval of it; None
-    where none has.
-    """
-    means = [log_of_row(run, label) for run in report.runs]
-    with_interval = [mean for mean in means if mean and mean.freedom > 0]
-    return history_of(with_interval) if with_interval else None

@@ -16,7 +16,7 @@ from functools import cache
 from statistics import fmean, median
 
 from ffnbench.plan import Protocol
-from ffnbench.result import CONFIDENCE
+from ffnbench.result import CONFIDENCE, Run
 from ffnbench.stats.interval import (
     MEDIAN_COST,
     UNKNOWN_HALF_WIDTH,
@@ -24,7 +24,14 @@ from ffnbench.stats.interval import (
     student,
     variance,
 )
-from ffnbench.stats.rounds import RoundTable, RowLogs
+from ffnbench.stats.rounds import (
+    Rounds,
+    RowLogs,
+    compared_rows,
+    complete_workers,
+    confidences,
+    rounds_of,
+)
 
 MOST_ROUNDS, MOST_WORKERS = 60, 400
 # after so many workers a run may stop: the scatter of fewer is too uncertain
@@ -72,11 +79,11 @@ class Scatter:
         return self.between + MEDIAN_COST * self.within / rounds
 
 
-def scatter_of_rounds(table: RoundTable) -> Scatter:
+def scatter_of_rounds(rounds: Rounds) -> Scatter:
     """The scatter of the row that needs most workers; a default where no row has clean
     rounds.
     """
-    rows = _compared_rows(table).values()
+    rows = compared_rows(rounds).values()
     scatters = [_scatter_of(row) for row in rows if row.clean]
     return max(
         scatters,
@@ -106,18 +113,6 @@ def _scatter_of(row: RowLogs) -> Scatter:
     return Scatter(within, drawn.variance)
 
 
-def _compared_rows(table: RoundTable) -> dict[str, RowLogs]:
-    """The ratio of every row, without the references; the seconds if nothing is
-    compared.
-    """
-    plan = table.plan
-    return {
-        label: table.row(label)
-        for label in table.labels
-        if not (plan.compared and plan.is_reference(label))
-    }
-
-
 def rounds_wanted(protocol: Protocol, seen: Scatter, pace: Pace, left_s: float) -> int:
     """How many rounds a worker should make, with `left_s` seconds left in the run.
 
@@ -138,13 +133,13 @@ class StopRule(ABC):
     """When a run ends."""
 
     @abstractmethod
-    def limit(self, table: RoundTable, *, fits: bool, expected: int) -> str:
+    def limit(self, run: Run, *, fits: bool, expected: int) -> str:
         """Name the limit that a run has reached after a complete worker; an empty text
         means that the run goes on.
 
-        The table has the cases that have not failed. `fits` says whether one more
-        worker would end within the budget, `expected` how many workers the budget is
-        enough for.
+        The plan of the run has the cases that have not failed. `fits` says whether one
+        more worker would end within the budget, `expected` how many workers the budget
+        is enough for.
         """
 
 
@@ -154,9 +149,9 @@ class FixedWorkers(StopRule):
 
     workers: int
 
-    def limit(self, table: RoundTable, *, fits: bool, expected: int) -> str:
+    def limit(self, run: Run, *, fits: bool, expected: int) -> str:
         """`workers`, once there are enough."""
-        return "workers" if table.complete_workers >= self.workers else ""
+        return "workers" if complete_workers(run) >= self.workers else ""
 
 
 class UntilAnswered(StopRule):
@@ -167,15 +162,15 @@ class UntilAnswered(StopRule):
     """
 
     @abstractmethod
-    def answer(self, table: RoundTable, expected: int) -> str:
+    def answer(self, run: Run, expected: int) -> str:
         """Name what answers the question; an empty text means that nothing does yet."""
 
-    def limit(self, table: RoundTable, *, fits: bool, expected: int) -> str:
+    def limit(self, run: Run, *, fits: bool, expected: int) -> str:
         """What `answer` says, `budget` or `workers`."""
-        workers = table.complete_workers
-        if workers >= table.plan.protocol.workers:
+        workers = complete_workers(run)
+        if workers >= run.plan.protocol.workers:
             if workers in interim_analyses():
-                answer = self.answer(table, expected)
+                answer = self.answer(run, expected)
                 if answer:
                     return answer
             if fits and workers >= MOST_WORKERS:
@@ -191,10 +186,12 @@ class UntilPrecise(UntilAnswered):
 
     precision: float
 
-    def answer(self, table: RoundTable, expected: int) -> str:
+    def answer(self, run: Run, expected: int) -> str:
         """`precision` if every row has it; `expected` does not matter."""
-        for label, row in _compared_rows(table).items():
-            mean, confidence = row.mean(), table.confidences.get(label, CONFIDENCE)
+        rounds = rounds_of(run)
+        of_rows = confidences(rounds)
+        for label, row in compared_rows(rounds).items():
+            mean, confidence = row.mean(), of_rows.get(label, CONFIDENCE)
             half = mean.half_width(confidence) if mean else math.inf
             if half >= UNKNOWN_HALF_WIDTH or math.expm1(half) > self.precision:
                 return ""

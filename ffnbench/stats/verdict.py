@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 from ffnbench.common.units import counted, percent
@@ -39,51 +39,58 @@ from ffnbench.result import (
     Estimate,
     FailureKind,
     Measured,
-    Report,
     Run,
     Sample,
     Verdict,
 )
 from ffnbench.stats.interval import Mean, estimate_of_values
 from ffnbench.stats.rounds import (
-    CLOCKS_HELD,
-    CPUS_TAKEN,
-    RoundTable,
+    Rounds,
     RowLogs,
+    compared_rows,
+    confidences,
     is_clean,
-    table_of,
+    mean_seconds,
+    ratio_logs,
+    rounds_of,
+    seconds_logs,
     throttling_causes,
     waited_for_cpu,
 )
 
+CPUS_TAKEN = "threads waited for a CPU"
+CLOCKS_HELD = "the device's clocks were throttled"
 # half the interval of the control (in logs): if it is wider, the control says nothing
 CONTROL_WITHIN = 0.05
 # of the interval of the control: one quiet run of a hundred seems to be noisy
 CONTROL_CONFIDENCE = 0.99
-SAME_RATIO = 1 - SAME_WITHIN, 1 + SAME_WITHIN
+SAME_LOW, SAME_HIGH = 1 - SAME_WITHIN, 1 + SAME_WITHIN
 ONE_WORKER = "measured in one process, which gives no interval"
+NO_REFERENCE = "the reference {row.reference} was not measured"
+WRONG_REFERENCE = "the reference {row.reference} computes something else than it should"
+UNLIKE_ITSELF = (
+    "the reference differs from itself by up to {row.off}: the machine is too noisy now"
+)
+DISTURBED = "{row.undisturbed} rounds were undisturbed: {row.cause}"
 
 # seconds of a call; the last two are measured only on an accelerator
 PER_CALL = (LATENCY, DEVICE_TIME, HOST_TIME)
 PER_WORKER = (COMPILE, PACK)  # seconds that each worker spends once, before its rounds
 
 
-# The first line that holds is the verdict on an interval [low, high]:
-#
-#     interval of the ratio      verdict
-#     within 2 % of 1            SAME, also where it leaves out 1
-#     low > 1                    SLOWER
-#     high < 1                   FASTER
-#     any other                  UNCLEAR ("can't tell")
+# The verdict on the interval of a ratio is that of the first rule that holds; SAME also
+# where the interval leaves out 1.
+INTERVAL_RULES: tuple[tuple[Callable[[float, float], bool], Verdict], ...] = (
+    (lambda low, high: low >= SAME_LOW and high <= SAME_HIGH, Verdict.SAME),
+    (lambda low, high: low > 1, Verdict.SLOWER),
+    (lambda low, high: high < 1, Verdict.FASTER),
+    (lambda low, high: True, Verdict.UNCLEAR),
+)
+
+
 def decide(low: float, high: float) -> Verdict:
     """The verdict on the interval of a ratio."""
-    if low >= SAME_RATIO[0] and high <= SAME_RATIO[1]:
-        return Verdict.SAME
-    if low > 1:
-        return Verdict.SLOWER
-    if high < 1:
-        return Verdict.FASTER
-    return Verdict.UNCLEAR
+    return next(verdict for holds, verdict in INTERVAL_RULES if holds(low, high))
 
 
 def verdict_of(mean: Mean, confidence: float, slack: float = 0.0) -> Verdict:
@@ -104,40 +111,38 @@ def summarise(
 
     A failed case has none of them, a busy one has no seconds.
     """
-    failed = {failure.case for failure in run.failures}
-    labels = [case.label for case in run.plan.cases if case.label not in failed]
     comparisons: tuple[Comparison, ...] = ()
     if LATENCY in run.plan.metrics:
-        comparisons = _comparisons(run, labels)
+        comparisons = _comparisons(run)
     busy = {row.case for row in comparisons if row.verdict is Verdict.BUSY}
-    not_busy = [label for label in labels if label not in busy]
     measured = (
-        *_mean_times(run, PER_CALL, not_busy),
-        *_values(run, failed),
-        *_mean_times(run, PER_WORKER, not_busy),
+        *_mean_times(run, PER_CALL, busy),
+        *_values(run),
+        *_mean_times(run, PER_WORKER, busy),
     )
     return measured, comparisons, tuple(notes_of(run, measured, comparisons))
 
 
-def _mean_times(
-    run: Run, metrics: Iterable[str], labels: Iterable[str]
-) -> list[Measured]:
+def _mean_times(run: Run, metrics: Iterable[str], busy: set[str]) -> list[Measured]:
     """The mean seconds of each of these metrics, over workers."""
     times = []
     for metric in metrics:
-        table = table_of(run, metric)
-        for label in labels:
-            estimate = table.seconds(label).estimate()
-            if estimate:
-                times.append(Measured(case=label, metric=metric, estimate=estimate))
+        estimates = mean_seconds(rounds_of(run, metric))
+        for case in run.plan.cases:
+            if case.label in estimates and case.label not in busy:
+                estimate = estimates[case.label]
+                times.append(
+                    Measured(case=case.label, metric=metric, estimate=estimate)
+                )
     return times
 
 
-def _values(run: Run, failed: set[str]) -> list[Measured]:
+def _values(run: Run) -> list[Measured]:
     """The values that are no times: exact metrics, and errors. An error has an interval
     if precisions are compared, for then every worker has inputs of its own.
     """
     inexact = {metric.name for metric in METRICS if not metric.exact}
+    failed = {failure.case for failure in run.failures}
     # as a set, because a cell that is measured twice has the same inputs, and so the
     # same errors, in both runs
     errors: dict[str, set[float]] = defaultdict(set)
@@ -157,40 +162,98 @@ def _values(run: Run, failed: set[str]) -> list[Measured]:
     return measured
 
 
-def _comparisons(run: Run, labels: Iterable[str]) -> tuple[Comparison, ...]:
-    """The ratio of every row to its reference, and the verdict on it."""
-    plan, table = run.plan, table_of(run)
-    mismatched = {
-        failure.case for failure in run.failures if failure.kind is FailureKind.MISMATCH
-    }
-    control = table.row(CONTROL).mean() if CONTROL in labels else None
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """All that decides the verdict on a row.
 
+    `seconds` are the rounds of the row alone, `logs` those of its ratio to the
+    reference. `slack` is how far the reference may differ from itself (in logs),
+    `waits` for each disturbed sample whether its threads waited for a CPU.
+    """
+
+    label: str
+    reference: str
+    is_reference_wrong: bool
+    seconds: RowLogs
+    logs: RowLogs
+    ratio: Estimate | None
+    slack: float
+    waits: Sequence[bool]
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether other rows are compared with it."""
+        return self.label == self.reference
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether its ratio has an interval."""
+        return self.ratio is not None and self.ratio.low is not None
+
+    @property
+    def by_interval(self) -> Verdict:
+        """The verdict that is read off the interval of its ratio."""
+        if self.label == CONTROL:
+            return _verdict_on_control(self.logs.mean(), self.slack)
+        if self.ratio is None or self.ratio.low is None or self.ratio.high is None:
+            return Verdict.UNCLEAR
+        return decide(self.ratio.low, self.ratio.high)
+
+    @property
+    def is_too_disturbed(self) -> bool:
+        """Whether it may be undecided for the disturbance; the control is not."""
+        return self.logs.disturbed and self.label != CONTROL
+
+    @property
+    def off(self) -> str:
+        """How far the reference may differ from itself, in percent."""
+        return percent(math.expm1(self.slack))
+
+    @property
+    def undisturbed(self) -> str:
+        """How many of its rounds are clean; of those alone if they are too few."""
+        logs = self.seconds if self.seconds.lacks_clean else self.logs
+        return f"{logs.clean_rounds} of {logs.rounds}"
+
+    @property
+    def cause(self) -> str:
+        """What disturbed its rounds."""
+        return CLOCKS_HELD if _is_throttled(self.waits) else CPUS_TAKEN
+
+
+# The verdict on a row, with the reason, is that of the first rule that holds. A busy
+# row has no ratio, because disturbed rounds of two forms differ by more than chance.
+ROW_RULES: tuple[tuple[Callable[[Row], bool], Verdict, str], ...] = (
+    (lambda row: row.seconds.lacks_clean, Verdict.BUSY, DISTURBED),
+    (lambda row: row.is_reference, Verdict.REFERENCE, ""),
+    (lambda row: row.is_reference_wrong, Verdict.UNCLEAR, WRONG_REFERENCE),
+    (lambda row: not row.logs.rounds, Verdict.UNCLEAR, NO_REFERENCE),
+    (lambda row: row.ratio is None, Verdict.BUSY, DISTURBED),
+    (lambda row: row.by_interval is Verdict.SAME, Verdict.SAME, ""),
+    (lambda row: row.by_interval is Verdict.SLOWER, Verdict.SLOWER, ""),
+    (lambda row: row.by_interval is Verdict.FASTER, Verdict.FASTER, ""),
+    (lambda row: row.is_too_disturbed, Verdict.BUSY, DISTURBED),
+    (lambda row: not row.has_interval, Verdict.UNCLEAR, ONE_WORKER),
+    (lambda row: row.slack > 0, Verdict.UNCLEAR, UNLIKE_ITSELF),
+    (lambda row: True, Verdict.UNCLEAR, ""),
+)
+
+
+def _comparisons(run: Run) -> tuple[Comparison, ...]:
+    """The ratio of every row to its reference, and the verdict on it."""
     comparisons = []
-    for label in labels:
-        if label not in table.rounds:
-            continue
-        row, reference = table.row(label), plan.reference_of(label)
-        ratio, verdict, reason = None, Verdict.UNCLEAR, ""
-        seconds = table.seconds(label)
-        if seconds.lacks_clean:
-            verdict, reason = Verdict.BUSY, _why_busy(table, label, seconds)
-        elif plan.is_reference(label):
-            ratio = Estimate(value=1.0, low=1.0, high=1.0, workers=seconds.workers)
-            verdict = Verdict.REFERENCE
-        elif reference in mismatched:
-            reason = f"the reference {reference} computes something else than it should"
-        elif not row.rounds:
-            reason = f"the reference {reference} was not measured"
-        else:
-            ratio, verdict, reason = _ratio_and_verdict(table, label, control)
+    for row in _rows_of(run):
+        verdict, reason = next(
+            (verdict, reason) for holds, verdict, reason in ROW_RULES if holds(row)
+        )
         comparisons.append(
             Comparison(
-                case=label,
-                reference=reference,
+                case=row.label,
+                reference=row.reference,
                 metric=LATENCY,
-                ratio=ratio,
+                ratio=None if verdict is Verdict.BUSY else row.ratio,
                 verdict=verdict,
-                reason=reason,
+                reason=reason.format(row=row),
             )
         )
     return tuple(
@@ -199,26 +262,36 @@ def _comparisons(run: Run, labels: Iterable[str]) -> tuple[Comparison, ...]:
     )
 
 
-def _ratio_and_verdict(
-    table: RoundTable, label: str, control: Mean | None
-) -> tuple[Estimate | None, Verdict, str]:
-    """The ratio of a row to its reference, the verdict that is read off its interval,
-    and the reason if that is UNCLEAR. A busy row has no ratio.
-    """
-    row, slack = table.row(label), slack_of(control)
-    if label == CONTROL and control:
-        reason = "" if control.freedom > 0 else ONE_WORKER
-        return row.estimate(), _verdict_on_control(control, slack), reason
-    ratio = row.estimate(table.confidences.get(label, CONFIDENCE), slack)
-    verdict, reason = Verdict.UNCLEAR, ONE_WORKER
-    if ratio and ratio.low is not None and ratio.high is not None:
-        verdict, reason = decide(ratio.low, ratio.high), ""
-    if ratio is None or (verdict is Verdict.UNCLEAR and row.disturbed):
-        return None, Verdict.BUSY, _why_busy(table, label, row)
-    if verdict is Verdict.UNCLEAR and ratio.low is not None and slack:
-        off = percent(math.expm1(slack))
-        reason = f"the reference differs from itself by up to {off}: the machine is too noisy now"
-    return ratio, verdict, reason
+def _rows_of(run: Run) -> Iterator[Row]:
+    """What decides the verdicts, for each case that was timed."""
+    plan, rounds = run.plan, rounds_of(run)
+    wrong = {
+        failure.case for failure in run.failures if failure.kind is FailureKind.MISMATCH
+    }
+    slack, confidence_of = control_slack(rounds), confidences(rounds)
+    waits: dict[str, list[bool]] = defaultdict(list)
+    for sample in run.samples:
+        if sample.metric == LATENCY and not is_clean(sample):
+            waits[sample.case].append(waited_for_cpu(sample))
+    for label in (case.label for case in plan.cases if case.label in rounds.seconds):
+        reference, seconds = plan.reference_of(label), seconds_logs(rounds, label)
+        logs = ratio_logs(rounds, label, reference)
+        confidence = confidence_of.get(label, CONFIDENCE)
+        ratio = logs.estimate(confidence, 0.0 if label == CONTROL else slack)
+        if label == reference:
+            ratio = Estimate(value=1.0, low=1.0, high=1.0, workers=seconds.workers)
+        elif reference in wrong:
+            ratio = None
+        yield Row(
+            label=label,
+            reference=reference,
+            is_reference_wrong=reference in wrong,
+            seconds=seconds,
+            logs=logs,
+            ratio=ratio,
+            slack=slack,
+            waits=waits[label] or waits[reference],
+        )
 
 
 def _is_left_alone(reference: Comparison, comparisons: Iterable[Comparison]) -> bool:
@@ -249,30 +322,6 @@ def _without_ratio(reference: Comparison) -> Comparison:
     )
 
 
-def _why_busy(table: RoundTable, label: str, row: RowLogs) -> str:
-    """How many rounds of a busy row were undisturbed, and what disturbed the others.
-
-    Such a row has no ratio, because disturbed rounds of two forms differ by more than
-    chance.
-    """
-    reference = table.plan.reference_of(label)
-    disturbed = _waits_of_disturbed(table, label) or _waits_of_disturbed(
-        table, reference
-    )
-    cause = CLOCKS_HELD if _is_throttled(disturbed) else CPUS_TAKEN
-    return f"{row.clean_rounds} of {row.rounds} rounds were undisturbed: {cause}"
-
-
-def _waits_of_disturbed(table: RoundTable, label: str) -> list[bool]:
-    """For each call of a case that is not clean, whether its threads waited."""
-    return [
-        call.waited
-        for calls in table.rounds.get(label, {}).values()
-        for call in calls.values()
-        if not call.clean
-    ]
-
-
 def _is_throttled(waited: Sequence[bool]) -> bool:
     """Whether most disturbed samples did not wait for a CPU, so that it was the clocks
     of the device that disturbed them.
@@ -280,32 +329,24 @@ def _is_throttled(waited: Sequence[bool]) -> bool:
     return 2 * sum(waited) < len(waited)
 
 
-def control_slack(report: Report) -> float:
-    """By how much (in logs) the reference of a run may differ from itself, if that is
-    more than chance; else 0.
+def control_slack(rounds: Rounds) -> float:
+    """By how much (in logs) the reference may differ from itself, if the interval of
+    the control excludes 0; else 0.
     """
-    return slack_of(table_of(report).ratio(CONTROL, report.plan.reference).mean())
-
-
-def slack_of(control: Mean | None) -> float:
-    """How far the mean of a control (in logs) may be from 0, if its interval excludes
-    0; else 0.
-    """
-    if control is None:
-        return 0.0
-    interval = control.interval(CONTROL_CONFIDENCE)
+    control = ratio_logs(rounds, CONTROL, rounds.plan.reference).mean()
+    interval = control.interval(CONTROL_CONFIDENCE) if control else None
     if interval is None or interval[0] <= 0 <= interval[1]:
         return 0.0
-    return max(abs(interval[0]), abs(interval[1]))
+    return max(map(abs, interval))
 
 
-def _verdict_on_control(control: Mean, slack: float) -> Verdict:
+def _verdict_on_control(control: Mean | None, slack: float) -> Verdict:
     """The verdict on the reference against itself: SAME unless it differs by more than
     chance, UNCLEAR if its interval is too wide to say so.
     """
-    if slack:
+    if control and slack:
         return Verdict.SLOWER if control.mean > 0 else Verdict.FASTER
-    if control.half_width(CONFIDENCE) <= CONTROL_WITHIN:
+    if control and control.half_width(CONFIDENCE) <= CONTROL_WITHIN:
         return Verdict.SAME
     return Verdict.UNCLEAR
 
@@ -381,10 +422,10 @@ def _overhead_notes(run: Run, measured: Iterable[Measured]) -> list[Note]:
     return notes
 
 
-def busy_text(run: Run | Report) -> str:
+def busy_text(run: Run) -> str:
     """What disturbed a busy run, as far as that is known, and what to do about it."""
     clean = ""
-    fewest = table_of(run).fewest_clean()
+    fewest = _fewest_clean(run)
     if fewest:
         label, row = fewest
         clean = f", {label}: {row.clean_rounds} of {row.rounds} rounds undisturbed"
@@ -421,6 +462,14 @@ def busy_text(run: Run | Report) -> str:
     return f"busy: {who}{clean}; {advice}"
 
 
+def _fewest_clean(run: Run) -> tuple[str, RowLogs] | None:
+    """The row with the smallest share of clean rounds, and its label; None if nothing
+    was timed.
+    """
+    rows = [row for row in compared_rows(rounds_of(run)).items() if row[1].rounds]
+    return min(rows, key=lambda row: row[1].clean_rounds / row[1].rounds, default=None)
+
+
 def _causes_in(samples: Iterable[Sample]) -> list[str]:
     """What held the clocks of the device down in these samples, each cause once."""
     return list(
@@ -428,13 +477,13 @@ def _causes_in(samples: Iterable[Sample]) -> list[str]:
     )
 
 
-def left_out(run: Run | Report) -> str:
+def left_out(run: Run) -> str:
     """How many samples were disturbed and by what, and how many rounds of the worst
     row; empty if none was.
     """
     latencies = [sample for sample in run.samples if sample.metric == LATENCY]
     unclean = [sample for sample in latencies if not is_clean(sample)]
-    fewest = table_of(run).fewest_clean()
+    fewest = _fewest_clean(run)
     if fewest is None or not unclean:
         return ""
     reasons = []
@@ -451,7 +500,7 @@ def left_out(run: Run | Report) -> str:
     return text
 
 
-def device_clocks(run: Run | Report) -> str:
+def device_clocks(run: Run) -> str:
     """For each device whose clock fell by MOVES or more: how far, and how often it was
     at its power limit.
     """
@@ -475,7 +524,7 @@ def device_clocks(run: Run | Report) -> str:
     return "; ".join(texts)
 
 
-def device_others(run: Run | Report) -> str:
+def device_others(run: Run) -> str:
     """How many other processes computed on each device; empty if none did."""
     texts = []
     for device, readings in _by_device(run).items():
@@ -485,7 +534,7 @@ def device_others(run: Run | Report) -> str:
     return "; ".join(texts)
 
 
-def _by_device(run: Run | Report) -> dict[str, list[DeviceReadings]]:
+def _by_device(run: Run) -> dict[str, list[DeviceReadings]]:
     """The readings of each device, by its name."""
     readings: dict[str, list[DeviceReadings]] = {}
     for reading in run.devices:

@@ -22,7 +22,7 @@ from ffnbench.gate.interim import (
     level_of_analysis,
     plan_of_check,
 )
-from ffnbench.stats.rounds import RoundTable
+from ffnbench.result import Run
 from ffnbench.stats.stopping import interim_analyses
 
 RUNS = 6000
@@ -171,9 +171,9 @@ def test_every_look_of_a_check_is_paid_for(monkeypatch: pytest.MonkeyPatch) -> N
     expected: list[int] = []
 
     class Watching(UntilDecided):
-        def answer(self, table: RoundTable, workers: int) -> str:
+        def answer(self, run: Run, workers: int) -> str:
             expected.append(workers)
-            return UntilDecided.answer(self, table, workers)
+            return UntilDecided.answer(self, run, workers)
 
     stop = Watching(Policy(), baseline_times(before))
     now = latency_report(
