@@ -10,15 +10,16 @@ from ffnbench.report.pictures.canvas import (
     COLOURS,
     drawing,
     finish,
+    interval_bar,
     panels,
-    shown_name,
+    scale_axis,
     title_ending,
 )
 
 # isort: split
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter, PercentFormatter
+from matplotlib.ticker import EngFormatter, LogLocator, NullLocator, PercentFormatter
 
 from ffnbench.block.plan import lengths_of, without_length
 from ffnbench.block.rows import (
@@ -29,14 +30,14 @@ from ffnbench.block.rows import (
     kinds_of,
     sees,
 )
-from ffnbench.common.units import SI, scale
+from ffnbench.common.streams import visible
 from ffnbench.plan import typed_as
-from ffnbench.report.frame import interval_keys
 from ffnbench.report.words import sizing_text, verdict_word
 from ffnbench.result import Report
 
 HEIGHT = 2.2  # inches, of a block's two panels
-OF_FFN, OF_ATTENTION = COLOURS[1:3]
+OF_FFN, OF_ATTENTION = COLOURS[:2]
+FFN_WIDTH = 1.8  # points; in a grey print it tells the FFN from attention
 
 
 @drawing()
@@ -76,28 +77,20 @@ def _draw(counts: Axes, shares: Axes, report: Report) -> None:
     """
     curves = counts_by_length(report)
     x = curves.seq_lens
-    unit, unit_size = scale(
-        [flops for flops in (curves.ffn, curves.projections) if flops], SI
-    )
-    counts.plot(
-        x,
-        [flops / unit_size for flops in curves.attention],
-        color=OF_ATTENTION,
-        label="attention",
-    )
+    counts.plot(x, curves.attention, color=OF_ATTENTION, label="attention")
     counts.axhline(
-        curves.projections / unit_size,
+        curves.projections,
         color=OF_ATTENTION,
         linestyle="--",
         label="its projections alone",
     )
     if curves.ffn is not None:
-        counts.axhline(curves.ffn / unit_size, color=OF_FFN, label="FFN")
-        shares.plot(x, curves.ffn_shares, color=OF_FFN)
+        counts.axhline(curves.ffn, color=OF_FFN, linewidth=FFN_WIDTH, label="FFN")
+        shares.plot(x, curves.ffn_shares, color=OF_FFN, linewidth=FFN_WIDTH)
     _draw_measured(shares, report)
 
     of_layers = ", mean of all layers" if len(kinds_of(report)) > 1 else ""
-    counts_title = f"{unit}FLOPs of a token{of_layers}"
+    counts_title = f"FLOPs of a token{of_layers}"
     if curves.overtaken_at is not None:
         counts_title += f"; attention overtakes at {curves.overtaken_at:,}"
     shares_title = f"the FFN's share of FLOPs{of_layers}"
@@ -105,16 +98,13 @@ def _draw(counts: Axes, shares: Axes, report: Report) -> None:
     block = [f"{name} {typed_as(value)}" for name, value in point]
     for axes, title in ((counts, counts_title), (shares, shares_title)):
         axes.set(xscale="log", xlim=(x[0], x[-1]), xlabel="tokens in the sequence")
-        axes.set_title(shown_name(", ".join([*block, title])))
+        axes.set_title(visible(", ".join([*block, title])))
         axes.xaxis.set_major_locator(LogLocator(base=2, numticks=8))
-        axes.xaxis.set_minor_formatter(NullFormatter())
         axes.xaxis.set_major_formatter("{x:,g}")
+        axes.xaxis.set_minor_locator(NullLocator())
         if curves.overtaken_at is not None:
             axes.axvline(curves.overtaken_at, color=BLACK, alpha=0.6, linestyle=":")
-    counts.set_yscale("log")
-    counts.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    counts.yaxis.set_minor_formatter(NullFormatter())
-    counts.yaxis.set_major_formatter("{x:,g}")
+    scale_axis(counts.yaxis, EngFormatter())
     shares.set_ylim(0, 1)
     shares.yaxis.set_major_formatter(PercentFormatter(1.0))
 
@@ -123,29 +113,23 @@ def _draw_measured(axes: Axes, report: Report) -> None:
     """Draw the measured shares with their intervals, and at a length whose time can't
     be told the reason.
     """
-    seq_lens, values, lows, highs = [], [], [], []
     for row in block_rows(report):
-        value, low, high = (row[key] for key in interval_keys("ffn_share_latency"))
         if row["sees"] == MEAN:  # is counted alone
             continue
-        if low is None:
+        interval = interval_bar(row, "ffn_share_latency")
+        if interval is None:
             verdict, failure = row["attention_verdict"], row["attention_failure"]
             reason = verdict_word({"verdict": verdict, "failure": failure}) or ""
             axes.annotate(
                 reason, (row["seq_len"], 0.97), rotation=90, ha="center", va="top"
             )
         else:
-            seq_lens.append(row["seq_len"])
-            values.append(value)
-            lows.append(value - low)
-            highs.append(high - value)
-    if seq_lens:
-        axes.errorbar(
-            seq_lens,
-            values,
-            yerr=[lows, highs],
-            fmt="o",
-            capsize=2,
-            color=BLACK,
-            label="its share of the latency",
-        )
+            axes.errorbar(
+                row["seq_len"],
+                row["ffn_share_latency"],
+                yerr=interval,
+                fmt="o",
+                capsize=2,
+                color=BLACK,
+                label="its share of the latency",
+            )

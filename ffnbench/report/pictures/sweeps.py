@@ -66,10 +66,11 @@ def sweep_figure(report: Report) -> Figure:
         if len(missing):  # matplotlib leaves room even for a line without points
             axes.plot(
                 missing,
-                [0.03] * len(missing),
+                [0] * len(missing),
                 "x",
                 color=GREY,
                 transform=axes.get_xaxis_transform(),
+                clip_on=False,
                 label="busy or failed",
             )
         if has_ratios:
