@@ -78,16 +78,13 @@ def rounded_text(value: float) -> str:
     return text.removesuffix(".0000")
 
 
-def exact_text(value: float) -> str:
-    """A number with ten decimals; a whole number as it is."""
+def ten_digits(value: float) -> str:
+    """`-0.2784645428`: ten decimals, or ten digits of what is too small or large;
+    a whole number as it is.
+    """
     if value == round(value):
         return rounded_text(value)
-    return ten_digits(value)
-
-
-def ten_digits(value: float) -> str:
-    """`-0.2784645428`: ten decimals, or ten digits of what is too small or large."""
-    if value == 0 or SMALL <= abs(value) < LARGE:
+    if SMALL <= abs(value) < LARGE:
         return f"{value:.10f}"
     return f"{value:.9e}"
 
@@ -95,7 +92,7 @@ def ten_digits(value: float) -> str:
 FACT_COLUMNS = (
     ACTIVATION,
     Column("formula", priority=1, left=True, flexible=True),
-    Column("minimum", priority=1, write=exact_text),
+    Column("minimum", priority=1, write=ten_digits),
     Column("place", "at x", priority=1),
     Column("range", priority=2, left=True),
     Column("monotonic", priority=4, left=True),
@@ -229,34 +226,27 @@ def _bound(value: float | None, infinite: str) -> str:
 def timing_rows(report: Report) -> list[Row]:
     """One row for each case: an activation, number of elements, dtype and direction."""
     rows = []
-    for case, row in zip(report.plan.shown, case_rows(report), strict=True):
+    for row in case_rows(report):
+        case = report.plan.case(row["label"])
         assert isinstance(case.ffn, ActivationSpec)
         notes = "; ".join(case_notes(report, case.label)) or None
-        rows.append(
-            row
-            | {
-                "activation": case.variant,
-                "elements": case.ffn.elements,
-                "notes": notes,
-            }
-        )
+        row |= {"activation": case.variant, "elements": case.ffn.elements}
+        rows.append(row | {"notes": notes})
     return rows
 
 
 def timing_frame(report: Report) -> Frame:
     """The seconds of each operation, its ratio to relu's and the verdict, by group."""
-    groups = report.plan.groups
-    by_label = {row["label"]: row for row in timing_rows(report)}
+    groups, rows = report.plan.groups, timing_rows(report)
+    sizes = ((_heading(group), len(group.cases)) for group in groups)
     return Frame(
         columns=(ACTIVATION, *timed_columns(report, REFERENCE)),
-        rows=[by_label[case.label] for group in groups for case in group.cases],
-        saved=[{key: row[key] for key in TIMING_KEYS} for row in by_label.values()],
+        rows=rows,
+        saved=[{key: row[key] for key in TIMING_KEYS} for row in rows],
         header=[f"the operation itself, {device_text(groups[0].cases[0].workload)}"],
         summary=answer_sentences(report, groups[:1]),
         details=details(report),
-        groups=headings_at_rows(
-            (_heading(group), len(group.cases)) for group in groups
-        ),
+        groups=headings_at_rows(sizes),
     )
 
 

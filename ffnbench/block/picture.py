@@ -32,7 +32,7 @@ from ffnbench.block.rows import (
 )
 from ffnbench.common.streams import visible
 from ffnbench.plan import typed_as
-from ffnbench.report.words import sizing_text, verdict_word
+from ffnbench.report.words import verdict_word
 from ffnbench.result import Report
 
 HEIGHT = 2.2  # inches, of a block's two panels
@@ -60,10 +60,10 @@ def block_figure(report: Report) -> Figure:
 
 
 def _title(report: Report) -> str:
-    """`gelu (BERT-base) beside multi-head attention, 12 heads`."""
+    """`gelu beside multi-head attention, 12 heads`."""
     [first, *_], kinds = lengths_of(report.plan), kinds_of(report)
     spec = first.spec
-    title = f"{first.ffn.variant} ({sizing_text(first.ffn.sizing)}) beside {spec.name} attention, {spec.heads} heads"
+    title = f"{first.ffn.variant} beside {spec.name} attention, {spec.heads} heads"
     if spec.causal:
         title += ", causal"
     if spec.window and len(kinds) == 1:

@@ -18,7 +18,6 @@ from ffnbench.block.rows import (
 )
 from ffnbench.choices import Mode
 from ffnbench.common.units import IEC, SI, TIME, counted
-from ffnbench.ffn.spec import FFNSpec
 from ffnbench.report.columns import (
     SHARE_WIDTH,
     TOKEN,
@@ -42,7 +41,6 @@ from ffnbench.report.words import (
     interval_text,
     seconds_text,
     share_text,
-    sizing_text,
 )
 from ffnbench.result import Report, Verdict
 
@@ -195,13 +193,13 @@ def _crossover(report: Report) -> str:
     kinds, ffn = kinds_of(report), report.cost(report.plan.reference).flops_forward
     if ffn is None:
         return "the FFN's FLOPs are unknown, and so is where attention overtakes it"
-    if len(kinds) == 1:
-        return overtaking_text(crossing(kinds, ffn))
-    places = [
-        f"{_length_text(crossing([kind], ffn))} in the {_layers_text(kind)}"
-        for kind in kinds
-    ]
-    places.append(f"{_length_text(crossing(kinds, ffn))} in the mean of all")
+    places = [_length_text(crossing(kinds, ffn))]
+    if len(kinds) > 1:
+        places[0] += " in the mean of all"
+        places += [
+            f"{_length_text(crossing([kind], ffn))} in the {_layers_text(kind)}"
+            for kind in kinds
+        ]
     return f"in FLOPs attention overtakes the FFN {', '.join(places)}"
 
 
@@ -219,15 +217,6 @@ def _length_text(at: int | None) -> str:
     return f"at {at:,} tokens"
 
 
-def overtaking_text(at: int | None) -> str:
-    """At which length attention overtakes, as a sentence."""
-    if at == 1:
-        return "attention needs more FLOPs than the FFN at every length"
-    if at is None:
-        return "in FLOPs attention never overtakes the FFN"
-    return f"in FLOPs attention overtakes the FFN {_length_text(at)}"
-
-
 def _overtaking_lines(report: Report) -> list[str]:
     """For each kind of layer a sentence on the lengths between which attention becomes
     the slower one, as far as the verdicts tell.
@@ -235,47 +224,35 @@ def _overtaking_lines(report: Report) -> list[str]:
     kinds = kinds_of(report)
     lines = []
     for kind in kinds:
-        faster, slower = [], []
+        lengths: dict[Verdict, list[int]] = {}
         for length in lengths_of(report.plan):
             comparison = report.comparison(length.attention.label)
             if comparison and length.spec.window == kind.spec.window:
-                if comparison.verdict is Verdict.FASTER:
-                    faster.append(length.seq_len)
-                elif comparison.verdict is Verdict.SLOWER:
-                    slower.append(length.seq_len)
+                lengths.setdefault(comparison.verdict, []).append(length.seq_len)
+        faster = max(lengths.get(Verdict.FASTER, [0]))
+        slower = min(lengths.get(Verdict.SLOWER, [0]))
         where = f" where it sees {sees(kind.spec)}" if len(kinds) > 1 else ""
-        if slower and faster and max(faster) < min(slower):
-            text = (
-                f"overtakes the FFN between {max(faster):,} and {min(slower):,} tokens"
-            )
-        elif faster and not slower:
-            text = f"takes less time than the FFN up to {max(faster):,} tokens"
+        text = ""
+        if faster and not slower:
+            text = f"takes less time than the FFN up to {faster:,} tokens"
         elif slower and not faster:
-            text = f"takes more time than the FFN from {min(slower):,} tokens on"
-        else:
-            continue
-        lines.append(f"measured, attention {text}{where}")
+            text = f"takes more time than the FFN from {slower:,} tokens on"
+        elif faster < slower:
+            text = f"overtakes the FFN between {faster:,} and {slower:,} tokens"
+        if text:
+            lines.append(f"measured, attention {text}{where}")
     return lines
 
 
 def _params_text(report: Report) -> str:
-    """How many times the parameters of attention the FFN has, and how many times those
-    of attention without its output matrix o, as a sentence.
-    """
+    """How many times the parameters of attention the FFN has, as a sentence."""
     length = next(lengths_of(report.plan))
-    spec, ffn = length.spec, report.cost(length.ffn.label)
+    ffn = report.cost(length.ffn.label)
     attention = report.cost(length.attention.label).params
-    rows, columns = spec.matrices["o"]
-    without_o = attention - rows * columns - spec.biases.get("o", 0)
-    if spec.mla:
-        names = "all but o"
-    else:
-        names = " + ".join(name for name in spec.matrices if name != "o")
-    times = f"{ffn.params / attention:.2f} times attention, {ffn.params / without_o:.2f} times {names}"
-    active = ""
-    if isinstance(length.ffn.ffn, FFNSpec) and length.ffn.ffn.moe is not None:
-        active = f" (active for a token: {ffn.params_active / attention:.2f} times)"
-    return f"the FFN has {ffn.params:,} parameters: {times}{active}"
+    times = f"{ffn.params / attention:.2f} times attention"
+    if ffn.params_active != ffn.params:
+        times += f" (active for a token: {ffn.params_active / attention:.2f} times)"
+    return f"the FFN has {ffn.params:,} parameters: {times}"
 
 
 def _header(report: Report) -> list[str]:
@@ -303,6 +280,6 @@ def _header(report: Report) -> list[str]:
     elif spec.window:
         windows = f", seeing {sees(spec)}"
     return [
-        f"{', '.join(facts)}; {case.variant}{width} ({sizing_text(case.sizing)})",
+        f"{', '.join(facts)}; {case.variant}{width}",
         f"{spec.name} attention: {heads}, {'causal' if spec.causal else 'not causal'}{windows}",
     ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-from ffnbench.plan import Group, Plan, value_of
+from ffnbench.plan import Group, value_of
 from ffnbench.report.columns import column
 from ffnbench.report.frame import UNKNOWN_CELL, Column, Frame, Groups, Row, estimate_in
 from ffnbench.report.header import (
@@ -19,7 +19,6 @@ from ffnbench.report.words import (
     CERTAIN,
     VERDICTS,
     interval_text,
-    join_words,
     verdict_style,
     verdict_word,
 )
@@ -49,30 +48,21 @@ def pivots(report: Report, frame: Frame, title: str) -> tuple[Frame, ...]:
     axes, blocks = _axes_and_blocks(plan.groups)
     points = []
     for group in chain.from_iterable(blocks.values()):
-        point = dict(by_label[group.reference])
-        point |= {key: value_of(plan.case(group.reference), key) for key in axes}
-        point |= {
+        rows = {
             ("of", plan.name_of(case.label)): by_label[case.label]
             for case in group.cases
         }
-        points.append(point)
-    conditions = _same_everywhere(variants, frame.rows, plan)
+        values = {key: value_of(plan.case(group.reference), key) for key in axes}
+        points.append(by_label[group.reference] | values | rows)
+    legend = "-v: all columns"
     if any(row["verdict"] == Verdict.UNCLEAR for row in frame.rows):
-        conditions.append(f"{UNCLEAR}: can't tell")
-    conditions.append("-v: all columns")
+        legend = f"{UNCLEAR}: can't tell; {legend}"
     headings: Groups = ()
     if "" not in blocks:
-        headings = headings_at_rows(
-            (text, len(groups)) for text, groups in blocks.items()
-        )
-    seconds = column(
-        "latency_s",
-        0,
-        title=title,
-        least_width=0,
-        text=_seconds_text,
-        style=_seconds_style,
-    )
+        sizes = ((text, len(groups)) for text, groups in blocks.items())
+        headings = headings_at_rows(sizes)
+    words = {"text": _seconds_text, "style": _seconds_style}
+    seconds = column("latency_s", 0, title=title, least_width=0, **words)
     frames = []
     for with_interval in (True, False):
         ratios = [
@@ -85,7 +75,7 @@ def pivots(report: Report, frame: Frame, title: str) -> tuple[Frame, ...]:
                 columns=(*map(axis_column, axes), seconds, *ratios),
                 rows=points,
                 groups=headings,
-                header=[*frame.header, "; ".join(conditions)],
+                header=[*frame.header, legend],
                 summary=frame.summary,
             )
         )
@@ -112,30 +102,6 @@ def _axes_and_blocks(
     if len(axes) == 1 or 2 * len(blocks) > len(groups):
         return axes, {"": list(groups)}
     return [along], blocks
-
-
-def _same_everywhere(
-    variants: Sequence[str], rows: Sequence[Row], plan: Plan
-) -> list[str]:
-    """The sizes that a variant has at every point: `d_ff 3,072 (relu and gelu), 2,048
-    (swiglu)`.
-    """
-    texts = []
-    for key in ("d_ff", "params"):
-        names_of: dict[int, list[str]] = {}
-        for name in variants:
-            sizes = {row[key] for row in rows if plan.name_of(row["label"]) == name}
-            if len(sizes) == 1 and None not in sizes:
-                names_of.setdefault(sizes.pop(), []).append(name)
-        parts = []
-        for size, names in names_of.items():
-            part = f"{size:,}"
-            if len(names) < len(variants):
-                part += f" ({join_words(names)})"
-            parts.append(part)
-        if parts:
-            texts.append(f"{key} {', '.join(parts)}")
-    return texts
 
 
 def _seconds_text(row: Row) -> str | None:

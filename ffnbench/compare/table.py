@@ -5,6 +5,7 @@ the lines below.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from ffnbench.choices import Mode, Time
 from ffnbench.common.units import SI, TIME, digits
@@ -35,7 +36,6 @@ from ffnbench.report.header import (
     conditions_line,
     differing_conditions,
     headings,
-    ordered_by_group,
     swept_columns,
 )
 from ffnbench.report.notes import details, row_notes
@@ -48,8 +48,6 @@ from ffnbench.report.sentences import (
 from ffnbench.report.words import error_text
 from ffnbench.result import Report
 
-# axes of which every row has a column
-SWEPT = ("d_model", "dtype", "mode", "threads", "batch", "seq_len")
 BOUNDS_LINE = (
     "bounds, not measurements: no call takes less, where each tensor passes memory once"
 )
@@ -60,7 +58,6 @@ BOUNDS = (
     Column("bound_by", "bound by", left=True),
 )
 LONGEST_TITLE = 12
-MOST_ROWS_WITH_NOTES = 2000  # with more rows, notes on single rows are left out
 FORWARD = Mode.FORWARD
 # the columns of `cost` with their priorities; those without a value in any row are left
 # out
@@ -85,7 +82,7 @@ def compare_frame(report: Report) -> Frame:
     plan = report.plan
     is_measured = not report.is_of_counts
     of_ways = compares_ways(plan)
-    rows = ordered_by_group(plan, case_rows(report))
+    rows = case_rows(report)
     if report.bounds:
         rows = _on_machines(report, rows)
     machines = len(rows) // len(plan.shown)
@@ -95,13 +92,9 @@ def compare_frame(report: Report) -> Frame:
     if of_ways:
         from ffnbench.compare import ways
 
-        columns = ways.shortened_columns(columns)
+        columns = ways.with_priorities(columns)
         header = ways.header_of(plan, header, columns)
-    notes: list[str] = []
-    if is_measured:
-        notes = details(report)
-    elif len(rows) <= MOST_ROWS_WITH_NOTES:
-        notes = row_notes(report)
+    notes = details(report) if is_measured else row_notes(report)
     frame = Frame(
         columns=tuple(columns),
         rows=rows,
@@ -133,12 +126,9 @@ def _summary_of(report: Report) -> list[str]:
     """The sentences below the table."""
     if _is_timed(report):
         return answer_sentences(report)
-    lines = [*failure_line(report), *general_line(report)]
-    if report.bounds:
-        lines.insert(0, BOUNDS_LINE)
-    if not report.is_of_counts:
-        lines += machine_line(report)
-    return lines
+    bounds = [BOUNDS_LINE] if report.bounds else []
+    lines = [*bounds, *failure_line(report), *general_line(report)]
+    return lines if report.is_of_counts else [*lines, *machine_line(report)]
 
 
 def _is_timed(report: Report) -> bool:
@@ -183,23 +173,17 @@ def reference_title(report: Report) -> str:
 
 
 def _differing_columns(report: Report) -> list[Column]:
-    """A column of each condition in which the cases of a group differ; what is the same
-    in all stands in the header.
+    """A column of each axis and condition in which the cases of a group differ; what is
+    the same in all stands in the header.
     """
     plan = report.plan
-    columns = [
-        column(key) if key in SWEPT else axis_column(key)
-        for key in swept_columns(plan)
-        if key != "d_ff"
-    ]
+    columns = [axis_column(key) for key in swept_columns(plan) if key != "d_ff"]
     for key in ("dtype", "device", "mode", "batch", "seq_len", "threads"):
         for group in plan.groups:
-            values = {getattr(case.workload, key) for case in group.cases}
-            if len(values) > 1:
+            if len({getattr(case.workload, key) for case in group.cases}) > 1:
                 columns.append(column(key))
-                break
     columns += map(column, differing_conditions(plan))
-    return list({each.key: each for each in columns}.values())
+    return list({each.key: each for each in reversed(columns)}.values())[::-1]
 
 
 def _columns_known(
@@ -208,46 +192,36 @@ def _columns_known(
     """The columns of these keys in which a row has a value, without those that repeat
     another one.
     """
-    works = [case.workload for case in report.plan.shown]
+    shown, is_counted = report.plan.shown, report.is_of_counts
+    works = [case.workload for case in shown]
     imported = {
-        case.label: case.ffn
-        for case in report.plan.shown
-        if isinstance(case.ffn, ImportedSpec)
+        case.label: case.ffn for case in shown if isinstance(case.ffn, ImportedSpec)
     }
-    unchecked = {label for label, spec in imported.items() if spec.like is None}
+    unchecked = [label for label, spec in imported.items() if spec.like is None]
     is_eager = all(work.eager for work in works)
-    is_counted = report.is_of_counts
     # eager weights are held as they are counted; other backends hold them otherwise
-    left_out = {"weight_bytes"}
-    if is_eager or is_counted:
-        left_out = {HELD}
+    left_out = {HELD} if is_eager or is_counted else {"weight_bytes"}
     if all(work.mode == FORWARD for work in works):
         left_out |= {SAVED, "flops_forward"}
     if all(row["params_active"] == row["params"] for row in rows):
         left_out |= {"params_active", "weight_bytes_touched"}
     if all(work.time == Time.DEVICE for work in works):
         left_out.add(DEVICE_TIME)  # which is the latency
-    if (
-        ERROR not in report.plan.metrics
-        and len(unchecked) == len(imported)
-        and is_eager
-    ):
+    has_checked_code = len(unchecked) < len(imported)
+    if is_eager and not has_checked_code and ERROR not in report.plan.metrics:
         left_out |= {ERROR, GRADIENT_ERROR}
 
     def against_itself(row: Row) -> str | None:
-        is_unchecked = row["label"] in unchecked and row[ERROR] is not None
-        if is_unchecked:
+        if row["label"] in unchecked and row[ERROR] is not None:
             return f"{error_text(row[ERROR])} vs itself"
         return None
 
-    columns = []
-    for key, priority in priorities.items():
-        if key not in left_out and any(row[key] is not None for row in rows):
-            if key == ERROR:
-                columns.append(column(key, priority, text=against_itself))
-            elif key in ("params", "params_active") and not is_counted:
-                # beside times, three digits leave room for the others
-                columns.append(column(key, priority, units=SI))
-            else:
-                columns.append(column(key, priority))
-    return columns
+    changes: dict[str, dict[str, Any]] = {ERROR: {"text": against_itself}}
+    if not is_counted:
+        # beside times, three digits leave room for the others
+        changes |= {key: {"units": SI} for key in ("params", "params_active")}
+    return [
+        column(key, priority, **changes.get(key, {}))
+        for key, priority in priorities.items()
+        if key not in left_out and any(row[key] is not None for row in rows)
+    ]

@@ -13,8 +13,8 @@ from typing import Any
 
 from ffnbench.metrics import COMPILE, PACK, PEAK
 from ffnbench.plan import Plan
-from ffnbench.report.columns import FRONT, column, ratio_text
-from ffnbench.report.frame import EXTRA, UNKNOWN_CELL, Column, Row
+from ffnbench.report.columns import column, ratio_text
+from ffnbench.report.frame import EXTRA, Column, Row
 from ffnbench.report.header import differing_conditions
 from ffnbench.report.words import verdict_word
 
@@ -23,13 +23,6 @@ PRIORITIES = {"tokens_per_s": 1, COMPILE: 4} | dict.fromkeys(
     ("d_ff", "params", "flops_timed", "flops_per_s", PEAK, PACK, "total_bytes"), EXTRA,
 )  # fmt: skip
 COST_PRIORITIES = {"weight_bytes": 1}
-SHORTENED: dict[str, dict[str, Any]] = {
-    "pareto_front": {"title": FRONT},
-    "latency_s": {"least_width": 9},
-}
-LEGEND = {
-    "pareto_front": f"{FRONT}: Pareto front",
-}
 
 
 def name_columns(plan: Plan) -> list[Column]:
@@ -53,35 +46,26 @@ def _name(plan: Plan, label: str) -> str:
 
 
 def header_of(plan: Plan, line: str, columns: list[Column]) -> str:
-    """The line above the table, with the name of a single variant before it, and behind
-    it what the short headings mean.
-    """
-    keys = [each.key for each in columns]
-    if "label" not in keys:
-        line = f"{_name(plan, plan.shown[0].label)}, {line}"
-    return "; ".join([line, *(LEGEND[key] for key in LEGEND if key in keys)])
+    """The line above the table, with the name of a single variant before it."""
+    if "label" in [each.key for each in columns]:
+        return line
+    return f"{_name(plan, plan.shown[0].label)}, {line}"
 
 
-def shortened_columns(columns: list[Column]) -> list[Column]:
-    """The columns with the short headings of this table. A row that failed says how in
-    the place of its ratio.
+def with_priorities(columns: list[Column]) -> list[Column]:
+    """The columns with the priorities of this table. A row that failed says how in the
+    place of its ratio.
     """
-    changes = SHORTENED | {
+    changes: dict[str, dict[str, Any]] = {
         "ratio": {"priority": 2, "text": _ratio_text, "style": _failure_style},
-        "verdict": {"priority": 3, "text": _verdict_text},
+        "verdict": {"priority": 3},
     }
     return [replace(each, **changes.get(each.key, {})) for each in columns]
 
 
 def _ratio_text(row: Row) -> str | None:
-    if row["failure"]:
-        return verdict_word(row)
-    return ratio_text(row)
+    return verdict_word(row) if row["failure"] else ratio_text(row)
 
 
 def _failure_style(row: Row) -> str:
     return "red" if row["failure"] else ""
-
-
-def _verdict_text(row: Row) -> str | None:
-    return UNKNOWN_CELL if row["failure"] else verdict_word(row)

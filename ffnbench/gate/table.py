@@ -17,7 +17,6 @@ from ffnbench.common.units import (
     digits,
     percent,
     quantity,
-    signed_percent,
 )
 from ffnbench.gate.decision import OUTPUT, Checked, Finding, Status
 from ffnbench.gate.trust import code_of, trust_flags
@@ -26,7 +25,7 @@ from ffnbench.plan import NoteKind
 from ffnbench.report.frame import UNKNOWN_CELL, Column, Frame, Row
 from ffnbench.report.notes import effort, notes_of_run
 from ffnbench.report.sentences import general_line, machine_line
-from ffnbench.report.words import CERTAIN, change_text, join_words, side_lines
+from ffnbench.report.words import CERTAIN, change_text, side_lines
 
 # the statuses that a CI shows as errors and as warnings, and those that are fine
 FAILS = (Status.REGRESSED, Status.MISSING)
@@ -50,21 +49,13 @@ UNDECIDED_WORDS = {
 def described(finding: Finding) -> str:
     """A finding in one line of words."""
     change = finding.change
+    before, now = finding.before, finding.now
     text = f"{finding.case} {finding.metric}: {finding.status.word}"
-    if change and change.low and change.high:
-        value, low, high = (
-            signed_percent(ratio - 1)
-            for ratio in (change.value, change.low, change.high)
-        )
-        text += (
-            f", {value} [{low}, {high}] at a tolerance of {percent(finding.tolerance)}"
-        )
-    elif (
-        finding.before is not None
-        and finding.now is not None
-        and finding.before != finding.now
-    ):
-        text += f", {finding.before:,.0f} then, {finding.now:,.0f} now"
+    if change and change.low:
+        tolerance = percent(finding.tolerance)
+        text += f", {change_text(change)} at a tolerance of {tolerance}"
+    elif None not in (before, now) and before != now:
+        text += f", {before:,.0f} then, {now:,.0f} now"
     if finding.reason:
         text += f" ({finding.reason})"
     return visible(text)
@@ -76,10 +67,11 @@ def workflow_commands(findings: Sequence[Finding]) -> str:
     """
     lines = []
     for finding in findings:
-        if finding.status in (*FAILS, *WARNS):
-            level = "error" if finding.status in FAILS else "warning"
+        status = finding.status
+        if status in (*FAILS, *WARNS):
+            level = "error" if status in FAILS else "warning"
             text = described(finding).replace("%", "%25")
-            lines.append(f"::{level} title=ffnbench {finding.status.word}::{text}\n")
+            lines.append(f"::{level} title=ffnbench {status.word}::{text}\n")
     return "".join(lines)
 
 
@@ -97,26 +89,17 @@ def junit(findings: Sequence[Finding]) -> str:
         skipped=str(unclear),
     )
     for finding in findings:
-        case = xml.SubElement(
-            suite,
-            "testcase",
-            classname=visible(f"ffnbench.{finding.case}"),
-            name=finding.metric,
-        )
+        name, text = visible(f"ffnbench.{finding.case}"), described(finding)
+        case = xml.SubElement(suite, "testcase", classname=name, name=finding.metric)
         if finding.status in FAILS:
-            xml.SubElement(
-                case, "failure", type=finding.status, message=described(finding)
-            )
+            xml.SubElement(case, "failure", type=finding.status, message=text)
         elif finding.status in WARNS:
-            xml.SubElement(case, "skipped", message=described(finding))
+            xml.SubElement(case, "skipped", message=text)
         else:
-            xml.SubElement(case, "system-out").text = described(finding)
+            xml.SubElement(case, "system-out").text = text
     xml.indent(suite)
-    return (
-        '<?xml version="1.0" encoding="UTF-8"?>\n'
-        + xml.tostring(suite, encoding="unicode")
-        + "\n"
-    )
+    text = xml.tostring(suite, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
 
 
 def finding_records(checked: Checked) -> list[Row]:
@@ -229,8 +212,7 @@ def _what_is_checked(checked: Checked) -> str:
         return ": ".join(filter(None, (what, "; ".join(checked.sides))))
     title = f"check against {checked.against}"
     if checked.now.samples:
-        references = {group.reference for group in plan.groups}
-        title += f"; latency: time vs {references.pop() if len(references) == 1 else 'the reference'}"
+        title += f"; latency: time vs {plan.name_of(plan.reference)}"
     return title
 
 
@@ -281,17 +263,13 @@ def _remarks(checked: Checked) -> list[str]:
     """
     findings, now = checked.findings, checked.now
     remarks = []
-    if checked.against and any(
-        finding.status is Status.REGRESSED for finding in findings
-    ):
+    regressed = [each for each in findings if each.status is Status.REGRESSED]
+    if checked.against and regressed:
         command = check_command(checked, "--update")
         remarks.append(f"a change that is meant becomes the baseline: {command}")
     statuses = [finding.status for finding in findings if finding.metric == LATENCY]
     if len(statuses) > 1 and set(statuses) == {Status.IMPROVED}:
-        references = join_words(group.reference for group in now.plan.groups)
-        remarks.append(
-            f"every row improved: has {references}, the reference, become slower?"
-        )
+        remarks.append("every row improved: has the reference become slower?")
     remarks += [
         f"{finding.case} {finding.metric}: {finding.reason}"
         for finding in findings

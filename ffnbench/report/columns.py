@@ -62,8 +62,10 @@ LATENCY_KEYS, RATIO_KEYS = interval_keys("latency_s"), interval_keys("ratio")
 
 
 def case_rows(report: Report) -> list[Row]:
-    """One flat row for each case that is shown."""
-    return [case_row(report, case) for case in report.plan.shown]
+    """One flat row for each case that is shown, group by group."""
+    return [
+        case_row(report, case) for group in report.plan.groups for case in group.cases
+    ]
 
 
 def case_row(report: Report, case: Case) -> Row:

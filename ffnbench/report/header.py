@@ -26,7 +26,7 @@ from ffnbench.plan import (
     typed_as,
     value_of,
 )
-from ffnbench.report.frame import Column, Groups, Row
+from ffnbench.report.frame import Column, Groups
 from ffnbench.report.words import backend_text, device_text, join_words
 
 # the share by which a matched width may miss without being named above the table
@@ -151,16 +151,6 @@ def _has_headings(plan: Plan) -> bool:
     return len(plan.groups) > 1 and any(len(group.cases) > 1 for group in plan.groups)
 
 
-def ordered_by_group(plan: Plan, rows: Iterable[Row]) -> list[Row]:
-    """The rows with those of a group together, which keep their order."""
-    places = {
-        case.label: place
-        for place, group in enumerate(plan.groups)
-        for case in group.cases
-    }
-    return sorted(rows, key=lambda row: places[row["label"]])
-
-
 def swept_columns(plan: Plan) -> Sequence[str]:
     """The axes that need a column; none where headings tell the values."""
     return () if _has_headings(plan) else tuple(plan.groups[0].values)
@@ -183,62 +173,62 @@ def conditions_line(plan: Plan, *, measured: bool = True) -> str:
     """The line above a table: what all rows have in common, and where all widths were
     matched, in what they are equal.
     """
-    line = workload_line(plan, measured=measured)
-    references = {group.reference: plan.case(group.reference) for group in plan.groups}
+    parts = _workload_parts(plan, measured=measured)
+    forms = {group.reference: plan.case(group.reference).ffn for group in plan.groups}
     others = [
-        case
-        for case in plan.shown
-        if case.ffn != references[plan.reference_of(case.label)].ffn
+        case for case in plan.shown if case.ffn != forms[plan.reference_of(case.label)]
     ]
+    line = ", ".join(parts)
     if not others or any(case.sizing.how is not SizedBy.MATCHED for case in others):
         return line
     matched = {MATCHED.get(case.sizing.what, case.sizing.what) for case in others}
     # experts are matched in active parameters; in a dense form all parameters are
     # active, so that the longer name is true of both
-    equal = max(matched, key=len)
-    return f"{line}; equal {equal}{_misses_text(plan)}"
+    return f"{line}; equal {max(matched, key=len)}{_misses_text(plan)}"
 
 
-def workload_line(plan: Plan, *, measured: bool = True) -> str:
+def _workload_parts(plan: Plan, *, measured: bool) -> list[str]:
     """The workload and where it ran: every value of each axis, and the keys that are
     the same in all rows.
     """
-    first, axes = plan.shown[0].workload, plan.groups[0].values
-    keys = ("d_model", "batch", "seq_len", "dtype", "device", "mode", *axes)
+    work, axes = plan.shown[0].workload, plan.groups[0].values
+    keys = ["d_model", "batch", "seq_len", "dtype", "mode", *axes]
+    if measured:
+        keys.insert(4, "device")
     threads = {case.workload.threads for case in plan.shown}
     parts = []
     for key in dict.fromkeys(keys):
         values = list(dict.fromkeys(value_of(case, key) for case in plan.shown))
-        is_told = key in axes or len(values) == 1  # else it stands in a column
         if key == "device" and values == ["cpu"] and len(threads) == 1:
-            text = device_text(first)
-        else:
-            text = _with_values(key, values)
-        if is_told and text != "batch 1" and (measured or key != "device"):
-            parts.append(text)
+            parts.append(device_text(work))
+        elif key in axes or (len(values) == 1 and (key, values) != ("batch", [1])):
+            parts.append(_with_values(key, values))
     if compares_ways(plan):
         widths = {getattr(case.ffn, "d_ff", None) for case in plan.shown} - {None}
         if len(widths) == 1:
             parts.insert(1, f"d_ff {widths.pop():,}")
-    if measured:
-        backends = {backend_text(case.workload) for case in plan.shown}
-        if len(backends) == 1:
-            parts += backends - {Backend.EAGER}
-        parts += common_conditions(plan)
-    return ", ".join(parts)
+    backends = {backend_text(case.workload) for case in plan.shown}
+    if measured and len(backends) == 1:
+        parts += backends - {Backend.EAGER}
+    return [*parts, *common_conditions(plan)] if measured else parts
 
 
 def _misses_text(plan: Plan) -> str:
     """The variants whose matched widths miss by more than 2 %, each with its largest
     miss: ` except swiglu (+4.7%)`; empty where there is none.
     """
-    farthest: dict[str, float] = {}
-    for case in plan.shown:
-        residual = case.residual or 0.0
-        if case.sizing.how is SizedBy.MATCHED and abs(residual) > LARGEST_UNTOLD_MISS:
-            name = plan.name_of(case.label)
-            farthest[name] = max(residual, farthest.get(name, 0.0), key=abs)
+    misses = [
+        (case.residual, plan.name_of(case.label))
+        for case in plan.shown
+        if case.sizing.how is SizedBy.MATCHED and case.residual
+    ]
+    # of one name the largest is the last
+    farthest = {
+        name: miss for miss, name in sorted(misses, key=lambda one: abs(one[0]))
+    }
     texts = [
-        f"{name} ({signed_percent(residual)})" for name, residual in farthest.items()
+        f"{name} ({signed_percent(miss)})"
+        for name, miss in farthest.items()
+        if abs(miss) > LARGEST_UNTOLD_MISS
     ]
     return f" except {', '.join(texts)}" if texts else ""

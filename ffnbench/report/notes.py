@@ -1,26 +1,20 @@
 """The details below a table, which -v shows: how it was measured, how far to trust it,
 and notes on single rows.
-
-A function whose name ends with `_note` gives a list of one line, or an empty list.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
-from ffnbench.choices import Mode, Routing
-from ffnbench.common.units import counted, digits, percent
-from ffnbench.ffn.spec import FFNSpec, ImportedSpec
-from ffnbench.metrics import ERROR, HIT, LATENCY, LOAD
+from ffnbench.common.units import counted, percent
+from ffnbench.ffn.spec import ImportedSpec
+from ffnbench.metrics import ERROR, LATENCY
 from ffnbench.plan import NOISES, NoteKind
 from ffnbench.report.words import INTERVALS, labelled, side_lines
 from ffnbench.result import Report, Run, Verdict
 
 UNCHECKED = "function not checked: @like=NAME (such as @like=swiglu) compares its output with that form"
-UNTESTED = (
-    "untested: nobody has run ffnbench on AMD's GPUs (ROCm) yet; tell us what you see"
-)
 
 
 # Of the run
@@ -33,9 +27,13 @@ def details(report: Report) -> list[str]:
         lines = [f"{effort(report)}; {INTERVALS}"]
     if report.plan.multiple_of > 1:
         lines.append(f"d_ff in multiples of {report.plan.multiple_of}; 1 MAC = 2 FLOPs")
+    found = [f"measured in {report.wall_s:.0f} s"] if report.wall_s else []
+    if report.resolution:
+        smallest = percent(report.resolution)
+        found.append(f"differences below {smallest} may go unnoticed")
     return [
         *lines,
-        *_precision_note(report),
+        *(["; ".join(found)] if found else []),
         *side_lines(report.sides),
         *notes_of_run(report),
         *row_notes(report),
@@ -58,12 +56,7 @@ def effort(report: Report | Run) -> str:
     how_many_rounds = _how_many(
         rounds_of_worker.values() or [protocol.rounds], "shuffled round"
     )
-    each = ""
-    if len(plan.arms) > 1:
-        each = " of each side"
-    elif len(workers) > 1:
-        each = " of each group"
-    return f"{how_many_workers}{each} x {how_many_rounds}"
+    return f"{how_many_workers} x {how_many_rounds}"
 
 
 def _how_many(numbers: Collection[int], what: str) -> str:
@@ -74,39 +67,11 @@ def _how_many(numbers: Collection[int], what: str) -> str:
     return text
 
 
-def _precision_note(report: Report) -> list[str]:
-    """What ended the run, and the smallest difference that it could show."""
-    protocol = report.plan.protocol
-    reasons = {
-        "precision": f"when every ratio was known to ±{percent(protocol.precision or 0)}",
-        "budget": f"at the budget of {protocol.budget_s or 0:g} s",
-        "workers": f"after {counted(len({sample.worker for sample in report.samples}), 'process')}",
-    }
-    parts = []
-    if report.wall_s:
-        parts.append(f"measured in {report.wall_s:.0f} s")
-    if report.limit in reasons:
-        parts.append(f"stopped {reasons[report.limit]}")
-    if report.resolution:
-        parts.append(f"differences below {percent(report.resolution)} may go unnoticed")
-    return ["; ".join(parts)] if parts else []
-
-
 def notes_of_run(report: Report) -> list[str]:
     """The notes on noise in this run, without that on rows that have no verdict."""
     return [
         note.text for note in report.notes("") if note.kind in NOISES - {NoteKind.BUSY}
     ]
-
-
-def untested_note(report: Report) -> list[str]:
-    """That nobody has run ffnbench on AMD's GPUs yet; torch calls them cuda as well."""
-    of_amd = (
-        report.environment is not None
-        and report.environment.facts.get("hip") is not None
-    )
-    on_gpu = any(case.workload.device != "cpu" for case in report.plan.shown)
-    return [UNTESTED] if of_amd and on_gpu else []
 
 
 # Of rows
@@ -122,21 +87,14 @@ def row_notes(report: Report) -> list[str]:
 
 
 def case_notes(report: Report, label: str) -> list[str]:
-    """The notes on one row: how it was measured, why it has no number, and how far to
-    trust it.
-    """
+    """The notes on one row: why it has no number, and how far to trust it."""
     case, comparison = report.plan.case(label), report.comparison(label)
     notes = [
         note.text
         for note in report.plan.notes_of(label)
         if note.kind is not NoteKind.GENERAL
     ]
-    if case.workload.slowdown:
-        notes.append(f"slowed down on purpose by {percent(case.workload.slowdown)}")
-    notes += _counting_note(report, label)
-    if case.workload.mode == Mode.BACKWARD and "memory" in report.plan.metrics:
-        notes.append("the peak is that of forward and backward together")
-    notes += _routing_note(report, label)
+    notes += _counting_notes(report, label)
     has_run = report.estimate(label, LATENCY) or report.estimate(label, ERROR)
     if has_run and isinstance(case.ffn, ImportedSpec) and case.ffn.like is None:
         notes.append(UNCHECKED)
@@ -146,50 +104,20 @@ def case_notes(report: Report, label: str) -> list[str]:
     return notes
 
 
-def _counting_note(report: Report, label: str) -> Sequence[str]:
+def _counting_notes(report: Report, label: str) -> list[str]:
     """What was counted otherwise than by a closed form, and what could not be."""
     cost, notes = report.cost(label), []
-    if cost.failed:
-        if not report.failure(label):
-            notes.append(f"not counted: {cost.failed}")
-    elif cost.counted and cost.flops_forward is not None:
-        notes.append(
-            f"{cost.counted_how}, not by a closed form; element-wise FLOPs unknown"
-        )
-    elif cost.counted and report.environment:  # else it stands below the table
+    if cost.failed and not report.failure(label):
+        notes.append(f"not counted: {cost.failed}")
+    # where nothing was measured, why there is no count stands below the table
+    elif cost.counted_how and (cost.flops_forward is not None or report.environment):
         notes.append(cost.counted_how)
     if cost.uncounted:
-        notes.append(
-            f"FLOPs leave out what torch can't count: {', '.join(cost.uncounted)}"
-        )
+        names = ", ".join(cost.uncounted)
+        notes.append(f"FLOPs leave out what torch can't count: {names}")
     if cost.unquantised:
-        dtype = report.plan.case(label).workload.dtype
-        notes.append(
-            f"not quantised, since they are of no nn.Linear: {', '.join(cost.unquantised)} ({dtype})"
-        )
+        names = ", ".join(cost.unquantised)
+        notes.append(f"not quantised, since they are of no nn.Linear: {names}")
     if cost.width_note:
         notes.append(cost.width_note)
-    return notes
-
-
-def _routing_note(report: Report, label: str) -> list[str]:
-    """How many experts a call is expected to read, and how many got tokens in the
-    measurement.
-    """
-    case = report.plan.case(label)
-    moe = case.ffn.moe if isinstance(case.ffn, FFNSpec) else None
-    if moe is None:
-        return []
-    from ffnbench.ffn.routing import expected_hits
-
-    work = case.workload
-    routing = work.routing or Routing.UNIFORM
-    hits = expected_hits(routing, moe.experts, moe.top_k, work.tokens)
-    notes = [
-        f"touched: {digits(hits)} of {moe.experts} experts, expected with {routing} routing"
-    ]
-    busiest, hit = report.estimate(label, LOAD), report.estimate(label, HIT)
-    if busiest and hit:
-        spread = f"{hit.value:.0f} of {moe.experts} experts get tokens, the busiest {busiest.value:.2f}x the mean"
-        notes.append(f"{routing} routing, imposed: {spread}")
     return notes

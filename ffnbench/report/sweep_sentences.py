@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ffnbench.common.units import digits
 from ffnbench.metrics import ERROR
-from ffnbench.report.header import heading, heading_of
+from ffnbench.report.header import heading_of
 from ffnbench.report.words import error_text, interval_text, join_words, way_text
 from ffnbench.result import Crossing, Crossings, Report, TradeOff
 
@@ -31,8 +32,9 @@ def sweep_line(report: Report) -> list[str]:
         f"{clause} at {_place_text(crossings, places)}"
         for clause, places in places_of.items()
     ]
-    if len(parts) > MOST_CROSSINGS:
-        parts[MOST_CROSSINGS:] = [f"{len(parts) - MOST_CROSSINGS} more in the picture"]
+    more = len(parts) - MOST_CROSSINGS
+    if more > 0:
+        parts[MOST_CROSSINGS:] = [f"{more} more in the picture"]
     return ["; ".join(parts)]
 
 
@@ -43,11 +45,10 @@ def _place_text(crossings: Crossings, places: Sequence[Crossing]) -> str:
     axis = crossings.axis.name
     if len(places) <= MOST_INTERVALS:
         return f"{axis} {join_words(map(_one_place_text, places))}"
-    ends = [end for place in places for end in (place.at.low, place.at.high) if end]
-    low, high = (
-        f"{end:,.0f}" if end >= 10 else f"{end:.1f}" for end in (min(ends), max(ends))
-    )
-    return f"{axis} {low} to {high}, for {len(places)} of {crossings.lines} values of {join_words(places[0].within)}"
+    values = [place.at.value for place in places]
+    span = f"{axis} {digits(min(values))} to {digits(max(values))}"
+    others = join_words(places[0].within)
+    return f"{span}, for {len(places)} of {crossings.lines} values of {others}"
 
 
 def _one_place_text(place: Crossing) -> str:
@@ -67,10 +68,8 @@ def trade_off_line(report: Report) -> list[str]:
 
 
 def _trade_off_text(report: Report, trade_off: TradeOff) -> str:
-    [group] = [
-        group for group in report.plan.groups if group.reference == trade_off.reference
-    ]
-    where = f"at {heading(group)} " if group.values else ""
+    point = report.plan.case(trade_off.reference).point
+    where = f"at {heading_of(dict(point))} " if point else ""
     fastest, exact = trade_off.fastest, trade_off.fastest_of_small_error
     if fastest == trade_off.reference:
         return f"{where}no row is clearly faster than {_way_text(report, fastest)}"
@@ -103,5 +102,4 @@ def _speed_text(report: Report, label: str) -> str:
 
 
 def _error_text(report: Report, label: str) -> str:
-    error = report.value(label, ERROR)
-    return "unknown" if error is None else error_text(error)
+    return error_text(report.value(label, ERROR) or 0.0)

@@ -110,20 +110,17 @@ def _lines_of_frame(frame: Frame, width: int, *, verbose: bool) -> list[Renderab
 
 
 def first_rows_of(frame: Frame) -> Frame:
-    """The frame with at most MOST_ROWS of its rows, if possible in whole groups, and a
-    sentence that says so; the frame itself where it has no more.
+    """The frame with at most MOST_ROWS of its rows, and a sentence that says so; the
+    frame itself where it has no more.
     """
     number = len(frame.rows)
     if number <= MOST_ROWS:
         return frame
-    # the cut is where a group begins, or within the first group if that is too long
-    starts = [start for start, _ in frame.groups if 0 < start <= MOST_ROWS]
-    end = starts[-1] if starts else MOST_ROWS
-    note = f"the first {end} of {number:,} rows: -o FILE.csv or -f csv has them all"
+    note = f"the first {MOST_ROWS} of {number:,} rows: -o FILE.csv or -f csv has all"
     return replace(
         frame,
-        rows=frame.rows[:end],
-        groups=frame.groups[: len(starts) or 1],
+        rows=frame.rows[:MOST_ROWS],
+        groups=tuple(group for group in frame.groups if group[0] < MOST_ROWS),
         summary=[note, *frame.summary],
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ffnbench.choices import DEFAULT_MODE, Weights
 from ffnbench.common.units import decimals, digits, signed_percent, supported
-from ffnbench.plan import SizedBy, Sizing, Workload
+from ffnbench.plan import Workload
 from ffnbench.result import (
     CONFIDENCE,
     SAME_WITHIN,
@@ -36,7 +36,7 @@ VERDICT_STYLES = {
 # the relative half-width above which an interval is written in two digits
 WIDEST_INTERVAL = 1.0
 TENFOLD = 10.0
-LONGEST_FACT = 44  # letters of a fact of a side that is written in full
+LONGEST_FACTS = 100  # letters of a fact of all sides that is written in full
 SMALLEST_OF_TWO_DIGITS = 1e-3  # of an error
 FLOPS_OF_ONE = (
     "FLOPs per element: each + - * / comparison, and each exp log tanh erf, is 1"
@@ -127,49 +127,21 @@ def _wide_text(value: float, low: float, high: float) -> str:
     """`1.1 [0.4, 3.0]` in two digits; `1.1 [<0.1, >10]` where the ends are more than
     tenfold away.
     """
+    below, above = digits(low, 2), digits(high, 2)
     if low < value / TENFOLD:
         below = f"<{digits(value / TENFOLD, 1)}"
-    else:
-        below = digits(low, 2)
     if high > value * TENFOLD:
         above = f">{digits(value * TENFOLD, 1)}"
-    else:
-        above = digits(high, 2)
     return f"{digits(value, 2)} [{below}, {above}]"
-
-
-def sizing_text(sizing: Sizing) -> str:
-    """How d_ff was chosen, in words."""
-    match sizing.how:
-        case SizedBy.UNREAD:
-            return "given, but the module ignores it"
-        case SizedBy.MATCHED:
-            return f"matched on {sizing.what}"
-        case SizedBy.RULE:
-            return f"rule {sizing.what}"
-        case SizedBy.RATIO:
-            rounded = ""
-            if sizing.multiple_of:
-                rounded = f", up to a multiple of {sizing.multiple_of}"
-            return f"{sizing.ratio:g} * d_model{rounded}"
-        case SizedBy.MODEL:
-            return sizing.what
-        case SizedBy.GIVEN:
-            return "given"
 
 
 def backend_text(work: Workload) -> str:
     """`eager`; `compile (max-autotune, frozen)`: the backend, with the options of
     compiling that are not the default.
     """
-    details: list[str] = []
-    if work.compile != DEFAULT_MODE:
-        details.append(work.compile)
-    if work.freeze:
-        details.append("frozen")
-    if details:
-        return f"{work.backend} ({', '.join(details)})"
-    return work.backend
+    details = [work.compile] if work.compile != DEFAULT_MODE else []
+    details += ["frozen"] if work.freeze else []
+    return f"{work.backend} ({', '.join(details)})" if details else work.backend
 
 
 def way_text(work: Workload) -> str:
@@ -226,14 +198,10 @@ def side_lines(sides: Sequence[Side]) -> list[str]:
     lines = []
     facts = [dict(side.differing) for side in sides]
     for fact in facts[0] if facts else ():
-        sides_of: dict[str, list[str]] = {}
-        for side, values in zip(sides, facts, strict=True):
-            sides_of.setdefault(values[fact], []).append(side.name)
-        if max(map(len, sides_of)) > LONGEST_FACT:
-            lines.append(f"{fact}: not the same")
-        else:
-            texts = [
-                f"{value} ({', '.join(names)})" for value, names in sides_of.items()
-            ]
-            lines.append(f"{fact}: {', '.join(texts)}")
+        texts = [
+            f"{values[fact]} ({side.name})"
+            for side, values in zip(sides, facts, strict=True)
+        ]
+        text = ", ".join(texts)
+        lines.append(f"{fact}: {text if len(text) < LONGEST_FACTS else 'not the same'}")
     return lines

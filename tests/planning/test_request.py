@@ -7,8 +7,7 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.plan import Probe, Workload, cost_of
-from ffnbench.report.words import sizing_text
+from ffnbench.plan import Probe, SizedBy, Workload, cost_of
 
 
 def widths(**options: object) -> dict[str, int]:
@@ -109,7 +108,7 @@ def test_others_are_matched_to_user_code_where_it_is_the_reference() -> None:
 
 def test_a_module_that_does_not_read_its_width_is_said_to() -> None:
     plan = planned(variants="relu,a.b:Fixed", probe=Counting(0))
-    assert sizing_text(plan.cases[1].sizing) == "given, but the module ignores it"
+    assert plan.cases[1].sizing.how is SizedBy.UNREAD
 
 
 def test_an_own_activation_takes_the_forms_of_a_built_in_one() -> None:
