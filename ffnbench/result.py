@@ -499,6 +499,11 @@ class Report(Run):
         """
         return self.estimate(label, LATENCY) is not None and self.failure(label) is None
 
+    def could_not_run(self, label: str) -> bool:
+        """Whether a case is a row with the reason why its backend can't run it."""
+        failure = self.failure(label)
+        return failure is not None and failure.kind is FailureKind.UNSUPPORTED
+
     def failure(self, label: str) -> Failure | None:
         """Why a case failed, or None."""
         return self._of_cases["failures"].get(label)

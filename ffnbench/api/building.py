@@ -31,7 +31,8 @@ def build_planned(variant: str, flags: Lists, device: Any, **how: Any) -> nn.Mod
     plan = plan_variants(variant, flags, probe=InProcess(), protocol=protocol, **how)
     if len(plan.cases) > 1:
         raise FfnbenchError(
-            f"{variant!r} names {len(plan.cases)} variants", "build one at a time"
+            f"build makes one module, and these are {len(plan.cases)}",
+            "build one at a time",
         )
     case = plan.cases[0]
     work = case.workload

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ffnbench.api.call import Call, calling
+from ffnbench.app.options import WITH_TABLE
 from ffnbench.common.streams import say
 from ffnbench.report.destination import Destination
 from ffnbench.report.shown_report import Drawing
@@ -22,6 +23,7 @@ def show_answer(
     counts: str = "",
     checks: bool = False,
     default_out: str = "",
+    pictures_if: str = "",
     **how: Any,
 ) -> int:
     """Show the answer of a command; gives the exit code.
@@ -30,7 +32,10 @@ def show_answer(
     that it names is written over. `line` asks the same again. The command only counts
     where `counts` is its name, or that of a flag that is on. `checks` says that the
     answer is that of a check. `default_out` is written where no file is asked for.
+    Pictures are written only if the flag `pictures_if` is on.
     """
+    if pictures_if and given.get(pictures_if) is not True:
+        how["suffixes"] = WITH_TABLE
     if default_out:
         shown["out"] = shown["out"] or (default_out,)
     if shown.get("out"):

@@ -471,6 +471,7 @@ def plot_activations(
 @command(
     shows={**SHOWN, "out": (o.TimesOut, ()), **QUIET},
     suffixes=o.WITH_PICTURE,
+    pictures_if="time",
     examples=[
         "ffnbench activations -v",
         "ffnbench activations gelu,silu,mish",

@@ -54,17 +54,20 @@ def default_map(commands: Iterable[str]) -> dict[str, dict[str, Any]]:
     of_all = {}
     for key, value in table.items():
         if not (key in commands and isinstance(value, dict)):
-            of_all[_settable(path, key, value)] = value
+            name, typed = _settable(path, key, value)
+            of_all[name] = typed
     maps = {}
     for command in commands:
         own = table.get(command, {})
-        named = {_settable(path, key, value): value for key, value in own.items()}
+        named = dict(_settable(path, *item) for item in own.items())
         maps[command] = of_all | named
     return maps
 
 
-def _settable(path: Path, key: str, value: Any) -> str:
-    """The parameter that a key sets; raises FfnbenchError where no file may set it."""
+def _settable(path: Path, key: str, value: Any) -> tuple[str, Any]:
+    """The parameter that a key sets, and its value as it would be typed; raises
+    FfnbenchError where no file may set it.
+    """
     name = key.replace("-", "_")
     parts = value if isinstance(value, list) else [value]
     if name not in SETTABLE or not all(isinstance(x, int | float | str) for x in parts):
@@ -72,13 +75,18 @@ def _settable(path: Path, key: str, value: Any) -> str:
             f"{str(path)!r} can't set {key!r} to {value!r}",
             hint_for(name, SETTABLE, "a key is the name of a flag: seq_len = 128"),
         )
-    return name
+    if name == "tolerance":  # it is repeated
+        return name, [str(part) for part in parts]
+    return name, value if isinstance(value, bool) else ",".join(map(str, parts))
 
 
 def _table_of(path: Path) -> dict[str, Any]:
     try:
-        table: dict[str, Any] = tomllib.loads(content_of(path).decode())
-        return table["tool"]["ffnbench"]  # type: ignore[no-any-return]
+        tools = tomllib.loads(content_of(path).decode()).get("tool", {})
+        table = tools.get("ffnbench", {})
+        if not isinstance(table, dict):
+            raise ValueError("tool.ffnbench is no table")
+        return table
     except (ValueError, RecursionError) as problem:
         raise FfnbenchError(
             f"cannot read {str(path)!r}: {problem}", "it has to be TOML"

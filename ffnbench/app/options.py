@@ -36,6 +36,7 @@ from ffnbench.planning.reading import (
     plain,
     positive,
     seconds,
+    spelling,
     switch,
     text_of,
     texts,
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 StrPath = str | os.PathLike[str]
 OneVariant = StrPath | Callable[..., Any]  # a name, a class or a function
 SeveralVariants = OneVariant | Sequence[OneVariant] | Mapping[str, OneVariant]
-Sizes = int | str | Sequence[int | str]
+Sizes = int | str | Iterable[int | str]
 Names = str | Sequence[str]
 Pairs = str | Sequence[str] | Mapping[str, str]
 ModeName = Literal["forward", "train", "backward", "inference", "training"]
@@ -181,7 +182,8 @@ def metric(name: str, text: str) -> str:
 
 def list_of_names(name: str, value: Any) -> str:
     """A list as one text."""
-    return joined(texts_of(name, value))
+    text = joined(texts_of(name, value))
+    return ",".join(cut(f"{spelling(name)} ", text, "params,latency"))
 
 
 def interval(name: str, value: Any) -> tuple[float, float]:

@@ -63,6 +63,11 @@ def reading_arguments(
         except FfnbenchError as problem:
             raise wrong_value(problem).with_traceback(None) from None
 
+    parameters = [
+        each.replace(annotation=each.annotation.__origin__)
+        for each in signature.parameters.values()
+    ]
+    call.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     text = inspect.getdoc(function) or ""
     arguments = [f"    {flag.name}: {flag.info.help}" for flag in flags]
     call.__doc__ = "\n".join((text, "", "Arguments:", *arguments))
@@ -89,7 +94,9 @@ def _bound(
     try:
         return signature.bind(*placed, **named).arguments
     except TypeError as problem:
-        hint = f"several variants are one list: {function}(['relu', 'gelu'])"
+        hint = f"help(ffnbench.{function}) shows its arguments"
+        if "too many" in str(problem):
+            hint = f"several variants are one list: {function}(['relu', 'gelu'])"
         raise WrongArgument(f"{function}: {problem}", hint) from None
 
 

@@ -73,7 +73,7 @@ class Interrupted(FfnbenchError):
     exit_code = EXIT_INTERRUPTED
 
 
-class WrongArgument(FfnbenchError, TypeError):
+class WrongArgument(FfnbenchError, TypeError, ValueError):
     """A Python call has an argument that the function does not have, or a value of the
     wrong type.
     """

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import stat
 from pathlib import Path
 from typing import BinaryIO
@@ -14,6 +15,10 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import IEC, quantity
 
 MOST_FILE_BYTES = 1 << 28
+# a table of ffnbench in a pyproject.toml, however it is written
+_OF_FFNBENCH = re.compile(
+    rb"^\s*(\[?\s*tool\s*\.\s*ffnbench|ffnbench\s*\.)", re.MULTILINE
+)
 
 
 def content_of(path: str | Path, hint: str = "is the path right?") -> bytes:
@@ -42,7 +47,7 @@ def project_file() -> Path | None:
     for folder in (here, *here.parents):
         path = folder / "pyproject.toml"
         readable = path.is_file() and os.access(path, os.R_OK)
-        if readable and b"[tool.ffnbench" in content_of(path):
+        if readable and _OF_FFNBENCH.search(content_of(path)):
             return path
         if (folder / ".git").exists():
             break

@@ -139,7 +139,7 @@ def _why_no_latencies(run: Report) -> str:
             return f"can't be a baseline: {failure.case!r} is wrong: {failure.message}"
     timed = {sample.case for sample in run.samples if sample.metric == LATENCY}
     for case in run.plan.shown:
-        if case.label not in timed:
+        if case.label not in timed and not run.could_not_run(case.label):
             return f"has no samples of {case.label!r}"
     lacking = labels_without_clean(rounds_of(run))
     if lacking:

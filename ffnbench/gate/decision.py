@@ -394,6 +394,8 @@ def latency_findings(
         )
     findings = []
     for label in _timed(before.plan):
+        if before.could_not_run(label):
+            continue
         fed_otherwise = _fed_otherwise(before.plan, now.plan, label)
         if fed_otherwise:
             row = label, LATENCY

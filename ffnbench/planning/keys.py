@@ -160,6 +160,11 @@ class Key:
     example: str
 
     @property
+    def any_word(self) -> bool:
+        """Whether every word is a value of it."""
+        return self.read in (plain, compile_mode)
+
+    @property
     def value(self) -> str:
         """The value that the example has."""
         return self.example.partition(f"@{self.name}=")[2].partition("@")[0]

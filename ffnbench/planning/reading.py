@@ -146,7 +146,7 @@ def text_of(name: str, value: Any) -> str:
         hint = "help() of the function shows its arguments"
         if hasattr(value, "save"):
             hint = f"save it first: {name}=report.save('{name}.json')"
-        raise WrongArgument(f"{name.rstrip('_')} can't be {shown}", hint)
+        raise WrongArgument(f"{spelling(name)} can't be {shown}", hint)
     if not text.strip() or "\0" in text:
         raise FfnbenchError(f"{spelling(name)} has an empty value", EMPTY_HINT)
     return text
@@ -159,6 +159,8 @@ def _typed_as(value: Any) -> str | None:
     kind = type(value)
     if kind.__module__ == "torch" and kind.__name__ in ("dtype", "device"):
         return str(value).removeprefix("torch.")
+    if isinstance(value, bytes | bytearray | memoryview | type):
+        return None
     try:
         if isinstance(value, os.PathLike):
             return f"{os.fspath(value)}"
@@ -171,7 +173,8 @@ def _typed_as(value: Any) -> str | None:
 
 def texts_of(name: str, value: Any) -> list[str]:
     """The value, or each of several values, as it would be typed."""
-    if isinstance(value, str | os.PathLike) or not hasattr(value, "__iter__"):
+    is_one = isinstance(value, str | os.PathLike | bytes | bytearray | Mapping)
+    if is_one or not hasattr(value, "__iter__"):
         return [text_of(name, value)]
     return [text_of(name, item) for item in value]
 
@@ -182,9 +185,9 @@ def one(read: ReadText[T]) -> ReadFlag[T]:
     def read_flag(name: str, value: Any) -> T:
         texts = texts_of(name, value)
         if len(texts) != 1 or ("," in texts[0] and read is not plain):
+            hint = ONE_HINT if name in EXAMPLES else "give one"
             raise FfnbenchError(
-                f"{spelling(name)} takes one value here, not {','.join(texts)!r}",
-                ONE_HINT,
+                f"{spelling(name)} takes one value here, not {','.join(texts)!r}", hint
             )
         return read(spelling(name), texts[0])
 

@@ -25,7 +25,7 @@ from ffnbench.ffn.spec import (
     Scalar,
 )
 from ffnbench.plan import THIS_INTERPRETER, Arm, Note, NoteKind, Probe, typed_as
-from ffnbench.planning.reading import cut
+from ffnbench.planning.reading import cut, spelling
 
 if TYPE_CHECKING:
     from ffnbench.models.model import ModelSpec
@@ -188,18 +188,21 @@ def _is_value_of(pair: str, text: str) -> bool:
     from ffnbench.planning.keys import KEY_OF, NO_AXES, WORDS, key_of
 
     name, _ = key_of(pair)
-    if name in NO_AXES:
-        return False
     if text.lstrip("-.")[:1].isdigit():  # no name of a variant begins like a number
-        return ":" not in text and "=" not in text
-    if _is_name(text):
-        return False
+        return name not in NO_AXES and ":" not in text and "=" not in text
     if name not in KEY_OF:
-        return text.lower() in (*WORDS, "none")
+        return text.lower() in (*WORDS, "none") and not _is_name(text)
+    if KEY_OF[name].any_word:
+        return False
     try:
         KEY_OF[name].read(name, text)
     except FfnbenchError:
         return False
+    if name in NO_AXES:
+        raise FfnbenchError(
+            f"@{name} takes one value: {text!r} is another one",
+            f"{spelling(name)} takes a list, and makes a row of each",
+        )
     return True
 
 

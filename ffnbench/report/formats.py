@@ -25,7 +25,14 @@ Write = Callable[[], str | bytes]
 
 
 def file_content(writers: Mapping[str, Write], path: Path) -> bytes:
-    """The content of a file, by the writer for its suffix."""
+    """The content of a file, by the writer for its suffix. Raises FfnbenchError where
+    the answer has none.
+    """
+    if path.suffix.lower() not in writers:
+        raise FfnbenchError(
+            f"{str(path)!r}: this answer can't be written as {path.suffix}",
+            f"formats: {', '.join(writers)}",
+        )
     content = writers[path.suffix.lower()]()
     return content.encode() if isinstance(content, str) else content
 

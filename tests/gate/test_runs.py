@@ -12,10 +12,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+import gate_world
 import pytest
 from fake_machine import FakeLaunch, measure, prepare
 from gate_world import edited, machine
 
+import ffnbench
 from ffnbench.api import measuring
 from ffnbench.api.preparing import Prepared
 from ffnbench.api.saved_runs import as_shown
@@ -253,3 +255,21 @@ def test_a_broken_run_among_several_is_named_and_nothing_is_lost(
     }
     assert err.startswith(error.format(**known)), err
     assert err.count("\n") == 2
+
+
+def test_a_row_that_its_backend_can_not_run_is_no_finding(tmp_path: Path) -> None:
+    """It is a row with its reason in the baseline and in the new run."""
+    path = gate_world.saved(
+        tmp_path / "b.json",
+        variants="relu,swiglu",
+        d_model=40,
+        weights="none,int4",
+        workers=6,
+        rounds=3,
+        precision=None,
+    )
+    found = ffnbench.check(path, path)
+    assert found.status == "OK"
+    assert {
+        finding.case for finding in found.findings if finding.metric == "latency"
+    } == {"swiglu"}
