@@ -448,7 +448,8 @@ class Plan:
 
     def group_of(self, label: str) -> Group:
         """The group of a case; the first one for the control."""
-        return self._group_by_label.get(label, self.groups[0])
+        groups = self.groups or (Group(self.cases),)  # the control alone is left
+        return self._group_by_label.get(label, groups[0])
 
     def reference_of(self, label: str) -> str:
         """The label of the reference of a case; its own label for a reference."""
