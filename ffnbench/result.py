@@ -189,7 +189,7 @@ STEP_END = "  "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Step:
     """Where a run is: what the runner tells whoever listens.
 
     In `text`, STEP_END stands between the step and a detail, which a log leaves out.

@@ -35,7 +35,6 @@ from ffnbench.common import jsonable
 from ffnbench.device.environment import about_machine, caches
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.following import Following
 from ffnbench.messages import (
     ANSWERS,
     OF_CASE,
@@ -322,7 +321,7 @@ def planned(
     **flags: Any,
 ) -> Plan:
     """The plan of a command, on one thread unless the flags say otherwise."""
-    call = Planning(command="", following=Following())
+    call = Planning(command="")
     call.asks = probe or Probe()
     return asked(call, command, _with_variants(command, variants, flags))
 
@@ -337,7 +336,7 @@ def prepare(
     """A command planned and its costs counted, on a machine of which nothing is
     known.
     """
-    call = Preparing(command="", following=Following())
+    call = Preparing(command="")
     with prober(300.0) as call.asks:
         return asked(call, command, _with_variants(command, variants, flags))
 

@@ -38,7 +38,7 @@ QUESTIONS = (
 # one room may import each other
 ROOMS = (
     "__main__", "app", "inspecting", *QUESTIONS, "api", "report", "run", "worker", "device",
-    "stats", "planning", "backends", "following", "messages", "result", "plan", "metrics", "models", "ffn",
+    "stats", "planning", "backends", "progress", "messages", "result", "plan", "metrics", "models", "ffn",
     "choices", "common",
 )  # fmt: skip
 APART = {

@@ -21,7 +21,7 @@ from repositories import two_sides
 from shell import COMMANDS
 
 import ffnbench
-from ffnbench.api import several_runs
+from ffnbench.api import measuring
 from ffnbench.api.saved_runs import as_shown, load_recomputed, recompute
 from ffnbench.app.main import run_command_line
 from ffnbench.report.columns import case_rows
@@ -102,7 +102,7 @@ def test_shell_lines_are_commands_that_work(
         if package in line:
             pytest.importorskip(package)
     on_machine(launch, ProberHere)
-    monkeypatch.setattr(several_runs, "_pause", lambda seconds, progress: None)
+    monkeypatch.setattr(measuring, "_pause", lambda seconds, progress: None)
     if line.startswith("ffnbench ab "):
         two_sides(tmp_path)
     command, *arguments = shlex.split(line)

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from ffnbench.api.preparing import refuse_device, with_costs
 from ffnbench.choices import WORKER_VARIABLE
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.following import Following
 from ffnbench.plan import Note, NoteKind, Plan, Probe
+from ffnbench.progress import SILENT, Progress
 
 if TYPE_CHECKING:
     from ffnbench.planning.hardware import Hardware
@@ -32,7 +32,7 @@ class Call:
     """
 
     command: str
-    following: Following
+    progress: Progress = SILENT
     notes: Sequence[str] = ()
     destination: Destination | None = None
     wait: bool = False  # for another run to end
@@ -96,13 +96,16 @@ class Call:
         """Count the costs of a plan, and measure it."""
         prepared = with_costs(self.told(plan), probe, lenient=lenient)
         self.expect(prepared.cost_report())
-        if self.destination is not None and self.destination.on:
-            from ffnbench.api.cluster import measure_as_jobs
-
-            return measure_as_jobs(prepared, self.world, self.destination)
         from ffnbench.api.measuring import measure_plan
 
-        return measure_plan(prepared, self.world, self.following)
+        if self.destination is None:
+            return measure_plan(prepared, self.world, self.progress)
+        file, on = self.destination.file, self.destination.on
+        if on:
+            from ffnbench.api.cluster import measure_as_jobs
+
+            return measure_as_jobs(prepared, self.world, self.progress, file, on)
+        return measure_plan(prepared, self.world, self.progress, file)
 
 
 _CALL: ContextVar[Call] = ContextVar("call")

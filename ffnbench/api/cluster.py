@@ -20,20 +20,21 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from ffnbench.api.measuring import measure_run, refuse_short
+from ffnbench.api.measuring import Cells, Parts, measure_run, refuse_short
 from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
 from ffnbench.api.saved_runs import as_shown
-from ffnbench.api.sweeping import MeasuredCells
 from ffnbench.common import jsonable
-from ffnbench.common.errors import FfnbenchError, termination_as_interruption
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import counted
 from ffnbench.plan import Plan
 from ffnbench.planning.protocol import LEAST_BUDGET_S
-from ffnbench.report.destination import Destination, refuse_unknown
+from ffnbench.progress import Progress
+from ffnbench.report.destination import refuse_unknown
 from ffnbench.report.files.outputs import save
+from ffnbench.report.files.run_file import RunFile
 from ffnbench.report.files.store import read_report, report_text
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.result import Failure, FailureKind, Progress, Report
+from ffnbench.result import Failure, FailureKind, Report, Step
 from ffnbench.run.world import World, this_machine
 from ffnbench.stats.cells import cells_of_plan, is_part
 from ffnbench.stats.figures import with_figures
@@ -72,19 +73,21 @@ def measure_group(asked: str, file: str, gpus: str | None) -> None:
 def measure_as_jobs(
     prepared: Prepared,
     world: World,
-    destination: Destination,
+    progress: Progress,
+    file: RunFile | None,
+    where: str,
 ) -> ShownReport:
     """Measure each group of a plan as a job; gives the report of all, with figures.
 
-    Jobs run where --on says: `local`, `slurm`, or `slurm:partition=gpu,time=30` with
+    Jobs run `where` --on says: `local`, `slurm`, or `slurm:partition=gpu,time=30` with
     fields of submitit's SlurmExecutor. Raises FfnbenchError for what can't be measured
     as jobs, and where submitit refuses them.
     """
-    on, _, slurm = str(destination.on).partition(":")
+    on, _, slurm = where.partition(":")
     if slurm and on != SLURM:
         raise FfnbenchError(f"--on {on} takes no fields", "leave them out")
     refuse_unknown("--on", on, (SLURM, LOCAL))
-    plan, file = prepared.plan, destination.saved
+    plan = prepared.plan
     if file is None:
         raise FfnbenchError(
             f"--on {on} keeps its jobs beside the .json of -o, and none is given",
@@ -98,16 +101,17 @@ def measure_as_jobs(
             "--runs measures on one machine, but jobs may run on several",
             "leave --runs out",
         )
-    folder = file.absolute().with_name(f"{file.name}.jobs")
-    if folder.exists() and not destination.resumes:
+    folder = file.path.absolute().with_name(f"{file.path.name}.jobs")
+    if folder.exists() and not file.resumes:
         raise FfnbenchError(
             f"{str(folder)!r} holds jobs of another run",
             "add --resume to take up what it has measured, or remove the folder",
         )
     sweep = SweepOfJobs(
         prepared=prepared,
-        following=destination.following,
-        before=destination.following.resumed(),
+        progress=progress,
+        keep=file.keep,
+        before=file.earlier(),
         on=on,
         folder=folder,
         parameters=parameters_of(plan, slurm),
@@ -162,7 +166,7 @@ def share_of_budget(plan: Plan) -> float:
 
 
 @dataclass(slots=True, kw_only=True)
-class SweepOfJobs(MeasuredCells):
+class SweepOfJobs(Cells):
     """Has each cell measured by a job."""
 
     on: str
@@ -175,34 +179,30 @@ class SweepOfJobs(MeasuredCells):
         """Submit the cells that are not known yet, and wait for their reports; gives
         the report of all, with figures. An interruption cancels the jobs.
         """
-        plan = self.prepared.plan
-        cells = cells_of_plan(plan)
-        measured_before = self.begin(cells)
+        missing = self.missing()
         left = {
             self.folder / f"{number}.json": cell
-            for number, cell in enumerate(cells)
-            if cell.reference not in measured_before
+            for number, cell in enumerate(self.plans)
+            if cell in missing
         }
         self.folder.mkdir(exist_ok=True)
-        interrupted = False
+        report = with_figures(self.measured(self._reports(left)))
+        if not self.lost:
+            return report
+        groups = counted(len(self.plans), "group")
+        stopped = f"{self.lost} of {groups} were lost, and what they wrote is in {self.folder}: --resume measures them again"
+        return replace(report, stopped=stopped)
+
+    def _reports(self, left: dict[Path, Plan]) -> Parts:
+        """Submit jobs and give their reports until no cell is left."""
         try:
-            with termination_as_interruption():
-                self._measure(left, len(cells))
-        except KeyboardInterrupt:
-            interrupted = True
-            if not self.parts:
-                raise
+            yield from self._reports_of_jobs(left)
         finally:
             for job in self.jobs.values():
                 job.cancel(check=False)
-        report = with_figures(self.report)
-        stopped = report.stopped
-        if self.lost:
-            stopped = f"{self.lost} of {counted(len(cells), 'group')} were lost, and what they wrote is in {self.folder}: --resume measures them again"
-        return replace(report, interrupted=interrupted, stopped=stopped)
 
-    def _measure(self, left: dict[Path, Plan], cells: int) -> None:
-        """Submit jobs and gather their reports until no cell is left."""
+    def _reports_of_jobs(self, left: dict[Path, Plan]) -> Parts:
+        cells = len(self.plans)
         waiting = [file for file in left if not self._is_there(file, left[file])]
         while left:
             # here, only one job may measure at a time
@@ -211,11 +211,12 @@ class SweepOfJobs(MeasuredCells):
                 self.jobs[file] = self._submit(file, left[file])
             ended = self._ended()
             for file in [file for file in left if file.exists() or file in ended]:
-                self._gather(file, left.pop(file))
+                yield self._report_of(file, left.pop(file))
                 self.jobs.pop(file, None)
+                self.keep(self.joined)
             done = cells - len(left)
-            progress = Progress(done=done / cells, text=f"groups done {done}/{cells}")
-            self.following.progress(progress)
+            step = Step(done=done / cells, text=f"groups done {done}/{cells}")
+            self.progress.show(step)
             if self.jobs:
                 time.sleep(POLL_S[self.on])
 
@@ -276,36 +277,36 @@ class SweepOfJobs(MeasuredCells):
         alive = queue.stdout.split()
         return {file for file, job in self.jobs.items() if job.job_id not in alive}
 
-    def _gather(self, file: Path, cell: Plan) -> None:
-        """Take over the report of a cell; where its job has written none, or on another
+    def _report_of(self, file: Path, cell: Plan) -> ShownReport:
+        """The report of a cell; where its job has written none, or on another
         kind of machine than the others, each row of the cell has failed.
         """
         if not file.exists():
             time.sleep(FILE_LATE_S[self.on])
         if not file.exists():
             job = self.jobs[file]
-            self._lose(cell, last_line(job.stderr() or job.stdout() or ""))
-            return
+            return self._lost(cell, last_line(job.stderr() or job.stdout() or ""))
         report = as_shown(read_report(file))
         environments = [part.environment for part in (*self.parts, report)]
         kinds = {one.fingerprint: one for one in environments if one is not None}
         if len(kinds) > 1:
             first, other = list(kinds.values())[:2]
             why = f"measured on {other.cpu}, others on {first.cpu}"
-            self._lose(cell, f"{why}: --on slurm:constraint=... keeps to one kind")
             file.unlink()
-            return
-        self.parts.append(report)
-        self.following.journal(report)
+            return self._lost(
+                cell, f"{why}: --on slurm:constraint=... keeps to one kind"
+            )
+        return report
 
-    def _lose(self, cell: Plan, why: str) -> None:
+    def _lost(self, cell: Plan, why: str) -> ShownReport:
+        """The report of a cell whose job is lost."""
+        self.lost += 1
         failures = [
             Failure(case=case.label, kind=FailureKind.LOST, message=why)
             for case in cell.cases
         ]
         report = new_report(cell, self.prepared.costs_of(cell))
-        self.parts.append(replace(report, failures=tuple(failures)))
-        self.lost += 1
+        return replace(report, failures=tuple(failures))
 
 
 def last_line(log: str) -> str:

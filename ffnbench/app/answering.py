@@ -53,7 +53,7 @@ def show_answer(
     with kind(command, **shown, **how) as destination:
         call = Call(
             command=line,
-            following=destination.following,
+            progress=destination.progress,
             notes=notes,
             destination=destination,
         )

@@ -242,7 +242,7 @@ def report(path: o.File) -> "Answer":
 
     saved, difference = load_recomputed(path)
     if difference:
-        _call().following.progress.tell(f"note: {difference}")
+        _call().progress.tell(f"note: {difference}")
     _call().expect(saved)
     # 0, even where the run itself ended with an error
     return Answer(shown=report_view(saved).ending(0), name="report")

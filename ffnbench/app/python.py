@@ -105,8 +105,7 @@ def answer_python(answer_of: Callable[[], Any], line: str) -> Any:
     KeyboardInterrupt at Ctrl-C, with what was measured by then.
     """
     from ffnbench.api.call import Call, calling
-    from ffnbench.following import Following
-    from ffnbench.report.progress import NotebookProgress, TerminalProgress
+    from ffnbench.report.progress import NotebookProgress, TerminalProgress, progress_of
     from ffnbench.report.shown_report import notebook_shell
 
     progress: TerminalProgress | NotebookProgress
@@ -116,7 +115,7 @@ def answer_python(answer_of: Callable[[], Any], line: str) -> Any:
         is_terminal = sys.stderr is not None and sys.stderr.isatty()
         progress = TerminalProgress(quiet=not is_terminal)
     try:
-        with calling(Call(command=line, following=Following(progress=progress))):
+        with calling(Call(command=line, progress=progress_of(progress))):
             answer = answer_of()
     except KeyboardInterrupt:
         raise interruption() from None

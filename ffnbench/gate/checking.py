@@ -23,7 +23,6 @@ from ffnbench.api.saved_runs import load_shown
 from ffnbench.common.errors import FfnbenchError, Unfinished
 from ffnbench.common.targets import INSTALL_HINT, PATH_HINT
 from ffnbench.device.environment import auto_device, environment_of_run
-from ffnbench.following import Following
 from ffnbench.gate.baseline import (
     has_latencies,
     has_unpredicted,
@@ -58,6 +57,7 @@ from ffnbench.plan import Arm, Protocol
 from ffnbench.planning.cases import Lists
 from ffnbench.planning.protocol import check_budget
 from ffnbench.planning.variants import Typed
+from ffnbench.progress import Progress
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import CaseCost, Environment, Report
 from ffnbench.run.prober import Prober
@@ -174,24 +174,24 @@ def _measured_again(
     baseline has that and nothing else is asked for. Gives the run and the findings on
     latency.
     """
-    plan, world, following = before.plan, call.world, call.following
+    plan, world, progress = before.plan, call.world, call.progress
     refuse_at_once(plan, world)
     for note in call.notes:
-        following.progress.tell(f"note: {note}")
+        progress.tell(f"note: {note}")
     probe = call.probe(plan.protocol.timeout_s)
     prepared = with_costs(plan, probe, lenient=True)
     if exact_only or not has_latencies(before):
-        return _without_latency(before, prepared, world, following), ()
+        return _without_latency(before, prepared, world, progress), ()
     here = environment_here(plan.cases[0].workload.device, world)
     baseline = baseline_times(before)
     if machine_kind(here) != machine_kind(before.environment):
         # the findings say that it is another machine, so latency is not measured
-        now = _without_latency(before, prepared, world, following)
+        now = _without_latency(before, prepared, world, progress)
         now = replace(now, environment=here)
         return now, latency_findings(baseline, now, policy)
-    tell_duration(plan, world, following.progress, budget)
+    tell_duration(plan, world, progress, budget)
     stop = UntilDecided(policy, baseline)
-    return _until_decided(prepared, stop, budget, world, following)
+    return _until_decided(prepared, stop, budget, world, progress)
 
 
 def _until_decided(
@@ -199,7 +199,7 @@ def _until_decided(
     stop: UntilDecided,
     budget_s: float,
     world: World,
-    following: Following,
+    progress: Progress,
     weights: str = "",
 ) -> tuple[ShownReport, Sequence[Finding]]:
     """Measure the latency of a plan's rows until each is decided, for `budget_s`
@@ -210,7 +210,7 @@ def _until_decided(
     until_decided = replace(
         prepared, plan=plan_of_check(prepared.plan, stop.policy, budget_s)
     )
-    now = measure_run(until_decided, world, following, stop, weights)
+    now = measure_run(until_decided, world, progress, stop=stop, weights_folder=weights)
     return now, stop.conclusion(now)
 
 
@@ -224,7 +224,7 @@ def _saved_run(path: str) -> ShownReport:
 
 
 def _without_latency(
-    before: ShownReport, prepared: Prepared, world: World, following: Following
+    before: ShownReport, prepared: Prepared, world: World, progress: Progress
 ) -> ShownReport:
     """The exact metrics as they are now. Bytes are measured only if the baseline has
     some that no closed form predicts.
@@ -237,7 +237,7 @@ def _without_latency(
     of_memory = replace(
         prepared, plan=replace(prepared.plan, metrics=("memory",), protocol=protocol)
     )
-    return measure_run(of_memory, world, following)
+    return measure_run(of_memory, world, progress)
 
 
 def environment_here(device: str, world: World) -> Environment:
@@ -282,14 +282,14 @@ def _measured_sides(
     Nothing is measured if head computes something else than base. Without a budget the
     run has no latency.
     """
-    world, following = call.world, call.following
+    world, progress = call.world, call.progress
     if output.status is Status.REGRESSED:
         return prepared.cost_report(), ()
-    tell_duration(prepared.plan, world, following.progress, budget)
+    tell_duration(prepared.plan, world, progress, budget)
     if budget is None:
-        return measure_run(prepared, world, following, weights_folder=weights), ()
+        return measure_run(prepared, world, progress, weights_folder=weights), ()
     stop = UntilDecided(policy)
-    return _until_decided(prepared, stop, budget, world, following, weights)
+    return _until_decided(prepared, stop, budget, world, progress, weights)
 
 
 def _one_side(run: Report, side: str, label: str) -> Report:

@@ -8,8 +8,7 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from ffnbench.choices import SUFFIXES
 from ffnbench.common.errors import EXIT_REGRESSED, FfnbenchError, Unfinished, complain
 from ffnbench.common.names import hint_for
 from ffnbench.common.streams import hush, say
-from ffnbench.following import Following
+from ffnbench.progress import Progress
 from ffnbench.report.formats import (
     STDOUT_FORMATS,
     View,
@@ -25,14 +24,14 @@ from ffnbench.report.formats import (
     file_content,
     is_run,
 )
-from ffnbench.report.progress import TerminalProgress
+from ffnbench.report.progress import TerminalProgress, progress_of
 from ffnbench.report.terminal import Terminal, show
 from ffnbench.result import Report
 
 if TYPE_CHECKING:
     from ffnbench.report.arrangement import Arrangement
-    from ffnbench.report.files.journal import Journal
     from ffnbench.report.files.outputs import Outputs
+    from ffnbench.report.files.run_file import RunFile
 
 CI_WIDTH = 100  # letters in a line of a log of GitHub
 FORMAT_ALIASES = {"md": "markdown"}
@@ -80,62 +79,42 @@ class Destination:
             self._outputs = Outputs(
                 out, stem, suffixes, inputs, why_runs_stay=why_runs_stay
             )
-        self.progress = TerminalProgress(quiet=quiet)
-        self.resumes, self.on = resume, on
-        self.updates = False
-        first = self._first_file
-        if self.resumes and first is None:
+        self._shown_progress = TerminalProgress(quiet=quiet)
+        self.on = on
+        self._saved: Path | None = None  # the first file that will hold the whole run
+        if self._outputs is not None and not why_runs_stay:
+            self._saved = next(filter(is_run, self._outputs.paths), None)
+        self._resumes = resume
+        if resume and self._saved is None:
             raise FfnbenchError(
-                "--resume continues the file of -o, and none is given",
+                "--resume continues the .json of -o, and none is given",
                 "add -o sweep.json",
             )
-        self._journal: Journal | None = None
-        if first is not None:
-            from ffnbench.report.files.journal import Journal
-
-            self._journal = Journal(first, takes_over=self.resumes)
-        self._is_unsaved = True  # what was measured stands in no file yet
+        self.updates = False
         self.code = 0
 
     @property
-    def following(self) -> Following:
-        """What follows the run: the progress, the journal if there is one, and the
-        reader of an earlier run.
+    def progress(self) -> Progress:
+        """What is told of a run."""
+        return progress_of(self._shown_progress)
+
+    @cached_property
+    def file(self) -> RunFile | None:
+        """The file that holds the run while it is measured; None where there is none,
+        or where that is a device or a pipe.
         """
-        following = Following(progress=self.progress, resumed=self._earlier_run)
-        if self._journal is None:
-            return following
-        return replace(following, journal=self._journal.add)
+        path = self._saved
+        if path is None or (path.exists() and not path.is_file()):
+            return None
+        from ffnbench.report.files.run_file import RunFile
 
-    @property
-    def _paths(self) -> Sequence[Path]:
-        """The files that are written."""
-        return () if self._outputs is None else self._outputs.paths
-
-    @property
-    def _first_file(self) -> Path | None:
-        """The first of the files beside which a journal can stand; None where there is
-        none.
-        """
-        return None if self._outputs is None else self._outputs.first
-
-    @property
-    def saved(self) -> Path | None:
-        """The first file that will hold the whole run."""
-        for path in self._paths:
-            if is_run(path):
-                return path
-        return None
+        return RunFile(path, resumes=self._resumes)
 
     def __enter__(self) -> Destination:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.progress.close()
-        if self._journal is not None and self._journal.close(keep=self._is_unsaved):
-            say(
-                f"what was measured is in {self._journal.path}: ffnbench report shows it"
-            )
+        self._shown_progress.close()
         if self._outputs is not None:
             self._outputs.close()
 
@@ -148,44 +127,18 @@ class Destination:
 
             refuse_unknown_columns(report, self._arrangement)
 
-    def _earlier_run(self) -> Report | None:
-        """The run that --resume goes on with, from its journal or its file, whichever
-        was written last; None where there is neither.
-        """
-        first = self._first_file
-        if not self.resumes or first is None:
-            return None
-        from ffnbench.report.files.journal import NoSamples, journal_of, refuse_running
-        from ffnbench.report.files.store import read_report
-
-        journal = journal_of(first)
-        saved = filter(is_run, self._paths)
-        paths = [path for path in (journal, *saved) if path.is_file()]
-        if not paths:
-            return None
-        if journal in paths:
-            with journal.open("rb") as file:
-                refuse_running(file)
-        try:
-            return read_report(max(paths, key=lambda path: path.stat().st_mtime))
-        except NoSamples:
-            return None
-
     def show(self, shown: View) -> None:
         """Write the files and show the answer, each of them even if the other fails.
 
         Raises the problem of the view and those of writing as one error. Where a check
         found a regression they are only printed, so that its exit code stays.
         """
-        self.progress.close()
+        self._shown_progress.close()
         if self._arrangement is not None:
             shown = shown.arranged(self._arrangement)
         self.code = shown.code
         problems = [shown.problem] if shown.problem else []
-        unwritten = _attempt(lambda: self._write_files(shown))
-        rescued = None if self._outputs is None else self._outputs.rescued
-        self._is_unsaved = bool(unwritten) and rescued is None
-        problems += unwritten
+        problems += _attempt(lambda: self._write_files(shown))
         problems += _attempt(lambda: self._print(shown))
         if self.code == EXIT_REGRESSED:
             for problem in problems:
@@ -193,24 +146,17 @@ class Destination:
         elif problems:
             raise _joined(problems)
 
-    def write(
-        self, files: Mapping[str, Write], rescue: Callable[[], str] | None = None
-    ) -> list[Path]:
-        """Write the files that were asked for and return their paths. `files` are the
-        writers, and `rescue` gives the text to save if a file can't be written.
-        """
+    def write(self, files: Mapping[str, Write]) -> list[Path]:
+        """Write the files that were asked for, by these writers; gives their paths."""
         if self._outputs is None:
             return []
-        return self._outputs.write(
-            partial(file_content, files),
-            (lambda: rescue().encode()) if rescue else None,
-        )
+        return self._outputs.write(partial(file_content, files))
 
     def _write_files(self, shown: View) -> None:
         if self._outputs is None:
             return
         try:
-            self.write(shown.files, shown.rescue)
+            self.write(shown.files)
         finally:
             if self._outputs.written:
                 say("wrote " + ", ".join(map(str, self._outputs.written)))

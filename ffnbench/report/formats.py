@@ -54,9 +54,7 @@ class View:
 
     `code` is the exit code that follows from it; with `--on-unclear fail` it is
     `code_if_unclear_fails`, unless that is None. `problem` is raised once everything is
-    shown and written. `rescue` gives the text that is saved elsewhere if a file can't
-    be written, so that no measurement is lost. Of a check, `baseline` gives the text of
-    a new baseline.
+    shown and written. Of a check, `baseline` gives the text of a new baseline.
     """
 
     frame: Callable[[], Frame]
@@ -69,7 +67,6 @@ class View:
     more_files: Mapping[str, Write] = field(default_factory=dict)
     code: int = 0
     problem: FfnbenchError | None = None
-    rescue: Callable[[], str] | None = None
     code_if_unclear_fails: int | None = None
     baseline: Callable[[], str] | None = None
 

@@ -12,8 +12,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ffnbench.common.streams import say, visible
-from ffnbench.following import ProgressListener
-from ffnbench.result import STEP_END, Progress
+from ffnbench.progress import Progress
+from ffnbench.result import STEP_END, Step
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 REFRESH_S = 0.2  # the least time between two drawings
 
 
-class TerminalProgress(ProgressListener):
+class TerminalProgress:
     """A bar on stderr in a terminal, lines in a log, and nothing where `quiet`."""
 
     def __init__(self, *, quiet: bool) -> None:
@@ -30,7 +30,8 @@ class TerminalProgress(ProgressListener):
         self._last_step = ""
         self._shown_at = -math.inf
 
-    def __call__(self, event: Progress) -> None:
+    def show(self, event: Step) -> None:
+        """Show how far the run is."""
         if not self.tells:
             return
         if self._bar is None:
@@ -92,7 +93,7 @@ def _bar() -> RichProgress:
     return bar
 
 
-class NotebookProgress(ProgressListener):
+class NotebookProgress:
     """A line of text in a notebook, which is removed when the call ends. It is plain
     HTML, so that no widget is needed.
     """
@@ -103,7 +104,7 @@ class NotebookProgress(ProgressListener):
         self._handle: Any = None
         self._shown_at = -math.inf
 
-    def __call__(self, event: Progress) -> None:
+    def show(self, event: Step) -> None:
         """Show how far the run is, a few times a second at most."""
         if time.monotonic() - self._shown_at > REFRESH_S:
             self._shown_at = time.monotonic()
@@ -130,7 +131,12 @@ class NotebookProgress(ProgressListener):
             self._handle.update(bundle, raw=True)
 
 
-def _eta(event: Progress) -> str:
+def progress_of(shown: TerminalProgress | NotebookProgress) -> Progress:
+    """What is told of a run goes there."""
+    return Progress(show=shown.show, tell=shown.tell, tells=shown.tells)
+
+
+def _eta(event: Step) -> str:
     """`  eta 1:05`, the time left, rounded up so that it is never 0:00; empty where it
     is not known.
     """

@@ -321,7 +321,6 @@ def report_view(report: Report) -> View:
         json=lambda: _saved_text(report),
         picture=partial(picture_of, report),
         reports=[report],
-        rescue=(lambda: _saved_text(report)) if report.samples else None,
     )
     wanted, problem = report.plan.protocol.runs, None
     if report.interrupted or report.cut_short:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from ffnbench.plan import Plan, Protocol
-from ffnbench.result import Progress, Run
+from ffnbench.result import Run, Step
 from ffnbench.stats.rounds import rounds_of
 from ffnbench.stats.stopping import Pace, StopRule, rounds_wanted, scatter_of_rounds
 
@@ -64,6 +64,11 @@ class Budget:
     def elapsed_s(self) -> float:
         """Seconds since the budget began."""
         return self.now() - self._began
+
+    @property
+    def run_s(self) -> float:
+        """Seconds since the run began."""
+        return self.elapsed_s - self.spent_s
 
     @property
     def is_past_bound(self) -> bool:
@@ -183,7 +188,7 @@ class Budget:
             return False
         return clean >= self.rounds or rounds >= MOST_TIMES_ROUNDS * self.rounds
 
-    def progress(self, rounds: int, text: str) -> Progress:
+    def progress(self, rounds: int, text: str) -> Step:
         """The progress when this worker has made so many rounds: the share that is
         done, never less than before, and the time left, once a few rounds have shown
         it.
@@ -199,8 +204,8 @@ class Budget:
             left_s = elapsed_s * (1 / done - 1) if done else 0.0
         self._shown_done = max(self._shown_done, min(done, 1.0))
         if len(self._round_s) < FEWEST_FOR_ETA:
-            return Progress(done=self._shown_done, text=text)
-        return Progress(done=self._shown_done, text=text, eta_s=left_s)
+            return Step(done=self._shown_done, text=text)
+        return Step(done=self._shown_done, text=text, eta_s=left_s)
 
 
 @dataclass(slots=True)

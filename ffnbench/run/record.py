@@ -1,10 +1,7 @@
-"""What a run has measured so far: the record, which gives every entry to the
-journal.
-"""
+"""What a run has measured so far."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,10 +13,9 @@ from ffnbench.result import DeviceReadings, Failure, FailureKind, Inputs, Sample
 
 @dataclass(slots=True)
 class RunRecord:
-    """Everything that a run has measured so far; `journal` is given every entry."""
+    """Everything that a run has measured so far."""
 
     plan: Plan
-    journal: Callable[[object], None]
     samples: list[Sample] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
@@ -45,16 +41,13 @@ class RunRecord:
 
     def fail(self, label: str, kind: FailureKind, message: str) -> None:
         """Record why a case failed: it is measured no further, and has no figures."""
-        failure = Failure(case=label, kind=kind, message=message)
-        self.failures.append(failure)
-        self.journal(failure)
+        self.failures.append(Failure(case=label, kind=kind, message=message))
 
     def note(self, label: str, text: str) -> None:
         """Record what a reader should know, the same only once."""
         note = Note(label=label, text=text, kind=NoteKind.GENERAL)
         if note not in self.notes:
             self.notes.append(note)
-            self.journal(note)
 
     def add(
         self, label: str, values: Values, *, calls: int = 1, **fields: Any
@@ -69,9 +62,7 @@ class RunRecord:
             for metric, value in values.items()
             if value is not None
         ]
-        for sample in samples:
-            self.samples.append(sample)
-            self.journal(sample)
+        self.samples += samples
         return samples
 
     def add_inputs(self, label: str, count: int, bytes: int) -> None:
@@ -84,9 +75,7 @@ class RunRecord:
             level = level_of(bytes, work.threads, self.caches)
             one_level = level_of(bytes // count, work.threads, self.caches)
             inputs = replace(inputs, level=level, one_level=one_level)
-        if self.inputs.get(label) != inputs:
-            self.inputs[label] = inputs
-            self.journal(inputs)
+        self.inputs[label] = inputs
 
     def add_readings(self, worker: int, device: str, sampled: Sampled) -> None:
         """Record what a sample says of its GPU; that of a CPU says nothing."""

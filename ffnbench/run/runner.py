@@ -13,6 +13,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from ffnbench.backends import BACKENDS, bare_form
@@ -34,9 +35,9 @@ from ffnbench.result import (
     STEP_END,
     Environment,
     FailureKind,
-    Progress,
     Run,
     Side,
+    Step,
     Timer,
 )
 from ffnbench.run.budget import Budget, Tally
@@ -59,8 +60,8 @@ def run_workers(
     plan: Plan,
     world: World,
     *,
-    progress: Callable[[Progress], None] = lambda _: None,
-    journal: Callable[[object], None] = lambda _: None,
+    progress: Callable[[Step], None] = lambda _: None,
+    keep: Callable[[Callable[[], Run]], None] = lambda _: None,
     stop: StopRule | None = None,
     weights: str = "",
     pool: Starters | None = None,
@@ -71,8 +72,9 @@ def run_workers(
     what was measured by then.
 
     Raises FfnbenchError where the plan asks for a device that is not there or for more
-    memory than there is, Unfinished where nothing can be measured at all. `progress`
-    and `journal` are told of everything as it comes. `stop` says when the run ends;
+    memory than there is, Unfinished where nothing can be measured at all. `progress` is
+    told of each step, and `keep` is given, after each worker, what makes the run so
+    far. `stop` says when the run ends;
     without it the protocol does. `weights` is a folder with the weights that every case
     takes over. `pool` makes the workers of several runs, which share it; the caller
     closes it. `spent_s` seconds of the budget are over when the run begins. The
@@ -80,7 +82,7 @@ def run_workers(
     `bound_s` seconds of it.
     """
     workers = pool or Starters(plan, world.launch, world.now)
-    record = RunRecord(plan, journal)
+    record = RunRecord(plan)
     budget = Budget(world.now, plan.protocol, spent_s=spent_s, bound_s=bound_s)
     workers.plan, workers.wait_s = plan, budget.wait_s  # a shared pool had other ones
     runner = _Runner(
@@ -88,12 +90,13 @@ def run_workers(
         workers,
         budget,
         progress=progress,
+        keep=keep,
         describe=world.describe,
         stop=stop or stop_rule(plan.protocol),
         weights=weights,
         salts=random.Random(plan.protocol.seed),
+        watch=world.watch(),
     )
-    watch, start = world.watch(), world.now()
     interrupted, stopped = False, ""
     try:
         with termination_as_interruption():
@@ -111,9 +114,7 @@ def run_workers(
     finally:
         if pool is None:
             workers.close()
-    return runner.result(
-        watch, interrupted=interrupted, stopped=stopped, wall_s=world.now() - start
-    )
+    return runner.result(interrupted=interrupted, stopped=stopped)
 
 
 class _WorkerBroken(WorkerLost):
@@ -127,11 +128,13 @@ class _Runner:
     record: RunRecord  # what was measured
     workers: Starters  # where workers come from
     budget: Budget  # how long the run may take
-    progress: Callable[[Progress], None]
+    progress: Callable[[Step], None]
+    keep: Callable[[Callable[[], Run]], None]
     describe: Callable[[Greeting, DeviceFacts | None], Environment]
     stop: StopRule
     weights: str
     salts: random.Random  # of the inputs of samples
+    watch: Watch
     environment: Environment | None = None
     timer: Timer | None = None
     sides: tuple[Side, ...] = ()
@@ -188,6 +191,7 @@ class _Runner:
                     self.budget.worker_done()
             self._plan_next_worker()
             self._worker_number += 1
+            self.keep(partial(self.result, interrupted=True))
 
     def _run_worker(self) -> None:
         """Have a worker open every case, make its rounds, and do the last jobs."""
@@ -219,8 +223,8 @@ class _Runner:
         record = self.record
         return Run(plan=record.plan_of_alive, samples=tuple(record.samples))
 
-    def result(self, watch: Watch, **ending: Any) -> Run:
-        """The run: all that was measured, and the fields that say how it ended."""
+    def result(self, *, interrupted: bool, stopped: str = "") -> Run:
+        """The run: all that was measured, and how it ended."""
         return Run(
             plan=self.record.plan,
             samples=tuple(self.record.samples),
@@ -230,10 +234,12 @@ class _Runner:
             limit=self.limit if self.plan.protocol.precision is not None else "",
             timer=self.timer,
             sides=self.sides,
-            around=watch.around(),
+            around=self.watch.around(),
             inputs=tuple(self.record.inputs.values()),
             devices=tuple(self.record.readings.values()),
-            **ending,
+            interrupted=interrupted,
+            stopped=stopped,
+            wall_s=self.budget.run_s,
         )
 
     def _find_devices(self, greeting: Greeting) -> None:
@@ -246,8 +252,6 @@ class _Runner:
         self.record.plan = plan
         self.record.caches = greeting.caches
         self.environment = self.describe(greeting, gpu)
-        self.record.journal(self.environment)
-        self.record.journal(plan)
         for text in notes:
             self.record.note("", text)
         for case in plan.cases:

@@ -117,22 +117,6 @@ def test_no_pipe_that_nobody_named_is_waited_for(
     assert (folder / pipe).is_fifo()
 
 
-def test_a_journal_that_is_a_pipe_is_none_to_go_on_with(folder: Path, on_fakes) -> None:
-    """Nor is one that is a link to what is no journal: what it leads to stays as it
-    is.
-    """
-    os.mkfifo("a.json.journal")
-    Path("mine.txt").write_text("mine")
-    Path("b.json.journal").symlink_to("mine.txt")
-    for name in ("a.json", "b.json"):
-        for more in ("", "--resume"):
-            code, _, err = on_fakes(
-                f"compare relu --d-model 16 --threads 1 --metrics memory -q -o {name} {more}".strip()
-            )
-            assert code == 0, err
-    assert Path("mine.txt").read_text() == "mine"
-
-
 HOSTILE = "\x1b]0;title\x07\n::error::x\n\u202e<script>alert(1)</script>$(touch MARKER)`touch MARKER`|="
 
 

@@ -4,9 +4,9 @@ does.
 
 from __future__ import annotations
 
+import json
 import random
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -23,12 +23,10 @@ from exam.machine import WORLDS, Machine
 from fake_machine import FakeLaunch, prepare
 from paths import ROOT
 
+from ffnbench.api.measuring import CellsOfRun
 from ffnbench.api.preparing import Prepared, new_report
-from ffnbench.api.sweeping import MeasureCell, Sweep
-from ffnbench.common.files import try_lock
-from ffnbench.following import UNFOLLOWED, Following
 from ffnbench.plan import Plan, Protocol
-from ffnbench.report.files.journal import Journal
+from ffnbench.report.files import run_file
 from ffnbench.report.files.store import read_report
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.result import Estimate, Report, Verdict, raw_of
@@ -75,7 +73,9 @@ import os, signal, sys
 sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tests")!r}]
 from fake_machine import FakeLaunch
 from ffnbench.app import main as cli
+from ffnbench.report.files import run_file
 from ffnbench.run import world
+run_file.EVERY_S = run_file.TIMES_WRITING = 0
 asked = []
 def seconds(label, worker, number):
     asked.append(label)
@@ -114,7 +114,6 @@ def killed_and_resumed(folder: Path, kills: int, seed: int) -> None:
             folder=folder,
             kill_at=dice.randint(1, 3 * A_CELL),
         )
-        assert not (folder / "a.json").exists()
     rest = process(*SWEEP, *HOW, "-o", "a.json", "--resume", folder=folder)
     found = read_report(folder / "a.json")
     assert latencies(found) == dict.fromkeys(ROWS, 3 * 2)
@@ -125,7 +124,8 @@ def killed_and_resumed(folder: Path, kills: int, seed: int) -> None:
     workers = {one.worker for one in found.samples}
     assert workers == set(range(12 * 3))
     assert rest % A_CELL == 0  # whole cells, and no other
-    assert not (folder / "a.json.journal").exists()
+    assert not found.interrupted
+    assert [path.name for path in folder.iterdir()] == ["a.json"]
 
 
 def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -196,14 +196,16 @@ def test_another_machine_is_refused_before_anything_is_measured(
     tmp_path: Path, call
 ) -> None:
     process(*SWEEP, *HOW, "-o", "a.json", folder=tmp_path, kill_at=5 * A_CELL)
-    journal = tmp_path / "a.json.journal"
-    journal.write_text(re.sub(r'("fingerprint": ?")', r"\1other", journal.read_text()))
+    file = tmp_path / "a.json"
+    left = re.sub(r'("fingerprint": ?")', r"\1other", file.read_text())
+    file.write_text(left)
     launch = FakeLaunch()
     code, _, err = call(*SWEEP, *HOW, "-o", "a.json", "--resume", launch=launch)
     assert code == 2
     assert "another machine" in err
     assert not [one for one in launch.log if one[1] == "sample"]
-    assert latencies(read_report(journal)).total() >= 4 * 4 * 6  # nothing is lost by it
+    assert file.read_text() == left
+    assert latencies(read_report(file)).total() >= 4 * 4 * 6
 
 
 FEW = [
@@ -221,8 +223,15 @@ FEW = [
 A_FEW = 2 * 3 * (2 + 1)  # samples of one of its two cells
 
 
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is written after every worker."""
+    monkeypatch.setattr(run_file, "EVERY_S", 0)
+    monkeypatch.setattr(run_file, "TIMES_WRITING", 0)
+
+
 def copied(at: int, to: str) -> FakeLaunch:
-    """Workers that copy the journal when they are asked for that sample: what a kill at
+    """Workers that copy the file when they are asked for that sample: what a kill at
     that moment leaves.
     """
     asked: list[str] = []
@@ -230,23 +239,26 @@ def copied(at: int, to: str) -> FakeLaunch:
     def seconds(label: str, worker: int, number: int) -> float:
         asked.append(label)
         if len(asked) == at:
-            shutil.copy("a.json.journal", f"{to}.journal")
+            shutil.copy("a.json", to)
         return 0.01
 
     return FakeLaunch(seconds)
 
 
-def test_several_runs_of_a_sweep_are_several_again(call) -> None:
+def test_several_runs_of_a_sweep_are_several_again(call, at_once) -> None:
     launch = copied(5 * A_FEW + 9, "b.json")  # in the second cell of the third run
     assert (
         call(*FEW, "--runs", "3", "--pause", "0", "-o", "a.json", launch=launch)[0] == 0
     )
-    runs = read_report("b.json.journal").runs
+    left = read_report("b.json")
+    runs = left.runs
+    assert left.cut_short
     assert [len({one.worker for one in run.samples}) for run in runs[:2]] == [2 * 3] * 2
     assert [latencies(run) for run in runs[:2]] == [
         dict.fromkeys(latencies(read_report("a.json")), 6)
     ] * 2
-    assert set(latencies(runs[2]).values()) <= {6, 1, 2}
+    assert runs[2].interrupted
+    assert set(latencies(runs[2]).values()) == {6, 2}
     code, _, err = call(*FEW, "--runs", "3", "--pause", "0", "-o", "a.json", "--resume")
     assert (code, "hint: leave one of the two out" in err) == (2, True)
     code, _, err = call(
@@ -255,47 +267,20 @@ def test_several_runs_of_a_sweep_are_several_again(call) -> None:
     assert (code, "another plan" in err) == (2, True)
 
 
-def test_nobody_else_goes_on_with_a_file_meanwhile(call) -> None:
-    assert call(*FEW, "-o", "a.json", launch=copied(A_FEW + 9, "b.json"))[0] == 0
-    left = Path("b.json.journal").read_bytes()
-    launch = FakeLaunch()
-    with Path("b.json.journal").open("rb") as held:
-        assert try_lock(held)
-        code, _, err = call(*FEW, "-o", "b.json", "--resume", launch=launch)
-    assert (code, "goes on now" in err) == (2, True)
-    assert not [one for one in launch.log if one[1] == "sample"]
-    assert Path("b.json.journal").read_bytes() == left
+def test_a_file_that_is_unfinished_is_shown_and_ended(call, at_once) -> None:
+    assert call(*FEW, "-o", "a.json", launch=copied(A_FEW + 13, "b.json"))[0] == 0
+    left = json.loads(Path("b.json").read_text())
+    assert left["interrupted"]
+    assert set(latencies(read_report("b.json")).values()) == {6, 4}
+    code, out, _ = call("report", "b.json")
+    assert (code, "interrupted" in out) == (0, True)
     assert call(*FEW, "-o", "b.json", "--resume")[0] == 0
     assert latencies(read_report("b.json")) == latencies(read_report("a.json"))
 
 
-def test_a_full_disk_costs_no_journal_that_is_there(
-    call, tmp_path: Path, capsys
-) -> None:
-    assert call(*FEW, "-o", "a.json", launch=copied(A_FEW + 9, "b.json"))[0] == 0
-    left = Path("b.json.journal").read_bytes()
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    journal = Journal(Path("b.json"), takes_over=True)
-    resource.setrlimit(
-        resource.RLIMIT_FSIZE, (1000, hard)
-    )  # bytes: the first line is torn there
-    try:
-        journal.add(read_report("a.json"))
-        journal.add(read_report("a.json"))
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert capsys.readouterr().err.count("ends here") == 1
-    assert not journal.close(keep=True)
-    assert [path.name for path in tmp_path.glob("b.*")] == ["b.json.journal"]
-    assert Path("b.json.journal").read_bytes() == left
-
-
 def test_a_budget_that_is_spent_is_not_spent_again() -> None:
-    def never(*_: object) -> ShownReport:
-        raise AssertionError
-
     found = simulated("usual", 5, "a=relu,b=relu")
-    again = sweep_of(prepared("a=relu,b=relu"), never, found).measure_cells()
+    again = cells_of(prepared("a=relu,b=relu"), found).measure()  # without a machine
     assert with_figures(again).comparisons == found.comparisons
 
 
@@ -329,36 +314,31 @@ def test_a_budget_that_its_cells_cannot_keep_to_is_refused(call) -> None:
     assert "hint: --budget 60" in err
 
 
-def simulated(world: str, seed: int, variants: str) -> Report:
-    """A sweep of six cells on a machine made of dice, by the real loop and the real
-    decisions.
+class Simulated(CellsOfRun):
+    """The cells of a sweep on a machine made of dice, by the real loop and the real
+    decisions; a clock of the sweep that limits nothing.
     """
-    machine = Machine(
-        next(one for one in WORLDS if one.name == world), prepared(variants).plan, seed
+
+    machine: Machine
+
+    def measure_cell(self, cell: Plan, *_: object) -> ShownReport:
+        done = self.machine.measure(cell, runner.run_workers)
+        costs = self.prepared.costs_of(done.plan)
+        return replace(new_report(done.plan, costs), **raw_of(done))
+
+
+def simulated(world: str, seed: int, variants: str) -> Report:
+    """A sweep of six cells."""
+    cells = cells_of(prepared(variants))
+    cells.machine = Machine(
+        next(one for one in WORLDS if one.name == world), cells.prepared.plan, seed
     )
-
-    def measure_cell(plan: Plan, following: Following) -> ShownReport:
-        done = machine.measure(plan, runner.run_workers)
-        return replace(
-            new_report(done.plan, prepared(variants).costs_of(done.plan)),
-            **raw_of(done),
-        )
-
-    return with_figures(sweep_of(prepared(variants), measure_cell).measure_cells())
+    return with_figures(cells.measure())
 
 
-def sweep_of(
-    of: Prepared, measure_cell: MeasureCell, before: Report | None = None
-) -> Sweep:
-    """A sweep whose own clock limits nothing."""
-    return Sweep(
-        prepared=of,
-        following=UNFOLLOWED,
-        before=before,
-        world=World(),
-        measure_cell=measure_cell,
-        budget=Budget(time.monotonic, Protocol()),
-    )
+def cells_of(of: Prepared, before: Report | None = None) -> Simulated:
+    budget = Budget(time.monotonic, Protocol())
+    return Simulated(prepared=of, before=before, world=World(), budget=budget)
 
 
 @cache

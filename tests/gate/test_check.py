@@ -17,7 +17,6 @@ from ffnbench.api.call import Call
 from ffnbench.common.errors import Unsupported
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.following import Following
 from ffnbench.gate import checking
 from ffnbench.gate.decision import (
     Checked,
@@ -240,7 +239,7 @@ def test_what_a_check_could_have_seen_is_said_in_the_terms_of_its_verdicts(
     """
 
     def checked_with(*tolerance: str) -> Checked:
-        call = Call(command="", following=Following())
+        call = Call(command="")
         return checking.check(
             str(baseline),
             str(baseline),

@@ -21,8 +21,6 @@ import ffnbench
 from ffnbench.api import measuring
 from ffnbench.api.preparing import Prepared
 from ffnbench.api.saved_runs import as_shown
-from ffnbench.api.several_runs import measure_several_runs
-from ffnbench.following import UNFOLLOWED, Following
 from ffnbench.gate import checking
 from ffnbench.report.files.store import read_report
 from ffnbench.report.shown_report import ShownReport
@@ -131,7 +129,7 @@ def test_a_run_that_is_made_again_says_which_and_why(tmp_path: Path, call) -> No
     assert err.count("run 1 was busy: again (2 of 3)") == 1
 
 
-def test_each_run_has_the_whole_budget() -> None:
+def test_each_run_has_the_whole_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     """It begins with the run, however long the runs before it took."""
     prepared = prepare(variants="relu,gelu", d_model=64, runs=3, pause=0.0)
     report = as_shown(measure(prepared, launch=FakeLaunch()))
@@ -139,11 +137,12 @@ def test_each_run_has_the_whole_budget() -> None:
     world = replace(this_machine(), now=lambda: next(clock), began=0.0)
     spent = []
 
-    def note(prepared: Prepared, world: World, following: Following) -> ShownReport:
+    def note(prepared: Prepared, world: World, *_: object, **__: object) -> ShownReport:
         spent.append(world.spent_s)
         return report
 
-    measure_several_runs(prepared, world, UNFOLLOWED, note)
+    monkeypatch.setattr(measuring, "measure_run", note)
+    measuring.measure_runs(prepared, world)
     assert spent == [100.0] * 3
 
 

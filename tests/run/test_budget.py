@@ -14,7 +14,6 @@ from fake_machine import FakeLaunch, FakeWorker, KnownProber, planned, prepare, 
 from ffnbench.api import measuring
 from ffnbench.api.preparing import Prepared
 from ffnbench.common.errors import FfnbenchError, Unfinished
-from ffnbench.following import UNFOLLOWED, Following
 from ffnbench.messages import Greeting
 from ffnbench.plan import Plan
 from ffnbench.result import FailureKind, Run, Verdict
@@ -187,9 +186,9 @@ def measured():
     clock.
     """
 
-    def measure(machine: Machine, plan: Prepared, following: Following = UNFOLLOWED):
+    def measure(machine: Machine, plan: Prepared):
         world = World(launch=machine, now=machine.now, describe=lambda *_: ENVIRONMENT)
-        return measuring.measure_run(plan, world, following)
+        return measuring.measure_run(plan, world)
 
     return measure
 

@@ -47,8 +47,7 @@ class Outputs:
     `typed` are the paths that the user typed, and `stem` names the files in a folder.
     `inputs` are files that the command reads: none of them is overwritten. Where
     `why_runs_stay` gives a reason, no file with samples is overwritten either.
-    `written` are the files that were written, and `rescued` is where the whole result
-    is if one of them could not be.
+    `written` are the files that were written.
 
     As a context manager it removes the folders that it made and that stayed empty.
     """
@@ -63,7 +62,6 @@ class Outputs:
     ) -> None:
         self._suffixes = tuple(suffixes)
         self._folders: list[Path] = []
-        self.rescued: Path | None = None
         self.written: list[Path] = []
         refuse_wrong_date()
         try:
@@ -85,32 +83,18 @@ class Outputs:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def first(self) -> Path | None:
-        """The first output that is a regular file, or is not there yet: beside it a
-        journal can stand.
-        """
-        for path in self.paths:
-            if path.is_file() or not path.exists():
-                return path
-        return None
-
     def close(self) -> None:
         """Remove the folders that were made and stayed empty."""
         for folder in self._folders:
             if folder.is_dir() and not any(folder.iterdir()):
                 folder.rmdir()
 
-    def write(
-        self, render: Callable[[Path], bytes], rescue: Callable[[], bytes] | None = None
-    ) -> list[Path]:
+    def write(self, render: Callable[[Path], bytes]) -> list[Path]:
         """Write every file, each in one step, and return their paths; `render` gives
         the bytes for a path.
 
         A file that can't be written does not stop the others: all problems are raised
-        as one Unfinished at the end. `rescue` gives the bytes that are then saved in
-        the folder for temporary files, unless a .json was written, so that no
-        measurement is lost.
+        as one Unfinished at the end.
         """
         problems, hints = [], []
         for path in self.paths:
@@ -126,15 +110,8 @@ class Outputs:
                 )
         if not problems:
             return self.written
-        saved = [path for path in self.written if is_run(path)]
-        if saved:
-            self.rescued = saved[0]
-        else:
-            self.rescued = _rescue(rescue() if rescue else b"")
-            if self.rescued:
-                hints.append(f"the whole result is in {self.rescued}")
-            else:
-                hints.append("the answer is shown on stdout")
+        if not any(map(is_run, self.written)):
+            hints.append("the answer is shown on stdout")
         raise Unfinished("; ".join(problems), "; ".join(dict.fromkeys(hints)))
 
     def _expand(self, text: str, stem: str) -> list[Path]:
@@ -246,16 +223,12 @@ def _refuse_measured(path: Path, why: str) -> None:
 
 
 def save(path: Path, text: str) -> None:
-    """Write one file in one step. Where it can't be written, the text is saved
-    elsewhere and Unfinished is raised.
-    """
+    """Write one file in one step. Raises Unfinished where it can't be written."""
     try:
         replace_file(path, text.encode())
     except OSError as problem:
-        saved = _rescue(text.encode())
-        where = f"is the disk full? it is in {saved}" if saved else "is the disk full?"
         raise Unfinished(
-            f"cannot write {str(path)!r}: {problem.strerror}", where
+            f"cannot write {str(path)!r}: {problem.strerror}", "is the disk full?"
         ) from problem
 
 
@@ -303,23 +276,3 @@ def replace_file(path: Path, content: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-
-
-def _rescue(content: bytes) -> Path | None:
-    """Save content that could not be written to its own path, and return where; None
-    where there is none, or it can't be saved either.
-    """
-    if not content:
-        return None
-    path: Path | None = None
-    try:
-        with tempfile.NamedTemporaryFile(
-            "wb", prefix="ffnbench-", suffix=".json", delete=False
-        ) as file:
-            path = Path(file.name)
-            file.write(content)
-    except OSError:
-        if path is not None:
-            path.unlink(missing_ok=True)  # a part of it is of no use
-        return None
-    return path

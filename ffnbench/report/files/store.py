@@ -47,8 +47,8 @@ def report_text(report: Report) -> str:
 
 
 def read_report(path: str | Path) -> Report:
-    """The report in a saved file, JSON or a journal. Raises FfnbenchError for any other
-    file, and for another schema or method.
+    """The report in a saved file. Raises FfnbenchError for any other file, and for
+    another schema or method.
     """
     hint = "is the path right?"
     if os.path.isdir(path):
@@ -60,15 +60,10 @@ def report_in(content: bytes, path: str) -> Report:
     """The report in the content of a file, whose `path` errors name; raises
     FfnbenchError as `read_report` does.
     """
-    from ffnbench.report.files.journal import is_journal, read_journal
-
     try:
-        if is_journal(content):
-            report = read_journal(content, path)
-        else:
-            data = jsonable.parse(content)
-            _refuse_other_files(data, path)
-            report = _decoded_report(data)
+        data = jsonable.parse(content)
+        _refuse_other_files(data, path)
+        report = _decoded_report(data)
         _refuse_other_methods(report, path)
         refuse_incoherent(report)
         return report

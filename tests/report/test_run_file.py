@@ -1,0 +1,228 @@
+"""The .json of a run while it is measured: a whole result, whatever moment it is killed
+at.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fake_machine import FakeLaunch
+from paths import ROOT
+
+from ffnbench.report.files import run_file
+from ffnbench.report.files.store import read_report
+
+COMPARE = [
+    "compare",
+    "--variants",
+    "relu,swiglu",
+    "--d-model",
+    "32",
+    "--threads",
+    "1",
+    "--metrics",
+    "latency",
+]
+
+
+@pytest.fixture
+def call(on_machine, in_process, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """A command in this process and this folder, workers faked; gives exit code,
+    stdout, stderr.
+    """
+    monkeypatch.chdir(tmp_path)
+
+    def run(
+        *arguments: object, launch: FakeLaunch | None = None
+    ) -> tuple[int, str, str]:
+        on_machine(launch or FakeLaunch())
+        return in_process(*arguments)
+
+    return run
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is written after every worker."""
+    monkeypatch.setattr(run_file, "EVERY_S", 0)
+    monkeypatch.setattr(run_file, "TIMES_WRITING", 0)
+
+
+def seen_at(found: list[bytes], at: int, path: str = "a.json") -> FakeLaunch:
+    """Workers that look at the file when they are asked for their sample number
+    `at`.
+    """
+    asked = []
+
+    def seconds(label: str, worker: int, number: int) -> float:
+        asked.append(label)
+        if len(asked) == at:
+            found.extend(file.read_bytes() for file in Path.cwd().glob(path))
+        return 0.01
+
+    return FakeLaunch(seconds)
+
+
+FEW = ["--workers", 3, "--rounds", 10, "-o", "a.json"]
+A_WORKER = 2 * (10 + 1)  # samples, those of practice too
+
+
+def test_what_is_measured_stands_in_the_file_after_each_worker(
+    call, at_once, tmp_path: Path
+) -> None:
+    found: list[bytes] = []
+    launch = seen_at(found, 2 * A_WORKER + 5)
+    assert call(*COMPARE, *FEW, launch=launch)[0] == 0
+    left = json.loads(found[0])
+    assert left["interrupted"]
+    ended = json.loads((tmp_path / "a.json").read_text())
+    assert not ended.get("interrupted")
+    assert left["samples"] == ended["samples"][: len(left["samples"])]
+    assert len(left["samples"]) >= 2 * 2 * 10
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_the_file_is_written_every_five_seconds_at_most(
+    call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And seldom where writing takes long: by a clock that each writing turns."""
+    now, writings = [0.0], []
+
+    def write(path: Path, content: bytes) -> None:
+        writings.append(now[0])
+        now[0] += 0.2
+
+    class Clock:
+        @staticmethod
+        def monotonic() -> float:
+            return now[0]
+
+    def seconds(label: str, worker: int, number: int) -> float:
+        now[0] += 0.05  # 1.1 s a worker
+        return 0.01
+
+    monkeypatch.setattr(run_file, "replace_file", write)
+    monkeypatch.setattr(run_file, "time", Clock)
+    flags = ["--workers", 30, "--rounds", 10, "-o", "a.json"]
+    assert call(*COMPARE, *flags, launch=FakeLaunch(seconds))[0] == 0
+    between = [later - one for one, later in itertools.pairwise(writings)]
+    assert len(between) >= 2
+    assert all(10.2 <= each < 11.4 for each in between)
+
+
+def test_what_is_no_saved_run_is_written_at_the_end(call, at_once) -> None:
+    found: list[bytes] = []
+    launch = seen_at(found, 2 * A_WORKER + 5, "a.csv")
+    assert call(*COMPARE, *FEW[:-1], "a.csv", launch=launch)[0] == 0
+    os.mkfifo("pipe.json")
+    with subprocess.Popen(["cat", "pipe.json"], stdout=subprocess.PIPE) as reader:
+        assert call(*COMPARE, *FEW[:-1], "pipe.json")[0] == 0
+        text, _ = reader.communicate()
+    assert not found
+    assert not json.loads(text).get("interrupted")
+
+
+def killed_at(sample: int, *more: str, folder: Path) -> None:
+    """A real process with faked workers that is killed by signal 9 at that sample."""
+    code = f"""
+import os, signal, sys
+sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tests")!r}]
+from fake_machine import FakeLaunch
+from ffnbench.app import main as cli
+from ffnbench.report.files import run_file
+from ffnbench.run import world
+run_file.EVERY_S = run_file.TIMES_WRITING = 0
+asked = []
+def seconds(label, worker, number):
+    asked.append(label)
+    if len(asked) == {sample}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return 0.01 * (1.0 + 0.001 * (len(asked) % 7)) * (1.3 if label == "swiglu" else 1)
+world.this_machine = lambda wait=False: world.World(launch=FakeLaunch(seconds))
+sys.argv = ["ffnbench", *{[*COMPARE, *more]!r}]
+cli.main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+def test_a_killed_run_is_shown_by_report_and_ended_by_resume(
+    call, tmp_path: Path
+) -> None:
+    """Whole is what the workers before it measured: 3 of 5."""
+    flags = ["-o", "a.json", "--workers", "5", "--rounds", "20"]
+    killed_at(150, *flags, folder=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+    code, out, _ = call("report", "a.json", "-o", "b.json")
+    assert code == 0
+    assert "interrupted" in " ".join(out.split())
+    assert "1.3" in out
+    assert len(latencies("b.json")) == 3 * 2 * 20
+    assert call(*COMPARE, *flags, "--resume")[0] == 0
+    assert not read_report("a.json").interrupted
+    assert len(latencies("a.json")) == 5 * 2 * 20
+
+
+def latencies(path: str) -> list[float]:
+    samples = read_report(path).samples
+    return [one.value for one in samples if one.metric == "latency"]
+
+
+def test_a_run_that_is_killed_at_once_leaves_what_was_there(
+    call, tmp_path: Path
+) -> None:
+    (tmp_path / "a.json").write_text("mine")
+    killed_at(10, "-o", "a.json", "--workers", "5", "--rounds", "20", folder=tmp_path)
+    assert (tmp_path / "a.json").read_text() == "mine"
+
+
+def test_several_runs_are_several_again(call, tmp_path: Path) -> None:
+    flags = ["--workers", "3", "--rounds", "10", "--runs", "20", "--pause", "0"]
+    killed_at(500, "-o", "a.json", *flags, folder=tmp_path)
+    report = read_report(tmp_path / "a.json")
+    assert report.cut_short
+    assert 5 <= len(report.runs) <= 9  # of some 66 samples each
+    assert sum(len(run.samples) for run in report.runs) > 400
+
+
+def test_a_link_is_followed_and_stays(call, at_once, tmp_path: Path) -> None:
+    (tmp_path / "real.json").write_text("old")
+    (tmp_path / "a.json").symlink_to("real.json")
+    assert call(*COMPARE, "--quick", "-o", "a.json")[0] == 0
+    assert (tmp_path / "a.json").is_symlink()
+    assert len(read_report(tmp_path / "real.json").samples) >= 2 * 5 * 4
+
+
+def test_a_full_disk_costs_no_run_and_no_file(
+    call, at_once, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was written before it was full stays, and the answer is shown."""
+    real, written = run_file.replace_file, []
+
+    def twice(path: Path, content: bytes) -> None:
+        if len(written) == 2:
+            raise OSError(28, "No space left on device")
+        written.append(content)
+        real(path, content)
+
+    monkeypatch.setattr(run_file, "replace_file", twice)
+    monkeypatch.setattr("ffnbench.report.files.outputs.replace_file", twice)
+    code, out, err = call(*COMPARE, *FEW)
+    assert (code, "swiglu" in out) == (3, True)
+    assert err.count("note: cannot write 'a.json' now: No space left on device") == 1
+    assert "error: cannot write 'a.json': No space left on device" in err
+    assert (tmp_path / "a.json").read_bytes() == written[1]
+    assert len(latencies("a.json")) == 2 * 2 * 10
