@@ -135,6 +135,28 @@ class Workload:
         """
         return tolerance(self.dtype, self.matmul_precision)
 
+    @property
+    def identity(self) -> Workload:
+        """The workload without what leaves a row the same row: the machine that it is
+        on, and what only tests and experts' routing change.
+        """
+        return replace(self, device="", threads=0, slowdown=0.0, routing=None)
+
+    @property
+    def inputs(self) -> Workload:
+        """The identity without how the calls are run: two times can be compared only
+        if this is the same.
+        """
+        return replace(
+            self.identity,
+            backend=Backend.EAGER,
+            compile=DEFAULT_MODE,
+            freeze=False,
+            weights=Weights.NONE,
+            group=DEFAULT_GROUP,
+            spin=False,
+        )
+
     def on(self, device: str) -> Workload:
         """The workload with `auto` resolved to a device; unchanged where it names its
         device itself.

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence, Set
+from dataclasses import asdict
 
 from ffnbench.common.errors import FfnbenchError, Unfinished
 from ffnbench.common.units import counted
 from ffnbench.gate.decision import (
     EXACT_METRICS,
-    IDENTITY,
     Checked,
     Policy,
     Status,
@@ -21,7 +21,7 @@ from ffnbench.gate.decision import (
     parse_tolerances,
 )
 from ffnbench.metrics import LATENCY
-from ffnbench.plan import Plan, Value, value_of
+from ffnbench.plan import Plan, Value
 from ffnbench.report.files.store import made_anew, report_text
 from ffnbench.result import FailureKind, Report
 from ffnbench.stats.rounds import labels_without_clean, rounds_of, row_logs
@@ -119,13 +119,18 @@ def _what_is_asked(plan: Plan, common: Set[str]) -> dict[str, Set[Value]]:
     over all rows if they have none.
     """
     cases = [case for case in plan.shown if case.label in common] or plan.shown
-    values: dict[str, list[Value]] = {"command": [plan.kind]}
-    for name in ("d_model", *IDENTITY):
-        values[name] = [value_of(case, name) for case in cases]
-    values["reference"] = [plan.reference_of(case.label) for case in cases]
-    values["rows"] = [case.label for case in cases]
+    asked = [
+        {
+            "command": plan.kind,
+            "d_model": case.ffn.d_model,
+            **asdict(case.workload.identity),
+            "reference": plan.reference_of(case.label),
+            "rows": case.label,
+        }
+        for case in cases
+    ]
     # sets that keep their order
-    return {name: dict.fromkeys(of).keys() for name, of in values.items()}
+    return {name: dict.fromkeys(of[name] for of in asked).keys() for name in asked[0]}
 
 
 def _why_no_latencies(run: Report) -> str:

@@ -10,8 +10,8 @@ and what moves between runs (history.py). No row regresses by a point estimate.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -19,7 +19,7 @@ from ffnbench.common.errors import EXIT_REGRESSED, EXIT_UNFINISHED, FfnbenchErro
 from ffnbench.common.names import hint_for
 from ffnbench.common.units import read_share
 from ffnbench.metrics import LATENCY, METRICS, Metric
-from ffnbench.plan import Case, Plan
+from ffnbench.plan import Plan, Workload
 from ffnbench.result import CONFIDENCE, Agreement, Environment, Estimate, Report
 from ffnbench.stats.history import (
     Change,
@@ -33,20 +33,6 @@ from ffnbench.stats.verdict import ONE_WORKER, busy_text, control_slack
 
 RowKey = tuple[str, str]  # case, metric
 DEFAULT_LATENCY = 0.05
-# what a case is fed, and how: the times of cases that differ here can't be compared
-FED = (
-    "batch",
-    "seq_len",
-    "dtype",
-    "mode",
-    "time",
-    "cache",
-    "matmul_precision",
-    "reduced_reductions",
-)
-# a case that differs here is another one; what differs here and not in FED leaves its
-# times comparable
-IDENTITY = (*FED, "backend", "compile", "freeze", "weights", "group", "spin")
 # what a row of a check is about if it is about no metric: the spec of a case, and
 # whether head computes what base does
 SPEC, OUTPUT = "spec", "output"
@@ -269,7 +255,9 @@ def exact_findings(before: Report, now: Report, policy: Policy) -> list[Finding]
             )
             continue
         case_now = now.plan.case(label)
-        fed_otherwise = workloads_differ(case, case_now, IDENTITY)
+        fed_otherwise = workloads_differ(
+            case.workload.identity, case_now.workload.identity
+        )
         difference = fed_otherwise
         if case_now.ffn != case.ffn:
             difference = "another network"
@@ -285,16 +273,13 @@ def exact_findings(before: Report, now: Report, policy: Policy) -> list[Finding]
     return findings + [_finding((label, SPEC), Status.NEW, policy) for label in new]
 
 
-def workloads_differ(before: Case, now: Case, names: Iterable[str]) -> str:
-    """In which of these fields two workloads differ, with both values; empty if they do
-    not.
-    """
-    values = [
-        (name, getattr(before.workload, name), getattr(now.workload, name))
-        for name in names
-    ]
+def workloads_differ(before: Workload, now: Workload) -> str:
+    """In which fields two workloads differ, with both values; empty if they do not."""
+    values_now = asdict(now)
     return "; ".join(
-        f"{name} {then} then, {here} now" for name, then, here in values if then != here
+        f"{name} {then} then, {values_now[name]} now"
+        for name, then in asdict(before).items()
+        if then != values_now[name]
     )
 
 
@@ -446,7 +431,9 @@ def _fed_otherwise(before: Plan, now: Plan, label: str) -> str:
     labels_now = {case.label for case in now.cases}
     for name in (label, before.reference_of(label)):
         if name in labels_now:
-            difference = workloads_differ(before.case(name), now.case(name), FED)
+            difference = workloads_differ(
+                before.case(name).workload.inputs, now.case(name).workload.inputs
+            )
             if difference:
                 return difference
     return ""
@@ -505,17 +492,20 @@ def _timed(plan: Plan) -> list[str]:
     return [case.label for case in plan.shown if not plan.is_reference(case.label)]
 
 
+# The status of a change by its interval [low, high], now over before, and the limit
+# 1 + tolerance, is that of the first rule that holds.
+RATIO_RULES: tuple[tuple[Callable[[float, float, float], bool], Status], ...] = (
+    (lambda low, high, limit: low > limit, Status.REGRESSED),
+    (lambda low, high, limit: high > limit, Status.UNCLEAR),
+    (lambda low, high, limit: high < 1, Status.IMPROVED),
+    (lambda low, high, limit: True, Status.OK),
+)
+
+
 def status_of(low: float, high: float, tolerance: float) -> Status:
-    """The status by the interval of a change: REGRESSED above the limit, UNCLEAR across
-    it, IMPROVED below 1, else OK.
-    """
-    if low > 1 + tolerance:
-        return Status.REGRESSED
-    if high > 1 + tolerance:
-        return Status.UNCLEAR
-    if high < 1:
-        return Status.IMPROVED
-    return Status.OK
+    """The status of a change that is known by an interval."""
+    limit = 1 + tolerance
+    return next(status for holds, status in RATIO_RULES if holds(low, high, limit))
 
 
 def exit_code(checked: Checked, *, unclear_fails: bool) -> int:
