@@ -110,13 +110,11 @@ class Checked:
         """The smallest slowdown that would have been found in every latency row that is
         UNCLEAR; None if no row is.
         """
-        slowdowns = []
-        for finding in self.findings:
-            change = finding.change
-            if finding.metric != LATENCY or finding.status is not Status.UNCLEAR:
-                continue
-            if change is not None and change.half_width is not None:
-                slowdowns.append((1 + change.half_width) * (1 + finding.tolerance) - 1)
+        slowdowns = [
+            (1 + finding.change.half_width) * (1 + finding.tolerance) - 1
+            for finding in self._latencies(Status.UNCLEAR)
+            if finding.change and finding.change.half_width is not None
+        ]
         return max(slowdowns, default=None)
 
     @property
@@ -124,12 +122,15 @@ class Checked:
         """The slowdown that every latency row excludes which is OK or IMPROVED; None if
         no row is.
         """
-        passed = [
-            f
-            for f in self.findings
-            if f.metric == LATENCY and f.status in (Status.OK, Status.IMPROVED)
+        passed = self._latencies(Status.OK, Status.IMPROVED)
+        return max((finding.tolerance for finding in passed), default=None)
+
+    def _latencies(self, *statuses: Status) -> list[Finding]:
+        return [
+            finding
+            for finding in self.findings
+            if finding.metric == LATENCY and finding.status in statuses
         ]
-        return max((f.tolerance for f in passed), default=None)
 
     @property
     def interrupted(self) -> bool:

@@ -263,20 +263,8 @@ def pairs_of(report: Report) -> PairsByLabels:
         labels: Pair(mean, verdict_of(mean, 1 - (1 - CONFIDENCE) / tests, slack))
         for labels, mean in without_reference.items()
     }
-    return in_both_orders(pairs)
-
-
-def in_both_orders(pairs: Mapping[tuple[K, K], Pair]) -> dict[tuple[K, K], Pair]:
-    """The pairs as they are, and each of them in the other order."""
     inverse = {(other, name): pair.inverse for (name, other), pair in pairs.items()}
     return {**pairs, **inverse}
-
-
-def sides_of(pairs: Mapping[tuple[K, K], Pair]) -> dict[tuple[K, K], int]:
-    """For each pair: 1 where the first one is decided slower, -1 where it is decided
-    faster, else 0.
-    """
-    return {names: pair.side for names, pair in pairs.items()}
 
 
 def pareto_front(names: Iterable[K], *sides: Mapping[tuple[K, K], int]) -> list[K]:

@@ -71,7 +71,13 @@ def figures_of(report: Report) -> Figures:
     if RATE in plan.metrics:
         figures = replace(figures, rates=_rates_of(report))
     if report.repeats:
-        figures = replace(figures, over_runs=_over_runs(report))
+        from ffnbench.stats.history import histories_of
+
+        over_runs = {
+            label: history.over_runs.exp()
+            for label, history in histories_of(report).items()
+        }
+        figures = replace(figures, over_runs=over_runs)
     if plan.is_sweep:
         from ffnbench.stats.cells import cells_of_plan, complete_cells
 
@@ -114,16 +120,6 @@ def _rates_of(report: Report) -> dict[str, Estimate]:
         if len(shares) == len(bare):
             rates[label] = max(shares, key=attrgetter("value"))
     return rates
-
-
-def _over_runs(report: Report) -> dict[str, Estimate]:
-    """The mean of each ratio over all runs of a file that holds several."""
-    from ffnbench.stats.history import histories_of
-
-    return {
-        label: history.over_runs.exp()
-        for label, history in histories_of(report).items()
-    }
 
 
 def _narrowing_of(report: Report) -> Narrowing | None:

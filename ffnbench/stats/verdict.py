@@ -181,16 +181,6 @@ class Row:
     waits: Sequence[bool]
 
     @property
-    def is_reference(self) -> bool:
-        """Whether other rows are compared with it."""
-        return self.label == self.reference
-
-    @property
-    def has_interval(self) -> bool:
-        """Whether its ratio has an interval."""
-        return self.ratio is not None and self.ratio.low is not None
-
-    @property
     def by_interval(self) -> Verdict:
         """The verdict that is read off the interval of its ratio."""
         if self.label == CONTROL:
@@ -225,7 +215,7 @@ class Row:
 # row has no ratio, because disturbed rounds of two forms differ by more than chance.
 ROW_RULES: tuple[tuple[Callable[[Row], bool], Verdict, str], ...] = (
     (lambda row: row.seconds.lacks_clean, Verdict.BUSY, DISTURBED),
-    (lambda row: row.is_reference, Verdict.REFERENCE, ""),
+    (lambda row: row.label == row.reference, Verdict.REFERENCE, ""),
     (lambda row: row.is_reference_wrong, Verdict.UNCLEAR, WRONG_REFERENCE),
     (lambda row: not row.logs.rounds, Verdict.UNCLEAR, NO_REFERENCE),
     (lambda row: row.ratio is None, Verdict.BUSY, DISTURBED),
@@ -233,7 +223,11 @@ ROW_RULES: tuple[tuple[Callable[[Row], bool], Verdict, str], ...] = (
     (lambda row: row.by_interval is Verdict.SLOWER, Verdict.SLOWER, ""),
     (lambda row: row.by_interval is Verdict.FASTER, Verdict.FASTER, ""),
     (lambda row: row.is_too_disturbed, Verdict.BUSY, DISTURBED),
-    (lambda row: not row.has_interval, Verdict.UNCLEAR, ONE_WORKER),
+    (
+        lambda row: row.ratio is None or row.ratio.low is None,
+        Verdict.UNCLEAR,
+        ONE_WORKER,
+    ),
     (lambda row: row.slack > 0, Verdict.UNCLEAR, UNLIKE_ITSELF),
     (lambda row: True, Verdict.UNCLEAR, ""),
 )
@@ -256,10 +250,7 @@ def _comparisons(run: Run) -> tuple[Comparison, ...]:
                 reason=reason.format(row=row),
             )
         )
-    return tuple(
-        _without_ratio(row) if _is_left_alone(row, comparisons) else row
-        for row in comparisons
-    )
+    return tuple(_busy_if_alone(row, comparisons) for row in comparisons)
 
 
 def _rows_of(run: Run) -> Iterator[Row]:
@@ -294,32 +285,26 @@ def _rows_of(run: Run) -> Iterator[Row]:
         )
 
 
-def _is_left_alone(reference: Comparison, comparisons: Iterable[Comparison]) -> bool:
-    """Whether a row is a reference with which no row could be compared, one of them at
-    least because it is busy.
+def _busy_if_alone(row: Comparison, comparisons: Iterable[Comparison]) -> Comparison:
+    """The row; as a busy one if it is a reference with which no row could be compared,
+    one of them at least because it is busy.
+
+    The seconds of such a reference come from the same disturbed minutes as the rows
+    that have none, and would be read as if they did not.
     """
-    if reference.verdict is not Verdict.REFERENCE:
-        return False
-    rows = [
-        row
-        for row in comparisons
-        if row.reference == reference.case and row.case not in (reference.case, CONTROL)
+    if row.verdict is not Verdict.REFERENCE:
+        return row
+    others = [
+        other
+        for other in comparisons
+        if other.reference == row.case and other.case not in (row.case, CONTROL)
     ]
-    return any(row.verdict is Verdict.BUSY for row in rows) and not any(
-        row.ratio for row in rows
-    )
-
-
-def _without_ratio(reference: Comparison) -> Comparison:
-    """The reference as a busy row. Its seconds come from the same disturbed minutes as
-    the rows that have none, and would be read as if they did not.
-    """
-    return replace(
-        reference,
-        ratio=None,
-        verdict=Verdict.BUSY,
-        reason="no other row could be compared with it",
-    )
+    is_any_busy = any(other.verdict is Verdict.BUSY for other in others)
+    is_any_compared = any(other.ratio for other in others)
+    if is_any_compared or not is_any_busy:
+        return row
+    reason = "no other row could be compared with it"
+    return replace(row, ratio=None, verdict=Verdict.BUSY, reason=reason)
 
 
 def _is_throttled(waited: Sequence[bool]) -> bool:
@@ -357,15 +342,11 @@ def is_launch_bound(device: Estimate | None, host: Estimate | None) -> bool | No
 
     None if the intervals overlap, or one of them is not known.
     """
-    if device is None or device.low is None or device.high is None:
-        return None
-    if host is None or host.low is None or host.high is None:
+    if not (device and device.low and device.high and host and host.low and host.high):
         return None
     if host.low > device.high:
         return True
-    if host.high < device.low:
-        return False
-    return None
+    return False if host.high < device.low else None
 
 
 MOVES = 0.05  # a clock that fell by this share of its highest rate is worth a note
@@ -398,7 +379,6 @@ def notes_of(
     if is_busy:
         return [*notes, Note(text=busy_text(run), kind=NoteKind.BUSY)]
     texts = (
-        (left_out(run), NoteKind.NOISE),
         (device_others(run), NoteKind.NOISE),
         (device_clocks(run), NoteKind.MOVES),
     )
@@ -424,10 +404,15 @@ def _overhead_notes(run: Run, measured: Iterable[Measured]) -> list[Note]:
 
 def busy_text(run: Run) -> str:
     """What disturbed a busy run, as far as that is known, and what to do about it."""
-    clean = ""
-    fewest = _fewest_clean(run)
-    if fewest:
-        label, row = fewest
+    clean, rows = "", compared_rows(rounds_of(run))
+    shares = {
+        label: row.clean_rounds / row.rounds
+        for label, row in rows.items()
+        if row.rounds
+    }
+    if shares:
+        label = min(shares, key=lambda label: shares[label])
+        row = rows[label]
         clean = f", {label}: {row.clean_rounds} of {row.rounds} rounds undisturbed"
     unclean = [
         sample
@@ -462,42 +447,11 @@ def busy_text(run: Run) -> str:
     return f"busy: {who}{clean}; {advice}"
 
 
-def _fewest_clean(run: Run) -> tuple[str, RowLogs] | None:
-    """The row with the smallest share of clean rounds, and its label; None if nothing
-    was timed.
-    """
-    rows = [row for row in compared_rows(rounds_of(run)).items() if row[1].rounds]
-    return min(rows, key=lambda row: row[1].clean_rounds / row[1].rounds, default=None)
-
-
 def _causes_in(samples: Iterable[Sample]) -> list[str]:
     """What held the clocks of the device down in these samples, each cause once."""
     return list(
         dict.fromkeys(name for sample in samples for name in throttling_causes(sample))
     )
-
-
-def left_out(run: Run) -> str:
-    """How many samples were disturbed and by what, and how many rounds of the worst
-    row; empty if none was.
-    """
-    latencies = [sample for sample in run.samples if sample.metric == LATENCY]
-    unclean = [sample for sample in latencies if not is_clean(sample)]
-    fewest = _fewest_clean(run)
-    if fewest is None or not unclean:
-        return ""
-    reasons = []
-    if any(map(waited_for_cpu, unclean)):
-        reasons.append("they waited for a CPU")
-    causes = _causes_in(unclean)
-    if causes:
-        reasons.append(f"{CLOCKS_HELD} by {' and '.join(causes)}")
-    text = f"{len(unclean):,} of {len(latencies):,} samples are left out: {' or '.join(reasons)}"
-    label, row = fewest
-    disturbed = row.rounds - row.clean_rounds
-    if disturbed:
-        text += f"; {label}: {disturbed:,} of {row.rounds:,} rounds disturbed"
-    return text
 
 
 def device_clocks(run: Run) -> str:
