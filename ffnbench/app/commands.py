@@ -445,7 +445,7 @@ def ab(
     default_out="activations.png",
     examples=[
         "ffnbench plot-activations relu,gelu,silu -o curves.svg",
-        "ffnbench plot-activations gelu,gelu_tanh -o difference.pdf",
+        "ffnbench plot-activations gelu,gelu_tanh -o gelu.pdf",
         "ffnbench plot-activations --range=-8:8 -o wide.png",
     ],
     docs="docs/methodology.md#facts-of-activations",

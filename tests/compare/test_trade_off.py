@@ -92,7 +92,9 @@ def test_errors_have_an_interval_over_processes() -> None:
     assert row["error_high"] == pytest.approx(0.12 + half, rel=1e-3)
     assert row["largest_error"] == 1.0
     picture = trade_off_figure(report)
-    bars = {bar.get_label(): bar.lines[2] for bar in picture.axes[0].containers}
+    bars = {
+        bar.lines[0].get_label(): bar.lines[2] for bar in picture.axes[0].containers
+    }
     (upright,) = bars["int4 by eager"][1].get_segments()
     assert upright[:, 1] == pytest.approx([0.12 - half, 0.12 + half], rel=1e-3)
 

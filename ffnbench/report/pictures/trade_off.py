@@ -96,12 +96,12 @@ def _draw_row(axes: Axes, row: Row, work: Workload, colour: str) -> None:
     intervals: dict[str, Any] = {"xerr": interval_bar(row, "latency_s")}
     if row[ERROR] > LEAST_ERROR:
         intervals["yerr"] = interval_bar(row, ERROR)
-    axes.errorbar(
+    bar = axes.errorbar(
         row["latency_s"],
         max(row[ERROR], LEAST_ERROR),
         color=colour,
         marker=MARKER_OF[work.weights],
         linestyle="",
-        label=way_text(work),
         **intervals,
     )
+    bar.lines[0].set_label(way_text(work))  # in the legend without intervals
