@@ -44,7 +44,7 @@ def test_each_row_says_what_its_code_did_and_the_answer_that_its_reference_faile
     line = 1 + Path(HOSTILE).read_text().split("no GPU here")[0].count("\n")
     built = rf"^built: .*raised RuntimeError: no GPU here \(\S*hostile.py, line {line}\); changed: it changes its input"
     assert re.search(built, " ".join(out.split("\n  ")), re.MULTILINE)
-    assert "nothing to compare with: the reference built failed" in out
+    assert "nothing to compare with where the reference, the first row, failed" in out
     errors = dict(
         re.findall(r"^(\S+) .*? (\d+e-\d+(?: vs itself)?) ", out, re.MULTILINE)
     )
