@@ -36,9 +36,13 @@ def load_recomputed(path: str) -> tuple[ShownReport, str]:
 
 def as_shown(report: Report) -> ShownReport:
     """The report as one that can show itself. Its figures are computed where it has
-    samples and no figures, as when it was read from a file.
+    samples and no figures, as when it was read from a file; every one of them where a
+    killed run left that file.
     """
-    if report.samples and report.figures == Figures():
+    is_unfinished = report.interrupted or report.cut_short
+    if report.samples and is_unfinished and not report.measured:
+        report = with_figures(report)
+    elif report.samples and report.figures == Figures():
         report = replace(report, figures=figures_of(report))
     return ShownReport(
         **{field.name: getattr(report, field.name) for field in fields(Report)}
