@@ -26,16 +26,52 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def quantised(weight: torch.Tensor) -> torch.Tensor:
+def as_is(values: torch.Tensor) -> torch.Tensor:
+    return values
+
+
+def in_8_bits(weight: torch.Tensor) -> torch.Tensor:
     """Rows rounded to 8 bits, each with the scale of its largest element."""
     scale = weight.abs().amax(1, keepdim=True) / 127
     return (weight / scale).round().clamp(-128, 127) * scale
 
 
+def in_4_bits(weight: torch.Tensor) -> torch.Tensor:
+    """Every 32 columns of a row rounded to the 16 values of their range."""
+    parts = []
+    for part in weight.split(32, dim=1):
+        low = part.amin(1, keepdim=True)
+        step = (part.amax(1, keepdim=True) - low) / 15
+        parts.append(((part - low) / step).round() * step + low)
+    return torch.cat(parts, dim=1)
+
+
+def input_in_8_bits(x: torch.Tensor) -> torch.Tensor:
+    """All of an input rounded to 256 values, of which one is 0."""
+    step = (x.amax() - x.amin()) / 255
+    zero = (-x.amin() / step).round()
+    return ((x / step).round() + zero).clamp(0, 255).sub(zero) * step
+
+
+# what each format rounds: matrices, and their inputs; how far its error may be off for
+# the input that was drawn: one scale for a whole input follows its largest value
+FORMATS: dict[str, tuple[Any, Any, float]] = {
+    "int8": (in_8_bits, as_is, 0.15),
+    "int8-dynamic": (in_8_bits, input_in_8_bits, 0.3),
+    "int4": (in_4_bits, as_is, 0.15),
+}
+
+
 def by_hand(
-    kind: str, w: dict[str, torch.Tensor], x: torch.Tensor, cut: Any
+    kind: str,
+    w: dict[str, torch.Tensor],
+    x: torch.Tensor,
+    cut: Any = as_is,
+    cut_input: Any = as_is,
 ) -> torch.Tensor:
-    """The FFN of layer 1 in float64, with `cut` on its matrices."""
+    """The FFN of layer 1 in float64, with `cut` on its matrices and `cut_input` on what
+    they are multiplied by.
+    """
 
     def get(end: str) -> torch.Tensor:
         (found,) = [t for n, t in w.items() if f".1.{end}" in n]
@@ -46,7 +82,7 @@ def by_hand(
     ) -> torch.Tensor:
         weight = get(f"{name}.weight")
         weight = cut(weight.T if transposed else weight)
-        y = v @ weight.T
+        y = cut_input(v) @ weight.T
         return y + get(f"{name}.bias") if bias else y
 
     match kind:
@@ -90,29 +126,33 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         pytest.param("dinov3_vit", marks=pytest.mark.slow),
     ],
 )
-def test_the_error_of_int8_is_that_of_the_layer(
+def test_the_error_of_a_format_is_that_of_the_layer(
     folders: dict[str, Path], kind: str
 ) -> None:
-    """Beside float64 on the tensors of the file; int8 holds each row with one scale."""
+    """Beside float64 on the tensors of the file."""
     done = shell(
-        "compare", "--preset", str(folders[kind]), "--layer", "1", "--variants", "preset", "--weights", "none,int8",
-        "--seq-len", "64", "--metrics", "error", "--quick", "--device", "cpu", "-f", "json",
+        "compare", "--preset", str(folders[kind]), "--layer", "1", "--variants", "preset@group=32",
+        "--weights", ",".join(["none", *FORMATS]), "--seq-len", "16", "--metrics", "error",
+        "--quick", "--device", "cpu", "-f", "json",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    errors: dict[str, list[float]] = {}
-    answer = json.loads(done.stdout)
-    for sample in answer["samples"]:
-        if sample["metric"] == "error":
-            errors.setdefault(sample["case"], []).append(sample["value"])
-    exact, int8 = (sum(values) / len(values) for values in errors.values())
+    errors = {
+        sample["case"].rpartition("@weights=")[2]: sample["value"]
+        for sample in json.loads(done.stdout)["samples"]
+        if sample["metric"] == "error"
+    }
     weights = safetensors.load_file(folders[kind] / "model.safetensors")
     torch.manual_seed(1)
-    x = torch.randn(4096, 64, dtype=torch.float64)
-    right = by_hand(kind, weights, x, lambda w: w)
-    rounded = by_hand(kind, weights, x, quantised)
-    expected = float((rounded - right).norm() / right.norm())
+    inputs = torch.randn(100, 16, 64, dtype=torch.float64)
+    for name, (cut, cut_input, apart) in FORMATS.items():
+        expected = 0.0
+        for x in inputs:
+            right = by_hand(kind, weights, x)
+            rounded = by_hand(kind, weights, x, cut, cut_input)
+            expected += float((rounded - right).norm() / right.norm()) / len(inputs)
+        assert errors.pop(name) == pytest.approx(expected, rel=apart), name
+    (exact,) = errors.values()
     assert exact < 1e-5
-    assert int8 == pytest.approx(expected, rel=0.15)
 
 
 def test_experts_that_are_stored_one_by_one_are_joined(
