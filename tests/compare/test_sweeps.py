@@ -8,9 +8,6 @@ import json
 import random
 import re
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from dataclasses import replace
@@ -21,7 +18,7 @@ from pathlib import Path
 import pytest
 from exam.machine import WORLDS, Machine
 from fake_machine import FakeLaunch, prepare
-from paths import ROOT
+from real_process import process
 
 from ffnbench.api.measuring import CellsOfRun
 from ffnbench.api.preparing import Prepared, new_report
@@ -62,41 +59,6 @@ def call(on_fakes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
 
 def latencies(report: Report) -> Counter[str]:
     return Counter(one.case for one in report.samples if one.metric == "latency")
-
-
-def process(*arguments: str, folder: Path, kill_at: int = 0) -> int:
-    """A real process with faked workers, killed by signal 9 at that sample; gives how
-    many samples it took.
-    """
-    code = f"""
-import os, signal, sys
-sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tests")!r}]
-from fake_machine import FakeLaunch
-from ffnbench.app import main as cli
-from ffnbench.report.files import run_file
-from ffnbench.run import world
-run_file.EVERY_S = run_file.TIMES_WRITING = 0
-asked = []
-def seconds(label, worker, number):
-    asked.append(label)
-    if len(asked) == {kill_at}:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return 0.01
-world.this_machine = lambda wait=False: world.World(launch=FakeLaunch(seconds))
-sys.argv = ["ffnbench", *{list(arguments)!r}]
-code = cli.run_command_line(sys.argv[1:])
-print(len(asked), file=sys.stderr)
-sys.exit(code)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == (-signal.SIGKILL if kill_at else 0), done.stderr
-    return 0 if kill_at else int(done.stderr.split()[-1])
 
 
 A_CELL = len(FORMS) * 3 * (2 + 1)  # samples, those of practice too

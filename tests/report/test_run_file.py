@@ -7,14 +7,12 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from fake_machine import FakeLaunch
-from paths import ROOT
+from real_process import SWIGLU_SLOWER, process
 
 from ffnbench.api.saved_runs import load_shown
 from ffnbench.report.files import run_file
@@ -130,34 +128,8 @@ def test_what_is_no_saved_run_is_written_at_the_end(call, at_once) -> None:
     assert not json.loads(text).get("interrupted")
 
 
-def killed_at(sample: int, *more: str, folder: Path) -> None:
-    """A real process with faked workers that is killed by signal 9 at that sample."""
-    code = f"""
-import os, signal, sys
-sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tests")!r}]
-from fake_machine import FakeLaunch
-from ffnbench.app import main as cli
-from ffnbench.report.files import run_file
-from ffnbench.run import world
-run_file.EVERY_S = run_file.TIMES_WRITING = 0
-asked = []
-def seconds(label, worker, number):
-    asked.append(label)
-    if len(asked) == {sample}:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return 0.01 * (1.0 + 0.001 * (len(asked) % 7)) * (1.3 if label == "swiglu" else 1)
-world.this_machine = lambda wait=False: world.World(launch=FakeLaunch(seconds))
-sys.argv = ["ffnbench", *{[*COMPARE, *more]!r}]
-cli.main()
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr
+def killed_at(sample: int, *flags: str, folder: Path) -> None:
+    process(*COMPARE, *flags, folder=folder, kill_at=sample, seconds=SWIGLU_SLOWER)
 
 
 def test_a_killed_run_is_shown_by_report_and_ended_by_resume(
