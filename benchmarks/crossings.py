@@ -21,8 +21,8 @@ from random import Random
 
 from exam.text import share, table
 
-from ffnbench.plan import Axis
-from ffnbench.result import CONFIDENCE
+from ffnbench.plan.plan import Axis
+from ffnbench.record.result import CONFIDENCE
 from ffnbench.stats.curves import Pair, Place, crossing_between, side_changes
 from ffnbench.stats.interval import Mean, WorkerValue, mean_of
 from ffnbench.stats.verdict import verdict_of

@@ -17,7 +17,7 @@ from exam.machine import STATES, WORLDS, as_measured
 from exam.simulated import BASELINE_RUNS, simulate_checks, simulate_sides
 
 from ffnbench.gate.decision import DEFAULT_LATENCY
-from ffnbench.planning.protocol import DEFAULT_BUDGET_S
+from ffnbench.plan.protocol import DEFAULT_BUDGET_S
 
 CHOSEN = (*WORLDS[:3], STATES[0])
 SHARES = (0.0, 0.03, 0.05, 0.07, 0.08, 0.10)

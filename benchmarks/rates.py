@@ -21,8 +21,8 @@ from exam.plans import latency_plan
 from exam.processes import each
 from exam.text import share, table
 
-from ffnbench.plan import Plan
-from ffnbench.result import Run, Verdict
+from ffnbench.plan.plan import Plan
+from ffnbench.record.result import Run, Verdict
 from ffnbench.run.runner import run_workers
 from ffnbench.stats.verdict import summarise
 

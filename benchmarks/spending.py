@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 from scipy.special import stdtr
 
-from ffnbench.result import CONFIDENCE
+from ffnbench.record.result import CONFIDENCE
 from ffnbench.stats.interval import STARTERS_FREEDOM, STARTERS_SD, WorkerValue, mean_of
 from ffnbench.stats.stopping import interim_analyses
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from ffnbench.common.errors import Unfinished
-from ffnbench.plan import Plan
-from ffnbench.result import Comparison
+from ffnbench.plan.plan import Plan
+from ffnbench.record.result import Comparison
 from ffnbench.run.runner import run_workers
 from ffnbench.run.world import World
 from ffnbench.stats.verdict import decide, summarise

@@ -103,7 +103,7 @@ def rooms() -> dict[str, tuple[int, int, int]]:
         inside = path.relative_to(PACKAGE).parts
         every, code = lines_of(path)
         found.setdefault(
-            inside[0] if len(inside) > 1 else "(contracts)", Counter()
+            inside[0] if len(inside) > 1 else "(loose files)", Counter()
         ).update(files=1, lines=every, code=code)
     return {room: (of["files"], of["lines"], of["code"]) for room, of in found.items()}
 

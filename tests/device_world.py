@@ -29,8 +29,8 @@ from torch import Tensor, nn
 
 from ffnbench.common import jsonable
 from ffnbench.device import accelerator, nvml
-from ffnbench.messages import Failed, decode_answer, encode_answer
-from ffnbench.plan import Plan
+from ffnbench.plan.plan import Plan
+from ffnbench.record.messages import Failed, decode_answer, encode_answer
 from ffnbench.worker.jobs import Jobs, answer_to
 
 US = 1e-6

@@ -35,7 +35,8 @@ from ffnbench.common import jsonable
 from ffnbench.device.environment import about_machine, caches
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.messages import (
+from ffnbench.plan.plan import THIS_INTERPRETER, Arm, Case, Plan, Probe, Workload
+from ffnbench.record.messages import (
     ANSWERS,
     OF_CASE,
     DeviceFacts,
@@ -45,8 +46,7 @@ from ffnbench.messages import (
     Rated,
     Sampled,
 )
-from ffnbench.plan import THIS_INTERPRETER, Arm, Case, Plan, Probe, Workload
-from ffnbench.result import Agreement, FailureKind, Report, Run
+from ffnbench.record.result import Agreement, FailureKind, Report, Run
 from ffnbench.run import runner, world
 from ffnbench.run.prober import Prober
 from ffnbench.run.worker import Worker, WorkerLost

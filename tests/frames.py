@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ffnbench.record.result import Report
 from ffnbench.report.columns import case_rows
 from ffnbench.report.frame import Frame
 from ffnbench.report.writers import csv_text
-from ffnbench.result import Report
 
 
 def cells(frame: Frame) -> list[list[str]]:

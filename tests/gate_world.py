@@ -12,8 +12,8 @@ from pathlib import Path
 
 from fake_machine import FakeLaunch, measure, prepare
 
+from ffnbench.record.result import Report
 from ffnbench.report.files.store import report_text
-from ffnbench.result import Report
 
 
 def machine(

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from fake_machine import planned
 
-from ffnbench.metrics import LATENCY
-from ffnbench.plan import Plan, Probe, control_of, cost_of
-from ffnbench.result import CaseCost, Report, Run, Sample
+from ffnbench.plan.metrics import LATENCY
+from ffnbench.plan.plan import Plan, Probe, control_of, cost_of
+from ffnbench.record.result import CaseCost, Report, Run, Sample
 
 WAITS, QUIET = (
     0.5,

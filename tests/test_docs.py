@@ -24,10 +24,10 @@ import ffnbench
 from ffnbench.api import measuring
 from ffnbench.api.saved_runs import as_shown, load_recomputed, recompute
 from ffnbench.app.main import run_command_line
+from ffnbench.record.result import Report, Verdict
 from ffnbench.report.columns import case_rows
 from ffnbench.report.files.store import read_report, report_text
 from ffnbench.report.words import VERDICTS
-from ffnbench.result import Report, Verdict
 
 DOCUMENTS = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results/*.md")]

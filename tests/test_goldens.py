@@ -42,9 +42,9 @@ from ffnbench import __version__
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.messages import Failed
-from ffnbench.plan import CONTROL, Arm, Case, Workload
-from ffnbench.result import Agreement, FailureKind, Timer
+from ffnbench.plan.plan import CONTROL, Arm, Case, Workload
+from ffnbench.record.messages import Failed
+from ffnbench.record.result import Agreement, FailureKind, Timer
 
 GOLDEN = ROOT / "tests" / "golden"
 COMMANDS = (

@@ -12,8 +12,8 @@ from exam.plans import latency_plan
 from exam.text import table
 from ffnbench.common.units import percent
 from ffnbench.gate.decision import Finding, Policy, Status
-from ffnbench.metrics import LATENCY
-from ffnbench.plan import Case, Plan
+from ffnbench.plan.metrics import LATENCY
+from ffnbench.plan.plan import Case, Plan
 
 TOLERANCE = 0.01
 ROW = "swiglu"  # the row that is slowed down

@@ -18,11 +18,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from ffnbench.messages import OF_CASE, Failed, Greeting, Opened, Sampled
-from ffnbench.metrics import LATENCY
-from ffnbench.plan import CONTROL, Case, Plan
+from ffnbench.plan.metrics import LATENCY
+from ffnbench.plan.plan import CONTROL, Case, Plan
+from ffnbench.record.messages import OF_CASE, Failed, Greeting, Opened, Sampled
+from ffnbench.record.result import Environment, FailureKind, Report, Run
 from ffnbench.report.files.store import read_report
-from ffnbench.result import Environment, FailureKind, Report, Run
 from ffnbench.run.world import World as Outside
 from ffnbench.stats.rounds import FEWEST_CLEAN
 from ffnbench.stats.stopping import StopRule

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ffnbench.choices import Mode
-from ffnbench.plan import Plan, Probe
-from ffnbench.planning.comparison import plan_variants
-from ffnbench.planning.protocol import protocol_of
+from ffnbench.common.choices import Mode
+from ffnbench.plan.comparison import plan_variants
+from ffnbench.plan.plan import Plan, Probe
+from ffnbench.plan.protocol import protocol_of
 
 
 def latency_plan(

@@ -12,9 +12,9 @@ from exam.machine import Machine, World
 from exam.processes import each
 from ffnbench.gate.decision import baseline_times
 from ffnbench.gate.interim import UntilDecided, latency_report, plan_of_check
-from ffnbench.plan import Plan
-from ffnbench.planning.protocol import DEFAULT_BUDGET_S
-from ffnbench.result import Report
+from ffnbench.plan.plan import Plan
+from ffnbench.plan.protocol import DEFAULT_BUDGET_S
+from ffnbench.record.result import Report
 from ffnbench.run.runner import run_workers
 
 BASELINE_RUNS = 3

@@ -24,11 +24,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ffnbench.activations.facts import Facts
-from ffnbench.choices import FIGURE_SUFFIXES
+from ffnbench.common.choices import FIGURE_SUFFIXES
 from ffnbench.common.units import digits
+from ffnbench.record.result import ActivationCurve
 from ffnbench.report.formats import Write
 from ffnbench.report.writers import csv_text
-from ffnbench.result import ActivationCurve
 
 HEIGHT = 2.5  # inches
 DERIVATIVE_REACH = 2.1  # a larger |f'| is not shown

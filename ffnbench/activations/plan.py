@@ -6,15 +6,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ffnbench.choices import Mode
+from ffnbench.common.choices import Mode
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import ActivationSpec, Gate
-from ffnbench.plan import GIVEN, Case, Kind, Plan, Probe, Protocol
-from ffnbench.planning.cases import Lists, Points, workload_of
-from ffnbench.planning.protocol import with_budget
-from ffnbench.planning.variants import Typed, Values, Variant, typed_variants
+from ffnbench.plan.cases import Lists, Points, workload_of
+from ffnbench.plan.plan import GIVEN, Case, Kind, Plan, Probe, Protocol
+from ffnbench.plan.protocol import with_budget
+from ffnbench.plan.variants import Typed, Values, Variant, typed_variants
 
 # what people choose between for an FFN: drawn where no activations are given
 USUAL_CHOICES = "relu,relu2,gelu,silu,mish"

@@ -11,7 +11,8 @@ from ffnbench.activations.facts import Facts
 from ffnbench.activations.plan import REFERENCE
 from ffnbench.common.units import counted
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.plan import Group, typed_as
+from ffnbench.plan.plan import Group, typed_as
+from ffnbench.record.result import Report
 from ffnbench.report.columns import (
     LATENCY_KEYS,
     RATIO_KEYS,
@@ -24,7 +25,6 @@ from ffnbench.report.header import headings_at_rows
 from ffnbench.report.notes import case_notes, details
 from ffnbench.report.sentences import answer_sentences
 from ffnbench.report.words import FLOPS_OF_ONE, device_text
-from ffnbench.result import Report
 
 MOST_PLACES = 4  # of jumps or kinks, in a cell of the table
 ONLY_BUILT_IN = "facts are known of built-in names, each at its own beta; `plot-activations` draws all"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ffnbench.backends import BACKENDS
-from ffnbench.choices import Weights
+from ffnbench.common.choices import Weights
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.plan import THIS_INTERPRETER, Protocol
-from ffnbench.planning.cases import Lists
+from ffnbench.plan.backends import BACKENDS
+from ffnbench.plan.cases import Lists
+from ffnbench.plan.plan import THIS_INTERPRETER, Protocol
 
 if TYPE_CHECKING:
     from torch import nn
@@ -23,7 +23,7 @@ def build_planned(variant: str, flags: Lists, device: Any, **how: Any) -> nn.Mod
     """
     import torch
 
-    from ffnbench.planning.comparison import plan_variants
+    from ffnbench.plan.comparison import plan_variants
     from ffnbench.worker.backends.building import build_module
     from ffnbench.worker.probe_jobs import InProcess
 

@@ -13,13 +13,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ffnbench.api.preparing import refuse_device, with_costs
-from ffnbench.choices import WORKER_VARIABLE
+from ffnbench.common.choices import WORKER_VARIABLE
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.plan import Note, NoteKind, Plan, Probe
-from ffnbench.progress import SILENT, Progress
+from ffnbench.plan.plan import Note, NoteKind, Plan, Probe
+from ffnbench.record.progress import SILENT, Progress
 
 if TYPE_CHECKING:
-    from ffnbench.planning.hardware import Hardware
+    from ffnbench.record.hardware import Hardware
     from ffnbench.report.destination import Destination
     from ffnbench.report.shown_report import ShownReport
     from ffnbench.run.world import World

@@ -26,15 +26,15 @@ from ffnbench.api.saved_runs import as_shown
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import counted
-from ffnbench.plan import Plan
-from ffnbench.planning.protocol import LEAST_BUDGET_S
-from ffnbench.progress import Progress
+from ffnbench.plan.plan import Plan
+from ffnbench.plan.protocol import LEAST_BUDGET_S
+from ffnbench.record.progress import Progress
+from ffnbench.record.result import Failure, FailureKind, Report, Step
 from ffnbench.report.destination import refuse_unknown
 from ffnbench.report.files.outputs import save
 from ffnbench.report.files.run_file import RunFile
 from ffnbench.report.files.store import read_report, report_text
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.result import Failure, FailureKind, Report, Step
 from ffnbench.run.world import World, this_machine
 from ffnbench.stats.cells import cells_of_plan, is_part
 from ffnbench.stats.figures import with_figures

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING
 from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
 from ffnbench.common.errors import FfnbenchError, termination_as_interruption
 from ffnbench.common.units import counted
-from ffnbench.messages import DeviceFacts, Greeting
-from ffnbench.plan import THIS_INTERPRETER, Note, NoteKind, Plan
-from ffnbench.planning.protocol import LEAST_BUDGET_S
-from ffnbench.progress import SILENT, Progress
+from ffnbench.plan.plan import THIS_INTERPRETER, Note, NoteKind, Plan
+from ffnbench.plan.protocol import LEAST_BUDGET_S
+from ffnbench.record.messages import DeviceFacts, Greeting
+from ffnbench.record.progress import SILENT, Progress
+from ffnbench.record.result import Environment, Report, Run, Step, raw_of
 from ffnbench.report.progress import wait_text
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.result import Environment, Report, Run, Step, raw_of
 from ffnbench.run.budget import Budget
 from ffnbench.run.resources import too_large
 from ffnbench.run.runner import run_workers

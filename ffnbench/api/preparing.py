@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ffnbench import __version__
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.cost import RAISED, cost_unknown
-from ffnbench.plan import (
+from ffnbench.plan.plan import (
     CONTROL,
     THIS_INTERPRETER,
     Arm,
@@ -22,11 +22,11 @@ from ffnbench.plan import (
     Probe,
     cost_of,
 )
+from ffnbench.record.result import CaseCost, Failure, FailureKind
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.result import CaseCost, Failure, FailureKind
 
 if TYPE_CHECKING:
-    from ffnbench.planning.hardware import Hardware
+    from ffnbench.record.hardware import Hardware
     from ffnbench.run.world import World
 
 
@@ -53,7 +53,7 @@ class Prepared:
         )
         if not machines:
             return report
-        from ffnbench.planning.hardware import bounds_of
+        from ffnbench.record.hardware import bounds_of
 
         bounds = bounds_of(self.plan.shown, self.costs, machines)
         return replace(report, bounds=bounds)

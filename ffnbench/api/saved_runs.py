@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 from ffnbench.common.errors import Unfinished
+from ffnbench.record.result import Estimate, Figures, Report
 from ffnbench.report.files.store import made_anew, read_report
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.result import Estimate, Figures, Report
 from ffnbench.stats.figures import figures_of, with_figures
 
 

@@ -10,7 +10,7 @@ from ffnbench.device.environment import (
     noise_advice,
 )
 from ffnbench.device.nvml import clock_advice as device_advice
-from ffnbench.messages import DeviceFacts, Greeting
+from ffnbench.record.messages import DeviceFacts, Greeting
 from ffnbench.report.environment import environment_records
 from ffnbench.report.formats import View
 from ffnbench.report.listing import (

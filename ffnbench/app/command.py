@@ -23,7 +23,7 @@ from ffnbench.common.errors import (
     FfnbenchError,
     WrongArgument,
 )
-from ffnbench.planning.reading import ReadFlag, spelling, switch, texts_of
+from ffnbench.plan.reading import ReadFlag, spelling, switch, texts_of
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -7,10 +7,10 @@ passed, which mypy does not see.
 
 from typing import TYPE_CHECKING
 
-from ffnbench import choices
 from ffnbench.app import options as o
 from ffnbench.app.command import app as app
 from ffnbench.app.command import command
+from ffnbench.common import choices
 
 if TYPE_CHECKING:
     from ffnbench.api.call import Call
@@ -106,8 +106,8 @@ def compare(
     is measured, and KeyboardInterrupt at Ctrl-C: its `.report` holds what was measured
     by then.
     """
-    from ffnbench.planning.comparison import plan_variants
-    from ffnbench.planning.protocol import protocol_of
+    from ffnbench.plan.comparison import plan_variants
+    from ffnbench.plan.protocol import protocol_of
 
     call = _call(wait)
     protocol = protocol_of(
@@ -182,12 +182,12 @@ def cost(
     >>> costs = ffnbench.cost(["relu", "swiglu"], d_model=4096).frame()
     >>> costs[["label", "d_ff", "params", "flops_forward"]]
     """
-    from ffnbench.planning.comparison import plan_variants
-    from ffnbench.planning.protocol import protocol_of
+    from ffnbench.plan.comparison import plan_variants
+    from ffnbench.plan.protocol import protocol_of
 
     machines = []
     if hardware:
-        from ffnbench.planning.hardware import machines_named
+        from ffnbench.record.hardware import machines_named
 
         machines = machines_named(hardware)
     call = _call()
@@ -290,7 +290,7 @@ def block(
     >>> ffnbench.block(preset="llama3-8b", seq_len=[128, 8192], cost_only=True)
     """
     from ffnbench.block.plan import plan_block
-    from ffnbench.planning.protocol import protocol_of
+    from ffnbench.plan.protocol import protocol_of
 
     call = _call()
     protocol = protocol_of(
@@ -460,7 +460,7 @@ def plot_activations(
     >>> ffnbench.plot_activations(["relu", "gelu", "silu"]).save("curves.png")
     """
     from ffnbench.activations.describing import draw_activations
-    from ffnbench.planning.protocol import DEFAULT_TIMEOUT_S
+    from ffnbench.plan.protocol import DEFAULT_TIMEOUT_S
     from ffnbench.report.shown_report import Drawing
 
     probe = _call().probe(DEFAULT_TIMEOUT_S)
@@ -497,7 +497,7 @@ def activations(
     >>> facts[["activation", "formula", "minimum"]]
     """
     from ffnbench.activations.plan import TIMING_ROUNDS, plan_timing
-    from ffnbench.planning.protocol import protocol_of
+    from ffnbench.plan.protocol import protocol_of
 
     call = _call()
     if rounds is None and not quick:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from typer import Argument, Option
 
-from ffnbench import choices
-from ffnbench.choices import (
+from ffnbench.common import choices
+from ffnbench.common.choices import (
     CHECK_SUFFIXES,
     FIGURE_SUFFIXES,
     PAGE_SUFFIX,
@@ -21,7 +21,7 @@ from ffnbench.choices import (
 )
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
-from ffnbench.planning.reading import (
+from ffnbench.plan.reading import (
     count,
     cut,
     device_of,
@@ -119,7 +119,7 @@ def words_of(name: str) -> Iterable[str]:
 
             return LISTINGS
         case "hardware":
-            from ffnbench.planning.hardware import published
+            from ffnbench.record.hardware import published
 
             return published().names()
         case "tolerance":
@@ -131,7 +131,7 @@ def words_of(name: str) -> Iterable[str]:
 
             return DTYPES.spellings()
         case "metrics":
-            from ffnbench.metrics import METRIC_GROUPS
+            from ffnbench.plan.metrics import METRIC_GROUPS
 
             return METRIC_GROUPS
     return FIXED.get(name, ())
@@ -172,7 +172,7 @@ def backends(name: str, value: Any) -> tuple[choices.Backend, ...]:
 
 def metric(name: str, text: str) -> str:
     """The name of a group of metrics; raises FfnbenchError for what is none."""
-    from ffnbench.metrics import METRIC_GROUPS
+    from ffnbench.plan.metrics import METRIC_GROUPS
 
     if text not in METRIC_GROUPS:
         hint = hint_for(text, METRIC_GROUPS, f"metrics: {', '.join(METRIC_GROUPS)}")

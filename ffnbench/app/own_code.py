@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from ffnbench.common.errors import FfnbenchError, WrongArgument
-from ffnbench.planning.reading import joined, text_of
+from ffnbench.plan.reading import joined, text_of
 
 CELL_HINT = "write the cell to a file: begin it with `%%writefile mine.py`, run it, then name it as 'mine.py:{name}'"
 SAVE_HINT = "save it to a file, for example mine.py, and name it as 'mine.py:{name}'"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from ffnbench.app import commands
 from ffnbench.app import options as o
 from ffnbench.app.command import command_line, flags_of, values_of
-from ffnbench.choices import Mode
+from ffnbench.common.choices import Mode
 from ffnbench.common.errors import (
     FfnbenchError,
     WrongArgument,
@@ -83,7 +83,7 @@ def _bound(
     """
     for name in named:
         if name not in signature.parameters:
-            from ffnbench.planning.keys import KEY_OF
+            from ffnbench.plan.keys import KEY_OF
 
             hint = hint_for(
                 name, signature.parameters, f"help(ffnbench.{function}) shows them"

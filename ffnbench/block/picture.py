@@ -31,9 +31,9 @@ from ffnbench.block.rows import (
     sees,
 )
 from ffnbench.common.streams import visible
-from ffnbench.plan import typed_as
+from ffnbench.plan.plan import typed_as
+from ffnbench.record.result import Report
 from ffnbench.report.words import verdict_word
-from ffnbench.result import Report
 
 HEIGHT = 2.2  # inches, of a block's two panels
 OF_FFN, OF_ATTENTION = COLOURS[:2]

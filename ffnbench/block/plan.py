@@ -15,7 +15,13 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import AttentionForm, AttentionSpec
 from ffnbench.models.model import LayerGroup, ModelSpec, crosses
 from ffnbench.models.presets import PRESETS
-from ffnbench.plan import (
+from ffnbench.plan.cases import (
+    Lists,
+    cases_of,
+    models_of,
+    refuse_if_none_can_run,
+)
+from ffnbench.plan.plan import (
     Case,
     Kind,
     Note,
@@ -26,15 +32,9 @@ from ffnbench.plan import (
     SizedBy,
     Sizing,
 )
-from ffnbench.planning.cases import (
-    Lists,
-    cases_of,
-    models_of,
-    refuse_if_none_can_run,
-)
-from ffnbench.planning.protocol import with_budget
-from ffnbench.planning.reading import spelling
-from ffnbench.planning.variants import typed_variants
+from ffnbench.plan.protocol import with_budget
+from ffnbench.plan.reading import spelling
+from ffnbench.plan.variants import typed_variants
 
 # the names of the cases, or the beginnings of these
 FFN, ATTENTION, TEXTBOOK = "ffn", "attention", "textbook"

@@ -21,7 +21,7 @@ from ffnbench.block.plan import (
     lengths_of,
     plans_of_blocks,
 )
-from ffnbench.choices import Mode
+from ffnbench.common.choices import Mode
 from ffnbench.ffn.attention import (
     attention_flops,
     cached_tokens,
@@ -32,8 +32,9 @@ from ffnbench.ffn.attention import (
     value_flops,
 )
 from ffnbench.ffn.spec import AttentionSpec
-from ffnbench.metrics import PEAK
-from ffnbench.plan import Case
+from ffnbench.plan.metrics import PEAK
+from ffnbench.plan.plan import Case
+from ffnbench.record.result import Estimate, Report
 from ffnbench.report.columns import (
     LATENCY_KEYS,
     RATIO_KEYS,
@@ -41,7 +42,6 @@ from ffnbench.report.columns import (
 )
 from ffnbench.report.frame import Row, in_row
 from ffnbench.report.header import CONDITIONS
-from ffnbench.result import Estimate, Report
 from ffnbench.stats.cells import restricted
 from ffnbench.stats.figures import figures_of
 

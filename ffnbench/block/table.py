@@ -16,8 +16,9 @@ from ffnbench.block.rows import (
     kinds_of,
     sees,
 )
-from ffnbench.choices import Mode
+from ffnbench.common.choices import Mode
 from ffnbench.common.units import IEC, SI, TIME, counted
+from ffnbench.record.result import Report, Verdict
 from ffnbench.report.columns import (
     SHARE_WIDTH,
     TOKEN,
@@ -42,7 +43,6 @@ from ffnbench.report.words import (
     seconds_text,
     share_text,
 )
-from ffnbench.result import Report, Verdict
 
 PASSES_OF_MODE = {
     Mode.FORWARD: "forward",

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-from ffnbench.plan import Group, value_of
+from ffnbench.plan.plan import Group, value_of
+from ffnbench.record.result import Report, Verdict
 from ffnbench.report.columns import column
 from ffnbench.report.frame import UNKNOWN_CELL, Column, Frame, Groups, Row, estimate_in
 from ffnbench.report.header import (
@@ -22,7 +23,6 @@ from ffnbench.report.words import (
     verdict_style,
     verdict_word,
 )
-from ffnbench.result import Report, Verdict
 
 UNCLEAR = "~"  # can't tell
 LONGEST_VERDICT = len(VERDICTS[Verdict.FASTER])  # of the verdicts behind a ratio

@@ -7,10 +7,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ffnbench.choices import Mode, Time
+from ffnbench.common.choices import Mode, Time
 from ffnbench.common.units import SI, TIME, digits
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.metrics import (
+from ffnbench.plan.metrics import (
     COMPILE,
     DEVICE_TIME,
     ERROR,
@@ -24,6 +24,7 @@ from ffnbench.metrics import (
     RATE,
     SAVED,
 )
+from ffnbench.record.result import Report
 from ffnbench.report.columns import (
     case_rows,
     column,
@@ -46,7 +47,6 @@ from ffnbench.report.sentences import (
     machine_line,
 )
 from ffnbench.report.words import error_text
-from ffnbench.result import Report
 
 BOUNDS_LINE = (
     "bounds, not measurements: no call takes less, where each tensor passes memory once"

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ffnbench.metrics import COMPILE, PACK, PEAK
-from ffnbench.plan import Plan
+from ffnbench.plan.metrics import COMPILE, PACK, PEAK
+from ffnbench.plan.plan import Plan
 from ffnbench.report.columns import column, ratio_text
 from ffnbench.report.frame import EXTRA, Column, Row
 from ffnbench.report.header import differing_conditions

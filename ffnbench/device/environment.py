@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ffnbench import __version__
-from ffnbench.result import MEMORY, Environment
+from ffnbench.record.result import MEMORY, Environment
 
 if TYPE_CHECKING:
     import torch
 
     from ffnbench.device.accelerator import Accelerator
-    from ffnbench.messages import CacheLevel, DeviceFacts, Greeting
+    from ffnbench.record.messages import CacheLevel, DeviceFacts, Greeting
 
 # the share of the available memory that a worker may take: without the rest the machine
 # would stop
@@ -146,7 +146,7 @@ def caches(
 
     https://www.kernel.org/doc/Documentation/ABI/testing/sysfs-devices-system-cpu
     """
-    from ffnbench.messages import CacheLevel
+    from ffnbench.record.messages import CacheLevel
 
     smallest: dict[int, int] = {}  # bytes by level
     shared_by: dict[int, set[str]] = {}  # the groups of CPUs that share one
@@ -252,7 +252,7 @@ def about_device(device: str) -> DeviceFacts:
     import torch
 
     from ffnbench.device import nvml
-    from ffnbench.messages import DeviceFacts
+    from ffnbench.record.messages import DeviceFacts
 
     accelerator = accelerator_of(device)
     assert accelerator is not None
@@ -334,7 +334,7 @@ def environment_of_run(
     is used; `device` is None on a CPU.
     """
     from ffnbench.common.git import head
-    from ffnbench.messages import DeviceFacts
+    from ffnbench.record.messages import DeviceFacts
 
     gpu = device or DeviceFacts()
     commit, dirty = head(Path())

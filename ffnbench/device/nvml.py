@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from ffnbench.common.units import counted
-from ffnbench.messages import DeviceFacts, Sampled
-from ffnbench.result import POWER_CAP
+from ffnbench.record.messages import DeviceFacts, Sampled
+from ffnbench.record.result import POWER_CAP
 
 # NVML's clock event reasons that hold clocks down, by their bits, without those of an
 # idle GPU and of clocks that somebody has set

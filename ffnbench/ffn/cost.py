@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from ffnbench.choices import Routing
+from ffnbench.common.choices import Routing
 from ffnbench.ffn.spec import (
     ActivationSpec,
     AttentionSpec,

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ffnbench.choices import Init, Routing
+from ffnbench.common.choices import Init, Routing
 from ffnbench.common.errors import Unsupported
 from ffnbench.ffn.modules import (
     Device,

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
-from ffnbench.choices import Init
+from ffnbench.common.choices import Init
 from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate
 
 Device: TypeAlias = torch.device | str | None

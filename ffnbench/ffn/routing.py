@@ -8,7 +8,7 @@ from functools import cache
 from itertools import accumulate
 from math import exp, log, sqrt
 
-from ffnbench.choices import Routing
+from ffnbench.common.choices import Routing
 
 # Trained-like routing chooses the busiest expert by this share more often than the mean
 # one.

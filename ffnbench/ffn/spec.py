@@ -2,8 +2,8 @@
 beside it; and dtypes and formats of quantised weights.
 
 Pure data, final numbers only, validated on construction. Width rules and matching run
-before (planning/widths.py); a spec never computes a width. Which text means which spec
-is decided in planning/variant_text.py.
+before (plan/widths.py); a spec never computes a width. Which text means which spec
+is decided in plan/variants.py.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import isfinite
 
-from ffnbench.choices import Backend, Init, Weights
+from ffnbench.common.choices import Backend, Init, Weights
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import Registry
 from ffnbench.common.units import require_positive

@@ -20,10 +20,10 @@ from ffnbench.gate.decision import (
     exact_value,
     parse_tolerances,
 )
-from ffnbench.metrics import LATENCY
-from ffnbench.plan import Plan, Value
+from ffnbench.plan.metrics import LATENCY
+from ffnbench.plan.plan import Plan, Value
+from ffnbench.record.result import FailureKind, Report
 from ffnbench.report.files.store import made_anew, report_text
-from ffnbench.result import FailureKind, Report
 from ffnbench.stats.rounds import labels_without_clean, rounds_of, row_logs
 
 FEWEST_BASELINE_WORKERS = 5  # of each run of a baseline that has latencies

@@ -53,13 +53,13 @@ from ffnbench.gate.sides import (
     refuse_sides,
 )
 from ffnbench.gate.trust import refuse_untrusted
-from ffnbench.plan import Arm, Protocol
-from ffnbench.planning.cases import Lists
-from ffnbench.planning.protocol import check_budget
-from ffnbench.planning.variants import Typed
-from ffnbench.progress import Progress
+from ffnbench.plan.cases import Lists
+from ffnbench.plan.plan import Arm, Protocol
+from ffnbench.plan.protocol import check_budget
+from ffnbench.plan.variants import Typed
+from ffnbench.record.progress import Progress
+from ffnbench.record.result import CaseCost, Environment, Report
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.result import CaseCost, Environment, Report
 from ffnbench.run.prober import Prober
 from ffnbench.run.resources import device_facts
 from ffnbench.run.world import World

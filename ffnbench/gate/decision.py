@@ -18,9 +18,9 @@ from typing import Any
 from ffnbench.common.errors import EXIT_REGRESSED, EXIT_UNFINISHED, FfnbenchError
 from ffnbench.common.names import hint_for
 from ffnbench.common.units import read_share
-from ffnbench.metrics import LATENCY, METRICS, Metric
-from ffnbench.plan import Plan, Workload
-from ffnbench.result import CONFIDENCE, Agreement, Environment, Estimate, Report
+from ffnbench.plan.metrics import LATENCY, METRICS, Metric
+from ffnbench.plan.plan import Plan, Workload
+from ffnbench.record.result import CONFIDENCE, Agreement, Environment, Estimate, Report
 from ffnbench.stats.history import (
     Change,
     History,

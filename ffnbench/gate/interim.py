@@ -21,10 +21,10 @@ from ffnbench.gate.decision import (
     latency_findings,
     paired_findings,
 )
-from ffnbench.metrics import LATENCY
-from ffnbench.plan import Plan, control_of
-from ffnbench.planning.protocol import FINEST, MIN_ROUNDS, MIN_WORKERS
-from ffnbench.result import CONFIDENCE, Report, Run, raw_of
+from ffnbench.plan.metrics import LATENCY
+from ffnbench.plan.plan import Plan, control_of
+from ffnbench.plan.protocol import FINEST, MIN_ROUNDS, MIN_WORKERS
+from ffnbench.record.result import CONFIDENCE, Report, Run, raw_of
 from ffnbench.stats.rounds import complete_workers
 from ffnbench.stats.stopping import UntilAnswered, interim_analyses
 from ffnbench.stats.verdict import summarise

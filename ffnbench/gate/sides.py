@@ -16,14 +16,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from ffnbench.choices import Match
+from ffnbench.common.choices import Match
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.git import git, head
-from ffnbench.plan import CONTROL, THIS_INTERPRETER, Arm, Kind, Plan, Probe, Protocol
-from ffnbench.planning.cases import Lists, cases_of, refuse_if_none_can_run
-from ffnbench.planning.keys import parse_env
-from ffnbench.planning.reading import ONE_HINT, spelling
-from ffnbench.planning.variants import Typed, typed_variants
+from ffnbench.plan.cases import Lists, cases_of, refuse_if_none_can_run
+from ffnbench.plan.keys import parse_env
+from ffnbench.plan.plan import (
+    CONTROL,
+    THIS_INTERPRETER,
+    Arm,
+    Kind,
+    Plan,
+    Probe,
+    Protocol,
+)
+from ffnbench.plan.reading import ONE_HINT, spelling
+from ffnbench.plan.variants import Typed, typed_variants
 from ffnbench.run.prober import Prober
 
 BASE, HEAD = "base", "head"

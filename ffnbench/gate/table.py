@@ -20,8 +20,8 @@ from ffnbench.common.units import (
 )
 from ffnbench.gate.decision import OUTPUT, Checked, Finding, Status
 from ffnbench.gate.trust import code_of, trust_flags
-from ffnbench.metrics import LATENCY
-from ffnbench.plan import NoteKind
+from ffnbench.plan.metrics import LATENCY
+from ffnbench.plan.plan import NoteKind
 from ffnbench.report.frame import UNKNOWN_CELL, Column, Frame, Row
 from ffnbench.report.notes import effort, notes_of_run
 from ffnbench.report.sentences import general_line, machine_line

@@ -12,7 +12,7 @@ from typing import Any
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.plan import Arm, Plan
+from ffnbench.plan.plan import Arm, Plan
 
 
 def refuse_untrusted(plan: Plan, path: str, trusted: Sequence[str]) -> None:

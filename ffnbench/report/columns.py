@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any
 
 from ffnbench.common.units import GIGA, IEC, SI, TIME, digits, percent
-from ffnbench.metrics import (
+from ffnbench.plan.metrics import (
     COMPILE,
     DEVICE_TIME,
     ERROR,
@@ -28,7 +28,8 @@ from ffnbench.metrics import (
     RATE,
     SAVED,
 )
-from ffnbench.plan import Case, needed_by
+from ffnbench.plan.plan import Case, needed_by
+from ffnbench.record.result import Report, Verdict
 from ffnbench.report.frame import (
     EXTRA,
     NUMBER_WIDTH,
@@ -51,7 +52,6 @@ from ffnbench.report.words import (
     verdict_style,
     verdict_word,
 )
-from ffnbench.result import Report, Verdict
 
 TOKEN = "/tok"
 SHARE_WIDTH = 18  # letters, as NUMBER_WIDTH

@@ -12,11 +12,12 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ffnbench.choices import SUFFIXES
+from ffnbench.common.choices import SUFFIXES
 from ffnbench.common.errors import EXIT_REGRESSED, FfnbenchError, Unfinished, complain
 from ffnbench.common.names import hint_for
 from ffnbench.common.streams import hush, say
-from ffnbench.progress import Progress
+from ffnbench.record.progress import Progress
+from ffnbench.record.result import Report
 from ffnbench.report.formats import (
     STDOUT_FORMATS,
     View,
@@ -26,7 +27,6 @@ from ffnbench.report.formats import (
 )
 from ffnbench.report.progress import TerminalProgress, progress_of
 from ffnbench.report.terminal import Terminal, show
-from ffnbench.result import Report
 
 if TYPE_CHECKING:
     from ffnbench.report.arrangement import Arrangement

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ffnbench.common.jsonable import encode
 from ffnbench.common.units import IEC, quantity
+from ffnbench.record.result import Environment
 from ffnbench.report.frame import Row
-from ffnbench.result import Environment
 
 # the units of an environment's fields by the end of their names; bytes get a prefix
 UNIT_OF_SUFFIX = {"_bytes": "", "_w": "W", "_mhz": "MHz"}

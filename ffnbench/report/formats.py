@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ffnbench.choices import FIGURE_SUFFIXES, PAGE_SUFFIX, SUFFIX_OF
+from ffnbench.common.choices import FIGURE_SUFFIXES, PAGE_SUFFIX, SUFFIX_OF
 from ffnbench.common.errors import FfnbenchError
+from ffnbench.record.result import Report
 from ffnbench.report.frame import Frame
-from ffnbench.result import Report
 
 if TYPE_CHECKING:
     from ffnbench.report.arrangement import Arrangement

@@ -14,7 +14,7 @@ from typing import Any
 
 from ffnbench.common.streams import visible
 from ffnbench.common.units import Units, digits, scale
-from ffnbench.result import Estimate
+from ffnbench.record.result import Estimate
 
 Row = dict[Any, Any]
 # the groups of rows: of each the number of its first row, from 0, and its heading

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ffnbench.backends import BACKENDS
-from ffnbench.choices import Backend, Cache, MatmulPrecision, Time, Weights
+from ffnbench.common.choices import Backend, Cache, MatmulPrecision, Time, Weights
 from ffnbench.common.units import signed_percent
-from ffnbench.plan import (
+from ffnbench.plan.backends import BACKENDS
+from ffnbench.plan.plan import (
     ACTIVE_PARAMS,
     Case,
     Group,

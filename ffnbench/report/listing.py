@@ -18,10 +18,10 @@ from ffnbench.ffn.spec import (
     Gate,
     GatedName,
 )
-from ffnbench.messages import DeviceFacts
 from ffnbench.models.presets import PRESETS
-from ffnbench.planning.hardware import hardware_records
-from ffnbench.planning.keys import KEYS
+from ffnbench.plan.keys import KEYS
+from ffnbench.record.hardware import hardware_records
+from ffnbench.record.messages import DeviceFacts
 from ffnbench.report.formats import View
 from ffnbench.report.frame import Row, frame_of_records
 

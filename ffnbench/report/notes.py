@@ -9,10 +9,10 @@ from collections.abc import Collection
 
 from ffnbench.common.units import counted, percent
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.metrics import ERROR, LATENCY
-from ffnbench.plan import NOISES, NoteKind
+from ffnbench.plan.metrics import ERROR, LATENCY
+from ffnbench.plan.plan import NOISES, NoteKind
+from ffnbench.record.result import Report, Run, Verdict
 from ffnbench.report.words import INTERVALS, labelled, side_lines
-from ffnbench.result import Report, Run, Verdict
 
 UNCHECKED = "function not checked: @like=NAME (such as @like=swiglu) compares its output with that form"
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from string import Template
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.plan import Kind
+from ffnbench.plan.plan import Kind
+from ffnbench.record.result import Report
 from ffnbench.report.environment import environment_records
 from ffnbench.report.frame import Frame, Row
 from ffnbench.report.writers import html_table, html_text, paragraphs
-from ffnbench.result import Report
 
 MOST_NAMES = 6  # of variants in a title
 

@@ -12,8 +12,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from ffnbench.common.streams import say, visible
-from ffnbench.progress import Progress
-from ffnbench.result import STEP_END, Step
+from ffnbench.record.progress import Progress
+from ffnbench.record.result import STEP_END, Step
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress

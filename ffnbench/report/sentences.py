@@ -13,7 +13,14 @@ from collections.abc import Iterable, Sequence
 
 from ffnbench.common.units import counted
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.plan import CONTROL, Case, Group, NoteKind
+from ffnbench.plan.plan import CONTROL, Case, Group, NoteKind
+from ffnbench.record.result import (
+    LONGEST_BUDGET_S,
+    Comparison,
+    Fastest,
+    Report,
+    Verdict,
+)
 from ffnbench.report.header import heading
 from ffnbench.report.words import (
     WITHIN,
@@ -23,7 +30,6 @@ from ffnbench.report.words import (
     join_words,
     labelled,
 )
-from ffnbench.result import LONGEST_BUDGET_S, Comparison, Fastest, Report, Verdict
 
 MOST_SENTENCES = 4  # lines
 MOST_MEANS = 8  # rows whose mean over several runs is told

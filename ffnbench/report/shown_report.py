@@ -18,14 +18,15 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
-from ffnbench.choices import FIGURE_SUFFIXES
+from ffnbench.common.choices import FIGURE_SUFFIXES
 from ffnbench.common.errors import (
     EXIT_INTERRUPTED,
     Interrupted,
     Unfinished,
     WrongArgument,
 )
-from ffnbench.plan import Kind
+from ffnbench.plan.plan import Kind
+from ffnbench.record.result import Environment, Report
 from ffnbench.report.formats import (
     NOT_ALL,
     View,
@@ -34,7 +35,6 @@ from ffnbench.report.formats import (
 )
 from ffnbench.report.frame import Frame, Row
 from ffnbench.report.terminal import Terminal, plain, renderable, show
-from ffnbench.result import Environment, Report
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ffnbench.common.units import digits
-from ffnbench.metrics import ERROR
+from ffnbench.plan.metrics import ERROR
+from ffnbench.record.result import Crossing, Crossings, Report, TradeOff
 from ffnbench.report.header import heading_of
 from ffnbench.report.words import error_text, interval_text, join_words, way_text
-from ffnbench.result import Crossing, Crossings, Report, TradeOff
 
 MOST_CROSSINGS = 3  # pairs of variants whose crossings are told
 MOST_INTERVALS = 2  # places of a crossing that are told each with its interval

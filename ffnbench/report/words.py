@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ffnbench.choices import DEFAULT_MODE, Weights
+from ffnbench.common.choices import DEFAULT_MODE, Weights
 from ffnbench.common.units import decimals, digits, signed_percent, supported
-from ffnbench.plan import Workload
-from ffnbench.result import (
+from ffnbench.plan.plan import Workload
+from ffnbench.record.result import (
     CONFIDENCE,
     SAME_WITHIN,
     Estimate,

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
 
-from ffnbench.plan import Plan, Protocol
-from ffnbench.result import Run, Step
+from ffnbench.plan.plan import Plan, Protocol
+from ffnbench.record.result import Run, Step
 from ffnbench.stats.rounds import rounds_of
 from ffnbench.stats.stopping import Pace, StopRule, rounds_wanted, scatter_of_rounds
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ffnbench.choices import (
+from ffnbench.common.choices import (
     DEFAULT_MODE,
     Backend,
     Cache,
@@ -26,9 +26,9 @@ from ffnbench.common.errors import FfnbenchError, Unfinished, Unsupported
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ActivationSpec, ImportedSpec
-from ffnbench.messages import Failed, Traced
-from ffnbench.plan import THIS_INTERPRETER, Arm, Case, Probe, Workload
-from ffnbench.result import ActivationCurve, Agreement, FailureKind
+from ffnbench.plan.plan import THIS_INTERPRETER, Arm, Case, Probe, Workload
+from ffnbench.record.messages import Failed, Traced
+from ffnbench.record.result import ActivationCurve, Agreement, FailureKind
 
 if TYPE_CHECKING:
     from ffnbench.run.worker import Worker

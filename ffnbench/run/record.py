@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ffnbench.device.environment import level_of
-from ffnbench.messages import CacheLevel, Sampled, Values
-from ffnbench.plan import Note, NoteKind, Plan
-from ffnbench.result import DeviceReadings, Failure, FailureKind, Inputs, Sample
+from ffnbench.plan.plan import Note, NoteKind, Plan
+from ffnbench.record.messages import CacheLevel, Sampled, Values
+from ffnbench.record.result import DeviceReadings, Failure, FailureKind, Inputs, Sample
 
 
 @dataclass(slots=True)

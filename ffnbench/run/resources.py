@@ -12,13 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeGuard
 
-from ffnbench.backends import BACKENDS
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import IEC, counted, quantity
 from ffnbench.device.environment import USABLE, auto_device
 from ffnbench.ffn.spec import AttentionForm, AttentionSpec, FFNSpec, item_bytes
-from ffnbench.messages import DeviceFacts, Failed, Greeting
-from ffnbench.plan import (
+from ffnbench.plan.backends import BACKENDS
+from ffnbench.plan.plan import (
     AnySpec,
     Case,
     Kind,
@@ -29,7 +28,8 @@ from ffnbench.plan import (
     Workload,
     cost_of,
 )
-from ffnbench.result import Failure, FailureKind
+from ffnbench.record.messages import DeviceFacts, Failed, Greeting
+from ffnbench.record.result import Failure, FailureKind
 from ffnbench.run.worker import (
     COUNT_TIMEOUT_S,
     AnyWorker,

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from ffnbench.backends import BACKENDS, bare_form
 from ffnbench.common.errors import Unfinished, termination_as_interruption
-from ffnbench.messages import SALT_BITS, DeviceFacts, Failed, Greeting, Values
-from ffnbench.metrics import (
+from ffnbench.plan.backends import BACKENDS, bare_form
+from ffnbench.plan.cases import lack_in_one_line
+from ffnbench.plan.metrics import (
     COPY,
     DEVICE_TIME,
     HOST_TIME,
@@ -29,9 +29,9 @@ from ffnbench.metrics import (
     RATE,
     Metric,
 )
-from ffnbench.plan import Plan
-from ffnbench.planning.cases import lack_in_one_line
-from ffnbench.result import (
+from ffnbench.plan.plan import Plan
+from ffnbench.record.messages import SALT_BITS, DeviceFacts, Failed, Greeting, Values
+from ffnbench.record.result import (
     STEP_END,
     Environment,
     FailureKind,

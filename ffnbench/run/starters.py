@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 
 from ffnbench.common.errors import Unfinished
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.messages import Greeting
-from ffnbench.plan import THIS_INTERPRETER, Plan
+from ffnbench.plan.plan import THIS_INTERPRETER, Plan
+from ffnbench.record.messages import Greeting
 from ffnbench.run.worker import (
     START_TIMEOUT_S,
     AnyWorker,

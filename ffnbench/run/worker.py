@@ -25,18 +25,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
-from ffnbench.choices import WORKER_VARIABLE
 from ffnbench.common import jsonable
+from ffnbench.common.choices import WORKER_VARIABLE
 from ffnbench.common.errors import FfnbenchError, Unfinished
-from ffnbench.messages import (
+from ffnbench.plan.plan import CONTROL, THIS_INTERPRETER, Arm, Plan
+from ffnbench.record.messages import (
     Failed,
     Greeting,
     MessageLine,
     decode_answer,
     end_group,
 )
-from ffnbench.plan import CONTROL, THIS_INTERPRETER, Arm, Plan
-from ffnbench.result import FailureKind, Side
+from ffnbench.record.result import FailureKind, Side
 
 BOOT = Path(__file__).parents[1] / "worker" / "boot.py"
 START_TIMEOUT_S = 300.0
@@ -110,8 +110,9 @@ class Worker:
         return self._greeting
 
     def ask(self, job: str, timeout_s: float, /, **arguments: object) -> Any:
-        """Have a job done. Returns its answer, of the type in messages.py: ANSWERS,
-        or a Failed; raises WorkerLost where none comes, or one of another type.
+        """Have a job done. Returns its answer, of the type in record/messages.py:
+        ANSWERS, or a Failed; raises WorkerLost where none comes, or one of another
+        type.
         """
         self.greeting()
         self._number += 1

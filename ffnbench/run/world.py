@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from ffnbench.common.files import own_folder, try_lock
 from ffnbench.device.environment import environment_of_run, usable_memory, why_no_gpu
-from ffnbench.messages import DeviceFacts, Greeting
-from ffnbench.plan import THIS_INTERPRETER, Arm
-from ffnbench.result import BackgroundLoad, Environment
+from ffnbench.plan.plan import THIS_INTERPRETER, Arm
+from ffnbench.record.messages import DeviceFacts, Greeting
+from ffnbench.record.result import BackgroundLoad, Environment
 from ffnbench.run.prober import Prober
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
-from ffnbench.metrics import LATENCY
-from ffnbench.plan import CONTROL, Kind, Plan
-from ffnbench.result import FailureKind, Report, Verdict
+from ffnbench.plan.metrics import LATENCY
+from ffnbench.plan.plan import CONTROL, Kind, Plan
+from ffnbench.record.result import FailureKind, Report, Verdict
 from ffnbench.stats.rounds import rounds_of
 
 # how often a cell may be decided: after its first visit, and after the second one that

@@ -17,8 +17,15 @@ from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from typing import TypeVar
 
-from ffnbench.plan import LEAST_POINTS, Axis, Group
-from ffnbench.result import CONFIDENCE, Crossing, Crossings, Estimate, Report, Verdict
+from ffnbench.plan.plan import LEAST_POINTS, Axis, Group
+from ffnbench.record.result import (
+    CONFIDENCE,
+    Crossing,
+    Crossings,
+    Estimate,
+    Report,
+    Verdict,
+)
 from ffnbench.stats.interval import Mean, VarianceEstimate, mean_with_error
 from ffnbench.stats.rounds import ratio_logs, rounds_of, row_logs
 from ffnbench.stats.verdict import control_slack, verdict_of

@@ -15,10 +15,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ffnbench.choices import DEFAULT_MODE, Backend
-from ffnbench.metrics import LATENCY
-from ffnbench.plan import Case
-from ffnbench.result import Estimate, Fastest, Report, Verdict
+from ffnbench.common.choices import DEFAULT_MODE, Backend
+from ffnbench.plan.metrics import LATENCY
+from ffnbench.plan.plan import Case
+from ffnbench.record.result import Estimate, Fastest, Report, Verdict
 from ffnbench.stats.interval import confidence_of_each
 from ffnbench.stats.rounds import Rounds, ratio_logs, rounds_of
 from ffnbench.stats.verdict import control_slack, verdict_of

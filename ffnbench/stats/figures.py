@@ -9,9 +9,9 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import TypeVar
 
-from ffnbench.metrics import COPY, DEVICE_TIME, HOST_TIME, PRODUCTS, RATE
-from ffnbench.plan import CONTROL
-from ffnbench.result import (
+from ffnbench.plan.metrics import COPY, DEVICE_TIME, HOST_TIME, PRODUCTS, RATE
+from ffnbench.plan.plan import CONTROL
+from ffnbench.record.result import (
     LONGEST_BUDGET_S,
     Estimate,
     Figures,

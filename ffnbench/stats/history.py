@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 
-from ffnbench.result import Estimate, Report
+from ffnbench.record.result import Estimate, Report
 from ffnbench.stats.interval import (
     Mean,
     VarianceEstimate,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import NormalDist, fmean, median, stdev
 
-from ffnbench.result import CONFIDENCE, Estimate
+from ffnbench.record.result import CONFIDENCE, Estimate
 
 # variance of the median of normal values over that of their mean
 MEDIAN_COST = math.pi / 2

@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 
-from ffnbench.metrics import LATENCY
-from ffnbench.plan import CONTROL, Plan
-from ffnbench.result import (
+from ffnbench.plan.metrics import LATENCY
+from ffnbench.plan.plan import CONTROL, Plan
+from ffnbench.record.result import (
     CONFIDENCE,
     MOST_WAITED,
     POWER_CAP,

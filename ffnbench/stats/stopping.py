@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import cache
 from statistics import fmean, median
 
-from ffnbench.plan import Protocol
-from ffnbench.result import CONFIDENCE, Run
+from ffnbench.plan.plan import Protocol
+from ffnbench.record.result import CONFIDENCE, Run
 from ffnbench.stats.interval import (
     MEDIAN_COST,
     UNKNOWN_HALF_WIDTH,

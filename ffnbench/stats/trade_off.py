@@ -10,9 +10,9 @@ from __future__ import annotations
 from itertools import permutations
 from math import inf
 
-from ffnbench.metrics import ERROR, LATENCY
-from ffnbench.plan import Group
-from ffnbench.result import Report, TradeOff, Verdict
+from ffnbench.plan.metrics import ERROR, LATENCY
+from ffnbench.plan.plan import Group
+from ffnbench.record.result import Report, TradeOff, Verdict
 from ffnbench.stats.curves import Pair, PairsByLabels, pairs_of, pareto_front
 
 # an error is worse than another one if it is more than so many times as large

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from ffnbench.common.units import counted, percent
-from ffnbench.metrics import (
+from ffnbench.plan.metrics import (
     COMPILE,
     DEVICE_TIME,
     ERROR,
@@ -29,8 +29,8 @@ from ffnbench.metrics import (
     METRICS,
     PACK,
 )
-from ffnbench.plan import CONTROL, Note, NoteKind
-from ffnbench.result import (
+from ffnbench.plan.plan import CONTROL, Note, NoteKind
+from ffnbench.record.result import (
     CONFIDENCE,
     POWER_CAP,
     SAME_WITHIN,

@@ -14,7 +14,7 @@ from torch import Tensor
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.targets import one_line
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.messages import Traced
+from ffnbench.record.messages import Traced
 
 Function = Callable[[Tensor], Tensor]
 REPEATS = 1000  # of the points of a check: so many that even a rare random value shows

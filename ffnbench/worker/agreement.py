@@ -13,13 +13,13 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from ffnbench.choices import Weights
+from ffnbench.common.choices import Weights
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.device.environment import resolved_device, torch_device
 from ffnbench.ffn.modules import OwnForm, reference_output
 from ffnbench.ffn.proof import relative_error
-from ffnbench.plan import Case
-from ffnbench.result import Agreement
+from ffnbench.plan.plan import Case
+from ffnbench.record.result import Agreement
 from ffnbench.worker.backends.building import (
     WEIGHTS,
     build_module,

@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from ffnbench.choices import Weights
+from ffnbench.common.choices import Weights
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.device.environment import torch_device
 from ffnbench.ffn.modules import OwnModule
 from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, ImportedSpec
-from ffnbench.plan import AnySpec, Case
+from ffnbench.plan.plan import AnySpec, Case
 from ffnbench.worker.backends.building import build_module, load_base_weights, seed_all
 from ffnbench.worker.subject import Subject, gradient_salt
 

@@ -11,8 +11,8 @@ import re
 from ffnbench.common.errors import FfnbenchError, Raised, Unsupported
 from ffnbench.common.targets import one_line
 from ffnbench.device.accelerator import device_error, first_line, is_full
-from ffnbench.messages import Failed
-from ffnbench.result import FailureKind
+from ffnbench.record.messages import Failed
+from ffnbench.record.result import FailureKind
 from ffnbench.worker.backends.compiling import Recompiled, why_not_compiled
 from ffnbench.worker.correctness import Mismatch
 

@@ -1,8 +1,8 @@
 """The jobs of a worker: with the cases of a plan it opens a case, takes its samples,
 measures its memory, checks it. Needs torch.
 
-A job is a public name (messages.py: ANSWERS), and here a method of Jobs or, where it
-needs no plan, a function. Its arguments are decoded by its own type hints.
+A job is a public name (record/messages.py: ANSWERS), and here a method of Jobs or,
+where it needs no plan, a function. Its arguments are decoded by its own type hints.
 
 In the first worker of a run a subject is compared with float64 before its rounds, and
 after them (correctness.py).
@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 import torch
 from torch import Tensor
 
-from ffnbench.backends import BACKENDS
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.device.environment import (
@@ -34,16 +33,8 @@ from ffnbench.device.environment import (
 )
 from ffnbench.device.waiting import WaitMeter
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.messages import (
-    OF_CASE,
-    SALT_BITS,
-    MessageLine,
-    Opened,
-    Rated,
-    Sampled,
-    Values,
-)
-from ffnbench.metrics import (
+from ffnbench.plan.backends import BACKENDS
+from ffnbench.plan.metrics import (
     ERROR,
     GRADIENT_ERROR,
     HIT,
@@ -52,7 +43,16 @@ from ffnbench.metrics import (
     PEAK,
     SAVED,
 )
-from ffnbench.plan import Case, Plan, Workload
+from ffnbench.plan.plan import Case, Plan, Workload
+from ffnbench.record.messages import (
+    OF_CASE,
+    SALT_BITS,
+    MessageLine,
+    Opened,
+    Rated,
+    Sampled,
+    Values,
+)
 from ffnbench.worker import peak_memory, probe_jobs, timing
 from ffnbench.worker.backends.building import (
     build_module,

@@ -28,8 +28,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TextIO
 
 from ffnbench.common.targets import one_line
-from ffnbench.messages import Failed, MessageLine, encode_answer, end_group
-from ffnbench.result import FailureKind
+from ffnbench.record.messages import Failed, MessageLine, encode_answer, end_group
+from ffnbench.record.result import FailureKind
 
 if TYPE_CHECKING:
     from ffnbench.worker.jobs import Jobs

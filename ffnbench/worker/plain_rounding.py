@@ -10,9 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ffnbench.choices import Backend, Weights
+from ffnbench.common.choices import Backend, Weights
 from ffnbench.ffn.modules import FeedForward, OwnModule, dense_reference
-from ffnbench.plan import Workload
+from ffnbench.plan.plan import Workload
 
 LARGEST_INT8, LARGEST_UINT8, LARGEST_UINT4 = 127, 255, 15
 ENDS = {Weights.INT8: 128, Weights.INT4: 8}  # of a symmetric range, which lacks the end

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode, flop_registry
 
-from ffnbench.choices import Weights
+from ffnbench.common.choices import Weights
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.common.targets import one_line, origin_of, resolve
 from ffnbench.device.environment import about_device, accelerator_of, resolved_device
@@ -32,9 +32,9 @@ from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import RAISED, Cost
 from ffnbench.ffn.imported import D_FF_NAMES, as_activation
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.messages import DeviceFacts
-from ffnbench.plan import Arm, Probe, Workload
-from ffnbench.result import Timer
+from ffnbench.plan.plan import Arm, Probe, Workload
+from ffnbench.record.messages import DeviceFacts
+from ffnbench.record.result import Timer
 from ffnbench.worker.backends.building import build_imported_module
 from ffnbench.worker.timing import empty_call
 

@@ -14,10 +14,10 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
-from ffnbench.backends import bare_form
-from ffnbench.choices import Mode
+from ffnbench.common.choices import Mode
 from ffnbench.device.environment import accelerator_of, torch_device
-from ffnbench.plan import Case
+from ffnbench.plan.backends import bare_form
+from ffnbench.plan.plan import Case
 
 DRAWN_ELEMENTS = 1 << 18  # the rest of a buffer repeats them
 

@@ -28,9 +28,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
-from ffnbench.choices import Cache, MatmulPrecision, Mode, Time
+from ffnbench.common.choices import Cache, MatmulPrecision, Mode, Time
 from ffnbench.device.environment import accelerator_of, torch_device
-from ffnbench.plan import Workload
+from ffnbench.plan.plan import Workload
 
 if TYPE_CHECKING:
     from ffnbench.device.accelerator import Accelerator, DeviceTimer

@@ -20,7 +20,7 @@ from ffnbench.device.environment import (
     caches,
     torch_device,
 )
-from ffnbench.messages import SALT_BITS
+from ffnbench.record.messages import SALT_BITS
 from ffnbench.worker.subject import Subject, Times
 
 # a subject is warm after so many calls in a row of which none was faster than the

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ffnbench.activations.picture import curves_figure
-from ffnbench.result import ActivationCurve
+from ffnbench.record.result import ActivationCurve
 
 
 def curve(

@@ -21,8 +21,8 @@ from ffnbench.block.rows import block_records
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.attention_module import build_attention
 from ffnbench.ffn.spec import AttentionSpec
+from ffnbench.record.result import Verdict
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.result import Verdict
 from ffnbench.run.resources import check_fits, fit_into, memory_needed
 
 GIB = 2**30

@@ -12,8 +12,8 @@ from paths import ROOT
 
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
+from ffnbench.record.result import Estimate, Failure, FailureKind
 from ffnbench.report.files.store import read_report
-from ffnbench.result import Estimate, Failure, FailureKind
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,10 @@ from fake_machine import FakeLaunch, measure, prepare
 from paths import ROOT
 
 from ffnbench.gate.interim import latency_report
-from ffnbench.plan import Axis, Plan
+from ffnbench.plan.plan import Axis, Plan
+from ffnbench.record.result import Report
 from ffnbench.report.files.store import read_report
 from ffnbench.report.sweep_sentences import sweep_line
-from ffnbench.result import Report
 from ffnbench.run.runner import run_workers as run_plan
 from ffnbench.stats.curves import Place, crossing_between, crossings_of, side_changes
 from ffnbench.stats.figures import with_figures

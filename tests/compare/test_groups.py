@@ -17,10 +17,10 @@ import pytest
 from fake_machine import FakeLaunch, KnownProber, measure, planned, prepare
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.metrics import LATENCY
-from ffnbench.plan import CONTROL, Plan
+from ffnbench.plan.metrics import LATENCY
+from ffnbench.plan.plan import CONTROL, Plan
+from ffnbench.record.result import Report, Verdict
 from ffnbench.report.files.store import report_text
-from ffnbench.result import Report, Verdict
 from ffnbench.run.resources import check_fits, memory_needed
 
 LISTS = {"d_model": (64, 96), "dtype": ("float32", "bfloat16"), "mode": ("forward", "train"), "threads": (1, 2),

@@ -14,8 +14,8 @@ from fake_machine import FakeLaunch, measure, planned, prepare
 from paths import ROOT
 
 from ffnbench.common.errors import FfnbenchError
+from ffnbench.record.result import Report
 from ffnbench.report.pictures.trade_off import trade_off_figure
-from ffnbench.result import Report
 
 # milliseconds and error of each row: int8-dynamic is as exact as int8 and slower; int4
 # is fastest, at an error
@@ -102,7 +102,7 @@ def test_errors_have_an_interval_over_processes() -> None:
 def test_a_runtime_that_is_not_installed_names_its_extra(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("ffnbench.backends.find_spec", lambda name: None)
+    monkeypatch.setattr("ffnbench.plan.backends.find_spec", lambda name: None)
     with pytest.raises(
         FfnbenchError,
         match="onnxruntime and onnx are not installed",

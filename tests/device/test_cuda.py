@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ffnbench.device.environment import accelerator_of
 from ffnbench.ffn.cost import cost
 from ffnbench.ffn.spec import FFNSpec, Gate
-from ffnbench.plan import Workload
+from ffnbench.plan.plan import Workload
 from ffnbench.worker import peak_memory, timing
 from ffnbench.worker import subject as subjects
 from ffnbench.worker.backends.building import build_module

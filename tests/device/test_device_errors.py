@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from ffnbench.device.accelerator import device_error
-from ffnbench.messages import Failed, Sampled
-from ffnbench.result import FailureKind
+from ffnbench.record.messages import Failed, Sampled
+from ffnbench.record.result import FailureKind
 from ffnbench.worker import jobs
 
 # as torch and its libraries write them

@@ -18,7 +18,7 @@ from ffnbench.gate.decision import (
     exact_findings,
     latency_findings,
 )
-from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
+from ffnbench.plan.metrics import DEVICE_TIME, HOST_TIME, LATENCY
 from ffnbench.report.shown_report import ShownReport
 
 # three workers of six rounds of four rows, written by hand

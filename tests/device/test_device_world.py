@@ -18,9 +18,9 @@ from device_world import (
 from fake_machine import KnownProber, prepare
 
 from ffnbench.api import measuring
-from ffnbench.metrics import DEVICE_TIME, HOST_TIME, LATENCY
+from ffnbench.plan.metrics import DEVICE_TIME, HOST_TIME, LATENCY
+from ffnbench.record.result import Estimate, FailureKind
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.result import Estimate, FailureKind
 from ffnbench.run.world import World as Outside
 
 # the real meters on it

@@ -23,9 +23,9 @@ from ffnbench.device.environment import (
     usable_memory,
 )
 from ffnbench.device.nvml import DeviceWatch, clock_advice
-from ffnbench.messages import DeviceFacts, Sampled
-from ffnbench.plan import Plan
-from ffnbench.result import DeviceReadings
+from ffnbench.plan.plan import Plan
+from ffnbench.record.messages import DeviceFacts, Sampled
+from ffnbench.record.result import DeviceReadings
 from ffnbench.stats.verdict import device_clocks, device_others, summarise
 
 UUIDS = ("aaaaaaaa-0000-0000-0000-000000000000", "bbbbbbbb-0000-0000-0000-000000000000")

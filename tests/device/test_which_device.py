@@ -15,8 +15,8 @@ import ffnbench
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.device import environment
 from ffnbench.device.environment import why_no_gpu
-from ffnbench.plan import Plan, Workload
-from ffnbench.planning.reading import device_of
+from ffnbench.plan.plan import Plan, Workload
+from ffnbench.plan.reading import device_of
 from ffnbench.run import world
 
 

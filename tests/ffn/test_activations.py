@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from activation_formulas import ORACLE
 
-from ffnbench.choices import Init
+from ffnbench.common.choices import Init
 from ffnbench.ffn.activations import ACTIVATIONS, HF_ACTIVATIONS
 from ffnbench.ffn.spec import GATED, FFNSpec
 from ffnbench.worker.backends.building import build_module

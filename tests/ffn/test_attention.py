@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from ffnbench.choices import Mode
+from ffnbench.common.choices import Mode
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.attention import (
     attention_cost,
@@ -27,7 +27,7 @@ from ffnbench.ffn.attention import (
 )
 from ffnbench.ffn.attention_module import attention_reference, build_attention
 from ffnbench.ffn.spec import AttentionForm, AttentionSpec, MLASpec
-from ffnbench.plan import GIVEN, Case, Workload
+from ffnbench.plan.plan import GIVEN, Case, Workload
 from ffnbench.worker.correctness import ROWS, Correctness
 from ffnbench.worker.subject import subject_of
 

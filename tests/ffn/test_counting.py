@@ -15,14 +15,14 @@ import torch
 from fake_machine import planned
 from torch.utils.flop_counter import FlopCounterMode
 
-from ffnbench.choices import Weights
+from ffnbench.common.choices import Weights
 from ffnbench.common.errors import Unsupported
 from ffnbench.device import accelerator
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.messages import Failed
-from ffnbench.plan import Probe, Workload
-from ffnbench.result import FailureKind
+from ffnbench.plan.plan import Probe, Workload
+from ffnbench.record.messages import Failed
+from ffnbench.record.result import FailureKind
 from ffnbench.worker.backends.compiling import why_not_compiled
 from ffnbench.worker.backends.quantised import quantised_copy
 from ffnbench.worker.jobs import FUNCTIONS, Jobs, answer_to

@@ -85,7 +85,7 @@ def test_weights_of_eight_bits_are_counted_as_what_they_are(tmp_path) -> None:
     """A module that declares its weights as integers is not held to reading them as
     float32.
     """
-    from ffnbench.plan import Workload
+    from ffnbench.plan.plan import Workload
     from ffnbench.worker.probe_jobs import count
 
     (tmp_path / "q.py").write_text(

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ffnbench.choices import Init
+from ffnbench.common.choices import Init
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.worker.backends.building import build_module

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
 import ffnbench
-from ffnbench.choices import Routing
 from ffnbench.common import jsonable
+from ffnbench.common.choices import Routing
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.ffn import experts
 from ffnbench.ffn.cost import cost, flops_elementwise
@@ -25,7 +25,7 @@ from ffnbench.ffn.experts import expert_load, impose
 from ffnbench.ffn.modules import reference_output
 from ffnbench.ffn.routing import IMBALANCE, shares
 from ffnbench.ffn.spec import Dispatch, FFNSpec, Gate, MoESpec, Scores
-from ffnbench.plan import Plan, Workload
+from ffnbench.plan.plan import Plan, Workload
 from ffnbench.worker import jobs
 from ffnbench.worker import subject as subjects
 from ffnbench.worker.backends.building import build_module

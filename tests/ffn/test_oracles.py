@@ -18,7 +18,7 @@ from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.cost import cost, flops_elementwise, matrix_params
 from ffnbench.ffn.modules import reference_output
 from ffnbench.ffn.spec import FFNSpec, Gate
-from ffnbench.plan import Workload
+from ffnbench.plan.plan import Workload
 from ffnbench.worker import peak_memory
 from ffnbench.worker import subject as subjects
 from ffnbench.worker.backends.building import build_module

@@ -18,9 +18,9 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.targets import INSTALL_HINT
 from ffnbench.gate.decision import Status, output_finding
 from ffnbench.gate.sides import BASE, Repository
-from ffnbench.messages import Sampled
-from ffnbench.plan import Arm
-from ffnbench.result import Agreement
+from ffnbench.plan.plan import Arm
+from ffnbench.record.messages import Sampled
+from ffnbench.record.result import Agreement
 from ffnbench.run.prober import Prober
 from ffnbench.worker.agreement import compare_output, save_output
 

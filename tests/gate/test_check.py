@@ -28,7 +28,7 @@ from ffnbench.gate.decision import (
     parse_tolerances,
     status_of,
 )
-from ffnbench.plan import CONTROL, Workload
+from ffnbench.plan.plan import CONTROL, Workload
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from ffnbench.gate.interim import (
     level_of_analysis,
     plan_of_check,
 )
-from ffnbench.result import Run
+from ffnbench.record.result import Run
 from ffnbench.stats.stopping import interim_analyses
 
 RUNS = 6000

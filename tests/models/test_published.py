@@ -11,7 +11,7 @@ from fake_machine import planned
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import FFNSpec
-from ffnbench.plan import Probe, cost_of
+from ffnbench.plan.plan import Probe, cost_of
 from ffnbench.run.resources import check_fits, memory_needed, too_large
 
 

@@ -14,7 +14,7 @@ from fake_machine import KnownProber
 from paths import ROOT
 
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.result import ActivationCurve
+from ffnbench.record.result import ActivationCurve
 
 nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")

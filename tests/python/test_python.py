@@ -19,7 +19,7 @@ from torch import nn
 
 import ffnbench
 from ffnbench.api import call as api_call
-from ffnbench.choices import WORKER_VARIABLE
+from ffnbench.common.choices import WORKER_VARIABLE
 from ffnbench.common.errors import FfnbenchError
 
 SMALL = {"d_model": 8, "threads": 1, "workers": 3, "rounds": 2}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from ffnbench.common import jsonable
-from ffnbench.result import SCHEMA, Report
+from ffnbench.record.result import SCHEMA, Report
 
 WRITTEN = Path(__file__).parents[2] / "docs" / "result.schema.json"
 LINE = 110  # characters

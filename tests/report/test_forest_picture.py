@@ -12,9 +12,9 @@ import pytest
 from fake_machine import FakeLaunch, measure, prepare
 from matplotlib.figure import Figure
 
+from ffnbench.record.result import Report
 from ffnbench.report.pictures.canvas import COLUMN
 from ffnbench.report.pictures.ratios import VERDICT_MARKERS, ratio_figure
-from ffnbench.result import Report
 
 TIMES = {"relu": 1.0, "gelu": 1.001, "swiglu": 1.5, "silu": 0.7, "glu": 1.0}
 

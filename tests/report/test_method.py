@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from gate_world import edited, machine, saved
 
-TODAY = 6  # written by hand: whoever raises it says in plan.py what it means
+TODAY = 6  # written by hand: whoever raises it says in plan/plan.py what it means
 
 
 @pytest.mark.parametrize("command", ["report", "check", "check --exact-only"])

@@ -10,11 +10,11 @@ from made_up_runs import with_control
 
 from ffnbench import cost
 from ffnbench.compare.table import compare_frame
-from ffnbench.plan import Note, NoteKind
+from ffnbench.plan.plan import Note, NoteKind
+from ffnbench.record.result import Report
 from ffnbench.report.columns import case_rows
 from ffnbench.report.terminal import plain
 from ffnbench.report.writers import csv_text
-from ffnbench.result import Report
 from ffnbench.stats.figures import figures_of, with_figures
 
 TIMES = {"relu": 0.025, "gelu": 0.0251, "swiglu": 0.028, "glu": 0.0245}

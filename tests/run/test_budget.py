@@ -14,9 +14,9 @@ from fake_machine import FakeLaunch, FakeWorker, KnownProber, planned, prepare, 
 from ffnbench.api import measuring
 from ffnbench.api.preparing import Prepared
 from ffnbench.common.errors import FfnbenchError, Unfinished
-from ffnbench.messages import Greeting
-from ffnbench.plan import Plan
-from ffnbench.result import FailureKind, Run, Verdict
+from ffnbench.plan.plan import Plan
+from ffnbench.record.messages import Greeting
+from ffnbench.record.result import FailureKind, Run, Verdict
 from ffnbench.run import worker
 from ffnbench.run.worker import WorkerLost
 from ffnbench.run.world import World

@@ -22,8 +22,8 @@ from made_up_runs import (
 
 from ffnbench.gate.decision import Policy, Status, baseline_times, latency_findings
 from ffnbench.gate.interim import latency_report
-from ffnbench.plan import CONTROL, Plan, control_of
-from ffnbench.result import BackgroundLoad, Comparison, Run, Verdict
+from ffnbench.plan.plan import CONTROL, Plan, control_of
+from ffnbench.record.result import BackgroundLoad, Comparison, Run, Verdict
 from ffnbench.stats.verdict import summarise
 
 

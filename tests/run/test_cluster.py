@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 from paths import ROOT
 
+from ffnbench.record.result import FailureKind
 from ffnbench.report.files.store import read_report
-from ffnbench.result import FailureKind
 
 pytest.importorskip("submitit")
 NEEDED = ("slurmctld", "slurmd", "munged", "munge", "squeue")

@@ -11,10 +11,10 @@ from exam.machine import WORLDS, Machine, World
 from fake_machine import planned
 
 from ffnbench.gate.interim import latency_report
-from ffnbench.plan import Plan
-from ffnbench.planning.protocol import MIN_WORKERS
+from ffnbench.plan.plan import Plan
+from ffnbench.plan.protocol import MIN_WORKERS
+from ffnbench.record.result import Report, Verdict
 from ffnbench.report.sentences import to_do_line
-from ffnbench.result import Report, Verdict
 from ffnbench.run import runner
 from ffnbench.stats.figures import with_figures
 from ffnbench.stats.verdict import summarise

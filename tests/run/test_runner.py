@@ -11,8 +11,8 @@ import pytest
 from fake_machine import FakeLaunch, lost, planned, run
 
 from ffnbench.common.errors import Unfinished
-from ffnbench.messages import Failed
-from ffnbench.result import FailureKind
+from ffnbench.record.messages import Failed
+from ffnbench.record.result import FailureKind
 from ffnbench.stats.verdict import summarise
 
 

@@ -17,8 +17,8 @@ import pytest
 from fake_machine import KnownProber, planned, run
 
 from ffnbench.common import jsonable
-from ffnbench.plan import Arm, Plan
-from ffnbench.result import FailureKind
+from ffnbench.plan.plan import Arm, Plan
+from ffnbench.record.result import FailureKind
 from ffnbench.run import runner
 from ffnbench.run.starters import Starters
 from ffnbench.run.worker import Worker, WorkerLost

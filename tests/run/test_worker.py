@@ -26,9 +26,9 @@ from ffnbench.api.measuring import measure_plan
 from ffnbench.api.preparing import Prepared
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.messages import Failed, Sampled
-from ffnbench.plan import Arm, Workload, cost_of
-from ffnbench.result import CaseCost, FailureKind
+from ffnbench.plan.plan import Arm, Workload, cost_of
+from ffnbench.record.messages import Failed, Sampled
+from ffnbench.record.result import CaseCost, FailureKind
 from ffnbench.run.prober import Prober
 from ffnbench.run.worker import Worker, WorkerLost
 from ffnbench.run.world import World

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from made_up_runs import plan_of, run_of, with_control
 
-from ffnbench.plan import CONTROL
-from ffnbench.result import Verdict
+from ffnbench.plan.plan import CONTROL
+from ffnbench.record.result import Verdict
 from ffnbench.run.world import Watch
 from ffnbench.stats.verdict import summarise
 

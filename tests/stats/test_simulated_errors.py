@@ -11,7 +11,7 @@ import rates as script
 from exam.machine import STATES, WORLDS
 from rates import SLOWDOWNS, Rate, broken_promises, rates_of, simulate
 
-from ffnbench.result import Verdict
+from ffnbench.record.result import Verdict
 
 
 def test_simulated_error_rates_hold() -> None:

@@ -10,8 +10,14 @@ import pytest
 from made_up_runs import plan_of, run_of, with_control
 
 from ffnbench.gate.interim import latency_report
-from ffnbench.plan import CONTROL
-from ffnbench.result import Comparison, DeviceReadings, Failure, FailureKind, Verdict
+from ffnbench.plan.plan import CONTROL
+from ffnbench.record.result import (
+    Comparison,
+    DeviceReadings,
+    Failure,
+    FailureKind,
+    Verdict,
+)
 from ffnbench.stats.cells import join_runs
 from ffnbench.stats.verdict import decide, summarise
 

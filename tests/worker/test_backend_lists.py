@@ -11,9 +11,9 @@ from made_up_runs import run_of
 
 from ffnbench.compare.table import compare_frame
 from ffnbench.gate.interim import latency_report
-from ffnbench.plan import Plan
+from ffnbench.plan.plan import Plan
+from ffnbench.record.result import Report, Verdict
 from ffnbench.report.terminal import plain
-from ffnbench.result import Report, Verdict
 from ffnbench.stats.fastest import Fastest, fastest
 from ffnbench.stats.figures import with_figures
 

@@ -12,9 +12,9 @@ import torch
 from fake_machine import KnownProber, planned
 from paths import ROOT
 
-from ffnbench.metrics import COMPILE, HELD
-from ffnbench.plan import Plan
-from ffnbench.result import FailureKind
+from ffnbench.plan.metrics import COMPILE, HELD
+from ffnbench.plan.plan import Plan
+from ffnbench.record.result import FailureKind
 from ffnbench.run.worker import Worker
 from ffnbench.worker.backends import compiling
 from ffnbench.worker.backends.building import build_module

@@ -15,7 +15,7 @@ import torch
 from fake_machine import FakeLaunch, KnownProber, measure, planned, prepare
 
 from ffnbench.common.errors import Unsupported
-from ffnbench.plan import Plan
+from ffnbench.plan.plan import Plan
 from ffnbench.report.columns import case_rows
 from ffnbench.worker.correctness import Mismatch, difference_from_expected, row_error
 from ffnbench.worker.jobs import Jobs

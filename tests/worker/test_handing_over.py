@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from fake_machine import planned
 
-from ffnbench.plan import Plan, Probe
+from ffnbench.plan.plan import Plan, Probe
 from ffnbench.worker import agreement
 from ffnbench.worker.jobs import Jobs
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from fake_machine import planned
 
-from ffnbench.plan import Probe
+from ffnbench.plan.plan import Probe
 from ffnbench.worker.jobs import Jobs
 from ffnbench.worker.subject import Pool, factors_of, most_inputs
 

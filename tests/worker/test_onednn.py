@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ffnbench.choices import Backend
+from ffnbench.common.choices import Backend
 from ffnbench.ffn.spec import FFNSpec, Gate
-from ffnbench.plan import Workload
+from ffnbench.plan.plan import Workload
 from ffnbench.worker.backends import onednn
 from ffnbench.worker.backends.building import build_module, module_for_backend
 from ffnbench.worker.backends.onednn import why_no_onednn

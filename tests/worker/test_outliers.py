@@ -20,7 +20,7 @@ from fake_machine import KnownProber, planned
 from onnx import numpy_helper
 from torch import Tensor, nn
 
-from ffnbench.choices import Backend
+from ffnbench.common.choices import Backend
 from ffnbench.worker.backends.building import build_module
 from ffnbench.worker.backends.running import implementation_of
 from ffnbench.worker.correctness import Correctness, Mismatch

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from fake_machine import planned
 from torch import Tensor, nn
 
-from ffnbench.plan import Workload
+from ffnbench.plan.plan import Workload
 from ffnbench.worker.correctness import row_error
 from ffnbench.worker.jobs import Jobs
 from ffnbench.worker.probe_jobs import InProcess

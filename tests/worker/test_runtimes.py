@@ -14,13 +14,13 @@ import torch
 from paths import ROOT
 from torch import Tensor, nn
 
-from ffnbench.backends import lack_of_weights
-from ffnbench.choices import Backend, Weights
+from ffnbench.common.choices import Backend, Weights
 from ffnbench.common.errors import Unsupported
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.modules import reference_output
 from ffnbench.ffn.spec import FFNSpec, Gate
-from ffnbench.plan import Workload
+from ffnbench.plan.backends import lack_of_weights
+from ffnbench.plan.plan import Workload
 from ffnbench.worker.backends import quantised
 from ffnbench.worker.backends.building import build_module
 from ffnbench.worker.backends.running import implementation_of
@@ -205,10 +205,10 @@ def test_layers_of_a_module_of_the_users_are_quantised_wherever_they_lie() -> No
 
 SESSION = """
 import os, sys, torch
-from ffnbench.backends import lack_of_weights
-from ffnbench.choices import Backend
+from ffnbench.plan.backends import lack_of_weights
+from ffnbench.common.choices import Backend
 from ffnbench.ffn.spec import FFNSpec
-from ffnbench.plan import Workload
+from ffnbench.plan.plan import Workload
 from ffnbench.worker.backends.building import build_module
 from ffnbench.worker.backends.running import implementation_of
 from ffnbench.worker.subject import subject_of

@@ -13,7 +13,7 @@ from device_world import Context, Kernels, World, used
 from fake_machine import planned
 from torch import Tensor, nn
 
-from ffnbench.messages import CacheLevel
+from ffnbench.record.messages import CacheLevel
 from ffnbench.worker import jobs, peak_memory, timing
 from ffnbench.worker import subject as subjects
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ffnbench.common.streams import say
+from ffnbench.record.result import Report
 from ffnbench.report.files.outputs import replace_file
 from ffnbench.report.files.store import read_report, report_text
-from ffnbench.result import Report
 
 EVERY_S = 5.0  # the least time from one writing to the next
 # the time from one writing to the next, in times of what it takes: so a large result

@@ -21,10 +21,10 @@ from ffnbench.ffn.spec import (
     FFNSpec,
     ImportedSpec,
 )
-from ffnbench.metrics import METRICS
-from ffnbench.plan import METHOD, Kind, Plan
-from ffnbench.planning.reading import spelling
-from ffnbench.result import SCHEMA, Report
+from ffnbench.plan.metrics import METRICS
+from ffnbench.plan.plan import METHOD, Kind, Plan
+from ffnbench.plan.reading import spelling
+from ffnbench.record.result import SCHEMA, Report
 
 BEGIN_OF_CHECK = re.compile(rb'\s*\{\s*"findings"\s*:')
 MEASURE_AGAIN = "measure again with this version"

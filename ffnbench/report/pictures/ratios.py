@@ -16,7 +16,8 @@ from matplotlib.figure import Figure
 
 from ffnbench.common.streams import visible
 from ffnbench.common.units import IEC, SI, TIME, Units, digits, quantity, scale
-from ffnbench.metrics import ERROR, LATENCY, PEAK
+from ffnbench.plan.metrics import ERROR, LATENCY, PEAK
+from ffnbench.record.result import SAME_WITHIN, Report, Verdict
 from ffnbench.report.columns import case_rows
 from ffnbench.report.frame import UNKNOWN_CELL, Row, estimate_in
 from ffnbench.report.header import heading, headings
@@ -42,7 +43,6 @@ from ffnbench.report.words import (
     interval_text,
     verdict_word,
 )
-from ffnbench.result import SAME_WITHIN, Report, Verdict
 
 ROW, LINE = 0.19, 0.11  # inches: the height of a row, and of each further line in it
 AXIS, TITLES = 0.4, 0.22  # inches: the height of the axis, and of the titles of bars

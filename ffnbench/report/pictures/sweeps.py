@@ -15,7 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
-from ffnbench.plan import Axis
+from ffnbench.plan.plan import Axis
+from ffnbench.record.result import SAME_WITHIN, Report
 from ffnbench.report.columns import case_rows
 from ffnbench.report.frame import interval_keys
 from ffnbench.report.header import axis_text, heading_of
@@ -35,7 +36,6 @@ from ffnbench.report.pictures.canvas import (
 )
 from ffnbench.report.sweep_sentences import sweep_line
 from ffnbench.report.words import WITHIN
-from ffnbench.result import SAME_WITHIN, Report
 
 if TYPE_CHECKING:
     from pandas import DataFrame

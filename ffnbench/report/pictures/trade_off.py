@@ -12,10 +12,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
-from ffnbench.choices import Weights
+from ffnbench.common.choices import Weights
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.metrics import ERROR
-from ffnbench.plan import Workload
+from ffnbench.plan.metrics import ERROR
+from ffnbench.plan.plan import Workload
+from ffnbench.record.result import Report
 from ffnbench.report.columns import case_rows
 from ffnbench.report.frame import Row
 from ffnbench.report.header import heading
@@ -31,7 +32,6 @@ from ffnbench.report.pictures.canvas import (
     scale_axis,
 )
 from ffnbench.report.words import backend_text, way_text
-from ffnbench.result import Report
 
 HEIGHT = 2.1  # inches, of a row of panels
 LEAST_ERROR = 1e-7  # smaller errors are drawn at this one

@@ -18,13 +18,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from ffnbench.backends import BACKENDS
-from ffnbench.choices import Backend, Routing
+from ffnbench.common.choices import Backend, Routing
 from ffnbench.common.targets import resolve
 from ffnbench.ffn.imported import build_imported
 from ffnbench.ffn.modules import Pointwise, build_dense
 from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, FFNSpec, ImportedSpec
-from ffnbench.plan import AnySpec, Workload
+from ffnbench.plan.backends import BACKENDS
+from ffnbench.plan.plan import AnySpec, Workload
 
 WEIGHTS = "base.pt"  # what a base writes into a folder for its head
 

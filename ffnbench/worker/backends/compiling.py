@@ -22,9 +22,9 @@ import torch
 from torch import Tensor, nn
 
 from ffnbench.common.errors import Unsupported
-from ffnbench.messages import Opened
-from ffnbench.metrics import COMPILE, HELD
-from ffnbench.plan import Workload
+from ffnbench.plan.metrics import COMPILE, HELD
+from ffnbench.plan.plan import Workload
+from ffnbench.record.messages import Opened
 from ffnbench.worker.subject import Subject
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from time import perf_counter
 
-from ffnbench.choices import Weights
-from ffnbench.messages import Opened
-from ffnbench.metrics import HELD, PACK
-from ffnbench.plan import Workload
+from ffnbench.common.choices import Weights
+from ffnbench.plan.metrics import HELD, PACK
+from ffnbench.plan.plan import Workload
+from ffnbench.record.messages import Opened
 from ffnbench.worker.subject import Subject
 
 

@@ -20,9 +20,9 @@ from torch import Tensor, nn
 
 from ffnbench.common.errors import Unsupported
 from ffnbench.ffn.modules import FeedForward, GatedFeedForward, OutputGatedFeedForward
-from ffnbench.messages import Opened
-from ffnbench.metrics import HELD, PACK
-from ffnbench.plan import Workload
+from ffnbench.plan.metrics import HELD, PACK
+from ffnbench.plan.plan import Workload
+from ffnbench.record.messages import Opened
 from ffnbench.worker.backends.building import why_no_onednn
 from ffnbench.worker.subject import Subject
 

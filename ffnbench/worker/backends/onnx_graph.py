@@ -16,12 +16,12 @@ import torch
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 from torch import Tensor
 
-from ffnbench.choices import Weights
+from ffnbench.common.choices import Weights
 from ffnbench.ffn.modules import FeedForward
 from ffnbench.ffn.spec import Gate
-from ffnbench.messages import Opened
-from ffnbench.metrics import HELD, PACK
-from ffnbench.plan import Workload
+from ffnbench.plan.metrics import HELD, PACK
+from ffnbench.plan.plan import Workload
+from ffnbench.record.messages import Opened
 from ffnbench.worker.backends.quantised import bytes_held
 from ffnbench.worker.subject import Subject
 

@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any
 
 from ffnbench.ffn.modules import FeedForward
-from ffnbench.messages import Opened
-from ffnbench.plan import Workload
+from ffnbench.plan.plan import Workload
+from ffnbench.record.messages import Opened
 from ffnbench.worker.backends.onnx_graph import onnx_model, prepare_runtime
 from ffnbench.worker.subject import Subject
 

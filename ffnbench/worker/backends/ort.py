@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ffnbench.ffn.modules import FeedForward
-from ffnbench.messages import Opened
-from ffnbench.plan import Workload
+from ffnbench.plan.plan import Workload
+from ffnbench.record.messages import Opened
 from ffnbench.worker.backends.onnx_graph import INPUT, onnx_model, prepare_runtime
 from ffnbench.worker.subject import Subject
 

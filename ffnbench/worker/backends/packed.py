@@ -24,7 +24,7 @@ from ffnbench.ffn.modules import (
 )
 from ffnbench.ffn.proof import nearest_proof, proof_of_like, tolerance_of
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.plan import AnySpec
+from ffnbench.plan.plan import AnySpec
 
 
 class JoinedFeedForward(ClampedFeedForward):

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ffnbench.choices import Weights
+from ffnbench.common.choices import Weights
 from ffnbench.common.errors import Unsupported
 from ffnbench.ffn.spec import format_of
-from ffnbench.plan import Workload
+from ffnbench.plan.plan import Workload
 
 LARGEST_INT8, LARGEST_UINT4 = 127, 15
 MIDDLE_UINT4 = 8  # the 4-bit number that stands for the middle of a group

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ffnbench.choices import Backend
-from ffnbench.messages import Opened
-from ffnbench.plan import Workload
+from ffnbench.common.choices import Backend
+from ffnbench.plan.plan import Workload
+from ffnbench.record.messages import Opened
 from ffnbench.worker.subject import Subject
 
 

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 from ffnbench.common.jsonable import OTHER_FIELDS
 from ffnbench.ffn.cost import Cost
-from ffnbench.metrics import CLOSED_FORMS, LATENCY
-from ffnbench.plan import CONTROL, Axis, Case, Note, Plan, Protocol
+from ffnbench.plan.metrics import CLOSED_FORMS, LATENCY
+from ffnbench.plan.plan import CONTROL, Axis, Case, Note, Plan, Protocol
 
 SCHEMA = 2
 MEMORY = "memory"  # the level of bytes that no cache holds

@@ -11,8 +11,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from ffnbench.backends import BACKENDS
-from ffnbench.choices import (
+from ffnbench.common.choices import (
     Backend,
     Cache,
     Init,
@@ -34,8 +33,9 @@ from ffnbench.ffn.spec import (
     item_bytes,
 )
 from ffnbench.ffn.width_rules import WIDTH_RULES
-from ffnbench.plan import Arm, Workload
-from ffnbench.planning.reading import (
+from ffnbench.plan.backends import BACKENDS
+from ffnbench.plan.plan import Arm, Workload
+from ffnbench.plan.reading import (
     EXAMPLES,
     ReadText,
     device_of,

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ffnbench.choices import Match
+from ffnbench.common.choices import Match
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.width_rules import DEFAULT_MULTIPLE
-from ffnbench.metrics import RATE
-from ffnbench.plan import Case, Plan, Probe, Protocol
-from ffnbench.planning.cases import (
+from ffnbench.plan.cases import (
     Lists,
     cases_of,
     models_of,
     refuse_if_none_can_run,
     with_model,
 )
-from ffnbench.planning.protocol import with_budget
-from ffnbench.planning.variants import typed_variants
+from ffnbench.plan.metrics import RATE
+from ffnbench.plan.plan import Case, Plan, Probe, Protocol
+from ffnbench.plan.protocol import with_budget
+from ffnbench.plan.variants import typed_variants
 
 
 def plan_variants(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 
-from ffnbench.choices import Backend, Mode, Weights
+from ffnbench.common.choices import Backend, Mode, Weights
 from ffnbench.ffn.spec import (
     TORCH_FORMATS,
     WEIGHT_FORMATS,
@@ -23,7 +23,7 @@ from ffnbench.ffn.spec import (
     ImportedSpec,
     format_of,
 )
-from ffnbench.plan import AnySpec, Case, Workload
+from ffnbench.plan.plan import AnySpec, Case, Workload
 
 INT4_PACKED_ROWS = 16  # torch packs so many rows of int4 weights together
 # aten::_weight_int8pack_mm of torch 2.13 reads beyond the end of other bfloat16 rows

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ffnbench.choices import Match
+from ffnbench.common.choices import Match
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.cost import flops_forward, params_active
 from ffnbench.ffn.spec import Gate, ImportedSpec, NetworkSpec
@@ -18,8 +18,8 @@ from ffnbench.ffn.width_rules import (
     round_nearest,
     width_by_rule,
 )
-from ffnbench.plan import ACTIVE_PARAMS, GIVEN, Probe, SizedBy, Sizing, Workload
-from ffnbench.planning.variants import Variant, module_spec, spec_of
+from ffnbench.plan.plan import ACTIVE_PARAMS, GIVEN, Probe, SizedBy, Sizing, Workload
+from ffnbench.plan.variants import Variant, module_spec, spec_of
 
 SIZING_KEYS = ("ffn_dim_multiplier", "multiple_of", "ratio", "rule")
 
@@ -173,7 +173,7 @@ class Sizer:
         """The cost to which a gated reference, or one of experts, is matched where it
         has no width itself: that of the classic form with its other keys.
         """
-        from ffnbench.planning.keys import MOE_KEYS
+        from ffnbench.plan.keys import MOE_KEYS
 
         others = (*MOE_KEYS, "limit", "offset", "gate")
         keys = {key: variant.keys[key] for key in variant.keys if key not in others}

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import require_positive
-from ffnbench.plan import DEFAULT_ROUNDS, DEFAULT_WORKERS, Protocol
-from ffnbench.planning.reading import spelling
+from ffnbench.plan.plan import DEFAULT_ROUNDS, DEFAULT_WORKERS, Protocol
+from ffnbench.plan.reading import spelling
 
 MIN_WORKERS, MIN_ROUNDS = 3, 6
 QUICK_WORKERS, QUICK_ROUNDS = 5, 4

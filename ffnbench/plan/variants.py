@@ -2,7 +2,7 @@
 
 A text becomes a `Typed`, whose keys may have lists; `at` takes one value of each and
 makes the `Variant`. Names and keys are checked here, widths are found later
-(planning/widths.py). The table of keys is planning/keys.py.
+(plan/widths.py). The table of keys is plan/keys.py.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ffnbench.ffn.spec import (
     MoESpec,
     Scalar,
 )
-from ffnbench.plan import THIS_INTERPRETER, Arm, Note, NoteKind, Probe, typed_as
-from ffnbench.planning.reading import cut, spelling
+from ffnbench.plan.plan import THIS_INTERPRETER, Arm, Note, NoteKind, Probe, typed_as
+from ffnbench.plan.reading import cut, spelling
 
 if TYPE_CHECKING:
     from ffnbench.models.model import ModelSpec
@@ -185,7 +185,7 @@ def _parts(text: str, models: Mapping[str, ModelSpec]) -> list[str]:
 
 def _is_value_of(pair: str, text: str) -> bool:
     """Whether a text is one more value of the key of `KEY=VALUE`, and no variant."""
-    from ffnbench.planning.keys import KEY_OF, NO_AXES, WORDS, key_of
+    from ffnbench.plan.keys import KEY_OF, NO_AXES, WORDS, key_of
 
     name, _ = key_of(pair)
     if text.lstrip("-.")[:1].isdigit():  # no name of a variant begins like a number
@@ -234,7 +234,7 @@ def _typed(text: str, models: Mapping[str, ModelSpec]) -> Typed:
         model = PRESETS.get(name)
     keys = Keys()
     if "@" in text:
-        from ffnbench.planning.keys import parse_keys
+        from ffnbench.plan.keys import parse_keys
 
         keys = Keys(*parse_keys(text, own_code=model is None and is_target))
     pairs = tuple(text.split("@")[1:])
@@ -338,7 +338,7 @@ def _variant_of_target(text: str, target: str, keys: Values) -> Variant:
     """
     if not keys:
         return Variant(label="", text=text, target=target)
-    from ffnbench.planning.keys import MOE_KEYS, OF_OWN_CODE
+    from ffnbench.plan.keys import MOE_KEYS, OF_OWN_CODE
 
     known = (*OF_OWN_CODE, *MOE_KEYS) if LIKE in keys else OF_OWN_CODE
     own = {key: value for key, value in keys.items() if key in known}
@@ -364,7 +364,7 @@ def _variant_of_activation(text: str, own: OwnActivation) -> Variant:
     """The variant of the form around an activation of the user's: classic, or gated
     where @gate says so.
     """
-    from ffnbench.planning.keys import parse_keys
+    from ffnbench.plan.keys import parse_keys
 
     keys, _, _ = parse_keys(text, own_code=False)
     notes: tuple[Note, ...] = ()
@@ -389,7 +389,7 @@ def moe_of(variant: Variant) -> MoESpec | None:
         return None
     shape = keys.get("moe")
     if shape is None:
-        from ffnbench.planning.keys import MOE_KEYS
+        from ffnbench.plan.keys import MOE_KEYS
 
         lonely = [key for key in keys if key in MOE_KEYS and key != "moe"]
         if lonely:

@@ -24,7 +24,7 @@ from typing import Any
 from ffnbench.common import jsonable
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost
-from ffnbench.result import Agreement, FailureKind, Side, Timer
+from ffnbench.record.result import Agreement, FailureKind, Side, Timer
 
 MessageLine = dict[str, Any]  # a message as it stands in JSON
 # metrics of a case by name; a value is None where it is not known

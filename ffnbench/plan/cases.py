@@ -12,8 +12,7 @@ from dataclasses import dataclass, fields, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from ffnbench.backends import BACKENDS, lack_of_weights, why_not_installed
-from ffnbench.choices import (
+from ffnbench.common.choices import (
     Backend,
     Cache,
     Match,
@@ -24,7 +23,8 @@ from ffnbench.choices import (
 )
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import DEFAULT_GROUP, format_of, item_bytes
-from ffnbench.plan import (
+from ffnbench.plan.backends import BACKENDS, lack_of_weights, why_not_installed
+from ffnbench.plan.plan import (
     THIS_INTERPRETER,
     AnySpec,
     Arm,
@@ -34,8 +34,8 @@ from ffnbench.plan import (
     Probe,
     Workload,
 )
-from ffnbench.planning.reading import combinations, spelling
-from ffnbench.planning.variants import (
+from ffnbench.plan.reading import combinations, spelling
+from ffnbench.plan.variants import (
     BACKEND_KEYS,
     COMPILE_KEYS,
     DEFAULT_VARIANTS,
@@ -44,7 +44,7 @@ from ffnbench.planning.variants import (
     Values,
     Variant,
 )
-from ffnbench.planning.widths import Sizer
+from ffnbench.plan.widths import Sizer
 
 if TYPE_CHECKING:
     from ffnbench.models.model import ModelSpec
@@ -202,7 +202,7 @@ def _cases_of_variant(
             )
         )
     if variant.keys:
-        from ffnbench.planning.keys import refuse_unread
+        from ffnbench.plan.keys import refuse_unread
 
         refuse_unread(variant.text, variant.keys, [case.workload for case in cases])
     return cases

@@ -14,15 +14,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from ffnbench.choices import MatmulPrecision, Mode, Weights
 from ffnbench.common import jsonable
+from ffnbench.common.choices import MatmulPrecision, Mode, Weights
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.files import content_of
 from ffnbench.common.names import Registry
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import item_bytes
-from ffnbench.plan import Case, Workload, needed_by
-from ffnbench.result import CaseCost, HardwareBound
+from ffnbench.plan.plan import Case, Workload, needed_by
+from ffnbench.record.result import CaseCost, HardwareBound
 
 PUBLISHED_FILE = Path(__file__).with_name("hardware.toml")
 FP8, INT8 = "fp8", "int8"

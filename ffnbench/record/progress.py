@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ffnbench.result import Step
+from ffnbench.record.result import Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

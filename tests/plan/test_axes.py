@@ -11,7 +11,7 @@ from fake_machine import planned
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ffnbench.planning.reading import many, number
+from ffnbench.plan.reading import many, number
 
 
 def numbers(text: str) -> list[float]:

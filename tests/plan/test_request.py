@@ -7,7 +7,7 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.plan import Probe, SizedBy, Workload, cost_of
+from ffnbench.plan.plan import Probe, SizedBy, Workload, cost_of
 
 
 def widths(**options: object) -> dict[str, int]:

@@ -13,8 +13,8 @@ import pytest
 from fake_machine import KnownProber
 from paths import ROOT
 
-from ffnbench.choices import Weights
-from ffnbench.metrics import LATENCY
+from ffnbench.common.choices import Weights
+from ffnbench.plan.metrics import LATENCY
 from ffnbench.report.files.store import read_report
 
 MINE = """

@@ -1,7 +1,7 @@
 """The question: which cases, on what workload, measured how. Pure data, enough to ask
 it again.
 
-The types only; how a request becomes a Plan is planning/, the answer is result.py.
+The types only; the other files of plan/ make one, the answer is record/.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-from ffnbench.choices import (
+from ffnbench.common.choices import (
     DEFAULT_MODE,
     Backend,
     Cache,

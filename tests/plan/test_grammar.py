@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import Gate
-from ffnbench.plan import Probe
-from ffnbench.planning.variants import Variant, typed_variants
+from ffnbench.plan.plan import Probe
+from ffnbench.plan.variants import Variant, typed_variants
 
 
 def variant_of(text: str) -> Variant:

@@ -14,7 +14,7 @@ from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.device.environment import about_torch
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.plan import THIS_INTERPRETER, Arm, Plan
+from ffnbench.plan.plan import THIS_INTERPRETER, Arm, Plan
 from ffnbench.run.worker import BOOT, variables_of
 
 

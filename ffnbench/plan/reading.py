@@ -18,7 +18,7 @@ from itertools import product
 from math import prod
 from typing import Any, TypeVar
 
-from ffnbench.choices import MODE_ALIASES, Mode
+from ffnbench.common.choices import MODE_ALIASES, Mode
 from ffnbench.common.errors import FfnbenchError, WrongArgument
 from ffnbench.common.names import choose, hint_for, normalise
 from ffnbench.common.units import (
