@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ffnbench.ffn.imported import activation
     from ffnbench.ffn.spec import FFNSpec
     from ffnbench.gate.shown_check import ShownCheck as Check
-    from ffnbench.report.shown_report import Answer
+    from ffnbench.report.answer import Answer
     from ffnbench.report.shown_report import ShownReport as Report
 
 __version__ = "0.2.0"
@@ -49,7 +49,7 @@ __all__ = [
     "plot_activations",
 ]
 _HOMES = {
-    "Answer": ("report.shown_report", "Answer"),
+    "Answer": ("report.answer", "Answer"),
     "Check": ("gate.shown_check", "ShownCheck"),
     "Error": ("common.errors", "FfnbenchError"),
     "FFNSpec": ("ffn.spec", "FFNSpec"),

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 from ffnbench.record.result import Report
 from ffnbench.report.columns import case_rows
-from ffnbench.report.frame import Frame
+from ffnbench.report.table import Table
 from ffnbench.report.writers import csv_text
 
 
-def cells(frame: Frame) -> list[list[str]]:
+def cells(frame: Table) -> list[list[str]]:
     """The texts of a frame, row by row."""
-    return [
-        list(row)
-        for row in zip(*(column.texts for column in frame.shown()), strict=True)
-    ]
+    columns = frame.shown(every=True)
+    return [[column.text(row) for column in columns] for row in frame.rows]
 
 
-def below(title: str, frame: Frame) -> list[str]:
+def below(title: str, frame: Table) -> list[str]:
     """The cells below a title."""
-    for column in frame.shown():
+    for column in frame.shown(every=True):
         if title in (column.title, column.name):
-            return list(column.texts)
+            return [column.text(row) for row in frame.rows]
     raise LookupError(title)
 
 
-def titles(frame: Frame) -> list[str]:
+def titles(frame: Table) -> list[str]:
     """What its columns are called."""
     return [column.title for column in frame.columns]
 

@@ -55,8 +55,8 @@ MODULES_OF_COMPARE, NODES_OF_COMPARE = 90, 108_000
 MODULES_OF_COST, NODES_OF_HELP = 56, 14_000
 # what the house weighs at most: syntax nodes of a folder, files of the package, columns
 # of a case; they only fall, and who adds to them names what leaves
-NODES = {"ffnbench": 193_500, "tests": 130_000, "benchmarks": 20_000}
-MODULES, COLUMNS = 169, 58
+NODES = {"ffnbench": 192_900, "tests": 130_000, "benchmarks": 20_000}
+MODULES, COLUMNS = 168, 58
 
 
 def part_of(name: str) -> str:
@@ -228,7 +228,7 @@ def loaded_after(code: str) -> set[str]:
 def test_the_parent_of_a_comparison_loads_no_torch() -> None:
     code = (
         "import sys; sys.path.insert(0, 'tests')\nfrom fake_machine import FakeLaunch, measure, prepare\n"
-        "print(measure(prepare(quick=True), launch=FakeLaunch()).table)"
+        "print(measure(prepare(quick=True), launch=FakeLaunch()))"
     )
     loaded = loaded_after(code)
     assert loaded & HEAVY <= {"numpy", "scipy"}

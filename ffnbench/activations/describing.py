@@ -10,9 +10,10 @@ from ffnbench.activations.plan import (
     every_activation,
     select,
 )
-from ffnbench.activations.table import facts_view
+from ffnbench.activations.table import facts_table
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.report.formats import View, Write
+from ffnbench.report.answer import Write
+from ffnbench.report.table import Table
 from ffnbench.run.prober import Prober
 
 if TYPE_CHECKING:
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
 CURVE_POINTS = 1601
 
 
-def describe_activations(names: str | None, probe: Prober) -> View:
+def describe_activations(names: str | None, probe: Prober) -> Table:
     """The facts of activations, for `activations`. Functions of the user's are loaded
     by a worker, and have no facts but those that they declare.
     """
     chosen = select(names or every_activation(), probe)
-    return facts_view(chosen, _facts_of(chosen))
+    return facts_table(chosen, _facts_of(chosen))
 
 
 def draw_activations(

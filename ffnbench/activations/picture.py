@@ -27,7 +27,7 @@ from ffnbench.activations.facts import Facts
 from ffnbench.common.choices import FIGURE_SUFFIXES
 from ffnbench.common.units import digits
 from ffnbench.record.result import ActivationCurve
-from ffnbench.report.formats import Write
+from ffnbench.report.answer import Write
 from ffnbench.report.writers import csv_text
 
 HEIGHT = 2.5  # inches

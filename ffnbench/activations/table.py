@@ -13,17 +13,11 @@ from ffnbench.common.units import counted
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.plan.plan import Group, typed_as
 from ffnbench.record.result import Report
-from ffnbench.report.columns import (
-    LATENCY_KEYS,
-    RATIO_KEYS,
-    case_rows,
-    timed_columns,
-)
-from ffnbench.report.formats import View
-from ffnbench.report.frame import EXTRA, Column, Frame, Row
+from ffnbench.report.columns import case_rows, timed_columns
 from ffnbench.report.header import headings_at_rows
 from ffnbench.report.notes import case_notes, details
 from ffnbench.report.sentences import answer_sentences
+from ffnbench.report.table import EXTRA, Column, Row, Table, interval_keys
 from ffnbench.report.words import FLOPS_OF_ONE, device_text
 
 MOST_PLACES = 4  # of jumps or kinks, in a cell of the table
@@ -39,8 +33,8 @@ TIMING_KEYS = (
     "mode",
     "dtype",
     "elements",
-    *LATENCY_KEYS,
-    *RATIO_KEYS,
+    *interval_keys("latency_s"),
+    *interval_keys("ratio"),
     "verdict",
     "workers",
     "failure",
@@ -91,21 +85,21 @@ def ten_digits(value: float) -> str:
 
 FACT_COLUMNS = (
     ACTIVATION,
-    Column("formula", priority=1, left=True, flexible=True),
-    Column("minimum", priority=1, write=ten_digits),
+    Column("formula", priority=1, left=True, prose=True),
+    Column("minimum", priority=1, read=ten_digits),
     Column("place", "at x", priority=1),
     Column("range", priority=2, left=True),
     Column("monotonic", priority=4, left=True),
     Column("smooth", priority=3, left=True),
     Column("slopes", "range of f'", priority=5, left=True),
-    Column("zero_gradient", "f' = 0", "%", priority=5, write=small_share_text),
-    Column("saturated", "|f'|<.01", "%", priority=6, write=small_share_text),
-    Column("mean", "mean", "f(x)", priority=7, write=rounded_text),
-    Column("second_moment", "2nd moment", "f(x)²", priority=7, write=rounded_text),
-    Column("flops", "FLOPs", "fwd", priority=8, write=str),
-    Column("flops_backward", "FLOPs", "bwd", priority=8, write=str),
+    Column("zero_gradient", "f' = 0", "%", priority=5, read=small_share_text),
+    Column("saturated", "|f'|<.01", "%", priority=6, read=small_share_text),
+    Column("mean", "mean", "f(x)", priority=7, read=rounded_text),
+    Column("second_moment", "2nd moment", "f(x)²", priority=7, read=rounded_text),
+    Column("flops", "FLOPs", "fwd", priority=8, read=str),
+    Column("flops_backward", "FLOPs", "bwd", priority=8, read=str),
     *(
-        Column(key, title, priority=EXTRA, left=True, flexible=True)
+        Column(key, title, priority=EXTRA, left=True, prose=True)
         for key, title in NAMES.items()
     ),
 )
@@ -138,12 +132,7 @@ def facts_records(
     return records
 
 
-def facts_view(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> View:
-    """What `activations` shows."""
-    return View(frame=lambda: facts_frame(chosen, facts), title="activations")
-
-
-def facts_frame(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> Frame:
+def facts_table(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> Table:
     """One row for each activation; below them which have no facts."""
     rows = facts_records(chosen, facts)
     differs = [
@@ -152,7 +141,7 @@ def facts_frame(chosen: dict[str, ActivationSpec], facts: dict[str, Facts]) -> F
         if row["torch_differs"]
     ]
     unknown = ", ".join(label for label in chosen if label not in facts)
-    return Frame(
+    return Table(
         columns=FACT_COLUMNS,
         rows=[_in_words(row) for row in rows],
         saved=rows,
@@ -235,11 +224,11 @@ def timing_rows(report: Report) -> list[Row]:
     return rows
 
 
-def timing_frame(report: Report) -> Frame:
+def timing_table(report: Report) -> Table:
     """The seconds of each operation, its ratio to relu's and the verdict, by group."""
     groups, rows = report.plan.groups, timing_rows(report)
     sizes = ((_heading(group), len(group.cases)) for group in groups)
-    return Frame(
+    return Table(
         columns=(ACTIVATION, *timed_columns(report, REFERENCE)),
         rows=rows,
         saved=[{key: row[key] for key in TIMING_KEYS} for row in rows],

@@ -11,13 +11,13 @@ from ffnbench.device.environment import (
 )
 from ffnbench.device.nvml import clock_advice as device_advice
 from ffnbench.record.messages import DeviceFacts, Greeting
-from ffnbench.report.environment import environment_records
-from ffnbench.report.formats import View
 from ffnbench.report.listing import (
     device_records,
-    records_view,
+    environment_rows,
+    table_of_facts,
     workers_record,
 )
+from ffnbench.report.table import Table
 from ffnbench.run.resources import (
     TRY_CUDA,
     device_facts,
@@ -27,15 +27,15 @@ from ffnbench.run.resources import (
 from ffnbench.run.world import World
 
 
-def environment(world: World, settings: Iterable[tuple[str, str]] = ()) -> View:
-    """Show where numbers would be measured. `settings` are further facts, with their
+def environment(world: World, settings: Iterable[tuple[str, str]] = ()) -> Table:
+    """Say where numbers would be measured. `settings` are further facts, with their
     values.
     """
     worker = world.launch()
     try:
         greeting = worker.greeting()
         gpu = device_facts(worker, auto_device(greeting))
-        records = environment_records(environment_of_run(greeting, gpu))
+        records = environment_rows(environment_of_run(greeting, gpu))
     finally:
         worker.close()
     records += device_records(_devices(greeting, world), gpu or DeviceFacts())
@@ -44,7 +44,7 @@ def environment(world: World, settings: Iterable[tuple[str, str]] = ()) -> View:
     noise = noise_advice()
     if gpu:
         noise += device_advice(gpu)
-    return records_view(records, [f"noise: {text}" for text in noise])
+    return table_of_facts(records, [f"noise: {text}" for text in noise])
 
 
 def _devices(greeting: Greeting, world: World) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 from ffnbench.api.call import Call, calling
 from ffnbench.app.options import WITH_TABLE
 from ffnbench.common.streams import say
+from ffnbench.report.answer import Drawing
 from ffnbench.report.destination import Destination
-from ffnbench.report.shown_report import Drawing
 
 
 def show_answer(
@@ -63,5 +63,5 @@ def show_answer(
             for path in destination.write(answer.files):
                 say(f"wrote {path}")
         else:
-            destination.show(answer.view())
+            destination.show(answer)
     return destination.code

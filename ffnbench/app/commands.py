@@ -15,7 +15,7 @@ from ffnbench.common import choices
 if TYPE_CHECKING:
     from ffnbench.api.call import Call
     from ffnbench.gate.shown_check import ShownCheck as Check
-    from ffnbench.report.shown_report import Answer, Drawing
+    from ffnbench.report.answer import Answer, Drawing
     from ffnbench.report.shown_report import ShownReport as Report
 
 # how the answers of commands are shown and written
@@ -225,27 +225,26 @@ def cost(
         "ffnbench report check.json -o check.html",
     ],
     docs="docs/methodology.md#counts",
+    shows_again=True,
 )
-def report(path: o.File) -> "Answer":
+def report(path: o.File) -> "Report | Check":
     """Show a saved run again.
 
     Every figure is computed again from the samples.
     """
     from ffnbench.report.files.store import holds_findings
-    from ffnbench.report.shown_report import Answer, report_view
 
     if holds_findings(path):
-        from ffnbench.gate.saved_check import saved_check_view
+        from ffnbench.gate.saved_check import saved_check
 
-        return Answer(shown=saved_check_view(path), name="report")
+        return saved_check(path)
     from ffnbench.api.saved_runs import load_recomputed
 
     saved, difference = load_recomputed(path)
     if difference:
         _call().progress.tell(f"note: {difference}")
     _call().expect(saved)
-    # 0, even where the run itself ended with an error
-    return Answer(shown=report_view(saved).ending(0), name="report")
+    return saved
 
 
 @command(
@@ -461,7 +460,7 @@ def plot_activations(
     """
     from ffnbench.activations.describing import draw_activations
     from ffnbench.plan.protocol import DEFAULT_TIMEOUT_S
-    from ffnbench.report.shown_report import Drawing
+    from ffnbench.report.answer import Drawing
 
     probe = _call().probe(DEFAULT_TIMEOUT_S)
     figure, files = draw_activations(activations, range, probe)
@@ -506,10 +505,10 @@ def activations(
     probe = call.probe(protocol.timeout_s, device if time else (), activations)
     if not time:
         from ffnbench.activations.describing import describe_activations
-        from ffnbench.report.shown_report import Answer
+        from ffnbench.report.answer import Answer
 
-        view = describe_activations(activations, probe)
-        return Answer(shown=view, name="activations")
+        table = describe_activations(activations, probe)
+        return Answer(table=table, name="activations")
     flags = {
         "dtype": dtype,
         "elements": elements,
@@ -531,10 +530,10 @@ def activations(
 )
 def list_(what: o.Topic = "variants") -> "Answer":
     """Show the names that a command takes."""
-    from ffnbench.report.listing import listing_view
-    from ffnbench.report.shown_report import Answer
+    from ffnbench.report.answer import Answer
+    from ffnbench.report.listing import listing
 
-    return Answer(shown=listing_view(what), name="list")
+    return Answer(table=listing(what), name="list")
 
 
 @command(
@@ -549,9 +548,9 @@ def env() -> "Answer":
     """
     from ffnbench.api.this_machine import environment
     from ffnbench.app.defaults import facts
-    from ffnbench.report.shown_report import Answer
+    from ffnbench.report.answer import Answer
 
-    return Answer(shown=environment(_call().world, facts()), name="env")
+    return Answer(table=environment(_call().world, facts()), name="env")
 
 
 @command(
@@ -570,7 +569,6 @@ def inspect(model: o.Model) -> "Answer":
     >>> rows = ffnbench.inspect("mixtral-8x7b").frame()
     >>> rows[["part", "layers", "params", "params_active"]]
     """
-    from ffnbench.inspecting.table import model_view
-    from ffnbench.report.shown_report import Answer
+    from ffnbench.inspecting.table import answer_of
 
-    return Answer(shown=model_view(model), name="inspect")
+    return answer_of(model)

@@ -105,8 +105,8 @@ def answer_python(answer_of: Callable[[], Any], line: str) -> Any:
     KeyboardInterrupt at Ctrl-C, with what was measured by then.
     """
     from ffnbench.api.call import Call, calling
+    from ffnbench.report.answer import notebook_shell
     from ffnbench.report.progress import NotebookProgress, TerminalProgress, progress_of
-    from ffnbench.report.shown_report import notebook_shell
 
     progress: TerminalProgress | NotebookProgress
     if notebook_shell():

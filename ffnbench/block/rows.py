@@ -35,13 +35,9 @@ from ffnbench.ffn.spec import AttentionSpec
 from ffnbench.plan.metrics import PEAK
 from ffnbench.plan.plan import Case
 from ffnbench.record.result import Estimate, Report
-from ffnbench.report.columns import (
-    LATENCY_KEYS,
-    RATIO_KEYS,
-    case_rows,
-)
-from ffnbench.report.frame import Row, in_row
+from ffnbench.report.columns import case_rows
 from ffnbench.report.header import CONDITIONS
+from ffnbench.report.table import Row, in_row, interval_keys
 from ffnbench.stats.cells import restricted
 from ffnbench.stats.figures import figures_of
 
@@ -273,8 +269,8 @@ def _measured_columns(
     parts = {FFN: length.ffn, ATTENTION: length.attention, TEXTBOOK: length.textbook}
     row: Row = {}
     for name, case in parts.items():
-        compared = () if name == FFN else RATIO_KEYS
-        keys = (*LATENCY_KEYS, PEAK, *compared, *UNSAVED_KEYS)
+        compared = () if name == FFN else interval_keys("ratio")
+        keys = (*interval_keys("latency_s"), PEAK, *compared, *UNSAVED_KEYS)
         row |= _columns_of(name, case, keys, rows)
     row |= in_row(
         "ffn_share_latency", ffn_share(ratio_to_ffn(report, length.attention.label))

@@ -22,20 +22,20 @@ from ffnbench.record.result import Report, Verdict
 from ffnbench.report.columns import (
     SHARE_WIDTH,
     TOKEN,
-    latency_text,
+    latency_word,
     with_percent_sign,
-)
-from ffnbench.report.frame import (
-    EXTRA,
-    NUMBER_WIDTH,
-    RATIO_WIDTH,
-    Column,
-    Frame,
-    Row,
 )
 from ffnbench.report.header import common_conditions
 from ffnbench.report.notes import details
 from ffnbench.report.sentences import failure_line, machine_line, to_do_line
+from ffnbench.report.table import (
+    EXTRA,
+    NUMBER_WIDTH,
+    RATIO_WIDTH,
+    Column,
+    Row,
+    Table,
+)
 from ffnbench.report.words import (
     CERTAIN,
     device_text,
@@ -65,7 +65,7 @@ COUNTED_COLUMNS = (
     _flops("flops_projections", "projections", 4),
     _flops("flops_scores", "scores", 5),
     _flops("flops_values", "values", 6),
-    Column("ffn_share_flops", "FFN's share", "of FLOPs", write=with_percent_sign),
+    Column("ffn_share_flops", "FFN's share", "of FLOPs", read=with_percent_sign),
     Column("kv_bytes", "KV", units=IEC, priority=3),
     _flops("flops_softmax", "softmax", EXTRA),
     Column("kv_bytes_per_token", "KV", TOKEN, units=IEC, priority=EXTRA),
@@ -74,27 +74,29 @@ SHARE = Column(
     "ffn_share_latency",
     "FFN's share",
     f"% of latency {CERTAIN}",
-    interval=share_text,
+    interval=True,
+    read=share_text,
     least_width=SHARE_WIDTH,
 )
 
 
-def block_frame(report: Report) -> Frame:
+def block_tables(report: Report) -> list[Table]:
     """What is counted by length, and below it what was measured; in a sweep both for
     each block.
     """
-    frames = []
+    tables = []
     for block in blocks_of(report):
         rows = block_rows(block)
-        frames.append(_counted_frame(block, rows))
+        tables.append(_counted_table(block, rows))
         if not report.is_of_counts:
-            frames.append(
-                _measured_frame(block, [row for row in rows if row["sees"] != MEAN])
+            tables.append(
+                _measured_table(block, [row for row in rows if row["sees"] != MEAN])
             )
-    return replace(frames[-1], above=tuple(frames[:-1]), saved=block_records(report))
+    *others, last = tables
+    return [*others, replace(last, saved=block_records(report))]
 
 
-def _counted_frame(report: Report, rows: list[Row]) -> Frame:
+def _counted_table(report: Report, rows: list[Row]) -> Table:
     """FLOPs of a token and bytes of keys and values, one row for each length and
     window; below them where attention overtakes the FFN.
     """
@@ -102,7 +104,7 @@ def _counted_frame(report: Report, rows: list[Row]) -> Frame:
     sequences = f"{batch} sequences" if batch > 1 else "one sequence"
     windows = (Column("layers"), SEES) if rows[0]["layers"] else ()
     passes = PASSES_OF_MODE[rows[0]["mode"]]
-    return Frame(
+    return Table(
         columns=(SEQ_LEN, *windows, *COUNTED_COLUMNS),
         rows=rows,
         header=[
@@ -118,7 +120,7 @@ def _counted_frame(report: Report, rows: list[Row]) -> Frame:
     )
 
 
-def _measured_frame(report: Report, rows: list[Row]) -> Frame:
+def _measured_table(report: Report, rows: list[Row]) -> Table:
     """Latencies, their ratios to the FFN's and the FFN's share, one row for each length
     and window.
     """
@@ -132,7 +134,7 @@ def _measured_frame(report: Report, rows: list[Row]) -> Frame:
         latency, ratio, peak = _columns_of_part(part)
         times += [latency, ratio]
         peaks.append(peak)
-    return Frame(
+    return Table(
         columns=(SEQ_LEN, *windows, *times, SHARE, *peaks),
         rows=rows,
         header=["measured"],
@@ -153,7 +155,7 @@ def _columns_of_part(part: str) -> tuple[Column, Column, Column]:
     title, parts = {FFN: "FFN"}.get(part, part), (FFN, ATTENTION, TEXTBOOK)
 
     def word(row: Row) -> str | None:
-        return latency_text(
+        return latency_word(
             {key: row[f"{part}_{key}"] for key in ("verdict", "failure")}
         )
 
@@ -161,8 +163,9 @@ def _columns_of_part(part: str) -> tuple[Column, Column, Column]:
         f"{part}_latency_s",
         title,
         units=TIME,
-        interval=seconds_text,
-        text=word,
+        interval=True,
+        read=seconds_text,
+        word=word,
         style=lambda row: "yellow" if word(row) else "",
         priority=3 if part == TEXTBOOK else 1,
         least_width=NUMBER_WIDTH,
@@ -172,7 +175,8 @@ def _columns_of_part(part: str) -> tuple[Column, Column, Column]:
         f"{part}_ratio",
         title,
         f"time vs FFN {CERTAIN}",
-        interval=interval_text,
+        interval=True,
+        read=interval_text,
         priority=4,
         least_width=RATIO_WIDTH,
     )

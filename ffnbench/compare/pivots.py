@@ -10,11 +10,18 @@ from itertools import chain
 from ffnbench.plan.plan import Group, value_of
 from ffnbench.record.result import Report, Verdict
 from ffnbench.report.columns import column
-from ffnbench.report.frame import UNKNOWN_CELL, Column, Frame, Groups, Row, estimate_in
 from ffnbench.report.header import (
     axis_column,
     heading_of,
     headings_at_rows,
+)
+from ffnbench.report.table import (
+    UNKNOWN_CELL,
+    Column,
+    Groups,
+    Row,
+    Table,
+    estimate_in,
 )
 from ffnbench.report.words import (
     CERTAIN,
@@ -28,23 +35,21 @@ UNCLEAR = "~"  # can't tell
 LONGEST_VERDICT = len(VERDICTS[Verdict.FASTER])  # of the verdicts behind a ratio
 
 
-def pivots(report: Report, frame: Frame, title: str) -> tuple[Frame, ...]:
-    """Two frames of a timed sweep with one row for each point: with the intervals of
-    the ratios, and without them where the first is too wide.
-
-    Gives no frame for a plan that is no sweep, and for one whose points have different
-    variants. `title` is what the headings call the reference.
+def pivot(report: Report, table: Table, title: str) -> Table | None:
+    """The table of a timed sweep with one row for each point; None for a plan that is
+    no sweep, and for one whose points have different variants. `title` is what the
+    headings call the reference.
     """
     plan = report.plan
     names = {
         tuple(plan.name_of(case.label) for case in group.cases) for group in plan.groups
     }
     references = {plan.name_of(group.reference) for group in plan.groups}
-    is_sweep = bool(frame.groups) and bool(plan.groups[0].values)
+    is_sweep = bool(table.groups) and bool(plan.groups[0].values)
     if not is_sweep or len(names) > 1 or len(references) > 1:
-        return ()
+        return None
     [variants], [reference] = names, references
-    by_label = {row["label"]: row for row in frame.rows}
+    by_label = {row["label"]: row for row in table.rows}
     axes, blocks = _axes_and_blocks(plan.groups)
     points = []
     for group in chain.from_iterable(blocks.values()):
@@ -55,31 +60,24 @@ def pivots(report: Report, frame: Frame, title: str) -> tuple[Frame, ...]:
         values = {key: value_of(plan.case(group.reference), key) for key in axes}
         points.append(by_label[group.reference] | values | rows)
     legend = "-v: all columns"
-    if any(row["verdict"] == Verdict.UNCLEAR for row in frame.rows):
+    if any(row["verdict"] == Verdict.UNCLEAR for row in table.rows):
         legend = f"{UNCLEAR}: can't tell; {legend}"
     headings: Groups = ()
     if "" not in blocks:
         sizes = ((text, len(groups)) for text, groups in blocks.items())
         headings = headings_at_rows(sizes)
-    words = {"text": _seconds_text, "style": _seconds_style}
+    words = {"word": _seconds_word, "style": _seconds_style}
     seconds = column("latency_s", 0, title=title, least_width=0, **words)
-    frames = []
-    for with_interval in (True, False):
-        ratios = [
-            _ratio_column(name, reference, title, with_interval=with_interval)
-            for name in variants
-            if name != reference
-        ]
-        frames.append(
-            Frame(
-                columns=(*map(axis_column, axes), seconds, *ratios),
-                rows=points,
-                groups=headings,
-                header=[*frame.header, legend],
-                summary=frame.summary,
-            )
-        )
-    return tuple(frames)
+    ratios = [
+        _ratio_column(name, reference, title) for name in variants if name != reference
+    ]
+    return Table(
+        columns=(*map(axis_column, axes), seconds, *ratios),
+        rows=points,
+        groups=headings,
+        header=[*table.header, legend],
+        summary=table.summary,
+    )
 
 
 def _axes_and_blocks(
@@ -104,7 +102,7 @@ def _axes_and_blocks(
     return [along], blocks
 
 
-def _seconds_text(row: Row) -> str | None:
+def _seconds_word(row: Row) -> str | None:
     """The word that stands in the place of the reference's time; None where it has a
     time to be shown.
     """
@@ -114,20 +112,15 @@ def _seconds_text(row: Row) -> str | None:
 
 
 def _seconds_style(row: Row) -> str:
-    return verdict_style(row) if _seconds_text(row) else ""
+    return verdict_style(row) if _seconds_word(row) else ""
 
 
-def _ratio_column(
-    name: str, reference: str, reference_title: str, *, with_interval: bool
-) -> Column:
+def _ratio_column(name: str, reference: str, reference_title: str) -> Column:
     """The column of a variant, with the ratio and the verdict in one cell; where there
     is no ratio, the word that says why.
     """
-    unit = f"vs {reference_title}"
-    if with_interval:
-        unit = f"time {unit} {CERTAIN}"
 
-    def text(point: Row) -> str:
+    def word(point: Row) -> str:
         row = point["of", name]
         word = verdict_word(row) or ""
         ratio = estimate_in(row, "ratio")
@@ -135,15 +128,11 @@ def _ratio_column(
             word = UNCLEAR
         if ratio is None:
             return UNKNOWN_CELL if word in ("", UNCLEAR) else word
-        number = interval_text(ratio)
-        if not with_interval:
-            number = number.partition(" ")[0]
-        return f"{number} {word:<{LONGEST_VERDICT}}"
+        return f"{interval_text(ratio)} {word:<{LONGEST_VERDICT}}"
 
     def style(point: Row) -> str:
         return verdict_style(point["of", name])
 
     title = name.removeprefix(reference) if name.startswith(f"{reference}@") else name
-    return column(
-        "ratio", key=name, title=title, unit=unit, text=text, style=style, least_width=0
-    )
+    unit = f"time vs {reference_title} {CERTAIN}"
+    return Column(name, title, unit, word=word, style=style)

@@ -30,7 +30,6 @@ from ffnbench.report.columns import (
     column,
     timed_columns,
 )
-from ffnbench.report.frame import EXTRA, Column, Frame, Row
 from ffnbench.report.header import (
     axis_column,
     compares_ways,
@@ -46,6 +45,7 @@ from ffnbench.report.sentences import (
     general_line,
     machine_line,
 )
+from ffnbench.report.table import EXTRA, Column, Row, Table
 from ffnbench.report.words import error_text
 
 BOUNDS_LINE = (
@@ -53,7 +53,7 @@ BOUNDS_LINE = (
 )
 BOUNDS = (
     Column("hardware", left=True),
-    Column("flops_per_byte", "FLOP/B", write=digits, priority=1),
+    Column("flops_per_byte", "FLOP/B", read=digits, priority=1),
     Column("at_least_s", "at least", units=TIME),
     Column("bound_by", "bound by", left=True),
 )
@@ -77,7 +77,7 @@ COMPARE_COLUMNS = {
 }  # fmt: skip
 
 
-def compare_frame(report: Report) -> Frame:
+def compare_table(report: Report) -> Table:
     """The answer of `compare`; where nothing was measured, that of `cost`."""
     plan = report.plan
     is_measured = not report.is_of_counts
@@ -95,7 +95,7 @@ def compare_frame(report: Report) -> Frame:
         columns = ways.with_priorities(columns)
         header = ways.header_of(plan, header, columns)
     notes = details(report) if is_measured else row_notes(report)
-    frame = Frame(
+    table = Table(
         columns=tuple(columns),
         rows=rows,
         header=[header],
@@ -104,11 +104,11 @@ def compare_frame(report: Report) -> Frame:
         groups=tuple((machines * start, text) for start, text in headings(plan)),
         naming=len(naming),
     )
-    if not frame.groups or not report.comparisons or of_ways:
-        return frame
-    from ffnbench.compare.pivots import pivots
+    if not table.groups or not report.comparisons or of_ways:
+        return table
+    from ffnbench.compare.pivots import pivot
 
-    return replace(frame, short=pivots(report, frame, reference_title(report)))
+    return replace(table, pivot=pivot(report, table, reference_title(report)))
 
 
 def _on_machines(report: Report, rows: list[Row]) -> list[Row]:
@@ -142,7 +142,7 @@ def _columns_of(report: Report, rows: list[Row]) -> tuple[list[Column], list[Col
     plan = report.plan
     is_measured = not report.is_of_counts
     priorities = COMPARE_COLUMNS if is_measured else COST_COLUMNS
-    naming = [column("label", text=lambda row: plan.name_of(row["label"]))]
+    naming = [column("label", word=lambda row: plan.name_of(row["label"]))]
     if compares_ways(plan):
         from ffnbench.compare import ways
 
@@ -216,7 +216,7 @@ def _columns_known(
             return f"{error_text(row[ERROR])} vs itself"
         return None
 
-    changes: dict[str, dict[str, Any]] = {ERROR: {"text": against_itself}}
+    changes: dict[str, dict[str, Any]] = {ERROR: {"word": against_itself}}
     if not is_counted:
         # beside times, three digits leave room for the others
         changes |= {key: {"units": SI} for key in ("params", "params_active")}

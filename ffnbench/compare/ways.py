@@ -13,9 +13,9 @@ from typing import Any
 
 from ffnbench.plan.metrics import COMPILE, PACK, PEAK
 from ffnbench.plan.plan import Plan
-from ffnbench.report.columns import column, ratio_text
-from ffnbench.report.frame import EXTRA, Column, Row
+from ffnbench.report.columns import column, ratio_word
 from ffnbench.report.header import differing_conditions
+from ffnbench.report.table import EXTRA, Column, Row
 from ffnbench.report.words import verdict_word
 
 # priorities of columns in place of those of compare/table.py: COMPARE_COLUMNS
@@ -33,7 +33,7 @@ def name_columns(plan: Plan) -> list[Column]:
     if "weight_format" in differing_conditions(plan):
         columns.append(column("weight_format", 0, left=True))
     if len({_name(plan, case.label) for case in plan.shown}) > 1:
-        name = column("label", text=lambda row: _name(plan, row["label"]))
+        name = column("label", word=lambda row: _name(plan, row["label"]))
         columns.insert(0, name)
     return columns
 
@@ -57,14 +57,14 @@ def with_priorities(columns: list[Column]) -> list[Column]:
     place of its ratio.
     """
     changes: dict[str, dict[str, Any]] = {
-        "ratio": {"priority": 2, "text": _ratio_text, "style": _failure_style},
+        "ratio": {"priority": 2, "word": _ratio_word, "style": _failure_style},
         "verdict": {"priority": 3},
     }
     return [replace(each, **changes.get(each.key, {})) for each in columns]
 
 
-def _ratio_text(row: Row) -> str | None:
-    return verdict_word(row) if row["failure"] else ratio_text(row)
+def _ratio_word(row: Row) -> str | None:
+    return verdict_word(row) if row["failure"] else ratio_word(row)
 
 
 def _failure_style(row: Row) -> str:

@@ -7,9 +7,13 @@ from typing import Any
 
 from ffnbench.common.errors import EXIT_INTERRUPTED
 from ffnbench.common.streams import say
-from ffnbench.report.destination import Destination, refuse_unknown
+from ffnbench.gate.baseline import new_baseline
+from ffnbench.gate.shown_check import ShownCheck
+from ffnbench.report.answer import Shows
+from ffnbench.report.destination import STDOUT_FORMATS, Destination, refuse_unknown
 from ffnbench.report.files.outputs import refuse_unwritable, save
-from ffnbench.report.formats import CHECK_FORMATS, View
+
+CHECK_FORMATS = (*STDOUT_FORMATS, "github")
 
 
 class CheckDestination(Destination):
@@ -36,12 +40,12 @@ class CheckDestination(Destination):
         super().__init__(stem, formats=CHECK_FORMATS, why_runs_stay=why, **how)
         self.updates = update
 
-    def show(self, shown: View) -> None:
+    def show(self, answer: Shows) -> None:
         """Show the answer, then write the new baseline."""
-        super().show(shown)
-        if self._unclear_fails and shown.code_if_unclear_fails is not None:
-            self.code = shown.code_if_unclear_fails
-        if self.updates and shown.baseline is not None:
-            save(Path(self._baseline), shown.baseline())
+        super().show(answer)
+        assert isinstance(answer, ShownCheck)
+        self.code, _ = answer.outcome(unclear_fails=self._unclear_fails)
+        if self.updates:
+            save(Path(self._baseline), new_baseline(answer))
             say(f"wrote {self._baseline}")
-            self.code = shown.code if shown.code == EXIT_INTERRUPTED else 0
+            self.code = self.code if self.code == EXIT_INTERRUPTED else 0

@@ -8,20 +8,17 @@ from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.files import content_of
 from ffnbench.gate.decision import CHECKED_METRICS, OUTPUT, SPEC, Checked, Finding
-from ffnbench.gate.shown_check import check_view
+from ffnbench.gate.shown_check import ShownCheck, as_shown_check
 from ffnbench.report.files.store import report_in
-from ffnbench.report.formats import View
-from ffnbench.report.frame import estimate_in
+from ffnbench.report.table import estimate_in
 
 METRICS = (SPEC, OUTPUT, *CHECKED_METRICS)
 # the fields of Checked that are texts
 TEXTS = ("against", "saved", "command")
 
 
-def saved_check_view(path: str) -> View:
-    """The view of a saved check, which ends with exit code 0. Raises FfnbenchError for
-    a file that is not complete.
-    """
+def saved_check(path: str) -> ShownCheck:
+    """The saved check. Raises FfnbenchError for a file that is not complete."""
     try:
         data = jsonable.parse(content_of(path))
         if "now" not in data:
@@ -34,7 +31,7 @@ def saved_check_view(path: str) -> View:
             sides=tuple(data.get("sides", ())),
             **{name: data.get(name, "") for name in TEXTS},
         )
-        return check_view(checked).ending(0)
+        return as_shown_check(checked)
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         raise FfnbenchError(
             f"{path!r} is not a complete result of a check: {problem}",

@@ -1,26 +1,24 @@
-"""The answer of `check` and `ab` as a view; in Python it is an object that can show
-itself.
-"""
+"""The answer of `check` and `ab`, which shows itself."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 
-from ffnbench.common.errors import EXIT_INTERRUPTED, Unfinished
+from ffnbench.common.errors import EXIT_INTERRUPTED, FfnbenchError, Unfinished
 from ffnbench.common.jsonable import json_text
-from ffnbench.gate.baseline import new_baseline
 from ffnbench.gate.decision import Checked, Status, exit_code
 from ffnbench.gate.table import (
     finding_records,
-    findings_frame,
+    findings_table,
     junit,
     workflow_commands,
 )
+from ffnbench.report.answer import Shows, Write
 from ffnbench.report.files.store import made_anew, report_text
-from ffnbench.report.formats import NOT_ALL, View
-from ffnbench.report.frame import Row
-from ffnbench.report.shown_report import Shows, origin_record
+from ffnbench.report.shown_report import NOT_ALL, origin_record
+from ffnbench.report.table import Row, Table
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -32,11 +30,12 @@ class ShownCheck(Shows, Checked):
     READ = ("before", "findings", "now", "ok", "status")
 
     @property
-    def _stem(self) -> str:
+    def stem(self) -> str:
+        """The name of its files in a folder, without their suffix."""
         return "check"
 
-    @property
-    def _origin(self) -> Row:
+    def origin(self) -> Row:
+        """When, where and by what it was measured."""
         return origin_record(self.now)
 
     @property
@@ -57,13 +56,41 @@ class ShownCheck(Shows, Checked):
                 return status
         return Status.OK
 
-    def view(self) -> View:
-        """The findings, with the functions that write them in every format."""
-        return check_view(self)
+    def tables(self) -> list[Table]:
+        """The findings, without the exact rows that are equal."""
+        return [findings_table(self)]
 
-    def rows(self) -> list[Row]:
-        """A flat record for each metric of each case."""
-        return finding_records(self)
+    def outcome(
+        self, *, unclear_fails: bool = False
+    ) -> tuple[int, FfnbenchError | None]:
+        """The exit code, and why not all was measured. With `unclear_fails` a row that
+        can't be told has an exit code too.
+        """
+        code = exit_code(self, unclear_fails=unclear_fails)
+        if self.now.stopped and not self.now.out_of_budget:
+            hint = made_anew(self.saved, self.now) if self.saved else NOT_ALL
+            return code, Unfinished(self.now.stopped, hint)
+        return EXIT_INTERRUPTED if self.interrupted else code, None
+
+    def texts(self, tables: Sequence[Table]) -> dict[str, Callable[[], str]]:
+        """A writer for each format of stdout but the table."""
+        commands = {"github": lambda: workflow_commands(self.findings)}
+        return super().texts(tables) | commands
+
+    def files(self, tables: Sequence[Table]) -> dict[str, Write]:
+        """A writer for each suffix; its JSON can be shown again."""
+        more: dict[str, Write] = {
+            ".json": lambda: _check_json(self),
+            ".xml": lambda: junit(self.findings),
+        }
+        return super().files(tables) | more
+
+    def page(self, tables: Sequence[Table]) -> str:
+        """The findings as an HTML document."""
+        from ffnbench.report.page import page_of
+
+        title = tables[0].header[0].partition(";")[0]
+        return page_of(tables, None, self.now, title, self.command)
 
 
 # the statuses, the gravest first; OK and NEW are what is left
@@ -81,33 +108,6 @@ def as_shown_check(checked: Checked) -> ShownCheck:
     return ShownCheck(
         **{field.name: getattr(checked, field.name) for field in fields(Checked)}
     )
-
-
-def check_view(checked: Checked) -> View:
-    """The view of a check: its findings in every format, the run that they follow from,
-    and what a new baseline would be.
-    """
-    frame, findings = findings_frame(checked), checked.findings
-    view = View(
-        frame=lambda: frame,
-        reports=[checked.now],
-        title=frame.header[0].partition(";")[0],
-        command=checked.command,
-        more_formats={"github": lambda: workflow_commands(findings)},
-        more_files={
-            ".json": lambda: _check_json(checked),
-            ".xml": lambda: junit(findings),
-        },
-        baseline=lambda: new_baseline(checked),
-        code=exit_code(checked, unclear_fails=False),
-        code_if_unclear_fails=exit_code(checked, unclear_fails=True),
-    )
-    if checked.now.stopped and not checked.now.out_of_budget:
-        hint = made_anew(checked.saved, checked.now) if checked.saved else NOT_ALL
-        return view.ending(view.code, Unfinished(checked.now.stopped, hint))
-    if checked.interrupted:
-        return replace(view, code=EXIT_INTERRUPTED, code_if_unclear_fails=None)
-    return view
 
 
 def _check_json(checked: Checked) -> str:

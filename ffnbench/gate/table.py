@@ -22,9 +22,9 @@ from ffnbench.gate.decision import OUTPUT, Checked, Finding, Status
 from ffnbench.gate.trust import code_of, trust_flags
 from ffnbench.plan.metrics import LATENCY
 from ffnbench.plan.plan import NoteKind
-from ffnbench.report.frame import UNKNOWN_CELL, Column, Frame, Row
 from ffnbench.report.notes import effort, notes_of_run
 from ffnbench.report.sentences import general_line, machine_line
+from ffnbench.report.table import UNKNOWN_CELL, Column, Row, Table
 from ffnbench.report.words import CERTAIN, change_text, side_lines
 
 # the statuses that a CI shows as errors and as warnings, and those that are fine
@@ -123,8 +123,8 @@ def finding_records(checked: Checked) -> list[Row]:
     return records
 
 
-def findings_frame(checked: Checked) -> Frame:
-    """The frame of all rows but the exact ones that are equal, which are counted below
+def findings_table(checked: Checked) -> Table:
+    """The table of all rows but the exact ones that are equal, which are counted below
     it.
     """
     now, rows = checked.now, finding_records(checked)
@@ -134,7 +134,7 @@ def findings_frame(checked: Checked) -> Frame:
     shown.sort(key=lambda row: order.index(row["status"]))
     reasons = {row["reason"] for row in rows}
     has_intervals = any(row["change_low"] is not None for row in rows)
-    return Frame(
+    return Table(
         columns=_columns(checked, has_intervals=has_intervals),
         rows=shown,
         saved=rows,
@@ -190,15 +190,20 @@ def _style(row: Row) -> str:
 def _columns(checked: Checked, *, has_intervals: bool) -> tuple[Column, ...]:
     of_sides = bool(checked.sides)
     before, now = (
-        Column(key, text=partial(_value_text, key=key, of_sides=of_sides), priority=2)
+        Column(key, word=partial(_value_text, key=key, of_sides=of_sides), priority=2)
         for key in ("before", "now")
     )
     return (
         Column("case", left=True),
         Column("metric", left=True),
-        Column("status", left=True, write=lambda status: status.word, style=_style),
-        Column("change", unit=CERTAIN if has_intervals else "", interval=change_text),
-        Column("tolerance", "limit", text=_limit_text, priority=1),
+        Column("status", left=True, read=lambda status: status.word, style=_style),
+        Column(
+            "change",
+            unit=CERTAIN if has_intervals else "",
+            interval=True,
+            read=change_text,
+        ),
+        Column("tolerance", "limit", word=_limit_text, priority=1),
         before,
         now,
     )

@@ -10,12 +10,12 @@ from ffnbench.common.units import SI, quantity
 from ffnbench.ffn.spec import MoESpec, Scores
 from ffnbench.models.model import LayerGroup, ModelSpec
 from ffnbench.models.published import model_of
+from ffnbench.report.answer import Answer
 from ffnbench.report.columns import with_percent_sign
-from ffnbench.report.formats import View
-from ffnbench.report.frame import Column, Frame, Row
+from ffnbench.report.table import Column, Row, Table
 
 
-def model_view(name: str) -> View:
+def answer_of(name: str) -> Answer:
     """The parameters of a preset, or of the model of a config.json."""
     model = model_of(name)
     percent = 100 * model.parts["ffn"] / model.params
@@ -26,14 +26,14 @@ def model_view(name: str) -> View:
     if model.rest.head == 0 and model.rest.embeddings:
         details.append("the head shares the embedding's matrix")
     details += [f"counted by {model.counted_by}", f"source: {model.source}"]
-    frame = Frame(
+    table = Table(
         columns=COLUMNS,
         rows=rows_of(model),
         header=[model.name, *map(layers_text, model.groups)],
         summary=[*filter(None, (model.defaults,)), answer],
         details=[*filter(None, details)],
     )
-    return View(frame=lambda: frame, json=lambda: _json(model), title="inspect")
+    return Answer(table=table, name="inspect", json=lambda: _json(model))
 
 
 def rows_of(model: ModelSpec) -> list[Row]:
@@ -135,7 +135,7 @@ COLUMNS = (
     Column(key="layers", priority=3),
     Column(key="params_layer", title="params", unit="a layer", priority=4),
     Column(key="params", priority=1),
-    Column(key="share", unit="of params", write=with_percent_sign),
+    Column(key="share", unit="of params", read=with_percent_sign),
     Column(key="params_active", title="active", unit="params/tok", priority=2),
 )
 KEYS = ("model", *(column.key for column in COLUMNS), "ffn")

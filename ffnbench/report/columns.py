@@ -1,14 +1,14 @@
-"""The columns of cases: what a row has of a case, and how each value is headed and
-written.
+"""The columns of cases: each quantity with what computes it, its heading, and how it
+reads.
 
-CSV, JSON lists and data frames have the keys of `case_row` in this order, in base
-units; what is not known is None. A new column is one line there, the name in
-docs/command-line.md, and where a table shows it a row of COLUMNS and its name in the
-table.
+CSV, JSON lists and data frames have the keys of COLUMNS in this order, in base units;
+what is not known is None. A new column is one row of COLUMNS, its name in
+docs/command-line.md, and where a table shows it its name there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
 from typing import Any
@@ -29,8 +29,9 @@ from ffnbench.plan.metrics import (
     SAVED,
 )
 from ffnbench.plan.plan import Case, needed_by
-from ffnbench.record.result import Report, Verdict
-from ffnbench.report.frame import (
+from ffnbench.record.result import Estimate, Report, Verdict
+from ffnbench.report.header import CONDITIONS
+from ffnbench.report.table import (
     EXTRA,
     NUMBER_WIDTH,
     RATIO_WIDTH,
@@ -39,9 +40,7 @@ from ffnbench.report.frame import (
     Row,
     estimate_in,
     in_row,
-    interval_keys,
 )
-from ffnbench.report.header import CONDITIONS
 from ffnbench.report.words import (
     BUSY_WORD,
     CERTAIN,
@@ -53,12 +52,10 @@ from ffnbench.report.words import (
     verdict_word,
 )
 
+Of = Callable[[Report, Case], Any]
 TOKEN = "/tok"
 SHARE_WIDTH = 18  # letters, as NUMBER_WIDTH
 FRONT = "*"  # marks the rows on the Pareto front
-OF_FORM = ("d_model", "d_ff", "activation", "gate", "bias")
-OF_WORKLOAD = ("dtype", "device", "mode", "backend", "batch", "seq_len", "threads")
-LATENCY_KEYS, RATIO_KEYS = interval_keys("latency_s"), interval_keys("ratio")
 
 
 def case_rows(report: Report) -> list[Row]:
@@ -70,89 +67,144 @@ def case_rows(report: Report) -> list[Row]:
 
 def case_row(report: Report, case: Case) -> Row:
     """All that is known of a case, and its values on the axes of a sweep."""
-    label, work, cost = case.label, case.workload, report.cost(case.label)
-    latency, error = report.estimate(label, LATENCY), report.estimate(label, ERROR)
-    comparison, failure = report.comparison(label), report.failure(label)
-    needed, peak = needed_by(case, cost), report.value(label, PEAK)
-    held = report.value(label, HELD)
-    seconds = latency.value if latency else None
-    row: Row = {"label": label, "variant": case.variant}
-    row |= {key: getattr(case.ffn, key, None) for key in OF_FORM}
-    if cost.width_note:  # the width of the module is not the one that was planned
-        row["d_ff"] = None
-    row |= {key: getattr(work, key) for key in OF_WORKLOAD}
-    row |= {
-        "params": None if cost.failed else cost.params,
-        "params_active": None if cost.failed else cost.params_active,
-        "flops_forward": cost.flops_forward,
-        "flops_backward": cost.flops_backward,
-        "flops_elementwise": cost.flops_elementwise,
-        **in_row("latency_s", latency),
-        **in_row("ratio", comparison.ratio if comparison else None),
-        "verdict": comparison and comparison.verdict,
-        "tokens_per_s": _divided(work.tokens, seconds),
-        PEAK: _whole(peak),
-        SAVED: _whole(report.value(label, SAVED)),
-        "weight_bytes": None if cost.failed else cost.weight_bytes,
-        "workers": latency and latency.workers,
-        "rounds": report.rounds(label) if latency else None,
-        "failure": failure and f"{failure.kind}: {failure.message}",
-        "params_formula": cost.params_formula,
-        "zero_share": report.value(label, "zero_share"),
-        "dead_share": report.value(label, "dead_share"),
-        "weight_bytes_touched": cost.weight_bytes_touched,
-        COMPILE: report.value(label, COMPILE),
-        "flops_per_s": _divided(needed.flops, seconds),
-        PACK: report.value(label, PACK),
-        HELD: _whole(held),
-        ERROR: error and error.value,
-        GRADIENT_ERROR: report.value(label, GRADIENT_ERROR),
-        # FLOPs of a token in the passes that the mode runs
-        "flops_timed": needed.flops and needed.flops // work.tokens,
-        # in training the peak contains the gradients
-        "total_bytes": _whole(peak and peak + (held or cost.weight_bytes)),
-        **{each.key: each.of(work) for each in CONDITIONS},
-        DEVICE_TIME: report.value(label, DEVICE_TIME),
-        HOST_TIME: report.value(label, HOST_TIME),
-        LARGEST_ERROR: report.value(label, LARGEST_ERROR),
-        "pareto_front": _on_front(report, label),
-        "error_low": error and error.low,
-        "error_high": error and error.high,
-        **in_row(RATE, report.figures.rates.get(label)),
-    }
+    row: Row = {}
+    for column in COLUMNS:
+        assert column.of is not None
+        value = column.of(report, case)
+        if column.interval:
+            row |= in_row(column.key, value)
+        else:
+            row[column.key] = value.value if isinstance(value, Enum) else value
     for key, value in case.point:
         row.setdefault(key, value)
-    return {
-        key: value.value if isinstance(value, Enum) else value
-        for key, value in row.items()
-    }
+    return row
 
 
-def _divided(amount: float | None, seconds: float | None) -> float | None:
-    """The amount in a second; None where one of them is not known."""
-    return amount / seconds if amount and seconds else None
+# How a quantity is computed
+
+
+def _of_form(name: str) -> Of:
+    return lambda report, case: getattr(case.ffn, name, None)
+
+
+def _of_call(name: str) -> Of:
+    return lambda report, case: getattr(case.workload, name)
+
+
+def _of_cost(name: str) -> Of:
+    return lambda report, case: getattr(report.cost(case.label), name)
+
+
+def _counted(name: str) -> Of:
+    """A count that is unknown where counting failed."""
+
+    def value(report: Report, case: Case) -> Any:
+        cost = report.cost(case.label)
+        return None if cost.failed else getattr(cost, name)
+
+    return value
+
+
+def _of_metric(metric: str) -> Of:
+    return lambda report, case: report.value(case.label, metric)
+
+
+def _bytes_of_metric(metric: str) -> Of:
+    return lambda report, case: _whole(report.value(case.label, metric))
 
 
 def _whole(value: float | None) -> int | None:
     return None if value is None else int(value)
 
 
-def _on_front(report: Report, label: str) -> bool | None:
+def _of_estimate(metric: str) -> Of:
+    return lambda report, case: report.estimate(case.label, metric)
+
+
+def _end_of_error(end: str) -> Of:
+    def value(report: Report, case: Case) -> Any:
+        error = report.estimate(case.label, ERROR)
+        return error and getattr(error, end)
+
+    return value
+
+
+def _of_comparison(name: str) -> Of:
+    def value(report: Report, case: Case) -> Any:
+        comparison = report.comparison(case.label)
+        return comparison and getattr(comparison, name)
+
+    return value
+
+
+def _width(report: Report, case: Case) -> int | None:
+    """The width; None where that of the module is not the one that was planned."""
+    if report.cost(case.label).width_note:
+        return None
+    return getattr(case.ffn, "d_ff", None)
+
+
+def _flops_timed(report: Report, case: Case) -> int | None:
+    """FLOPs of a token in the passes that the mode runs."""
+    flops = needed_by(case, report.cost(case.label)).flops
+    return flops and flops // case.workload.tokens
+
+
+def _tokens_per_s(report: Report, case: Case) -> float | None:
+    latency = report.estimate(case.label, LATENCY)
+    return case.workload.tokens / latency.value if latency else None
+
+
+def _flops_per_s(report: Report, case: Case) -> float | None:
+    latency = report.estimate(case.label, LATENCY)
+    flops = needed_by(case, report.cost(case.label)).flops
+    return flops / latency.value if flops and latency else None
+
+
+def _total_bytes(report: Report, case: Case) -> int | None:
+    """Weights and activations; in training the peak contains the gradients."""
+    peak, held = report.value(case.label, PEAK), report.value(case.label, HELD)
+    weights = held or report.cost(case.label).weight_bytes
+    return _whole(peak and peak + weights)
+
+
+def _workers(report: Report, case: Case) -> int | None:
+    latency = report.estimate(case.label, LATENCY)
+    return latency.workers if latency else None
+
+
+def _rounds(report: Report, case: Case) -> int | None:
+    return report.rounds(case.label) if report.estimate(case.label, LATENCY) else None
+
+
+def _why_failed(report: Report, case: Case) -> str | None:
+    failure = report.failure(case.label)
+    return f"{failure.kind}: {failure.message}" if failure else None
+
+
+def _rate(report: Report, case: Case) -> Estimate | None:
+    return report.figures.rates.get(case.label)
+
+
+def _on_front(report: Report, case: Case) -> bool | None:
     """Whether it is on the Pareto front of time and error in its group; None where the
     group has no front.
     """
     for trade_off in report.figures.trade_offs:
-        if trade_off.reference == report.plan.reference_of(label):
-            return label in trade_off.front
+        if trade_off.reference == report.plan.reference_of(case.label):
+            return case.label in trade_off.front
     return None
 
 
-def latency_text(row: Row) -> str | None:
+# How it reads
+
+
+def latency_word(row: Row) -> str | None:
     """The word for a busy row, which stands in place of its latency; else None."""
     return BUSY_WORD if verdict_word(row) == BUSY_WORD else None
 
 
-def ratio_text(row: Row) -> str | None:
+def ratio_word(row: Row) -> str | None:
     """`1` for a reference, in place of its ratio; else None."""
     if row["verdict"] == Verdict.REFERENCE and row["ratio"] is not None:
         return "1"
@@ -165,16 +217,8 @@ def _spread_text(row: Row) -> str | None:
     return None if half is None else percent(half)
 
 
-def _failure_text(row: Row) -> str:
-    return verdict_word(row) or ""
-
-
-def _front_text(row: Row) -> str:
-    return FRONT if row["pareto_front"] else ""
-
-
 def _latency_style(row: Row) -> str:
-    return "yellow" if latency_text(row) else ""
+    return "yellow" if latency_word(row) else ""
 
 
 def in_percent(share: float) -> str:
@@ -192,77 +236,88 @@ def in_giga(value: float) -> str:
     return digits(value / GIGA)
 
 
-def _flops(key: str, title: str) -> Column:
-    return Column(key, title, TOKEN, units=SI, priority=EXTRA)
+def _flops(key: str, title: str, of: Of) -> Column:
+    return Column(key, title, TOKEN, of=of, units=SI, priority=EXTRA)
 
 
-def _bytes(key: str, title: str) -> Column:
-    return Column(key, title, units=IEC, least_width=NUMBER_WIDTH)
+def _bytes(key: str, title: str, of: Of) -> Column:
+    return Column(key, title, of=of, units=IEC, least_width=NUMBER_WIDTH)
 
 
 def _seconds(key: str, title: str) -> Column:
-    return Column(key, title, units=TIME, priority=4, least_width=NUMBER_WIDTH)
+    of = _of_metric(key)
+    return Column(key, title, of=of, units=TIME, priority=4, least_width=NUMBER_WIDTH)
 
 
 # fmt: off
-SHOWN = (
-    Column("label", "variant", left=True),
-    *(Column(key, write=str, priority=2) for key in ("d_model", "batch", "seq_len", "threads")),
-    *(Column(key, priority=2) for key in ("d_ff", "dtype", "device", "mode")),
-    *(Column(key, left=True, priority=EXTRA) for key in ("activation", "gate")),
-    Column("backend", left=True),
-    Column("params", priority=1),
-    Column("params_active", "active", priority=1),
-    Column("params_formula", "closed form", left=True, priority=EXTRA),
-    _flops("flops_forward", "FLOPs fwd"),
-    _flops("flops_backward", "FLOPs bwd"),
-    _flops("flops_elementwise", "elem.-wise"),
-    _flops("flops_timed", "FLOPs"),
-    Column("latency_s", "latency", units=TIME, interval=seconds_text, text=latency_text, style=_latency_style,
-           priority=1, least_width=NUMBER_WIDTH),
-    Column("spread", "±", text=_spread_text, priority=EXTRA),
-    Column("ratio", unit=CERTAIN, interval=interval_text, text=ratio_text, least_width=RATIO_WIDTH),
-    Column("verdict", left=True, text=verdict_word, style=verdict_style, least_width=VERDICT_WIDTH),
-    Column("failure", left=True, text=_failure_text, style=verdict_style),
-    Column("tokens_per_s", "tokens", "/s", units=SI, priority=7, least_width=NUMBER_WIDTH),
-    Column("flops_per_s", "GFLOP/s", write=in_giga, priority=6, least_width=NUMBER_WIDTH),
-    Column(RATE, unit=f"% {CERTAIN}", interval=share_text, priority=2, least_width=SHARE_WIDTH),
-    Column(PEAK, "peak", units=IEC, priority=4),
-    _bytes(SAVED, "saved"),
-    Column("weight_bytes", "weights", units=IEC, priority=EXTRA),
-    Column("weight_bytes_touched", "touched", units=IEC, priority=2),
-    _bytes(HELD, "weights"),
-    _bytes("total_bytes", "total"),
-    Column("zero_share", "zeros", "%", write=in_percent, priority=3),
-    Column("dead_share", "dead", "%", write=in_percent, priority=3),
+COLUMNS = (
+    Column("label", "variant", of=lambda report, case: case.label, left=True),
+    Column("variant", of=lambda report, case: case.variant, left=True),
+    Column("d_model", of=_of_form("d_model"), read=str, priority=2),
+    Column("d_ff", of=_width, priority=2),
+    *(Column(key, of=_of_form(key), left=True, priority=EXTRA) for key in ("activation", "gate", "bias")),
+    *(Column(key, of=_of_call(key), priority=2) for key in ("dtype", "device", "mode")),
+    Column("backend", of=_of_call("backend"), left=True),
+    *(Column(key, of=_of_call(key), read=str, priority=2) for key in ("batch", "seq_len", "threads")),
+    Column("params", of=_counted("params"), priority=1),
+    Column("params_active", "active", of=_counted("params_active"), priority=1),
+    _flops("flops_forward", "FLOPs fwd", _of_cost("flops_forward")),
+    _flops("flops_backward", "FLOPs bwd", _of_cost("flops_backward")),
+    _flops("flops_elementwise", "elem.-wise", _of_cost("flops_elementwise")),
+    Column("latency_s", "latency", of=_of_estimate(LATENCY), units=TIME, interval=True, read=seconds_text,
+           word=latency_word, style=_latency_style, priority=1, least_width=NUMBER_WIDTH),
+    Column("ratio", unit=CERTAIN, of=_of_comparison("ratio"), interval=True, read=interval_text, word=ratio_word,
+           least_width=RATIO_WIDTH),
+    Column("verdict", of=_of_comparison("verdict"), left=True, word=verdict_word, style=verdict_style,
+           least_width=VERDICT_WIDTH),
+    Column("tokens_per_s", "tokens", "/s", of=_tokens_per_s, units=SI, priority=7, least_width=NUMBER_WIDTH),
+    Column(PEAK, "peak", of=_bytes_of_metric(PEAK), units=IEC, priority=4),
+    _bytes(SAVED, "saved", _bytes_of_metric(SAVED)),
+    Column("weight_bytes", "weights", of=_counted("weight_bytes"), units=IEC, priority=EXTRA),
+    Column("workers", of=_workers),
+    Column("rounds", of=_rounds),
+    Column("failure", of=_why_failed, left=True, word=lambda row: verdict_word(row) or "", style=verdict_style),
+    Column("params_formula", "closed form", of=_of_cost("params_formula"), left=True, priority=EXTRA),
+    Column("zero_share", "zeros", "%", of=_of_metric("zero_share"), read=in_percent, priority=3),
+    Column("dead_share", "dead", "%", of=_of_metric("dead_share"), read=in_percent, priority=3),
+    Column("weight_bytes_touched", "touched", of=_of_cost("weight_bytes_touched"), units=IEC, priority=2),
     _seconds(COMPILE, "compile"),
+    Column("flops_per_s", "GFLOP/s", of=_flops_per_s, read=in_giga, priority=6, least_width=NUMBER_WIDTH),
     _seconds(PACK, "pack"),
+    _bytes(HELD, "weights", _bytes_of_metric(HELD)),
+    Column(ERROR, of=_of_metric(ERROR), read=error_text, priority=2),
+    Column(GRADIENT_ERROR, "gradient error", of=_of_metric(GRADIENT_ERROR), read=error_text, priority=4),
+    _flops("flops_timed", "FLOPs", _flops_timed),
+    _bytes("total_bytes", "total", _total_bytes),
+    *(Column(each.key, each.column, of=each.of_case, priority=2) for each in CONDITIONS),
     _seconds(DEVICE_TIME, "device"),
     _seconds(HOST_TIME, "host"),
-    Column(ERROR, write=error_text, priority=2),
-    Column(GRADIENT_ERROR, "gradient error", write=error_text, priority=4),
-    Column(LARGEST_ERROR, "largest error", write=error_text, priority=EXTRA),
-    Column("pareto_front", "front", left=True, text=_front_text, priority=2),
-    *(Column(each.key, each.column, priority=2) for each in CONDITIONS),
+    Column(LARGEST_ERROR, "largest error", of=_of_metric(LARGEST_ERROR), read=error_text, priority=EXTRA),
+    Column("pareto_front", "front", of=_on_front, left=True, word=lambda row: FRONT if row["pareto_front"] else "",
+           priority=2),
+    Column("error_low", of=_end_of_error("low")),
+    Column("error_high", of=_end_of_error("high")),
+    Column(RATE, unit=f"% {CERTAIN}", of=_rate, interval=True, read=share_text, priority=2, least_width=SHARE_WIDTH),
 )
 # fmt: on
-COLUMNS = {column.key: column for column in SHOWN}
+COLUMN_OF = {column.key: column for column in COLUMNS}
+SPREAD = Column("spread", "±", word=_spread_text, priority=EXTRA)
 
 
-def column(key: str, priority: int | None = None, /, **how: Any) -> Column:
-    """The column of COLUMNS with this key; with another priority, or other fields,
-    where these are given.
+def column(key: str, priority: int | None = None, /, **changes: Any) -> Column:
+    """The column of this key; with another priority, or other fields, where these are
+    given.
     """
     if priority is not None:
-        how["priority"] = priority
-    return replace(COLUMNS[key], **how)
+        changes["priority"] = priority
+    return replace(COLUMN_OF[key], **changes)
 
 
 def timed_columns(report: Report, reference: str) -> list[Column]:
     """Latency with its spread, and where rows are compared the ratio to the reference
     and the verdict.
     """
-    shown = [column("latency_s"), column("spread")]
+    shown = [column("latency_s"), SPREAD]
     references = {group.reference for group in report.plan.groups}
     # every row is a reference: nothing is compared
     if len(references) == len(report.plan.shown) and not report.failures:

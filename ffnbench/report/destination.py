@@ -18,21 +18,16 @@ from ffnbench.common.names import hint_for
 from ffnbench.common.streams import hush, say
 from ffnbench.record.progress import Progress
 from ffnbench.record.result import Report
-from ffnbench.report.formats import (
-    STDOUT_FORMATS,
-    View,
-    Write,
-    file_content,
-    is_run,
-)
+from ffnbench.report.answer import Shows, Write, file_content
 from ffnbench.report.progress import TerminalProgress, progress_of
+from ffnbench.report.table import Table
 from ffnbench.report.terminal import Terminal, show
 
 if TYPE_CHECKING:
-    from ffnbench.report.arrangement import Arrangement
     from ffnbench.report.files.outputs import Outputs
     from ffnbench.report.files.run_file import RunFile
 
+STDOUT_FORMATS = ("table", "markdown", "latex", "csv", "json")
 CI_WIDTH = 100  # letters in a line of a log of GitHub
 FORMAT_ALIASES = {"md": "markdown"}
 
@@ -43,8 +38,9 @@ class Destination:
 
     `stem` names the files in a folder, `inputs` are files that the command reads, and
     `why_runs_stay` is the reason where no saved run may be overwritten, else empty.
-    `code` is the exit code. The first arguments are flags of a command; `on` says where
-    groups are measured as jobs.
+    `code` is the exit code, 0 where a saved answer is shown again (`shows_again`).
+    The first arguments are flags of a command; `on` says where groups are measured as
+    jobs.
     """
 
     def __init__(
@@ -63,15 +59,12 @@ class Destination:
         formats: Sequence[str] = STDOUT_FORMATS,
         inputs: Iterable[Path] = (),
         why_runs_stay: str = "",
+        shows_again: bool = False,
     ) -> None:
         self._format = FORMAT_ALIASES.get(format, format)
         self._verbose = verbose
         refuse_unknown("format", self._format, formats)
-        self._arrangement: Arrangement | None = None
-        if sort or columns:
-            from ffnbench.report.arrangement import Arrangement
-
-            self._arrangement = Arrangement(sort=sort or "", columns=columns or "")
+        self._sort, self._columns = sort or "", columns or ""
         self._outputs: Outputs | None = None
         if out:
             from ffnbench.report.files.outputs import Outputs
@@ -83,6 +76,8 @@ class Destination:
         self.on = on
         self._saved: Path | None = None  # the first file that will hold the whole run
         if self._outputs is not None and not why_runs_stay:
+            from ffnbench.report.files.outputs import is_run
+
             self._saved = next(filter(is_run, self._outputs.paths), None)
         self._resumes = resume
         if resume and self._saved is None:
@@ -91,6 +86,7 @@ class Destination:
                 "add -o sweep.json",
             )
         self.updates = False
+        self._shows_again = shows_again
         self.code = 0
 
     @property
@@ -122,24 +118,36 @@ class Destination:
         """Raise FfnbenchError for a column that the tables of such a report lack. It
         need not be measured yet.
         """
-        if self._arrangement is not None:
-            from ffnbench.report.shown_report import refuse_unknown_columns
+        if self._sort or self._columns:
+            from ffnbench.report.arrangement import keys_of
+            from ffnbench.report.shown_report import tables_of
 
-            refuse_unknown_columns(report, self._arrangement)
+            keys_of(tables_of(report), self._sort, self._columns)
 
-    def show(self, shown: View) -> None:
+    def arranged(self, tables: list[Table]) -> list[Table]:
+        """The tables with the columns and in the order that were asked for. Raises
+        FfnbenchError for a name that no column has.
+        """
+        if not (self._sort or self._columns):
+            return tables
+        from ffnbench.report.arrangement import arranged
+
+        return arranged(tables, self._sort, self._columns)
+
+    def show(self, answer: Shows) -> None:
         """Write the files and show the answer, each of them even if the other fails.
 
-        Raises the problem of the view and those of writing as one error. Where a check
-        found a regression they are only printed, so that its exit code stays.
+        Raises the problem of the answer and those of writing as one error. Where a
+        check found a regression they are only printed, so that its exit code stays.
         """
         self._shown_progress.close()
-        if self._arrangement is not None:
-            shown = shown.arranged(self._arrangement)
-        self.code = shown.code
-        problems = [shown.problem] if shown.problem else []
-        problems += _attempt(lambda: self._write_files(shown))
-        problems += _attempt(lambda: self._print(shown))
+        tables = self.arranged(answer.tables())
+        problem = None
+        if not self._shows_again:
+            self.code, problem = answer.outcome()
+        problems = [problem] if problem else []
+        problems += _attempt(lambda: self._write_files(answer, tables))
+        problems += _attempt(lambda: self._print(answer, tables))
         if self.code == EXIT_REGRESSED:
             for problem in problems:
                 complain(problem.message, problem.hint, problem.exit_code)
@@ -152,30 +160,32 @@ class Destination:
             return []
         return self._outputs.write(partial(file_content, files))
 
-    def _write_files(self, shown: View) -> None:
+    def _write_files(self, answer: Shows, tables: Sequence[Table]) -> None:
         if self._outputs is None:
             return
         try:
-            self.write(shown.files)
+            self.write(answer.files(tables))
         finally:
             if self._outputs.written:
                 say("wrote " + ", ".join(map(str, self._outputs.written)))
 
-    def _print(self, view: View) -> None:
+    def _print(self, answer: Shows, tables: Sequence[Table]) -> None:
         if self._format == "table":
-            show(view.table, Terminal(), verbose=self._verbose)
-        elif self._format == "github":
+            show(tables, Terminal(), verbose=self._verbose)
+            return
+        texts = answer.texts(tables)
+        if self._format == "github":
             # a label at the beginning of a line could give GitHub's runner a command
             token = secrets.token_hex(16)
             sys.stdout.write(f"::stop-commands::{token}\n")
-            show(view.table, Terminal(width=CI_WIDTH, no_color=True))
-            sys.stdout.write(f"::{token}::\n" + view.stdout["github"]())
+            show(tables, Terminal(width=CI_WIDTH, no_color=True))
+            sys.stdout.write(f"::{token}::\n" + texts["github"]())
             if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
                 from ffnbench.report.files.outputs import append
 
-                append(Path(summary), view.stdout["markdown"]())
+                append(Path(summary), texts["markdown"]())
         else:
-            sys.stdout.write(view.stdout[self._format]())
+            sys.stdout.write(texts[self._format]())
 
 
 def _joined(problems: Sequence[FfnbenchError]) -> FfnbenchError:

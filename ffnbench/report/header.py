@@ -26,7 +26,8 @@ from ffnbench.plan.plan import (
     typed_as,
     value_of,
 )
-from ffnbench.report.frame import Column, Groups
+from ffnbench.record.result import Report
+from ffnbench.report.table import Column, Groups
 from ffnbench.report.words import backend_text, device_text, join_words
 
 # the share by which a matched width may miss without being named above the table
@@ -50,6 +51,10 @@ class Condition:
     default: str | int | bool
     of: Callable[[Workload], str | int | bool | None]
     title: str
+
+    def of_case(self, report: Report, case: Case) -> str | int | bool | None:
+        """The value of a case."""
+        return self.of(case.workload)
 
 
 def _precision(work: Workload) -> str | None:
@@ -158,7 +163,7 @@ def swept_columns(plan: Plan) -> Sequence[str]:
 
 def axis_column(key: str) -> Column:
     """The column of an axis: the value of each row on it."""
-    return Column(key=key, priority=2, left=key in TOLD_BY_VALUE, write=axis_text)
+    return Column(key=key, priority=2, left=key in TOLD_BY_VALUE, read=axis_text)
 
 
 def axis_text(value: Value) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.jsonable import encode
 from ffnbench.common.names import hint_for
 from ffnbench.common.units import IEC, quantity
 from ffnbench.ffn.activations import ACTIVATIONS
@@ -22,9 +23,11 @@ from ffnbench.models.presets import PRESETS
 from ffnbench.plan.keys import KEYS
 from ffnbench.record.hardware import hardware_records
 from ffnbench.record.messages import DeviceFacts
-from ffnbench.report.formats import View
-from ffnbench.report.frame import Row, frame_of_records
+from ffnbench.record.result import Environment
+from ffnbench.report.table import Row, Table, table_of_rows
 
+# the units of an environment's fields by the end of their names; bytes get a prefix
+UNIT_OF_SUFFIX = {"_bytes": "", "_w": "W", "_mhz": "MHz"}
 # columns of prose, which may be wrapped
 WRAPPED_COLUMNS = (
     "aliases",
@@ -161,6 +164,24 @@ LISTINGS: dict[str, Callable[[], list[Row]]] = {
 }
 
 
+def environment_rows(environment: Environment) -> list[Row]:
+    """One record for each known fact of the environment, with its unit."""
+    return [
+        _fact(name, value)
+        for name, value in encode(environment).items()
+        if value is not None
+    ]
+
+
+def _fact(name: str, value: object) -> Row:
+    """The record of a field: of `cpu_clock_mhz` the fact `cpu clock`, `3,000 MHz`."""
+    for end, unit in UNIT_OF_SUFFIX.items():
+        if name.endswith(end) and isinstance(value, int | float):
+            text = f"{value:,.0f} {unit}" if unit else quantity(value, IEC)
+            return {"fact": name.removesuffix(end).replace("_", " "), "value": text}
+    return {"fact": name.replace("_", " "), "value": str(value)}
+
+
 def device_records(devices: str, gpu: DeviceFacts) -> list[Row]:
     """The devices, and the state of the GPU: its free memory, the processes of others
     on it, and why NVML can't be read, if so.
@@ -187,7 +208,7 @@ def workers_record(forks: bool) -> Row:
     return {"fact": "workers", "value": value}
 
 
-def listing_view(what: str) -> View:
+def listing(what: str) -> Table:
     """The list that is called `what`; raises FfnbenchError where there is none."""
     what = {"models": "presets", "forms": "variants"}.get(what, what)
     if what not in LISTINGS:
@@ -195,9 +216,9 @@ def listing_view(what: str) -> View:
             f"there is no list {what!r}",
             hint_for(what, LISTINGS, "lists: " + ", ".join(LISTINGS)),
         )
-    return records_view(LISTINGS[what](), LIST_NOTES.get(what, ()))
+    return table_of_facts(LISTINGS[what](), LIST_NOTES.get(what, ()))
 
 
-def records_view(records: Sequence[Row], below: Sequence[str] = ()) -> View:
-    """The view of records, with these lines below their table."""
-    return View(frame=lambda: frame_of_records(records, below, prose=WRAPPED_COLUMNS))
+def table_of_facts(rows: Sequence[Row], below: Sequence[str] = ()) -> Table:
+    """The table of rows whose prose may be wrapped, with these lines below it."""
+    return table_of_rows(rows, below, prose=WRAPPED_COLUMNS)

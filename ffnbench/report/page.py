@@ -1,128 +1,101 @@
-"""Writes the page of `-o run.html`: sentences, tables and pictures of an answer in one
-file, which needs no script and no network.
+"""Writes the page of `-o run.html`: sentences, tables and the picture of an answer in
+one file, which needs no script and no network.
 
-A picture is an image in it, with the bytes of `-o run.svg`: so no text of a picture can
-become a part of the page.
+The picture is an image in it, with the bytes of `-o run.svg`: so no text of a picture
+can become a part of the page.
 """
 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 from string import Template
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.plan.plan import Kind
 from ffnbench.record.result import Report
-from ffnbench.report.environment import environment_records
-from ffnbench.report.frame import Frame, Row
+from ffnbench.report.listing import environment_rows
+from ffnbench.report.table import Table
 from ffnbench.report.writers import html_table, html_text, paragraphs
 
-MOST_NAMES = 6  # of variants in a title
+TEMPLATE = Path(__file__).with_name("page.html")
 
 
 def page_of(
-    table: Frame,
-    picture: Callable[[str], bytes] | None,
-    reports: Sequence[Report] = (),
+    tables: Sequence[Table],
+    picture: Callable[[], str | bytes] | None = None,
+    report: Report | None = None,
     title: str = "",
     command: str = "",
 ) -> str:
     """An answer as an HTML document: its sentences first, then tables, picture, method.
 
-    `picture` draws for a suffix; what can't be drawn is left out. `reports` have the
-    machines; where no `title` or no `command` is given, it is taken from them.
+    `picture` draws an svg; what can't be drawn is left out. `report` has the machine,
+    `command` makes the answer again.
     """
-    tables = table.parts
-    commands = [command] if command else [report.plan.command for report in reports]
-    summary = [line for each in tables for line in each.summary]
-    details = [line for each in tables for line in each.details]
+    summary = [line for table in tables for line in table.summary]
+    details = [line for table in tables for line in table.details]
+    items = [f"<li>{html_text(line)}</li>" for line in details]
     sections = {
         "Answer": paragraphs(summary),
-        "Table": "".join(_table(each) for each in tables),
+        "Table": "".join(map(_table, tables)),
         "Picture": _image(picture),
-        "Method": _list(details),
-        "Environment": "".join(_environment(report) for report in reports),
-        "Command": "".join(
-            f"<pre><code>{html_text(each)}</code></pre>" for each in commands if each
-        ),
+        "Method": f"<ul>{''.join(items)}</ul>" if items else "",
+        "Environment": _environment(report) if report else "",
+        "Command": f"<pre><code>{html_text(command)}</code></pre>" if command else "",
     }
-    if reports and not title:
-        title = _title(reports[0])
     body = [
-        _section(heading, content) for heading, content in sections.items() if content
+        f'<section id="{name.lower()}"><h2>{name}</h2>{content}</section>'
+        for name, content in sections.items()
+        if content
     ]
-    template = Template(
-        Path(__file__).with_name("page.html").read_text(encoding="utf-8")
-    )
-    return template.substitute(
-        title=html_text(f"ffnbench {title}".strip()), body="\n".join(body)
-    )
+    template = Template(TEMPLATE.read_text(encoding="utf-8"))
+    title = html_text(f"ffnbench {title}".strip())
+    return template.substitute(title=title, body="\n".join(body))
 
 
-def _section(heading: str, content: str) -> str:
-    name = heading.lower()
-    return f'<section aria-labelledby="{name}"><h2 id="{name}">{heading}</h2>{content}</section>'
-
-
-def _table(table: Frame) -> str:
+def _table(table: Table) -> str:
     """The table as a wide terminal shows it, and folded below it one with all
     columns.
     """
-    caption = "; ".join(table.header)
     if not table.rows:
         return paragraphs(table.header)
-    shown = _scrolled(caption or "table", html_table(table.at_its_widest, caption))
-    name = "All columns"
-    all_columns = _scrolled(name, html_table(table, caption, every=True))
-    return f"{shown}<details><summary>{name}</summary>{all_columns}</details>"
+    shown = _scrolled("table", html_table(table.at_its_widest))
+    every = _scrolled("all columns", html_table(table, every=True))
+    folded = f"<details><summary>All columns</summary>{every}</details>"
+    return paragraphs(table.header) + shown + folded
 
 
 def _scrolled(name: str, content: str) -> str:
     """The content in a box that scrolls where it is wider than the page, by keys
     too.
     """
-    return f'<div class="wide" role="group" aria-label="{escape(name)}" tabindex="0">{content}</div>'
+    return f'<div class="wide" role="group" aria-label="{name}" tabindex="0">{content}</div>'
 
 
-def _image(picture: Callable[[str], bytes] | None) -> str:
+def _image(picture: Callable[[], str | bytes] | None) -> str:
     if picture is None:
         return ""
     try:
-        data = b64encode(picture(".svg")).decode()
+        drawn = picture()
     except FfnbenchError:
         return ""
-    image = f'<img alt="picture of the figures in the table" src="data:image/svg+xml;base64,{data}">'
-    return _scrolled("picture", image)
-
-
-def _list(lines: Iterable[str]) -> str:
-    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
-    return f"<ul>{items}</ul>" if items else ""
+    data = b64encode(drawn.encode() if isinstance(drawn, str) else drawn).decode()
+    alt = "picture of the figures in the table"
+    return _scrolled(
+        "picture", f'<img alt="{alt}" src="data:image/svg+xml;base64,{data}">'
+    )
 
 
 def _environment(report: Report) -> str:
     """The machine and the version that made a report, as far as they are known."""
-    facts: list[Row] = [
-        {"fact": "created", "value": report.created.replace("T", " ")},
-        {"fact": "ffnbench", "value": report.version},
-    ]
+    facts = {"created": report.created.replace("T", " "), "ffnbench": report.version}
     if report.environment is not None:
-        known = environment_records(report.environment)
-        facts += [row for row in known if row["fact"] != "ffnbench"]
+        known = environment_rows(report.environment)
+        facts = {row["fact"]: row["value"] for row in known} | facts
     texts = [
-        f"<div><dt>{row['fact']}</dt><dd>{html_text(row['value'])}</dd></div>"
-        for row in facts
+        f"<div><dt>{escape(fact)}</dt><dd>{html_text(value)}</dd></div>"
+        for fact, value in facts.items()
     ]
     return f"<dl>{''.join(texts)}</dl>"
-
-
-def _title(report: Report) -> str:
-    """The title of a report, without keys: `compare: relu, gelu, swiglu`."""
-    command: str = report.plan.kind
-    if command == Kind.COMPARE and report.environment is None:
-        command = "cost"
-    names = dict.fromkeys(case.variant.partition("@")[0] for case in report.plan.shown)
-    return f"{command}: {', '.join(list(names)[:MOST_NAMES])}"

@@ -1,4 +1,6 @@
-"""A frame as text in the formats CSV, JSON, markdown, HTML and LaTeX."""
+"""Tables as text in the formats CSV, JSON, markdown, HTML and LaTeX. pandas is loaded
+for the last two.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +8,14 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ffnbench.common.jsonable import json_text
 from ffnbench.common.streams import visible
-from ffnbench.report.frame import Frame, Row, ShownColumn
+from ffnbench.report.table import Column, Row, Table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def csv_text(records: Iterable[Row]) -> str:
@@ -42,38 +47,44 @@ def json_of_records(records: Iterable[Row]) -> str:
     return json_text(list(records), 1) + "\n"
 
 
-def _cells(frame: Frame, columns: Sequence[ShownColumn]) -> list[list[str]]:
+def _cells(table: Table, columns: Sequence[Column]) -> list[list[str]]:
     """The texts of a table, row by row; the heading of a group is the first cell of a
     row whose others are empty.
     """
     lines = []
-    for heading, rows in frame.blocks:
+    for heading, rows in table.blocks:
         if heading:
-            lines.append([visible(heading), *[""] * (len(columns) - 1)])
-        lines += [[shown.texts[row] for shown in columns] for row in rows]
+            lines.append([heading, *[""] * (len(columns) - 1)])
+        lines += [[column.text(row) for column in columns] for row in rows]
     return lines
+
+
+def _texts(table: Table, columns: Sequence[Column]) -> pd.DataFrame:
+    """The texts of a table with the headings of its columns."""
+    import pandas as pd
+
+    names = [column.name for column in columns]
+    return pd.DataFrame(_cells(table, columns), columns=names)
 
 
 # Markdown
 
 
-def markdown(frame: Frame) -> str:
-    """All frames of an answer as pipe tables, each with the lines above and below
-    it.
-    """
-    return "\n".join(_markdown(part.at_its_widest) for part in frame.parts)
+def markdown(tables: Sequence[Table]) -> str:
+    """The tables as pipe tables, each with the lines above and below it."""
+    return "\n".join(_markdown(table.at_its_widest) for table in tables)
 
 
-def _markdown(frame: Frame) -> str:
-    columns = frame.shown(every=False)
-    lines = [f"{_prose(line)}  " for line in frame.header]
-    if frame.rows:
-        sides = [":--" if shown.column.left else "--:" for shown in columns]
-        titles = [shown.name for shown in columns]
+def _markdown(table: Table) -> str:
+    columns = table.shown()
+    lines = [f"{_prose(line)}  " for line in table.header]
+    if table.rows:
+        sides = [":--" if column.left else "--:" for column in columns]
+        titles = [column.name for column in columns]
         lines += ["", _pipe(titles), f"| {' | '.join(sides)} |"]
-        lines += map(_pipe, _cells(frame, columns))
-    if frame.summary:
-        lines += ["", *(f"{_prose(line)}  " for line in frame.summary)]
+        lines += map(_pipe, _cells(table, columns))
+    if table.summary:
+        lines += ["", *(f"{_prose(line)}  " for line in table.summary)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -95,13 +106,11 @@ def _prose(text: str) -> str:
 # HTML without a script
 
 
-def html_fragment(frame: Frame) -> str:
-    """All frames of an answer as HTML for a notebook, each with the lines above and
-    below it.
-    """
+def html_fragment(tables: Sequence[Table]) -> str:
+    """The tables as HTML for a notebook, each with the lines above and below it."""
     parts = []
-    for part in frame.parts:
-        widest = part.at_its_widest
+    for table in tables:
+        widest = table.at_its_widest
         parts.append(paragraphs(widest.header))
         if widest.rows:
             parts.append(html_table(widest))
@@ -114,26 +123,12 @@ def paragraphs(lines: Iterable[str]) -> str:
     return "".join(f"<p>{html_text(line)}</p>" for line in lines)
 
 
-def html_table(frame: Frame, caption: str = "", *, every: bool = False) -> str:
-    """The table of all rows of a frame, with `every` also in the columns that need -v.
-    The heading of a group is the first cell of a row; the first cell of each row is a
-    heading of the others.
+def html_table(table: Table, *, every: bool = False) -> str:
+    """The table of all rows, with `every` also in the columns that need -v; the heading
+    of a group is the first cell of a row.
     """
-    columns = frame.shown(every=every)
-    sides = [' class="left"' if shown.column.left else "" for shown in columns]
-    titles = "".join(
-        f'<th scope="col"{side}>{escape(shown.name)}</th>'
-        for side, shown in zip(sides, columns, strict=True)
-    )
-    lines = []
-    for label, *texts in _cells(frame, columns):
-        cells = [
-            f"<td{side}>{escape(text)}</td>"
-            for side, text in zip(sides[1:], texts, strict=True)
-        ]
-        lines.append(f'<tr><th scope="row">{escape(label)}</th>{"".join(cells)}</tr>\n')
-    above = f"<caption>{html_text(caption)}</caption>" if caption else ""
-    return f"<table>{above}<thead><tr>{titles}</tr></thead>\n<tbody>{''.join(lines)}</tbody></table>"
+    texts = _texts(table, table.shown(every=every))
+    return str(texts.to_html(index=False, border=0, escape=True))
 
 
 def html_text(text: str) -> str:
@@ -144,26 +139,23 @@ def html_text(text: str) -> str:
 # LaTeX with booktabs
 
 
-def latex(frame: Frame) -> str:
-    """A booktabs table for each frame that has rows, with the lines above and below it
-    as comments. pandas is loaded for it.
+def latex(tables: Sequence[Table]) -> str:
+    """A booktabs table for each table that has rows, with the lines above and below it
+    as comments.
     """
-    return "\n".join(_latex(part.at_its_widest) for part in frame.parts if part.rows)
+    return "\n".join(_latex(table.at_its_widest) for table in tables if table.rows)
 
 
-def _latex(frame: Frame) -> str:
-    import pandas as pd
-
-    columns = frame.shown(every=False)
-    table = pd.DataFrame(_cells(frame, columns)).to_latex(
+def _latex(table: Table) -> str:
+    columns = table.shown()
+    text = _texts(table, columns).to_latex(
         index=False,
-        header=[shown.name for shown in columns],
-        column_format="".join("l" if shown.column.left else "r" for shown in columns),
+        column_format="".join("l" if column.left else "r" for column in columns),
         escape=True,
     )
     above, below = (
         "".join(f"% {visible(line)}\n" for line in lines)
-        for lines in (frame.header, frame.summary)
+        for lines in (table.header, table.summary)
     )
     # after \\ a row that begins with [ would be read as an option of the line before
-    return f"{above}{table}{below}".replace("\\\\\n[", "\\\\\n{}[")
+    return f"{above}{text}{below}".replace("\\\\\n[", "\\\\\n{}[")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from ffnbench.report.frame import EXTRA, Column, Frame, default_text
+from ffnbench.report.table import EXTRA, Column, Table, default_text
 from ffnbench.report.terminal import show
 
 KEYS = ("first", "second", "third", "fourth", "fifth")
@@ -17,7 +17,7 @@ NUMBERS = st.integers(0, 10**12) | st.floats(1e-4, 1e9)
 
 
 @st.composite
-def frames(draw) -> Frame:
+def frames(draw) -> Table:
     """Labels of any length, and up to five columns of numbers of any priority; groups
     and lines around them.
     """
@@ -33,7 +33,7 @@ def frames(draw) -> Frame:
     groups = draw(st.sampled_from(((), ((0, "a group"),))))
     sentence = draw(st.lists(st.text("abc", min_size=1, max_size=12), max_size=40))
     lines = [" ".join(sentence)]
-    return Frame(
+    return Table(
         columns=(Column(key="label", left=True), *columns), rows=rows, groups=groups, header=lines, summary=lines
     )  # fmt: skip
 
@@ -41,11 +41,11 @@ def frames(draw) -> Frame:
 @given(frames(), st.integers(40, 200), st.booleans())
 @settings(max_examples=150)
 def test_no_line_is_too_long_and_no_number_is_cut(
-    frame: Frame, width: int, verbose: bool
+    frame: Table, width: int, verbose: bool
 ) -> None:
     console = Console(width=width, force_terminal=False, color_system=None)
     with console.capture() as captured:
-        show(frame, console, verbose=verbose)
+        show([frame], console, verbose=verbose)
     text = captured.get()
     assert all(cell_len(line.rstrip()) <= width for line in text.splitlines())
     numbers = {

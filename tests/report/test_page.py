@@ -14,9 +14,9 @@ from xml.etree import ElementTree
 from frames import below
 from paths import ROOT
 
-from ffnbench.report.frame import EXTRA, Column, Frame
 from ffnbench.report.page import page_of
 from ffnbench.report.pictures.canvas import render
+from ffnbench.report.table import EXTRA, Column, Table
 from ffnbench.report.writers import html_fragment
 
 COMPARED = ROOT / "results" / "amd-epyc-2cpu" / "compare.json"
@@ -90,39 +90,36 @@ def test_a_page_loads_nothing_and_has_the_picture_of_the_svg(
     assert texts_of(picture) == texts_of(files[1].read_text())
 
 
-def table_of(text: str) -> Frame:
-    """A table with this text wherever one can stand."""
+def tables_of(text: str) -> list[Table]:
+    """Tables with this text wherever one can stand."""
     columns = (
         Column(key="a", title=text, left=True), Column(key="ratio", unit=text, style=lambda row: "red"),
         Column(key="b", title=text, priority=EXTRA),
     )  # fmt: skip
     row = dict.fromkeys(("a", "ratio", "b"), text)
     lines = {"header": (text,), "summary": (text,), "details": (text,)}
-    extra = Frame(columns=columns, rows=(row,), **lines)
-    return Frame(
-        columns=columns,
-        rows=(row, row),
-        groups=((0, text), (1, text)),
-        above=(extra,),
-        **lines,
-    )
+    groups = ((0, text), (1, text))
+    return [
+        Table(columns=columns, rows=(row,), **lines),
+        Table(columns=columns, rows=(row, row), groups=groups, **lines),
+    ]
 
 
-def picture_of(text: str) -> Callable[[str], bytes]:
+def picture_of(text: str) -> Callable[[], bytes]:
     from matplotlib.figure import Figure
 
     figure = Figure()
     figure.text(0, 0, text)
-    return lambda suffix: render(figure, suffix)
+    return lambda: render(figure, ".svg")
 
 
 def test_no_text_can_break_a_page() -> None:
     evil, plain = (
-        Read(page_of(table_of(text), picture_of(text), title=text))
+        Read(page_of(tables_of(text), picture_of(text), title=text))
         for text in (EVIL, "plain")
     )
     assert evil.tags == plain.tags
-    shown = below("ratio", table_of(EVIL))[0]
+    shown = below("ratio", tables_of(EVIL)[0])[0]
     assert shown == EVIL.replace("\u2028", r"\u2028")
     expected = [text.replace("plain", shown) for _, text in plain.texts]
     assert [text.replace("\u2028", r"\u2028") for _, text in evil.texts] == expected
@@ -131,8 +128,8 @@ def test_no_text_can_break_a_page() -> None:
         "&lt;/script", ""
     )
     assert (
-        Read(html_fragment(table_of(EVIL))).tags
-        == Read(html_fragment(table_of("plain"))).tags
+        Read(html_fragment(tables_of(EVIL))).tags
+        == Read(html_fragment(tables_of("plain"))).tags
     )
 
 

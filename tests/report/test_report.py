@@ -9,7 +9,7 @@ from fake_machine import FakeLaunch, lost, measure, prepare
 from made_up_runs import with_control
 
 from ffnbench import cost
-from ffnbench.compare.table import compare_frame
+from ffnbench.compare.table import compare_table
 from ffnbench.plan.plan import Note, NoteKind
 from ffnbench.record.result import Report
 from ffnbench.report.columns import case_rows
@@ -69,7 +69,7 @@ def test_the_columns_do_not_depend_on_what_was_measured() -> None:
         is not reports[1].comparison("swiglu").verdict
     )
     for width in (60, 80, 100, 120, 160, 200):
-        tables = [plain(compare_frame(report), width) for report in reports]
+        tables = [plain([compare_table(report)], width) for report in reports]
         rules = [
             next(i for i, line in enumerate(text.splitlines()) if "─" in line)
             for text in tables
@@ -86,12 +86,10 @@ def test_the_flops_shown_are_those_of_the_half_that_is_timed() -> None:
     training step three times.
     """
     for mode, flops in (("forward", "9.44"), ("backward", "18.9"), ("train", "28.3")):
-        table = compare_frame(report_of(variants="relu,swiglu", mode=mode))
-        shown = [
-            column for column in table.shown(every=False) if column.title == "FLOPs"
-        ]
-        assert [column.texts[0] for column in shown] == [flops]
-    both = compare_frame(report_of(variants="relu,b=relu@mode=backward"))
+        table = compare_table(report_of(variants="relu,swiglu", mode=mode))
+        shown = [column for column in table.shown() if column.title == "FLOPs"]
+        assert [column.text(table.rows[0]) for column in shown] == [flops]
+    both = compare_table(report_of(variants="relu,b=relu@mode=backward"))
     assert [row["flops_timed"] for row in both.rows] == [4 * 768 * 3072, 8 * 768 * 3072]
 
 
@@ -131,7 +129,7 @@ def test_at_most_four_lines_stand_below_however_much_there_is_to_say() -> None:
     late = replace(
         report, wall_s=20.0, interrupted=True, warnings=(*report.warnings, *notes)
     )
-    full = compare_frame(replace(late, figures=figures_of(late)))
+    full = compare_table(replace(late, figures=figures_of(late)))
     assert len(full.summary) == 4  # of five: what the control says is left out
     assert any("no answer within 300 s" in line for line in full.summary)
     assert any(line.startswith("interrupted") for line in full.summary)

@@ -15,7 +15,7 @@ import pytest
 from fake_machine import FakeLaunch, measure, prepare
 
 from ffnbench.report.files.store import report_text
-from ffnbench.report.frame import Column, Frame
+from ffnbench.report.table import Column, Table
 from ffnbench.report.terminal import plain
 from ffnbench.report.writers import html_fragment, latex, markdown
 
@@ -122,9 +122,14 @@ def test_no_control_gets_into_a_table() -> None:
     """A title, a cell, a header, a summary and details with every one of them."""
     text = "".join(f"a{sign}" for sign in CONTROLS)
     columns = Column(key="x", title=text), Column(key="n")
-    table = Frame(
+    table = Table(
         columns=columns, rows=[{"x": text, "n": 1}], header=(text,), groups=((0, text),),
         details=(text,), summary=(text,),
     )  # fmt: skip
-    for shown in (plain(table), markdown(table), html_fragment(table), latex(table)):
+    for shown in (
+        plain([table]),
+        markdown([table]),
+        html_fragment([table]),
+        latex([table]),
+    ):
         assert not set(CONTROLS) & set(shown.replace("\n", ""))

@@ -9,7 +9,7 @@ import pytest
 from fake_machine import FakeLaunch, KnownProber, measure, planned, prepare
 from made_up_runs import run_of
 
-from ffnbench.compare.table import compare_frame
+from ffnbench.compare.table import compare_table
 from ffnbench.gate.interim import latency_report
 from ffnbench.plan.plan import Plan
 from ffnbench.record.result import Report, Verdict
@@ -35,7 +35,7 @@ def measured(launch: FakeLaunch, variants: str = "swiglu", **flags: object) -> R
 
 
 def words_of(report: Report, width: int = 80) -> str:
-    return " ".join(plain(compare_frame(report), width).split())
+    return " ".join(plain([compare_table(report)], width).split())
 
 
 # The fastest

@@ -21,7 +21,6 @@ from pathlib import Path
 from ffnbench.common.errors import FfnbenchError, Unfinished
 from ffnbench.common.files import content_of
 from ffnbench.common.names import hint_for
-from ffnbench.report.formats import is_run
 
 TEMPORARY_PREFIX = ".ffnbench-"  # how the name of a file begins while it is written
 
@@ -38,6 +37,11 @@ def refuse_wrong_date() -> None:
             f"SOURCE_DATE_EPOCH is {text!r}, which is no date in seconds",
             "unset it, or give the seconds since 1970",
         ) from None
+
+
+def is_run(path: Path) -> bool:
+    """Whether a file is to hold the whole run, from which it can be read again."""
+    return path.suffix.lower() == ".json"
 
 
 class Outputs:

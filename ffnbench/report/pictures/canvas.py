@@ -24,8 +24,8 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.streams import visible
 from ffnbench.plan.plan import Kind
 from ffnbench.record.result import Report
-from ffnbench.report.frame import Row, interval_keys
 from ffnbench.report.header import conditions_line
+from ffnbench.report.table import Row, interval_keys
 
 COLUMN, PAGE = 3.3, 7.0  # inches: the width of a paper's column, and of its page
 DPI = 200  # of a png; print takes svg or pdf

@@ -19,7 +19,6 @@ from ffnbench.common.units import IEC, SI, TIME, Units, digits, quantity, scale
 from ffnbench.plan.metrics import ERROR, LATENCY, PEAK
 from ffnbench.record.result import SAME_WITHIN, Report, Verdict
 from ffnbench.report.columns import case_rows
-from ffnbench.report.frame import UNKNOWN_CELL, Row, estimate_in
 from ffnbench.report.header import heading, headings
 from ffnbench.report.pictures.canvas import (
     BAND,
@@ -35,6 +34,7 @@ from ffnbench.report.pictures.canvas import (
     scale_axis,
     shown_name,
 )
+from ffnbench.report.table import UNKNOWN_CELL, Row, estimate_in
 from ffnbench.report.words import (
     CERTAIN,
     VERDICTS,

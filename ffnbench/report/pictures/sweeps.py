@@ -18,7 +18,6 @@ from matplotlib.ticker import EngFormatter
 from ffnbench.plan.plan import Axis
 from ffnbench.record.result import SAME_WITHIN, Report
 from ffnbench.report.columns import case_rows
-from ffnbench.report.frame import interval_keys
 from ffnbench.report.header import axis_text, heading_of
 from ffnbench.report.pictures.canvas import (
     BAND,
@@ -35,6 +34,7 @@ from ffnbench.report.pictures.canvas import (
     shown_name,
 )
 from ffnbench.report.sweep_sentences import sweep_line
+from ffnbench.report.table import interval_keys
 from ffnbench.report.words import WITHIN
 
 if TYPE_CHECKING:

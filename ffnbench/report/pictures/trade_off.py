@@ -18,7 +18,6 @@ from ffnbench.plan.metrics import ERROR
 from ffnbench.plan.plan import Workload
 from ffnbench.record.result import Report
 from ffnbench.report.columns import case_rows
-from ffnbench.report.frame import Row
 from ffnbench.report.header import heading
 from ffnbench.report.pictures.canvas import (
     COLOURS,
@@ -31,6 +30,7 @@ from ffnbench.report.pictures.canvas import (
     panels,
     scale_axis,
 )
+from ffnbench.report.table import Row
 from ffnbench.report.words import backend_text, way_text
 
 HEIGHT = 2.1  # inches, of a row of panels

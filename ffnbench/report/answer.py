@@ -1,0 +1,226 @@
+"""Answers that show themselves in a terminal or a notebook, and give a data frame or
+files: `Shows` has the methods of all, `Answer` is a table alone, `Drawing` a picture.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ffnbench.common.choices import PAGE_SUFFIX, SUFFIX_OF
+from ffnbench.common.errors import FfnbenchError, WrongArgument, wrong_value
+from ffnbench.report.table import Row, Table
+from ffnbench.report.terminal import Terminal, plain, renderable, show
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+ANSWER_METHODS = ("frame", "rows", "save", "show")
+Write = Callable[[], str | bytes]
+
+
+class Shows:
+    """The methods of every answer. A subclass defines `tables`; READ are the names of
+    what else it offers to users.
+    """
+
+    READ: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def stem(self) -> str:
+        """The name of its files in a folder, without their suffix."""
+        return "answer"
+
+    def __dir__(self) -> list[str]:
+        """The names that a user would call or read; others can be used all the same."""
+        private = [name for name in super().__dir__() if name.startswith("_")]
+        return [*private, *ANSWER_METHODS, *self.READ]
+
+    def tables(self) -> list[Table]:
+        """The answer as tables; raises FfnbenchError where there is nothing to show."""
+        raise NotImplementedError
+
+    def rows(self) -> list[Row]:
+        """One flat record a row, in the order and with the names of the CSV."""
+        return list(self.tables()[-1].records)
+
+    def origin(self) -> Row:
+        """The columns that tell its data frame from those of other answers."""
+        return {}
+
+    def outcome(self) -> tuple[int, FfnbenchError | None]:
+        """The exit code that follows from it, and the problem that is raised once
+        everything is shown and written.
+        """
+        return 0, None
+
+    def pictures(self) -> Mapping[str, Write]:
+        """A writer of its picture for each suffix; none where it has no picture."""
+        return {}
+
+    def texts(self, tables: Sequence[Table]) -> dict[str, Callable[[], str]]:
+        """A writer for each format of stdout but the table."""
+        from ffnbench.report.writers import csv_text, json_of_records, latex, markdown
+
+        return {
+            "csv": lambda: csv_text(tables[-1].records),
+            "json": lambda: json_of_records(tables[-1].records),
+            "markdown": lambda: markdown(tables),
+            "latex": lambda: latex(tables),
+        }
+
+    def files(self, tables: Sequence[Table]) -> dict[str, Write]:
+        """A writer for each suffix."""
+        texts = self.texts(tables)
+        writers: dict[str, Write] = {
+            suffix: texts[name] for name, suffix in SUFFIX_OF.items()
+        }
+        return {**writers, **self.pictures(), PAGE_SUFFIX: lambda: self.page(tables)}
+
+    def page(self, tables: Sequence[Table]) -> str:
+        """The answer as an HTML document."""
+        from ffnbench.report.page import page_of
+
+        return page_of(tables, self.pictures().get(".svg"), title=self.stem)
+
+    def frame(self) -> pd.DataFrame:
+        """The rows as a pandas DataFrame: full precision, seconds and bytes, unknown as
+        missing.
+
+        Of a report or a check the last columns are created, machine, cpu, torch, git,
+        run and version: frames of several can be told apart.
+        """
+        import pandas as pd
+
+        origin = self.origin()
+        return pd.DataFrame([{**row, **origin, **row} for row in self.rows()])
+
+    def show(self, *, verbose: bool = False) -> None:
+        """Print the table: in colour in a terminal, as HTML in a notebook. `verbose`
+        prints all columns and details.
+        """
+        if notebook_shell() and not verbose:
+            from IPython.display import display
+
+            display(self)  # type: ignore[no-untyped-call]
+        else:
+            show(self.tables(), Terminal(force_jupyter=False), verbose=verbose)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write a file, its kind by the suffix; a folder (with a slash at its end) gets
+        one of every kind.
+
+        Returns the path. The formats are those of `-o`. Raises ffnbench.Error, which is
+        a ValueError, for a suffix that this answer has no writer for, and for a path
+        that can't be written.
+        """
+        return written_to(path, self.files(self.tables()), self.stem)
+
+    def __str__(self) -> str:
+        return plain(self.tables(), shutil.get_terminal_size().columns)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        from ffnbench.report.writers import html_fragment
+
+        return html_fragment(self.tables())
+
+    def __rich_console__(self, console: Any, options: Any) -> Any:
+        yield renderable(self.tables(), options.max_width)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Answer(Shows):
+    """The answer of a command that makes no report, such as facts, or the layers of a
+    model. `json` gives its JSON where that is more than the rows.
+    """
+
+    table: Table
+    name: str = "answer"
+    json: Callable[[], str] | None = None
+
+    @property
+    def stem(self) -> str:
+        """The name of its files in a folder, without their suffix."""
+        return self.name
+
+    def tables(self) -> list[Table]:
+        """The only table."""
+        return [self.table]
+
+    def texts(self, tables: Sequence[Table]) -> dict[str, Callable[[], str]]:
+        """A writer for each format of stdout but the table."""
+        texts = super().texts(tables)
+        return texts | {"json": self.json} if self.json else texts
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Drawing:
+    """A picture: `figure` is matplotlib's, `files` are what writes it, by suffix."""
+
+    figure: Figure
+    files: Mapping[str, Write]
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write a file, its kind by the suffix. Returns the path."""
+        return written_to(path, self.files, "activations")
+
+    def _repr_png_(self) -> str | bytes:
+        return self.files[".png"]()
+
+
+def notebook_shell() -> Any:
+    """IPython's shell if it is that of a notebook, else None. IPython is not imported
+    for this.
+    """
+    module = sys.modules.get("IPython")
+    shell = None
+    if module is not None and hasattr(module, "get_ipython"):
+        shell = module.get_ipython()
+    if shell is not None and hasattr(shell, "kernel"):
+        return shell
+    return None
+
+
+def file_content(writers: Mapping[str, Write], path: Path) -> bytes:
+    """The content of a file, by the writer for its suffix. Raises FfnbenchError where
+    the answer has none.
+    """
+    if path.suffix.lower() not in writers:
+        raise FfnbenchError(
+            f"{str(path)!r}: this answer can't be written as {path.suffix}",
+            f"formats: {', '.join(writers)}",
+        )
+    content = writers[path.suffix.lower()]()
+    return content.encode() if isinstance(content, str) else content
+
+
+def written_to(
+    path: str | os.PathLike[str], writers: Mapping[str, Write], stem: str
+) -> Path:
+    """Write a file, or a folder of files, by the same rules as `-o`. Returns its path,
+    and raises FfnbenchError, as a ValueError, where that is not possible.
+    """
+    from ffnbench.report.files.outputs import Outputs
+
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        raise WrongArgument(
+            f"{path!r} is no path", "for example 'run.json'; a folder ends with a slash"
+        )
+    text = os.fspath(path)
+    try:
+        with Outputs([text], stem, list(writers)) as outputs:
+            # all contents are made first: what can't be drawn is an error of its own,
+            # and then no file is written
+            contents = {file: file_content(writers, file) for file in outputs.paths}
+            written = outputs.write(contents.__getitem__)
+    except FfnbenchError as problem:
+        raise wrong_value(problem) from None
+    return written[0] if len(written) == 1 else Path(text)
