@@ -191,7 +191,7 @@ def test_the_check_fails_if_ab_fails_on_both_runners(runner: Runner) -> None:
     asked = {"target": TARGET, "d-model": "64"}
 
     def run(job: str, of: dict) -> Done:
-        (step,) = [step for step in of["steps"] if "/ffnbench@" in step["uses"]]
+        (step,) = [step for step in of["steps"] if step["uses"] == "./ffnbench"]
         inputs = {
             name: EXPRESSION.sub(
                 lambda found: asked.get(found[1].removeprefix("inputs."), ""), value

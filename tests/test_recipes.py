@@ -22,9 +22,9 @@ from repositories import git
 
 from ffnbench.app.main import run_command_line
 
-CI, TUTORIAL = (
+CI, PAGE = (
     (ROOT / "docs" / name).read_text(encoding="utf-8")
-    for name in ("ci.md", "tutorial.md")
+    for name in ("ci.md", "kernel-writer.md")
 )
 
 
@@ -44,7 +44,7 @@ EXACT = re.findall(
     re.MULTILINE,
 )
 TEST_FILE = re.search(r"```py\n(# test_ffn\.py\n.*?)```", CI, re.DOTALL)[1]
-MODULE = re.search(r"```py\n(# mlp\.py\n.*?)```", TUTORIAL, re.DOTALL)[1]
+MODULE = re.search(r"```py\n(# mlp\.py\n.*?)```", PAGE, re.DOTALL)[1]
 OWN = MODULE.replace("Mine", "SwiGLU")
 WORK = "        return self.down("
 
@@ -184,37 +184,31 @@ def test_the_line_for_git_bisect_skips_what_is_neither_good_nor_slow(
 
 STEPS = [
     line
-    for body in re.findall(r"```sh\n(.*?)```", TUTORIAL, re.DOTALL)
+    for body in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
     for line in body.splitlines()
 ]
 
 
 @pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_every_command_of_the_tutorial_does_what_it_says(
+def test_every_command_for_kernel_writers_does_what_it_says(
     real, tmp_path, typed, monkeypatch, capsys, on_machine
 ) -> None:
-    """In the order of the page, in a folder that was empty; with workers that are
-    faked, or real.
-    """
+    """In the order of the page; with workers that are faked, or real."""
     on_machine(FakeLaunch(), ProberHere)
-    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "new"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    Path("mlp.py").write_text(MODULE)
     for line in STEPS:
-        command, _, code = line.partition("  # exit code ")
-        if command.startswith("ffnbench ") and not (
-            real or code
-        ):  # a changed module needs a process
-            found, told = (
-                run_command_line(shlex.split(command)[1:]),
-                "".join(capsys.readouterr()),
-            )
+        command, code = re.fullmatch(r"(.*?)(?:  # exit code (\d).*)?", line).groups()
+        # a changed module needs a process
+        if command.startswith("ffnbench ") and not (real or code):
+            exit_code = run_command_line(shlex.split(command)[1:])
+            printed = "".join(capsys.readouterr())
         else:
-            done = typed(command, Path.cwd())
-            found, told = done.returncode, done.stdout + done.stderr
-        assert found == int(code or 0), (line, told)
-        if "&& cd " in command:
-            monkeypatch.chdir(command.rpartition(" ")[2])
-            Path("mlp.py").write_text(MODULE)
-    assert Path("run.png").exists()
+            done = typed(command, folder)
+            exit_code, printed = done.returncode, done.stdout + done.stderr
+        assert exit_code == int(code or 0), (line, printed)
 
 
 def test_pandas_follows_saved_runs_over_time(

@@ -194,7 +194,7 @@ def test_prelu_is_that_of_torch() -> None:
 
 
 def test_torchs_softplus_has_a_threshold() -> None:
-    """What docs/methodology-details.md says of it."""
+    """It switches to x itself at 20, where it jumps by 2.1e-9."""
     below, above = torch.tensor([20.0, math.nextafter(20.0, 21.0)], dtype=torch.float64)
     assert float(apply("softplus", below) - apply("softplus", above)) == pytest.approx(
         2.1e-9, rel=0.02
