@@ -11,125 +11,179 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
+import multiprocessing
+import random
+import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
+from statistics import median
 
-from exam.plans import latency_plan
-from exam.text import table
-from timers import LOOP, OURS, TIMER, beside, ours, rival, seeded
+import numpy as np
+import pandas as pd
+from simulated import latency_plan
 
-NEIGHBOURS = {
-    "quiet": "nothing else runs",
-    "bursts 1 s": "another program works at times",
-}
-METHODS = (OURS, TIMER, LOOP)
+from ffnbench.common.errors import Unfinished
+from ffnbench.plan.plan import Plan
+from ffnbench.run.runner import run_workers
+from ffnbench.run.world import World
+from ffnbench.stats.verdict import summarise
+
+QUIET, BURSTS = "quiet", "bursts 1 s"
+TITLES = {QUIET: "nothing else runs", BURSTS: "another program works at times"}
+OURS, TIMER, LOOP = "ffnbench", "torch Timer", "median loop"
+NAMES = {OURS: OURS, TIMER: TIMER, LOOP: "loop of medians"}
+WARM_UP_S = 0.025  # of the loop: what triton.testing.do_bench takes by default
+# works and rests by turns of a second on average, until it is killed
+NEIGHBOUR = """
+import itertools, random, sys, time
+dice, until = random.Random(sys.argv[1]), time.time()
+for works in itertools.cycle((True, False)):
+    until += min(dice.expovariate(1.0), 4.0)
+    while works and time.time() < until:
+        pass
+    time.sleep(max(0.0, until - time.time()))
+"""
 
 
-@dataclass(frozen=True)
-class Timing:
-    """What a method said in one run. `ratio` is None where it said that the machine is
-    busy.
+@contextmanager
+def beside(world: str, seed: int) -> Iterator[None]:
+    """In here the neighbour of a world works."""
+    if world == QUIET:
+        yield
+        return
+    neighbour = subprocess.Popen([sys.executable, "-c", NEIGHBOUR, str(seed)])
+    try:
+        yield
+    finally:
+        neighbour.kill()
+        neighbour.wait()
+
+
+def ours(plan: Plan) -> float | None:
+    """The ratio that ffnbench says; None where it says that the machine is busy."""
+    done = run_workers(plan, World())
+    if done.interrupted:
+        raise KeyboardInterrupt
+    if done.failures or done.stopped:
+        raise Unfinished(done.failures[0].message if done.failures else done.stopped)
+    [again] = [row for row in summarise(done)[1] if row.case != row.reference]
+    return again.ratio.value if again.ratio else None
+
+
+def ratio_by(plan: Plan, method: str, seconds: float) -> float:
+    """The ratio by another way to time the same modules, one after another, in so many
+    seconds altogether.
     """
+    from torch.utils.benchmark import Timer
 
-    world: str
-    method: str
-    number: int
-    ratio: float | None
-    wall_s: float
+    from ffnbench.worker.jobs import Jobs
+
+    jobs, times = Jobs(plan.with_device("cpu")), []
+    for case in plan.cases:
+        jobs.open(label=case.label, calls=1)
+        subject = jobs.subjects[case.label]
+        call = subject.timed_call(subject.x, subject.grad)
+        part_s = seconds / len(plan.cases)
+        if method == TIMER:  # as its documentation uses it
+            timer = Timer("call()", globals={"call": call}, num_threads=1)
+            times.append(timer.blocked_autorange(min_run_time=part_s).median)
+        else:
+            times.append(median_of_loop(call, part_s))
+    return times[1] / times[0]
 
 
-def read(path: Path) -> list[Timing]:
-    """The runs of a file; none where there is no file."""
-    if not path.exists():
-        return []
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return [Timing(**json.loads(line)) for line in lines]
+def median_of_loop(call: Callable[[], object], seconds: float) -> float:
+    """A warm-up, then one call after another until the time is over."""
+    times, start = [], time.perf_counter()
+    while (begin := time.perf_counter()) < start + WARM_UP_S + seconds:
+        call()
+        if begin >= start + WARM_UP_S:
+            times.append(time.perf_counter() - begin)
+    return median(times)
 
 
 def measure(path: Path, repeats: int, budget_s: float, d_model: int) -> None:
     """Run what is left, by turns: ours first, then the others in the time it took."""
     plan = latency_plan("relu,again=relu", d_model=d_model, budget=budget_s)
-    done = {timing.number for timing in read(path)}
-    for number in range(repeats):
-        if number in done:
-            continue
-        timings = []
-        for world in NEIGHBOURS:
+    spawn = multiprocessing.get_context("spawn")
+    done = set(read(path).number) if path.exists() else set()
+    for number in sorted({*range(repeats)} - done):
+        records = []
+        for world in TITLES:
             seconds = 0.0
-            for method in METHODS:
-                asked = seeded(plan, number, world, method)
+            for method in NAMES:
+                seed = random.Random(f"{number}/{world}/{method}").getrandbits(32)
+                asked = replace(plan, protocol=replace(plan.protocol, seed=seed))
                 start = time.monotonic()
                 with beside(world, number):
                     if method == OURS:
-                        [said] = ours(asked)
+                        ratio = ours(asked)
                         seconds = time.monotonic() - start
-                    else:
-                        [said] = rival(asked, method, seconds)
-                wall_s = round(time.monotonic() - start, 1)
-                timings.append(Timing(world, method, number, said.ratio, wall_s))
-                print(world, method, said.ratio, file=sys.stderr)
+                    else:  # in a process of its own
+                        with ProcessPoolExecutor(1, spawn) as pool:
+                            said = pool.submit(ratio_by, asked, method, seconds)
+                            ratio = said.result()
+                record = {
+                    "world": world,
+                    "method": method,
+                    "number": number,
+                    "ratio": ratio,
+                    "wall_s": round(time.monotonic() - start, 1),
+                }
+                records.append(record)
+                print(record, file=sys.stderr)
         with path.open("a", encoding="utf-8") as file:
-            file.writelines(json.dumps(asdict(timing)) + "\n" for timing in timings)
+            file.writelines(json.dumps(record) + "\n" for record in records)
 
 
-def errors_of(timings: Sequence[Timing], world: str, method: str) -> list[float]:
-    """The log of each ratio that a method said in a world."""
-    return [
-        math.log(timing.ratio)
-        for timing in timings
-        if timing.world == world and timing.method == method and timing.ratio
-    ]
+def read(path: Path) -> pd.DataFrame:
+    """The runs of a file, with the error of each in logs."""
+    runs = pd.read_json(path, lines=True)
+    return runs.assign(error=np.log(runs.ratio.astype(float)))
 
 
-def rms(errors: Sequence[float]) -> float:
-    """The root of their mean square."""
-    return math.sqrt(fmean(error**2 for error in errors))
+def rms(errors: pd.Series) -> float:
+    """The root of their mean square, in percent."""
+    return float(100 * np.sqrt((errors**2).mean()))
 
 
-def report(timings: Sequence[Timing]) -> str:
-    """For each world and method its rms error, the largest, and its busy runs."""
-    rows = []
-    for world in NEIGHBOURS:
-        for method in METHODS:
-            own = [t for t in timings if t.world == world and t.method == method]
-            errors = errors_of(timings, world, method)
-            if errors:
-                largest = max(abs(error) for error in errors)
-                figures = [f"{rms(errors):.1%}", f"{largest:.1%}"]
-            else:
-                figures = ["-", "-"]
-            busy = sum(timing.ratio is None for timing in own)
-            rows.append([world, method, str(len(own)), *figures, str(busy)])
-    head = ["world", "method", "runs", "rms error", "largest", "busy"]
-    return table(head, rows, left=2)
-
-
-def draw(timings: Sequence[Timing], path: str) -> None:
-    """Every run a dot at the ratio that it said, a panel a world."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    names = {OURS: "ffnbench", TIMER: "torch Timer", LOOP: "loop of medians"}
-    figure, panels = plt.subplots(
-        1, 2, figsize=(7, 1.9), sharex=True, sharey=True, layout="constrained"
+def report(runs: pd.DataFrame) -> pd.DataFrame:
+    """For each world and method its rms and its largest error in percent, and its busy
+    runs.
+    """
+    cells = runs.groupby(["world", "method"], sort=False)
+    return pd.DataFrame(
+        {
+            "runs": cells.size(),
+            "rms error": cells.error.agg(rms).round(1),
+            "largest": (100 * cells.error.agg(lambda of: of.abs().max())).round(1),
+            "busy": cells.ratio.agg(lambda of: of.isna().sum()),
+        }
     )
-    for axes, (world, title) in zip(panels, NEIGHBOURS.items(), strict=True):
+
+
+def draw(runs: pd.DataFrame, path: str) -> None:
+    """Every run a dot at the ratio that it said, a panel a world."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 1.9), layout="constrained")
+    panels = figure.subplots(1, len(TITLES), sharex=True, sharey=True)
+    for axes, (world, title) in zip(panels, TITLES.items(), strict=True):
         axes.axvline(1, color="0.75", linewidth=1, zorder=0)
-        for place, method in enumerate(METHODS):
-            ratios = [math.exp(error) for error in errors_of(timings, world, method)]
+        for place, method in enumerate(NAMES):
+            is_cell = (runs.world == world) & (runs.method == method)
+            ratios = runs.ratio[is_cell].dropna()
             colour = "C0" if method == OURS else "0.45"
             axes.plot(ratios, [place] * len(ratios), "o", alpha=0.6, color=colour, ms=6)
         axes.set_title(title, fontsize=9)
         axes.set_xlabel("reported ratio of an FFN to itself", fontsize=9)
-        axes.set_yticks(range(len(METHODS)), [names[method] for method in METHODS])
-        axes.set_ylim(len(METHODS) - 0.5, -0.5)
+        axes.set_yticks(range(len(NAMES)), NAMES.values())
+        axes.set_ylim(len(NAMES) - 0.5, -0.5)
         axes.tick_params(labelsize=8, left=False)
         axes.spines[["top", "right", "left"]].set_visible(False)
     figure.savefig(path, dpi=150)
@@ -153,12 +207,11 @@ def main() -> None:
             measure(path, asked.repeats, asked.budget, asked.d_model)
         except KeyboardInterrupt:
             print("interrupted: the same command goes on", file=sys.stderr)
-    timings = read(path)
-    if not timings:
+    if not path.exists():
         sys.exit(f"error: no run in {path}")
-    print(report(timings))
+    print(report(read(path)).to_string())
     if asked.chart:
-        draw(timings, asked.chart)
+        draw(read(path), asked.chart)
 
 
 if __name__ == "__main__":

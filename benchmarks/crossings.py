@@ -15,11 +15,10 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
 
-from exam.text import share, table
+import pandas as pd
 
 from ffnbench.plan.plan import Axis
 from ffnbench.record.result import CONFIDENCE
@@ -36,7 +35,6 @@ WORKERS = (5, 7, 10, 14)
 STARTERS = 3
 PROMISED = 0.95
 END = 12.0  # of the axis
-HEAD = ("shape", "grid", "sweeps", "told", "as a long run", "as the curve")
 
 
 def line(dice: Random) -> Truth:
@@ -89,28 +87,6 @@ NEVER: dict[str, Truth] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """A crossing that is told, with the true ones on the way: of straight lines between
-    the points, of the curve.
-    """
-
-    low: float
-    high: float
-    lines: tuple[float, ...]
-    curve: tuple[float, ...]
-
-    @property
-    def as_a_long_run(self) -> bool:
-        """Whether it holds a crossing of a long run."""
-        return any(self.low <= at <= self.high for at in self.lines)
-
-    @property
-    def as_the_curve(self) -> bool:
-        """Whether it holds one of the curve itself."""
-        return any(self.low <= at <= self.high for at in self.curve)
-
-
 def sample(dice: Random, truth: float, scatter: float, workers: int) -> Mean:
     """What a cell says: workers of a few starters."""
     starters = [dice.gauss(0, STARTER) for _ in range(STARTERS)]
@@ -122,12 +98,14 @@ def sample(dice: Random, truth: float, scatter: float, workers: int) -> Mean:
     )
 
 
-def sweep(dice: Random, truth: Truth, values: Sequence[float]) -> list[Told]:
-    """The crossings that one sweep tells of two variants."""
-    scatter, workers = (
-        math.exp(dice.uniform(*map(math.log, LAYOUT))),
-        dice.choice(WORKERS),
-    )
+def sweep(
+    dice: Random, truth: Truth, values: Sequence[float]
+) -> list[tuple[bool, bool]]:
+    """For each crossing that one sweep tells of two variants, whether its interval
+    holds a true one: of straight lines between the points, and of the curve.
+    """
+    scatter = math.exp(dice.uniform(*map(math.log, LAYOUT)))
+    workers = dice.choice(WORKERS)
     axis = Axis("seq_len", tuple(values))
     means = {x: sample(dice, truth(math.log2(x)), scatter, workers) for x in values}
     each = CONFIDENCE ** (1 / len(means))
@@ -135,13 +113,15 @@ def sweep(dice: Random, truth: Truth, values: Sequence[float]) -> list[Told]:
         Place(axis.place(x), mean, Pair(mean, verdict_of(mean, each)).side)
         for x, mean in means.items()
     ]
-    return [
-        Told(
-            low=low / math.log(2), high=high / math.log(2), lines=tuple(zeros(truth, [math.log2(x) for x in values])),
-            curve=tuple(zeros(truth, [END * k / 4000 for k in range(4001)])),
-        )
-        for first, last in side_changes(places) for _, low, high in [crossing_between(places, first, last)]
-    ]  # fmt: skip
+    of_lines = list(zeros(truth, [math.log2(x) for x in values]))
+    of_curve = list(zeros(truth, [END * k / 4000 for k in range(4001)]))
+    told = []
+    for first, last in side_changes(places):
+        _, low, high = crossing_between(places, first, last)
+        low, high = low / math.log(2), high / math.log(2)
+        in_lines = any(low <= at <= high for at in of_lines)
+        told.append((in_lines, any(low <= at <= high for at in of_curve)))
+    return told
 
 
 def zeros(truth: Truth, points: Sequence[float]) -> Iterator[float]:
@@ -161,47 +141,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--sweeps", type=int, default=200, help="of each shape and grid"
-    )
+    parser.add_argument("--sweeps", type=int, default=200, help="of a shape and grid")
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args(arguments)
-    rows, bad = [], []
-    for shape in SHAPES:
-        for name, values in GRIDS.items():
-            dice = Random(f"{shape.__name__}/{name}/{asked.seed}")
-            told = [
-                one
-                for _ in range(asked.sweeps)
-                for one in sweep(dice, shape(dice), values)
-            ]
-            held = [
-                sum(one.as_a_long_run for one in told),
-                sum(one.as_the_curve for one in told),
-            ]
-            rows.append(
-                (
-                    shape.__name__,
-                    name,
-                    str(asked.sweeps),
-                    str(len(told)),
-                    *(share(n, len(told)) for n in held),
-                )
-            )
-            bad += [f"{shape.__name__} {name}: not where a long run puts it"] * broken(
-                held[0], len(told)
-            )
-    for name, truth in NEVER.items():
+    cells, bad = {}, []
+    shapes = {shape.__name__: shape for shape in SHAPES}
+    for name in (*shapes, *NEVER):
         for grid, values in GRIDS.items():
             dice = Random(f"{name}/{grid}/{asked.seed}")
-            wrong = sum(bool(sweep(dice, truth, values)) for _ in range(asked.sweeps))
-            rows.append(
-                (name, grid, str(asked.sweeps), share(wrong, asked.sweeps), "", "")
-            )
-            bad += [f"{name} {grid}: told too often"] * broken(
-                asked.sweeps - wrong, asked.sweeps
-            )
-    print(table(HEAD, rows), *bad, sep="\n")
+            sweeps = [
+                sweep(
+                    dice, shapes[name](dice) if name in shapes else NEVER[name], values
+                )
+                for _ in range(asked.sweeps)
+            ]
+            told = [one for of_sweep in sweeps for one in of_sweep]
+            held = pd.DataFrame(told, columns=["as a long run", "as the curve"])
+            cells[name, grid] = {
+                "sweeps": asked.sweeps,
+                "told": len(told),
+                **held.mean(),
+            }
+            hits, of = held["as a long run"].sum(), len(told)
+            if name in NEVER:
+                hits, of = sum(not of_sweep for of_sweep in sweeps), asked.sweeps
+            if broken(hits, of):
+                bad.append(f"{name} {grid}: a promise is broken")
+    print(pd.DataFrame(cells).T.round(3).to_string(), *bad, sep="\n")
     return 1 if bad else 0
 
 

@@ -50,13 +50,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from exam.text import table
+import pandas as pd
 
 D_MODEL, TOKENS, BASE_WIDTH = 512, 128, 3200  # a percent of the width is 32 columns
 LIMIT = 5  # percent, of all tools
@@ -70,7 +69,6 @@ PYPERF_PROCESSES = 3  # of 20, its default: each has to import torch
 VALUE_S = 0.15  # of pyperf: at least 0.1 s by default, in powers of two calls
 LEAST_SAMPLING_S = 1.0
 REGRESSED, PASSED, UNDECIDED, FAILED = "regressed", "passed", "undecided", "failed"
-TOOLS = ("ffnbench ab", "ffnbench check", "asv", "pytest-benchmark", "pyperf")
 
 MODULE = """# the FFN at +{effect} %
 import torch
@@ -154,59 +152,22 @@ print(json.dumps([statistics.median(seen[2:] or seen) for seen in ratios]))
 """
 
 
-@dataclass(frozen=True)
-class Decision:
-    """What a tool said of one head."""
-
-    turn: int
-    effect: int  # percent
-    tool: str
-    verdict: str  # REGRESSED, PASSED, UNDECIDED or FAILED
-    said: str  # in the tool's own words
-    wall_s: float
-    sampling_s: float  # how long it was to sample
-
-
-@dataclass
-class Record:
-    """All that the file has."""
-
-    settings: dict[str, Any]
-    machine: dict[str, str]
-    truth: dict[str, list[float]] = field(default_factory=dict)  # ratio, low, high
-    decisions: list[Decision] = field(default_factory=list)
-
-    def begin(self, path: Path) -> None:
-        """Write the first line of the file: all but the decisions."""
-        head = asdict(self)
-        del head["decisions"]
-        path.write_text(json.dumps(head) + "\n", encoding="utf-8")
-
-    def add(self, decision: Decision, path: Path) -> None:
-        """One more decision, and its line."""
-        self.decisions.append(decision)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(decision)) + "\n")
-
-
-def read(path: Path) -> Record:
-    """The record of a file."""
-    head, *lines = path.read_text(encoding="utf-8").splitlines()
-    decisions = [Decision(**json.loads(line)) for line in lines]
-    return Record(**json.loads(head), decisions=decisions)
+Said = tuple[str, str]  # the verdict, and the tool's own words
 
 
 class Repository:
     """Two commits, and the commands that run in it."""
 
     def __init__(self, folder: Path, effects: Sequence[int]) -> None:
-        self.folder, self.effects = folder, effects
-        home = folder / "home"  # asv keeps what it knows of the machine there
+        self.folder, self.effects, self.work = folder, effects, folder / "work"
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        named = {"HOME": str(home), "PATH": path}
-        paths = {"PYTHONPATH": str(self.work), "ASV_PYTHONPATH": str(self.work)}
-        self.environment = {**os.environ, **named, **paths}
-        home.mkdir()
+        self.environment = {
+            **os.environ,
+            "HOME": str(folder),  # asv keeps what it knows of the machine there
+            "PATH": path,
+            "PYTHONPATH": str(self.work),
+            "ASV_PYTHONPATH": str(self.work),
+        }
         self.work.mkdir()
         self.git("init", "-q", "-b", "main")
         self.git("config", "user.name", "bench")
@@ -215,42 +176,32 @@ class Repository:
             file = self.work / name
             file.parent.mkdir(exist_ok=True)
             file.write_text(text, encoding="utf-8")
-        self.write_module("base")
-        self.base = self.commit("base")
-        self.heads = {}
-        for effect in effects:
+        self.base = self.commit("base", 0)
+        self.heads = {effect: self.commit(effect, effect) for effect in effects}
+
+    def commit(self, name: int | str, percent: int) -> str:
+        """The commit of the module with so many more columns; its file stands beside
+        the tree too.
+        """
+        if name != "base":
             self.git("checkout", "-q", self.base)
-            self.write_module(effect)
-            self.heads[effect] = self.commit(f"+{effect}%")
-
-    @property
-    def work(self) -> Path:
-        """The working tree."""
-        return self.folder / "work"
-
-    def write_module(self, effect: int | str) -> None:
-        """The module at an effect, in the tree and beside it."""
-        percent = 0 if effect == "base" else int(effect)
         text = MODULE.format(
-            effect=effect,
+            effect=name,
             base=BASE_WIDTH,
             width=BASE_WIDTH * (100 + percent) // 100,
             full=BASE_WIDTH * (100 + max(self.effects)) // 100,
         )
-        (self.work / "mlp.py").write_text(text, encoding="utf-8")
-        (self.folder / f"{effect}.py").write_text(text, encoding="utf-8")
+        for file in (self.work / "mlp.py", self.folder / f"{name}.py"):
+            file.write_text(text, encoding="utf-8")
+        self.git("add", "-A")
+        self.git("commit", "-q", "-m", str(name))
+        return self.git("rev-parse", "HEAD")
 
     def git(self, *arguments: str) -> str:
         """What git says."""
         return self.run("git", *arguments).stdout.strip()
 
-    def commit(self, message: str) -> str:
-        """The hash of a commit of all files."""
-        self.git("add", "-A")
-        self.git("commit", "-q", "-m", message)
-        return self.git("rev-parse", "HEAD")
-
-    def run(self, *command: str, good: Iterable[int] = (0,)) -> Any:
+    def run(self, *command: str, good: Sequence[int] = (0,)) -> Any:
         """Run a command in the tree; raises RuntimeError with its last lines where it
         ends with another code.
         """
@@ -268,9 +219,10 @@ class Repository:
             raise RuntimeError(f"{' '.join(command[:4])}: {' | '.join(last)}")
         return done
 
-    def python(self, *arguments: str, good: Iterable[int] = (0,)) -> Any:
-        """Run this interpreter."""
-        return self.run(sys.executable, *arguments, good=good)
+    def python(self, *arguments: str, good: Sequence[int] = (0,)) -> Any:
+        """Run a module of this interpreter, or its code after -c."""
+        words = arguments if arguments[0] == "-c" else ("-m", *arguments)
+        return self.run(sys.executable, *words, good=good)
 
 
 def truth_of(repository: Repository, seconds: float) -> dict[str, list[float]]:
@@ -284,21 +236,17 @@ def truth_of(repository: Repository, seconds: float) -> dict[str, list[float]]:
         done = repository.python("-c", TRUTH, *place, str(seed), *effects)
         by_process.append(json.loads(done.stdout))
     truth = {}
-    for effect, ratios in zip(effects, zip(*by_process, strict=True), strict=True):
-        if effect != "base":
-            ordered = sorted(ratios)
-            ends = [ordered[TRUTH_LOW], ordered[TRUTH_HIGH]]
-            truth[effect] = [statistics.median(ordered), *ends]
+    for effect, ratios in zip(
+        effects[1:], list(zip(*by_process, strict=True))[1:], strict=True
+    ):
+        ordered = sorted(ratios)
+        ends = [ordered[TRUTH_LOW], ordered[TRUTH_HIGH]]
+        truth[effect] = [statistics.median(ordered), *ends]
     return truth
 
 
 FFN = "mlp.py:FFN"
-OF_STATUS = {
-    "REGRESSED": REGRESSED,
-    "UNCLEAR": UNDECIDED,
-    "INCOMPARABLE": UNDECIDED,
-    "MISSING": UNDECIDED,  # too little time
-}
+PASSES = ("OK", "IMPROVED")
 SHAPE = ("--d-model", str(D_MODEL), "--seq-len", str(TOKENS))
 
 
@@ -308,62 +256,57 @@ def make_baseline(repository: Repository, seconds: float) -> None:
     run = ("compare", f"relu@d_ff={BASE_WIDTH},ffn={FFN}", *SHAPE, "--match", "none")
     kept = ("--metrics", "latency", "--runs", str(BASELINE_RUNS), "-o", "baseline.json")
     budget = ("--budget", f"{max(BASELINE_RUN_S, seconds):g}s", "--pause", PAUSE, "-q")
-    repository.python("-m", "ffnbench", *run, *kept, *budget, good=(0, 3))
+    repository.python("ffnbench", *run, *kept, *budget, good=(0, 3))
 
 
-def judged(
-    repository: Repository, head: str, command: Sequence[str], sampling_s: float
-) -> tuple[str, str]:
+def judged(repository: Repository, head: str, sampling_s: float, *words: str) -> Said:
     """What a command of ffnbench says of the latency of the working tree, at head."""
     repository.git("checkout", "-q", head)
     limits = ("--tolerance", f"{LIMIT}%", "--budget", f"{sampling_s:g}s")
-    run = ("-m", "ffnbench", *command, *limits, "--format", "json", "-q")
+    run = ("ffnbench", *words, *limits, "--format", "json", "-q")
     done = repository.python(*run, good=(0, 1, 3))
     if done.returncode == 3:  # busy, or it took too long
         return UNDECIDED, done.stderr.strip().splitlines()[0]
     findings = json.loads(done.stdout)
     [status] = [row["status"] for row in findings if row["metric"] == "latency"]
-    return OF_STATUS.get(status, PASSED), status
+    if status == "REGRESSED":
+        return REGRESSED, status
+    return (PASSED if status in PASSES else UNDECIDED), status
 
 
-def by_ab(repository: Repository, head: str, sampling_s: float) -> tuple[str, str]:
+def by_ab(repository: Repository, head: str, sampling_s: float) -> Said:
     """`ffnbench ab` of base and the working tree."""
-    command = ("ab", FFN, "--base-rev", repository.base, *SHAPE)
-    return judged(repository, head, command, sampling_s)
+    words = ("ab", FFN, "--base-rev", repository.base, *SHAPE)
+    return judged(repository, head, sampling_s, *words)
 
 
-def by_check(repository: Repository, head: str, sampling_s: float) -> tuple[str, str]:
+def by_check(repository: Repository, head: str, sampling_s: float) -> Said:
     """`ffnbench check` against the runs of base."""
-    command = ("check", "baseline.json", "--trust", FFN)
-    return judged(repository, head, command, sampling_s)
+    words = ("check", "baseline.json", "--trust", FFN)
+    return judged(repository, head, sampling_s, *words)
 
 
-def by_asv(repository: Repository, head: str, sampling_s: float) -> tuple[str, str]:
+def by_asv(repository: Repository, head: str, sampling_s: float) -> Said:
     """`asv run` of both commits, `asv compare` of their results."""
-    repository.python("-m", "asv", "machine", "--yes")
-    round_s = sampling_s / 2 / ASV_ROUNDS
-    attributes = (
-        "-a",
-        f"rounds={ASV_ROUNDS}",
-        "-a",
-        f"repeat=(1,100000,{round_s:.2f})",
-    )
+    repository.python("asv", "machine", "--yes")
+    repeat = f"repeat=(1,100000,{sampling_s / 2 / ASV_ROUNDS:.2f})"
+    attributes = ("-a", f"rounds={ASV_ROUNDS}", "-a", repeat)
     for commit in (repository.base, head):
         repository.git("checkout", "-q", commit)
         at = ("--python=same", f"--set-commit-hash={commit}", "--record-samples")
-        repository.python("-m", "asv", "run", *at, *attributes)
+        repository.python("asv", "run", *at, *attributes)
     factor = f"--factor={1 + LIMIT / 100}"
-    done = repository.python("-m", "asv", "compare", factor, repository.base, head)
+    done = repository.python("asv", "compare", factor, repository.base, head)
     [row] = [line for line in done.stdout.splitlines() if "time_ffn" in line]
     mark = row.strip("| ").split("|")[0].strip()
     return (REGRESSED if mark == "+" else PASSED), " ".join(row.split())
 
 
-def by_pytest(repository: Repository, head: str, sampling_s: float) -> tuple[str, str]:
+def by_pytest(repository: Repository, head: str, sampling_s: float) -> Said:
     """pytest-benchmark: base is saved, head compared with it."""
     for saved in (repository.work / ".benchmarks").glob("*/*.json"):
         saved.unlink()
-    run = ("-m", "pytest", "test_ffn.py", "-q", "-p", "no:cacheprovider")
+    run = ("pytest", "test_ffn.py", "-q", "-p", "no:cacheprovider")
     sampled = f"--benchmark-max-time={sampling_s / 2:.2f}"
     repository.git("checkout", "-q", repository.base)
     repository.python(*run, sampled, "--benchmark-save=base")
@@ -379,28 +322,24 @@ def by_pytest(repository: Repository, head: str, sampling_s: float) -> tuple[str
     return PASSED, "passed"
 
 
-def by_pyperf(repository: Repository, head: str, sampling_s: float) -> tuple[str, str]:
+def by_pyperf(repository: Repository, head: str, sampling_s: float) -> Said:
     """`pyperf timeit` of both commits, `pyperf compare_to` of their files."""
     values = max(3, round(sampling_s / 2 / PYPERF_PROCESSES / VALUE_S))
-    for name, commit in (("base", repository.base), ("head", head)):
-        repository.git("checkout", "-q", commit)
-        file = repository.work / f"pyperf-{name}.json"
-        file.unlink(missing_ok=True)
-        size = ("-p", str(PYPERF_PROCESSES), "-n", str(values))
-        run = ("timeit", "--inherit-environ=PYTHONPATH", *size, "-o", str(file), "-q")
-        repository.python(
-            "-m", "pyperf", *run, "-s", "from subject import call", "call()"
-        )
+    size = ("-p", str(PYPERF_PROCESSES), "-n", str(values), "-q")
+    timeit = ("pyperf", "timeit", "--inherit-environ=PYTHONPATH", *size)
+    call = ("-s", "from subject import call", "call()")
     files = ("pyperf-base.json", "pyperf-head.json")
-    done = repository.python(
-        "-m", "pyperf", "compare_to", f"--min-speed={LIMIT}", *files
-    )
-    said = " ".join(done.stdout.split())
+    for name, commit in zip(files, (repository.base, head), strict=True):
+        repository.git("checkout", "-q", commit)
+        (repository.work / name).unlink(missing_ok=True)
+        repository.python(*timeit, "-o", name, *call)
+    compare = ("pyperf", "compare_to", f"--min-speed={LIMIT}", *files)
+    said = " ".join(repository.python(*compare).stdout.split())
     slower = "slower" in said and "ot significant" not in said
     return (REGRESSED if slower else PASSED), said
 
 
-BY: dict[str, Callable[[Repository, str, float], tuple[str, str]]] = {
+TOOLS = {
     "ffnbench ab": by_ab,
     "ffnbench check": by_check,
     "asv": by_asv,
@@ -409,181 +348,155 @@ BY: dict[str, Callable[[Repository, str, float], tuple[str, str]]] = {
 }
 
 
-def sampling_of(record: Record, tool: str, seconds: float) -> float:
+def sampling_of(
+    decisions: Sequence[dict[str, Any]], tool: str, seconds: float
+) -> float:
     """How long a tool is to sample: what its last decision left of the wall time.
 
     ffnbench's own budget is that of the whole command.
     """
     if tool.startswith("ffnbench"):
         return seconds
-    own = [one for one in record.decisions if one.tool == tool]
-    if not own:
+    of_tool = [one for one in decisions if one["tool"] == tool]
+    if not of_tool:
         return max(LEAST_SAMPLING_S, seconds / 2)
-    last = own[-1]
-    return max(LEAST_SAMPLING_S, last.sampling_s + seconds - last.wall_s)
+    last = of_tool[-1]
+    return max(LEAST_SAMPLING_S, last["sampling_s"] + seconds - last["wall_s"])
 
 
-def decide(
-    repository: Repository, record: Record, turn: int, effect: int, tool: str
-) -> Decision:
-    """What a tool says of a head now."""
-    sampling_s = sampling_of(record, tool, record.settings["seconds"])
-    start = time.monotonic()
-    try:
-        verdict, said = BY[tool](repository, repository.heads[effect], sampling_s)
-    except RuntimeError as error:
-        verdict, said = FAILED, str(error)
-    wall_s = round(time.monotonic() - start, 2)
-    return Decision(turn, effect, tool, verdict, said, wall_s, sampling_s)
-
-
-def measure(record: Record, path: Path, each: int) -> None:
-    """All decisions that the record lacks."""
-    effects, seconds = record.settings["effects"], record.settings["seconds"]
-    tools = record.settings["tools"]
+def measure(head: dict[str, Any], path: Path, each: int) -> None:
+    """All decisions that the file lacks; each is a line of it. Its first line is
+    `head`: the settings, the machine, and how much the time truly grew.
+    """
+    settings, decisions = head["settings"], []
+    if path.exists():
+        head, *decisions = read(path)
     with tempfile.TemporaryDirectory(prefix="ffn-rates-") as folder:
-        repository = Repository(Path(folder), effects)
-        if not record.truth:
-            record.truth = truth_of(repository, seconds)
-            record.begin(path)
-            print(truth_text(record), file=sys.stderr)
+        repository = Repository(Path(folder), settings["effects"])
+        if not path.exists():
+            head["truth"] = truth_of(repository, settings["seconds"])
+            path.write_text(json.dumps(head) + "\n", encoding="utf-8")
         for turn in range(each):
-            done = {
-                (one.effect, one.tool) for one in record.decisions if one.turn == turn
-            }
-            wanted = [(effect, tool) for effect in effects for tool in tools]
+            done = {(d["effect"], d["tool"]) for d in decisions if d["turn"] == turn}
+            wanted = [(e, t) for e in settings["effects"] for t in settings["tools"]]
             random.Random(turn).shuffle(wanted)
             wanted = [one for one in wanted if one not in done]
             if any(tool == "ffnbench check" for _, tool in wanted):
-                make_baseline(repository, seconds)
+                make_baseline(repository, settings["seconds"])
             for effect, tool in wanted:
-                decision = decide(repository, record, turn, effect, tool)
-                record.add(decision, path)
-                print(
-                    f"turn {turn + 1} of {each}, +{effect} %, {tool}: {decision.verdict} ({decision.said[:90]}), {decision.wall_s:.0f} s",
-                    file=sys.stderr,
-                )
+                sampling_s = sampling_of(decisions, tool, settings["seconds"])
+                start = time.monotonic()
+                try:
+                    commit = repository.heads[effect]
+                    verdict, said = TOOLS[tool](repository, commit, sampling_s)
+                except RuntimeError as error:
+                    verdict, said = FAILED, str(error)
+                decision = {
+                    "turn": turn,
+                    "effect": effect,
+                    "tool": tool,
+                    "verdict": verdict,
+                    "said": said,
+                    "wall_s": round(time.monotonic() - start, 2),
+                    "sampling_s": sampling_s,
+                }
+                decisions.append(decision)
+                with path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(decision) + "\n")
+                print(f"turn {turn + 1} of {each}:", decision, file=sys.stderr)
 
 
 def machine() -> dict[str, str]:
     """What the figures belong to."""
-    names = [
-        line.partition(":")[2].strip()
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        if line.startswith("model name")
-    ]
+    cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    name = re.search(r"model name\s*: (.*)", cpuinfo)
+    cpus = len(os.sched_getaffinity(0))
     packages = ("torch", "ffnbench", "asv", "pytest-benchmark", "pyperf")
-    versions = {package: version(package) for package in packages}
-    cpu = f"{os.process_cpu_count() if sys.version_info >= (3, 13) else len(os.sched_getaffinity(0))} CPUs of {names[0] if names else 'an unknown kind'}"
-    return {"cpu": cpu, "python": sys.version.split()[0], **versions}
+    return {
+        "cpu": f"{cpus} CPUs of {name[1] if name else 'an unknown kind'}",
+        "python": sys.version.split()[0],
+        **{package: version(package) for package in packages},
+    }
 
 
-def truth_text(record: Record) -> str:
-    """The share of the work beside that of the time."""
-    rows = []
-    for effect, (ratio, low, high) in record.truth.items():
-        interval = f"{100 * (low - 1):+.1f} to {100 * (high - 1):+.1f} %"
-        rows.append((f"+{effect} %", f"{100 * (ratio - 1):+.1f} %", interval))
-    return table(("work", "time", "95 %"), rows)
+def read(path: Path) -> list[dict[str, Any]]:
+    """The first line of a file, and its decisions."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
 
 
-@dataclass(frozen=True)
-class Rate:
-    """How many of the decisions of a tool at one effect are REGRESSED."""
-
-    hits: int
-    of: int
-    low: float
-    high: float
-
-
-def rate_of(record: Record, tool: str, effect: int) -> Rate | None:
-    """None where the tool has decided nothing."""
+def rates_of(decisions: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """By tool and effect, of how many decisions (`of`) how many are REGRESSED (`hits`),
+    and the interval of Wilson of their share in percent (`low`, `high`).
+    """
     from scipy.stats import binomtest
 
-    verdicts = [
-        one.verdict
-        for one in record.decisions
-        if (one.tool, one.effect) == (tool, effect) and one.verdict != FAILED
-    ]
-    if not verdicts:
-        return None
-    hits = verdicts.count(REGRESSED)
-    interval = binomtest(hits, len(verdicts)).proportion_ci(0.95, "wilson")
-    return Rate(hits, len(verdicts), interval.low, interval.high)
+    frame = pd.DataFrame(decisions)
+    verdicts = frame[frame.verdict != FAILED].groupby(["tool", "effect"], sort=False)
+    rows = {}
+    for cell, of_cell in verdicts.verdict:
+        hits, of = int((of_cell == REGRESSED).sum()), len(of_cell)
+        low, high = binomtest(hits, of).proportion_ci(0.95, "wilson")
+        rows[cell] = {"hits": hits, "of": of, "low": 100 * low, "high": 100 * high}
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis(["tool", "effect"])
 
 
-def report(record: Record) -> str:
+def report(head: dict[str, Any], decisions: Sequence[dict[str, Any]]) -> str:
     """Work beside time, and the rates of all tools."""
-    effects, rows = record.settings["effects"], []
-    for tool in record.settings["tools"]:
-        rates = [rate_of(record, tool, effect) for effect in effects]
-        cells = [
-            f"{rate.hits} of {rate.of} [{100 * rate.low:.0f}, {100 * rate.high:.0f} %]"
-            if rate
-            else "-"
-            for rate in rates
-        ]
-        own = [one for one in record.decisions if one.tool == tool]
-        undecided = sum(one.verdict == UNDECIDED for one in own)
-        failed = sum(one.verdict == FAILED for one in own)
-        seconds = (
-            f"{statistics.median(one.wall_s for one in own):.0f} s" if own else "-"
-        )
-        rows.append((tool, *cells, str(undecided), seconds, str(failed)))
-    heads = ["unchanged" if effect == 0 else f"+{effect} %" for effect in effects]
-    rates_text = table(
-        ("REGRESSED", *heads, "can't tell", "a decision", "failed"), rows
-    )
-    about = ", ".join(f"{name} {value}" for name, value in record.machine.items())
-    return f"{about}\n\n{truth_text(record)}\n\n{rates_text}"
+    truth = pd.DataFrame(head["truth"], index=["time", "low", "high"]).T
+    frame, rates = pd.DataFrame(decisions), rates_of(decisions)
+    texts = [
+        f"{row.hits:.0f} of {row.of:.0f} [{row.low:.0f}, {row.high:.0f} %]"
+        for row in rates.itertuples()
+    ]
+    table = pd.Series(texts, rates.index).unstack().reindex(head["settings"]["tools"])
+    by_tool = frame.groupby("tool")
+    table["can't tell"] = by_tool.verdict.agg(lambda of: (of == UNDECIDED).sum())
+    table["failed"] = by_tool.verdict.agg(lambda of: (of == FAILED).sum())
+    table["a decision, s"] = by_tool.wall_s.median().round()
+    about = ", ".join(f"{name} {value}" for name, value in head["machine"].items())
+    work = (100 * (truth - 1)).add_prefix("+", axis="index").round(1).to_string()
+    return f"{about}\n\npercent of work beside percent of time\n{work}\n\n{table.to_string()}"
 
 
-def draw(record: Record, path: Path) -> None:
+def draw(head: dict[str, Any], decisions: Sequence[dict[str, Any]], path: Path) -> None:
     """The chart: what each tool calls a regression, by what the work grew by."""
     from matplotlib.figure import Figure
 
-    effects, tools = record.settings["effects"], record.settings["tools"]
-    colours = ("#0b3c5d", "#328cc1", "#d9a404", "#b5446e", "#5a7d2a")
+    settings, rates = head["settings"], rates_of(decisions)
     figure = Figure(figsize=(8, 3.6), layout="constrained")
     axes = figure.subplots()
-    for place, tool in enumerate(tools):
-        shift = 0.17 * (place - (len(tools) - 1) / 2)
-        for effect in effects:
-            rate = rate_of(record, tool, effect)
-            if rate is None:
-                continue
-            share, x = 100 * rate.hits / rate.of, effect + shift
-            around = [[share - 100 * rate.low], [100 * rate.high - share]]
-            axes.errorbar(
-                x,
-                share,
-                yerr=around,
-                marker="osD^v"[place],
-                markersize=5,
-                color=colours[place],
-                label=tool if effect == effects[0] else None,
-                linestyle="",
-                capsize=2,
-            )
+    colours = ("#0b3c5d", "#328cc1", "#d9a404", "#b5446e", "#5a7d2a")
+    for place, tool in enumerate(settings["tools"]):
+        of_tool = rates.loc[tool]
+        share = 100 * of_tool.hits / of_tool.of
+        axes.errorbar(
+            of_tool.index + 0.17 * (place - (len(settings["tools"]) - 1) / 2),
+            share,
+            yerr=[share - of_tool.low, of_tool.high - share],
+            marker="osD^v"[place],
+            markersize=5,
+            color=colours[place],
+            label=tool,
+            linestyle="",
+            capsize=2,
+        )
     axes.axvline(LIMIT, color="0.6", linewidth=1, linestyle=":")
     axes.text(LIMIT, 106, " limit of all tools", color="0.4", fontsize=8)
-    axes.set_xticks(effects)
-    axes.set_xticklabels(
-        ["unchanged\n(false alarms)" if e == 0 else f"+{e} %" for e in effects]
-    )
+    labels = [
+        f"+{e} %" if e else "unchanged\n(false alarms)" for e in settings["effects"]
+    ]
+    axes.set_xticks(settings["effects"], labels)
     axes.set_ylim(-4, 110)
-    axes.set_yticks([0, 25, 50, 75, 100])
     axes.set_ylabel("called a regression, %")
     axes.set_xlabel("work that was added")
     axes.spines[["top", "right"]].set_visible(False)
-    seconds = record.settings["seconds"]
     figure.legend(
         loc="outside upper center",
-        ncols=len(tools),
+        ncols=5,
         frameon=False,
         fontsize=8,
-        title=f"{seconds:g} s a decision, {record.machine['cpu']}; bars: 95 %",
+        title=f"{settings['seconds']:g} s a decision, {head['machine']['cpu']}; bars: 95 %",
         title_fontsize=9,
     )
     figure.savefig(path, dpi=150)
@@ -602,25 +515,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--report", type=Path, help="show this file, measure nothing")
     parser.add_argument("--chart", type=Path, help="draw the file of --report")
     asked = parser.parse_args(arguments)
-    if asked.report:
-        record = read(asked.report)
-        if asked.chart:
-            draw(record, asked.chart)
-        print(report(record))
-        return 0
-    settings = {
-        "seconds": asked.seconds,
-        "effects": [int(effect) for effect in asked.effects.split(",")],
-        "tools": asked.tools.split(","),
-    }
-    record = read(asked.out) if asked.out.exists() else Record(settings, machine())
-    if record.settings != settings:
-        parser.error(f"{asked.out} has other settings: {record.settings}")
-    try:
-        measure(record, asked.out, asked.each)
-    except KeyboardInterrupt:
-        print("interrupted: the same command goes on", file=sys.stderr)
-    print(report(record))
+    if not asked.report:
+        settings = {
+            "seconds": asked.seconds,
+            "effects": [int(effect) for effect in asked.effects.split(",")],
+            "tools": asked.tools.split(","),
+        }
+        if asked.out.exists() and read(asked.out)[0]["settings"] != settings:
+            parser.error(f"{asked.out} has other settings")
+        try:
+            head = {"settings": settings, "machine": machine()}
+            measure(head, asked.out, asked.each)
+        except KeyboardInterrupt:
+            print("interrupted: the same command goes on", file=sys.stderr)
+    head, *decisions = read(asked.report or asked.out)
+    if asked.chart:
+        draw(head, decisions, asked.chart)
+    print(report(head, decisions))
     return 0
 
 

@@ -9,8 +9,7 @@ early, and ends early. The level of a look is that of Student's interval, with t
 component between starters, which leaves out the truth just that often: runs of
 unchanged code are simulated, and their p-values are ranked.
 
-Prints the levels for each N, and for other machines how often runs with those levels
-leave out the truth. `--write` puts the levels where the program reads them.
+Prints the levels for each N. `--write` puts them where the program reads them.
 """
 
 from __future__ import annotations
@@ -52,15 +51,6 @@ class Machine:
         """The number of each worker's starter: two by turns, and then the next two."""
         number = np.arange(workers)
         return 2 * (number // self.serve) + number % 2
-
-
-OTHERS = {
-    "workers alone": Machine(starter=0.0),
-    "quiet workers": Machine(worker=0.01),
-    "very quiet workers": Machine(worker=0.005),
-    "starters of 1 %": Machine(starter=0.01),
-    "starters that serve 8 workers": Machine(serve=8),
-}
 
 
 def rho(workers: int) -> float:
@@ -162,7 +152,7 @@ def check_against_the_program(dice: np.random.Generator) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the levels, and what they do on other machines."""
+    """Print the levels."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -181,17 +171,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(
             f"{most:4} workers: {' '.join(f'{level:.4f}' for level in table[most])}",
             flush=True,
-        )
-    for name, machine in OTHERS.items():
-        errors = []
-        for most in (6, 12, 24, 51, 97):
-            row = next(workers for workers in table if workers >= most)
-            at = [count for count in interim_analyses() if count <= row]
-            errors.append(
-                left_out(p_values(machine, at, asked.runs // 4, dice), table[row])
-            )
-        print(
-            f"{name}: {', '.join(f'{error:.1%}' for error in errors)} left out, of runs of 6, 12, 24, 51, 97"
         )
     if asked.write:
         rows = ",\n".join(

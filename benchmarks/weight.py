@@ -1,11 +1,9 @@
 """How heavy the house is: `python benchmarks/weight.py`.
 
-Prints the lines of each room, all of them and those that are neither blank nor comment
-nor docstring; statements and syntax nodes, nodes a line and conditional expressions in
-a thousand lines of code; syntax nodes of tests and of benchmarks; lines of data;
-modules of ours that a command loads, in its parent and its workers together, with their
-syntax nodes; seconds of `--help` and `cost`, the best of five; words of the documents.
-Seconds of the tests: `pytest --durations=20`.
+Prints for each room its files, its lines of code (neither blank nor comment nor
+docstring) and its syntax nodes; modules of ours that a command loads, in its parent and
+its workers together, with their syntax nodes; words of the documents. Seconds of the
+tests: `pytest --durations=20`.
 """
 
 from __future__ import annotations
@@ -15,10 +13,11 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 import tokenize
-from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
+
+import pandas as pd
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "ffnbench"
@@ -62,11 +61,10 @@ sys.meta_path.insert(0, Noting)
 """
 
 
-def lines_of(path: Path) -> tuple[int, int]:
-    """All lines of a file, and those with code."""
-    text = path.read_text(encoding="utf-8")
+def code_of(path: Path) -> int:
+    """The lines of a file with code: neither blank nor comment nor docstring."""
     docstrings: set[int] = set()
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes_of(path):
         if (
             isinstance(node, ast.Expr)
             and isinstance(node.value, ast.Constant)
@@ -78,7 +76,7 @@ def lines_of(path: Path) -> tuple[int, int]:
         for token in tokenize.tokenize(file.readline):
             if token.type not in BLANK and token.type != tokenize.ENCODING:
                 code |= set(range(token.start[0], token.end[0] + 1))
-    return len(text.splitlines()), len(code - docstrings)
+    return len(code - docstrings)
 
 
 def nodes_of(path: Path) -> list[ast.AST]:
@@ -86,26 +84,15 @@ def nodes_of(path: Path) -> list[ast.AST]:
     return list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
 
 
-def syntax() -> tuple[int, int, int]:
-    """Statements, syntax nodes and conditional expressions of the package."""
-    nodes = [node for path in PACKAGE.rglob("*.py") for node in nodes_of(path)]
-    statements = sum(isinstance(node, ast.stmt) for node in nodes)
-    conditionals = sum(isinstance(node, ast.IfExp) for node in nodes)
-    return statements, len(nodes), conditionals
-
-
-def rooms() -> dict[str, tuple[int, int, int]]:
-    """For each room its files, its lines and its lines of code; files without a room
-    stand together.
-    """
-    found: dict[str, Counter[str]] = {}
-    for path in sorted(PACKAGE.rglob("*.py")):
-        inside = path.relative_to(PACKAGE).parts
-        every, code = lines_of(path)
-        found.setdefault(
-            inside[0] if len(inside) > 1 else "(loose files)", Counter()
-        ).update(files=1, lines=every, code=code)
-    return {room: (of["files"], of["lines"], of["code"]) for room, of in found.items()}
+def weights_of(paths: Iterable[Path], base: Path) -> pd.DataFrame:
+    """For each room, a folder in `base`, its files, lines of code and syntax nodes."""
+    rows = []
+    for path in paths:
+        inside = path.relative_to(base).parts
+        room = inside[0] if len(inside) > 1 else "(files)"
+        rows.append((room, 1, code_of(path), len(nodes_of(path))))
+    frame = pd.DataFrame(rows, columns=["room", "files", "code", "nodes"])
+    return frame.groupby("room").sum().sort_values("nodes", ascending=False)
 
 
 def loaded_by(arguments: list[str]) -> list[Path]:
@@ -143,69 +130,20 @@ def file_of(module: str) -> Path | None:
     return None
 
 
-def seconds_of(arguments: list[str]) -> float:
-    """The least of five runs, as a process of its own."""
-    taken = []
-    for _ in range(5):
-        start = time.perf_counter()
-        subprocess.run(
-            [sys.executable, "-m", "ffnbench", *arguments],
-            capture_output=True,
-            check=True,
-            cwd=ROOT,
-        )
-        taken.append(time.perf_counter() - start)
-    return min(taken)
-
-
-def count(paths: list[Path]) -> int:
-    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
-
-
 def main() -> None:
     """Print the table."""
-    found = rooms()
-    print(f"{'room':14} {'files':>6} {'lines':>7} {'code':>7}")
-    for room, (files, lines, code) in sorted(
-        found.items(), key=lambda item: -item[1][1]
-    ):
-        print(f"{room:14} {files:6} {lines:7,} {code:7,}")
-    files, lines, code = (sum(column) for column in zip(*found.values(), strict=True))
-    print(f"{'ffnbench/':14} {files:6} {lines:7,} {code:7,}")
-    statements, nodes, conditionals = syntax()
-    print(
-        f"{statements:,} statements, {nodes:,} syntax nodes, {nodes / code:.1f} a line of code, "
-        f"{1000 * conditionals / code:.0f} conditional expressions in 1,000 lines"
-    )
-    around = {
-        room: sum(len(nodes_of(path)) for path in ROOT.glob(f"{room}/**/*.py"))
-        for room in ("tests", "benchmarks")
-    }
-    print(
-        "syntax nodes beside: "
-        + ", ".join(f"{room} {nodes:,}" for room, nodes in around.items())
-    )
-    data = [path for path in PACKAGE.rglob("*") if path.suffix in (".toml", ".json")]
-    print(
-        f"data {count(data):,} lines; tests {count(list(ROOT.glob('tests/**/*.py'))):,} lines"
-    )
+    weights = weights_of(PACKAGE.rglob("*.py"), PACKAGE)
+    for room in ("ffnbench", "tests", "benchmarks"):
+        paths = ROOT.glob(f"{room}/**/*.py")
+        weights.loc[f"{room}/"] = weights_of(paths, ROOT).sum()
+    weights["nodes a line"] = (weights.nodes / weights.code).round(1)
+    print(weights.to_string())
     for name, words in COMMANDS.items():
-        files_loaded = loaded_by(words)
-        print(
-            f"{name} loads {len(files_loaded)} modules, {sum(len(nodes_of(path)) for path in files_loaded):,} nodes"
-        )
-    print(
-        "seconds: "
-        + ", ".join(
-            f"{name} {seconds_of(COMMANDS[name]):.2f}" for name in ("--help", "cost")
-        )
-    )
-    words = {
-        path.name: len(path.read_text(encoding="utf-8").split()) for path in DOCUMENTS
-    }
-    print(
-        f"words of documents {sum(words.values()):,}: {', '.join(f'{name} {n:,}' for name, n in words.items())}"
-    )
+        files = loaded_by(words)
+        nodes = sum(len(nodes_of(path)) for path in files)
+        print(f"{name} loads {len(files)} modules, {nodes:,} nodes")
+    words_of = {path.name: len(path.read_text().split()) for path in DOCUMENTS}
+    print(f"{sum(words_of.values()):,} words of documents: {words_of}")
 
 
 if __name__ == "__main__":

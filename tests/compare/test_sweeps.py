@@ -16,9 +16,9 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from exam.machine import WORLDS, Machine
 from fake_machine import FakeLaunch, prepare
 from real_process import process
+from simulated import WORLDS, Machine
 
 from ffnbench.api.measuring import CellsOfRun
 from ffnbench.api.preparing import Prepared, new_report

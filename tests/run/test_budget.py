@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from exam.machine import ENVIRONMENT
 from fake_machine import FakeLaunch, FakeWorker, KnownProber, planned, prepare, run
+from simulated import ENVIRONMENT
 
 from ffnbench.api import measuring
 from ffnbench.api.preparing import Prepared

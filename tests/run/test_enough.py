@@ -6,9 +6,9 @@ import math
 import re
 
 import pytest
-from exam import machine
-from exam.machine import WORLDS, Machine, World
+import simulated as machine
 from fake_machine import planned
+from simulated import WORLDS, Machine, World
 
 from ffnbench.gate.interim import latency_report
 from ffnbench.plan.plan import Plan

@@ -6,10 +6,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from exam.alarms import check_plan, counts
-from exam.machine import WORLDS
-from exam.simulated import simulate_checks
 from fake_machine import planned
+from gate import check_plan, checks_of, simulate
+from simulated import WORLDS
 from torch import Tensor, nn
 
 from ffnbench.worker import jobs, subject, timing
@@ -19,11 +18,11 @@ def test_checks_go_through_the_real_loop() -> None:
     """Two baselines of three runs on a quiet machine: none accused of nothing, a fifth
     is found.
     """
-    quiet = next(world for world in WORLDS if world.name == "quiet")
-    alarms = simulate_checks(check_plan(precision=None), 0.05, (0.0, 0.2), 2, [quiet])
-    unchanged, slowed = counts(alarms, "quiet", 0.0), counts(alarms, "quiet", 0.2)
-    assert (unchanged.checks, unchanged.false_alarms, unchanged.unclear) == (2, 0, 0)
-    assert (slowed.found, slowed.false_alarms) == (2, 0)
+    quiet = [world for world in WORLDS if world.name == "quiet"]
+    checks = checks_of(simulate(check_plan(), quiet, 2, shares=(0.0, 0.2)))
+    unchanged, slowed = (checks.xs(share, level="share") for share in (0.0, 0.2))
+    assert (len(unchanged), unchanged.false.sum(), unchanged.unclear.sum()) == (2, 0, 0)
+    assert (slowed.found.sum(), slowed.false.sum()) == (2, 0)
 
 
 class Clock:

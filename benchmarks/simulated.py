@@ -1,5 +1,5 @@
 """A machine made of dice: workers without a process and a clock that they turn
-themselves. No torch, no waiting.
+themselves. No torch, no waiting. And what counts of such machines share.
 
 The real runner, statistics and decisions run on it, so their error rates can be
 counted. A world does to seconds what real machines do: blocks with a speed and a layout
@@ -9,17 +9,24 @@ drift, bursts, two layouts of one binary, rounds that remember the last one.
 
 from __future__ import annotations
 
+import gc
+import multiprocessing
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import cycle
 from math import exp, log, log1p
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
+from ffnbench.common.choices import Mode
+from ffnbench.device.environment import usable_cpus
+from ffnbench.plan.comparison import plan_variants
 from ffnbench.plan.metrics import LATENCY
-from ffnbench.plan.plan import CONTROL, Case, Plan
+from ffnbench.plan.plan import CONTROL, Case, Plan, Probe
+from ffnbench.plan.protocol import protocol_of
 from ffnbench.record.messages import OF_CASE, Failed, Greeting, Opened, Sampled
 from ffnbench.record.result import Environment, FailureKind, Report, Run
 from ffnbench.report.files.store import read_report
@@ -27,9 +34,12 @@ from ffnbench.run.world import World as Outside
 from ffnbench.stats.rounds import FEWEST_CLEAN
 from ffnbench.stats.stopping import StopRule
 
+Task = TypeVar("Task")
+Answer = TypeVar("Answer")
+
 START_S, OPEN_S, CALL_S, SAMPLE_S = 1.5, 0.06, 0.01, 0.03
 QUIET, DISTURBED = 0.003, 0.4  # share of a sample that threads wait, as it was seen
-RESULTS = Path(__file__).resolve().parents[2] / "results"
+RESULTS = Path(__file__).resolve().parents[1] / "results"
 # by row, of each sample the log of seconds and what waited
 Measured = tuple[tuple[tuple[float, float], ...], ...]
 
@@ -289,3 +299,39 @@ def _workers_of(run: Report) -> list[Measured]:
 
 
 ENVIRONMENT = Environment(fingerprint="simulated", cpu="dice", usable_cpus=1)
+
+
+def latency_plan(variants: str, *, d_model: int, **effort: float | None) -> Plan:
+    """The plan of a comparison of latencies on one thread of a CPU, with these workers,
+    this precision in percent or budget in seconds.
+    """
+    flags = {
+        "d_model": (d_model,),
+        "batch": (1,),
+        "dtype": ("float32",),
+        "mode": (Mode.FORWARD,),
+        "device": ("cpu",),
+        "threads": (1,),
+    }
+    protocol = protocol_of(**effort)
+    metrics = ("latency",)
+    return plan_variants(
+        variants, flags, probe=Probe(), protocol=protocol, metrics=metrics
+    )
+
+
+def each(
+    work: Callable[[Task], Answer], tasks: Sequence[Task], processes: int | None = None
+) -> list[Answer]:
+    """What every task came to, in order, by as many processes as there are CPUs; 1 is
+    this very one.
+
+    Other processes don't look for cycles of objects: there are none, and looking takes
+    a tenth of the time.
+    """
+    count = processes or usable_cpus()
+    if count == 1:
+        return list(map(work, tasks))
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(count, context, initializer=gc.disable) as pool:
+        return list(pool.map(work, tasks))
