@@ -5,14 +5,14 @@ it measures or counts its plan.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from ffnbench.api.preparing import refuse_device, with_costs
+from ffnbench.api.preparing import Prepared, refuse_device, with_costs
 from ffnbench.common.choices import WORKER_VARIABLE
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.plan.plan import Note, NoteKind, Plan, Probe
@@ -20,6 +20,7 @@ from ffnbench.record.progress import SILENT, Progress
 
 if TYPE_CHECKING:
     from ffnbench.record.hardware import Hardware
+    from ffnbench.record.result import Report
     from ffnbench.report.destination import Destination
     from ffnbench.report.shown_report import ShownReport
     from ffnbench.run.world import World
@@ -96,16 +97,30 @@ class Call:
         """Count the costs of a plan, and measure it."""
         prepared = with_costs(self.told(plan), probe, lenient=lenient)
         self.expect(prepared.cost_report())
+        return self.measure_prepared(prepared)
+
+    def measure_prepared(
+        self,
+        prepared: Prepared,
+        *,
+        text_of: Callable[[Report], str] | None = None,
+        **how: Any,
+    ) -> ShownReport:
+        """Measure what was prepared. `text_of` makes the text of the file that is
+        written meanwhile, where that is more than the run; `how` is of measure_plan.
+        """
         from ffnbench.api.measuring import measure_plan
 
         if self.destination is None:
-            return measure_plan(prepared, self.world, self.progress)
+            return measure_plan(prepared, self.world, self.progress, **how)
         file, on = self.destination.file, self.destination.on
         if on:
             from ffnbench.api.cluster import measure_as_jobs
 
             return measure_as_jobs(prepared, self.world, self.progress, file, on)
-        return measure_plan(prepared, self.world, self.progress, file)
+        if file is not None and text_of is not None:
+            file.text_of = text_of
+        return measure_plan(prepared, self.world, self.progress, file, **how)
 
 
 _CALL: ContextVar[Call] = ContextVar("call")

@@ -86,16 +86,19 @@ def measure_plan(
     world: World,
     progress: Progress = SILENT,
     file: RunFile | None = None,
+    *,
+    stop: StopRule | None = None,
+    weights_folder: str = "",
 ) -> ShownReport:
     """Measure what was prepared, as often as its protocol says. What is measured so far
-    is kept in the file.
+    is kept in the file. `stop` and `weights_folder` are those of measure_run.
 
     Raises FfnbenchError where this machine has not the device or the memory for it, or
     where the budget is too short for any answer.
     """
     plan = prepared.plan
     refuse_at_once(plan, world)
-    refuse_short(plan)
+    refuse_short(plan, as_one=stop is not None)
     runs, pause_s = plan.protocol.runs, plan.protocol.pause_s
     budget_s = None
     if plan.protocol.precision is not None and plan.protocol.budget_s is not None:
@@ -106,7 +109,15 @@ def measure_plan(
     if file is not None:
         keep, earlier = file.keep, file.earlier
     if runs == 1:
-        return measure_run(prepared, world, progress, keep=keep, earlier=earlier)
+        return measure_run(
+            prepared,
+            world,
+            progress,
+            keep=keep,
+            earlier=earlier,
+            stop=stop,
+            weights_folder=weights_folder,
+        )
     if earlier():
         raise FfnbenchError(
             "--runs and --resume can't be given together",
@@ -115,12 +126,12 @@ def measure_plan(
     return measure_runs(prepared, world, progress, keep)
 
 
-def refuse_short(plan: Plan) -> None:
+def refuse_short(plan: Plan, *, as_one: bool = False) -> None:
     """Raise FfnbenchError for a budget that is too short on every machine: warm-up and
-    samples have a least length.
+    samples have a least length, and so has a cell, unless all are measured `as_one`.
     """
     protocol = plan.protocol
-    cells = len(plan.groups) if plan.is_sweep else 1
+    cells = len(plan.groups) if plan.is_sweep and not as_one else 1
     least_case_s = (
         protocol.warmup_s
         + protocol.workers * (protocol.rounds + 1) * protocol.min_sample_s

@@ -44,7 +44,7 @@ def show_answer(
         how["inputs"] = inputs_of(*given.values())
     kind = Destination
     if checks:
-        from ffnbench.gate.check_destination import CheckDestination
+        from ffnbench.gate.shown_check import CheckDestination
 
         kind, command = CheckDestination, "check"
         how["baseline"] = str(given.get("baseline", ""))

@@ -235,7 +235,7 @@ def report(path: o.File) -> "Report | Check":
     from ffnbench.report.files.store import holds_findings
 
     if holds_findings(path):
-        from ffnbench.gate.saved_check import saved_check
+        from ffnbench.gate.shown_check import saved_check
 
         return saved_check(path)
     from ffnbench.api.saved_runs import load_recomputed
@@ -351,9 +351,8 @@ def check(
     >>> assert found.ok, str(found)
     """
     from ffnbench.gate import checking
-    from ffnbench.gate.shown_check import as_shown_check
 
-    checked = checking.check(
+    return checking.check(
         baseline,
         current,
         _call(wait),
@@ -362,7 +361,6 @@ def check(
         budget=budget,
         trust=trust,
     )
-    return as_shown_check(checked)
 
 
 @command(
@@ -410,7 +408,6 @@ def ab(
     >>> found = ffnbench.ab("mypkg.mlp:SwiGLU", base_rev="origin/main", d_model=1024)
     """
     from ffnbench.gate import checking, sides
-    from ffnbench.gate.shown_check import as_shown_check
 
     base = sides.SideFlags(
         rev=base_rev, source=base_source, python=base_python, env=base_env
@@ -425,7 +422,7 @@ def ab(
         "device": device,
         "threads": threads or _cpus(),
     }
-    checked = checking.ab(
+    return checking.ab(
         sides.variant_of_sides(variant),
         (base, sides.SideFlags(rev=head_rev)),
         flags,
@@ -435,7 +432,6 @@ def ab(
         budget=budget,
         allow_mismatch=allow_mismatch,
     )
-    return as_shown_check(checked)
 
 
 @command(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
@@ -19,7 +19,7 @@ from ffnbench.common.errors import EXIT_REGRESSED, EXIT_UNFINISHED, FfnbenchErro
 from ffnbench.common.names import hint_for
 from ffnbench.common.units import read_share
 from ffnbench.plan.metrics import LATENCY, METRICS, Metric
-from ffnbench.plan.plan import Plan, Workload
+from ffnbench.plan.plan import Case, Workload
 from ffnbench.record.result import CONFIDENCE, Agreement, Environment, Estimate, Report
 from ffnbench.stats.history import (
     Change,
@@ -31,7 +31,6 @@ from ffnbench.stats.history import (
 from ffnbench.stats.rounds import Rounds, ratio_logs, rounds_of
 from ffnbench.stats.verdict import ONE_WORKER, busy_text, control_slack
 
-RowKey = tuple[str, str]  # case, metric
 DEFAULT_LATENCY = 0.05
 # what a row of a check is about if it is about no metric: the spec of a case, and
 # whether head computes what base does
@@ -40,6 +39,8 @@ SPEC, OUTPUT = "spec", "output"
 # or 1e-7 where a module casts to float32 inside
 EXACT_WITHIN = 1e-6
 EXIT_UNCLEAR = 4
+EXACT_METRICS = tuple(metric for metric in METRICS if metric.checked and metric.exact)
+CHECKED_METRICS = (*(metric.name for metric in EXACT_METRICS), LATENCY)
 
 
 class Status(StrEnum):
@@ -57,6 +58,24 @@ class Status(StrEnum):
     def word(self) -> str:
         """The status as people read it; files and Python have the value."""
         return "can't tell" if self is Status.UNCLEAR else self.value
+
+
+# The status of a row follows from the interval [low, high] of its change, where 0.05 is
+# 5 % more, and from its tolerance t. The change of an exact metric is certain: low is
+# high. `gains` says whether less is better. The first rule that holds gives the status.
+Rule = Callable[[float, float, float, bool], bool]
+RULES: tuple[tuple[Rule, Status], ...] = (
+    (lambda low, high, t, gains: low > t, Status.REGRESSED),
+    (lambda low, high, t, gains: high > t, Status.UNCLEAR),
+    (lambda low, high, t, gains: high < 0 and gains, Status.IMPROVED),
+    (lambda low, high, t, gains: high < -t and not gains, Status.REGRESSED),
+    (lambda low, high, t, gains: True, Status.OK),
+)
+
+
+def decide(low: float, high: float, tolerance: float, *, gains: bool = True) -> Status:
+    """The status of a row whose change lies between `low` and `high`."""
+    return next(status for holds, status in RULES if holds(low, high, tolerance, gains))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,137 +107,140 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
-    """The answer of a check: the finding on every row, and the two reports that they
-    follow from.
-
-    `against` is the file of the baseline, `saved` that of a run which was measured
-    before. If there is no baseline, `sides` says in words what base and head are.
-    `command` asks the same again.
-    """
-
-    findings: tuple[Finding, ...]
-    before: Report
-    now: Report
-    against: str = ""
-    saved: str = ""
-    sides: tuple[str, ...] = ()
-    command: str = ""
-
-    @property
-    def smallest(self) -> float | None:
-        """The smallest slowdown that would have been found in every latency row that is
-        UNCLEAR; None if no row is.
-        """
-        slowdowns = [
-            (1 + finding.change.half_width) * (1 + finding.tolerance) - 1
-            for finding in self._latencies(Status.UNCLEAR)
-            if finding.change and finding.change.half_width is not None
-        ]
-        return max(slowdowns, default=None)
-
-    @property
-    def excluded(self) -> float | None:
-        """The slowdown that every latency row excludes which is OK or IMPROVED; None if
-        no row is.
-        """
-        passed = self._latencies(Status.OK, Status.IMPROVED)
-        return max((finding.tolerance for finding in passed), default=None)
-
-    def _latencies(self, *statuses: Status) -> list[Finding]:
-        return [
-            finding
-            for finding in self.findings
-            if finding.metric == LATENCY and finding.status in statuses
-        ]
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether it was ended by hand."""
-        return self.now.interrupted
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """How much a metric of a case may grow. A tolerance is given for one case, or for
-    all; an exact metric without one may not change.
+    """How much a metric of a case may grow: an exact one not at all, where no tolerance
+    is given.
+
+    `tolerances` are shares by the name of a case, "" for all, and the metric. `names`
+    are, by the label of a case, the other names of it: that of its row in all groups of
+    a sweep, and `llama3-8b` for `llama3-8b (swiglu)`.
     """
 
-    # the label of a case or "" for all, the metric, the tolerance as a share
-    tolerances: tuple[tuple[str, str, float], ...] = ()
+    tolerances: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def of(self, case: str, metric: str) -> float:
-        """The tolerance of one metric of one case: that of the case, or that of all, or
-        the default.
+        """The tolerance of one metric of one case: that of its label, else of its other
+        names, else of all, else the default.
         """
-        given = {(label, name): tolerance for label, name, tolerance in self.tolerances}
-        default = DEFAULT_LATENCY if metric == LATENCY else 0.0
-        return given.get((case, metric), given.get(("", metric), default))
+        for name in (case, *self.names.get(case, ()), ""):
+            if (name, metric) in self.tolerances:
+                return self.tolerances[name, metric]
+        return DEFAULT_LATENCY if metric == LATENCY else 0.0
 
 
-EXACT_METRICS = tuple(metric for metric in METRICS if metric.checked and metric.exact)
-CHECKED_METRICS = (*(metric.name for metric in EXACT_METRICS), LATENCY)
+def read_policy(texts: Iterable[str], rows: Mapping[str, str]) -> Policy:
+    """The policy of tolerances such as `latency=5%`, `5%` (which is of latency) and
+    `swiglu:latency=8%`.
 
-
-def parse_tolerances(
-    texts: Iterable[str], rows: Mapping[str, str]
-) -> tuple[tuple[str, str, float], ...]:
-    """Read tolerances such as `latency=5%`, `5%` (which is of latency) and
-    `swiglu:latency=8%` as those of a Policy.
-
-    `rows` are by their labels the names of rows, which may stand for them in all
-    groups of a sweep; `llama3-8b` stands for `llama3-8b (swiglu)`. Raises FfnbenchError
-    for any other text, and for a number without a unit, which could be percent or a
-    share.
+    `rows` are by their labels the names of rows. Raises FfnbenchError for any other
+    text, and for a number without a unit, which could be percent or a share.
     """
-    of_labels: list[tuple[str, str, float]] = []
-    of_groups: list[tuple[str, str, float]] = []
+    names = {label: (row, row.partition(" (")[0]) for label, row in rows.items()}
+    known = {"", *names, *(name for of_case in names.values() for name in of_case)}
+    tolerances = {}
     for text in texts:
-        if "=" not in text and text.strip()[:1].isdigit():
-            name, size = LATENCY, text
-        else:
-            name, equals, size = text.rpartition("=")
-            if not equals:
-                raise FfnbenchError(
-                    f"cannot read the tolerance {text!r}",
-                    "for example latency=5% or swiglu:latency=8%",
-                )
+        name, equals, size = text.rpartition("=")
+        if not equals:
+            name = LATENCY if text.strip()[:1].isdigit() else text
         case, _, metric = name.rpartition(":")
         if metric not in CHECKED_METRICS:
             hint = hint_for(
                 metric, CHECKED_METRICS, "metrics: " + ", ".join(CHECKED_METRICS)
             )
             raise FfnbenchError(f"no metric is called {metric!r}, in {text!r}", hint)
-        if not case or case in rows:
-            of_labels.append((case, metric, _read_tolerance(size, text, metric)))
-            continue
-        cases = [
-            label
-            for label, row in rows.items()
-            if case in (row, row.partition(" (")[0])
-        ]
-        if not cases:
+        if case not in known:
             hint = hint_for(case, rows, "cases: " + ", ".join(rows))
             raise FfnbenchError(f"the baseline has no case {case!r}, in {text!r}", hint)
-        fraction = _read_tolerance(size, text, metric)
-        of_groups += [(label, metric, fraction) for label in cases]
-    # what is said of one row by its whole label comes last, and counts
-    return (*of_groups, *of_labels)
+        tolerances[case, metric] = _read_tolerance(size, text, metric)
+    return Policy(tolerances=tolerances, names=names)
 
 
 def _read_tolerance(size: str, text: str, metric: str) -> float:
     """Read the size of a tolerance; messages quote `text`, which is the whole of it."""
     try:
-        fraction = read_share(size)
+        share = read_share(size)
     except FfnbenchError as problem:
         raise FfnbenchError(
             f"the tolerance {text!r}: {problem.message}", problem.hint
         ) from None
-    if not 0 <= fraction < 10 or (metric == LATENCY and fraction == 0):
+    if not 0 <= share < 10 or (metric == LATENCY and share == 0):
         raise FfnbenchError(
             f"the tolerance {text!r} must be above zero", "for example latency=5%"
         )
-    return fraction
+    return share
+
+
+def _finding(
+    policy: Policy,
+    label: str,
+    metric: str,
+    status: Status,
+    reason: str = "",
+    **values: Any,
+) -> Finding:
+    """A finding on a row, with the row's tolerance."""
+    tolerance = policy.of(label, metric)
+    return Finding(
+        case=label,
+        metric=metric,
+        status=status,
+        tolerance=tolerance,
+        reason=reason,
+        **values,
+    )
+
+
+def exact_findings(before: Report, now: Report, policy: Policy) -> list[Finding]:
+    """The findings on the spec of every case, and on every exact metric that one of the
+    two runs knows.
+    """
+    cases_now = {case.label: case for case in now.plan.shown}
+    findings = []
+    for case in before.plan.shown:
+        case_now = cases_now.pop(case.label, None)
+        if case_now is None:
+            reason = "this run has no such case"
+            findings.append(_finding(policy, case.label, SPEC, Status.MISSING, reason))
+        else:
+            findings += findings_on_case(before, case, now, case_now, policy)
+    new = [_finding(policy, label, SPEC, Status.NEW) for label in cases_now]
+    return findings + new
+
+
+def findings_on_case(
+    before: Report, case: Case, now: Report, case_now: Case, policy: Policy
+) -> list[Finding]:
+    """The findings on the spec of a case, and on its exact metrics."""
+    label = case_now.label
+    fed_otherwise = workloads_differ(case.workload.identity, case_now.workload.identity)
+    difference = "another network" if case_now.ffn != case.ffn else fed_otherwise
+    status = Status.REGRESSED if difference else Status.OK
+    findings = [_finding(policy, label, SPEC, status, difference)]
+    for metric in EXACT_METRICS:
+        old = exact_value(before, case.label, metric)
+        new = exact_value(now, label, metric)
+        if old is None and new is None:
+            continue
+        status, reason = Status.NEW, ""
+        if new is None or math.isnan(new):
+            status, reason = _without_value(now, label)
+            new = None
+        elif old is not None:
+            change, tolerance = _relative(old, new), policy.of(label, metric.name)
+            # a smaller value for less work is no gain
+            gains = metric.less_is_better and not fed_otherwise
+            status = decide(change, change, tolerance, gains=gains)
+        values = {"before": old, "now": new}
+        findings.append(_finding(policy, label, metric.name, status, reason, **values))
+    return findings
+
+
+def _relative(old: float, new: float) -> float:
+    """The change of an exact metric. The difference of two integers is exact."""
+    if new == old:
+        return 0.0
+    return (new - old) / abs(old) if old else math.inf
 
 
 def exact_value(report: Report, label: str, metric: Metric) -> float | None:
@@ -238,42 +260,6 @@ def exact_value(report: Report, label: str, metric: Metric) -> float | None:
     return value
 
 
-def exact_findings(before: Report, now: Report, policy: Policy) -> list[Finding]:
-    """The findings on the spec of every case, and on every exact metric that one of the
-    two runs knows.
-    """
-    labels_now = {case.label for case in now.plan.shown}
-    labels_before = {case.label for case in before.plan.shown}
-    findings = []
-    for case in before.plan.shown:
-        label = case.label
-        spec = label, SPEC
-        if label not in labels_now:
-            findings.append(
-                _finding(
-                    spec, Status.MISSING, policy, reason="this run has no such case"
-                )
-            )
-            continue
-        case_now = now.plan.case(label)
-        fed_otherwise = workloads_differ(
-            case.workload.identity, case_now.workload.identity
-        )
-        difference = fed_otherwise
-        if case_now.ffn != case.ffn:
-            difference = "another network"
-        status = Status.REGRESSED if difference else Status.OK
-        findings.append(_finding(spec, status, policy, reason=difference))
-        for metric in EXACT_METRICS:
-            finding = _exact_finding(
-                before, now, label, metric, policy, alike=not fed_otherwise
-            )
-            if finding:
-                findings.append(finding)
-    new = [case.label for case in now.plan.shown if case.label not in labels_before]
-    return findings + [_finding((label, SPEC), Status.NEW, policy) for label in new]
-
-
 def workloads_differ(before: Workload, now: Workload) -> str:
     """In which fields two workloads differ, with both values; empty if they do not."""
     values_now = asdict(now)
@@ -284,64 +270,17 @@ def workloads_differ(before: Workload, now: Workload) -> str:
     )
 
 
-def _exact_finding(
-    before: Report,
-    now: Report,
-    label: str,
-    metric: Metric,
-    policy: Policy,
-    *,
-    alike: bool,
-) -> Finding | None:
-    """The finding on one exact metric; None if neither run knows it.
-
-    `alike` says that the row is fed as it was: a smaller value for less work is no
-    gain.
-    """
-    row = label, metric.name
-    old, new = exact_value(before, label, metric), exact_value(now, label, metric)
-    if old is None and new is None:
-        return None
-    if old is None:
-        return _finding(row, Status.NEW, policy, now=new)
-    if new is None or math.isnan(new):
-        return replace(_without_value(row, policy, now, label), before=old)
-    if metric.less_is_better and new < old and alike:
-        status = Status.IMPROVED
-    elif abs(new - old) <= policy.of(label, metric.name) * abs(old):
-        status = Status.OK
-    else:
-        status = Status.REGRESSED
-    return _finding(row, status, policy, before=old, now=new)
-
-
-def _without_value(row: RowKey, policy: Policy, now: Report, *labels: str) -> Finding:
-    """The finding on a row that this run has not measured: MISSING if one of these
-    labels has failed, with its message; UNCLEAR if the budget was over before.
+def _without_value(now: Report, *labels: str) -> tuple[Status, str]:
+    """The status of a row that this run has not measured, with its reason: MISSING if
+    one of these labels has failed; UNCLEAR if the budget was over before.
     """
     for label in labels:
         failure = now.failure(label)
         if failure:
-            return _finding(row, Status.MISSING, policy, reason=failure.message)
+            return Status.MISSING, failure.message
     if now.out_of_budget:
-        return _finding(row, Status.UNCLEAR, policy, reason=now.stopped)
-    return _finding(row, Status.MISSING, policy, reason="not measured in this run")
-
-
-def _finding(row: RowKey, status: Status, policy: Policy, **more: Any) -> Finding:
-    """A finding on a row, with the row's tolerance."""
-    return Finding(
-        case=row[0], metric=row[1], status=status, tolerance=policy.of(*row), **more
-    )
-
-
-def machine_kind(environment: Environment | None) -> tuple[object, ...]:
-    """What ratios depend on: the processor and the GPU, but not how fast they are at
-    the time.
-    """
-    if environment is None:
-        return ()
-    return environment.cpu, environment.cpu_capability, environment.gpu
+        return Status.UNCLEAR, now.stopped
+    return Status.MISSING, "not measured in this run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,182 +299,136 @@ def baseline_times(before: Report) -> BaselineTimes:
 
 
 def latency_findings(
-    baseline: BaselineTimes,
     now: Report,
     policy: Policy,
+    baseline: BaselineTimes | None = None,
     confidence: float = CONFIDENCE,
 ) -> list[Finding]:
-    """The findings on the latency of every row of the baseline, by its ratio to the
-    reference then and now.
+    """The findings on the latency of every row that has a reference.
 
-    Today's run is compared with the mean of the baseline's runs. `confidence` is the
-    level that this interim analysis takes for the stated CONFIDENCE.
-    """
-    before, rounds = baseline.report, rounds_of(now)
-    if machine_kind(before.environment) != machine_kind(now.environment):
-        return incomparable(
-            before,
-            policy,
-            "another kind of machine: measure both versions in one job (`ffnbench ab --help`)",
-        )
-    findings = []
-    for label in _timed(before.plan):
-        if before.could_not_run(label):
-            continue
-        fed_otherwise = _fed_otherwise(before.plan, now.plan, label)
-        if fed_otherwise:
-            row = label, LATENCY
-            findings.append(
-                _finding(row, Status.INCOMPARABLE, policy, reason=fed_otherwise)
-            )
-            continue
-        history, mean = baseline.rows.get(label), mean_of_row(now, rounds, label)
-        change = None
-        if history and mean:
-            change = history.change(mean.inflated(confidence))
-        findings.append(_time_finding(label, change, now, rounds, policy))
-    return findings
-
-
-def paired_findings(
-    now: Report,
-    policy: Policy,
-    confidence: float = CONFIDENCE,
-) -> list[Finding]:
-    """The findings on the latency of every row against the reference of the same run:
-    old and new code in the same rounds.
-
-    Nothing moves between runs here, so the change is the ratio with its own interval.
-    Before and now are seconds if these are known.
-    """
-    rounds = rounds_of(now)
-    findings = []
-    for label in _timed(now.plan):
-        mean = mean_of_row(now, rounds, label)
-        seconds = now.value(now.plan.reference_of(label), LATENCY)
-        change = None
-        if mean:
-            log_seconds = math.log(seconds) if seconds else 0.0
-            difference = mean.inflated(confidence)
-            change = Change(log_seconds, log_seconds + mean.mean, difference)
-        finding = _time_finding(label, change, now, rounds, policy)
-        if not seconds:
-            finding = replace(finding, before=None, now=None)
-        findings.append(finding)
-    return findings
-
-
-def _fed_otherwise(before: Plan, now: Plan, label: str) -> str:
-    """In what a row, or else its reference, is fed otherwise than before, so that the
-    times can't be compared; empty if in nothing.
-    """
-    labels_now = {case.label for case in now.cases}
-    for name in (label, before.reference_of(label)):
-        if name in labels_now:
-            difference = workloads_differ(
-                before.case(name).workload.inputs, now.case(name).workload.inputs
-            )
-            if difference:
-                return difference
-    return ""
-
-
-def _time_finding(
-    label: str, change: Change | None, now: Report, rounds: Rounds, policy: Policy
-) -> Finding:
-    """The finding on a row's latency by its change, which is None if it is not known.
-
-    A row that computes something else has no time to compare, nor has one whose
-    reference does.
+    Of a check, today's ratio is compared with the mean of the baseline's runs. Without
+    a baseline the reference is base, in the same rounds, where nothing moves between
+    runs: the change is the ratio itself. `confidence` is the level that this interim
+    analysis takes for the stated CONFIDENCE.
 
     The interval is not corrected for the number of rows: unchanged code lies a whole
     tolerance below its limit, so that even twenty rows are not accused by chance if the
     tolerance is wider than an interval.
     """
-    row = label, LATENCY
+    before = now if baseline is None else baseline.report
+    rounds = rounds_of(now)
+    findings = []
+    for case in before.plan.shown:
+        label = case.label
+        skips = baseline is not None and before.could_not_run(label)
+        if skips or before.plan.is_reference(label):
+            continue
+        incomparable = _why_incomparable(before, now, label)
+        if incomparable:
+            status = Status.INCOMPARABLE
+            findings.append(_finding(policy, label, LATENCY, status, incomparable))
+            continue
+        change = _change_of(label, now, rounds, baseline, confidence)
+        findings.append(_latency_finding(label, change, now, rounds, policy))
+    return findings
+
+
+def _latency_finding(
+    label: str, change: Change | None, now: Report, rounds: Rounds, policy: Policy
+) -> Finding:
+    """The finding on a row's latency. A row that computes something else has no time to
+    compare, nor has one whose reference does.
+    """
     mismatch = mismatch_of_row(now, label)
     if mismatch:
-        return _finding(row, Status.MISSING, policy, reason=mismatch)
+        return _finding(policy, label, LATENCY, Status.MISSING, mismatch)
     reference = now.plan.reference_of(label)
     logs, slack = ratio_logs(rounds, label, reference), control_slack(rounds)
-    if change is None and not logs.rounds:
-        return _without_value(row, policy, now, label, reference)
     if change is None:
-        reason = busy_text(now) if logs.clean_rounds < logs.rounds else ONE_WORKER
-        return _finding(row, Status.UNCLEAR, policy, reason=reason)
+        status, reason = Status.UNCLEAR, ONE_WORKER
+        if not logs.rounds:
+            status, reason = _without_value(now, label, reference)
+        elif logs.clean_rounds < logs.rounds:
+            reason = busy_text(now)
+        return _finding(policy, label, LATENCY, status, reason)
+    mean, tolerance = change.difference.mean, policy.of(label, LATENCY)
     half = change.difference.half_width(CONFIDENCE) + slack
-    low = math.exp(change.difference.mean - half)
-    high = math.exp(change.difference.mean + half)
-    status = status_of(low, high, policy.of(*row))
+    status = decide(math.expm1(mean - half), math.expm1(mean + half), tolerance)
     reason = ""
     if status is Status.UNCLEAR and logs.disturbed:
         reason = busy_text(now)
     elif status is Status.UNCLEAR and slack:
         reason = "the reference differs from itself: the machine is too noisy now"
-    before_and_now = {"before": math.exp(change.before), "now": math.exp(change.now)}
-    return _finding(
-        row, status, policy, **before_and_now, change=change.estimate(), reason=reason
-    )
+    values: dict[str, Any] = {"change": change.estimate()}
+    if not math.isnan(change.before):
+        values |= {"before": math.exp(change.before), "now": math.exp(change.now)}
+    return _finding(policy, label, LATENCY, status, reason, **values)
 
 
-def incomparable(before: Report, policy: Policy, reason: str) -> list[Finding]:
-    """The finding INCOMPARABLE for every row whose time would be checked."""
-    return [
-        _finding((label, LATENCY), Status.INCOMPARABLE, policy, reason=reason)
-        for label in _timed(before.plan)
-    ]
-
-
-def _timed(plan: Plan) -> list[str]:
-    """The labels of the rows whose latency is checked: of each that has a
-    reference.
+def _change_of(
+    label: str,
+    now: Report,
+    rounds: Rounds,
+    baseline: BaselineTimes | None,
+    confidence: float,
+) -> Change | None:
+    """The change of a row's ratio since the baseline. Without a baseline it is the
+    ratio itself, between seconds of base, NaN where these are not known, and of head.
     """
-    return [case.label for case in plan.shown if not plan.is_reference(case.label)]
+    mean = mean_of_row(now, rounds, label)
+    if mean is None:
+        return None
+    difference = mean.inflated(confidence)
+    if baseline is not None:
+        history = baseline.rows.get(label)
+        return history.change(difference) if history else None
+    seconds = now.value(now.plan.reference_of(label), LATENCY)
+    before = math.log(seconds) if seconds else math.nan
+    return Change(before, before + mean.mean, difference)
 
 
-# The status of a change by its interval [low, high], now over before, and the limit
-# 1 + tolerance, is that of the first rule that holds.
-RATIO_RULES: tuple[tuple[Callable[[float, float, float], bool], Status], ...] = (
-    (lambda low, high, limit: low > limit, Status.REGRESSED),
-    (lambda low, high, limit: high > limit, Status.UNCLEAR),
-    (lambda low, high, limit: high < 1, Status.IMPROVED),
-    (lambda low, high, limit: True, Status.OK),
-)
+def _why_incomparable(before: Report, now: Report, label: str) -> str:
+    """Why the time of a row can't be compared with that of the baseline: the machine,
+    or what the row or its reference is fed. Empty if it can.
+    """
+    if machine_kind(before.environment) != machine_kind(now.environment):
+        return "another kind of machine: measure both versions in one job (`ffnbench ab --help`)"
+    labels_now = {case.label for case in now.plan.cases}
+    references = before.plan.reference_of(label), now.plan.reference_of(label)
+    if label in labels_now and references[0] != references[1]:
+        return f"compared with {references[0]} then, with {references[1]} now"
+    for name in (label, references[0]):
+        if name in labels_now:
+            then, here = before.plan.case(name).workload, now.plan.case(name).workload
+            difference = workloads_differ(then.inputs, here.inputs)
+            if difference:
+                return difference
+    return ""
 
 
-def status_of(low: float, high: float, tolerance: float) -> Status:
-    """The status of a change that is known by an interval."""
-    limit = 1 + tolerance
-    return next(status for holds, status in RATIO_RULES if holds(low, high, limit))
+def machine_kind(environment: Environment | None) -> tuple[object, ...]:
+    """What ratios depend on: the processor and the GPU, but not how fast they are at
+    the time.
+    """
+    if environment is None:
+        return ()
+    return environment.cpu, environment.cpu_capability, environment.gpu
 
 
-def exit_code(checked: Checked, *, unclear_fails: bool) -> int:
+def exit_code(
+    findings: Iterable[Finding], *, failed: bool, unclear_fails: bool = False
+) -> int:
     """The exit code of a check: that of a regression, else that of a row that failed or
     was not measured, else that of one that can't be told if `unclear_fails`, else 0.
     """
-    statuses = {finding.status for finding in checked.findings}
+    statuses = {finding.status for finding in findings}
     if Status.REGRESSED in statuses:
         return EXIT_REGRESSED
-    if Status.MISSING in statuses or checked.now.failed_rows:
+    if Status.MISSING in statuses or failed:
         return EXIT_UNFINISHED
     if unclear_fails and statuses & {Status.UNCLEAR, Status.INCOMPARABLE}:
         return EXIT_UNCLEAR
     return 0
-
-
-def without_gain(findings: Iterable[Finding], output: Finding) -> list[Finding]:
-    """The findings, none of which is a gain if the finding `output` can't tell whether
-    the two sides compute the same.
-    """
-    if output.status is not Status.UNCLEAR:
-        return list(findings)
-    reason = "faster, but it may compute something else: see the row `output`"
-    without = []
-    for finding in findings:
-        if finding.status is Status.IMPROVED:
-            finding = replace(finding, status=Status.UNCLEAR, reason=reason)
-        without.append(finding)
-    return without
 
 
 def output_finding(label: str, agreement: Agreement, *, allowed: bool) -> Finding:
@@ -546,14 +439,13 @@ def output_finding(label: str, agreement: Agreement, *, allowed: bool) -> Findin
     could not be copied to head.
     """
     status = Status.OK
-    reasons = [_how_outputs_differ(agreement)]
-    if agreement.own_weights:
-        reasons.append(f"its weights are not base's: {agreement.own_weights}")
-    if reasons[0] and allowed:
+    difference, weights = _how_outputs_differ(agreement), agreement.own_weights
+    reasons = [difference, f"its weights are not base's: {weights}" if weights else ""]
+    if difference and allowed:
         reasons.append("allowed by --allow-mismatch")
-    elif reasons[0] and agreement.own_weights:
+    elif difference and weights:
         status = Status.UNCLEAR
-    elif reasons[0]:
+    elif difference:
         status = Status.REGRESSED
         reasons.append("not timed (--allow-mismatch times it anyway)")
     return Finding(

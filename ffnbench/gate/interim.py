@@ -19,7 +19,6 @@ from ffnbench.gate.decision import (
     Policy,
     Status,
     latency_findings,
-    paired_findings,
 )
 from ffnbench.plan.metrics import LATENCY
 from ffnbench.plan.plan import Plan, control_of
@@ -27,7 +26,6 @@ from ffnbench.plan.protocol import FINEST, MIN_ROUNDS, MIN_WORKERS
 from ffnbench.record.result import CONFIDENCE, Report, Run, raw_of
 from ffnbench.stats.rounds import complete_workers
 from ffnbench.stats.stopping import UntilAnswered, interim_analyses
-from ffnbench.stats.verdict import summarise
 
 # A run that stops when each row is decided stops too often on a value that is off by
 # chance, most of all where the true change is the tolerance. So each interim analysis
@@ -63,25 +61,18 @@ class UntilDecided(UntilAnswered):
         workers.
         """
         self.level = level_of_analysis(complete_workers(run), expected)
-        statuses = {
-            finding.status for finding in self.findings(latency_report(run), self.level)
-        }
+        findings = latency_findings(
+            latency_report(run), self.policy, self.baseline, self.level
+        )
+        statuses = {finding.status for finding in findings}
         return "" if Status.UNCLEAR in statuses else DECIDED
 
     def conclusion(self, now: Report) -> list[Finding]:
         """The findings of a run that has ended."""
+        level = level_at_end(complete_workers(now))
         if now.limit == DECIDED:
-            return self.findings(now, min(self.level, REPORTED))
-        return self.findings(now, level_at_end(complete_workers(now)))
-
-    def findings(self, now: Report, level: float) -> list[Finding]:
-        """The findings of a run, with each interval at this level."""
-        if self.baseline is None:
-            return paired_findings(now, self.policy, level)
-        here = replace(
-            now, environment=now.environment or self.baseline.report.environment
-        )
-        return latency_findings(self.baseline, here, self.policy, level)
+            level = min(self.level, REPORTED)
+        return latency_findings(now, self.policy, self.baseline, level)
 
 
 @cache
@@ -98,9 +89,8 @@ def _levels_of(workers: int) -> list[float]:
     table, or of its largest one.
     """
     rows = interim_levels()
-    return rows[
-        min((planned for planned in rows if planned >= workers), default=max(rows))
-    ]
+    larger = [planned for planned in rows if planned >= workers]
+    return rows[min(larger, default=max(rows))]
 
 
 def level_of_analysis(workers: int, expected: int) -> float:
@@ -121,8 +111,8 @@ def level_at_end(workers: int) -> float:
 
 
 def plan_of_check(plan: Plan, policy: Policy, budget_s: float) -> Plan:
-    """The plan with the control, and with a protocol that measures until each row is
-    decided.
+    """The plan with the control, and with a protocol that measures once, until each row
+    is decided.
     """
     tolerances = [
         policy.of(case.label, LATENCY)
@@ -130,25 +120,18 @@ def plan_of_check(plan: Plan, policy: Policy, budget_s: float) -> Plan:
         if not plan.is_reference(case.label)
     ]
     smallest = min(tolerances, default=DEFAULT_LATENCY)
-    precision = max(FINEST / 100, smallest / FINEST_PART)  # FINEST is in percent
     protocol = replace(
         plan.protocol,
         workers=MIN_WORKERS,
         rounds=MIN_ROUNDS,
-        precision=precision,
+        precision=max(FINEST / 100, smallest / FINEST_PART),  # FINEST is in percent
         budget_s=budget_s,
+        runs=1,
     )
-    return replace(
-        plan,
-        cases=(*plan.shown, control_of(plan.shown, plan.reference)),
-        protocol=protocol,
-    )
+    control = control_of(plan.shown, plan.reference)
+    return replace(plan, cases=(*plan.shown, control), protocol=protocol)
 
 
 def latency_report(run: Run) -> Report:
-    """A report of a run with its comparisons, and without costs: it has all that
-    decides latency.
-    """
-    return Report(
-        costs=(), created="", version="", comparisons=summarise(run)[1], **raw_of(run)
-    )
+    """A report of a run with all that decides latency, and nothing else."""
+    return Report(costs=(), created="", version="", **raw_of(run))

@@ -1,33 +1,58 @@
-"""The answer of `check` and `ab`, which shows itself."""
+"""The answer of `check` and `ab`: it shows itself, is written into files and read from
+them again, and becomes a baseline.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
+from ffnbench.common import jsonable
 from ffnbench.common.errors import EXIT_INTERRUPTED, FfnbenchError, Unfinished
+from ffnbench.common.files import content_of
 from ffnbench.common.jsonable import json_text
-from ffnbench.gate.decision import Checked, Status, exit_code
+from ffnbench.common.streams import say
+from ffnbench.gate.baseline import new_baseline
+from ffnbench.gate.decision import Finding, Status, exit_code
 from ffnbench.gate.table import (
     finding_records,
     findings_table,
     junit,
     workflow_commands,
 )
+from ffnbench.record.result import Report
 from ffnbench.report.answer import Shows, Write
-from ffnbench.report.files.store import made_anew, report_text
+from ffnbench.report.destination import STDOUT_FORMATS, Destination, refuse_unknown
+from ffnbench.report.files.outputs import is_run, refuse_unwritable, save
+from ffnbench.report.files.store import made_anew, report_in, report_text
 from ffnbench.report.shown_report import NOT_ALL, origin_record
-from ffnbench.report.table import Row, Table
+from ffnbench.report.table import Row, Table, estimate_in
+
+CHECK_FORMATS = (*STDOUT_FORMATS, "github")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ShownCheck(Shows, Checked):
+class ShownCheck(Shows):
     """The answer of `check` and `ab`: a finding for every metric of every case, and the
-    reports that they follow from.
+    two reports that they follow from.
+
+    `against` is the file of the baseline, `saved` that of a run which was measured
+    before. If there is no baseline, `sides` says in words what base and head are.
+    `command` asks the same again.
     """
 
     READ = ("before", "findings", "now", "ok", "status")
+
+    findings: tuple[Finding, ...]
+    before: Report
+    now: Report
+    against: str = ""
+    saved: str = ""
+    sides: tuple[str, ...] = ()
+    command: str = ""
 
     @property
     def stem(self) -> str:
@@ -43,18 +68,15 @@ class ShownCheck(Shows, Checked):
         """Whether nothing regressed and nothing is missing. A row that can't be told
         changes nothing here (see `status`).
         """
-        return exit_code(self, unclear_fails=False) == 0
+        return self._code(unclear_fails=False) == 0
 
     @property
-    def status(self) -> str:
+    def status(self) -> Status:
         """The gravest status of all rows: REGRESSED, MISSING, UNCLEAR, INCOMPARABLE,
         IMPROVED or OK.
         """
         statuses = {finding.status for finding in self.findings}
-        for status in GRAVEST:
-            if status in statuses:
-                return status
-        return Status.OK
+        return next((grave for grave in GRAVEST if grave in statuses), Status.OK)
 
     def tables(self) -> list[Table]:
         """The findings, without the exact rows that are equal."""
@@ -66,11 +88,15 @@ class ShownCheck(Shows, Checked):
         """The exit code, and why not all was measured. With `unclear_fails` a row that
         can't be told has an exit code too.
         """
-        code = exit_code(self, unclear_fails=unclear_fails)
+        code = self._code(unclear_fails=unclear_fails)
         if self.now.stopped and not self.now.out_of_budget:
             hint = made_anew(self.saved, self.now) if self.saved else NOT_ALL
             return code, Unfinished(self.now.stopped, hint)
-        return EXIT_INTERRUPTED if self.interrupted else code, None
+        return EXIT_INTERRUPTED if self.now.interrupted else code, None
+
+    def _code(self, *, unclear_fails: bool) -> int:
+        failed = bool(self.now.failed_rows)
+        return exit_code(self.findings, failed=failed, unclear_fails=unclear_fails)
 
     def texts(self, tables: Sequence[Table]) -> dict[str, Callable[[], str]]:
         """A writer for each format of stdout but the table."""
@@ -80,7 +106,7 @@ class ShownCheck(Shows, Checked):
     def files(self, tables: Sequence[Table]) -> dict[str, Write]:
         """A writer for each suffix; its JSON can be shown again."""
         more: dict[str, Write] = {
-            ".json": lambda: _check_json(self),
+            ".json": lambda: check_json(self),
             ".xml": lambda: junit(self.findings),
         }
         return super().files(tables) | more
@@ -103,19 +129,12 @@ GRAVEST = (
 )
 
 
-def as_shown_check(checked: Checked) -> ShownCheck:
-    """An answer as an object that can show itself."""
-    return ShownCheck(
-        **{field.name: getattr(checked, field.name) for field in fields(Checked)}
-    )
-
-
-def _check_json(checked: Checked) -> str:
-    """The findings and the run that they follow from, as JSON that
-    `gate/saved_check.py` reads.
+def check_json(checked: ShownCheck) -> str:
+    """The findings and the run that they follow from, as JSON that `saved_check`
+    reads.
     """
     answer = {
-        "findings": finding_records(checked),
+        "findings": finding_records(checked.findings),
         "against": checked.against,
         "saved": checked.saved,
         "sides": list(checked.sides),
@@ -123,3 +142,73 @@ def _check_json(checked: Checked) -> str:
         "now": json.loads(report_text(checked.now)),
     }
     return json_text(answer, 1)
+
+
+def saved_check(path: str) -> ShownCheck:
+    """The answer in a file of `check -o FILE.json` or `ab -o FILE.json`. Raises
+    FfnbenchError for a file that is not complete.
+    """
+    try:
+        data = jsonable.parse(content_of(path))
+        now = report_in(json_text(data.pop("now")).encode(), path)
+        findings = tuple(_finding_in(record) for record in data.pop("findings"))
+        sides = tuple(data.pop("sides", ()))
+        if not all(isinstance(text, str) for text in data.values()):
+            raise ValueError("a text is none")
+        return ShownCheck(findings=findings, before=now, now=now, sides=sides, **data)
+    except (ValueError, KeyError, TypeError, AttributeError) as problem:
+        raise FfnbenchError(
+            f"{path!r} is not a complete result of a check: {problem}",
+            "was it cut off? check again",
+        ) from problem
+
+
+def _finding_in(record: Row) -> Finding:
+    """The finding that a record is of. A change without an interval follows from the
+    values before and now.
+    """
+    data = {key: value for key, value in record.items() if "change" not in key}
+    if record.get("change_low") is not None:
+        data["change"] = jsonable.encode(estimate_in(record, "change"))
+    return jsonable.decode(Finding, data)
+
+
+class CheckDestination(Destination):
+    """Where a check's answer goes. With `update` it replaces the baseline.
+
+    With `--on-unclear fail`, an UNCLEAR row sets the exit code.
+    """
+
+    def __init__(
+        self,
+        stem: str,
+        *,
+        baseline: str = "",
+        update: bool = False,
+        on_unclear: str = "pass",
+        **how: Any,
+    ) -> None:
+        refuse_unknown("--on-unclear", on_unclear, ("pass", "fail"))
+        self._unclear_fails = on_unclear == "fail"
+        self._baseline = baseline
+        if update:
+            refuse_unwritable(Path(baseline))
+        why = "this would be what a check finds"
+        super().__init__(stem, formats=CHECK_FORMATS, why_runs_stay=why, **how)
+        if self._outputs is not None:  # its file is written while it is measured
+            self._saved = next(filter(is_run, self._outputs.paths), None)
+        self.updates = update
+
+    def show(self, answer: Shows) -> None:
+        """Show the answer, then write the new baseline."""
+        super().show(answer)
+        assert isinstance(answer, ShownCheck)
+        self.code, _ = answer.outcome(unclear_fails=self._unclear_fails)
+        if self.updates:
+            before, now, findings = answer.before, answer.now, answer.findings
+            save(
+                Path(self._baseline),
+                new_baseline(self._baseline, before, now, findings),
+            )
+            say(f"wrote {self._baseline}")
+            self.code = self.code if self.code == EXIT_INTERRUPTED else 0

@@ -1,6 +1,5 @@
 """The two sides of an A/B: what the flags of `ab` say of each, and one plan with a case
-of each. On this machine, a side is an arm, for which a revision is checked out for as
-long as it is measured.
+of each. On this machine, a side is an arm, for which a revision is checked out.
 
 Base and head are two cases of one plan, each in a process of its own, so that they are
 measured in the same rounds.
@@ -8,17 +7,13 @@ measured in the same rounds.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from ffnbench.common.choices import Match
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.common.git import git, head
+from ffnbench.common.git import git
+from ffnbench.common.git import head as head_of
 from ffnbench.plan.cases import Lists, cases_of, refuse_if_none_can_run
 from ffnbench.plan.keys import parse_env
 from ffnbench.plan.plan import (
@@ -35,6 +30,7 @@ from ffnbench.plan.variants import Typed, typed_variants
 from ffnbench.run.prober import Prober
 
 BASE, HEAD = "base", "head"
+SHORT = 7  # letters of a commit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,138 +132,83 @@ def plan_sides(
     return Plan(kind=Kind.SIDES, cases=cases, protocol=protocol, metrics=metrics)
 
 
-# the name of a temporary folder begins so, and these are in it
-PREFIX, TREE, INDEX = "ffnbench-ab-", "tree", "index"
 CHECKOUT_TIMEOUT_S = 600.0
 
 
-class Repository(ExitStack):
-    """The git repository that a folder is in. It is a context manager, whose end
-    removes all checkouts that were made of it.
+def checkout(folder: Path, revision: str, place: Path) -> tuple[Path, str]:
+    """Write the files of a revision into the new folder `place`. Gives what corresponds
+    there to `folder`, and the short name of the commit.
+
+    git uses an index of its own for it, so nothing is written into the repository, and
+    a run that is killed leaves nothing there.
     """
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__()
-        self._git = partial(git, folder)
-        if not shutil.which("git"):
-            raise FfnbenchError(
-                "a revision needs git, which is not installed",
-                "install git; ab --base-source DIR takes a folder",
-            )
-        answer = self._git("rev-parse", "--is-inside-work-tree", "--show-prefix")
-        is_inside, prefix, *_ = [*answer.stdout.split("\n"), ""]
-        if answer.returncode or is_inside != "true":
-            raise FfnbenchError(
-                f"{str(folder)!r} is not in a git repository",
-                "run it where your code is; ab --base-source DIR takes a folder",
-            )
-        self._prefix = prefix
-        self.dirty = bool(head(folder)[1])  # whether files that git knows have changes
-
-    def commit(self, revision: str) -> str:
-        """The full name of a revision's commit. Raises FfnbenchError for an unknown
-        revision.
-        """
-        answer = self._git(
-            "rev-parse",
-            "--verify",
-            "--quiet",
-            "--end-of-options",
-            f"{revision}^{{commit}}",
+    inside = git(folder, "rev-parse", "--is-inside-work-tree", "--show-prefix")
+    is_inside, prefix, *_ = [*inside.stdout.split("\n"), ""]
+    if inside.returncode or is_inside != "true":
+        raise FfnbenchError(
+            f"{str(folder)!r} is not in a git repository, or git is not installed",
+            "run it where your code is; ab --base-source DIR takes a folder",
         )
-        if answer.returncode:
+    name = f"{revision}^{{commit}}"
+    verified = git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", name)
+    if verified.returncode:
+        hint = "`git branch -a` and `git tag` show branches and tags"
+        if git(folder, "rev-parse", "--is-shallow-repository").stdout == "true\n":
             hint = (
-                self._hint_if_shallow
-                or "`git branch -a` and `git tag` show branches and tags"
+                "this clone is shallow: `git fetch --unshallow`, in CI fetch-depth: 0"
             )
-            raise FfnbenchError(f"no revision is called {revision!r}", hint)
-        return answer.stdout.strip()
-
-    def short(self, commit: str) -> str:
-        """The short name of a commit."""
-        return self._git("rev-parse", "--short", commit).stdout.strip() or commit[:7]
-
-    @property
-    def _hint_if_shallow(self) -> str:
-        """What to do about a clone that lacks commits; empty if it lacks none."""
-        if self._git("rev-parse", "--is-shallow-repository").stdout.strip() != "true":
-            return ""
-        return "this clone is shallow: `git fetch --unshallow`, in CI fetch-depth: 0"
-
-    def checkout(self, commit: str) -> Path:
-        """Write the files of a commit into a new folder. Gives the place in it that
-        corresponds to the current folder.
-
-        git uses an index of its own for it, so nothing is written into the repository,
-        and a run that is killed leaves nothing there.
-        """
-        folder = self.enter_context(tempfile.TemporaryDirectory(prefix=PREFIX))
-        checkout = Path(folder).resolve()
-        tree = checkout / TREE
-        tree.mkdir()
-        answer = self._git(
-            *("read-tree", "--reset", "-u", "--no-sparse-checkout", commit),
-            timeout_s=CHECKOUT_TIMEOUT_S,
-            GIT_INDEX_FILE=str(checkout / INDEX),
-            GIT_WORK_TREE=str(tree),
-        )
-        if answer.returncode:
-            reason = answer.stderr.strip().rpartition("\n")[2] or "git gave no reason"
-            hint = "is there space in the temporary folder?"
-            if self._git("config", "--get-regexp", r"^remote\..*\.promisor$").stdout:
-                hint = f"this clone is partial and lacks files of it: `git checkout {commit[:10]}` fetches them"
-            raise FfnbenchError(f"{commit[:10]} can't be checked out: {reason}", hint)
-        place = tree / self._prefix
-        if not place.is_dir():
-            raise FfnbenchError(
-                f"{commit[:10]} has no folder {self._prefix!r}",
-                "run it from a folder that both revisions have",
-            )
-        return place
-
-
-@contextmanager
-def checked_out_sides(
-    base: SideFlags, head: SideFlags
-) -> Iterator[list[tuple[Arm, str]]]:
-    """Give the arms of base and head, each with words that say what the side is. The
-    checkouts that they need are removed at the end.
-    """
-    with ExitStack() as stack:
-        repository = None
-        if base.rev is not None or head.rev is not None:
-            repository = stack.enter_context(Repository(Path.cwd()))
-        both_of_code = base.names_code or head.names_code
-        yield [
-            _checked_out(name, side, both_of_code, repository)
-            for name, side in ((BASE, base), (HEAD, head))
-        ]
-
-
-def _checked_out(
-    name: str, side: SideFlags, both_of_code: bool, repository: Repository | None
-) -> tuple[Arm, str]:
-    """The arm of one side, and the words that say what the side is.
-
-    If one side names its code, both arms have a folder (`both_of_code`), for both must
-    find their code in the same way.
-    """
-    source, words = side.source or "", side.source or ""
-    if side.rev is not None and repository is not None:
-        commit = repository.commit(side.rev)
-        source = str(repository.checkout(commit))
-        short = repository.short(commit)
-        words = side.rev if side.rev.startswith(short) else f"{side.rev} ({short})"
-    elif both_of_code and not source:
-        source, words = str(Path.cwd()), "the working tree"
-        if repository is not None:
-            dirty = ", with changes that are not committed" if repository.dirty else ""
-            words = f"the working tree ({repository.short('HEAD')}{dirty})"
-    arm = Arm(
-        python=side.python or "", source=source, env=parse_env(side.env), name=name
+        raise FfnbenchError(f"no revision is called {revision!r}", hint)
+    commit, tree = verified.stdout.strip(), place / "tree"
+    tree.mkdir(parents=True)
+    written = git(
+        folder,
+        *("read-tree", "--reset", "-u", "--no-sparse-checkout", commit),
+        timeout_s=CHECKOUT_TIMEOUT_S,
+        GIT_INDEX_FILE=str(place / "index"),
+        GIT_WORK_TREE=str(tree),
     )
-    where = ", ".join(filter(None, (words, side.python, *side.env)))
-    return arm, f"{name} {where or 'this environment'}"
+    if written.returncode:
+        reason = written.stderr.strip().rpartition("\n")[2] or "git gave no reason"
+        raise FfnbenchError(
+            f"{commit[:SHORT]} can't be checked out: {reason}",
+            f"`git checkout {commit[:SHORT]}` fetches what a partial clone lacks; is there space in the temporary folder?",
+        )
+    if not (tree / prefix).is_dir():
+        raise FfnbenchError(
+            f"{commit[:SHORT]} has no folder {prefix!r}",
+            "run it from a folder that both revisions have",
+        )
+    return tree / prefix, commit[:SHORT]
+
+
+def arms_of_sides(
+    base: SideFlags, head: SideFlags, folder: Path
+) -> list[tuple[Arm, str]]:
+    """The arms of base and head, each with words that say what the side is. Revisions
+    are checked out into `folder`.
+
+    If one side names its code, both arms have a folder, for both must find their code
+    in the same way.
+    """
+    here = Path.cwd()
+    arms = []
+    for name, side in ((BASE, base), (HEAD, head)):
+        source, words = side.source or "", side.source or ""
+        if side.rev is not None:
+            place, short = checkout(here, side.rev, folder.resolve() / name)
+            source = str(place)
+            words = side.rev if side.rev.startswith(short) else f"{side.rev} ({short})"
+        elif not source and (base.names_code or head.names_code):
+            source, words = str(here), "the working tree"
+            if base.rev is not None or head.rev is not None:
+                commit, is_dirty = head_of(here)
+                dirty = ", with changes that are not committed" if is_dirty else ""
+                words = f"the working tree ({(commit or '')[:SHORT]}{dirty})"
+        env = parse_env(side.env)
+        arm = Arm(python=side.python or "", source=source, env=env, name=name)
+        where = ", ".join(filter(None, (words, side.python, *side.env)))
+        arms.append((arm, f"{name} {where or 'this environment'}"))
+    return arms
 
 
 def prober_within(prober: Prober, arm: Arm, variant: Typed) -> Prober:

@@ -7,8 +7,8 @@ from __future__ import annotations
 import shlex
 import xml.etree.ElementTree as xml
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ffnbench.common.streams import visible
 from ffnbench.common.units import (
@@ -18,7 +18,7 @@ from ffnbench.common.units import (
     percent,
     quantity,
 )
-from ffnbench.gate.decision import OUTPUT, Checked, Finding, Status
+from ffnbench.gate.decision import OUTPUT, Finding, Status
 from ffnbench.gate.trust import code_of, trust_flags
 from ffnbench.plan.metrics import LATENCY
 from ffnbench.plan.plan import NoteKind
@@ -26,6 +26,9 @@ from ffnbench.report.notes import effort, notes_of_run
 from ffnbench.report.sentences import general_line, machine_line
 from ffnbench.report.table import UNKNOWN_CELL, Column, Row, Table
 from ffnbench.report.words import CERTAIN, change_text, side_lines
+
+if TYPE_CHECKING:
+    from ffnbench.gate.shown_check import ShownCheck
 
 # the statuses that a CI shows as errors and as warnings, and those that are fine
 FAILS = (Status.REGRESSED, Status.MISSING)
@@ -38,11 +41,6 @@ STATUS_STYLES = {
     Status.INCOMPARABLE: "yellow",
     Status.IMPROVED: "green",
     Status.OK: "green",
-}
-UNDECIDED_WORDS = {
-    Status.UNCLEAR: "can't tell for",
-    Status.INCOMPARABLE: "could not compare",
-    Status.MISSING: "could not measure",
 }
 
 
@@ -102,12 +100,10 @@ def junit(findings: Sequence[Finding]) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
 
 
-def finding_records(checked: Checked) -> list[Row]:
+def finding_records(findings: Sequence[Finding]) -> list[Row]:
     """A flat record for each row, with numbers in full precision."""
-    records = []
-    for finding in checked.findings:
-        change = finding.change
-        row: Row = {
+    return [
+        {
             "case": finding.case,
             "metric": finding.metric,
             "status": finding.status,
@@ -115,31 +111,28 @@ def finding_records(checked: Checked) -> list[Row]:
             "before": finding.before,
             "now": finding.now,
             "change": finding.ratio,
-            "change_low": change and change.low,
-            "change_high": change and change.high,
+            "change_low": finding.change and finding.change.low,
+            "change_high": finding.change and finding.change.high,
             "reason": finding.reason,
         }
-        records.append(row)
-    return records
+        for finding in findings
+    ]
 
 
-def findings_table(checked: Checked) -> Table:
+def findings_table(checked: ShownCheck) -> Table:
     """The table of all rows but the exact ones that are equal, which are counted below
     it.
     """
-    now, rows = checked.now, finding_records(checked)
-    shown = [row for row in rows if not _is_equal_exact(row)]
-    equal = len(rows) - len(shown)
-    order = [*Status]
+    now, rows, order = checked.now, finding_records(checked.findings), [*Status]
+    shown = [row for row in rows if not _is_equal(row)]
     shown.sort(key=lambda row: order.index(row["status"]))
     reasons = {row["reason"] for row in rows}
-    has_intervals = any(row["change_low"] is not None for row in rows)
     return Table(
-        columns=_columns(checked, has_intervals=has_intervals),
+        columns=_columns(rows, of_sides=bool(checked.sides)),
         rows=shown,
         saved=rows,
         header=[_what_is_checked(checked)],
-        summary=_summary_lines(checked, equal),
+        summary=_summary_lines(checked, len(rows) - len(shown)),
         details=[
             *([effort(now)] if now.samples else []),
             *side_lines(now.sides),
@@ -148,13 +141,9 @@ def findings_table(checked: Checked) -> Table:
     )
 
 
-def _is_equal_exact(row: Row) -> bool:
+def _is_equal(row: Row) -> bool:
     """Whether a row is about an exact metric or a spec that is as it was."""
-    return (
-        row["status"] == Status.OK
-        and row["metric"] not in (LATENCY, OUTPUT)
-        and row["change_low"] is None
-    )
+    return row["status"] == Status.OK and row["metric"] not in (LATENCY, OUTPUT)
 
 
 def _limit_text(row: Row) -> str:
@@ -183,12 +172,8 @@ def _value_text(row: Row, key: str, *, of_sides: bool) -> str:
     return f"{value:,.0f}"
 
 
-def _style(row: Row) -> str:
-    return STATUS_STYLES.get(row["status"], "")
-
-
-def _columns(checked: Checked, *, has_intervals: bool) -> tuple[Column, ...]:
-    of_sides = bool(checked.sides)
+def _columns(rows: Sequence[Row], *, of_sides: bool) -> tuple[Column, ...]:
+    has_intervals = any(row["change_low"] is not None for row in rows)
     before, now = (
         Column(key, word=partial(_value_text, key=key, of_sides=of_sides), priority=2)
         for key in ("before", "now")
@@ -196,7 +181,12 @@ def _columns(checked: Checked, *, has_intervals: bool) -> tuple[Column, ...]:
     return (
         Column("case", left=True),
         Column("metric", left=True),
-        Column("status", left=True, read=lambda status: status.word, style=_style),
+        Column(
+            "status",
+            left=True,
+            read=lambda status: status.word,
+            style=lambda row: STATUS_STYLES.get(row["status"], ""),
+        ),
         Column(
             "change",
             unit=CERTAIN if has_intervals else "",
@@ -209,7 +199,7 @@ def _columns(checked: Checked, *, has_intervals: bool) -> tuple[Column, ...]:
     )
 
 
-def _what_is_checked(checked: Checked) -> str:
+def _what_is_checked(checked: ShownCheck) -> str:
     """`A/B of swiglu: base ...; head ...`, or `check against b.json; latency: ...`."""
     plan = checked.now.plan
     if not checked.against:
@@ -221,97 +211,81 @@ def _what_is_checked(checked: Checked) -> str:
     return title
 
 
-def check_command(checked: Checked, *words: str) -> str:
-    """The command that checks against the same baseline, with these words added."""
-    command = [
-        "ffnbench check",
-        shlex.quote(checked.against),
-        *words,
-        trust_flags(code_of(checked.before.plan)),
-    ]
-    return " ".join(word for word in command if word)
-
-
-def _summary_lines(checked: Checked, equal: int) -> list[str]:
-    """The lines below the table: what regressed; what could not be told, and why; what
-    slowdown the run could have found; what else there is to say.
+def _summary_lines(checked: ShownCheck, equal: int) -> list[str]:
+    """The lines below the table: the reasons; what slowdown the run could have found;
+    what else there is to say.
     """
     lines = (
-        _regressed_line(checked.findings),
-        _undecided_line(checked),
-        "; ".join(_reach(checked, equal)),
+        "; ".join(_reasons(checked)),
+        "; ".join(_reach(checked.findings, equal)),
         "; ".join(_remarks(checked)),
     )
     return [line for line in lines if line]
 
 
-def _reach(checked: Checked, equal: int) -> list[str]:
-    """How many exact rows are equal, and which slowdown the run could have found."""
+def _reasons(checked: ShownCheck) -> list[str]:
+    """What regressed, and why rows have their status: `MISSING: relu latency, gelu
+    latency: not measured`. Rows with one reason share a text.
+    """
+    rows: dict[tuple[str, str], list[str]] = {}
+    for finding in checked.findings:
+        status, reason = finding.status, finding.reason
+        if status is Status.UNCLEAR and not reason:
+            longer = "" if checked.saved else "; a longer --budget may tell"
+            reason = f"the interval crosses the limit{longer}"
+        if reason or status is Status.REGRESSED:
+            of_reason = rows.setdefault((status.word, reason), [])
+            of_reason.append(f"{finding.case} {finding.metric}")
+    return [
+        ": ".join(filter(None, (word, ", ".join(names), reason)))
+        for (word, reason), names in rows.items()
+    ]
+
+
+def _reach(findings: Sequence[Finding], equal: int) -> list[str]:
+    """How many exact rows are equal, and which slowdown would have been found in every
+    latency row that is UNCLEAR, or is excluded by all others.
+    """
+    latencies = [finding for finding in findings if finding.metric == LATENCY]
     texts = []
     if equal:
         is_or_are = "is" if equal == 1 else "are"
         texts.append(f"{counted(equal, 'exact row')} {is_or_are} equal")
-        if all(finding.metric != LATENCY for finding in checked.findings):
+        if not latencies:
             texts.append("latency was not compared")
-    if checked.smallest is not None:
-        texts.append(
-            f"a slowdown of {percent(checked.smallest)} would have shown in every row"
-        )
-    elif checked.excluded is not None:
-        texts.append(f"OK excludes slowdowns above {percent(checked.excluded)}")
+    found = [
+        (1 + finding.change.half_width) * (1 + finding.tolerance) - 1
+        for finding in latencies
+        if finding.status is Status.UNCLEAR
+        and finding.change
+        and finding.change.half_width is not None
+    ]
+    passed = [each.tolerance for each in latencies if each.status in PASSED]
+    if found:
+        text = f"a slowdown of {percent(max(found))} would have shown in every row"
+        texts.append(text)
+    elif passed:
+        texts.append(f"OK excludes slowdowns above {percent(max(passed))}")
     return texts
 
 
-def _remarks(checked: Checked) -> list[str]:
-    """How a regression becomes the baseline, a hint that the reference has changed, the
-    reasons of rows that passed, and what the run says of itself and its machine.
+def _remarks(checked: ShownCheck) -> list[str]:
+    """How a regression becomes the baseline, a hint that the reference has changed, and
+    what the run says of itself and its machine.
     """
     findings, now = checked.findings, checked.now
     remarks = []
     regressed = [each for each in findings if each.status is Status.REGRESSED]
     if checked.against and regressed:
-        command = check_command(checked, "--update")
+        trusted = trust_flags(code_of(checked.before.plan))
+        words = ["ffnbench check", shlex.quote(checked.against), "--update", trusted]
+        command = " ".join(filter(None, words))
         remarks.append(f"a change that is meant becomes the baseline: {command}")
     statuses = [finding.status for finding in findings if finding.metric == LATENCY]
     if len(statuses) > 1 and set(statuses) == {Status.IMPROVED}:
         remarks.append("every row improved: has the reference become slower?")
-    remarks += [
-        f"{finding.case} {finding.metric}: {finding.reason}"
-        for finding in findings
-        if finding.status in PASSED and finding.reason
-    ]
     reasons = {finding.reason for finding in findings}
     remarks += [line for line in general_line(now) if line not in reasons]
     if not any(note.kind is NoteKind.BUSY for note in now.notes("")):
         remarks += machine_line(now)
     return remarks
-
-
-def _regressed_line(findings: Sequence[Finding]) -> str:
-    """What became worse; rows that became worse in the same way share one text."""
-    labels: dict[str, list[str]] = {}
-    for finding in findings:
-        if finding.status is Status.REGRESSED:
-            # begins with a space, to which the labels are put in front
-            text = described(replace(finding, case=""))
-            labels.setdefault(text, []).append(finding.case)
-    return "; ".join(", ".join(of_text) + text for text, of_text in labels.items())
-
-
-def _undecided_line(checked: Checked) -> str:
-    """Which rows have no answer, and why."""
-    texts = []
-    for status, words in UNDECIDED_WORDS.items():
-        rows = [finding for finding in checked.findings if finding.status is status]
-        if not rows:
-            continue
-        names = ", ".join(dict.fromkeys(finding.case for finding in rows))
-        reasons = list(
-            dict.fromkeys(finding.reason for finding in rows if finding.reason)
-        )
-        if not reasons and status is Status.UNCLEAR:
-            longer = "" if checked.saved else "; a longer --budget may tell"
-            reasons.append(f"the interval crosses the limit{longer}")
-        how_many = counted(len(rows), "row")
-        texts.append(": ".join([f"{words} {how_many}", names, *reasons]))
-    return f"WARNING: {'; '.join(texts)}" if texts else ""

@@ -221,7 +221,11 @@ class _Runner:
     def _run_so_far(self) -> Run:
         """The samples so far, and the plan with the cases that have not failed."""
         record = self.record
-        return Run(plan=record.plan_of_alive, samples=tuple(record.samples))
+        return Run(
+            plan=record.plan_of_alive,
+            samples=tuple(record.samples),
+            environment=self.environment,
+        )
 
     def result(self, *, interrupted: bool, stopped: str = "") -> Run:
         """The run: all that was measured, and how it ended."""

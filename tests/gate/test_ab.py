@@ -17,7 +17,7 @@ from shell import ffnbench
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.targets import INSTALL_HINT
 from ffnbench.gate.decision import Status, output_finding
-from ffnbench.gate.sides import BASE, Repository
+from ffnbench.gate.sides import BASE, checkout
 from ffnbench.plan.plan import Arm
 from ffnbench.record.messages import Sampled
 from ffnbench.record.result import Agreement
@@ -118,15 +118,6 @@ def test_a_base_without_a_time_of_its_own_has_no_seconds(
     assert re.search(r"SwiGLU latency REGRESSED \S+ \[.*?\] \+5.0% - -", out)
 
 
-@pytest.mark.slow
-def test_a_changed_result_is_a_finding_of_its_own(call, repository: Path) -> None:
-    launch = machine()
-    code, out, _ = call(TARGET, "--base-rev changed", launch=launch, prober=Prober)
-    assert (code, rows(out), launch.log) == (1, {"output": "REGRESSED"}, [])
-    code, out, _ = call(TARGET, "--base-rev changed --allow-mismatch", prober=Prober)
-    assert (code, rows(out)) == (0, {"latency": "OK", "output": "OK"})
-
-
 def held(
     made: Path, folder: Path, base: str, head: str, **options: object
 ) -> Agreement:
@@ -183,54 +174,38 @@ def test_a_module_that_base_has_not_is_new(call, repository: Path) -> None:
     ]
 
 
-def test_a_place_below_the_top_and_a_hooks_variables(
-    repository: Path, monkeypatch: pytest.MonkeyPatch
+def everything(folder: Path) -> dict[Path, tuple[int, int]]:
+    return {
+        path: (path.stat().st_mtime_ns, path.stat().st_size)
+        for path in folder.rglob("*")
+    }
+
+
+def test_a_checkout_of_a_place_below_the_top_writes_nothing_into_the_repository(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a hook git says where its index is: that must not be taken for the
-    checkout's.
+    """So a killed run leaves nothing there. In a hook git says where its index is: that
+    must not be taken for the checkout's. Filters of the user's git apply, as in every
+    checkout of his.
     """
     monkeypatch.setenv("GIT_INDEX_FILE", str(repository / ".git" / "index"))
     monkeypatch.setenv("GIT_DIR", "/nowhere")
-    with Repository(repository / "mypkg") as found:
-        place = found.checkout(found.commit("slow"))
-        assert place.name == "mypkg"
-        assert "0.0044" in (place / "mlp.py").read_text()
-        assert not found.dirty
-        with pytest.raises(FfnbenchError, match="has no folder 'mypkg/'"):
-            found.checkout(found.commit("before"))
-    assert not place.exists()
-
-
-def test_a_checkout_writes_nothing_into_the_repository(repository: Path) -> None:
-    """So a killed run leaves nothing there. Filters of the user's git apply, as in
-    every checkout of his.
-    """
     git(repository, "config", "filter.louder.smudge", "tr a-z A-Z")
-    (repository / ".git" / "info" / "attributes").write_text(
-        "__init__.py filter=louder\nmlp.py filter=louder\n"
-    )
-
-    def everything() -> dict[Path, tuple[int, int]]:
-        return {
-            path: (path.stat().st_mtime_ns, path.stat().st_size)
-            for path in repository.rglob("*")
-        }
-
-    before = everything()
-    with Repository(repository) as found, Repository(repository) as other:
-        places = [
-            found.checkout(found.commit("slow")),
-            other.checkout(other.commit("old")),
-        ]
-        assert [
-            "SECONDS = 0.0044" in (place / "mypkg" / "mlp.py").read_text()
-            for place in places
-        ] == [True, False]
-        assert "CLASS SWIGLU" in (places[0] / "mypkg" / "mlp.py").read_text()
-        assert everything() == before
-    assert not any(place.exists() for place in places)
+    attributes = repository / ".git" / "info" / "attributes"
+    attributes.write_text("mlp.py filter=louder\n")
+    before = everything(repository)
+    here = repository / "mypkg"
+    place, _ = checkout(here, "slow", tmp_path / "slow")
+    assert "SECONDS = 0.0044" in (place / "mlp.py").read_text()
+    assert "CLASS SWIGLU" in (place / "mlp.py").read_text()
+    other, short = checkout(repository, "old", tmp_path / "old")
+    assert "SECONDS = 0.0044" not in (other / "mypkg" / "mlp.py").read_text()
+    assert git(repository, "rev-parse", "old").startswith(short)
+    with pytest.raises(FfnbenchError, match="has no folder 'mypkg/'"):
+        checkout(here, "before", tmp_path / "before")
+    assert everything(repository) == before
     git(repository, "config", "--remove-section", "filter.louder")
-    (repository / ".git" / "info" / "attributes").unlink()
+    attributes.unlink()
 
 
 def agreement(**given: object) -> Agreement:
@@ -245,10 +220,8 @@ def agreement(**given: object) -> Agreement:
         (agreement(), Status.OK),
         (agreement(error=2e-4), Status.REGRESSED),
         (agreement(error=None), Status.REGRESSED),
-        (
-            agreement(tolerance=5e-2, error=1e-2, exact_error=1e-3),
-            Status.REGRESSED,
-        ),  # rounding hides it, float64 shows
+        # rounding hides it, float64 shows
+        (agreement(tolerance=5e-2, error=1e-2, exact_error=1e-3), Status.REGRESSED),
         (agreement(tolerance=5e-2, error=1e-2, exact_error=None), Status.OK),
         (agreement(error=1.4, own_weights="only head has gate.weight"), Status.UNCLEAR),
         (agreement(own_weights="only head has gate.weight"), Status.OK),

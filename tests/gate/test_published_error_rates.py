@@ -39,16 +39,13 @@ def test_the_docs_tell_what_the_file_holds() -> None:
 
 
 def test_rates_have_intervals_of_wilson() -> None:
-    """Wilson (1927), by hand: 2 of 7."""
-    decisions = [
-        error_rates.Decision(turn, 0, "asv", verdict, "", 1.0, 1.0)
-        for turn, verdict in enumerate(["regressed"] * 2 + ["passed"] * 5)
-    ]
-    record = error_rates.Record({"effects": [0], "tools": ["asv"]}, {}, {}, decisions)
-    rate = error_rates.rate_of(record, "asv", 0)
+    """Wilson (1927), by hand: 2 of 7, and a decision that failed."""
+    verdicts = ["regressed"] * 2 + ["passed"] * 5 + ["failed"]
+    decisions = [{"tool": "asv", "effect": 0, "verdict": each} for each in verdicts]
+    rate = error_rates.rates_of(decisions).loc["asv", 0]
     z, n, p = 1.959964, 7, 2 / 7
     middle = (p + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z / (1 + z**2 / n) * math.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
     assert (rate.hits, rate.of) == (2, 7)
-    assert rate.low == pytest.approx(middle - half, rel=1e-4)
-    assert rate.high == pytest.approx(middle + half, rel=1e-4)
+    assert rate.low == pytest.approx(100 * (middle - half), rel=1e-4)
+    assert rate.high == pytest.approx(100 * (middle + half), rel=1e-4)

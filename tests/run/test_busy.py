@@ -10,7 +10,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from exam.machine import ENVIRONMENT
 from fake_machine import FakeLaunch, FakeWorker, run
 from made_up_runs import (
     WAITS,
@@ -19,6 +18,7 @@ from made_up_runs import (
     ten_rounds,
     with_waits,
 )
+from simulated import ENVIRONMENT
 
 from ffnbench.gate.decision import Policy, Status, baseline_times, latency_findings
 from ffnbench.gate.interim import latency_report
@@ -218,6 +218,6 @@ def test_one_worker_that_had_quiet_is_no_answer_and_not_missing() -> None:
     assert compared(done)["b"].verdict is Verdict.BUSY
     before = replace(latency_report(ten_rounds(workers=3)), environment=ENVIRONMENT)
     now = replace(latency_report(done), environment=ENVIRONMENT)
-    (finding,) = latency_findings(baseline_times(before), now, Policy())
+    (finding,) = latency_findings(now, Policy(), baseline_times(before))
     assert finding.status is Status.UNCLEAR
     assert finding.reason.startswith("busy: ")

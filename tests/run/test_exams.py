@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from exam.alarms import check_plan, check_policy
-from exam.machine import Machine, World
+from gate import check_plan
+from simulated import Machine, World
 
-from ffnbench.gate.decision import Status, baseline_times
+from ffnbench.gate.decision import Policy, Status, baseline_times
 from ffnbench.gate.interim import UntilDecided, latency_report, plan_of_check
 from ffnbench.run.runner import run_workers
 
@@ -13,10 +13,9 @@ CALM = World(name="calm", layout=0.001, starter=0.0, sample=0.01)
 
 
 def test_a_check_that_stays_unclear_has_used_its_budget() -> None:
-    plan = check_plan(variants="relu,swiglu")
+    plan, policy = check_plan("relu,swiglu"), Policy()
     before = latency_report(Machine(CALM, plan, 0).run(run_workers))
     loud = Machine(World(name="loud", sample=0.5, layout=0.5), plan, 1)
-    policy = check_policy(0.05)
     stop = UntilDecided(policy, baseline_times(before))
     now = latency_report(
         loud.measure(plan_of_check(before.plan, policy, 60.0), run_workers, stop)

@@ -370,7 +370,7 @@ def test_checkouts_of_a_killed_ab_leave_the_repository_as_it_was(
     (scene.folder / "mypkg" / "mlp.py").write_text(NET + "# a comment\n")
     git(scene.folder, "commit", "-qam", "new")
     running = scene.start("ab", "mypkg.mlp:Net", "--base-rev", "old", *SMALL)
-    running.wait_for(lambda: list(scene.temporary.glob("*/tree/mypkg/mlp.py")))
+    running.wait_for(lambda: list(scene.temporary.rglob("tree/mypkg/mlp.py")))
     running.send(number)
     running.end(code, seconds=30)
     scene.nobody()

@@ -21,7 +21,12 @@ TIMES_WRITING = 50
 
 
 class RunFile:
-    """The file of a run. With `resumes` the run goes on with what the file has."""
+    """The file of a run. With `resumes` the run goes on with what the file has.
+
+    `text_of` makes its text of the report so far: that of a check has its findings.
+    """
+
+    text_of: Callable[[Report], str] = staticmethod(report_text)
 
     def __init__(self, path: Path, *, resumes: bool) -> None:
         self.path, self.resumes = path, resumes
@@ -44,7 +49,7 @@ class RunFile:
         if not report.samples:
             return
         try:
-            replace_file(self.path, report_text(report).encode())
+            replace_file(self.path, self.text_of(report).encode())
         except OSError as problem:
             say(f"note: cannot write {str(self.path)!r} now: {problem.strerror}")
             self._due = math.inf
