@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import shlex
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ffnbench.api.call import Call
 from ffnbench.api.preparing import (
+    Prepared,
     refuse_arms_without_torch,
     refuse_device,
     with_costs,
@@ -77,14 +78,15 @@ def check(
     rows = {case.label: case.row for case in before.plan.shown}
     policy = read_policy(tolerance, rows)
     check_budget(budget)
-    is_timed = has_latencies(before) and not exact_only
-    stop = UntilDecided(policy, baseline_times(before))
+    stop = None
+    if has_latencies(before) and not exact_only:
+        stop = UntilDecided(policy, baseline_times(before))
 
     def answer(now: Report) -> ShownCheck:
         findings = exact_findings(before, now, policy)
-        if is_timed and current is not None:
+        if stop is not None and current is not None:
             findings += latency_findings(now, policy, stop.baseline)
-        elif is_timed:
+        elif stop is not None:
             findings += stop.conclusion(now)
         return ShownCheck(
             findings=tuple(findings),
@@ -105,9 +107,7 @@ def check(
         call.progress.tell(f"note: {note}")
     probe = call.probe(before.plan.protocol.timeout_s)
     prepared = with_costs(before.plan, probe, lenient=True)
-    if is_timed:
-        prepared = replace(prepared, plan=plan_of_check(before.plan, policy, budget))
-    else:
+    if stop is None:
         counted = prepared.cost_report()
         if not has_unpredicted(before, counted):
             return answer(counted)
@@ -115,9 +115,29 @@ def check(
         protocol = replace(before.plan.protocol, budget_s=None, runs=1)
         plan = replace(before.plan, metrics=("memory",), protocol=protocol)
         prepared = replace(prepared, plan=plan)
+    return _measured(prepared, stop, budget, answer, call)
+
+
+def _measured(
+    prepared: Prepared,
+    stop: UntilDecided | None,
+    budget_s: float,
+    answer: Callable[[Report], ShownCheck],
+    call: Call,
+    weights: str = "",
+) -> ShownCheck:
+    """Measure a plan, its latencies until `stop` has decided about each of them. What
+    is answered so far stands in the file of -o meanwhile.
+
+    `weights` is the folder of the weights that both sides of an A/B use, if they can.
+    """
+    if stop is not None:
+        plan = plan_of_check(prepared.plan, stop.policy, budget_s)
+        prepared = replace(prepared, plan=plan)
     now = call.measure_prepared(
         prepared,
-        stop=stop if is_timed else None,
+        stop=stop,
+        weights_folder=weights,
         text_of=lambda run: check_json(answer(run)),
     )
     return answer(now)
@@ -149,22 +169,22 @@ def ab(
         probe = call.probe(protocol.timeout_s)
         refuse_arms_without_torch(probe, (base, head))
         # head before base: a variant that base lacks is new, if head has it
-        of_head = prober_within(probe, head, variant)
-        of_base = _base_within(probe, base, variant, sides[0].rev or BASE)
+        prober_of_head = prober_within(probe, head, variant)
+        prober_of_base = _base_within(probe, base, variant, sides[0].rev or BASE)
         metrics = ("memory",) if exact_only else ("latency", "memory")
-        probes = of_base, of_head
+        probes = prober_of_base, prober_of_head
         plan = plan_sides(variant, flags, (base, head), probes, protocol, metrics)
         prepared = with_costs(call.told(plan), probe)
-        of_base.save_output(plan.cases[0], protocol.seed, folder)
-        agreement = of_head.compare_output(plan.cases[1], protocol.seed, folder)
+        prober_of_base.save_output(plan.cases[0], protocol.seed, folder)
+        agreement = prober_of_head.compare_output(plan.cases[1], protocol.seed, folder)
         output = output_finding(label, agreement, allowed=allow_mismatch)
-        is_timed = not exact_only and output.status is not Status.REGRESSED
-        stop = UntilDecided(policy)
+        differs = output.status is Status.REGRESSED
+        stop = None if exact_only or differs else UntilDecided(policy)
 
         def answer(now: Report) -> ShownCheck:
-            of_sides = now.plan.case(BASE), now.plan.case(label)
-            exact = findings_on_case(now, of_sides[0], now, of_sides[1], policy)
-            latencies = stop.conclusion(now) if is_timed else []
+            of_base, of_head = now.plan.case(BASE), now.plan.case(label)
+            latencies = stop.conclusion(now) if stop else []
+            exact = findings_on_case(now, of_base, now, of_head, policy)
             return ShownCheck(
                 findings=(*latencies, output, *exact),
                 before=now,
@@ -173,20 +193,11 @@ def ab(
                 command=call.command,
             )
 
-        if output.status is Status.REGRESSED:
+        if differs:
             return answer(prepared.cost_report())
-        if is_timed:
-            plan = plan_of_check(prepared.plan, policy, budget)
-            prepared = replace(prepared, plan=plan)
-        return answer(
-            call.measure_prepared(
-                prepared,
-                stop=stop if is_timed else None,
-                # head can use the weights of base
-                weights_folder="" if agreement.own_weights else folder,
-                text_of=lambda run: check_json(answer(run)),
-            )
-        )
+        # head can use the weights of base
+        weights = "" if agreement.own_weights else folder
+        return _measured(prepared, stop, budget, answer, call, weights)
 
 
 def _base_within(prober: Prober, arm: Arm, variant: Typed, base: str) -> Prober:

@@ -228,7 +228,8 @@ def _reasons(checked: ShownCheck) -> list[str]:
     latency: not measured`. Rows with one reason share a text.
     """
     rows: dict[tuple[str, str], list[str]] = {}
-    for finding in checked.findings:
+    order = [*Status]
+    for finding in sorted(checked.findings, key=lambda each: order.index(each.status)):
         status, reason = finding.status, finding.reason
         if status is Status.UNCLEAR and not reason:
             longer = "" if checked.saved else "; a longer --budget may tell"

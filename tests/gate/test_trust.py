@@ -16,7 +16,6 @@ import pytest
 from fake_machine import FakeLaunch, ProberHere, measure, prepare
 from repositories import git
 
-import ffnbench as module
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.gate.sides import checkout
 from ffnbench.report.files.store import report_text
@@ -141,23 +140,6 @@ def test_code_of_a_baseline_runs_only_where_it_is_named(
     )
 
 
-def test_code_runs_from_python_only_where_it_is_named(
-    project, baseline, marker
-) -> None:
-    """With real workers: other tests of this process may have a module named own."""
-    baseline("mine.py:Mlp", "own.mlp:Mlp")
-    with pytest.raises(FfnbenchError, match=r"would run: mine\.py:Mlp, own\.mlp:Mlp"):
-        module.check("base.json", exact_only=True)
-    with pytest.raises(FfnbenchError, match=r"would run: own\.mlp:Mlp") as caught:
-        module.check("base.json", exact_only=True, trust="mine.py:Mlp")
-    assert caught.value.hint == "if you trust it, add --trust own.mlp:Mlp"
-    assert not marker.exists()
-    targets = ["mine.py:Mlp", "own.mlp:Mlp"]
-    found = module.check("base.json", exact_only=True, trust=targets)
-    assert found.status == "REGRESSED"
-    assert marker.exists()
-
-
 @pytest.mark.parametrize(
     "target",
     ["./mine.py:Mlp", "link.py:Mlp", "{here}/mine.py:Mlp", "mine:Mlp", "mine.py:Other"],
@@ -183,11 +165,6 @@ ARMS: list[tuple[dict, str]] = [
 
 @pytest.mark.parametrize(("arm", "word"), ARMS)
 def test_where_a_row_runs_is_code_too(baseline, check, arm: dict, word: str) -> None:
-    code, err = check(baseline("relu", arm=arm))
-    assert (code, err.splitlines()[-1]) == (
-        2,
-        f"hint: if you trust it, add --trust {word}",
-    )
     code, err = check(baseline("mine.py:Mlp", arm=arm), "--trust", "mine.py:Mlp")
     assert (code, err.splitlines()[-1]) == (
         2,
