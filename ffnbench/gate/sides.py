@@ -20,7 +20,6 @@ from ffnbench.plan.plan import (
     CONTROL,
     THIS_INTERPRETER,
     Arm,
-    Kind,
     Plan,
     Probe,
     Protocol,
@@ -129,7 +128,7 @@ def plan_sides(
         replace(base, ffn=head.ffn, arm=arms[1]),
     )
     refuse_if_none_can_run(cases)
-    return Plan(kind=Kind.SIDES, cases=cases, protocol=protocol, metrics=metrics)
+    return Plan(cases=cases, protocol=protocol, metrics=metrics)
 
 
 CHECKOUT_TIMEOUT_S = 600.0

@@ -51,14 +51,12 @@ AnySpec = NetworkSpec | ActivationSpec | AttentionSpec
 
 class Kind(StrEnum):
     """What a plan asks, and so how its answer reads. COMPARE: variants. BLOCK: an FFN
-    beside attention, by length. ACTIVATIONS: operations by size. SIDES: two sides of
-    one variant.
+    beside attention, by length. ACTIVATIONS: operations by size.
     """
 
     COMPARE = "compare"
     BLOCK = "block"
     ACTIVATIONS = "activations"
-    SIDES = "sides"
 
 
 # the label of the control, which is the reference a second time; no variant can have it

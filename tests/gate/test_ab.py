@@ -10,7 +10,7 @@ from pathlib import Path
 
 import gate_world
 import pytest
-from fake_machine import FakeLaunch, KnownProber, planned
+from fake_machine import FakeLaunch, FakeWorker, KnownProber, planned
 from repositories import MODULE, TARGET, git
 from shell import ffnbench
 
@@ -18,7 +18,7 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.targets import INSTALL_HINT
 from ffnbench.gate.decision import Status, output_finding
 from ffnbench.gate.sides import BASE, checkout
-from ffnbench.plan.plan import Arm
+from ffnbench.plan.plan import Arm, Case
 from ffnbench.record.messages import Sampled
 from ffnbench.record.result import Agreement
 from ffnbench.run.prober import Prober
@@ -153,6 +153,30 @@ def test_outputs_are_held_against_each_other_and_against_float64(
     assert renamed.error > 0.1
     half = held(made, tmp_path, "old", "changed", dtype="bfloat16")
     assert half.tolerance == 0.05
+
+
+@pytest.mark.parametrize("own_weights", ["", "only base has gate.weight"])
+def test_both_sides_have_the_weights_of_base_if_head_can_use_them(
+    call, repository: Path, monkeypatch: pytest.MonkeyPatch, own_weights: str
+) -> None:
+    are_given = set()
+    real = FakeWorker.ask
+
+    def ask(self, job: str, timeout_s: float, /, **arguments: object) -> object:
+        if job == "open":
+            are_given.add(bool(arguments["weights_folder"]))
+        return real(self, job, timeout_s, **arguments)
+
+    class Agrees(KnownProber):
+        def within(self, arm: Arm) -> KnownProber:
+            return Agrees(1.0, arm)
+
+        def compare_output(self, case: Case, seed: int, folder: str) -> Agreement:
+            return agreement(own_weights=own_weights)
+
+    monkeypatch.setattr(FakeWorker, "ask", ask)
+    assert call(TARGET, "--base-rev same --budget 5", prober=Agrees)[0] == 0
+    assert are_given == {not own_weights}
 
 
 class HasNone(KnownProber):

@@ -104,9 +104,3 @@ def test_steps_are_not_scatter() -> None:
     dice = np.random.default_rng(2)
     rising = [run(0.005 * k + dice.normal(0, 0.002)) for k in range(12)]
     assert math.sqrt(history_of(rising).between.variance) < 0.006  # their sd is 1.8 %
-
-
-def test_a_change_is_from_the_mean_of_the_runs() -> None:
-    runs = [run(0.01 * k) for k in range(6)]
-    change = history_of(runs).change(run(0.06)).difference
-    assert change.mean == pytest.approx(0.035, abs=0.001)

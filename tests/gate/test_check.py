@@ -116,6 +116,22 @@ def test_a_check_that_is_killed_keeps_what_it_had_measured(
     assert not json.loads(Path("found.json").read_text())["now"].get("interrupted")
 
 
+def test_an_interrupted_check_is_no_new_baseline(call, tmp_path: Path) -> None:
+    baseline = saved(tmp_path / "b.json", metrics="latency,memory")
+    before, launch = baseline.read_text(), machine(scatter=0.01)
+    seconds = launch.seconds
+
+    def interrupted(label: str, worker: int, number: int) -> float:
+        if worker == 6:
+            raise KeyboardInterrupt
+        return seconds(label, worker, number)
+
+    launch.seconds = interrupted
+    code, _, err = call(baseline, "--update --tolerance 0.1%", launch=launch)
+    assert (code, baseline.read_text()) == (3, before)
+    assert "the baseline was not updated: this run is incomplete" in err
+
+
 class Uncountable(KnownProber):
     """What is counted ends its process."""
 

@@ -10,12 +10,10 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-import gate_world
 import pytest
 from fake_machine import FakeLaunch
 from gate_world import edited, machine
 
-import ffnbench
 from ffnbench.api import measuring
 from ffnbench.report.files.store import read_report
 
@@ -212,21 +210,3 @@ def test_a_broken_run_among_several_is_named_and_nothing_is_lost(
     assert (code, out, baseline.read_text()) == (2, "", text)
     assert err.startswith(f"error: run 3 of '{baseline}', of 2026-01-03, {error}"), err
     assert err.count("\n") == 2
-
-
-def test_a_row_that_its_backend_can_not_run_is_no_finding(tmp_path: Path) -> None:
-    """It is a row with its reason in the baseline and in the new run."""
-    path = gate_world.saved(
-        tmp_path / "b.json",
-        variants="relu,swiglu",
-        d_model=40,
-        weights="none,int4",
-        workers=6,
-        rounds=3,
-        precision=None,
-    )
-    found = ffnbench.check(path, path)
-    assert found.status == "OK"
-    assert {
-        finding.case for finding in found.findings if finding.metric == "latency"
-    } == {"swiglu"}

@@ -165,7 +165,6 @@ def command_of(run: Report, **other: object) -> str:
 NETWORKS = (FFNSpec, ImportedSpec)
 MEASURES = {
     Kind.COMPARE: NETWORKS,
-    Kind.SIDES: NETWORKS,
     Kind.ACTIVATIONS: (ActivationSpec,),
     Kind.BLOCK: (*NETWORKS, AttentionSpec),
 }
