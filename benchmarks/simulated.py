@@ -57,9 +57,6 @@ class World:
     drift: float = 0.0  # a round, all cases alike
     burst: float = 0.0  # share of samples that a neighbour hits
     burst_size: float = 0.4
-    # whether such a sample is seen to wait: a sibling of the core, or the hypervisor,
-    # is not
-    told: bool = False
     memory: float = 0.0  # correlation of a case's sample with its last one
     neighbour_s: float = (
         0.0  # how long a neighbour works and rests by turns, on average
@@ -103,8 +100,6 @@ class Machine:
     seed: int
     clock_s: float = 0.0
     dice: random.Random = field(init=False)
-    # by case, of this run's
-    starters: list[dict[str, float]] = field(default_factory=list)
     _state: dict[str, float] = field(default_factory=dict)
     _asked: Plan = field(init=False)
     _busy: bool = False
@@ -138,13 +133,9 @@ class Machine:
     def launch(self) -> SimulatedStarter:
         """A further starter."""
         self.clock_s += START_S / 2  # two start side by side
-        self.starters.append(
-            {
-                label: self.dice.gauss(0, self.world.starter)
-                for label, _ in self.truths()
-            }
-        )
-        return SimulatedStarter(self, self.starters[-1])
+        scatter = self.world.starter
+        layout = {label: self.dice.gauss(0, scatter) for label, _ in self.truths()}
+        return SimulatedStarter(self, layout)
 
     def now(self) -> float:
         """Seconds of this machine."""
@@ -251,10 +242,10 @@ class SimulatedStarter:
         self._taken += 1
         drift = world.drift * self._taken / len(self._means)
         burst = world.burst_size * dice.random() if dice.random() < world.burst else 0.0
-        if busy := self._machine.disturbed():
+        busy = self._machine.disturbed()
+        if busy:
             burst += world.neighbour_sample * (1 + dice.gauss(0, 1))
-        disturbed = busy or (world.told and burst > 0)
-        return self._means[label] + noise + drift + burst, disturbed
+        return self._means[label] + noise + drift + burst, busy
 
 
 def as_measured(folder: Path = RESULTS) -> World:

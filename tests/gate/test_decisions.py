@@ -34,9 +34,13 @@ def without_samples(case: str) -> Edit:
     return edit
 
 
-def of_workers(count: int) -> Edit:
+def of_workers(count: int, *cases: str) -> Edit:
+    """So many processes of these cases, and all of the others."""
+
     def edit(run: dict[str, Any]) -> None:
-        run["samples"] = [s for s in run["samples"] if s["worker"] < count]
+        run["samples"] = [
+            s for s in run["samples"] if s["worker"] < count or s["case"] not in cases
+        ]
 
     return edit
 
@@ -123,8 +127,8 @@ EDITS: dict[str, Edit] = {
     "nothing differs": lambda run: None,
     "no samples of a row": without_samples("gelu"),
     "no samples of the reference": without_samples("relu"),
-    "one process": of_workers(1),
-    "four processes": of_workers(4),
+    "one process": of_workers(1, "relu", "gelu", "swiglu"),
+    "four processes of a row": of_workers(4, "gelu"),
     "a third waited": waiting(0.3),
     "everything waited": waiting(1.0),
     "a row is fed otherwise": fed("gelu", seq_len=7),
