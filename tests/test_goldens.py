@@ -177,7 +177,7 @@ TYPED = {
                  "report compare.json --sort GFLOP/s -f md",
                  "report compare.json --columns params,ratio,latency_low_s,flops_per_s",
                  "report compare.json --columns params,ratio,latency_low_s,flops_per_s -f csv",
-                 "report compare.json --columns +total", "report compare.json --columns params_formula,weight_bytes",
+                 "report compare.json --columns +weights", "report compare.json --columns flops_elementwise,weight_bytes",
                  "report activations.json --sort -latency", "report block.json --sort -seq_len --columns FFN,KV",
                  "report groups.json --sort -seq_len"],
     "block": [f"block --seq-len 64,256 {SMALL} -o block.csv", "block --preset bert-base --cost-only"],

@@ -36,9 +36,7 @@ TIMING_KEYS = (
     *interval_keys("latency_s"),
     *interval_keys("ratio"),
     "verdict",
-    "workers",
     "failure",
-    "rounds",
     "notes",
 )
 DETAILS = (

@@ -9,18 +9,17 @@ of the two, at 60 both.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-from ffnbench.plan.metrics import COMPILE, PACK, PEAK
+from ffnbench.plan.metrics import PEAK
 from ffnbench.plan.plan import Plan
 from ffnbench.report.columns import column, ratio_word
 from ffnbench.report.header import differing_conditions
 from ffnbench.report.table import EXTRA, Column, Row
 from ffnbench.report.words import verdict_word
 
-# priorities of columns in place of those of compare/table.py: COMPARE_COLUMNS
-PRIORITIES = {"tokens_per_s": 1, COMPILE: 4} | dict.fromkeys(
-    ("d_ff", "params", "flops_timed", "flops_per_s", PEAK, PACK, "total_bytes"), EXTRA,
+# priorities of columns in place of their own
+PRIORITIES = {"tokens_per_s": 1, "ratio": 2, "verdict": 3} | dict.fromkeys(
+    ("d_ff", "params", "flops_forward", "flops_backward", "flops_per_s", PEAK), EXTRA,
 )  # fmt: skip
 COST_PRIORITIES = {"weight_bytes": 1}
 
@@ -52,15 +51,21 @@ def header_of(plan: Plan, line: str, columns: list[Column]) -> str:
     return f"{_name(plan, plan.shown[0].label)}, {line}"
 
 
-def with_priorities(columns: list[Column]) -> list[Column]:
+def with_priorities(columns: list[Column], *, measured: bool) -> list[Column]:
     """The columns with the priorities of this table. A row that failed says how in the
     place of its ratio.
     """
-    changes: dict[str, dict[str, Any]] = {
-        "ratio": {"priority": 2, "word": _ratio_word, "style": _failure_style},
-        "verdict": {"priority": 3},
-    }
-    return [replace(each, **changes.get(each.key, {})) for each in columns]
+    priorities = PRIORITIES if measured else COST_PRIORITIES
+    changed = [
+        replace(each, priority=priorities.get(each.key, each.priority))
+        for each in columns
+    ]
+    return [
+        replace(each, word=_ratio_word, style=_failure_style)
+        if each.key == "ratio"
+        else each
+        for each in changed
+    ]
 
 
 def _ratio_word(row: Row) -> str | None:

@@ -21,7 +21,6 @@ from ffnbench.plan.metrics import (
     GRADIENT_ERROR,
     HELD,
     HOST_TIME,
-    LARGEST_ERROR,
     LATENCY,
     PACK,
     PEAK,
@@ -29,7 +28,7 @@ from ffnbench.plan.metrics import (
     SAVED,
 )
 from ffnbench.plan.plan import Case, needed_by
-from ffnbench.record.result import Estimate, Report, Verdict
+from ffnbench.record.result import Report, Verdict
 from ffnbench.report.header import CONDITIONS
 from ffnbench.report.table import (
     EXTRA,
@@ -105,26 +104,20 @@ def _counted(name: str) -> Of:
     return value
 
 
-def _of_metric(metric: str) -> Of:
-    return lambda report, case: report.value(case.label, metric)
+def _of_metrics(*metrics: str) -> Of:
+    """The value of the first of these metrics that was measured."""
 
-
-def _bytes_of_metric(metric: str) -> Of:
-    return lambda report, case: _whole(report.value(case.label, metric))
-
-
-def _whole(value: float | None) -> int | None:
-    return None if value is None else int(value)
-
-
-def _of_estimate(metric: str) -> Of:
-    return lambda report, case: report.estimate(case.label, metric)
-
-
-def _end_of_error(end: str) -> Of:
     def value(report: Report, case: Case) -> Any:
-        error = report.estimate(case.label, ERROR)
-        return error and getattr(error, end)
+        values = (report.value(case.label, metric) for metric in metrics)
+        return next((value for value in values if value is not None), None)
+
+    return value
+
+
+def _bytes_of(metric: str) -> Of:
+    def value(report: Report, case: Case) -> int | None:
+        measured = report.value(case.label, metric)
+        return None if measured is None else int(measured)
 
     return value
 
@@ -144,10 +137,13 @@ def _width(report: Report, case: Case) -> int | None:
     return getattr(case.ffn, "d_ff", None)
 
 
-def _flops_timed(report: Report, case: Case) -> int | None:
-    """FLOPs of a token in the passes that the mode runs."""
-    flops = needed_by(case, report.cost(case.label)).flops
-    return flops and flops // case.workload.tokens
+def _weight_bytes(report: Report, case: Case) -> int | None:
+    """The bytes of the weights as they are held, else as they are counted."""
+    held = report.value(case.label, HELD)
+    if held is not None:
+        return int(held)
+    cost = report.cost(case.label)
+    return None if cost.failed else cost.weight_bytes
 
 
 def _tokens_per_s(report: Report, case: Case) -> float | None:
@@ -161,29 +157,9 @@ def _flops_per_s(report: Report, case: Case) -> float | None:
     return flops / latency.value if flops and latency else None
 
 
-def _total_bytes(report: Report, case: Case) -> int | None:
-    """Weights and activations; in training the peak contains the gradients."""
-    peak, held = report.value(case.label, PEAK), report.value(case.label, HELD)
-    weights = held or report.cost(case.label).weight_bytes
-    return _whole(peak and peak + weights)
-
-
-def _workers(report: Report, case: Case) -> int | None:
-    latency = report.estimate(case.label, LATENCY)
-    return latency.workers if latency else None
-
-
-def _rounds(report: Report, case: Case) -> int | None:
-    return report.rounds(case.label) if report.estimate(case.label, LATENCY) else None
-
-
 def _why_failed(report: Report, case: Case) -> str | None:
     failure = report.failure(case.label)
     return f"{failure.kind}: {failure.message}" if failure else None
-
-
-def _rate(report: Report, case: Case) -> Estimate | None:
-    return report.figures.rates.get(case.label)
 
 
 def _on_front(report: Report, case: Case) -> bool | None:
@@ -236,69 +212,54 @@ def in_giga(value: float) -> str:
     return digits(value / GIGA)
 
 
-def _flops(key: str, title: str, of: Of) -> Column:
-    return Column(key, title, TOKEN, of=of, units=SI, priority=EXTRA)
-
-
-def _bytes(key: str, title: str, of: Of) -> Column:
-    return Column(key, title, of=of, units=IEC, least_width=NUMBER_WIDTH)
-
-
-def _seconds(key: str, title: str) -> Column:
-    of = _of_metric(key)
-    return Column(key, title, of=of, units=TIME, priority=4, least_width=NUMBER_WIDTH)
-
-
 # fmt: off
-COLUMNS = (
+# what a row is: its name, its form and its call
+NAMES = (
     Column("label", "variant", of=lambda report, case: case.label, left=True),
     Column("variant", of=lambda report, case: case.variant, left=True),
+)
+CALL = (
     Column("d_model", of=_of_form("d_model"), read=str, priority=2),
-    Column("d_ff", of=_width, priority=2),
-    *(Column(key, of=_of_form(key), left=True, priority=EXTRA) for key in ("activation", "gate", "bias")),
     *(Column(key, of=_of_call(key), priority=2) for key in ("dtype", "device", "mode")),
     Column("backend", of=_of_call("backend"), left=True),
     *(Column(key, of=_of_call(key), read=str, priority=2) for key in ("batch", "seq_len", "threads")),
-    Column("params", of=_counted("params"), priority=1),
-    Column("params_active", "active", of=_counted("params_active"), priority=1),
-    _flops("flops_forward", "FLOPs fwd", _of_cost("flops_forward")),
-    _flops("flops_backward", "FLOPs bwd", _of_cost("flops_backward")),
-    _flops("flops_elementwise", "elem.-wise", _of_cost("flops_elementwise")),
-    Column("latency_s", "latency", of=_of_estimate(LATENCY), units=TIME, interval=True, read=seconds_text,
-           word=latency_word, style=_latency_style, priority=1, least_width=NUMBER_WIDTH),
+    *(Column(each.key, each.column, of=each.of_case, priority=2) for each in CONDITIONS),
+)
+# what is counted of it, and measured beside its time
+QUANTITIES = (
+    Column("d_ff", of=_width, priority=3),
+    Column("params", of=_counted("params"), priority=2),
+    Column("params_active", "active", of=_counted("params_active"), priority=2),
+    Column("flops_forward", "FLOPs", TOKEN, of=_of_cost("flops_forward"), units=SI, priority=2),
+    Column("flops_backward", "FLOPs bwd", TOKEN, of=_of_cost("flops_backward"), units=SI, priority=2),
+    Column("flops_elementwise", "elem.-wise", TOKEN, of=_of_cost("flops_elementwise"), units=SI, priority=8),
+    Column("weight_bytes", "weights", of=_weight_bytes, units=IEC, priority=5, least_width=NUMBER_WIDTH),
+    Column("weight_bytes_touched", "touched", of=_of_cost("weight_bytes_touched"), units=IEC, priority=4),
+    Column(PEAK, "peak", of=_bytes_of(PEAK), units=IEC, priority=4),
+    Column(SAVED, "saved", of=_bytes_of(SAVED), units=IEC, priority=4, least_width=NUMBER_WIDTH),
+    Column("zero_share", "zeros", "%", of=_of_metrics("zero_share"), read=in_percent, priority=3),
+    Column("dead_share", "dead", "%", of=_of_metrics("dead_share"), read=in_percent, priority=3),
+    Column(ERROR, of=_of_metrics(ERROR), read=error_text, priority=1),
+    Column(GRADIENT_ERROR, "gradient error", of=_of_metrics(GRADIENT_ERROR), read=error_text, priority=4),
+    Column("pareto_front", "front", of=_on_front, left=True, word=lambda row: FRONT if row["pareto_front"] else "", priority=1),
+    Column("setup_s", "setup", of=_of_metrics(COMPILE, PACK), units=TIME, priority=4, least_width=NUMBER_WIDTH),
+    Column(DEVICE_TIME, "device", of=_of_metrics(DEVICE_TIME), units=TIME, priority=4, least_width=NUMBER_WIDTH),
+    Column(HOST_TIME, "host", of=_of_metrics(HOST_TIME), units=TIME, priority=4, least_width=NUMBER_WIDTH),
+    Column(RATE, unit=f"% {CERTAIN}", of=lambda report, case: report.figures.rates.get(case.label), interval=True,
+           read=share_text, priority=2, least_width=SHARE_WIDTH),
+    Column("flops_per_s", "GFLOP/s", of=_flops_per_s, read=in_giga, priority=6, least_width=NUMBER_WIDTH),
+    Column("tokens_per_s", "tokens", "/s", of=_tokens_per_s, units=SI, priority=7, least_width=NUMBER_WIDTH),
+)
+TIMES = (
+    Column("latency_s", "latency", of=lambda report, case: report.estimate(case.label, LATENCY), units=TIME, interval=True,
+           read=seconds_text, word=latency_word, style=_latency_style, priority=1, least_width=NUMBER_WIDTH),
     Column("ratio", unit=CERTAIN, of=_of_comparison("ratio"), interval=True, read=interval_text, word=ratio_word,
            least_width=RATIO_WIDTH),
     Column("verdict", of=_of_comparison("verdict"), left=True, word=verdict_word, style=verdict_style,
            least_width=VERDICT_WIDTH),
-    Column("tokens_per_s", "tokens", "/s", of=_tokens_per_s, units=SI, priority=7, least_width=NUMBER_WIDTH),
-    Column(PEAK, "peak", of=_bytes_of_metric(PEAK), units=IEC, priority=4),
-    _bytes(SAVED, "saved", _bytes_of_metric(SAVED)),
-    Column("weight_bytes", "weights", of=_counted("weight_bytes"), units=IEC, priority=EXTRA),
-    Column("workers", of=_workers),
-    Column("rounds", of=_rounds),
     Column("failure", of=_why_failed, left=True, word=lambda row: verdict_word(row) or "", style=verdict_style),
-    Column("params_formula", "closed form", of=_of_cost("params_formula"), left=True, priority=EXTRA),
-    Column("zero_share", "zeros", "%", of=_of_metric("zero_share"), read=in_percent, priority=3),
-    Column("dead_share", "dead", "%", of=_of_metric("dead_share"), read=in_percent, priority=3),
-    Column("weight_bytes_touched", "touched", of=_of_cost("weight_bytes_touched"), units=IEC, priority=2),
-    _seconds(COMPILE, "compile"),
-    Column("flops_per_s", "GFLOP/s", of=_flops_per_s, read=in_giga, priority=6, least_width=NUMBER_WIDTH),
-    _seconds(PACK, "pack"),
-    _bytes(HELD, "weights", _bytes_of_metric(HELD)),
-    Column(ERROR, of=_of_metric(ERROR), read=error_text, priority=2),
-    Column(GRADIENT_ERROR, "gradient error", of=_of_metric(GRADIENT_ERROR), read=error_text, priority=4),
-    _flops("flops_timed", "FLOPs", _flops_timed),
-    _bytes("total_bytes", "total", _total_bytes),
-    *(Column(each.key, each.column, of=each.of_case, priority=2) for each in CONDITIONS),
-    _seconds(DEVICE_TIME, "device"),
-    _seconds(HOST_TIME, "host"),
-    Column(LARGEST_ERROR, "largest error", of=_of_metric(LARGEST_ERROR), read=error_text, priority=EXTRA),
-    Column("pareto_front", "front", of=_on_front, left=True, word=lambda row: FRONT if row["pareto_front"] else "",
-           priority=2),
-    Column("error_low", of=_end_of_error("low")),
-    Column("error_high", of=_end_of_error("high")),
-    Column(RATE, unit=f"% {CERTAIN}", of=_rate, interval=True, read=share_text, priority=2, least_width=SHARE_WIDTH),
 )
+COLUMNS = (*NAMES, *CALL, *QUANTITIES, *TIMES)
 # fmt: on
 COLUMN_OF = {column.key: column for column in COLUMNS}
 SPREAD = Column("spread", "±", word=_spread_text, priority=EXTRA)

@@ -97,11 +97,7 @@ def test_an_own_activation_works_in_compare_and_gated(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     rows = {row["label"]: row for row in csv.DictReader(done.stdout.splitlines())}
     assert all(row["failure"] == "" for row in rows.values())
-    assert (rows["g"]["gate"], rows["g"]["d_ff"], rows["g"]["activation"]) == (
-        "inner",
-        "88",
-        "mine.py:telu",
-    )
+    assert rows["g"]["d_ff"] == "88"
     assert rows["telu"]["flops_elementwise"] == str(3 * 128)
     assert (
         int(rows["telu"]["peak_bytes"]) > 0

@@ -120,7 +120,15 @@ def test_rates_follow_from_the_latency_beside_them(path: Path, in_process) -> No
         tokens = int(row["batch"]) * int(row["seq_len"])
         latency = float(row["latency_s"])
         assert tokens / latency == pytest.approx(float(row["tokens_per_s"]), rel=CLOSE)
-        assert tokens * int(row["flops_timed"]) / latency == pytest.approx(
+        forward, backward = (
+            int(row[f"flops_{pass_}"]) for pass_ in ("forward", "backward")
+        )
+        flops = {
+            "forward": forward,
+            "backward": backward,
+            "train": forward + backward,
+        }[row["mode"]]
+        assert tokens * flops / latency == pytest.approx(
             float(row["flops_per_s"]), rel=CLOSE
         )
 

@@ -15,7 +15,6 @@ from paths import ROOT
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.record.result import Report
-from ffnbench.report.pictures.trade_off import trade_off_figure
 
 # milliseconds and error of each row: int8-dynamic is as exact as int8 and slower; int4
 # is fastest, at an error
@@ -70,33 +69,6 @@ def test_the_front_is_what_nothing_beats_in_both() -> None:
         label: label in trade_off.front for label in frame.index
     }
     assert frame["error"]["swiglu@weights=int4"] == 0.12
-
-
-def test_errors_have_an_interval_over_processes() -> None:
-    """By hand: mean 0.12 and standard deviation 0.01 of 5 errors, Student's quantile
-    2.776 of 4 degrees of freedom.
-    """
-    step = 0.01 / 2.5**0.5
-    errors = iter([0.12 + step * place for place in (-2, -1, 0, 1, 2)])
-    answers = {
-        ("check", "swiglu@weights=int4"): lambda worker: {
-            "error": next(errors),
-            "largest_error": 1.0,
-        }
-    }
-    report = measured(backend="eager", weights="none,int4", trouble=answers)
-    row = report.frame().set_index("label").loc["swiglu@weights=int4"]
-    assert row["error"] == pytest.approx(0.12)
-    half = 2.776 * 0.01 / 5**0.5
-    assert row["error_low"] == pytest.approx(0.12 - half, rel=1e-3)
-    assert row["error_high"] == pytest.approx(0.12 + half, rel=1e-3)
-    assert row["largest_error"] == 1.0
-    picture = trade_off_figure(report)
-    bars = {
-        bar.lines[0].get_label(): bar.lines[2] for bar in picture.axes[0].containers
-    }
-    (upright,) = bars["int4 by eager"][1].get_segments()
-    assert upright[:, 1] == pytest.approx([0.12 - half, 0.12 + half], rel=1e-3)
 
 
 def test_a_runtime_that_is_not_installed_names_its_extra(

@@ -8,11 +8,9 @@ from dataclasses import replace
 from fake_machine import FakeLaunch, lost, measure, prepare
 from made_up_runs import with_control
 
-from ffnbench import cost
 from ffnbench.compare.table import compare_table
 from ffnbench.plan.plan import Note, NoteKind
 from ffnbench.record.result import Report
-from ffnbench.report.columns import case_rows
 from ffnbench.report.terminal import plain
 from ffnbench.report.writers import csv_text
 from ffnbench.stats.figures import figures_of, with_figures
@@ -79,35 +77,6 @@ def test_the_columns_do_not_depend_on_what_was_measured() -> None:
             for text, rule in zip(tables, rules, strict=True)
         ]
         assert titles[0] == titles[1]
-
-
-def test_the_flops_shown_are_those_of_the_half_that_is_timed() -> None:
-    """9.44 MFLOPs a token forward, by hand 4 * 768 * 3072; backward twice that; a
-    training step three times.
-    """
-    for mode, flops in (("forward", "9.44"), ("backward", "18.9"), ("train", "28.3")):
-        table = compare_table(report_of(variants="relu,swiglu", mode=mode))
-        shown = [column for column in table.shown() if column.title == "FLOPs"]
-        assert [column.text(table.rows[0]) for column in shown] == [flops]
-    both = compare_table(report_of(variants="relu,b=relu@mode=backward"))
-    assert [row["flops_timed"] for row in both.rows] == [4 * 768 * 3072, 8 * 768 * 3072]
-
-
-def test_the_total_is_weights_and_what_a_call_holds_with_the_gradients_counted_once() -> (
-    None
-):
-    """By hand, classic relu of d 512, h 2048, 512 tokens, float32: forward holds h and
-    relu(h); a training step holds at its peak the gradients of both matrices, which are
-    in the peak, so they are not added again.
-    """
-    weights, hidden, model = 4 * 2 * 512 * 2048, 4 * 512 * 2048, 4 * 512 * 512
-    [forward] = case_rows(cost("relu", d_model=512))
-    assert forward["total_bytes"] == weights + 2 * hidden
-    [train] = case_rows(cost("relu", d_model=512, mode="train"))
-    # relu's output is saved and read by the second product; then y, dh, dx and both dW
-    # come to be
-    assert train["total_bytes"] == weights + train["peak_bytes"]
-    assert weights < train["peak_bytes"] < weights + 3 * hidden + 2 * model
 
 
 def test_at_most_four_lines_stand_below_however_much_there_is_to_say() -> None:

@@ -66,7 +66,7 @@ BARS: tuple[tuple[str, str, Units], ...] = (
     ("latency_s", "latency", TIME),
     (ERROR, "error", ONE),
     ("params", "params", SI),
-    ("flops_timed", "FLOPs", PER_TOKEN),
+    ("flops_forward", "FLOPs", PER_TOKEN),
     (PEAK, "peak", IEC),
 )
 Lines = Sequence[tuple[str, Row | None]]  # the name of a row, or a heading alone

@@ -6,7 +6,6 @@ ring around each of its rows.
 from __future__ import annotations
 
 from itertools import cycle
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -92,16 +91,13 @@ def trade_off_figure(report: Report) -> Figure:
 
 
 def _draw_row(axes: Axes, row: Row, work: Workload, colour: str) -> None:
-    """Draw a row with the intervals of its time and its error."""
-    intervals: dict[str, Any] = {"xerr": interval_bar(row, "latency_s")}
-    if row[ERROR] > LEAST_ERROR:
-        intervals["yerr"] = interval_bar(row, ERROR)
+    """Draw a row with the interval of its time."""
     bar = axes.errorbar(
         row["latency_s"],
         max(row[ERROR], LEAST_ERROR),
+        xerr=interval_bar(row, "latency_s"),
         color=colour,
         marker=MARKER_OF[work.weights],
         linestyle="",
-        **intervals,
     )
     bar.lines[0].set_label(way_text(work))  # in the legend without intervals
