@@ -16,7 +16,7 @@ from ffnbench.record.result import Report
 from ffnbench.report.columns import case_rows, timed_columns
 from ffnbench.report.header import headings_at_rows
 from ffnbench.report.notes import case_notes, details
-from ffnbench.report.sentences import answer_sentences
+from ffnbench.report.sentences import sentences
 from ffnbench.report.table import EXTRA, Column, Row, Table, interval_keys
 from ffnbench.report.words import FLOPS_OF_ONE, device_text
 
@@ -231,7 +231,7 @@ def timing_table(report: Report) -> Table:
         rows=rows,
         saved=[{key: row[key] for key in TIMING_KEYS} for row in rows],
         header=[f"the operation itself, {device_text(groups[0].cases[0].workload)}"],
-        summary=answer_sentences(report, groups[:1]),
+        summary=sentences(report, groups[:1]),
         details=details(report),
         groups=headings_at_rows(sizes),
     )

@@ -27,7 +27,7 @@ from ffnbench.report.columns import (
 )
 from ffnbench.report.header import common_conditions
 from ffnbench.report.notes import details
-from ffnbench.report.sentences import failure_line, machine_line, to_do_line
+from ffnbench.report.sentences import ending, failures, what_would_help
 from ffnbench.report.table import (
     EXTRA,
     NUMBER_WIDTH,
@@ -140,9 +140,7 @@ def _measured_table(report: Report, rows: list[Row]) -> Table:
         header=["measured"],
         summary=[
             *_overtaking_lines(report),
-            *failure_line(report),
-            *to_do_line(report),
-            *machine_line(report),
+            *filter(None, [failures(report), what_would_help(report), ending(report)]),
         ],
         details=details(report),
     )

@@ -28,12 +28,7 @@ from ffnbench.report.header import (
     swept_columns,
 )
 from ffnbench.report.notes import details, row_notes
-from ffnbench.report.sentences import (
-    answer_sentences,
-    failure_line,
-    general_line,
-    machine_line,
-)
+from ffnbench.report.sentences import failures, remarks, sentences
 from ffnbench.report.table import Column, Row, Table
 from ffnbench.report.words import error_text
 
@@ -96,10 +91,9 @@ def _on_machines(report: Report, rows: list[Row]) -> list[Row]:
 def _summary_of(report: Report) -> list[str]:
     """The sentences below the table."""
     if _is_timed(report):
-        return answer_sentences(report)
-    bounds = [BOUNDS_LINE] if report.bounds else []
-    lines = [*bounds, *failure_line(report), *general_line(report)]
-    return lines if report.is_of_counts else [*lines, *machine_line(report)]
+        return sentences(report)
+    lines = [BOUNDS_LINE if report.bounds else "", failures(report), remarks(report)]
+    return [line for line in lines if line]
 
 
 def _is_timed(report: Report) -> bool:

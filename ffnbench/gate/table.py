@@ -23,7 +23,7 @@ from ffnbench.gate.trust import code_of, trust_flags
 from ffnbench.plan.metrics import LATENCY
 from ffnbench.plan.plan import NoteKind
 from ffnbench.report.notes import effort, notes_of_run
-from ffnbench.report.sentences import general_line, machine_line
+from ffnbench.report.sentences import ending, general_notes
 from ffnbench.report.table import UNKNOWN_CELL, Column, Row, Table
 from ffnbench.report.words import CERTAIN, change_text, side_lines
 
@@ -286,7 +286,7 @@ def _remarks(checked: ShownCheck) -> list[str]:
     if len(statuses) > 1 and set(statuses) == {Status.IMPROVED}:
         remarks.append("every row improved: has the reference become slower?")
     reasons = {finding.reason for finding in findings}
-    remarks += [line for line in general_line(now) if line not in reasons]
+    remarks += [line for line in general_notes(now) if line not in reasons]
     if not any(note.kind is NoteKind.BUSY for note in now.notes("")):
-        remarks += machine_line(now)
+        remarks += filter(None, [ending(now)])
     return remarks

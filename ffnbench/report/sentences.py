@@ -1,103 +1,95 @@
-"""The sentences below a table of measurements, at most four lines: the answer, what
-failed, what to do, and the machine where it matters.
-
-A function whose name ends with `_line` gives a list of one line, or an empty list where
-there is nothing to say.
+"""The sentences below a table of measurements: the answer; what could not be told, with
+what would help; what failed; what else a reader has to know. Each is one line or empty.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
-from ffnbench.common.units import counted
+from ffnbench.common.units import counted, digits
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.plan.plan import CONTROL, Case, Group, NoteKind
+from ffnbench.plan.metrics import ERROR
+from ffnbench.plan.plan import Case, Group, NoteKind
 from ffnbench.record.result import (
     LONGEST_BUDGET_S,
     Comparison,
+    Crossing,
+    Crossings,
+    Estimate,
     Fastest,
     Report,
+    TradeOff,
     Verdict,
 )
-from ffnbench.report.header import heading
+from ffnbench.report.header import heading, heading_of
 from ffnbench.report.words import (
+    TENFOLD,
+    WIDEST_INTERVAL,
     WITHIN,
     backend_text,
     change_text,
+    error_text,
     interval_text,
     join_words,
     labelled,
+    percents_text,
+    way_text,
 )
 
-MOST_SENTENCES = 4  # lines
-MOST_MEANS = 8  # rows whose mean over several runs is told
-MOST_NAMED = 3  # rows of one verdict that are named with their changes
+MOST_NAMED = 3  # rows, pairs or networks that are named one by one
+MOST_PLACES = 2  # places of a crossing that are told each with its interval
 # the budget of a hint is rounded up to a multiple of 5 s, above 2 minutes of 60 s
 SHORT_STEP_S, LONG_STEP_S, LONG_S = 5, 60, 120
-CONTROL_WORDS = {Verdict.SAME: "as it should be", Verdict.UNCLEAR: "can't tell"}
+LONGER, LESS, TIMES = "longer than", "less time than", "times as long as"
+AT_SEVERAL_POINTS = {
+    Verdict.SAME: "the same time as",
+    Verdict.SLOWER: "longer than",
+    Verdict.FASTER: "less time than",
+}
 
 
-def answer_sentences(
-    report: Report, groups: Iterable[Group] | None = None
-) -> list[str]:
-    """The sentences, the most important first; with `groups`, verdicts are told of
-    these groups alone.
+def sentences(report: Report, groups: Sequence[Group] | None = None) -> list[str]:
+    """All that is said of a measurement, the most important first; with `groups`, rows
+    are compared in these groups alone.
     """
-    answers = _lines_on_several_groups(report)
-    # the sentence on trade-offs tells already which rows are fast
-    if not report.figures.trade_offs:
-        answers += verdict_lines(report, groups)
-    answers += over_runs_line(report) + _control_line(report)
-    if not report.figures.trade_offs:
-        answers += _fastest_lines(report)
-    answers += _undecided_line(report)
-    others = [
-        *failure_line(report),
-        *_launch_bound_line(report),
-        *to_do_line(report),
-        *general_line(report),
-        *machine_line(report),
-    ]
-    # one answer stays however many of the others there are
-    lines = [*answers[: max(1, MOST_SENTENCES - len(others))], *others]
-    return lines[:MOST_SENTENCES]
+    lines = (
+        answer(report, report.plan.groups if groups is None else groups),
+        undecided(report),
+        failures(report),
+        remarks(report),
+    )
+    return [line for line in lines if line]
 
 
-def _lines_on_several_groups(report: Report) -> list[str]:
-    """Where curves cross, and which rows are fast for their error."""
-    if report.figures.crossings is None and not report.figures.trade_offs:
-        return []
-    from ffnbench.report.sweep_sentences import sweep_line, trade_off_line
-
-    return [*sweep_line(report), *trade_off_line(report)]
+# The answer
 
 
-# Who is slower than the reference
-
-
-def verdict_lines(report: Report, groups: Iterable[Group] | None = None) -> list[str]:
-    """Which rows are slower than the reference, and which are not: with one group the
-    changes, with several how often each verdict was found.
+def answer(report: Report, groups: Sequence[Group]) -> str:
+    """Which rows take longer than the reference, and by how much; where curves cross;
+    which rows are fast for their error.
     """
-    groups = list(report.plan.groups if groups is None else groups)
-    comparable = [group for group in groups if not report.failure(group.reference)]
-    lines = []
-    if len(comparable) < len(groups):
-        lines.append(
-            "nothing to compare with where the reference, the first row, failed"
-        )
-    if len(comparable) == 1:
-        text = _text_on_one_group(report, comparable[0])
-        if text and report.plan.is_sweep:
-            text = f"{heading(comparable[0])}: {text}"
-    else:
-        text = _text_on_several_groups(report, comparable)
-    return [*lines, text] if text else lines
+    figures = report.figures
+    if figures.trade_offs:
+        return "; ".join(_trade_off_text(report, each) for each in figures.trade_offs)
+    crossings = crossing_texts(figures.crossings) if figures.crossings else []
+    compared = [group for group in groups if not report.failure(group.reference)]
+    texts = []
+    if len(compared) < len(groups):
+        texts = ["nothing to compare with where the reference, the first row, failed"]
+    if len(compared) == 1:
+        texts += _texts_on_one_group(report, compared[0])
+    elif not crossings:
+        texts += _texts_on_several_groups(report, compared)
+    backends = [fastest for fastest in figures.fastest if len(fastest.cases) > 2]
+    texts += [_fastest_text(fastest) for fastest in backends[:MOST_NAMED]]
+    if report.repeats:
+        texts.append(_text_on_runs(report))
+    return "; ".join(crossings + texts)
 
 
-def _name_in_group(report: Report, case: Case) -> str:
+def _name(report: Report, case: Case) -> str:
     """The name of a row within its group."""
     if isinstance(case.ffn, ActivationSpec):
         return case.variant
@@ -110,121 +102,95 @@ def _compared(report: Report, group: Group) -> dict[str, Comparison]:
     for case in group.cases:
         comparison = report.comparison(case.label)
         if comparison and case.label != group.reference:
-            rows[_name_in_group(report, case)] = comparison
+            rows[_name(report, case)] = comparison
     return rows
 
 
-def _phrases(report: Report, group: Group) -> dict[Verdict, str]:
-    """The words for rows of each verdict, in the order in which they are told."""
-    reference = _name_in_group(report, report.plan.case(group.reference))
-    return {
-        Verdict.SAME: f"as fast as {reference}",
-        Verdict.SLOWER: f"slower than {reference}",
-        Verdict.FASTER: f"faster than {reference}",
-        Verdict.UNCLEAR: "can't tell",
-        Verdict.BUSY: "too disturbed to compare",
+def _texts_on_one_group(report: Report, group: Group) -> list[str]:
+    """`gelu takes 10% [9.8, 11] longer than relu and swiglu 20% [20, 21]`; `relu and
+    silu take the same time (within 2%)`.
+    """
+    reference = _name(report, report.plan.case(group.reference))
+    rows: dict[str, dict[str, Estimate]] = {LONGER: {}, TIMES: {}, LESS: {}}
+    same = []
+    for name, row in _compared(report, group).items():
+        if row.verdict is Verdict.SAME:
+            same.append(name)
+        elif row.ratio and row.verdict in (Verdict.SLOWER, Verdict.FASTER):
+            rows[_how_much(row.ratio)][name] = row.ratio
+    texts = [_clause(each, how, reference) for how, each in rows.items() if each]
+    if len(same) > MOST_NAMED:
+        same = [f"{len(same)} rows"]
+    if same:
+        names = join_words([reference, *same])
+        texts.append(f"{names} take the same time (within {WITHIN})")
+    if texts and report.plan.is_sweep:
+        texts[0] = f"{heading(group)}: {texts[0]}"
+    return texts
+
+
+def _how_much(ratio: Estimate) -> str:
+    """The words for a difference: a percentage, or a factor where it is large or its
+    interval is wide.
+    """
+    if ratio.value < 1:
+        return LESS
+    is_wide = (ratio.half_width or 0.0) > WIDEST_INTERVAL
+    return TIMES if is_wide or (ratio.high or ratio.value) > TENFOLD else LONGER
+
+
+def _clause(rows: dict[str, Estimate], how: str, reference: str) -> str:
+    """`gelu takes 10% [9.8, 11] longer than relu and swiglu 20% [20, 21]`; of many rows
+    the nearest and the farthest.
+    """
+    ranked = sorted(rows, key=lambda name: abs(math.log(rows[name].value)))
+    amounts = {
+        name: interval_text(rows[name]) if how == TIMES else percents_text(rows[name])
+        for name in rows
     }
+    if len(rows) > MOST_NAMED:
+        near, far = (f"{name} {amounts[name]}" for name in (ranked[0], ranked[-1]))
+        return f"{len(rows)} rows take {how} {reference}, from {near} to {far}"
+    first, *others = rows
+    text = f"{first} takes {amounts[first]} {how} {reference}"
+    return join_words([text, *(f"{name} {amounts[name]}" for name in others)])
 
 
-def _text_on_one_group(report: Report, group: Group) -> str:
-    """`as fast as relu (within 2%): silu; slower than relu: gelu +10% [+9.8%, +11%] and
-    swiglu +20% [+20%, +21%]`.
+def _texts_on_several_groups(report: Report, groups: Sequence[Group]) -> list[str]:
+    """`gelu: longer than relu everywhere`; `swiglu: the same time as relu at 5, can't
+    tell at 4 of 9`.
     """
-    compared, clauses = _compared(report, group), []
-    for verdict, phrase in _phrases(report, group).items():
-        rows = {name: row for name, row in compared.items() if row.verdict is verdict}
-        if verdict is Verdict.SAME:
-            phrase += f" (within {WITHIN})"
-        if rows:
-            clauses.append(f"{phrase}: {_rows_text(rows)}")
-    return "; ".join(clauses)
-
-
-def _rows_text(rows: dict[str, Comparison]) -> str:
-    """Rows of one verdict with their changes; of many rows their number, the fastest
-    and the slowest.
-    """
-    texts, ratios = {}, {}
-    for name, row in rows.items():
-        texts[name] = name
-        if row.ratio and row.verdict not in (Verdict.SAME, Verdict.BUSY):
-            texts[name] = f"{name} {change_text(row.ratio)}"
-            ratios[name] = row.ratio.value
-    if len(rows) <= MOST_NAMED or not ratios:
-        return join_words(texts.values())
-    by_ratio = sorted(ratios, key=ratios.__getitem__)
-    return f"{len(rows)} rows, from {texts[by_ratio[0]]} to {texts[by_ratio[-1]]}"
-
-
-def _text_on_several_groups(report: Report, groups: Sequence[Group]) -> str:
-    """`gelu: slower than relu everywhere; swiglu: as fast as relu at 5, can't tell at 4
-    of 9`.
-    """
-    verdicts_of: dict[str, list[str]] = {}
+    verdicts_of: dict[str, list[Verdict]] = {}
     for group in groups:
-        phrases = _phrases(report, groups[0])
         for name, row in _compared(report, group).items():
-            verdicts_of.setdefault(name, []).append(phrases[row.verdict])
-    names_of: dict[str, list[str]] = {}
-    for name, phrases_of_row in verdicts_of.items():
-        counts = Counter(phrases_of_row).most_common()
-        text = ", ".join(f"{phrase} at {times}" for phrase, times in counts)
-        text += f" of {len(groups)}"
-        if counts[0][1] == len(groups):
-            text = f"{counts[0][0]} everywhere"
-        names_of.setdefault(text, []).append(name)
-    return "; ".join(f"{join_words(names)}: {text}" for text, names in names_of.items())
-
-
-def _undecided_line(report: Report) -> list[str]:
-    """Why rows are not decided though their intervals would allow it: the machine is
-    noisy, or there are many rows.
-    """
-    reasons = {
-        row.reason
-        for row in report.comparisons
-        if row.verdict is Verdict.UNCLEAR and row.ratio and row.reason
-    }
-    return [f"can't tell: {join_words(sorted(reasons))}"] if reasons else []
-
-
-# What else was found
-
-
-def over_runs_line(report: Report) -> list[str]:
-    """The mean over all runs, where a file holds several; the table shows the first."""
-    if not report.repeats:
+            verdicts_of.setdefault(name, []).append(row.verdict)
+    if not verdicts_of:
         return []
-    line = f"the table shows run 1 of {len(report.runs)}"
+    reference = _name(report, report.plan.case(groups[0].reference))
+    names_of: dict[str, list[str]] = {}
+    for name, verdicts in verdicts_of.items():
+        counts = Counter(AT_SEVERAL_POINTS.get(each, "") for each in verdicts)
+        parts = []
+        for phrase, times in counts.most_common():
+            text = f"{phrase} {reference}" if phrase else "can't tell"
+            parts.append(f"{text} at {times}")
+        text = f"{', '.join(parts)} of {len(groups)}"
+        if len(counts) == 1:
+            text = f"{parts[0].rpartition(' at ')[0]} everywhere"
+        names_of.setdefault(text, []).append(name)
+    return [f"{join_words(names)}: {text}" for text, names in names_of.items()]
+
+
+def _text_on_runs(report: Report) -> str:
+    """The mean over all runs, where a file holds several; the table shows the first."""
     means = [
         f"{label} {interval_text(ratio)}"
         for label, ratio in report.figures.over_runs.items()
     ]
-    if means:
-        line += f"; mean of all runs: {', '.join(means[:MOST_MEANS])}"
-    return [line]
-
-
-def _control_line(report: Report) -> list[str]:
-    """The ratio of the reference to itself, which was measured as a control."""
-    control = report.comparison(CONTROL)
-    if control is None or control.ratio is None or control.ratio.low is None:
-        return []
-    found = CONTROL_WORDS.get(control.verdict, "more than chance")
-    return [
-        f"control: {report.plan.reference} against itself is {interval_text(control.ratio)}, {found}"
-    ]
-
-
-def _fastest_lines(report: Report) -> list[str]:
-    """The fastest backend of each network that has more than two; of two, the verdict
-    tells it.
-    """
-    return [
-        _fastest_text(fastest)
-        for fastest in report.figures.fastest
-        if len(fastest.cases) > 2
-    ]
+    text = f"the table shows run 1 of {len(report.runs)}"
+    if not means:
+        return text
+    return f"{text}, the mean ratios of all runs are {join_words(means)}"
 
 
 def _fastest_text(fastest: Fastest) -> str:
@@ -240,10 +206,151 @@ def _fastest_text(fastest: Fastest) -> str:
     return text
 
 
-# What failed, what to do, the machine
+# Where curves cross
 
 
-def failure_line(report: Report) -> list[str]:
+def crossing_texts(crossings: Crossings) -> list[str]:
+    """`swiglu becomes slower than relu at seq_len 37 [30, 45]`, for each pair that
+    crosses.
+    """
+    places_of: dict[str, list[Crossing]] = {}
+    for crossing in crossings.places:
+        change = "slower" if crossing.slower else "faster"
+        clause = f"{crossing.variant} becomes {change} than {crossing.than}"
+        places_of.setdefault(clause, []).append(crossing)
+    texts = [
+        f"{clause} at {_place_text(crossings, places)}"
+        for clause, places in places_of.items()
+    ]
+    more = len(texts) - MOST_NAMED
+    if more > 0:
+        texts[MOST_NAMED:] = [f"{more} more in the picture"]
+    return texts
+
+
+def _place_text(crossings: Crossings, places: Sequence[Crossing]) -> str:
+    """Where two variants cross: `seq_len 37 [30, 45]`; of many places the span, and for
+    how many values of the other axes.
+    """
+    axis = crossings.axis.name
+    if len(places) <= MOST_PLACES:
+        texts = []
+        for place in places:
+            within = f" ({heading_of(place.within)})" if place.within else ""
+            texts.append(interval_text(place.at) + within)
+        return f"{axis} {join_words(texts)}"
+    values = [place.at.value for place in places]
+    span = f"{axis} {digits(min(values))} to {digits(max(values))}"
+    others = join_words(places[0].within)
+    return f"{span}, for {len(places)} of {crossings.lines} values of {others}"
+
+
+# Which rows are fast for their error
+
+
+def _trade_off_text(report: Report, trade_off: TradeOff) -> str:
+    """`at seq_len 1 int4 by ort is 4.1 [3.9, 4.3] times as fast as eager, with an error
+    of 0.12, and int8 by eager 3.1 [3.0, 3.2] times with one of 0.007`.
+    """
+    reference, fastest = trade_off.reference, trade_off.fastest
+    point = report.plan.case(reference).point
+    where = f"at {heading_of(dict(point))} " if point else ""
+    if fastest == reference:
+        return f"{where}no row is clearly faster than {_way(report, fastest)}"
+    text = (
+        f"{where}{_way(report, fastest)} is {_speed(report, fastest)} times as fast as "
+    )
+    text += f"{_way(report, reference)}, with an error of {_error(report, fastest)}"
+    exact = trade_off.fastest_of_small_error
+    if exact is None or exact in (fastest, reference):
+        return text
+    other = f"{_way(report, exact)} {_speed(report, exact)} times"
+    return f"{text}, and {other} with one of {_error(report, exact)}"
+
+
+def _way(report: Report, label: str) -> str:
+    """How a case is run; with the name of its variant before it where rows are of
+    several variants.
+    """
+    case = report.plan.case(label)
+    text = way_text(case.workload)
+    variants = {other.variant.partition("@")[0] for other in report.plan.shown}
+    if len(variants) == 1:
+        return text
+    return f"{case.variant.partition('@')[0]} {text}"
+
+
+def _speed(report: Report, label: str) -> str:
+    """How many times as fast as its reference a case is: `4.1 [3.9, 4.3]`."""
+    comparison = report.comparison(label)
+    if comparison is None or comparison.ratio is None:
+        return "?"
+    return interval_text(comparison.ratio.inverse())
+
+
+def _error(report: Report, label: str) -> str:
+    return error_text(report.value(label, ERROR) or 0.0)
+
+
+# What could not be told, and what would help
+
+
+def undecided(report: Report) -> str:
+    """`can't tell: gelu +2.1% [-0.1%, +4.4%]; --budget 75s would narrow the intervals
+    to about ±1%`.
+    """
+    rows = [
+        row
+        for case in report.plan.shown
+        if (row := report.comparison(case.label))
+        and row.verdict in (Verdict.UNCLEAR, Verdict.BUSY)
+    ]
+    if not rows:
+        return what_would_help(report)
+    names = [_seen_text(report, row) for row in rows]
+    if len(names) > MOST_NAMED:
+        names = [f"{len(names)} of {report.plan.compared} rows"]
+    reasons = sorted({row.reason for row in rows if row.ratio and row.reason})
+    text = f"can't tell: {join_words(names)}"
+    return "; ".join(filter(None, (text, *reasons, what_would_help(report))))
+
+
+def _seen_text(report: Report, row: Comparison) -> str:
+    """`gelu +2.1% [-0.1%, +4.4%]`; the name alone where no ratio was seen."""
+    name = report.plan.name_of(row.case)
+    return f"{name} {change_text(row.ratio)}" if row.ratio else name
+
+
+def what_would_help(report: Report) -> str:
+    """What would decide the rows that could not be decided: a longer run, or a quiet
+    machine.
+    """
+    if report.interrupted or report.stopped:
+        return ""
+    for note in report.notes(""):
+        if note.kind is NoteKind.BUSY:
+            return note.text
+    narrowing = report.figures.narrowing
+    if narrowing is None:
+        return ""
+    if narrowing.seconds is None:
+        rows = counted(narrowing.rows, "row")
+        return f"too noisy to decide {rows} within {LONGEST_BUDGET_S // 60} min: `ffnbench env` says what disturbs"
+    step = LONG_STEP_S if narrowing.seconds > LONG_S else SHORT_STEP_S
+    seconds = step * math.ceil(narrowing.seconds / step)
+    budget = f"{seconds // 60}m" if seconds % 60 == 0 else f"{seconds}s"
+    percent = f"{100 * narrowing.precision:g}%"
+    precision = "" if narrowing.is_asked else f" --precision {percent}"
+    verb = "would" if narrowing.is_likely else "may"
+    return (
+        f"--budget {budget}{precision} {verb} narrow the intervals to about ±{percent}"
+    )
+
+
+# What failed, and what else there is to know
+
+
+def failures(report: Report) -> str:
     """Which rows have no numbers, and why. A row for which that is so in every group is
     named once.
     """
@@ -259,7 +366,7 @@ def failure_line(report: Report) -> list[str]:
         if len(groups) < len(report.plan.groups):
             name += f" at {join_words(map(heading, groups))}"
         notes.append((name, reason))
-    return ["; ".join(labelled(notes))] if notes else []
+    return "; ".join(labelled(notes))
 
 
 def _why_without_numbers(report: Report, case: Case) -> str:
@@ -271,67 +378,41 @@ def _why_without_numbers(report: Report, case: Case) -> str:
     return cost.counted_how if is_uncounted else ""
 
 
-def to_do_line(report: Report) -> list[str]:
-    """The flags that would decide the rows that could not be decided."""
-    narrowing = report.figures.narrowing
-    if narrowing is None:
-        return []
-    if narrowing.seconds is None:
-        rows = counted(narrowing.rows, "row")
-        return [
-            f"too noisy to decide {rows} within {LONGEST_BUDGET_S // 60} min: `ffnbench env` says what disturbs"
-        ]
-    step = LONG_STEP_S if narrowing.seconds > LONG_S else SHORT_STEP_S
-    seconds = step * math.ceil(narrowing.seconds / step)
-    flags = (
-        f"--budget {seconds // 60}m" if seconds % 60 == 0 else f"--budget {seconds}s"
-    )
-    percent = f"{100 * narrowing.precision:g}%"
-    if not narrowing.is_asked:
-        flags += f" --precision {percent}"
-    verb = "would" if narrowing.is_likely else "may"
-    return [f"{flags} {verb} narrow the intervals to about ±{percent}"]
-
-
-def _launch_bound_line(report: Report) -> list[str]:
-    """Which rows take as long as the CPU needs to launch their calls on a GPU."""
-    rows = [
+def remarks(report: Report) -> str:
+    """That the run ended early, which rows are launch-bound, and the general notes:
+    such as defaults from a file, or a killed worker.
+    """
+    bound = [
         case.label
         for case in report.plan.shown
         if report.figures.launch_bound.get(case.label)
     ]
-    if not rows:
-        return []
-    why = "launching a call takes longer than running it; @time=device leaves that out"
-    return [f"{join_words(rows)}: launch-bound, {why}"]
+    texts = [ending(report)]
+    if bound:
+        why = "launching a call takes longer than running it"
+        texts.append(
+            f"{join_words(bound)}: launch-bound, {why}; @time=device leaves that out"
+        )
+    return "; ".join(filter(None, [*texts, *general_notes(report)]))
 
 
-def general_line(report: Report) -> list[str]:
-    """The general notes: on the whole run, such as defaults from a file, and on rows
-    that did not fail, such as a killed worker.
-    """
+def ending(report: Report) -> str:
+    """That a run ended early; else empty."""
+    if not (report.interrupted or report.stopped):
+        return ""
+    verb = "interrupted" if report.interrupted else "stopped"
+    if report.plan.is_sweep:
+        done, cells = report.figures.cells
+        return f"{verb}: {done} of {cells} groups are done"
+    return f"{verb}: the rest was not measured"
+
+
+def general_notes(report: Report) -> list[str]:
+    """The notes on the whole run, and on rows that did not fail."""
     notes = [
         note
         for note in (*report.plan.notes, *report.warnings)
         if note.kind is NoteKind.GENERAL and not report.failure(note.label)
     ]
-    texts = [note.text for note in notes if not note.label]
-    texts += labelled((note.label, note.text) for note in notes if note.label)
-    return ["; ".join(texts)] if texts else []
-
-
-def machine_line(report: Report) -> list[str]:
-    """That the run ended early, or that the machine was busy or is noisy."""
-    if report.interrupted or report.stopped:
-        how = "interrupted" if report.interrupted else "stopped"
-        if report.plan.is_sweep:
-            done, cells = report.figures.cells
-            return [f"{how}: {done} of {cells} groups are done"]
-        return [f"{how}: the rest was not measured"]
-    notes = {note.kind: note.text for note in reversed(report.notes(""))}
-    for kind in (NoteKind.BUSY, NoteKind.SEEN):
-        if kind in notes:
-            return [notes[kind]]
-    if NoteKind.MOVES in notes:
-        return ["noisy machine: compare ratios, not times; details: -v"]
-    return []
+    of_rows = ((note.label, note.text) for note in notes if note.label)
+    return [*(note.text for note in notes if not note.label), *labelled(of_rows)]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ffnbench.common.choices import DEFAULT_MODE, Weights
-from ffnbench.common.units import decimals, digits, signed_percent, supported
+from ffnbench.common.units import decimals, digits, percent, signed_percent, supported
 from ffnbench.plan.plan import Workload
 from ffnbench.record.result import (
     CONFIDENCE,
@@ -121,6 +121,18 @@ def change_text(ratio: Estimate) -> str:
         signed_percent(end - 1) for end in (ratio.value, ratio.low, ratio.high)
     )
     return f"{value} [{low}, {high}]"
+
+
+def percents_text(ratio: Estimate) -> str:
+    """How far a ratio is from 1, without a sign: `10% [9.8, 11]`."""
+    if ratio.low is None or ratio.high is None:
+        return percent(ratio.value - 1)
+    places = min(2, decimals(50 * (ratio.high - ratio.low)))
+    value, *ends = (
+        f"{100 * abs(end - 1):.{places}f}"
+        for end in (ratio.value, ratio.low, ratio.high)
+    )
+    return f"{value}% [{', '.join(sorted(ends, key=float))}]"
 
 
 def _wide_text(value: float, low: float, high: float) -> str:

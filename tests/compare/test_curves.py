@@ -22,7 +22,7 @@ from ffnbench.gate.interim import latency_report
 from ffnbench.plan.plan import Axis, Plan
 from ffnbench.record.result import Report
 from ffnbench.report.files.store import read_report
-from ffnbench.report.sweep_sentences import sweep_line
+from ffnbench.report.sentences import crossing_texts
 from ffnbench.run.runner import run_workers as run_plan
 from ffnbench.stats.curves import Place, crossing_between, crossings_of, side_changes
 from ffnbench.stats.figures import with_figures
@@ -241,7 +241,7 @@ def test_a_saw_of_widths_is_no_crossing() -> None:
     """
     report = read_report(ROOT / "results" / "amd-epyc-2cpu" / "sweeps" / "d_ff.json")
     assert crossings_of(report).places == ()
-    assert sweep_line(report) == []
+    assert crossing_texts(report.figures.crossings) == []
 
 
 def test_the_sweep_in_the_docs_finds_the_width_that_takes_as_long(

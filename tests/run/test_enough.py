@@ -14,7 +14,7 @@ from ffnbench.gate.interim import latency_report
 from ffnbench.plan.plan import Plan
 from ffnbench.plan.protocol import MIN_WORKERS
 from ffnbench.record.result import Report, Verdict
-from ffnbench.report.sentences import to_do_line
+from ffnbench.report.sentences import what_would_help
 from ffnbench.run import runner
 from ffnbench.stats.figures import with_figures
 from ffnbench.stats.verdict import summarise
@@ -101,8 +101,8 @@ def test_a_budget_that_three_processes_hint_at_decides(
     for seed in range(4):
         first = on(world, seed)
         assert {c.ratio.workers for c in first.comparisons[1:]} == {3}
-        if hint := to_do_line(first):
-            flags = re.split(" would| may", hint[0])[0].split(" ")
+        if hint := what_would_help(first):
+            flags = re.split(" would| may", hint)[0].split(" ")
             typed = on(world, seed, *flags)
             assert Verdict.UNCLEAR not in {c.verdict for c in typed.comparisons}
             reached += typed.limit == "precision"
@@ -115,10 +115,11 @@ def test_many_processes_can_show_that_it_is_too_noisy_and_few_can_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     loud = World(name="loud", sample=0.3, layout=0.1)
-    assert to_do_line(on(loud, 0))[0].startswith(
+    assert what_would_help(on(loud, 0)).startswith(
         "too noisy to decide 2 rows within 30 min"
     )
     monkeypatch.setattr(machine, "SAMPLE_S", 0.5)
-    assert to_do_line(on(loud, 0)) == [
-        "--budget 30m may narrow the intervals to about ±1%"
-    ]
+    assert (
+        what_would_help(on(loud, 0))
+        == "--budget 30m may narrow the intervals to about ±1%"
+    )

@@ -33,7 +33,7 @@ from ffnbench.report.pictures.canvas import (
     scale_axis,
     shown_name,
 )
-from ffnbench.report.sweep_sentences import sweep_line
+from ffnbench.report.sentences import crossing_texts
 from ffnbench.report.table import interval_keys
 from ffnbench.report.words import WITHIN
 
@@ -95,7 +95,11 @@ def sweep_figure(report: Report) -> Figure:
         scale_axis(grid[0].yaxis)
     else:
         scale_axis(grid[0].yaxis, EngFormatter("s"))
-    finish(figure, "\n".join([about(report), *sweep_line(report)]), handles)
+    crossings = report.figures.crossings
+    title = [about(report)]
+    if crossings and crossings.places:
+        title.append("; ".join(crossing_texts(crossings)))
+    finish(figure, "\n".join(title), handles)
     return figure
 
 
