@@ -22,7 +22,7 @@ from ffnbench.record.result import Report, Verdict
 from ffnbench.report.columns import (
     SHARE_WIDTH,
     TOKEN,
-    latency_word,
+    seen_style,
     with_percent_sign,
 )
 from ffnbench.report.header import common_conditions
@@ -152,10 +152,8 @@ def _columns_of_part(part: str) -> tuple[Column, Column, Column]:
     """
     title, parts = {FFN: "FFN"}.get(part, part), (FFN, ATTENTION, TEXTBOOK)
 
-    def word(row: Row) -> str | None:
-        return latency_word(
-            {key: row[f"{part}_{key}"] for key in ("verdict", "failure")}
-        )
+    def style(row: Row) -> str:
+        return seen_style({key: row[f"{part}_{key}"] for key in ("verdict", "failure")})
 
     latency = Column(
         f"{part}_latency_s",
@@ -163,8 +161,7 @@ def _columns_of_part(part: str) -> tuple[Column, Column, Column]:
         units=TIME,
         interval=True,
         read=seconds_text,
-        word=word,
-        style=lambda row: "yellow" if word(row) else "",
+        style=style,
         priority=3 if part == TEXTBOOK else 1,
         least_width=NUMBER_WIDTH,
         scaled_with=tuple(f"{name}_latency_s" for name in parts),

@@ -106,9 +106,7 @@ def _seconds_word(row: Row) -> str | None:
     """The word that stands in the place of the reference's time; None where it has a
     time to be shown.
     """
-    if row["failure"] or row["verdict"] == Verdict.BUSY:
-        return verdict_word(row)
-    return None
+    return verdict_word(row) if row["failure"] or row["latency_s"] is None else None
 
 
 def _seconds_style(row: Row) -> str:

@@ -175,9 +175,14 @@ def _on_front(report: Report, case: Case) -> bool | None:
 # How it reads
 
 
-def latency_word(row: Row) -> str | None:
-    """The word for a busy row, which stands in place of its latency; else None."""
-    return BUSY_WORD if verdict_word(row) == BUSY_WORD else None
+def is_busy(row: Row) -> bool:
+    """Whether a row shows only what was seen beside other processes."""
+    return verdict_word(row) == BUSY_WORD
+
+
+def seen_style(row: Row) -> str:
+    """Dim where a row is busy."""
+    return "dim" if is_busy(row) else ""
 
 
 def ratio_word(row: Row) -> str | None:
@@ -191,10 +196,6 @@ def _spread_text(row: Row) -> str | None:
     latency = estimate_in(row, "latency_s")
     half = latency.half_width if latency else None
     return None if half is None else percent(half)
-
-
-def _latency_style(row: Row) -> str:
-    return "yellow" if latency_word(row) else ""
 
 
 def in_percent(share: float) -> str:
@@ -252,8 +253,8 @@ QUANTITIES = (
 )
 TIMES = (
     Column("latency_s", "latency", of=lambda report, case: report.estimate(case.label, LATENCY), units=TIME, interval=True,
-           read=seconds_text, word=latency_word, style=_latency_style, priority=1, least_width=NUMBER_WIDTH),
-    Column("ratio", unit=CERTAIN, of=_of_comparison("ratio"), interval=True, read=interval_text, word=ratio_word,
+           read=seconds_text, style=seen_style, priority=1, least_width=NUMBER_WIDTH),
+    Column("ratio", unit=CERTAIN, of=_of_comparison("ratio"), interval=True, read=interval_text, word=ratio_word, style=seen_style,
            least_width=RATIO_WIDTH),
     Column("verdict", of=_of_comparison("verdict"), left=True, word=verdict_word, style=verdict_style,
            least_width=VERDICT_WIDTH),

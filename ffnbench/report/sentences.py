@@ -25,6 +25,7 @@ from ffnbench.record.result import (
 )
 from ffnbench.report.header import heading, heading_of
 from ffnbench.report.words import (
+    SEEN,
     TENFOLD,
     WIDEST_INTERVAL,
     WITHIN,
@@ -316,9 +317,14 @@ def undecided(report: Report) -> str:
 
 
 def _seen_text(report: Report, row: Comparison) -> str:
-    """`gelu +2.1% [-0.1%, +4.4%]`; the name alone where no ratio was seen."""
+    """`gelu +2.1% [-0.1%, +4.4%]`, `gelu ~+2.1%` where the ratio has no interval; the
+    name alone where none was seen.
+    """
     name = report.plan.name_of(row.case)
-    return f"{name} {change_text(row.ratio)}" if row.ratio else name
+    if row.ratio is None:
+        return name
+    mark = "" if row.ratio.half_width else SEEN
+    return f"{name} {mark}{change_text(row.ratio)}"
 
 
 def what_would_help(report: Report) -> str:

@@ -33,6 +33,7 @@ VERDICT_STYLES = {
     "unclear": "yellow",
     "busy": "yellow",
 }
+SEEN = "~"  # marks a value that was seen, and has no interval
 # the relative half-width above which an interval is written in two digits
 WIDEST_INTERVAL = 1.0
 TENFOLD = 10.0
@@ -63,20 +64,21 @@ def verdict_style(row: Mapping[str, Any]) -> str:
 
 def seconds_text(estimate: Estimate, size: float = 1.0) -> str:
     """`24.5` in units of `size` seconds, in the digits that its interval supports, but
-    at least three: the ratio beside it is known better than the seconds are.
+    at least three: the ratio beside it is known better than the seconds are. `~24` for
+    a value without an interval.
     """
     value, spread = estimate.value / size, estimate.half_width
     if spread is None:
-        return digits(value)
+        return f"{SEEN}{digits(value, 2)}"
     return supported(value, spread * value, least=3, most=4)
 
 
 def interval_text(ratio: Estimate) -> str:
     """`1.12 [1.10, 1.14]`, in more decimals where these would read as another verdict;
-    the ratio alone where it has no interval.
+    `~1.12` where it has no interval.
     """
     if ratio.low is None or ratio.high is None:
-        return digits(ratio.value)
+        return f"{SEEN}{digits(ratio.value)}"
     if (ratio.half_width or 0.0) > WIDEST_INTERVAL:
         return _wide_text(ratio.value, ratio.low, ratio.high)
     half = (ratio.high - ratio.low) / 2
@@ -99,9 +101,9 @@ def _position(low: float, high: float) -> tuple[bool, bool, bool]:
 
 
 def share_text(share: Estimate) -> str:
-    """`87.3 [86.1, 88.4]`, in percent."""
+    """`87.3 [86.1, 88.4]`, in percent; `~87` where it has no interval."""
     if share.low is None or share.high is None:
-        return f"{100 * share.value:.1f}"
+        return f"{SEEN}{100 * share.value:.0f}"
     places = min(2, decimals(50 * (share.high - share.low)))
     value, low, high = (
         f"{100 * end:.{places}f}" for end in (share.value, share.low, share.high)
