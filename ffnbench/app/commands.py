@@ -149,8 +149,8 @@ def compare(
 
 
 @command(
-    shows=ARRANGED,
-    suffixes=o.WITH_PICTURE,
+    shows={**ARRANGED, "out": (o.TableOut, ())},
+    suffixes=o.WITH_TABLE,
     counts="cost",
     examples=[
         "ffnbench cost relu2,swiglu --d-model 4096 --seq-len 2Ki",
@@ -217,7 +217,7 @@ def cost(
 
 
 @command(
-    shows=ARRANGED,
+    shows={**ARRANGED, **QUIET},
     suffixes=o.WITH_PICTURE,
     examples=[
         "ffnbench report run.json -v",

@@ -175,7 +175,11 @@ class ShownReport(Shows, Report):
         return 0, None
 
     def pictures(self) -> Mapping[str, Write]:
-        """A writer of its picture for each suffix."""
+        """A writer of its picture for each suffix; of counts alone only a block has
+        one.
+        """
+        if self.is_of_counts and self.plan.kind != Kind.BLOCK:
+            return {}
         return {suffix: partial(picture_of, self, suffix) for suffix in FIGURE_SUFFIXES}
 
     def texts(self, tables: Sequence[Table]) -> dict[str, Callable[[], str]]:
@@ -191,7 +195,7 @@ class ShownReport(Shows, Report):
         """The report as an HTML document."""
         from ffnbench.report.page import page_of
 
-        picture = self.pictures()[".svg"]
+        picture = self.pictures().get(".svg")
         return page_of(tables, picture, self, title_of(self), self.plan.command)
 
     @overload

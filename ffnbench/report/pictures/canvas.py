@@ -149,10 +149,10 @@ def render(figure: Figure, suffix: str) -> bytes:
     return buffer.getvalue()
 
 
-def nothing_to_draw() -> FfnbenchError:
-    """The error of a picture that would have no number."""
+def nothing_to_draw(what: str) -> FfnbenchError:
+    """The error of a picture that would have no number; `what` it would be of."""
     return FfnbenchError(
-        "there is nothing to draw: no row has a number",
+        f"there is nothing to draw: no row has a {what}",
         "the table says why: leave the picture out",
     )
 

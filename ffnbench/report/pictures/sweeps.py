@@ -1,9 +1,9 @@
 """The picture of a sweep: lines with bands along its longest axis, and a panel for each
 combination of values on the other axes.
 
-A row without a figure, since it failed or was disturbed, is a gap in its line and a
-cross. A dotted line in a band marks each crossing, which the sentence in the title
-tells.
+A row that failed is a gap in its line and a cross; what was only seen is a hollow
+point beside the line. A dotted line in a band marks each crossing, which the sentence
+in the title tells.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def sweep_figure(report: Report) -> Figure:
     has_ratios = any(len(group.cases) > 1 for group in plan.groups)
     points = _points(report, axis, "ratio" if has_ratios else "latency_s")
     if points["value"].isna().all():
-        raise nothing_to_draw()
+        raise nothing_to_draw("ratio" if has_ratios else "time")
     pens_of = pens(points["name"].unique())
     by_panel = points.groupby("panel", sort=False)
     figure, grid = panels(len(by_panel), HEIGHT, sharey=True)
@@ -62,17 +62,7 @@ def sweep_figure(report: Report) -> Figure:
     for axes, (title, panel) in zip(grid, by_panel, strict=True):
         for name, curve in panel.groupby("name", sort=False):
             _draw_curve(axes, curve, shown_name(name), pens_of[name])
-        missing = panel["x"][panel["value"].isna()]
-        if len(missing):  # matplotlib leaves room even for a line without points
-            axes.plot(
-                missing,
-                [0] * len(missing),
-                "x",
-                color=GREY,
-                transform=axes.get_xaxis_transform(),
-                clip_on=False,
-                label="busy or failed",
-            )
+        _draw_points_apart(axes, panel)
         if has_ratios:
             axes.axhspan(
                 1 - SAME_WITHIN,
@@ -118,9 +108,9 @@ def _points(report: Report, axis: Axis, key: str) -> DataFrame:
                 continue
             row = rows[case.label]
             values = dict.fromkeys(("value", "low", "high"), math.nan)
-            if row[key] is not None and row["latency_s"] and not row["failure"]:
-                ends = [row[each] or row[key] for each in interval_keys(key)]
-                values = dict(zip(values, ends, strict=True))
+            if row[key] is not None and not row["failure"]:
+                numbers = (row[each] for each in interval_keys(key))
+                values = dict(zip(values, numbers, strict=True))
             place = {"panel": heading_of(within), "x": group.values[axis.name]}
             points.append({"name": case.row, **place, **values})
     return DataFrame(points).sort_values("x", kind="stable")
@@ -128,12 +118,34 @@ def _points(report: Report, axis: Axis, key: str) -> DataFrame:
 
 def _draw_curve(axes: Axes, curve: DataFrame, name: str, pen: dict[str, Any]) -> None:
     """Draw the line of a variant with its intervals, as a band and as bars."""
-    low, value, high = curve["low"], curve["value"], curve["high"]
+    known = curve.where(curve["low"].notna())
+    low, value, high = known["low"], known["value"], known["high"]
     axes.fill_between(curve["x"], low, high, color=pen["color"], alpha=0.16, lw=0)
     bars = [value - low, high - value]
     axes.errorbar(
         curve["x"], value, yerr=bars, elinewidth=0.6, zorder=3, label=name, **pen
     )
+    seen = curve[curve["low"].isna() & curve["value"].notna()]
+    if len(seen):
+        hollow = pen | {"markerfacecolor": "white", "linestyle": ""}
+        axes.plot(seen["x"], seen["value"], **hollow)
+
+
+def _draw_points_apart(axes: Axes, panel: DataFrame) -> None:
+    """Mark the rows that have no figure, and say what hollow points are."""
+    failed = panel["x"][panel["value"].isna()]
+    if len(failed):  # matplotlib leaves room even for a line without points
+        axes.plot(
+            failed,
+            [0] * len(failed),
+            "x",
+            color=GREY,
+            transform=axes.get_xaxis_transform(),
+            clip_on=False,
+            label="busy or failed",
+        )
+    if (panel["low"].isna() & panel["value"].notna()).any():
+        axes.plot([], [], "o", color=GREY, markerfacecolor="white", label="only seen")
 
 
 def _draw_crossings(axes: Axes, report: Report, title: str) -> None:

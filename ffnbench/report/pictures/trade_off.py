@@ -1,6 +1,7 @@
-"""The picture of error against time, a panel for each group of rows: a colour for each
-backend, a marker for each weight format, and a line through the Pareto front with a
-ring around each of its rows.
+"""The picture of error against time, a panel for each group of rows: a marker for each
+backend, a colour for each weight format, which its error tells in a grey print, and a
+line through the Pareto front with a ring around each of its rows. What was only seen is
+hollow.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from ffnbench.report.words import backend_text, way_text
 
 HEIGHT = 2.1  # inches, of a row of panels
 LEAST_ERROR = 1e-7  # smaller errors are drawn at this one
-MARKER_OF = dict(zip(Weights, MARKERS, strict=False))
+COLOUR_OF = dict(zip(Weights, COLOURS, strict=False))
 
 
 @drawing()
@@ -54,7 +55,7 @@ def trade_off_figure(report: Report) -> Figure:
         if row["latency_s"] and row[ERROR] is not None and not row["failure"]
     ]
     backends = dict.fromkeys(backend_text(case.workload) for case in plan.shown)
-    colours = dict(zip(backends, cycle(COLOURS), strict=False))
+    markers = dict(zip(backends, cycle(MARKERS), strict=False))
     figure, grid = panels(len(trade_offs), HEIGHT)
     handles = []
     for axes, trade_off in zip(grid, trade_offs, strict=True):
@@ -63,7 +64,7 @@ def trade_off_figure(report: Report) -> Figure:
             if plan.reference_of(row["label"]) != trade_off.reference:
                 continue
             work = plan.case(row["label"]).workload
-            _draw_row(axes, row, work, colours[backend_text(work)])
+            _draw_row(axes, row, work, markers[backend_text(work)])
             if row["label"] in trade_off.front:
                 front.append((row["latency_s"], max(row[ERROR], LEAST_ERROR)))
         axes.plot(
@@ -90,14 +91,16 @@ def trade_off_figure(report: Report) -> Figure:
     return figure
 
 
-def _draw_row(axes: Axes, row: Row, work: Workload, colour: str) -> None:
+def _draw_row(axes: Axes, row: Row, work: Workload, marker: str) -> None:
     """Draw a row with the interval of its time."""
-    bar = axes.errorbar(
+    bar = interval_bar(row, "latency_s")
+    drawn = axes.errorbar(
         row["latency_s"],
         max(row[ERROR], LEAST_ERROR),
-        xerr=interval_bar(row, "latency_s"),
-        color=colour,
-        marker=MARKER_OF[work.weights],
+        xerr=bar,
+        color=COLOUR_OF[work.weights],
+        marker=marker,
+        markerfacecolor="white" if bar is None else None,
         linestyle="",
     )
-    bar.lines[0].set_label(way_text(work))  # in the legend without intervals
+    drawn.lines[0].set_label(way_text(work))  # in the legend without intervals
