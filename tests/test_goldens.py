@@ -135,7 +135,7 @@ TYPED = {
     "compare-runs": [f"compare relu gelu {SMALL} --runs 3 --pause 0s -o runs.json", "report runs.json -v"],
     "compare-shown": [f"compare relu gelu {SMALL} -f latex -q", f"compare relu gelu {SMALL} --json -q",
                       f"compare relu gelu swiglu {SMALL} --columns label,ratio,params --sort -latency -q",
-                      f"compare relu gelu swiglu {SMALL} --columns +GFLOP/s -f md -q",
+                      f"compare relu gelu swiglu {SMALL} --columns GFLOP/s,ratio -f md -q",
                       f"compare relu gelu {SMALL} -q -o every/", f"compare relu gelu {SMALL} -q -o run.tex -o run.pdf -o run.png"],
     "compare-workload": ["compare relu relu@batch=2@seq_len=16@mode=backward gelu@dtype=bf16@reduced_reductions=false@device=cpu@threads=2 "
                          "swiglu@matmul_precision=high a=relu@slowdown=0.05 b=relu@cache=cold "
@@ -177,7 +177,7 @@ TYPED = {
                  "report compare.json --sort GFLOP/s -f md",
                  "report compare.json --columns params,ratio,latency_low_s,flops_per_s",
                  "report compare.json --columns params,ratio,latency_low_s,flops_per_s -f csv",
-                 "report compare.json --columns +weights", "report compare.json --columns flops_elementwise,weight_bytes",
+                 "report compare.json --columns flops_elementwise,weight_bytes",
                  "report activations.json --sort -latency", "report block.json --sort -seq_len --columns FFN,KV",
                  "report groups.json --sort -seq_len"],
     "block": [f"block --seq-len 64,256 {SMALL} -o block.csv", "block --preset bert-base --cost-only"],

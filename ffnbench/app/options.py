@@ -766,7 +766,7 @@ Columns = Annotated[
     Option(
         rich_help_panel=OUTPUT,
         metavar="LIST",
-        help="Show only these columns, named as in the CSV or by their heading: params,latency,ratio; +gflops adds a column.",
+        help="Show only these columns, named as in the CSV or by their heading: params,latency,ratio.",
     ),
 ]
 Sort = Annotated[

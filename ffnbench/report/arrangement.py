@@ -7,13 +7,13 @@ reference among them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
 from ffnbench.report.columns import COLUMN_OF
-from ffnbench.report.table import EXTRA, Column, Row, Table
+from ffnbench.report.table import Column, Row, Table
 
 FIRST_SHOWN = 12  # names of columns in a hint
 
@@ -37,22 +37,16 @@ def key_of(name: str, tables: Sequence[Table]) -> str:
     raise FfnbenchError(f"no column is called {name!r}", hint_for(name, names, example))
 
 
-def keys_of(
-    tables: Sequence[Table], sort: str, columns: str
-) -> tuple[str, dict[str, bool]]:
-    """The key to sort by, empty where there is none, and the keys of the wanted
-    columns, each with whether it is added. Raises FfnbenchError for a name that no
-    column has.
+def keys_of(tables: Sequence[Table], sort: str, columns: str) -> tuple[str, list[str]]:
+    """The key to sort by, empty where there is none, and those of the columns that are
+    shown. Raises FfnbenchError for a name that no column has.
 
-    `sort` is the name of a column, with `-` before it for the largest first. `columns`
-    are names with commas between them: those that are shown, or with `+` before each
-    those that are added to the usual ones and are the last to be left out.
+    `sort` is the name of a column, with `-` before it for the largest first; `columns`
+    are names with commas between them.
     """
     key = key_of(sort.removeprefix("-").strip(), tables) if sort else ""
-    wanted = {}
-    for name in filter(None, map(str.strip, columns.split(","))):
-        wanted[key_of(name.removeprefix("+").strip(), tables)] = name.startswith("+")
-    return key, wanted
+    names = filter(None, map(str.strip, columns.split(",")))
+    return key, [key_of(name, tables) for name in names]
 
 
 def arranged(tables: Sequence[Table], sort: str, columns: str) -> list[Table]:
@@ -92,27 +86,22 @@ def _in_order(table: Table, key: str, *, down: bool) -> Table:
     return replace(table, rows=rows, saved=saved)
 
 
-def _with_columns(table: Table, wanted: Mapping[str, bool]) -> Table:
-    """The table with the columns of these keys: in addition to its own where all are
-    only added, else in place of all but those that tell rows apart. A table that has
-    none of them keeps its columns.
+def _with_columns(table: Table, wanted: Sequence[str]) -> Table:
+    """The table with the columns of these keys in place of all but those that tell rows
+    apart. A table that has none of them keeps its columns.
     """
     naming, others = table.columns[: table.naming], table.columns[table.naming :]
-    by_key = COLUMN_OF | {column.key: column for column in others}
-    known = {*table.rows[0], *(column.key for column in others)}
-    chosen = {}
-    for rank, key in enumerate(wanted, start=1):
-        if key in known and key not in [column.key for column in naming]:
-            # EXTRA - 1 is the last priority that is shown without -v
-            priority = min(rank, EXTRA - 1)
-            chosen[key] = replace(by_key.get(key, Column(key)), priority=priority)
-    if all(wanted.values()):
-        others = tuple(chosen.pop(column.key, column) for column in others)
-        return replace(table, columns=(*naming, *others, *chosen.values()))
-    first, *keys = table.records[0]
-    saved_keys = [first, *(key for key in wanted if key in keys)]
-    saved = table.records
-    if len(saved_keys) > 1:
-        saved = [{key: row[key] for key in saved_keys} for row in saved]
-    columns = (*naming, *chosen.values()) if chosen else table.columns
-    return replace(table, columns=tuple(columns), saved=saved)
+    known = {key: Column(key) for key in table.rows[0]}
+    known |= COLUMN_OF | {column.key: column for column in others}
+    named = {column.key for column in naming}
+    chosen = [
+        replace(known[key], priority=rank)
+        for rank, key in enumerate(wanted)
+        if key in known and key not in named
+    ]
+    if not chosen:
+        return table
+    keys = [*table.records[0]][:1]
+    keys += [key for key in wanted if key in table.records[0] and key not in keys]
+    saved = [{key: row[key] for key in keys} for row in table.records]
+    return replace(table, columns=(*naming, *chosen), saved=saved)

@@ -8,14 +8,13 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from ffnbench.common.units import counted, digits
+from ffnbench.common.units import counted
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.plan.metrics import ERROR
 from ffnbench.plan.plan import Case, Group, NoteKind
 from ffnbench.record.result import (
     LONGEST_BUDGET_S,
     Comparison,
-    Crossing,
     Crossings,
     Estimate,
     Fastest,
@@ -39,11 +38,9 @@ from ffnbench.report.words import (
     way_text,
 )
 
-MOST_NAMED = 3  # rows, pairs or networks that are named one by one
-MOST_PLACES = 2  # places of a crossing that are told each with its interval
+MOST_NAMED = 3  # rows, crossings or networks that are named one by one
 # the budget of a hint is rounded up to a multiple of 5 s, above 2 minutes of 60 s
 SHORT_STEP_S, LONG_STEP_S, LONG_S = 5, 60, 120
-LONGER, LESS, TIMES = "longer than", "less time than", "times as long as"
 AT_SEVERAL_POINTS = {
     Verdict.SAME: "the same time as",
     Verdict.SLOWER: "longer than",
@@ -83,8 +80,10 @@ def answer(report: Report, groups: Sequence[Group]) -> str:
         texts += _texts_on_one_group(report, compared[0])
     elif not crossings:
         texts += _texts_on_several_groups(report, compared)
-    backends = [fastest for fastest in figures.fastest if len(fastest.cases) > 2]
-    texts += [_fastest_text(fastest) for fastest in backends[:MOST_NAMED]]
+    if not report.plan.is_sweep:
+        texts += [
+            _fastest_text(each) for each in figures.fastest if len(each.cases) > 2
+        ]
     if report.repeats:
         texts.append(_text_on_runs(report))
     return "; ".join(crossings + texts)
@@ -107,19 +106,26 @@ def _compared(report: Report, group: Group) -> dict[str, Comparison]:
     return rows
 
 
+def _ratio_of(row: Comparison) -> float:
+    return row.ratio.value if row.ratio else 1.0
+
+
 def _texts_on_one_group(report: Report, group: Group) -> list[str]:
-    """`gelu takes 10% [9.8, 11] longer than relu and swiglu 20% [20, 21]`; `relu and
+    """`gelu takes 10% [9.8, 10.4] longer than relu and swiglu 20% [20, 21]`; `relu and
     silu take the same time (within 2%)`.
     """
     reference = _name(report, report.plan.case(group.reference))
-    rows: dict[str, dict[str, Estimate]] = {LONGER: {}, TIMES: {}, LESS: {}}
+    rows: dict[str, dict[str, str]] = {}
     same = []
-    for name, row in _compared(report, group).items():
+    compared = _compared(report, group)
+    for name in sorted(compared, key=lambda name: _ratio_of(compared[name])):
+        row = compared[name]
         if row.verdict is Verdict.SAME:
             same.append(name)
         elif row.ratio and row.verdict in (Verdict.SLOWER, Verdict.FASTER):
-            rows[_how_much(row.ratio)][name] = row.ratio
-    texts = [_clause(each, how, reference) for how, each in rows.items() if each]
+            amount, words = _how_much(row.ratio)
+            rows.setdefault(words, {})[name] = amount
+    texts = [_clause(each, words, reference) for words, each in rows.items()]
     if len(same) > MOST_NAMED:
         same = [f"{len(same)} rows"]
     if same:
@@ -130,31 +136,28 @@ def _texts_on_one_group(report: Report, group: Group) -> list[str]:
     return texts
 
 
-def _how_much(ratio: Estimate) -> str:
-    """The words for a difference: a percentage, or a factor where it is large or its
-    interval is wide.
+def _how_much(ratio: Estimate) -> tuple[str, str]:
+    """A difference and the words behind it: a percentage, or a factor where it is large
+    or its interval is wide.
     """
-    if ratio.value < 1:
-        return LESS
     is_wide = (ratio.half_width or 0.0) > WIDEST_INTERVAL
-    return TIMES if is_wide or (ratio.high or ratio.value) > TENFOLD else LONGER
+    if is_wide or (ratio.high or ratio.value) > TENFOLD:
+        return interval_text(ratio), "times as long as"
+    words = "longer than" if ratio.value > 1 else "less time than"
+    return percents_text(ratio), words
 
 
-def _clause(rows: dict[str, Estimate], how: str, reference: str) -> str:
-    """`gelu takes 10% [9.8, 11] longer than relu and swiglu 20% [20, 21]`; of many rows
-    the nearest and the farthest.
+def _clause(rows: dict[str, str], words: str, reference: str) -> str:
+    """`gelu takes 10% [9.8, 10.4] longer than relu and swiglu 20% [20, 21]`; of many
+    rows the nearest and the farthest. `rows` are sorted by their ratios.
     """
-    ranked = sorted(rows, key=lambda name: abs(math.log(rows[name].value)))
-    amounts = {
-        name: interval_text(rows[name]) if how == TIMES else percents_text(rows[name])
-        for name in rows
-    }
+    texts = [f"{name} {amount}" for name, amount in rows.items()]
     if len(rows) > MOST_NAMED:
-        near, far = (f"{name} {amounts[name]}" for name in (ranked[0], ranked[-1]))
-        return f"{len(rows)} rows take {how} {reference}, from {near} to {far}"
-    first, *others = rows
-    text = f"{first} takes {amounts[first]} {how} {reference}"
-    return join_words([text, *(f"{name} {amounts[name]}" for name in others)])
+        return (
+            f"{len(rows)} rows take {words} {reference}, from {texts[0]} to {texts[-1]}"
+        )
+    (first, amount), *_ = rows.items()
+    return join_words([f"{first} takes {amount} {words} {reference}", *texts[1:]])
 
 
 def _texts_on_several_groups(report: Report, groups: Sequence[Group]) -> list[str]:
@@ -189,9 +192,7 @@ def _text_on_runs(report: Report) -> str:
         for label, ratio in report.figures.over_runs.items()
     ]
     text = f"the table shows run 1 of {len(report.runs)}"
-    if not means:
-        return text
-    return f"{text}, the mean ratios of all runs are {join_words(means)}"
+    return f"{text}; mean of all: {', '.join(means)}" if means else text
 
 
 def _fastest_text(fastest: Fastest) -> str:
@@ -200,50 +201,28 @@ def _fastest_text(fastest: Fastest) -> str:
     text = f"fastest of {fastest.cases[0].label}: "
     text += join_words(backends[label] for label in fastest.first)
     if fastest.verdict is Verdict.UNCLEAR:
-        text = f"can't tell which is {text}"
-    if fastest.against not in fastest.first:
-        ratios = ", ".join(map(interval_text, fastest.ratios))
-        text += f", {ratios} of {backends[fastest.against]}'s time"
-    return text
+        return f"can't tell which is {text}"
+    if fastest.against in fastest.first:
+        return text
+    ratios = join_words(map(interval_text, fastest.ratios))
+    return f"{text}, {ratios} of {backends[fastest.against]}'s time"
 
 
 # Where curves cross
 
 
 def crossing_texts(crossings: Crossings) -> list[str]:
-    """`swiglu becomes slower than relu at seq_len 37 [30, 45]`, for each pair that
-    crosses.
+    """`swiglu becomes slower than relu at seq_len 37 [30, 45]`, for each crossing; of
+    many the first.
     """
-    places_of: dict[str, list[Crossing]] = {}
-    for crossing in crossings.places:
-        change = "slower" if crossing.slower else "faster"
-        clause = f"{crossing.variant} becomes {change} than {crossing.than}"
-        places_of.setdefault(clause, []).append(crossing)
-    texts = [
-        f"{clause} at {_place_text(crossings, places)}"
-        for clause, places in places_of.items()
-    ]
+    texts = []
+    for place in crossings.places:
+        change = "slower" if place.slower else "faster"
+        within = f" ({heading_of(place.within)})" if place.within else ""
+        where = f"{crossings.axis.name} {interval_text(place.at)}{within}"
+        texts.append(f"{place.variant} becomes {change} than {place.than} at {where}")
     more = len(texts) - MOST_NAMED
-    if more > 0:
-        texts[MOST_NAMED:] = [f"{more} more in the picture"]
-    return texts
-
-
-def _place_text(crossings: Crossings, places: Sequence[Crossing]) -> str:
-    """Where two variants cross: `seq_len 37 [30, 45]`; of many places the span, and for
-    how many values of the other axes.
-    """
-    axis = crossings.axis.name
-    if len(places) <= MOST_PLACES:
-        texts = []
-        for place in places:
-            within = f" ({heading_of(place.within)})" if place.within else ""
-            texts.append(interval_text(place.at) + within)
-        return f"{axis} {join_words(texts)}"
-    values = [place.at.value for place in places]
-    span = f"{axis} {digits(min(values))} to {digits(max(values))}"
-    others = join_words(places[0].within)
-    return f"{span}, for {len(places)} of {crossings.lines} values of {others}"
+    return texts if more <= 0 else [*texts[:MOST_NAMED], f"{more} more in the picture"]
 
 
 # Which rows are fast for their error
@@ -251,46 +230,35 @@ def _place_text(crossings: Crossings, places: Sequence[Crossing]) -> str:
 
 def _trade_off_text(report: Report, trade_off: TradeOff) -> str:
     """`at seq_len 1 int4 by ort is 4.1 [3.9, 4.3] times as fast as eager, with an error
-    of 0.12, and int8 by eager 3.1 [3.0, 3.2] times with one of 0.007`.
+    of 0.12, and int8 by eager 3.1 [3.0, 3.2] times, with an error of 0.007`.
     """
-    reference, fastest = trade_off.reference, trade_off.fastest
+    reference = trade_off.reference
     point = report.plan.case(reference).point
     where = f"at {heading_of(dict(point))} " if point else ""
-    if fastest == reference:
-        return f"{where}no row is clearly faster than {_way(report, fastest)}"
-    text = (
-        f"{where}{_way(report, fastest)} is {_speed(report, fastest)} times as fast as "
-    )
-    text += f"{_way(report, reference)}, with an error of {_error(report, fastest)}"
-    exact = trade_off.fastest_of_small_error
-    if exact is None or exact in (fastest, reference):
-        return text
-    other = f"{_way(report, exact)} {_speed(report, exact)} times"
-    return f"{text}, and {other} with one of {_error(report, exact)}"
+    fast = dict.fromkeys((trade_off.fastest, trade_off.fastest_of_small_error))
+    texts = []
+    for label in fast:
+        comparison = label and label != reference and report.comparison(label)
+        if not label or not comparison or comparison.ratio is None:
+            continue
+        speed = f"{interval_text(comparison.ratio.inverse())} times"
+        if not texts:
+            speed = f"is {speed} as fast as {_run_by(report, reference)}"
+        error = error_text(report.value(label, ERROR) or 0.0)
+        texts.append(f"{_run_by(report, label)} {speed}, with an error of {error}")
+    if not texts:
+        return f"{where}no row is clearly faster than {_run_by(report, reference)}"
+    return where + ", and ".join(texts)
 
 
-def _way(report: Report, label: str) -> str:
+def _run_by(report: Report, label: str) -> str:
     """How a case is run; with the name of its variant before it where rows are of
     several variants.
     """
     case = report.plan.case(label)
-    text = way_text(case.workload)
     variants = {other.variant.partition("@")[0] for other in report.plan.shown}
-    if len(variants) == 1:
-        return text
-    return f"{case.variant.partition('@')[0]} {text}"
-
-
-def _speed(report: Report, label: str) -> str:
-    """How many times as fast as its reference a case is: `4.1 [3.9, 4.3]`."""
-    comparison = report.comparison(label)
-    if comparison is None or comparison.ratio is None:
-        return "?"
-    return interval_text(comparison.ratio.inverse())
-
-
-def _error(report: Report, label: str) -> str:
-    return error_text(report.value(label, ERROR) or 0.0)
+    name = "" if len(variants) == 1 else f"{case.variant.partition('@')[0]} "
+    return name + way_text(case.workload)
 
 
 # What could not be told, and what would help
