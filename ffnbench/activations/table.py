@@ -14,7 +14,6 @@ from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.plan.plan import Group, typed_as
 from ffnbench.record.result import Report
 from ffnbench.report.columns import case_rows, timed_columns
-from ffnbench.report.header import headings_at_rows
 from ffnbench.report.notes import case_notes, details
 from ffnbench.report.sentences import sentences
 from ffnbench.report.table import EXTRA, Column, Row, Table, interval_keys
@@ -225,7 +224,6 @@ def timing_rows(report: Report) -> list[Row]:
 def timing_table(report: Report) -> Table:
     """The seconds of each operation, its ratio to relu's and the verdict, by group."""
     groups, rows = report.plan.groups, timing_rows(report)
-    sizes = ((_heading(group), len(group.cases)) for group in groups)
     return Table(
         columns=(ACTIVATION, *timed_columns(report, REFERENCE)),
         rows=rows,
@@ -233,7 +231,7 @@ def timing_table(report: Report) -> Table:
         header=[f"the operation itself, {device_text(groups[0].cases[0].workload)}"],
         summary=sentences(report, groups[:1]),
         details=details(report),
-        groups=headings_at_rows(sizes),
+        groups=[(_heading(group), len(group.cases)) for group in groups],
     )
 
 

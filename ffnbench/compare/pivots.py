@@ -10,11 +10,7 @@ from itertools import chain
 from ffnbench.plan.plan import Group, value_of
 from ffnbench.record.result import Report, Verdict
 from ffnbench.report.columns import column
-from ffnbench.report.header import (
-    axis_column,
-    heading_of,
-    headings_at_rows,
-)
+from ffnbench.report.header import axis_column, heading_of
 from ffnbench.report.table import (
     UNKNOWN_CELL,
     Column,
@@ -64,8 +60,7 @@ def pivot(report: Report, table: Table, title: str) -> Table | None:
         legend = f"{UNCLEAR}: can't tell; {legend}"
     headings: Groups = ()
     if "" not in blocks:
-        sizes = ((text, len(groups)) for text, groups in blocks.items())
-        headings = headings_at_rows(sizes)
+        headings = [(text, len(groups)) for text, groups in blocks.items()]
     words = {"word": _seconds_word, "style": _seconds_style}
     seconds = column("latency_s", 0, title=title, least_width=0, **words)
     ratios = [

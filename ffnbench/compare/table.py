@@ -67,7 +67,7 @@ def compare_table(report: Report) -> Table:
         header=[header],
         summary=_summary_of(report),
         details=row_notes(report) if report.is_of_counts else details(report),
-        groups=tuple((machines * start, text) for start, text in headings(plan)),
+        groups=[(text, machines * size) for text, size in headings(plan)],
         naming=len(naming),
     )
     if not table.groups or not report.comparisons or compares_ways(plan):

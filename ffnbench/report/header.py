@@ -133,23 +133,12 @@ def _with_values(key: str, values: Sequence[Value]) -> str:
 
 
 def headings(plan: Plan) -> Groups:
-    """The heading of each group with the number of its first row; none where there is
-    one group, or each group is one row.
+    """The heading of each group with the number of its rows; none where there is one
+    group, or each group is one row.
     """
     if not _has_headings(plan):
         return ()
-    return headings_at_rows((heading(group), len(group.cases)) for group in plan.groups)
-
-
-def headings_at_rows(blocks: Iterable[tuple[str, int]]) -> Groups:
-    """The heading of each block with the number of its first row; a block is given by
-    its heading and how many rows it has.
-    """
-    groups, start = [], 0
-    for text, size in blocks:
-        groups.append((start, text))
-        start += size
-    return tuple(groups)
+    return [(heading(group), len(group.cases)) for group in plan.groups]
 
 
 def _has_headings(plan: Plan) -> bool:

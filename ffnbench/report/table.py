@@ -18,8 +18,7 @@ from ffnbench.plan.plan import Case
 from ffnbench.record.result import Estimate, Report
 
 Row = dict[Any, Any]
-# the groups of rows: of each the number of its first row, from 0, and its heading
-Groups = tuple[tuple[int, str], ...]
+Groups = Sequence[tuple[str, int]]  # of rows: the heading of each, and its rows
 UNKNOWN_CELL = "-"
 EXTRA = 9  # the priority of a column that only -v shows
 # letters that are kept free for a measured column whatever was measured, so that which
@@ -175,12 +174,11 @@ class Table:
         """The heading of each group with its rows; all rows under an empty heading
         where there are no groups.
         """
-        groups = self.groups or ((0, ""),)
-        ends = [*(start for start, _ in groups[1:]), len(self.rows)]
-        return [
-            (visible(heading), self.rows[start:end])
-            for (start, heading), end in zip(groups, ends, strict=True)
-        ]
+        blocks, start = [], 0
+        for heading, size in self.groups or [("", len(self.rows))]:
+            blocks.append((visible(heading), self.rows[start : start + size]))
+            start += size
+        return [block for block in blocks if block[1]]
 
     def shown(self, *, every: bool = False) -> list[Column]:
         """The columns, each in one unit; with `every` also those that need -v."""

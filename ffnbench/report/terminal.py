@@ -95,7 +95,6 @@ def first_rows_of(table: Table) -> Table:
     return replace(
         table,
         rows=table.rows[:MOST_ROWS],
-        groups=tuple(group for group in table.groups if group[0] < MOST_ROWS),
         summary=[note, *table.summary],
     )
 

@@ -98,7 +98,7 @@ def tables_of(text: str) -> list[Table]:
     )  # fmt: skip
     row = dict.fromkeys(("a", "ratio", "b"), text)
     lines = {"header": (text,), "summary": (text,), "details": (text,)}
-    groups = ((0, text), (1, text))
+    groups = ((text, 1), (text, 1))
     return [
         Table(columns=columns, rows=(row,), **lines),
         Table(columns=columns, rows=(row, row), groups=groups, **lines),

@@ -123,7 +123,7 @@ def test_no_control_gets_into_a_table() -> None:
     text = "".join(f"a{sign}" for sign in CONTROLS)
     columns = Column(key="x", title=text), Column(key="n")
     table = Table(
-        columns=columns, rows=[{"x": text, "n": 1}], header=(text,), groups=((0, text),),
+        columns=columns, rows=[{"x": text, "n": 1}], header=(text,), groups=((text, 1),),
         details=(text,), summary=(text,),
     )  # fmt: skip
     for shown in (
