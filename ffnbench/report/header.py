@@ -189,22 +189,23 @@ def _workload_parts(plan: Plan, *, measured: bool) -> list[str]:
     keys = ["d_model", "batch", "seq_len", "dtype", "mode", *axes]
     if measured:
         keys.insert(4, "device")
-    threads = {case.workload.threads for case in plan.shown}
     parts = []
     for key in dict.fromkeys(keys):
         values = list(dict.fromkeys(value_of(case, key) for case in plan.shown))
-        if key == "device" and values == ["cpu"] and len(threads) == 1:
+        is_shown = key in axes or (len(values) == 1 and (key, values) != ("batch", [1]))
+        if key == "device" and len({case.workload.threads for case in plan.shown}) == 1:
             parts.append(device_text(work))
-        elif key in axes or (len(values) == 1 and (key, values) != ("batch", [1])):
+        elif is_shown:
             parts.append(_with_values(key, values))
-    if compares_ways(plan):
-        widths = {getattr(case.ffn, "d_ff", None) for case in plan.shown} - {None}
-        if len(widths) == 1:
-            parts.insert(1, f"d_ff {widths.pop():,}")
+    widths = {getattr(case.ffn, "d_ff", None) for case in plan.shown} - {None}
+    if compares_ways(plan) and len(widths) == 1:
+        parts.insert(1, f"d_ff {widths.pop():,}")
+    if not measured:
+        return parts
     backends = {backend_text(case.workload) for case in plan.shown}
-    if measured and len(backends) == 1:
+    if len(backends) == 1:
         parts += backends - {Backend.EAGER}
-    return [*parts, *common_conditions(plan)] if measured else parts
+    return parts + common_conditions(plan)
 
 
 def _misses_text(plan: Plan) -> str:

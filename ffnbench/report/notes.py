@@ -41,30 +41,25 @@ def details(report: Report) -> list[str]:
 
 
 def effort(report: Report | Run) -> str:
-    """`5 fresh processes x 15-22 shuffled rounds`: how many there were in the run, with
-    several groups in each of them.
+    """`5 fresh processes x 15-22 shuffled rounds`: how many there were of each group in
+    the run.
     """
     plan, protocol = report.plan, report.plan.protocol
-    timed = [sample for sample in report.samples if sample.metric == LATENCY]
-    rounds = {(sample.worker, sample.round) for sample in timed}
-    rounds_of_worker = Counter(worker for worker, _ in rounds)
-    workers_of: dict[str, set[int]] = {}  # of the group of a reference
-    for sample in timed:
-        workers_of.setdefault(plan.reference_of(sample.case), set()).add(sample.worker)
-    workers = [len(of_group) for of_group in workers_of.values()]
-    how_many_workers = _how_many(workers or [protocol.workers], "fresh process")
-    how_many_rounds = _how_many(
-        rounds_of_worker.values() or [protocol.rounds], "shuffled round"
-    )
-    return f"{how_many_workers} x {how_many_rounds}"
+    rounds: dict[tuple[str, int], set[int]] = {}  # of a group in a worker
+    for sample in report.samples:
+        if sample.metric == LATENCY:
+            group = plan.reference_of(sample.case)
+            rounds.setdefault((group, sample.worker), set()).add(sample.round)
+    workers = Counter(group for group, _ in rounds).values()
+    processes = _span(workers or [protocol.workers], "fresh process")
+    of_process = [len(each) for each in rounds.values()] or [protocol.rounds]
+    return f"{processes} x {_span(of_process, 'shuffled round')}"
 
 
-def _how_many(numbers: Collection[int], what: str) -> str:
+def _span(numbers: Collection[int], what: str) -> str:
     """`15-22 rounds`, or `15 rounds` where all numbers are the same."""
     text = counted(max(numbers), what)
-    if min(numbers) < max(numbers):
-        return f"{min(numbers)}-{text}"
-    return text
+    return f"{min(numbers)}-{text}" if min(numbers) < max(numbers) else text
 
 
 def notes_of_run(report: Report) -> list[str]:
@@ -80,7 +75,7 @@ def notes_of_run(report: Report) -> list[str]:
 def row_notes(report: Report) -> list[str]:
     """The notes on rows, in their order; a note on several rows stands once."""
     return labelled(
-        (case.label, text)
+        (case.row, text)
         for case in report.plan.shown
         for text in case_notes(report, case.label)
     )

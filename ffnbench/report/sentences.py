@@ -24,12 +24,10 @@ from ffnbench.record.result import (
 )
 from ffnbench.report.header import heading, heading_of
 from ffnbench.report.words import (
-    SEEN,
     TENFOLD,
     WIDEST_INTERVAL,
     WITHIN,
     backend_text,
-    change_text,
     error_text,
     interval_text,
     join_words,
@@ -265,8 +263,8 @@ def _run_by(report: Report, label: str) -> str:
 
 
 def undecided(report: Report) -> str:
-    """`can't tell: gelu +2.1% [-0.1%, +4.4%]; --budget 75s would narrow the intervals
-    to about ±1%`.
+    """`can't tell: gelu 1.02 [0.999, 1.044]; --budget 75s would narrow the intervals to
+    about ±1%`.
     """
     rows = [
         row
@@ -285,14 +283,9 @@ def undecided(report: Report) -> str:
 
 
 def _seen_text(report: Report, row: Comparison) -> str:
-    """`gelu +2.1% [-0.1%, +4.4%]`, `gelu ~+2.1%` where the ratio has no interval; the
-    name alone where none was seen.
-    """
+    """`gelu 1.02 [0.999, 1.044]`, the name alone where no ratio was seen."""
     name = report.plan.name_of(row.case)
-    if row.ratio is None:
-        return name
-    mark = "" if row.ratio.half_width else SEEN
-    return f"{name} {mark}{change_text(row.ratio)}"
+    return f"{name} {interval_text(row.ratio)}" if row.ratio else name
 
 
 def what_would_help(report: Report) -> str:

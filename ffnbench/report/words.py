@@ -62,12 +62,11 @@ def verdict_style(row: Mapping[str, Any]) -> str:
     return VERDICT_STYLES.get(row["verdict"] or "", "")
 
 
-def seconds_text(estimate: Estimate, size: float = 1.0) -> str:
-    """`24.5` in units of `size` seconds, in the digits that its interval supports, but
-    at least three: the ratio beside it is known better than the seconds are. `~24` for
-    a value without an interval.
+def seconds_text(estimate: Estimate) -> str:
+    """`24.5` in the digits that its interval supports, but at least three: the ratio
+    beside it is known better than the seconds are. `~24` where it has no interval.
     """
-    value, spread = estimate.value / size, estimate.half_width
+    value, spread = estimate.value, estimate.half_width
     if spread is None:
         return f"{SEEN}{digits(value, 2)}"
     return supported(value, spread * value, least=3, most=4)
@@ -79,13 +78,12 @@ def interval_text(ratio: Estimate) -> str:
     """
     if ratio.low is None or ratio.high is None:
         return f"{SEEN}{digits(ratio.value)}"
+    ends = ratio.value, ratio.low, ratio.high
     if (ratio.half_width or 0.0) > WIDEST_INTERVAL:
-        return _wide_text(ratio.value, ratio.low, ratio.high)
+        value, low, high = (digits(end, 2) for end in ends)
+        return f"{value} [{low}, {high}]"
     half = (ratio.high - ratio.low) / 2
-    value, low, high = (
-        supported(number, half, most=4)
-        for number in (ratio.value, ratio.low, ratio.high)
-    )
+    value, low, high = (supported(end, half, most=4) for end in ends)
     position = _position(ratio.low, ratio.high)
     for places in range(2, 7):
         shown_low, shown_high = (float(end.replace(",", "")) for end in (low, high))
@@ -135,18 +133,6 @@ def percents_text(ratio: Estimate) -> str:
         for end in (ratio.value, ratio.low, ratio.high)
     )
     return f"{value}% [{', '.join(sorted(ends, key=float))}]"
-
-
-def _wide_text(value: float, low: float, high: float) -> str:
-    """`1.1 [0.4, 3.0]` in two digits; `1.1 [<0.1, >10]` where the ends are more than
-    tenfold away.
-    """
-    below, above = digits(low, 2), digits(high, 2)
-    if low < value / TENFOLD:
-        below = f"<{digits(value / TENFOLD, 1)}"
-    if high > value * TENFOLD:
-        above = f">{digits(value * TENFOLD, 1)}"
-    return f"{digits(value, 2)} [{below}, {above}]"
 
 
 def backend_text(work: Workload) -> str:
