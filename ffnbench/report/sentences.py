@@ -234,7 +234,7 @@ def _trade_off_text(report: Report, trade_off: TradeOff) -> str:
     point = report.plan.case(reference).point
     where = f"at {heading_of(dict(point))} " if point else ""
     fast = dict.fromkeys((trade_off.fastest, trade_off.fastest_of_small_error))
-    texts = []
+    texts: list[str] = []
     for label in fast:
         comparison = label and label != reference and report.comparison(label)
         if not label or not comparison or comparison.ratio is None:

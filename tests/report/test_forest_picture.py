@@ -5,7 +5,6 @@ inside a paper's column.
 from __future__ import annotations
 
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -127,21 +126,3 @@ def test_all_texts_are_inside_a_papers_column(variants: str) -> None:
         assert text.get_fontsize() >= 5.5
     names = [text.get_window_extent() for text in figure.axes[0].get_yticklabels()]
     assert all(upper.y0 >= lower.y1 - 1 for upper, lower in pairwise(names))
-
-
-@pytest.mark.parametrize("sweep", ["", "--seq-len 1,4,16"])
-def test_rows_that_are_all_busy_have_no_picture_and_the_other_file_is_written(
-    on_fakes, tmp_path: Path, sweep: str
-) -> None:
-    launch = FakeLaunch()
-    launch.waited = 0.9
-    run, picture = tmp_path / "run.json", tmp_path / "run.png"
-    asked = f"compare relu gelu --d-model 64 --quick {sweep}".strip()
-    code, out, err = on_fakes(asked, "-o", run, "-o", picture, launch=launch)
-    assert (code, "busy" in out) == (3, True)
-    assert (run.exists(), picture.exists()) == (True, False)
-    assert err.splitlines()[-3:] == [
-        f"wrote {run}",
-        f"error: cannot write {str(picture)!r}: there is nothing to draw: no row has a ratio",
-        "hint: the table says why: leave the picture out",
-    ]

@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from fake_machine import FakeLaunch, lost, measure, prepare
-from made_up_runs import with_control
+from fake_machine import FakeLaunch, measure, prepare
 
 from ffnbench.compare.table import compare_table
-from ffnbench.plan.plan import Note, NoteKind
 from ffnbench.record.result import Report
 from ffnbench.report.terminal import plain
-from ffnbench.report.writers import csv_text
-from ffnbench.stats.figures import figures_of, with_figures
+from ffnbench.stats.figures import with_figures
 
 TIMES = {"relu": 0.025, "gelu": 0.0251, "swiglu": 0.028, "glu": 0.0245}
 
@@ -77,38 +74,3 @@ def test_the_columns_do_not_depend_on_what_was_measured() -> None:
             for text, rule in zip(tables, rules, strict=True)
         ]
         assert titles[0] == titles[1]
-
-
-def test_at_most_four_lines_stand_below_however_much_there_is_to_say() -> None:
-    trouble = {
-        ("open", "gelu"): "oom",
-        ("sample", "swiglu"): lost("timeout", "no answer within 300 s"),
-    }
-    prepared = prepare(**asked(variants="relu,gelu,swiglu,glu"))
-    prepared = replace(prepared, plan=with_control(prepared.plan))
-    report = measure(prepared, launch=FakeLaunch(seconds, trouble))
-    notes = tuple(
-        Note(text=text, kind=kind)
-        for text, kind in (
-            ("moves", NoteKind.MOVES),
-            ("busy: x", NoteKind.BUSY),
-            ("all", NoteKind.GENERAL),
-        )
-    )
-    late = replace(
-        report, wall_s=20.0, interrupted=True, warnings=(*report.warnings, *notes)
-    )
-    full = compare_table(replace(late, figures=figures_of(late)))
-    assert len(full.summary) == 4  # of five: what the control says is left out
-    assert any("no answer within 300 s" in line for line in full.summary)
-    assert any(line.startswith("interrupted") for line in full.summary)
-
-
-def test_a_csv_has_the_columns_that_some_row_fills() -> None:
-    text = csv_text(
-        [
-            {"a": 1, "b": None, "c": False, "d": None},
-            {"a": None, "b": None, "c": None, "d": ""},
-        ]
-    )
-    assert text == "a,c,d\n1,false,\n,,\n"
