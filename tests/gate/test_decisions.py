@@ -154,6 +154,9 @@ EDITS: dict[str, Edit] = {
     "another row": renamed,
     "another reference": other_reference,
     "interrupted": lambda run: run.update(interrupted=True),
+    "interrupted before its bytes": lambda run: run.update(
+        interrupted=True, measured=[]
+    ),
     "stopped": lambda run: run.update(stopped="the machine went away"),
 }
 
