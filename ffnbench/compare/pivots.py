@@ -27,7 +27,7 @@ from ffnbench.report.words import (
     verdict_word,
 )
 
-UNCLEAR = "~"  # can't tell
+UNCLEAR = "?"  # can't tell
 LONGEST_VERDICT = len(VERDICTS[Verdict.FASTER])  # of the verdicts behind a ratio
 
 

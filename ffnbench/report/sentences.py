@@ -76,8 +76,10 @@ def answer(report: Report, groups: Sequence[Group]) -> str:
         texts = ["nothing to compare with where the reference, the first row, failed"]
     if len(compared) == 1:
         texts += _texts_on_one_group(report, compared[0])
-    elif not crossings:
-        texts += _texts_on_several_groups(report, compared)
+    else:
+        places = figures.crossings.places if figures.crossings else ()
+        crossing = {place.variant for place in places}
+        texts += _texts_on_several_groups(report, compared, crossing)
     if not report.plan.is_sweep:
         texts += [
             _fastest_text(each) for each in figures.fastest if len(each.cases) > 2
@@ -158,14 +160,17 @@ def _clause(rows: dict[str, str], words: str, reference: str) -> str:
     return join_words([f"{first} takes {amount} {words} {reference}", *texts[1:]])
 
 
-def _texts_on_several_groups(report: Report, groups: Sequence[Group]) -> list[str]:
+def _texts_on_several_groups(
+    report: Report, groups: Sequence[Group], crossing: set[str]
+) -> list[str]:
     """`gelu: longer than relu everywhere`; `swiglu: the same time as relu at 5, can't
-    tell at 4 of 9`.
+    tell at 4 of 9`; of all rows but those that are said to be `crossing`.
     """
     verdicts_of: dict[str, list[Verdict]] = {}
     for group in groups:
         for name, row in _compared(report, group).items():
-            verdicts_of.setdefault(name, []).append(row.verdict)
+            if name not in crossing:
+                verdicts_of.setdefault(name, []).append(row.verdict)
     if not verdicts_of:
         return []
     reference = _name(report, report.plan.case(groups[0].reference))

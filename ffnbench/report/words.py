@@ -68,7 +68,7 @@ def seconds_text(estimate: Estimate) -> str:
     """
     value, spread = estimate.value, estimate.half_width
     if spread is None:
-        return f"{SEEN}{digits(value, 2)}"
+        return f"{SEEN}{digits(float(f'{value:.1e}'), 2)}"
     return supported(value, spread * value, least=3, most=4)
 
 
