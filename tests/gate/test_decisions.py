@@ -123,6 +123,11 @@ def other_reference(run: dict[str, Any]) -> None:
     cases[:2] = reversed(cases[:2])
 
 
+def before_its_bytes(run: dict[str, Any]) -> None:
+    times = [sample for sample in run["samples"] if sample["metric"] == "latency"]
+    run.update(interrupted=True, measured=[], samples=times)
+
+
 EDITS: dict[str, Edit] = {
     "nothing differs": lambda run: None,
     "no samples of a row": without_samples("gelu"),
@@ -154,9 +159,7 @@ EDITS: dict[str, Edit] = {
     "another row": renamed,
     "another reference": other_reference,
     "interrupted": lambda run: run.update(interrupted=True),
-    "interrupted before its bytes": lambda run: run.update(
-        interrupted=True, measured=[]
-    ),
+    "interrupted before its bytes": before_its_bytes,
     "stopped": lambda run: run.update(stopped="the machine went away"),
 }
 
