@@ -208,13 +208,14 @@ class ShownReport(Shows, Report):
         """The report as a matplotlib Figure, or written to a file (.png, .svg, .pdf),
         whose path is returned.
 
-        Raises FfnbenchError where there is nothing to draw.
+        Raises ffnbench.Error, a ValueError, where there is nothing to draw.
         """
-        if path is None:
-            figure = figure_of(self)
-            as_displayed(figure)
-            return figure
-        return written_to(path, self.pictures(), self.stem)
+        writers = self.pictures()
+        if path is not None and writers:
+            return written_to(path, writers, self.stem)
+        figure = figure_of(self)  # raises an error where it has no picture
+        as_displayed(figure)
+        return figure
 
 
 def as_displayed(figure: Any) -> None:

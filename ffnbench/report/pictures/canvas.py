@@ -20,7 +20,7 @@ from cycler import cycler
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
-from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.errors import WrongValue
 from ffnbench.common.streams import visible
 from ffnbench.plan.plan import Kind
 from ffnbench.record.result import Report
@@ -149,9 +149,9 @@ def render(figure: Figure, suffix: str) -> bytes:
     return buffer.getvalue()
 
 
-def nothing_to_draw(what: str) -> FfnbenchError:
+def nothing_to_draw(what: str) -> WrongValue:
     """The error of a picture that would have no number; `what` it would be of."""
-    return FfnbenchError(
+    return WrongValue(
         f"there is nothing to draw: no row has a {what}",
         "the table says why: leave the picture out",
     )
