@@ -60,7 +60,6 @@ import pandas as pd
 D_MODEL, TOKENS, BASE_WIDTH = 512, 128, 3200  # a percent of the width is 32 columns
 LIMIT = 5  # percent, of all tools
 BASELINE_RUNS, BASELINE_RUN_S = 3, 15.0  # the default budget of so few rows
-PAUSE = "5s"  # between two of them; 60 s by default, which would be two hours a night
 TRUTH_PROCESSES = 12
 # of 12 sorted values, what holds the median in 96 %: the binomial distribution
 TRUTH_LOW, TRUTH_HIGH = 2, -3
@@ -255,7 +254,7 @@ def make_baseline(repository: Repository, seconds: float) -> None:
     repository.git("checkout", "-q", repository.base)
     run = ("compare", f"relu@d_ff={BASE_WIDTH},ffn={FFN}", *SHAPE, "--match", "none")
     kept = ("--metrics", "latency", "--runs", str(BASELINE_RUNS), "-o", "baseline.json")
-    budget = ("--budget", f"{max(BASELINE_RUN_S, seconds):g}s", "--pause", PAUSE, "-q")
+    budget = ("--budget", f"{max(BASELINE_RUN_S, seconds):g}s", "-q")
     repository.python("ffnbench", *run, *kept, *budget, good=(0, 3))
 
 

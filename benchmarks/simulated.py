@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from ffnbench.common.choices import Mode
 from ffnbench.device.environment import usable_cpus
-from ffnbench.plan.comparison import plan_variants
+from ffnbench.plan.cases import plan_variants
 from ffnbench.plan.metrics import LATENCY
 from ffnbench.plan.plan import CONTROL, Case, Plan, Probe
 from ffnbench.plan.protocol import protocol_of

@@ -11,8 +11,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,7 +21,6 @@ from ffnbench.app import main as cli
 from ffnbench.run import world
 from ffnbench.run.prober import Prober
 from ffnbench.run.worker import Worker
-from ffnbench.run.world import machine_lock
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -89,10 +86,7 @@ def on_machine(monkeypatch: pytest.MonkeyPatch, clock: list):
     def put(launch: object = Worker, prober: object = Prober) -> None:
         fake = world.World(launch=launch, prober=prober, now=clock[0], watch=Alone)
 
-        def this_machine(wait: bool = False) -> world.World:
-            return replace(fake, lock=partial(machine_lock, wait=wait))
-
-        monkeypatch.setattr(world, "this_machine", this_machine)
+        monkeypatch.setattr(world, "this_machine", lambda: fake)
 
     return put
 

@@ -31,7 +31,7 @@ def main() -> None:
     prober = Prober if os.environ.get("FAKE_PROBER") == "real" else KnownProber
     ticks = itertools.count(step=0.005)
     made_up = world.World(launch=launch, prober=prober, now=lambda: next(ticks))
-    world.this_machine = lambda wait=False: made_up
+    world.this_machine = lambda: made_up
     cli.main()
 
 

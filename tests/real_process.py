@@ -37,7 +37,7 @@ def seconds(label, worker, number):
     if len(asked) == {kill_at}:
         os.kill(os.getpid(), signal.SIGKILL)
     return {seconds}
-world.this_machine = lambda wait=False: world.World(launch=FakeLaunch(seconds))
+world.this_machine = lambda: world.World(launch=FakeLaunch(seconds))
 sys.argv = ["ffnbench", *{list(arguments)!r}]
 code = cli.run_command_line(sys.argv[1:])
 print(len(asked), file=sys.stderr)

@@ -19,7 +19,6 @@ from repositories import two_sides
 from shell import COMMANDS
 
 import ffnbench
-from ffnbench.api import measuring
 from ffnbench.api.saved_runs import load_recomputed
 from ffnbench.app.main import run_command_line
 from ffnbench.report.files.store import report_text
@@ -91,7 +90,6 @@ def test_a_command_works(line, folder, monkeypatch, capsys, on_machine) -> None:
         if package in line:
             pytest.importorskip(package)
     on_machine(FakeLaunch(), ProberHere)
-    monkeypatch.setattr(measuring, "_pause", lambda seconds, progress: None)
     if line.startswith("ffnbench ab "):
         two_sides(folder)
     arguments = shlex.split(line)[1:]

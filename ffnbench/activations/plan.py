@@ -10,8 +10,8 @@ from ffnbench.common.choices import Mode
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
 from ffnbench.ffn.activations import ACTIVATIONS
-from ffnbench.ffn.spec import ActivationSpec, Gate
-from ffnbench.plan.cases import Lists, Points, workload_of
+from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate
+from ffnbench.plan.cases import Lists, points_of, workload_of
 from ffnbench.plan.plan import GIVEN, Case, Kind, Plan, Probe, Protocol
 from ffnbench.plan.protocol import with_budget
 from ffnbench.plan.variants import Typed, Values, Variant, typed_variants
@@ -39,45 +39,45 @@ def select(names: str, probe: Probe, point: Values | None = None) -> Specs:
     """
     chosen: Specs = {}
     for typed in typed_variants(names):
-        variant = _activation(typed, typed.at(point or {}, probe))
+        variant = typed.at(point or {}, probe)
+        form = _form_of(typed, variant)
         if variant.label in chosen:
             raise FfnbenchError(
                 f"the activation {variant.label!r} is given twice",
                 f"name one of them: other={variant.text}",
             )
         chosen[variant.label] = ActivationSpec(
-            activation=variant.activation,
-            beta=variant.keys.get("beta"),
-            own=variant.own,
+            activation=form.activation, beta=form.beta, own=form.own
         )
     return chosen
 
 
-def _activation(typed: Typed, variant: Variant) -> Variant:
-    """The variant; raises FfnbenchError where that is not an activation, or has other
-    keys than beta.
+def _form_of(typed: Typed, variant: Variant) -> FFNSpec:
+    """The classic form around an activation; raises FfnbenchError where the variant is
+    not one, or has other keys than beta.
     """
     if typed.model is not None:
         raise FfnbenchError(
             f"unknown activation {typed.name!r}",
             hint_for(typed.name, ACTIVATIONS.spellings(), ACTIVATIONS.where),
         )
-    if variant.target:
+    form = variant.form
+    if form is None:
         raise FfnbenchError(
             f"{variant.target} is not a function of one tensor",
             "for example def act(x): ...",
         )
-    if variant.gate is not Gate.NONE:
+    if form.gate is not Gate.NONE:
         raise FfnbenchError(
             f"{variant.text!r} is a gated form, not an activation",
-            f"its activation is {variant.activation}",
+            f"its activation is {form.activation}",
         )
     for key in sorted(variant.keys.keys() - {"beta"}):
         raise FfnbenchError(
             f"an activation has no {key!r}, in {variant.text!r}",
             "the only key of an activation is beta",
         )
-    return variant
+    return form
 
 
 def parse_range(text: str) -> tuple[float, float]:
@@ -110,10 +110,10 @@ def plan_timing(
     names = names or every_activation().removeprefix("identity,")
     lists = {name: of for name in TIMING_AXES if (of := flags.get(name))}
     for typed in typed_variants(names):
-        lists |= {f"@{name}": of for name, of in typed.keys.lists.items()}
-    points = Points({**lists, "mode": (Mode.FORWARD, Mode.BACKWARD)})
+        lists |= {f"@{name}": of for name, of in typed.lists.items()}
+    axes = {**lists, "mode": (Mode.FORWARD, Mode.BACKWARD)}
     cases: list[Case] = []
-    for values in points:
+    for values, point in points_of(axes):
         specs = select(names, probe, values)
         if REFERENCE not in specs:
             specs = {REFERENCE: ActivationSpec(activation=REFERENCE), **specs}
@@ -131,7 +131,7 @@ def plan_timing(
                 ffn=replace(spec, elements=values["elements"]),
                 workload=workload_of(of_call, reference),
                 sizing=GIVEN,
-                point=points.place(values),
+                point=point,
             )
             for name, spec in {REFERENCE: specs[REFERENCE], **specs}.items()
         ]

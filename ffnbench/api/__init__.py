@@ -1,3 +1,3 @@
-"""How is it answered? From a request to a report: planning, counting costs, measuring,
+"""How is it answered? From a plan to a report: counting costs, measuring,
 and reading a saved report again.
 """

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ffnbench.common.choices import Weights
-from ffnbench.common.errors import FfnbenchError
+from ffnbench.common.errors import FfnbenchError, Unfinished
+from ffnbench.common.targets import one_line
 from ffnbench.plan.backends import BACKENDS
 from ffnbench.plan.cases import Lists
-from ffnbench.plan.plan import THIS_INTERPRETER, Protocol
+from ffnbench.plan.plan import Protocol
 
 if TYPE_CHECKING:
     from torch import nn
@@ -23,7 +24,7 @@ def build_planned(variant: str, flags: Lists, device: Any, **how: Any) -> nn.Mod
     """
     import torch
 
-    from ffnbench.plan.comparison import plan_variants
+    from ffnbench.plan.cases import plan_variants
     from ffnbench.worker.backends.building import build_module
     from ffnbench.worker.probe_jobs import InProcess
 
@@ -40,12 +41,9 @@ def build_planned(variant: str, flags: Lists, device: Any, **how: Any) -> nn.Mod
         raise FfnbenchError(
             "build gives a module as it is written", "leave out @weights and @backend"
         )
-    if case.arm != THIS_INTERPRETER:
-        raise FfnbenchError(
-            f"{case.arm} needs a process of its own",
-            "leave out @python, @source and @env",
-        )
     own_device = None if work.device == "auto" else work.device
-    return build_module(
-        case.ffn, device=device or own_device, dtype=getattr(torch, work.dtype)
-    )
+    dtype = getattr(torch, work.dtype)
+    try:
+        return build_module(case.ffn, device=device or own_device, dtype=dtype)
+    except (RuntimeError, MemoryError) as problem:
+        raise Unfinished(f"cannot build {case.label!r}: {one_line(problem)}") from None

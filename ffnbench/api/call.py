@@ -36,7 +36,6 @@ class Call:
     progress: Progress = SILENT
     notes: Sequence[str] = ()
     destination: Destination | None = None
-    wait: bool = False  # for another run to end
     closing: ExitStack = field(default_factory=ExitStack)
 
     @cached_property
@@ -44,7 +43,7 @@ class Call:
         """The machine."""
         from ffnbench.run import world
 
-        return world.this_machine(wait=self.wait)
+        return world.this_machine()
 
     @property
     def updates(self) -> bool:
@@ -126,11 +125,9 @@ class Call:
 _CALL: ContextVar[Call] = ContextVar("call")
 
 
-def this_call(*, wait: bool = False) -> Call:
-    """The call that this function serves; `wait` makes it wait for other runs."""
-    call = _CALL.get()
-    call.wait = wait
-    return call
+def this_call() -> Call:
+    """The call that this function serves."""
+    return _CALL.get()
 
 
 @contextmanager

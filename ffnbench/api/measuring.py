@@ -99,10 +99,10 @@ def measure_plan(
     plan = prepared.plan
     refuse_at_once(plan, world)
     refuse_short(plan, as_one=stop is not None)
-    runs, pause_s = plan.protocol.runs, plan.protocol.pause_s
+    runs = plan.protocol.runs
     budget_s = None
     if plan.protocol.precision is not None and plan.protocol.budget_s is not None:
-        budget_s = runs * plan.protocol.budget_s + (runs - 1) * pause_s
+        budget_s = runs * plan.protocol.budget_s + (runs - 1) * world.pause_s
     tell_duration(plan, world, progress, budget_s)
     keep: Keep = keep_nothing
     earlier: Callable[[], Report | None] = no_run
@@ -190,7 +190,7 @@ def measure_runs(
                 what = f"try {again}, run"
             of_run = progress.part(number, runs, what)
             if tries:
-                _pause(protocol.pause_s, of_run)
+                _pause(world.pause_s, of_run)
             run = measure_run(prepared, world.from_now, of_run, keep=keep_with_others)
             why = _why_not_counted(run)
             if not why:
@@ -290,12 +290,12 @@ def measure_run(
         read_layer_weights(plan.model, plan.layer)
     bound_s = _bound_of(plan, always=stop is not None)
     spent_s = world.spent_s
-    locked: AbstractContextManager[str] = nullcontext("")
+    locked: AbstractContextManager[None] = nullcontext()
     if "latency" in plan.metrics:  # bytes are the same beside anyone
         locked = world.lock(progress.tell)
     with (
         closing(Starters(plan, world.launch, world.now)) as pool,
-        locked as other_run,
+        locked,
     ):
         budget = Budget(world.now, plan.protocol, spent_s=spent_s, bound_s=bound_s)
         cells = CellsOfRun(
@@ -311,7 +311,7 @@ def measure_run(
             weights_folder=weights_folder,
         )
         report = cells.measure()
-    return finished_report(report, plan, other_run)
+    return finished_report(report, plan)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -508,11 +508,8 @@ def _same_machine(world: World, before: Environment) -> World:
     return replace(world, describe=describe)
 
 
-def finished_report(report: ShownReport, plan: Plan, other_run: str) -> ShownReport:
-    """The report with its figures, and with what stopped it where that was the budget.
-
-    `other_run` says that another run measured at the same time; "" where none did.
-    """
+def finished_report(report: ShownReport, plan: Plan) -> ShownReport:
+    """The report with its figures, and that the budget stopped it where it did."""
     is_timed = "latency" in plan.metrics
     if (
         is_timed
@@ -522,11 +519,6 @@ def finished_report(report: ShownReport, plan: Plan, other_run: str) -> ShownRep
         report = replace(
             report,
             stopped=f"the budget of {plan.protocol.budget_s:g} s was over before all was measured",
-        )
-    if other_run:
-        report = replace(
-            report,
-            warnings=(Note(text=other_run, kind=NoteKind.SEEN), *report.warnings),
         )
     return with_figures(report)
 

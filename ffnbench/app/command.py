@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import shlex
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ from ffnbench.plan.reading import ReadFlag, spelling, switch, texts_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
+WIDTH = 80  # columns of a help
+BY_NAME = "_by_name"  # behind the name of an argument that is typed so
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
 # flags of how an answer is shown: no note names them
 OF_OUTPUT = ("format", "verbose", "quiet", "sort", "columns")
@@ -36,7 +39,6 @@ GIVES_WAY_TO = {  # the default of a flag is left out where one of these is type
     "budget": STATED_EFFORT,
     "d_model": ("preset",),
     "d_ff": ("preset",),
-    "bias": ("preset",),
 }
 
 
@@ -59,8 +61,10 @@ class Flag:
         """Whether it is typed several times, or is an argument in the plural."""
         return self.default == () or (self.is_argument and self.name.endswith("s"))
 
-    def parameter(self) -> inspect.Parameter:
-        """The parameter as Typer sees it: its value is a text, several, or a bool."""
+    def parameters(self) -> list[inspect.Parameter]:
+        """The parameter as Typer sees it: its value is a text, several, or a bool. An
+        argument that may be left out may be typed by its name as well.
+        """
         kind: Any = str
         default = self.default
         if self.is_repeated:
@@ -71,8 +75,12 @@ class Flag:
             default = str(default)
         if default is None:
             kind = kind | None
-        annotation = Annotated[kind, self.info]
-        return _parameter(self.name, annotation, default)
+        parameters = [_parameter(self.name, Annotated[kind, self.info], default)]
+        if self.is_argument and self.default is not inspect.Parameter.empty:
+            named = typer.Option(spelling(self.name), hidden=True)
+            several = Annotated[list[str] | None, named]
+            parameters.append(_parameter(self.name + BY_NAME, several, None))
+        return parameters
 
 
 def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
@@ -125,12 +133,9 @@ class Command(TyperCommand):
         return params
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse what was typed; `--json` is short for `--format json`, and arguments
-        may be typed by their names.
-        """
+        """Parse what was typed; `--json` is short for `--format json`."""
         args = ["--format=json" if word == "--json" else word for word in args]
-        if not ctx.resilient_parsing:  # as completion is
-            args = by_place(args, self.params)
+        refuse_twice(args, self.params)
         try:
             return super().parse_args(ctx, args)
         except UsageError as problem:
@@ -147,8 +152,8 @@ class Command(TyperCommand):
         except FfnbenchError as problem:
             names = ", ".join(set_by_file(ctx))
             if names:
-                told = f"pyproject.toml sets {names}"
-                problem.hint = "; ".join(filter(None, (problem.hint, told)))
+                defaults = f"pyproject.toml sets {names}"
+                problem.hint = "; ".join(filter(None, (problem.hint, defaults)))
             raise
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
@@ -158,29 +163,17 @@ class Command(TyperCommand):
         formatter.write(f"\n{self.epilog}\n")
 
 
-def by_place(words: Sequence[str], params: Sequence[Any]) -> list[str]:
-    """The words with each argument that is typed by its name at its place:
-    `--variants relu,gelu` is `relu,gelu`. An argument that takes one value stands
-    behind the others.
-    """
-    arguments = {
-        spelling(param.name): param
-        for param in params
-        if param.param_type_name == "argument"
-    }
-    placed: list[str] = []
-    last: list[str] = []
-    rest = list(words)
-    while rest:
-        name, equals, value = rest.pop(0).partition("=")
-        argument = arguments.get(name)
-        if argument is None or not (equals or rest):
-            placed.append(name + equals + value)
+def refuse_twice(words: Sequence[str], params: Sequence[Any]) -> None:
+    """Raise FfnbenchError for an option of one value that is typed twice."""
+    names = [word.partition("=")[0].replace("_", "-") for word in words]
+    for param in params:
+        takes_several = param.param_type_name == "argument" or param.multiple
+        if takes_several or param.is_flag:
             continue
-        if not equals:
-            value = rest.pop(0)
-        (placed if argument.nargs == -1 else last).append(value)
-    return placed + last
+        if sum(map(names.count, param.opts)) > 1:
+            raise FfnbenchError(
+                f"{param.opts[0]} is given twice", "a list has commas: 64,128"
+            )
 
 
 class Group(TyperGroup):
@@ -264,14 +257,20 @@ def ending(*examples: str, docs: str) -> str:
     return "\n".join(lines)
 
 
+def has_wide_terminal() -> bool:
+    """Whether the help has room for panels: in narrow ones names would be cut."""
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    return is_terminal and shutil.get_terminal_size().columns >= WIDTH
+
+
 app = typer.Typer(
     cls=Group,
     no_args_is_help=True,
-    rich_markup_mode="rich" if sys.stdout is not None and sys.stdout.isatty() else None,
+    rich_markup_mode="rich" if has_wide_terminal() else None,
     context_settings={
         "help_option_names": ["-h", "--help"],
         "token_normalize_func": lambda name: name.replace("_", "-"),
-        "max_content_width": 80,
+        "max_content_width": WIDTH,
     },
     epilog=ending(
         "ffnbench compare relu gelu swiglu --d-model 768",
@@ -317,7 +316,8 @@ def command(
             )
 
         text = inspect.getdoc(function) or ""
-        parameters = [flag.parameter() for flag in (*flags, *of_output)]
+        of_all = (*flags, *of_output)
+        parameters = [each for flag in of_all for each in flag.parameters()]
         of_context = inspect.Parameter(
             "ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
         )
@@ -349,6 +349,17 @@ def _flag(name: str, annotation: Any, default: Any) -> Flag:
 
 
 def _given(ctx: Any, typed: dict[str, Any]) -> dict[str, Any]:
-    """What was typed, and what a file sets."""
-    of_command_line = {name: typed[name] for name in typed if is_typed(ctx, name)}
-    return set_by_file(ctx) | of_command_line
+    """What was typed, and what a file sets. What is typed by its name stands behind
+    what is typed by its place.
+    """
+    values = set_by_file(ctx)
+    for name in typed:
+        if not is_typed(ctx, name):
+            continue
+        value, argument = typed[name], name.removesuffix(BY_NAME)
+        if argument != name:
+            by_place = values.get(argument, [])
+            every = [*([by_place] if isinstance(by_place, str) else by_place), *value]
+            value = every if len(every) > 1 else every[0]
+        values[argument] = value
+    return values

@@ -11,6 +11,8 @@ from ffnbench.app import options as o
 from ffnbench.app.command import app as app
 from ffnbench.app.command import command
 from ffnbench.common import choices
+from ffnbench.common.errors import FfnbenchError
+from ffnbench.plan.reading import spelling
 
 if TYPE_CHECKING:
     from ffnbench.api.call import Call
@@ -38,11 +40,20 @@ CHECKED = {
 }
 
 
-def _call(wait: bool = False) -> "Call":
+def _call() -> "Call":
     """The call that a body serves."""
     from ffnbench.api.call import this_call
 
-    return this_call(wait=wait)
+    return this_call()
+
+
+def _refuse_unread(why: str, **flags: object) -> None:
+    """Raise FfnbenchError for a flag that is given and has no effect; `flags` are by
+    their names whether they are given.
+    """
+    for name, is_given in flags.items():
+        if is_given:
+            raise FfnbenchError(f"{spelling(name)} has no effect {why}", "leave it out")
 
 
 def _cpus() -> tuple[int]:
@@ -69,7 +80,6 @@ def compare(
     d_model: o.DModel = None,
     d_ff: o.DFF = None,
     match: o.Match = "params",
-    bias: o.Bias = None,
     batch: o.Batch = 1,
     seq_len: o.SeqLen = None,
     dtype: o.DType = "float32",
@@ -86,10 +96,7 @@ def compare(
     workers: o.Workers = None,
     rounds: o.Rounds = None,
     seed: o.Seed = 0,
-    timeout: o.Timeout = 300.0,
     runs: o.Runs = 1,
-    pause: o.Pause = None,
-    wait: o.Wait = False,
 ) -> "Report":
     """Measure FFN variants side by side.
 
@@ -106,10 +113,10 @@ def compare(
     is measured, and KeyboardInterrupt at Ctrl-C: its `.report` holds what was measured
     by then.
     """
-    from ffnbench.plan.comparison import plan_variants
+    from ffnbench.plan.cases import plan_variants
     from ffnbench.plan.protocol import protocol_of
 
-    call = _call(wait)
+    call = _call()
     protocol = protocol_of(
         workers=workers,
         rounds=rounds,
@@ -117,9 +124,7 @@ def compare(
         precision=precision,
         budget=budget,
         seed=seed,
-        timeout=timeout,
         runs=runs,
-        pause=pause,
     )
     flags = {
         "d_model": d_model,
@@ -141,7 +146,6 @@ def compare(
         protocol=protocol,
         preset=preset,
         match=match,
-        bias=bias,
         metrics=metrics,
         layer=layer,
     )
@@ -166,7 +170,6 @@ def cost(
     d_model: o.DModel = None,
     d_ff: o.DFF = None,
     match: o.Match = "params",
-    bias: o.Bias = None,
     batch: o.Batch = 1,
     seq_len: o.SeqLen = None,
     dtype: o.DType = "float32",
@@ -182,7 +185,7 @@ def cost(
     >>> costs = ffnbench.cost(["relu", "swiglu"], d_model=4096).frame()
     >>> costs[["label", "d_ff", "params", "flops_forward"]]
     """
-    from ffnbench.plan.comparison import plan_variants
+    from ffnbench.plan.cases import plan_variants
     from ffnbench.plan.protocol import protocol_of
 
     machines = []
@@ -211,7 +214,6 @@ def cost(
         protocol=protocol,
         preset=preset,
         match=match,
-        bias=bias,
     )
     return call.count(plan, probe, machines)
 
@@ -264,7 +266,6 @@ def block(
     preset: o.Preset = None,
     d_model: o.DModel = None,
     d_ff: o.DFF = None,
-    bias: o.Bias = None,
     heads: o.Heads = None,
     kv_heads: o.KVHeads = None,
     batch: o.Batch = 1,
@@ -313,13 +314,20 @@ def block(
         probe=probe,
         protocol=protocol,
         preset=preset,
-        bias=bias,
         heads=heads,
         kv_heads=kv_heads,
     )
-    if cost_only:
-        return call.count(plan, probe, lenient=False)
-    return call.measure(plan, probe)
+    if not cost_only:
+        return call.measure(plan, probe)
+    _refuse_unread(
+        "with --cost-only",
+        quick=quick,
+        precision=precision,
+        budget=budget,
+        workers=workers,
+        rounds=rounds,
+    )
+    return call.count(plan, probe, lenient=False)
 
 
 @command(
@@ -341,7 +349,6 @@ def check(
     exact_only: o.ExactOnly = False,
     budget: o.Budget = 120.0,
     trust: o.Trust = (),
-    wait: o.Wait = False,
 ) -> "Check":
     """Measure a baseline again, and show what regressed.
 
@@ -352,10 +359,12 @@ def check(
     """
     from ffnbench.gate import checking
 
+    if current is not None:
+        _refuse_unread("on saved runs", budget=budget != 120.0)
     return checking.check(
         baseline,
         current,
-        _call(wait),
+        _call(),
         tolerance=tolerance,
         exact_only=exact_only,
         budget=budget,
@@ -394,7 +403,6 @@ def ab(
     exact_only: o.ExactOnly = False,
     budget: o.Budget = 120.0,
     allow_mismatch: o.AllowMismatch = False,
-    wait: o.Wait = False,
 ) -> "Check":
     """Compare the old and the new code of one module.
 
@@ -426,7 +434,7 @@ def ab(
         sides.variant_of_sides(variant),
         (base, sides.SideFlags(rev=head_rev)),
         flags,
-        _call(wait),
+        _call(),
         tolerance=tolerance,
         exact_only=exact_only,
         budget=budget,
@@ -500,6 +508,16 @@ def activations(
     protocol = protocol_of(workers=workers, rounds=rounds, quick=quick)
     probe = call.probe(protocol.timeout_s, device if time else (), activations)
     if not time:
+        _refuse_unread(
+            "without --time",
+            elements=elements != (1048576,),
+            dtype=dtype != ("float32",),
+            device=device != ("auto",),
+            threads=threads,
+            quick=quick,
+            workers=workers,
+            rounds=protocol.rounds != TIMING_ROUNDS and not quick,
+        )
         from ffnbench.activations.describing import describe_activations
         from ffnbench.report.answer import Answer
 
@@ -543,10 +561,12 @@ def env() -> "Answer":
     Shows what is stored with every run: machine, torch, settings.
     """
     from ffnbench.api.this_machine import environment
-    from ffnbench.app.defaults import facts
+    from ffnbench.common.files import project_file
     from ffnbench.report.answer import Answer
 
-    return Answer(table=environment(_call().world, facts()), name="env")
+    path = project_file()
+    settings = [] if path is None else [("defaults from", str(path))]
+    return Answer(table=environment(_call().world, settings), name="env")
 
 
 @command(

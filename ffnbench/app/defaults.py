@@ -14,33 +14,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ffnbench.app.command import shown_value
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.files import content_of, project_file
 from ffnbench.common.names import hint_for
 
 SETTABLE = (
-    "d_model", "d_ff", "bias", "match", "batch", "seq_len", "dtype", "mode", "device", "threads", "backend", "weights",
+    "d_model", "d_ff", "match", "batch", "seq_len", "dtype", "mode", "device", "threads", "backend", "weights",
     "metrics",
-    "precision", "budget", "timeout", "pause", "tolerance", "on_unclear", "hardware", "wait", "format", "verbose", "quiet", "sort", "columns",
+    "precision", "budget", "tolerance", "on_unclear", "hardware", "format", "verbose", "quiet", "sort", "columns",
 )  # fmt: skip
-
-
-def facts() -> list[tuple[str, str]]:
-    """Facts for `ffnbench env`: the file, then each default with its value."""
-    path = project_file()
-    if path is None:
-        return []
-    rows = [("defaults from", str(path))]
-    for name, value in _table_of(path).items():
-        if isinstance(value, dict):
-            rows += [
-                (f"default {name}.{key}", shown_value(own))
-                for key, own in value.items()
-            ]
-        else:
-            rows.append((f"default {name}", shown_value(value)))
-    return rows
 
 
 def default_map(commands: Iterable[str]) -> dict[str, dict[str, Any]]:
@@ -51,43 +33,40 @@ def default_map(commands: Iterable[str]) -> dict[str, dict[str, Any]]:
     if path is None:
         return {}
     table = _table_of(path)
-    of_all = {}
-    for key, value in table.items():
-        if not (key in commands and isinstance(value, dict)):
-            name, typed = _settable(path, key, value)
-            of_all[name] = typed
-    maps = {}
-    for command in commands:
-        own = table.get(command, {})
-        named = dict(_settable(path, *item) for item in own.items())
-        maps[command] = of_all | named
-    return maps
+    own = {
+        name: table.pop(name) for name in commands if isinstance(table.get(name), dict)
+    }
+    of_all = _settings(path, table)
+    return {name: of_all | _settings(path, own.get(name, {})) for name in commands}
 
 
-def _settable(path: Path, key: str, value: Any) -> tuple[str, Any]:
-    """The parameter that a key sets, and its value as it would be typed; raises
-    FfnbenchError where no file may set it.
+def _settings(path: Path, table: dict[str, Any]) -> dict[str, Any]:
+    """The parameters that a table sets, with their values as they would be typed;
+    raises FfnbenchError where no file may set one.
     """
-    name = key.replace("-", "_")
-    parts = value if isinstance(value, list) else [value]
-    if name not in SETTABLE or not all(isinstance(x, int | float | str) for x in parts):
-        raise FfnbenchError(
-            f"{str(path)!r} can't set {key!r} to {value!r}",
-            hint_for(name, SETTABLE, "a key is the name of a flag: seq_len = 128"),
-        )
-    if name == "tolerance":  # it is repeated
-        return name, [str(part) for part in parts]
-    return name, value if isinstance(value, bool) else ",".join(map(str, parts))
+    settings: dict[str, Any] = {}
+    for key, value in table.items():
+        name = key.replace("-", "_")
+        parts = value if isinstance(value, list) else [value]
+        is_typed = all(isinstance(part, int | float | str) for part in parts)
+        if name not in SETTABLE or not is_typed:
+            raise FfnbenchError(
+                f"{str(path)!r} can't set {key!r} to {value!r}",
+                hint_for(name, SETTABLE, "a key is the name of a flag: seq_len = 128"),
+            )
+        texts = [str(part) for part in parts]
+        if isinstance(value, bool):
+            settings[name] = value
+        else:  # the one flag that is repeated takes several texts
+            settings[name] = texts if name == "tolerance" else ",".join(texts)
+    return settings
 
 
 def _table_of(path: Path) -> dict[str, Any]:
     try:
-        tools = tomllib.loads(content_of(path).decode()).get("tool", {})
-        table = tools.get("ffnbench", {})
-        if not isinstance(table, dict):
-            raise ValueError("tool.ffnbench is no table")
-        return table
-    except (ValueError, RecursionError) as problem:
+        table = tomllib.loads(content_of(path).decode())["tool"]["ffnbench"]
+        return dict(table)
+    except (ValueError, TypeError, LookupError, RecursionError) as problem:
         raise FfnbenchError(
             f"cannot read {str(path)!r}: {problem}", "it has to be TOML"
         ) from None

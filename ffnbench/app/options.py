@@ -7,7 +7,7 @@ A command takes them as annotations of its parameters: `d_model: o.DModel = None
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from typer import Argument, Option
 
@@ -52,27 +52,7 @@ SeveralVariants = OneVariant | Sequence[OneVariant] | Mapping[str, OneVariant]
 Sizes = int | str | Iterable[int | str]
 Names = str | Sequence[str]
 Pairs = str | Sequence[str] | Mapping[str, str]
-ModeName = Literal["forward", "train", "backward", "inference", "training"]
-MatchName = Literal["params", "flops", "none"]
-BackendName = Literal[
-    "eager", "packed", "packed-up-gate", "compile", "onednn", "ort", "openvino", "all"
-]
-DTypeName = Literal[
-    "float64",
-    "float32",
-    "bfloat16",
-    "float16",
-    "double",
-    "fp64",
-    "float",
-    "fp32",
-    "bf16",
-    "half",
-    "fp16",
-]
-Modes = ModeName | Sequence[ModeName]
-Backends = BackendName | Sequence[BackendName]
-OneDType: TypeAlias = "DTypeName | torch.dtype"
+OneDType: TypeAlias = "str | torch.dtype"
 DTypes: TypeAlias = "OneDType | Sequence[OneDType]"
 OneDevice: TypeAlias = "str | torch.device"
 Devices: TypeAlias = "OneDevice | Sequence[OneDevice]"
@@ -165,7 +145,7 @@ def variants(name: str, value: Any) -> str:
 
 def backends(name: str, value: Any) -> tuple[choices.Backend, ...]:
     """The backends of a list; `all` is every one."""
-    if choices.ALL_BACKENDS in cut("", joined(texts_of(name, value)), "eager,packed"):
+    if choices.ALL_BACKENDS in cut(spelling(name), joined(texts_of(name, value))):
         return tuple(choices.Backend)
     return many(member(choices.Backend, "backend"))(name, value)
 
@@ -183,7 +163,7 @@ def metric(name: str, text: str) -> str:
 def list_of_names(name: str, value: Any) -> str:
     """A list as one text."""
     text = joined(texts_of(name, value))
-    return ",".join(cut(f"{spelling(name)} ", text, "params,latency"))
+    return ",".join(cut(spelling(name), text))
 
 
 def interval(name: str, value: Any) -> tuple[float, float]:
@@ -307,13 +287,8 @@ DFF = Annotated[
         help="Width of a branch; by default 4 * d_model; 2/3 of it for gated forms.",
     ),
 ]
-Bias = Annotated[
-    bool | None,
-    switch,
-    Option(rich_help_panel=WIDTHS, help="Biases in all linear layers."),
-]
 Match = Annotated[
-    MatchName,
+    str,
     one(member(choices.Match, "match")),
     Option(
         rich_help_panel=WIDTHS,
@@ -398,7 +373,7 @@ DType = Annotated[
     ),
 ]
 Mode = Annotated[
-    Modes,
+    Names,
     many(mode_of),
     Option(
         rich_help_panel=WORKLOAD,
@@ -409,7 +384,7 @@ Mode = Annotated[
 ]
 Hardware = Annotated[
     Names | None,
-    many(plain, "h100,a100"),
+    many(plain),
     Option(
         rich_help_panel=WORKLOAD,
         metavar="LIST",
@@ -441,7 +416,7 @@ Threads = Annotated[
     ),
 ]
 Backend = Annotated[
-    Backends,
+    Names,
     backends,
     Option(
         rich_help_panel=WORKLOAD,
@@ -502,7 +477,7 @@ OperationsTimed = Annotated[
 ]
 Metrics = Annotated[
     Names,
-    many(metric, "latency,memory"),
+    many(metric),
     Option(
         rich_help_panel=MEASURED,
         metavar="LIST",
@@ -574,15 +549,6 @@ Seed = Annotated[
         help="Seed of inputs, weights and the order of rounds.",
     ),
 ]
-Timeout = Annotated[
-    float | str,
-    one(seconds),
-    Option(
-        rich_help_panel=EFFORT,
-        metavar="TIME",
-        help="A case fails if one of its steps takes longer.",
-    ),
-]
 Runs = Annotated[
     int | str,
     one(count),
@@ -592,15 +558,6 @@ Runs = Annotated[
         help="Measure this many times with new processes, and save all runs as a baseline.",
     ),
 ]
-Pause = Annotated[
-    float | str | None,
-    one(seconds),
-    Option(
-        rich_help_panel=EFFORT,
-        metavar="TIME",
-        help="With --runs: time between two runs; by default 60s.",
-    ),
-]
 Resume = Annotated[
     bool,
     switch,
@@ -608,15 +565,6 @@ Resume = Annotated[
         "--resume",
         rich_help_panel=EFFORT,
         help="Continue the file of -o; groups that it contains are not measured again.",
-    ),
-]
-Wait = Annotated[
-    bool,
-    switch,
-    Option(
-        "--wait",
-        rich_help_panel=EFFORT,
-        help="Wait while another run of ffnbench measures on this machine.",
     ),
 ]
 On = Annotated[

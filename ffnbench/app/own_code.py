@@ -15,6 +15,7 @@ from typing import Any
 
 from ffnbench.common.errors import FfnbenchError, WrongArgument
 from ffnbench.plan.reading import joined, text_of
+from ffnbench.plan.variants import parts_of
 
 CELL_HINT = "write the cell to a file: begin it with `%%writefile mine.py`, run it, then name it as 'mine.py:{name}'"
 SAVE_HINT = "save it to a file, for example mine.py, and name it as 'mine.py:{name}'"
@@ -26,13 +27,28 @@ def variants_text(name: str, given: Any) -> str:
     a worker can't find, and for what is no variant.
     """
     if isinstance(given, Mapping):
-        return ",".join(
-            f"{label}={_variant_text(name, variant)}"
-            for label, variant in given.items()
-        )
+        texts = [_labelled(name, label, given[label]) for label in given]
+        return ",".join(texts)
     if isinstance(given, str) or callable(given) or not hasattr(given, "__iter__"):
         return _variant_text(name, given)
     return joined(_variant_text(name, variant) for variant in given)
+
+
+def _labelled(name: str, label: Any, given: Any) -> str:
+    """One variant with its label; raises WrongArgument for what is no label, and where
+    it would be that of several.
+    """
+    text = _variant_text(name, given)
+    if not isinstance(label, str) or not label.strip() or {*label} & {*",=@"}:
+        raise WrongArgument(
+            f"{label!r} is no label", "a label is a name: {'mine': ...}"
+        )
+    if len(parts_of(text)) > 1:
+        raise WrongArgument(
+            f"the label {label!r} is of one variant, not {text!r}",
+            "give each its own: {'a': 'relu', 'b': 'gelu'}",
+        )
+    return f"{label}={text}"
 
 
 def _variant_text(name: str, given: Any) -> str:
@@ -120,20 +136,15 @@ def _source(loaded: ModuleType, module: str, name: str) -> str:
 
 
 def _let_workers_find(file: Path, module: str) -> None:
-    """Put the folder of a module into PYTHONPATH, which workers inherit, if the module
-    is importable here only because it stands beside the script, or in a folder that was
-    put on sys.path. That changes nothing in this process.
+    """Put the folder of a module that is not installed into PYTHONPATH, which workers
+    inherit. That changes nothing in this process.
     """
     depth = module.count(".")
     if file.name == "__init__.py":
         depth += 1
     root = file.resolve().parents[depth]
-    inherited = [
-        path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path
-    ]
-    importable = [Path.cwd(), *(Path(path).resolve() for path in inherited)]
+    inherited = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     prefixes = [Path(prefix).resolve() for prefix in (sys.prefix, sys.base_prefix)]
-    if root in importable or any(map(root.is_relative_to, prefixes)):
-        return
-    if root in [Path(path).resolve() for path in sys.path]:
-        os.environ["PYTHONPATH"] = os.pathsep.join([str(root), *inherited])
+    if str(root) not in inherited and not any(map(root.is_relative_to, prefixes)):
+        folders = filter(None, (str(root), *inherited))
+        os.environ["PYTHONPATH"] = os.pathsep.join(folders)

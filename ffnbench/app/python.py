@@ -37,8 +37,8 @@ def python_function(function: Callable[P, R]) -> Callable[P, R]:
     def answer(given: Mapping[str, Any]) -> R:
         values = values_of(flags, given)
         line = command_line(function.__name__, flags, given)
-        found: R = answer_python(lambda: function(**values), line)  # type: ignore[call-arg]
-        return found
+        of_call: R = answer_python(lambda: function(**values), line)  # type: ignore[call-arg]
+        return of_call
 
     return reading_arguments(function, answer)
 
@@ -76,27 +76,24 @@ def reading_arguments(
 
 
 def _bound(
-    function: str, signature: inspect.Signature, placed: Any, named: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The arguments of a call by their names. Raises WrongArgument, with did-you-mean,
-    for a name that the function does not know, and for too many by place.
+    function: str,
+    signature: inspect.Signature,
+    placed: tuple[Any, ...],
+    named: dict[str, Any],
+) -> Mapping[str, Any]:
+    """The arguments by their names. Raises WrongArgument, with did-you-mean, for a name
+    that the function does not know, and for too many by place.
     """
-    for name in named:
-        if name not in signature.parameters:
-            from ffnbench.plan.keys import KEY_OF
-
-            hint = hint_for(
-                name, signature.parameters, f"help(ffnbench.{function}) shows them"
-            )
-            if name in KEY_OF:
-                hint = f"write it as a key of each variant: {KEY_OF[name].example!r}"
-            raise WrongArgument(f"{function} has no argument {name!r}", hint)
+    unknown = named.keys() - signature.parameters.keys()
+    hint = f"help(ffnbench.{function}) shows its arguments"
+    for name in unknown:
+        raise WrongArgument(
+            f"{function} has no argument {name!r}",
+            hint_for(name, signature.parameters, hint),
+        )
     try:
         return signature.bind(*placed, **named).arguments
     except TypeError as problem:
-        hint = f"help(ffnbench.{function}) shows its arguments"
-        if "too many" in str(problem):
-            hint = f"several variants are one list: {function}(['relu', 'gelu'])"
         raise WrongArgument(f"{function}: {problem}", hint) from None
 
 
@@ -133,7 +130,6 @@ def build(
     *,
     d_model: o.DModel = None,
     d_ff: o.DFF = None,
-    bias: o.Bias = None,
     match: o.Match = "params",
     dtype: o.DType = "float32",
     device: o.AnyDevice = None,
@@ -158,7 +154,7 @@ def build(
         "device": ("auto",),
         "threads": (1,),
     }
-    return build_planned(variants, flags, device, match=match, bias=bias)
+    return build_planned(variants, flags, device, match=match)
 
 
 @reading_arguments

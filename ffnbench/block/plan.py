@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.ffn.spec import AttentionForm, AttentionSpec
+from ffnbench.ffn.spec import AttentionForm, AttentionSpec, FFNSpec
 from ffnbench.models.model import LayerGroup, ModelSpec, crosses
 from ffnbench.models.presets import PRESETS
 from ffnbench.plan.cases import (
@@ -69,7 +69,6 @@ def plan_block(
     probe: Probe,
     protocol: Protocol,
     preset: str | None = None,
-    bias: bool | None = None,
     heads: int | None = None,
     kv_heads: int | None = None,
 ) -> Plan:
@@ -81,12 +80,11 @@ def plan_block(
     flags = {**flags, "seq_len": tuple(sorted(flags["seq_len"] or ()))}
     main, models = None, models_of(preset)
     if preset is not None:
-        refuse_sizes(variant=variant, bias=bias, **flags)
+        refuse_sizes(variant=variant, **flags)
         main = models["preset"].main
     ffns, _ = cases_of(
         typed_variants(variant or ("preset" if main else DEFAULT_FORM), models),
         flags,
-        bias=bias,
         models=models,
         probe=probe,
     )
@@ -97,7 +95,9 @@ def plan_block(
         )
     cases: list[Case] = []
     for ffn in ffns:
-        attentions = attentions_of(ffn.ffn.d_model, main, heads, kv_heads, bool(bias))
+        # a block has biases in all its linear layers or in none
+        bias = isinstance(ffn.ffn, FFNSpec) and ffn.ffn.bias
+        attentions = attentions_of(ffn.ffn.d_model, main, heads, kv_heads, bias)
         if main is not None:
             sizing = Sizing(how=SizedBy.MODEL, what=models["preset"].name)
             ffn = replace(ffn, variant=main.form.name, ffn=main.form, sizing=sizing)
@@ -153,7 +153,7 @@ def _names_a_model(variant: str | None) -> bool:
 
 def refuse_sizes(**given: Any) -> None:
     """Raise FfnbenchError for a size given beside a model, which has its own."""
-    for name in ("variant", "d_model", "d_ff", "bias"):
+    for name in ("variant", "d_model", "d_ff"):
         if given.get(name) is not None:
             raise FfnbenchError(
                 f"{spelling(name)} can't be given with a model, which sets it",

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ffnbench.common.streams import short
+from ffnbench.common.streams import short, with_short_inputs
 
 TERMINATIONS = (signal.SIGTERM, signal.SIGHUP)
 EXIT_REGRESSED = 1
@@ -31,6 +31,7 @@ class FfnbenchError(Exception):
     exit_code = EXIT_USAGE
 
     def __init__(self, message: str, hint: str = "") -> None:
+        message = with_short_inputs(message)
         super().__init__(message)
         self.message = message
         self.hint = hint

@@ -46,6 +46,10 @@ ASCII_SIGNS = {
 UNSEEN = re.compile(
     r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff]"
 )
+# a word, or a text in quotes, of more than 80 characters: its first 60 and its last 15
+LONG_INPUT = re.compile(
+    r"((?<!\w)'[^']{60})[^']{6,}([^']{15}'(?!\w))|(\S{60})\S{6,}(\S{15})"
+)
 LONGEST_MESSAGE = 500  # characters of a message
 
 
@@ -72,6 +76,15 @@ def short(text: str) -> str:
     if len(text) <= LONGEST_MESSAGE:
         return text
     return f"{text[: LONGEST_MESSAGE * 2 // 3]}...{text[-LONGEST_MESSAGE // 4 :]}"
+
+
+def with_short_inputs(text: str) -> str:
+    """The message with the middle of each long word, and of each long text in quotes,
+    left out.
+    """
+    if len(text) <= 80:
+        return text
+    return LONG_INPUT.sub(lambda match: "...".join(filter(None, match.groups())), text)
 
 
 def prepare_streams() -> None:

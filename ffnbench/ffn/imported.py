@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ffnbench.common.errors import FfnbenchError, Raised
+from ffnbench.common.errors import FfnbenchError, Raised, WrongValue
 from ffnbench.common.names import did_you_mean
 from ffnbench.common.targets import one_line, resolve
 from ffnbench.ffn.activations import OwnActivation
@@ -156,11 +156,14 @@ def activation(
             )
 
     def mark(function: F) -> F:
-        setattr(
-            function,
-            ACTIVATION_ATTRIBUTE,
-            {"formula": formula, "flops": flops, "flops_backward": flops_backward},
-        )
+        costs = {"formula": formula, "flops": flops, "flops_backward": flops_backward}
+        try:
+            setattr(function, ACTIVATION_ATTRIBUTE, costs)
+        except (AttributeError, TypeError):
+            raise WrongValue(
+                f"{function!r} can't be marked: it is written in C",
+                "wrap it: def act(x): return torch.relu(x)",
+            ) from None
         return function
 
     return mark

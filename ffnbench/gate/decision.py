@@ -166,7 +166,8 @@ def _read_tolerance(size: str, text: str, metric: str) -> float:
         ) from None
     if not 0 <= share < 10 or (metric == LATENCY and share == 0):
         raise FfnbenchError(
-            f"the tolerance {text!r} must be above zero", "for example latency=5%"
+            f"the tolerance {text!r} is out of range",
+            "give more than 0% and less than 1000%: latency=5%",
         )
     return share
 

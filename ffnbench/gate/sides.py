@@ -15,10 +15,8 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.git import git
 from ffnbench.common.git import head as head_of
 from ffnbench.plan.cases import Lists, cases_of, refuse_if_none_can_run
-from ffnbench.plan.keys import parse_env
 from ffnbench.plan.plan import (
     CONTROL,
-    THIS_INTERPRETER,
     Arm,
     Plan,
     Probe,
@@ -81,15 +79,10 @@ def variant_of_sides(text: str) -> Typed:
             "`ffnbench compare` measures several",
         )
     variant = variants[0]
-    if variant.keys.lists:
+    if variant.lists:
         raise FfnbenchError(
             f"ab takes one value of each key, not {text!r}",
             "`ffnbench compare` measures a sweep",
-        )
-    if variant.keys.arm != THIS_INTERPRETER:
-        raise FfnbenchError(
-            f"a variant of ab can't have {variant.keys.arm}",
-            "use --base-python, --base-env, ...",
         )
     if variant.row in (BASE, CONTROL):
         raise FfnbenchError(
@@ -203,11 +196,22 @@ def arms_of_sides(
                 commit, is_dirty = head_of(here)
                 dirty = ", with changes that are not committed" if is_dirty else ""
                 words = f"the working tree ({(commit or '')[:SHORT]}{dirty})"
-        env = parse_env(side.env)
+        env = tuple(map(_variable, side.env))
         arm = Arm(python=side.python or "", source=source, env=env, name=name)
         where = ", ".join(filter(None, (words, side.python, *side.env)))
         arms.append((arm, f"{name} {where or 'this environment'}"))
     return arms
+
+
+def _variable(text: str) -> tuple[str, str]:
+    """The name and value of an environment variable, of NAME:VALUE."""
+    name, colon, value = text.strip().partition(":")
+    if not colon or not name.isidentifier():
+        raise FfnbenchError(
+            f"cannot read the variable {text!r}",
+            "write NAME:VALUE, for example OMP_NUM_THREADS:1",
+        )
+    return name, value
 
 
 def prober_within(prober: Prober, arm: Arm, variant: Typed) -> Prober:

@@ -17,7 +17,6 @@ from ffnbench.ffn.spec import (
     Gate,
     MLASpec,
     MoESpec,
-    Scalar,
     Scores,
 )
 from ffnbench.models.model import AttentionWindow, LayerGroup, ModelSpec, Rest
@@ -290,44 +289,3 @@ PRESETS: Registry[ModelSpec] = Registry(
 )
 for _row in _ROWS:
     PRESETS.add(_row.key, _row, OTHER_NAMES.get(_row.key, ()))
-
-
-def variant_keys(spec: FFNSpec) -> dict[str, Scalar]:
-    """The keys of a variant that make its form into that spec; those that would repeat
-    a default are left out.
-    """
-    keys: dict[str, Scalar] = {"d_ff": spec.d_ff, "bias": spec.bias}
-    if spec.limit is not None:
-        keys["limit"] = spec.limit
-    if spec.up_offset:
-        keys["offset"] = spec.up_offset
-    if spec.moe is not None:
-        keys |= _keys_of_experts(spec.moe)
-    return keys
-
-
-def _keys_of_experts(moe: MoESpec) -> dict[str, Scalar]:
-    default = MoESpec(experts=moe.experts, top_k=moe.top_k)
-    keys: dict[str, Scalar] = {"moe": f"{moe.experts}x{moe.top_k}"}
-    if moe.shared_d_ff:
-        keys["shared"] = moe.shared_d_ff
-    if moe.scores is not default.scores:
-        keys["scores"] = moe.scores
-    if moe.groups > 1:
-        keys["groups"] = f"{moe.groups}x{moe.top_groups}"
-    for name in ("shared_gate", "router_bias", "normalised", "routed_scale"):
-        if getattr(moe, name) != getattr(default, name):
-            keys[name] = getattr(moe, name)
-    return keys
-
-
-def as_text(spec: FFNSpec, keys: dict[str, Scalar]) -> str:
-    """The variant of a spec with these keys, as text that a user can type."""
-    text = spec.activation
-    if spec.gate is Gate.INNER:
-        text += "_glu"
-    for key, value in keys.items():
-        if value is None or isinstance(value, bool):
-            value = str(value).lower()
-        text += f"@{key}={value}"
-    return text

@@ -1,4 +1,5 @@
-"""Variants at each point of a sweep -> cases. Each mistake of the user's is found here.
+"""Variants at each point of a sweep -> cases, and the plan of them. Each mistake of the
+user's is found here.
 
 Pure: before a process is started or a file opened. The one thing that a pure function
 can't know is what code of the user's is and costs: that is asked of a `probe`, and
@@ -8,8 +9,9 @@ never about ffnbench's own forms.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from ffnbench.common.choices import (
@@ -23,18 +25,24 @@ from ffnbench.common.choices import (
 )
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import DEFAULT_GROUP, format_of, item_bytes
+from ffnbench.ffn.width_rules import DEFAULT_MULTIPLE
 from ffnbench.plan.backends import BACKENDS, lack_of_weights, why_not_installed
+from ffnbench.plan.metrics import RATE
 from ffnbench.plan.plan import (
     THIS_INTERPRETER,
     AnySpec,
     Arm,
     Case,
     Note,
+    Plan,
     Point,
     Probe,
+    Protocol,
+    Value,
     Workload,
 )
-from ffnbench.plan.reading import combinations, spelling
+from ffnbench.plan.protocol import with_budget
+from ffnbench.plan.reading import MOST_CELLS, spelling, too_many
 from ffnbench.plan.variants import (
     BACKEND_KEYS,
     COMPILE_KEYS,
@@ -43,6 +51,7 @@ from ffnbench.plan.variants import (
     Typed,
     Values,
     Variant,
+    typed_variants,
 )
 from ffnbench.plan.widths import Sizer
 
@@ -59,48 +68,109 @@ AXES = ("d_model", "dtype", "mode", "threads", "batch", "seq_len", "d_ff", "devi
 Lists = Mapping[str, tuple[Any, ...] | None]  # the values of each flag
 
 
-@dataclass(frozen=True, slots=True)
-class Points:
-    """The points of a sweep. `axes` are the values of each flag, and behind them those
-    of each key that has a list, whose names begin with an @.
+def plan_variants(
+    variants: str,
+    flags: Lists,
+    *,
+    probe: Probe,
+    protocol: Protocol,
+    preset: str | None = None,
+    match: Match = Match.PARAMS,
+    metrics: Sequence[str] = ("latency", "memory"),
+    layer: int | None = None,
+) -> Plan:
+    """The plan of a comparison, whose `flags` have lists of values. With `layer` the
+    weights are those of that layer in the folder `preset`.
+
+    Raises FfnbenchError, with a hint, for whatever is wrong.
     """
+    models = models_of(preset)
+    cases, notes = cases_of(
+        typed_variants(with_model(variants, models), models),
+        flags,
+        match=match,
+        models=models,
+        probe=probe,
+    )
+    refuse_if_none_can_run(cases)
+    folder = ""
+    if layer is not None:
+        from ffnbench.models.published import folder_of_weights
 
-    axes: Mapping[str, tuple[Any, ...]]
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return combinations(self.axes)
-
-    def place(self, values: Values) -> Point:
-        """Where these values are in the sweep, on the axes that have several values."""
-        place = []
-        for name, several in self.axes.items():
-            if len(several) > 1:
-                value = "none" if values[name] is None else values[name]
-                place.append((name.removeprefix("@"), value))
-        return tuple(place)
+        folder = folder_of_weights(preset, {case.label: case.ffn for case in cases})
+    return Plan(
+        cases=cases,
+        protocol=with_budget(protocol, len(cases)),
+        metrics=_metric_groups(metrics, cases),
+        match=match,
+        model=folder,
+        layer=layer,
+        multiple_of=DEFAULT_MULTIPLE,
+        notes=notes,
+    )
 
 
-def points_of(flags: Lists, variants: Iterable[Typed]) -> Points:
-    """The points of the lists of flags and of the keys of variants. Raises
-    FfnbenchError where a flag and a key have lists of one name, and where a variant has
-    one value for what a flag has a list of.
+def _metric_groups(names: Sequence[str], cases: Iterable[Case]) -> tuple[str, ...]:
+    """The groups of metrics that are asked for, and routing wherever there are experts.
+    Raises FfnbenchError for a group that can't be measured.
+    """
+    if RATE in names and "latency" not in names:
+        raise FfnbenchError(
+            "rate needs latency, which is not measured",
+            "add it: --metrics latency",
+        )
+    experts = any(case.workload.routing for case in cases)
+    if not experts and "routing" in names:
+        raise FfnbenchError(
+            "the metric routing needs experts, and no variant has any",
+            "for example swiglu@moe=8x2",
+        )
+    if experts and "routing" not in names:
+        return (*names, "routing")
+    return tuple(names)
+
+
+def axes_of(flags: Lists, variants: Iterable[Typed]) -> dict[str, tuple[Any, ...]]:
+    """The values of each flag, and behind them those of each key that has a list, whose
+    names begin with an @. Raises FfnbenchError where a flag and a key have lists of one
+    name, and where a variant has one value for what a flag has a list of.
     """
     axes = {name: values for name in AXES if (values := flags.get(name))}
     swept = {name for name, values in axes.items() if len(values) > 1}
     for typed in variants:
-        for name, values in typed.keys.lists.items():
-            if name in swept:
+        for name in swept & typed.keys.keys():
+            if name in typed.lists:
                 raise FfnbenchError(
                     f"{spelling(name)} has a list, and so has @{name}: an axis has one list",
                     f"leave the list of @{name} out",
                 )
-            axes[f"@{name}"] = values
-        for name in swept & typed.keys.values.keys() - {"d_ff"}:
-            raise FfnbenchError(
-                f"{typed.text!r} has a {name} of its own, but {spelling(name)} has a list",
-                f"leave @{name} out, or the list",
-            )
-    return Points(axes)
+            if name != "d_ff":
+                raise FfnbenchError(
+                    f"{typed.text!r} has a {name} of its own, but {spelling(name)} has a list",
+                    f"leave @{name} out, or the list",
+                )
+        axes |= {f"@{name}": values for name, values in typed.lists.items()}
+    return axes
+
+
+def points_of(axes: Lists) -> Iterator[tuple[dict[str, Any], Point]]:
+    """Each combination of the values of these axes, the last axis changing first, with
+    its point: the values on the axes that have several. Raises FfnbenchError for more
+    than a sweep may have, before the first is made.
+    """
+    lists = {name: values or () for name, values in axes.items()}
+    swept = [name for name, values in lists.items() if len(values) > 1]
+    count = prod(map(len, lists.values()))
+    if count > MOST_CELLS:
+        sizes = [f"{len(lists[name]):,} of {name}" for name in swept]
+        raise too_many(count, " x ".join(sizes))
+    for combination in product(*lists.values()):
+        values = dict(zip(lists, combination, strict=True))
+        point = [
+            (name.removeprefix("@"), "none" if values[name] is None else values[name])
+            for name in swept
+        ]
+        yield values, tuple(point)
 
 
 def cases_of(
@@ -108,7 +178,6 @@ def cases_of(
     flags: Lists,
     *,
     match: Match = Match.PARAMS,
-    bias: bool | None = None,
     models: Mapping[str, ModelSpec] | None = None,
     probe: Probe,
 ) -> tuple[tuple[Case, ...], tuple[Note, ...]]:
@@ -121,12 +190,10 @@ def cases_of(
     """
     models = models or {}
     flags = with_defaults(flags, models, typed)
-    if bias is None:
-        bias = any(model.main.form.bias for model in models.values())
-    points = points_of(flags, typed)
+    bias = any(model.main.form.bias for model in models.values())
     cases: list[Case] = []
     notes: list[Note] = []
-    for values in points:
+    for values, point in points_of(axes_of(flags, typed)):
         at_point = [each.at(values, probe) for each in typed]
         sizer = Sizer(
             d_model=values["d_model"],
@@ -143,8 +210,7 @@ def cases_of(
             if is_matched and variant is at_point[0]:
                 # one network, run in several ways
                 made = [made[0], *(replace(case, residual=0.0) for case in made[1:])]
-            place = points.place(values)
-            made = [replace(case, point=place) for case in made]
+            made = [replace(case, point=point) for case in made]
             cases += made
             notes += [
                 replace(note, label=case.label)
@@ -173,8 +239,8 @@ def _cases_of_variant(
     """The cases of one variant at one point: one for each backend and each format of
     weights. All have one width.
     """
-    backends = flags.get("backend") or (Backend.EAGER,)
-    formats = flags.get("weights") or (Weights.NONE,)
+    backends: Sequence[Backend] = flags.get("backend") or (Backend.EAGER,)
+    formats: Sequence[Weights] = flags.get("weights") or (Weights.NONE,)
     if BACKEND_KEYS & variant.keys.keys():
         backends = (_backend_of(variant),)
     if "weights" in variant.keys:
@@ -183,7 +249,7 @@ def _cases_of_variant(
     sized = sizer.sized(variant, replace(work, backend=backends[0], weights=formats[0]))
     cases: list[Case] = []
     for backend, weights in product(backends, formats):
-        run_by = []
+        run_by: list[tuple[str, Value]] = []
         if len(backends) > 1 and backend is not Backend.EAGER:
             run_by.append(("backend", backend))
         if len(formats) > 1 and weights is not Weights.NONE:
@@ -197,7 +263,7 @@ def _cases_of_variant(
                 workload=work_here,
                 sizing=sized.sizing,
                 residual=sized.residual,
-                arm=_arm_of(variant, work_here),
+                arm=_arm_of(work_here),
                 run_by=tuple(run_by),
             )
         )
@@ -208,13 +274,13 @@ def _cases_of_variant(
     return cases
 
 
-def _arm_of(variant: Variant, work: Workload) -> Arm:
+def _arm_of(work: Workload) -> Arm:
     """Where a case runs: a runtime has a process of its own."""
-    if not BACKENDS[work.backend].is_runtime or variant.arm.name:
-        return variant.arm
+    if not BACKENDS[work.backend].is_runtime:
+        return THIS_INTERPRETER
     # threads that spin would take the CPUs from those that sleep
     spinning = " whose threads spin" if work.spin else ""
-    return replace(variant.arm, name=work.backend + spinning)
+    return Arm(name=work.backend + spinning)
 
 
 # Defaults, and the model of --preset
@@ -252,11 +318,9 @@ def with_defaults(
     sequence. Raises FfnbenchError where flag and models differ, and for several d_model
     beside a --d-ff, which is the width for one.
     """
-    named = {model.key: model.main.form.d_model for model in models.values()}
-    for typed in variants:
-        if typed.model is not None:
-            named[typed.model.key] = typed.model.main.form.d_model
-    widths = tuple(sorted(set(named.values())))
+    every = [*models.values(), *(typed.model for typed in variants if typed.model)]
+    named = {model.key: model.main.form.d_model for model in every}
+    widths = tuple(sorted({*named.values()}))
     if len(widths) > 1:
         shown = ", ".join(f"{name} {width:,}" for name, width in named.items())
         raise FfnbenchError(
@@ -339,7 +403,7 @@ def _backend_of(variant: Variant) -> Backend:
 
 def _routing(variant: Variant) -> Routing | None:
     """How tokens are spread over experts; None for a variant without experts."""
-    if variant.keys.get("moe") is not None and not variant.target:
+    if variant.form is not None and variant.form.moe is not None:
         routing: Routing = variant.keys.get("routing", Routing.UNIFORM)
         return routing
     if "routing" in variant.keys:

@@ -5,7 +5,7 @@ read.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -34,13 +34,11 @@ from ffnbench.ffn.spec import (
 )
 from ffnbench.ffn.width_rules import WIDTH_RULES
 from ffnbench.plan.backends import BACKENDS
-from ffnbench.plan.plan import Arm, Workload
+from ffnbench.plan.plan import Workload
 from ffnbench.plan.reading import (
-    EXAMPLES,
     ReadText,
     device_of,
     dtype,
-    has_list,
     member,
     mode_of,
     number,
@@ -52,7 +50,6 @@ from ffnbench.plan.reading import (
 KEY_HINT = "a key is written @KEY=VALUE, e.g. swiglu@d_ff=2048"
 WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}  # fmt: skip
 NONE = ("none", "null")
-_VARIABLE = re.compile(r"(?P<name>[A-Za-z_]\w*):(?P<value>.*)", re.DOTALL)
 # 8x2: how many experts, or groups of them, there are and how many a token has
 _PAIR = re.compile(r"\d{1,9}[xX]\d{1,9}")
 
@@ -64,7 +61,6 @@ class Of(StrEnum):
     EXPERTS = "experts"
     WORKLOAD = "workload"
     OWN_CODE = "own code"
-    PROCESS = "process"
 
 
 # Readers of values that keys alone have
@@ -160,11 +156,6 @@ class Key:
     example: str
 
     @property
-    def any_word(self) -> bool:
-        """Whether every word is a value of it."""
-        return self.read in (plain, compile_mode)
-
-    @property
     def value(self) -> str:
         """The value that the example has."""
         return self.example.partition(f"@{self.name}=")[2].partition("@")[0]
@@ -231,10 +222,6 @@ KEYS = (
         "swiglu@moe=8x2@routing=skewed"),
     Key("like", Of.OWN_CODE, plain, "the form that it computes: its output is held against that", "none",
         "file.py:MyFFN@like=swiglu"),
-    Key("python", Of.PROCESS, plain, "the interpreter that it runs in", "this one", "swiglu@python=/env/python"),
-    Key("source", Of.PROCESS, plain, "a folder that is put first on the module path", "none", "pkg.mod:MyFFN@source=../old"),
-    Key("env", Of.PROCESS, plain, "variables of its process, NAME:VALUE, ; between", "none",
-        "swiglu@env=DEBUG:1"),
 )
 # fmt: on
 KEY_OF = {key.name: key for key in KEYS}
@@ -246,30 +233,46 @@ def names_of_keys(*about: Of) -> tuple[str, ...]:
 
 
 MOE_KEYS, FORM_KEYS = names_of_keys(Of.EXPERTS), names_of_keys(Of.FORM)
-WORKLOAD_KEYS, ARM_KEYS = names_of_keys(Of.WORKLOAD), names_of_keys(Of.PROCESS)
+WORKLOAD_KEYS = names_of_keys(Of.WORKLOAD)
 OF_OWN_CODE = ("d_ff", "ratio", LIKE, *WORKLOAD_KEYS)
 OF_A_FORM = (*FORM_KEYS, *MOE_KEYS, *WORKLOAD_KEYS)
 # the keys that are no axes: lists of --backend and --weights make rows in one group
-NO_AXES = {*ARM_KEYS, LIKE, "backend", "weights"}
+NO_AXES = {LIKE, "backend", "weights"}
 # hints for keys that a form of ffnbench's own does not have
 ELSEWHERE = {
     LIKE: "it names the form that your own code computes: mlp.py:MLP@like=swiglu; to compare forms, list them: relu,swiglu",
     "d_model": "all variants of a group have the same: --d-model 512,1024 makes two groups",
 }
-# the hint for a key that only some workloads read; which they are, `refuse_unread` says
-READ_BY = {
-    "spin": "ONNX Runtime's threads can spin: add @backend=ort",
-    "group": "weights in groups have it: add @weights=int4",
-    "matmul_precision": "products of float32 have it: leave @dtype out",
-    "reduced_reductions": "products of 16 bits have it: add @dtype=bf16",
+# the keys that only some workloads read, with the hint where none does
+READ_BY: dict[str, tuple[Callable[[Workload], bool], str]] = {
+    "spin": (
+        lambda work: BACKENDS[work.backend].can_spin,
+        "ONNX Runtime's threads can spin: add @backend=ort",
+    ),
+    "group": (
+        lambda work: grouped(work),
+        "weights in groups have it: add @weights=int4",
+    ),
+    "matmul_precision": (
+        lambda work: work.dtype == "float32",
+        "products of float32 have it: leave @dtype out",
+    ),
+    "reduced_reductions": (
+        lambda work: item_bytes(work.dtype) == 2,
+        "products of 16 bits have it: add @dtype=bf16",
+    ),
 }
 
 
-def parse_keys(
-    text: str, *, own_code: bool
-) -> tuple[dict[str, Any], dict[str, tuple[Any, ...]], Arm]:
-    """The keys in the text of a variant: those with one value, those with a list, and
-    the arm that is made of those about its process.
+def grouped(work: Workload) -> bool:
+    """Whether the weights are held in groups of columns."""
+    weight_format = format_of(work.weights, work.backend)
+    return weight_format is not None and weight_format.grouped
+
+
+def parse_keys(text: str, *, own_code: bool) -> dict[str, tuple[Any, ...]]:
+    """The keys in the text of a variant, each with its value, or with several where it
+    has a list.
 
     Raises FfnbenchError for a key that can't be read, that is there twice, or that no
     form has; of a variant of the user's `own_code` such a key is an argument of its
@@ -278,40 +281,25 @@ def parse_keys(
     known = (*OF_OWN_CODE, *MOE_KEYS) if f"@{LIKE}=" in text else OF_OWN_CODE
     if not own_code:
         known = OF_A_FORM
-    values: dict[str, Any] = {}
-    lists: dict[str, tuple[Any, ...]] = {}
-    arm: dict[str, str] = {}
-    variables: list[str] = []
+    keys: dict[str, tuple[Any, ...]] = {}
     for typed in text.split("@")[1:]:
         name, value = key_of(typed)
         if not name or not value:
             raise FfnbenchError(f"cannot read {'@' + typed!r} in {text!r}", KEY_HINT)
-        if name in {*values, *lists, *arm}:
+        if name in keys:
             raise FfnbenchError(
                 f"key {name!r} is given twice in {text!r}", "give each key once"
             )
-        if name == "env":
-            variables += value.split(";")
-            continue
-        if name in ARM_KEYS:
-            arm[name] = value
-            continue
         if name not in known and not own_code:
             where = "`ffnbench list keys` shows all keys"
-            hint = hint_for(name, sorted((*OF_A_FORM, *ARM_KEYS)), where)
+            hint = hint_for(name, sorted(OF_A_FORM), where)
             raise FfnbenchError(
                 f"unknown key {name!r} in {text!r}", ELSEWHERE.get(name, hint)
             )
         read = partial(_read_key, KEY_OF[name], text) if name in known else scalar
-        if name in NO_AXES or not has_list(value):
-            values[name] = read(name, value)
-            continue
-        example = EXAMPLES.get(name, "1..4096")
-        if name in KEY_OF:
-            example = EXAMPLES.get(name, KEY_OF[name].value)
-        parts = written_out(f"@{name}=", value, example)
-        lists[name] = tuple(dict.fromkeys(read(name, part) for part in parts))
-    return values, lists, Arm(env=parse_env(variables), **arm)
+        parts = [value] if name in NO_AXES else written_out(f"@{name}", value)
+        keys[name] = tuple(dict.fromkeys(read(name, part) for part in parts))
+    return keys
 
 
 def key_of(typed: str) -> tuple[str, str]:
@@ -329,37 +317,11 @@ def _read_key(key: Key, text: str, name: str, value: str) -> Any:
         raise FfnbenchError(f"{problem.message}, in {text!r}", hint) from None
 
 
-def refuse_unread(text: str, keys: Iterable[str], works: Iterable[Workload]) -> None:
+def refuse_unread(text: str, keys: Iterable[str], works: Sequence[Workload]) -> None:
     """Raise FfnbenchError for a key of the variant `text` that has no effect on any of
     its workloads.
     """
-    read = set()
-    for work in works:
-        if BACKENDS[work.backend].can_spin:
-            read.add("spin")
-        if work.dtype == "float32":
-            read.add("matmul_precision")
-        if item_bytes(work.dtype) == 2:
-            read.add("reduced_reductions")
-        held = format_of(work.weights, work.backend)
-        if held is not None and held.grouped:
-            read.add("group")
-    for key, hint in READ_BY.items():
-        if key in keys and key not in read:
+    for key in READ_BY.keys() & {*keys}:
+        reads, hint = READ_BY[key]
+        if not any(map(reads, works)):
             raise FfnbenchError(f"nothing reads @{key} in {text!r}", hint)
-
-
-def parse_env(texts: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """The name and value of each text, which is `NAME:VALUE`; a name that is there
-    twice has its last value. Raises FfnbenchError for any other text.
-    """
-    variables: dict[str, str] = {}
-    for text in texts:
-        match = _VARIABLE.fullmatch(text.strip())
-        if match is None:
-            raise FfnbenchError(
-                f"cannot read the variable {text!r}",
-                "write NAME:VALUE, for example OMP_NUM_THREADS:1",
-            )
-        variables[match["name"]] = match["value"]
-    return tuple(variables.items())

@@ -184,14 +184,7 @@ class Arm:
     name: str = ""
 
     def __str__(self) -> str:
-        if self.name:
-            return self.name
-        text = ""
-        if self.python:
-            text += f"@python={self.python}"
-        if self.source:
-            text += f"@source={self.source}"
-        return text + "".join(f"@env={name}:{value}" for name, value in self.env)
+        return self.name
 
 
 THIS_INTERPRETER = Arm()
@@ -281,9 +274,8 @@ class Protocol:
     fewest: the run adds to them until every ratio is known to +-`precision` (a
     fraction) or `budget_s` seconds are over (stats/stopping.py). `bound` is whether
     nothing may go beyond that budget; else it gives way to the fewest workers. The
-    whole plan is measured `runs` times, with `pause_s` seconds between two. A file of
-    another `method` is not read. `looks` is the number of interim analyses
-    of a sweep, which it pays for in confidence.
+    whole plan is measured `runs` times. A file of another `method` is not read. `looks`
+    is the number of interim analyses of a sweep, which it pays for in confidence.
     """
 
     workers: int = DEFAULT_WORKERS
@@ -298,7 +290,6 @@ class Protocol:
     looks: int = 1
     bound: bool = False
     runs: int = 1
-    pause_s: float = 0.0
 
 
 class NoteKind(StrEnum):
@@ -307,7 +298,6 @@ class NoteKind(StrEnum):
     - GENERAL: anything else
     - NAME: what the name of a variant means
     - MODEL: whose FFN a variant is
-    - SEEN: noise that was seen beside the run
 
     The others are found in the samples:
 
@@ -320,14 +310,13 @@ class NoteKind(StrEnum):
     GENERAL = "general"
     NAME = "name"
     MODEL = "model"
-    SEEN = "seen"
     SHORT = "short"
     BUSY = "busy"
     MOVES = "moves"
     NOISE = "noise"
 
 
-NOISES = {NoteKind.SEEN, NoteKind.BUSY, NoteKind.MOVES, NoteKind.NOISE}
+NOISES = {NoteKind.BUSY, NoteKind.MOVES, NoteKind.NOISE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ DEFAULT_BUDGET_S = 120.0  # of `check` and `ab`, and of a run with --precision a
 # of the default budget: so long for each case, and for so many cases at least
 BUDGET_A_CASE_S, FEWEST_BUDGETED = 5.0, 3
 LEAST_BUDGET_S = 5.0
-MOST_RUNS, PAUSE_S, DAY_S, MOST_S = 20, 60.0, 86_400, 1e9
+MOST_RUNS, MOST_S = 20, 1e9
 DEFAULT_TIMEOUT_S = 300.0
 
 
@@ -32,9 +32,7 @@ def protocol_of(
     precision: float | None = None,
     budget: float | None = None,
     seed: int = 0,
-    timeout: float = DEFAULT_TIMEOUT_S,
     runs: int = 1,
-    pause: float | None = None,
 ) -> Protocol:
     """The protocol of these flags: a precision in percent, times in seconds. Without a
     budget, `with_budget` gives it one.
@@ -51,10 +49,7 @@ def protocol_of(
             "give --workers and --rounds, or --precision and --budget",
         )
     in_range("seed", seed, 0, 2**63 - 1, "a seed is between 0 and 2^63 - 1")
-    check_timeout(timeout)
     in_range("runs", runs, 1, MOST_RUNS, f"a file holds 1 to {MOST_RUNS} runs")
-    pause = PAUSE_S if pause is None else pause
-    in_range("pause", pause, 0, DAY_S, f"give 0 to {DAY_S} seconds, which is a day")
     budget_s = None
     if not fixed:
         workers, rounds = MIN_WORKERS, MIN_ROUNDS
@@ -82,10 +77,10 @@ def protocol_of(
         precision=None if precision is None else precision / 100,
         budget_s=budget_s,
         seed=seed,
-        timeout_s=timeout,
+        # a step that the budget allows is not cut off
+        timeout_s=max(DEFAULT_TIMEOUT_S, budget_s or 0.0),
         bound=budget is not None,
         runs=runs,
-        pause_s=pause if runs > 1 else 0.0,
     )
 
 
@@ -110,9 +105,3 @@ def check_budget(seconds: float) -> None:
     """Raise FfnbenchError for a budget too short for the fewest workers."""
     hint = f"give at least {LEAST_BUDGET_S:g} seconds: {MIN_WORKERS} workers take that long to start"
     in_range("budget", seconds, LEAST_BUDGET_S, MOST_S, hint)
-
-
-def check_timeout(seconds: float) -> None:
-    """Raise FfnbenchError unless a timeout is positive and finite."""
-    hint = "give positive seconds; the default is 300"
-    in_range("timeout", seconds, 1e-9, MOST_S, hint)

@@ -8,21 +8,16 @@ A reader of a text takes the name that errors show (`--d-model`, `@d_ff`) and th
 
 from __future__ import annotations
 
-import operator
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
-from fractions import Fraction
-from itertools import product
-from math import prod
 from typing import Any, TypeVar
 
 from ffnbench.common.choices import MODE_ALIASES, Mode
 from ffnbench.common.errors import FfnbenchError, WrongArgument
 from ffnbench.common.names import choose, hint_for, normalise
 from ffnbench.common.units import (
-    COUNT_SUFFIXES,
     read_count,
     read_number,
     read_percent,
@@ -40,20 +35,11 @@ ONE_HINT = "`ffnbench compare` and `ffnbench cost` take lists"
 EMPTY_HINT = "give a value, or leave it out; perhaps a variable of the shell is not set"
 DEVICES = ("auto", "cpu", "cuda")  # as torch calls them; ROCm's are cuda
 MODES: Mapping[str, Mode] = {**{str(mode): mode for mode in Mode}, **MODE_ALIASES}
-EXAMPLES = {  # of lists
-    "d_model": "512,1024..4096",
-    "dtype": "float32,bfloat16",
-    "mode": "forward,train",
-    "threads": "1,2..8",
-    "batch": "1,8..64",
-    "seq_len": "1,128..1024",
-    "elements": "4096,64Ki..1Mi",
-    "d_ff": "2688..2752/8",
-    "device": "cpu,cuda",
-    "backend": "eager,packed",
-    "weights": "none,int8,int4",
-}
-_NUMBERED = re.compile(r"cuda:[0-9]{1,4}")
+LIST_HINT = "a list is 64,128 or relu,gelu; a range is 1..4096 or 64..128/8"
+# flags of `compare` that other commands give one value
+LISTED = (
+    "d_model", "dtype", "mode", "threads", "batch", "seq_len", "d_ff", "device", "backend", "weights",
+)  # fmt: skip
 
 
 def spelling(name: str) -> str:
@@ -119,11 +105,10 @@ def mode_of(name: str, text: str) -> Mode:
 def device_of(name: str, text: str) -> str:
     """The name of a device as torch has it; raises FfnbenchError for what is none."""
     device = re.sub("^gpu\\b", "cuda", text.lower())
-    kind, colon, _ = device.partition(":")
-    if kind not in DEVICES or (colon and not _NUMBERED.fullmatch(device)):
+    if not re.fullmatch("auto|cpu|cuda(:[0-9]{1,4})?", device):
         every = "devices: auto, cpu, cuda (NVIDIA's and AMD's GPUs), cuda:0"
         raise FfnbenchError(
-            f"unknown device {device!r}", hint_for(kind, DEVICES, every)
+            f"unknown device {device!r}", hint_for(device, DEVICES, every)
         )
     return device
 
@@ -135,40 +120,19 @@ def text_of(name: str, value: Any) -> str:
     """One value as it would be typed: a text, a path, a number, or a dtype or device of
     torch. Raises WrongArgument for any other, and FfnbenchError for an empty text.
     """
-    if isinstance(value, bool):
-        shown = str(value).lower()
-        raise WrongArgument(f"{spelling(name)} can't be {shown!r}", "give it a value")
-    text = _typed_as(value)
-    if text is None:
+    kind = type(value)
+    is_number = hasattr(kind, "__index__") or hasattr(kind, "__float__")
+    is_typed = is_number or isinstance(value, str | os.PathLike)
+    if isinstance(value, bool) or not (is_typed or kind.__module__ == "torch"):
         shown = repr(value)
-        if len(shown) > 60 or "\n" in shown:
-            shown = f"a {type(value).__name__.removeprefix('Shown')}"
+        if "\n" in shown:
+            shown = f"a {kind.__name__}"
         hint = "help() of the function shows its arguments"
-        if hasattr(value, "save"):
-            hint = f"save it first: {name}=report.save('{name}.json')"
         raise WrongArgument(f"{spelling(name)} can't be {shown}", hint)
+    text = str(value).removeprefix("torch.")
     if not text.strip() or "\0" in text:
         raise FfnbenchError(f"{spelling(name)} has an empty value", EMPTY_HINT)
     return text
-
-
-def _typed_as(value: Any) -> str | None:
-    """The text of a value that can be typed, else None."""
-    if isinstance(value, str):
-        return value
-    kind = type(value)
-    if kind.__module__ == "torch" and kind.__name__ in ("dtype", "device"):
-        return str(value).removeprefix("torch.")
-    if isinstance(value, bytes | bytearray | memoryview | type):
-        return None
-    try:
-        if isinstance(value, os.PathLike):
-            return f"{os.fspath(value)}"
-        if hasattr(value, "__index__"):
-            return str(operator.index(value))
-        return repr(float(value))
-    except (TypeError, ValueError):
-        return None
 
 
 def texts_of(name: str, value: Any) -> list[str]:
@@ -185,7 +149,7 @@ def one(read: ReadText[T]) -> ReadFlag[T]:
     def read_flag(name: str, value: Any) -> T:
         texts = texts_of(name, value)
         if len(texts) != 1 or ("," in texts[0] and read is not plain):
-            hint = ONE_HINT if name in EXAMPLES else "give one"
+            hint = ONE_HINT if name in LISTED else "give one"
             raise FfnbenchError(
                 f"{spelling(name)} takes one value here, not {','.join(texts)!r}", hint
             )
@@ -194,7 +158,7 @@ def one(read: ReadText[T]) -> ReadFlag[T]:
     return read_flag
 
 
-def many(read: ReadText[T], example: str = "") -> ReadFlag[tuple[T, ...]]:
+def many(read: ReadText[T]) -> ReadFlag[tuple[T, ...]]:
     """The reader of a flag that takes one value, or a list: each value once. A text is
     cut at its commas, and its ranges are written out.
     """
@@ -202,7 +166,7 @@ def many(read: ReadText[T], example: str = "") -> ReadFlag[tuple[T, ...]]:
     def read_flag(name: str, value: Any) -> tuple[T, ...]:
         text = joined(texts_of(name, value))
         flag = spelling(name)
-        parts = written_out(f"{flag} ", text, example or EXAMPLES[name])
+        parts = written_out(flag, text)
         try:
             return tuple(dict.fromkeys(read(flag, part) for part in parts))
         except FfnbenchError as problem:
@@ -248,22 +212,17 @@ def joined(texts: Iterable[str]) -> str:
     return re.sub(",*\n[\n,]*", ",", "\n".join(texts))
 
 
-def cut(lead: str, text: str, example: str) -> list[str]:
-    """The parts of a list. Raises FfnbenchError where one is empty; it shows the text
-    and in its hint the example, each behind `lead`, which is the flag or key with what
-    divides it from its value.
+def cut(name: str, text: str) -> list[str]:
+    """The parts of the list of a flag or key; raises FfnbenchError where one is
+    empty.
     """
     parts = [part.strip() for part in text.split(",")]
     if "" in parts:
-        raise FfnbenchError(
-            f"{lead}{text!r} has an empty value", f"for example {lead}{example}"
-        )
+        raise FfnbenchError(f"{name} {text!r} has an empty value".strip(), LIST_HINT)
     return parts
 
 
-_SIZES = COUNT_SUFFIXES | {"": 1, None: 1}
-_END = rf"\s*(\d{{1,15}}(?:\.\d{{1,15}})?)({'|'.join(COUNT_SUFFIXES)})?\s*"
-_RANGE = re.compile(rf"{_END}\.\.{_END}(?:/{_END})?", re.ASCII)
+_RANGE = re.compile(r"\s*(\d[^./]*)\.\.(\d[^./]*)(?:/(.+))?", re.ASCII)
 
 
 def is_range(text: str) -> bool:
@@ -271,63 +230,41 @@ def is_range(text: str) -> bool:
     return ".." in text and "../" not in text and "/.." not in text
 
 
-def has_list(text: str) -> bool:
-    """Whether a text is that of several values."""
-    return "," in text or is_range(text)
-
-
-def written_out(lead: str, text: str, example: str) -> list[str]:
+def written_out(name: str, text: str) -> list[str]:
     """The values of a list that may have ranges, as they would be typed one by one.
     Raises FfnbenchError for an empty value, for a range that is none, and for too many
-    values. `lead` and `example` are as for `cut`.
+    values.
     """
     values: list[str] = []
-    for part in cut(lead, text, example):
-        if is_range(part):
-            values += _values_of_range(lead, part, example)
-        else:
-            values.append(part)
-    if len(values) > MOST_CELLS:
-        raise too_many(len(values), f"{lead}{text}")
+    for part in cut(name, text):
+        values += map(str, _values_of_range(name, part)) if is_range(part) else [part]
     return values
 
 
-def _values_of_range(lead: str, text: str, example: str) -> list[str]:
+def _values_of_range(name: str, text: str) -> Sequence[int]:
     """The values of `first..last/step`, or without a step those of `first..last`, which
     are first, doubled again and again, and at the end last.
     """
     match = _RANGE.fullmatch(text)
-    first, last, step = Fraction(0), Fraction(0), Fraction(0)
-    if match is not None:
-        first = Fraction(match[1]) * _SIZES[match[2]]
-        last = Fraction(match[3]) * _SIZES[match[4]]
-        step = Fraction(match[5] or 0) * _SIZES[match[6]]
-    doubles = match is not None and match[5] is None
-    never_ends = doubles and first == 0
-    if match is None or first > last or never_ends or 0 < last - first < step:
+    first, last, step = (
+        (read_count(end or 0) for end in match.groups()) if match else (0, 0, 0)
+    )
+    has_step = match is not None and match[3] is not None
+    too_long = 0 < last - first < step
+    if not 0 < first <= last or too_long or (has_step and step < 1):
         raise FfnbenchError(
-            f"{lead}{text} is no range",
-            f"FIRST..LAST doubles FIRST until LAST, FIRST..LAST/STEP adds STEP: {lead}{example}",
+            f"{name} {text} is no range",
+            "FIRST..LAST doubles FIRST until LAST, as in 1..4096; FIRST..LAST/STEP adds STEP, as in 64..128/8",
         )
-    if doubles:
-        values = [first]
-        while 2 * values[-1] < last:
-            values.append(2 * values[-1])
-        if first < last:
-            values.append(last)
-    else:
-        if not step:
-            raise FfnbenchError(
-                f"{lead}{text} never ends: its step is 0",
-                f"for example {lead}{example}",
-            )
-        count = (last - first) // step + 1
-        if count > MOST_CELLS:
-            raise too_many(count, f"{lead}{text}")
-        values = [first + i * step for i in range(count)]
-    return [
-        str(value) if value.denominator == 1 else repr(float(value)) for value in values
-    ]
+    if has_step:
+        values = range(first, last + 1, step)
+        if len(values) > MOST_CELLS:
+            raise too_many(len(values), f"{name} {text}")
+        return values
+    doubled = [first]
+    while 2 * doubled[-1] < last:
+        doubled.append(2 * doubled[-1])
+    return list(dict.fromkeys((*doubled, last)))
 
 
 def too_many(count: int, of: str) -> FfnbenchError:
@@ -338,17 +275,3 @@ def too_many(count: int, of: str) -> FfnbenchError:
     return FfnbenchError(
         f"{of} makes {count:,} groups, and a sweep has at most {MOST_CELLS:,}", hint
     )
-
-
-def combinations(axes: Mapping[str, tuple[Any, ...]]) -> Iterator[dict[str, Any]]:
-    """Each combination of the values of these axes, the last axis changing first.
-    Raises FfnbenchError for more than a sweep may have, before the first is made.
-    """
-    count = prod(len(values) for values in axes.values())
-    if count > MOST_CELLS:
-        sizes = [
-            f"{len(axes[name]):,} of {name}" for name in axes if len(axes[name]) > 1
-        ]
-        raise too_many(count, " x ".join(sizes))
-    for values in product(*axes.values()):
-        yield dict(zip(axes, values, strict=True))

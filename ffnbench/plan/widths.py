@@ -11,7 +11,7 @@ from functools import cached_property
 from ffnbench.common.choices import Match
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.cost import flops_forward, params_active
-from ffnbench.ffn.spec import Gate, ImportedSpec, NetworkSpec
+from ffnbench.ffn.spec import FFNSpec, Gate, ImportedSpec, NetworkSpec
 from ffnbench.ffn.width_rules import (
     DEFAULT_MULTIPLE,
     DEFAULT_RATIO,
@@ -19,7 +19,7 @@ from ffnbench.ffn.width_rules import (
     width_by_rule,
 )
 from ffnbench.plan.plan import ACTIVE_PARAMS, GIVEN, Probe, SizedBy, Sizing, Workload
-from ffnbench.plan.variants import Variant, module_spec, spec_of
+from ffnbench.plan.variants import Variant
 
 SIZING_KEYS = ("ffn_dim_multiplier", "multiple_of", "ratio", "rule")
 
@@ -40,7 +40,8 @@ class Sizer:
     """Finds the widths of the variants of one group.
 
     `d_ff` is the width that --d-ff gives, and `bias` whether linear layers have biases
-    where a variant does not say so. `work` is the workload of the reference.
+    where a variant does not say so: as the model beside it. `work` is the workload of
+    the reference.
     """
 
     d_model: int
@@ -100,12 +101,11 @@ class Sizer:
             return self._by_rule("classic", variant)
         if not is_reference:
             return self._matched(variant, work, self._reference_cost)
-        if variant.like is not None:
-            like = replace(variant.like, label=variant.label)
-            return self._width(like, work)
-        if variant.gate is Gate.NONE and keys.get("moe") is None:
+        form = variant.form or variant.like
+        if form is None or (form.gate is Gate.NONE and form.moe is None):
             return self._by_rule("classic", variant)
-        return self._matched(variant, work, self._classic_cost(variant, work))
+        variant = replace(variant, form=form)
+        return self._matched(variant, work, self._classic_cost(variant, form, work))
 
     def _by_rule(self, rule: str, variant: Variant) -> tuple[int, Sizing]:
         """d_ff by a rule, whose arguments are the keys of the variant."""
@@ -156,8 +156,7 @@ class Sizer:
             if not variant.target and self._cost(variant, same, work) == target:
                 width = same  # that of the reference, unrounded
         what: str = self.match
-        experts = (variant.keys.get("moe"), self.reference.keys.get("moe"))
-        if self.match is Match.PARAMS and any(experts):
+        if self.match is Match.PARAMS and (variant.moe or self.reference.moe):
             what = ACTIVE_PARAMS
         return width, Sizing(how=SizedBy.MATCHED, what=what)
 
@@ -169,15 +168,12 @@ class Sizer:
     def _reference_cost(self) -> int:
         return self._cost(self.reference, self._reference_width, self.work)
 
-    def _classic_cost(self, variant: Variant, work: Workload) -> int:
+    def _classic_cost(self, variant: Variant, form: FFNSpec, work: Workload) -> int:
         """The cost to which a gated reference, or one of experts, is matched where it
         has no width itself: that of the classic form with its other keys.
         """
-        from ffnbench.plan.keys import MOE_KEYS
-
-        others = (*MOE_KEYS, "limit", "offset", "gate")
-        keys = {key: variant.keys[key] for key in variant.keys if key not in others}
-        classic = replace(variant, gate=Gate.NONE, keys=keys)
+        form = replace(form, gate=Gate.NONE, moe=None, limit=None, up_offset=0.0)
+        classic = replace(variant, form=form)
         width, _ = self._by_rule("classic", classic)
         return self._cost(classic, width, work)
 
@@ -189,7 +185,7 @@ class Sizer:
         on_params = self.match is Match.PARAMS
         if isinstance(spec, ImportedSpec):
             name = spec.target
-            counted = self.probe.within(variant.arm).count(spec, work)
+            counted = self.probe.count(spec, work)
             value = counted.params_active if on_params else counted.flops_forward
         else:
             name = spec.name
@@ -203,6 +199,16 @@ class Sizer:
 
     def _spec(self, variant: Variant, width: int) -> NetworkSpec:
         """The network of a variant at a width."""
-        if variant.target:
-            return module_spec(variant, self.d_model, width)
-        return spec_of(variant, self.d_model, width, self.bias)
+        d_model, form, like = self.d_model, variant.form, variant.like
+        if form is not None:
+            bias = variant.keys.get("bias", self.bias)
+            return replace(form, d_model=d_model, d_ff=width, bias=bias)
+        if like is not None:
+            like = replace(like, d_model=d_model, d_ff=width)
+        return ImportedSpec(
+            target=variant.target,
+            d_model=d_model,
+            d_ff=width,
+            arguments=variant.arguments,
+            like=like,
+        )

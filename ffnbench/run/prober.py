@@ -167,7 +167,7 @@ class Prober(Probe):
             self._worker = None  # the next question starts another one
             hint = BY_ITSELF
             if lost.kind is FailureKind.TIMEOUT:
-                hint = "give it longer with --timeout"
+                hint = "`compare --budget 15m` gives it longer"
             raise Unsupported(self._with_arm(f"{about}: {lost}"), hint) from lost
         if isinstance(answer, Failed):
             raise self._error_of(answer, about)

@@ -437,7 +437,7 @@ def interpreter_of(arm: Arm) -> str:
     if inside.exists():
         hint = f"that is a folder; its interpreter is {inside}"
     else:
-        hint = "@python= is the interpreter of another environment, for example .venv-old/bin/python"
+        hint = "--base-python is the interpreter of another environment, for example .venv-old/bin/python"
     raise FfnbenchError(f"there is no interpreter {arm.python!r}", hint)
 
 

@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 Tell = Callable[[str], None]  # shows a line to the user
 
 LOCK_POLL_S = 0.5
-OTHER_RUN_MEASURED = "another run of ffnbench{who} measured on this machine when this one began: they disturb each other"
+PAUSE_S = 60.0  # between two runs of a baseline: what moves between runs is slow
 # of a run whose load is told: the kernel counts CPU time in hundredths of a second
 SHORTEST_S = 2.0
 # the look at other processes before a run, and what services of a quiet machine use
@@ -42,30 +41,24 @@ GLANCES, GLANCE_S = 4, 0.01
 
 
 @contextmanager
-def machine_lock(tell: Tell, wait: bool = False) -> Iterator[str]:
-    """Hold the lock while something is measured. Yields a note for the reader, empty
-    where no other run holds the lock.
-
-    With `wait` it is waited for, and `tell` is told so. Where there can be no lock, a
-    run is made without.
+def machine_lock(tell: Tell) -> Iterator[None]:
+    """Hold the lock while something is measured. Another run that holds it is waited
+    for, and `tell` says so. Where there can be no lock, a run is made without.
     """
+    mine = None
     try:
         # machines may share a home, so the name of this one is in it
         path = own_folder() / f"measuring-{os.uname().nodename}"
         mine, owner = _lock_or_owner(path)
-        if owner is not None and wait:
+        if owner is not None:
             tell(f"waiting: another run of ffnbench{owner} measures on this machine")
             while owner is not None:
                 time.sleep(LOCK_POLL_S)
                 mine, owner = _lock_or_owner(path)
-        elif owner is not None:
-            tell(
-                f"note: another run of ffnbench{owner} measures on this machine now; compare, check and ab can wait for it (--wait)"
-            )
     except (OSError, RuntimeError):  # no such folder, or no home
-        mine, owner = None, None
+        pass
     try:
-        yield "" if owner is None else OTHER_RUN_MEASURED.format(who=owner)
+        yield
     finally:
         if mine is not None:
             with suppress(OSError):  # trouble with the lock must not cost the answer
@@ -179,16 +172,17 @@ class World:
     clock, the lock, and what else runs here.
 
     `began` is when the command began, by `now`: a budget counts from there, or from the
-    start of the run where it is None. `lock` is held while something is measured, and
-    yields what a reader should know of another run. The defaults see no missing GPU and
-    no other processes, and serve tests; `this_machine` is the real one.
+    start of the run where it is None. `lock` is held while something is measured.
+    Between two runs of a baseline `pause_s` seconds pass. The defaults see no missing
+    GPU and no other processes, and serve tests; `this_machine` is the real one.
     """
 
     launch: Launch = start_worker
     prober: Callable[[float], Prober] = Prober
     now: Callable[[], float] = time.monotonic
     began: float | None = None
-    lock: Callable[[Tell], AbstractContextManager[str]] = machine_lock
+    pause_s: float = 0.0
+    lock: Callable[[Tell], AbstractContextManager[None]] = machine_lock
     describe: Callable[[Greeting, DeviceFacts | None], Environment] = environment_of_run
     watch: Callable[[], Watch] = Watch
     # why there is no GPU, where that is known without torch
@@ -208,11 +202,8 @@ class World:
         return 0.0 if self.began is None else self.now() - self.began
 
 
-def this_machine(*, wait: bool = False) -> World:
-    """The machine that this process runs on, for a command that begins now; `wait`
-    waits for another run to end.
-    """
-    lock = partial(machine_lock, wait=wait)
+def this_machine() -> World:
+    """The machine that this process runs on, for a command that begins now."""
     return World(
-        began=time.monotonic(), lock=lock, no_gpu=why_no_gpu, others=others_now
+        began=time.monotonic(), pause_s=PAUSE_S, no_gpu=why_no_gpu, others=others_now
     )

@@ -12,7 +12,6 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-import gate_world
 import pytest
 from fake_machine import FakeLaunch, measure, prepare
 from frames import csv_of
@@ -135,15 +134,6 @@ def test_an_output_that_vanishes_costs_neither_the_answer_nor_the_other_files(
     assert "vs relu" in out
     assert "cannot write" in err
     assert (tmp_path / "b.csv").stat().st_size > 100
-
-
-def test_a_row_of_a_check_that_failed_ends_with_3(on_fakes, tmp_path: Path) -> None:
-    """Even the reference, which has no time of its own that is checked."""
-    path = gate_world.saved(tmp_path / "b.json", variants="relu")
-    for kind, code in (("crash", 3), ("mismatch", 3), ("unsupported", 0)):
-        launch = FakeLaunch(trouble={("open", "relu"): kind})
-        ended, _, err = on_fakes("check", path, "--budget 5", launch=launch)
-        assert ended == code, (kind, err)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
 import subprocess
@@ -15,7 +14,6 @@ import pytest
 from paths import ROOT
 from shell import COMMANDS, options_of
 
-import ffnbench
 from ffnbench.app import main as cli
 
 
@@ -157,14 +155,3 @@ def test_what_is_offered_needs_no_torch() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "swiglu" in done.stdout
-
-
-@pytest.mark.parametrize(
-    "name", ["compare", "cost", "block", "check", "ab", "activations"]
-)
-def test_help_has_a_word_on_each_argument(name: str) -> None:
-    function = getattr(ffnbench, name)
-    for argument in inspect.signature(function).parameters:
-        assert re.search(rf"^ *{argument}: \S+", function.__doc__, re.MULTILINE), (
-            argument
-        )

@@ -66,7 +66,7 @@ NUMBERS = (
 FORMS = (
     "relu", "gelu", "swiglu", "bilinear", "swish@beta=0.5", "silu@gate=output", "b=relu@dropout=0.1",
     "l=swiglu@rule=llama", "t=relu@mode=train", "h16=swiglu@dtype=bf16@batch=2@seq_len=16", "[/x]=gelu", "日本=silu",
-    "$x$=gelu", "s=relu@moe=4x1@shared=16@routing=skewed", "own=mlp.py:Net@d_ff=32", "env=relu@env=A:1",
+    "$x$=gelu", "s=relu@moe=4x1@shared=16@routing=skewed", "own=mlp.py:Net@d_ff=32",
 )  # fmt: skip
 OUTPUTS = (
     "out.csv",
@@ -89,7 +89,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "--d-model": ("16", "768"), "--batch": ("7",), "--seq-len": ("1", "16", "1,128"),
     "--threads": ("1", "3"), "--dtype": ("float32", "bf16"), "--mode": ("train", "backward"), "--backend": ("compile",),
     "--workers": ("3", "5"), "--rounds": ("2", "6"), "--precision": ("50",), "--seed": ("77130259",),
-    "--timeout": ("5", "0.5"), "--match": ("flops", "none"), "--metrics": ("latency,memory", "memory,sparsity"),
+    "--match": ("flops", "none"), "--metrics": ("latency,memory", "memory,sparsity"),
     "--format": ("csv", "json", "markdown", "github"), "--tolerance": ("latency=5%", "params=1%"),
     "--on-unclear": ("fail",), "--sort": ("latency", "-params"), "--columns": ("params,latency",), "-v": ("",),
 }  # fmt: skip
@@ -100,7 +100,7 @@ ANSWERED = """
     compare relu --d-model 64 --metrics memory
     compare --preset gpt2 --quick
     cost --preset gpt2
-    cost relu,swiglu --match flops --seq-len 1,16 --bias
+    cost relu,swiglu --match flops --seq-len 1,16
     cost --preset mixtral-8x7b
     block --d-model 64 --heads 2 --seq-len 16 --workers 3
     block --preset gpt2 --cost-only
@@ -255,7 +255,6 @@ def typed_lines(draw: st.DrawFn) -> Typed:
                         "dtype",
                         "backend",
                         "mode",
-                        "env",
                         "x",
                     )
                 )
@@ -324,7 +323,7 @@ class Driven:
         self.out, self.err = (stream.getvalue().decode(line.encoding) for stream in raw)
         self.after = self.files()
 
-    def machine(self, *, wait: bool = False) -> world.World:
+    def machine(self) -> world.World:
         """Workers that are not real, by a clock of their own."""
         dice, ticks = random.Random(0), itertools.count(step=0.005)
         launch = FakeLaunch(

@@ -209,9 +209,7 @@ def copied(at: int, to: str) -> FakeLaunch:
 
 def test_several_runs_of_a_sweep_are_several_again(call, at_once) -> None:
     launch = copied(5 * A_FEW + 9, "b.json")  # in the second cell of the third run
-    assert (
-        call(*FEW, "--runs", "3", "--pause", "0", "-o", "a.json", launch=launch)[0] == 0
-    )
+    assert call(*FEW, "--runs", "3", "-o", "a.json", launch=launch)[0] == 0
     left = read_report("b.json")
     runs = left.runs
     assert left.cut_short
@@ -221,7 +219,7 @@ def test_several_runs_of_a_sweep_are_several_again(call, at_once) -> None:
     ] * 2
     assert runs[2].interrupted
     assert set(latencies(runs[2]).values()) == {6, 2}
-    code, _, err = call(*FEW, "--runs", "3", "--pause", "0", "-o", "a.json", "--resume")
+    code, _, err = call(*FEW, "--runs", "3", "-o", "a.json", "--resume")
     assert (code, "hint: leave one of the two out" in err) == (2, True)
     code, _, err = call(
         *FEW, "-o", "a.json", "--resume"

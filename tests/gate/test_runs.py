@@ -72,12 +72,7 @@ def call(on_fakes, monkeypatch: pytest.MonkeyPatch):
 @pytest.fixture
 def baseline(tmp_path: Path, call) -> Path:
     path = tmp_path / "baseline.json"
-    assert (
-        call("compare", COMPARE, "--runs 3 --pause 0 -o", path, "-q", launch=machine())[
-            0
-        ]
-        == 0
-    )
+    assert call("compare", COMPARE, "--runs 3 -o", path, "-q", launch=machine())[0] == 0
     return path
 
 
@@ -86,7 +81,7 @@ def test_several_runs_stand_in_one_file_in_the_order_of_their_time(
 ) -> None:
     path, factors = tmp_path / "b.json", [1.00, 1.02, 0.98, 1.04]
     code, out, err = call(
-        "compare", COMPARE, "--runs 4 --pause 0 -o", path, launch=Restless(factors)
+        "compare", COMPARE, "--runs 4 -o", path, launch=Restless(factors)
     )
     assert code == 0
     assert "the table shows run 1 of 4" in out
@@ -116,7 +111,7 @@ def test_ctrl_c_keeps_the_runs_that_are_whole(tmp_path: Path, call) -> None:
     code, out, _ = call(
         "compare",
         COMPARE,
-        "--runs 5 --pause 0 -q -o",
+        "--runs 5 -q -o",
         path,
         launch=Restless([1.0] * 5, interrupted_in=2),
     )
@@ -147,9 +142,7 @@ def test_a_run_beside_other_work_is_made_up_for(
         Restless([1 + k / 10 for k in range(5)], noisy=noisy),
     )
     quick = COMPARE.replace("--precision 0.5", "--quick")
-    ended, out, err = call(
-        "compare", quick, "--runs 3 --pause 0 -q -o", path, launch=launch
-    )
+    ended, out, err = call("compare", quick, "--runs 3 -q -o", path, launch=launch)
     assert (ended, launch.runs + 1) == (code, made)
     if code:
         assert "a row had no undisturbed round" in out
@@ -173,7 +166,7 @@ def test_a_run_is_held_against_the_mean_of_the_runs(tmp_path: Path, call) -> Non
         call(
             "compare",
             COMPARE,
-            "--runs 16 --pause 0 -q -o",
+            "--runs 16 -q -o",
             path,
             launch=Restless(factors),
         )[0]

@@ -8,10 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from fake_machine import planned, prepare
+from fake_machine import planned
 
 from ffnbench.common import jsonable
-from ffnbench.common.errors import FfnbenchError
 from ffnbench.device.environment import about_torch
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan.plan import THIS_INTERPRETER, Arm, Plan
@@ -127,28 +126,3 @@ def test_a_worker_needs_torch_and_the_standard_library_alone(tmp_path: Path) -> 
     assert not [answer for answer in answers if "failed" in answer], answers
     assert len(answers) == len(asked)
     assert answers[-1]["answer"]["error"] == 0.0
-
-
-@pytest.mark.parametrize(
-    ("variants", "says", "hint"),
-    [
-        (
-            "relu,gelu@python=nowhere/python",
-            "there is no interpreter 'nowhere/python'",
-            "another environment",
-        ),
-        ("relu,gelu@source=nowhere", "there is no folder 'nowhere'", "checkout"),
-        (
-            "relu,gelu@python=/bin/ls",
-            "@python=/bin/ls: a worker could not start: it printed",
-            "import torch",
-        ),
-    ],
-)
-def test_an_arm_that_is_not_there_is_found_before_measuring(
-    variants: str, says: str, hint: str
-) -> None:
-    with pytest.raises(FfnbenchError) as caught:
-        prepare(variants=variants, quick=True)
-    assert says in caught.value.message
-    assert hint in caught.value.hint

@@ -38,8 +38,9 @@ def variant_of(text: str) -> Variant:
     ],
 )
 def test_names_mean_forms(text: str, activation: str, gate: Gate) -> None:
-    variant = variant_of(text)
-    assert (variant.activation, variant.gate) == (activation, gate)
+    form = variant_of(text).form
+    assert form is not None
+    assert (form.activation, form.gate) == (activation, gate)
 
 
 WORDS = st.text("abcxyz_09", min_size=1, max_size=8)
@@ -90,7 +91,7 @@ def test_label_name_and_keys_are_told_apart(
     text, name, of_spec, of_workload = typed
     [variant] = typed_variants(text if label is None else f"{label}={text}")
     assert (variant.text, variant.name) == (text, name)
-    assert variant.keys.values == of_spec | of_workload
+    assert variant.keys == {key: (one,) for key, one in (of_spec | of_workload).items()}
     assert variant.is_target == (":" in name)
     assert (
         variant.row

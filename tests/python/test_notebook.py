@@ -29,7 +29,7 @@ from fake_machine import FakeLaunch
 from test_notebook import Known
 from ffnbench import api
 from ffnbench.run import world
-world.this_machine = lambda wait=False: world.World(launch=FakeLaunch(), prober=Known)
+world.this_machine = lambda: world.World(launch=FakeLaunch(), prober=Known)
 """
 
 
@@ -52,7 +52,7 @@ FURTHER = [
     "ffnbench.cost('relu', d_model=64).show()",
     "class Mine:\n    pass\nffnbench.cost(['relu', Mine])",
     "from fake_machine import interrupted_in_the_second_worker\n"
-    "world.this_machine = lambda wait=False: world.World(launch=FakeLaunch(interrupted_in_the_second_worker))\n"
+    "world.this_machine = lambda: world.World(launch=FakeLaunch(interrupted_in_the_second_worker))\n"
     "ffnbench.compare('relu,gelu', d_model=64, workers=3, rounds=2)",
 ]
 

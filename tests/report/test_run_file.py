@@ -164,7 +164,7 @@ def test_a_run_that_is_killed_at_once_leaves_what_was_there(
 
 
 def test_several_runs_are_several_again(call, tmp_path: Path) -> None:
-    flags = ["--workers", "3", "--rounds", "10", "--runs", "20", "--pause", "0"]
+    flags = ["--workers", "3", "--rounds", "10", "--runs", "20"]
     killed_at(500, "-o", "a.json", *flags, folder=tmp_path)
     report = read_report(tmp_path / "a.json")
     assert report.cut_short

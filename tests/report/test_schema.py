@@ -18,7 +18,6 @@ from paths import ROOT, committed_runs
 from repositories import two_sides
 from result_schema import schema_text
 
-from ffnbench.api import measuring
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.report.files.store import read_report, report_text
 
@@ -75,7 +74,6 @@ def made(name: str, folder: Path, on_fakes) -> dict:
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(measuring, "_pause", lambda seconds, progress: None)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
