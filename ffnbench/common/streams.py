@@ -46,9 +46,10 @@ ASCII_SIGNS = {
 UNSEEN = re.compile(
     r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff]"
 )
-# a word, or a text in quotes, of more than 80 characters: its first 60 and its last 15
+# a word, or a text in quotes, of more than 80 characters: its first 60 and its last 15;
+# what has a slash is a path, and stays whole
 LONG_INPUT = re.compile(
-    r"((?<!\w)'[^']{60})[^']{6,}([^']{15}'(?!\w))|(\S{60})\S{6,}(\S{15})"
+    r"((?<!\w)'[^'/]{60})[^'/]{6,}([^'/]{15}'(?!\w))|([^\s/]{60})[^\s/]{6,}([^\s/]{15})"
 )
 LONGEST_MESSAGE = 500  # characters of a message
 

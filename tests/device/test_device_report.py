@@ -70,7 +70,7 @@ def test_a_row_of_another_workload_is_another_row(key: str, run: ShownReport) ->
 @pytest.mark.parametrize("key", CONDITIONS)
 def test_times_of_other_conditions_are_not_compared(key: str, run: ShownReport) -> None:
     other = with_work(run, **{key: CONDITIONS[key]})
-    found = latency_findings(baseline_times(run), other, Policy())
+    found = latency_findings(other, Policy(), baseline_times(run))
     assert {(one.status, key in one.reason) for one in found} == {
         (Status.INCOMPARABLE, True)
     }
@@ -78,6 +78,6 @@ def test_times_of_other_conditions_are_not_compared(key: str, run: ShownReport) 
 
 def test_a_run_is_comparable_with_itself(run: ShownReport) -> None:
     found = exact_findings(run, run, Policy())
-    found += latency_findings(baseline_times(run), run, Policy())
+    found += latency_findings(run, Policy(), baseline_times(run))
     assert {one.status for one in found if one.metric == "spec"} == {Status.OK}
     assert Status.INCOMPARABLE not in {one.status for one in found}

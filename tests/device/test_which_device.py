@@ -12,7 +12,6 @@ from fake_machine import FakeLaunch, planned, run
 from paths import ROOT
 
 import ffnbench
-from ffnbench.common.errors import FfnbenchError
 from ffnbench.device import environment
 from ffnbench.device.environment import why_no_gpu
 from ffnbench.plan.plan import Plan, Workload
@@ -71,7 +70,7 @@ def test_why_there_is_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert why_no_gpu() == ""
 
 
-def test_a_baseline_of_a_device_that_is_not_here_is_refused_before_anything_is_started(
+def test_counts_of_a_device_that_is_not_here_are_checked_without_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def started(*_: object) -> Any:
@@ -79,7 +78,5 @@ def test_a_baseline_of_a_device_that_is_not_here_is_refused_before_anything_is_s
 
     machine = world.World(launch=started, no_gpu=lambda: "there is none")
     monkeypatch.setattr(world, "this_machine", lambda **_: machine)
-    with pytest.raises(
-        FfnbenchError, match="device 'cuda' was asked for, but there is none"
-    ):
-        ffnbench.check(ROOT / "tests/golden/runs/cuda.json", exact_only=True)
+    shown = ffnbench.check(ROOT / "tests/golden/runs/cuda.json", exact_only=True)
+    assert "exact rows are equal; latency was not compared" in str(shown)

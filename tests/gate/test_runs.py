@@ -97,7 +97,7 @@ def test_several_runs_stand_in_one_file_in_the_order_of_their_time(
         assert ratio == pytest.approx(factor, rel=0.002)
     over = re.search(
         r"swiglu (\d\.\d+) \[(\d\.\d+), (\d\.\d+)\]",
-        out[out.index("mean of all runs") :],
+        out[out.index("mean of all: ") :],
     )
     assert over
     value, low, high = map(float, over.groups())

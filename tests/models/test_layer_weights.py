@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from processor import HAS_8_BIT_PRODUCTS
 from shell import ffnbench as shell
 
 transformers = pytest.importorskip("transformers")
@@ -60,6 +61,8 @@ FORMATS: dict[str, tuple[Any, Any, float]] = {
     "int8-dynamic": (in_8_bits, input_in_8_bits, 0.3),
     "int4": (in_4_bits, as_is, 0.15),
 }
+if not HAS_8_BIT_PRODUCTS:
+    del FORMATS["int8-dynamic"]
 
 
 def by_hand(

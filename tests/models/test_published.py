@@ -48,7 +48,7 @@ def test_a_name_is_a_variant_and_keys_go_on_top() -> None:
     )
 
 
-def test_a_config_is_a_variant_that_can_be_typed_again(tmp_path) -> None:
+def test_a_config_is_a_variant(tmp_path) -> None:
     pytest.importorskip("transformers")
     (tmp_path / "config.json").write_text(
         json.dumps({"model_type": "qwen2", "hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 2}
@@ -60,7 +60,6 @@ def test_a_config_is_a_variant_that_can_be_typed_again(tmp_path) -> None:
         plan.cases[0].ffn.d_ff,
         plan.cases[0].ffn.name,
     ) == (512, 1408, "swiglu")
-    assert plan.cases[0].variant == "silu_glu@d_ff=1408@bias=false"
 
 
 @pytest.mark.parametrize(

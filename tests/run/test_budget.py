@@ -221,7 +221,6 @@ def test_a_run_that_ended_before_a_sample_shows_dashes_and_no_picture(
     assert not found.samples
     text = str(found)
     assert "latency" in text
-    assert "weights" not in text
     assert {row["latency_s"] for row in found.rows()} == {None}
     assert {row["peak_bytes"] for row in found.rows()} == {None}
     with pytest.raises(FfnbenchError, match="nothing to draw"):

@@ -85,7 +85,6 @@ def test_trouble_is_a_row_and_the_others_go_on(
         seq_len=32,
         workers=3,
         rounds=3,
-        timeout=1.0,
         threads=1,
     )
     plan = planned(**request, probe=prober)
@@ -96,7 +95,7 @@ def test_trouble_is_a_row_and_the_others_go_on(
         2 * 16 * 32,
         2 * 16 * 32 + 32 + 16,
     }
-    hasty = replace(plan, protocol=replace(plan.protocol, warmup_s=1e-3))
+    hasty = replace(plan, protocol=replace(plan.protocol, warmup_s=1e-3, timeout_s=1.0))
     report = measure_plan(Prepared(plan=hasty, costs=costs), World(launch=Patient))
     failures = {f.case: (f.kind.value, f.message) for f in report.failures}
     assert set(failures) == set(names) - {"Chatty", "Plain"}
