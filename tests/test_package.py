@@ -12,7 +12,8 @@ from pathlib import Path, PurePosixPath
 import pytest
 from paths import ROOT
 
-BESIDE = {"README.md", "CONTRIBUTING.md"}  # pages that the help names
+# the help and pages link to these
+BESIDE = {"README.md", "CHANGELOG.md", "CONTRIBUTING.md"}
 
 
 def known_files() -> set[str]:
