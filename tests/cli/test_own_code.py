@@ -74,44 +74,25 @@ def test_outputs_are_compared_with_a_form_and_nothing_is_timed(tmp_path: Path) -
     """
     (tmp_path / "good.py").write_text(MODULE)
     (tmp_path / "wrong.py").write_text(MODULE.replace("silu", "gelu"))
-    (tmp_path / "cut.py").write_text(
-        MODULE.replace("(self.gate(x))", "(self.gate(x)).detach()")
+    cut = MODULE.replace("(self.gate(x))", "(self.gate(x)).detach()")
+    (tmp_path / "cut.py").write_text(cut)
+    rows = [f"{name}={name}.py:Mlp@like=swiglu" for name in ("good", "wrong", "cut")]
+    rows.append("trained=cut.py:Mlp@like=swiglu@mode=train")
+    asked = ("swiglu", *rows, *SMALL, "--metrics", "error", "-o", "e.json")
+    found = ffnbench("compare", *asked, cwd=tmp_path)
+    assert found.returncode == 3
+    assert found.stderr.startswith("wrote e.json\nerror: 2 of 5 rows failed\n")
+    small = r" .* \de-[678] *\n"
+    told = (
+        rf"swiglu{small}good{small}wrong .* mismatch *\ncut{small}trained .* mismatch"
     )
-    for mode, failing in (("forward", ["wrong"]), ("train", ["wrong", "cut"])):
-        rows = [
-            f"{name}={name}.py:Mlp@like=swiglu" for name in ("good", "wrong", "cut")
-        ]
-        arguments = (
-            "swiglu",
-            *rows,
-            *SMALL,
-            "--metrics",
-            "error",
-            "--mode",
-            mode,
-            "-o",
-            "e.json",
-        )
-        found = ffnbench("compare", *arguments, cwd=tmp_path)
-        assert found.returncode == 3
-        assert found.stderr == (
-            f"wrote e.json\nerror: {len(failing)} of 4 rows failed\n"
-            "hint: the lines below the table say why\n"
-        )
-        assert re.search(
-            r"error +failure *\n.*\nswiglu .* \de-[678] *\ngood .* \de-[678] *\nwrong .* mismatch",
-            found.stdout,
-        )
-        report = json.loads((tmp_path / "e.json").read_text())
-        assert not [
-            sample for sample in report["samples"] if sample["metric"] == "latency"
-        ]
-        failures = {
-            one["case"]: (one["kind"], one["message"]) for one in report["failures"]
-        }
-        assert list(failures) == failing
-        assert {kind for kind, _ in failures.values()} == {"mismatch"}
-    assert "gradient of gate.weight" in failures["cut"][1]
+    assert re.search(told, found.stdout)
+    report = json.loads((tmp_path / "e.json").read_text())
+    assert "latency" not in {sample["metric"] for sample in report["samples"]}
+    wrong, trained = report["failures"]
+    assert (wrong["case"], wrong["kind"]) == ("wrong", "mismatch")
+    assert (trained["case"], trained["kind"]) == ("trained", "mismatch")
+    assert "gradient of gate.weight" in trained["message"]
 
 
 def test_a_width_that_a_module_makes_up_is_not_told_as_d_ff(
@@ -150,7 +131,7 @@ def test_a_change_of_the_input_is_no_other_function(tmp_path: Path) -> None:
 
 
 def test_a_module_that_raises_while_it_is_counted_is_told_whole_and_fails(
-    tmp_path: Path,
+    on_fakes, tmp_path: Path
 ) -> None:
     (tmp_path / "notes.py").write_text(
         "from torch import nn\n\n\n"
@@ -161,10 +142,9 @@ def test_a_module_that_raises_while_it_is_counted_is_told_whole_and_fails(
         f"        raise RuntimeError('{'wide ' * 40}end')\n"
     )
     code = f"{tmp_path}/notes.py:FFN"
-    for variants, says in (((code,), "every case"), ((code, "relu"), "1 of 2 rows")):
-        ended = ffnbench("cost", *variants, "--d-model", "64")
-        told = " ".join(ended.stdout.split())
+    for variants, says in ((code, "every case"), (f"{code} relu", "1 of 2 rows")):
+        cost = f"cost {variants} --d-model 64"
+        ended, told, err = on_fakes(cost, prober=ProberHere)
+        assert (ended, says in err) == (3, True)
         assert f"raised RuntimeError: {'wide ' * 40}end (" in told
         assert "notes.py, line 9)" in told
-        assert says in ended.stderr
-        assert ended.returncode == 3
