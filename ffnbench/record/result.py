@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from ffnbench.common.jsonable import OTHER_FIELDS
 from ffnbench.ffn.cost import Cost
 from ffnbench.plan.metrics import CLOSED_FORMS, LATENCY
-from ffnbench.plan.plan import CONTROL, Axis, Case, Note, Plan, Protocol
+from ffnbench.plan.plan import CONTROL, Axis, Note, Plan, Protocol
 
 SCHEMA = 2
 MEMORY = "memory"  # the level of bytes that no cache holds
@@ -118,14 +118,6 @@ class Estimate:
         if not self.low or not self.high:
             return None
         return math.sqrt(self.high / self.low) - 1
-
-    def inverse(self) -> Estimate:
-        """The estimate of the inverse: of the ratio of two times it is how many times
-        as fast.
-        """
-        low = None if self.high is None else 1 / self.high
-        high = None if self.low is None else 1 / self.low
-        return replace(self, value=1 / self.value, low=low, high=high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,23 +351,6 @@ class Crossings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fastest:
-    """Which rows of a group are the fastest. `first` are the labels of the fastest one
-    and of those that can't be told from it.
-
-    `verdict` is FASTER where `first` is one row, SAME where they all take the same
-    time, else UNCLEAR. `ratios` are those of the rows of `first`, in their order,
-    relative to the row `against`.
-    """
-
-    cases: tuple[Case, ...]
-    first: tuple[str, ...]
-    verdict: Verdict
-    against: str
-    ratios: tuple[Estimate, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Narrowing:
     """The run that would decide the UNCLEAR rows, of which there are `rows`: one with
     the precision `precision` and a budget of `seconds`, None where no budget is enough.
@@ -392,14 +367,12 @@ class Narrowing:
 
 @dataclass(frozen=True, kw_only=True)
 class TradeOff:
-    """Time against error in the group of a reference, by labels: the Pareto front, the
-    fastest row, and the fastest of those whose error is small, None where none is.
+    """Time against error in the group of a reference: the labels of the rows on the
+    Pareto front.
     """
 
     reference: str
     front: tuple[str, ...]
-    fastest: str
-    fastest_of_small_error: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -419,7 +392,6 @@ class Figures:
     rates: Mapping[str, Estimate] = field(default_factory=dict)
     over_runs: Mapping[str, Estimate] = field(default_factory=dict)
     crossings: Crossings | None = None
-    fastest: tuple[Fastest, ...] = ()
     narrowing: Narrowing | None = None
     trade_offs: tuple[TradeOff, ...] = ()
     cells: tuple[int, int] = (1, 1)

@@ -10,25 +10,20 @@ from collections.abc import Sequence
 
 from ffnbench.common.units import counted
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.plan.metrics import ERROR
 from ffnbench.plan.plan import Case, Group, NoteKind
 from ffnbench.record.result import (
     LONGEST_BUDGET_S,
     Comparison,
     Crossings,
     Estimate,
-    Fastest,
     Report,
-    TradeOff,
     Verdict,
 )
-from ffnbench.report.header import heading, heading_of
+from ffnbench.report.header import compares_ways, heading, heading_of
 from ffnbench.report.words import (
     TENFOLD,
     WIDEST_INTERVAL,
     WITHIN,
-    backend_text,
-    error_text,
     interval_text,
     join_words,
     labelled,
@@ -63,13 +58,8 @@ def sentences(report: Report, groups: Sequence[Group] | None = None) -> list[str
 
 
 def answer(report: Report, groups: Sequence[Group]) -> str:
-    """Which rows take longer than the reference, and by how much; where curves cross;
-    which rows are fast for their error.
-    """
-    figures = report.figures
-    if figures.trade_offs:
-        return "; ".join(_trade_off_text(report, each) for each in figures.trade_offs)
-    crossings = crossing_texts(figures.crossings) if figures.crossings else []
+    """How much longer rows take than the reference, and where curves cross."""
+    crossings = report.figures.crossings
     compared = [group for group in groups if not report.failure(group.reference)]
     texts = []
     if len(compared) < len(groups):
@@ -77,23 +67,27 @@ def answer(report: Report, groups: Sequence[Group]) -> str:
     if len(compared) == 1:
         texts += _texts_on_one_group(report, compared[0])
     else:
-        places = figures.crossings.places if figures.crossings else ()
-        crossing = {place.variant for place in places}
+        crossing = {place.variant for place in crossings.places} if crossings else set()
         texts += _texts_on_several_groups(report, compared, crossing)
-    if not report.plan.is_sweep:
-        texts += [
-            _fastest_text(each) for each in figures.fastest if len(each.cases) > 2
-        ]
     if report.repeats:
         texts.append(_text_on_runs(report))
-    return "; ".join(crossings + texts)
+    if crossings:
+        texts = [*crossing_texts(crossings), *texts]
+    return "; ".join(texts)
 
 
 def _name(report: Report, case: Case) -> str:
-    """The name of a row within its group."""
+    """The name of a row within its group: how it is run, where rows differ in that
+    alone.
+    """
     if isinstance(case.ffn, ActivationSpec):
         return case.variant
-    return report.plan.name_of(case.label)
+    plan = report.plan
+    if compares_ways(plan):
+        names = {plan.name_of(each.label).partition("@")[0] for each in plan.shown}
+        if len(names) == 1:
+            return way_text(case.workload)
+    return plan.name_of(case.label)
 
 
 def _compared(report: Report, group: Group) -> dict[str, Comparison]:
@@ -104,6 +98,11 @@ def _compared(report: Report, group: Group) -> dict[str, Comparison]:
         if comparison and case.label != group.reference:
             rows[_name(report, case)] = comparison
     return rows
+
+
+def _names_text(names: Sequence[str]) -> str:
+    """`gelu and silu`; `12 rows` where there are many."""
+    return join_words(names) if len(names) <= MOST_NAMED else f"{len(names)} rows"
 
 
 def _ratio_of(row: Comparison) -> float:
@@ -126,9 +125,9 @@ def _texts_on_one_group(report: Report, group: Group) -> list[str]:
             amount, words = _how_much(row.ratio)
             rows.setdefault(words, {})[name] = amount
     texts = [_clause(each, words, reference) for words, each in rows.items()]
-    if len(same) > MOST_NAMED:
-        same = [f"{len(same)} rows"]
     if same:
+        if len(same) > MOST_NAMED:
+            same = [_names_text(same)]
         names = join_words([reference, *same])
         texts.append(f"{names} take the same time (within {WITHIN})")
     if texts and report.plan.is_sweep:
@@ -169,7 +168,7 @@ def _texts_on_several_groups(
     verdicts_of: dict[str, list[Verdict]] = {}
     for group in groups:
         for name, row in _compared(report, group).items():
-            if name not in crossing:
+            if report.plan.name_of(row.case) not in crossing:
                 verdicts_of.setdefault(name, []).append(row.verdict)
     if not verdicts_of:
         return []
@@ -177,6 +176,8 @@ def _texts_on_several_groups(
     names_of: dict[str, list[str]] = {}
     for name, verdicts in verdicts_of.items():
         counts = Counter(AT_SEVERAL_POINTS.get(each, "") for each in verdicts)
+        if set(counts) == {""}:
+            continue
         parts = []
         for phrase, times in counts.most_common():
             text = f"{phrase} {reference}" if phrase else "can't tell"
@@ -185,7 +186,7 @@ def _texts_on_several_groups(
         if len(counts) == 1:
             text = f"{parts[0].rpartition(' at ')[0]} everywhere"
         names_of.setdefault(text, []).append(name)
-    return [f"{join_words(names)}: {text}" for text, names in names_of.items()]
+    return [f"{_names_text(names)}: {text}" for text, names in names_of.items()]
 
 
 def _text_on_runs(report: Report) -> str:
@@ -196,19 +197,6 @@ def _text_on_runs(report: Report) -> str:
     ]
     text = f"the table shows run 1 of {len(report.runs)}"
     return f"{text}; mean of all: {', '.join(means)}" if means else text
-
-
-def _fastest_text(fastest: Fastest) -> str:
-    """`fastest of swiglu: onednn, 0.42 [0.41, 0.43] of eager's time`."""
-    backends = {case.label: backend_text(case.workload) for case in fastest.cases}
-    text = f"fastest of {fastest.cases[0].label}: "
-    text += join_words(backends[label] for label in fastest.first)
-    if fastest.verdict is Verdict.UNCLEAR:
-        return f"can't tell which is {text}"
-    if fastest.against in fastest.first:
-        return text
-    ratios = join_words(map(interval_text, fastest.ratios))
-    return f"{text}, {ratios} of {backends[fastest.against]}'s time"
 
 
 # Where curves cross
@@ -226,42 +214,6 @@ def crossing_texts(crossings: Crossings) -> list[str]:
         texts.append(f"{place.variant} becomes {change} than {place.than} at {where}")
     more = len(texts) - MOST_NAMED
     return texts if more <= 0 else [*texts[:MOST_NAMED], f"{more} more in the picture"]
-
-
-# Which rows are fast for their error
-
-
-def _trade_off_text(report: Report, trade_off: TradeOff) -> str:
-    """`at seq_len 1 int4 by ort is 4.1 [3.9, 4.3] times as fast as eager, with an error
-    of 0.12, and int8 by eager 3.1 [3.0, 3.2] times, with an error of 0.007`.
-    """
-    reference = trade_off.reference
-    point = report.plan.case(reference).point
-    where = f"at {heading_of(dict(point))} " if point else ""
-    fast = dict.fromkeys((trade_off.fastest, trade_off.fastest_of_small_error))
-    texts: list[str] = []
-    for label in fast:
-        comparison = label and label != reference and report.comparison(label)
-        if not label or not comparison or comparison.ratio is None:
-            continue
-        speed = f"{interval_text(comparison.ratio.inverse())} times"
-        if not texts:
-            speed = f"is {speed} as fast as {_run_by(report, reference)}"
-        error = error_text(report.value(label, ERROR) or 0.0)
-        texts.append(f"{_run_by(report, label)} {speed}, with an error of {error}")
-    if not texts:
-        return f"{where}no row is clearly faster than {_run_by(report, reference)}"
-    return where + ", and ".join(texts)
-
-
-def _run_by(report: Report, label: str) -> str:
-    """How a case is run; with the name of its variant before it where rows are of
-    several variants.
-    """
-    case = report.plan.case(label)
-    variants = {other.variant.partition("@")[0] for other in report.plan.shown}
-    name = "" if len(variants) == 1 else f"{case.variant.partition('@')[0]} "
-    return name + way_text(case.workload)
 
 
 # What could not be told, and what would help
@@ -289,7 +241,7 @@ def undecided(report: Report) -> str:
 
 def _seen_text(report: Report, row: Comparison) -> str:
     """`gelu 1.02 [0.999, 1.044]`, the name alone where no ratio was seen."""
-    name = report.plan.name_of(row.case)
+    name = _name(report, report.plan.case(row.case))
     return f"{name} {interval_text(row.ratio)}" if row.ratio else name
 
 

@@ -91,10 +91,6 @@ def figures_of(report: Report) -> Figures:
         from ffnbench.stats.curves import crossings_of
 
         figures = replace(figures, crossings=crossings_of(report))
-    if any(not case.workload.eager for case in plan.shown):
-        from ffnbench.stats.fastest import fastest
-
-        figures = replace(figures, fastest=tuple(fastest(report)))
     if plan.compares_precisions:
         from ffnbench.stats.trade_off import trade_offs
 

@@ -8,9 +8,8 @@ worse than another one only beyond a factor that rounding does not make.
 from __future__ import annotations
 
 from itertools import permutations
-from math import inf
 
-from ffnbench.plan.metrics import ERROR, LATENCY
+from ffnbench.plan.metrics import ERROR
 from ffnbench.plan.plan import Group
 from ffnbench.record.result import Report, TradeOff, Verdict
 from ffnbench.stats.curves import Pair, PairsByLabels, pairs_of, pareto_front
@@ -19,7 +18,6 @@ from ffnbench.stats.curves import Pair, PairsByLabels, pairs_of, pareto_front
 WORSE = 1.5
 # smaller errors are those of rounding in float32, and count as equal
 ROUNDING_ERROR = 1e-5
-SMALL_ERROR = 0.01  # an error that many users accept
 
 
 def trade_offs(report: Report) -> tuple[TradeOff, ...]:
@@ -42,21 +40,13 @@ def _trade_off(report: Report, group: Group, pairs: PairsByLabels) -> TradeOff |
             errors[case.label] = error
     if len(errors) <= 1:
         return None
-    seconds = {label: report.value(label, LATENCY) or inf for label in errors}
     worse = {
         (label, other): error_side(errors[label], errors[other])
         for label, other in permutations(errors, 2)
     }
     slower = {labels: time_side(pair) for labels, pair in pairs.items()}
-    small = [label for label, error in errors.items() if error <= SMALL_ERROR]
-    return TradeOff(
-        reference=group.reference,
-        front=tuple(pareto_front(errors, slower, worse)),
-        fastest=min(errors, key=lambda label: seconds[label]),
-        fastest_of_small_error=min(
-            small, key=lambda label: seconds[label], default=None
-        ),
-    )
+    front = tuple(pareto_front(errors, slower, worse))
+    return TradeOff(reference=group.reference, front=front)
 
 
 def time_side(pair: Pair) -> int:
