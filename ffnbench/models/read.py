@@ -92,6 +92,8 @@ TOP_K = (
     "top_k_experts",
     "moe_k",
 )
+# a router that has it in the name of its class alone
+ROUTER_CLASS = re.compile(r"Top(\d+)Router$")
 # keys of every config.json, which are none of the model's
 OF_EVERY_FILE = (
     "architectures", "auto_map", "dtype", "model_type", "torch_dtype", "transformers_version", "_name_or_path",
@@ -123,6 +125,11 @@ class FFNPart:
     d_ff: int
     experts: int = 0
     unused: int = 0
+
+    @property
+    def is_routed(self) -> bool:
+        """Whether a token goes to some of its experts; to shared ones all do."""
+        return self.experts > 0 and "shared" not in self.path
 
     @property
     def params(self) -> int:
@@ -186,6 +193,7 @@ def layers_of(model: Any, config: Any) -> list[Layer]:
         layers[path].parameters.setdefault(in_layer, []).append(parameter)
     for layer in layers.values():
         find_parts(layer, widths(config, layer.module))
+        leave_out_others(layer)
     return [layer for layer in layers.values() if layer.parts]
 
 
@@ -205,25 +213,55 @@ def is_no_ffn(name: str, class_name: str) -> bool:
     return bool(NO_FFN.search(name) or NO_FFN_CLASS.search(class_name))
 
 
+def leave_out_others(layer: Layer) -> None:
+    """Leave out of a layer without experts what stands beside its FFNs, such as a
+    projection of the layer's output.
+    """
+    if any(part.experts for part in layer.parts):
+        return
+    of_parts = {part.path.partition(".")[0] for part in layer.parts}
+    for name in list(layer.loose):
+        if name.partition(".")[0] not in of_parts:
+            del layer.loose[name], layer.parameters[name]
+
+
 def find_parts(layer: Layer, d_models: Iterable[int]) -> None:
-    """Find the FFNs among the parameters of a layer, around one of the model's widths:
-    the first that fits.
+    """Find the FFNs among the parameters of a layer, around one of the model's widths,
+    the first that fits; and the experts around a width to which a matrix beside them
+    leads.
     """
     shapes = {}
     for name, parameters in layer.parameters.items():
         shape = tuple(parameters[0].shape)
         shapes[name] = (len(parameters), *shape) if "*" in name else shape
-    owners = {"", *(prefix for name in shapes for prefix in prefixes_of(name))}
+    owners = ["", *(prefix for name in shapes for prefix in prefixes_of(name))]
+    owners = sorted(dict.fromkeys(owners), key=lambda path: path.count("."))
     for d_model in d_models:
         layer.loose = dict(shapes)
-        for owner in sorted(owners, key=lambda path: len(prefixes_of(f"{path}."))):
-            part = part_in(owner, layer.loose, d_model)
-            if part is not None:
-                layer.parts.append(part)
-                for name in part.shapes:
-                    del layer.loose[name]
+        take_parts(layer, owners, d_model)
         if layer.parts:
-            return
+            break
+    matrices = [shape for shape in layer.loose.values() if len(shape) == 2]
+    for latent in sorted({size for shape in matrices for size in shape}):
+        if any(map(has_experts, layer.loose.values())):
+            take_parts(layer, owners, latent)
+
+
+def has_experts(shape: Shape) -> bool:
+    """Whether it is the shape of the stacked matrices of experts."""
+    return len(shape) == 3 and min(shape[1:]) > 1
+
+
+def take_parts(layer: Layer, owners: Iterable[str], d_model: int) -> None:
+    """Make parts of the loose parameters below some modules, in their order, that are
+    FFNs around a width.
+    """
+    for owner in owners:
+        part = part_in(owner, layer.loose, d_model)
+        if part is not None:
+            layer.parts.append(part)
+            for name in part.shapes:
+                del layer.loose[name]
 
 
 def part_in(owner: str, shapes: Mapping[str, Shape], d_model: int) -> FFNPart | None:
@@ -232,8 +270,11 @@ def part_in(owner: str, shapes: Mapping[str, Shape], d_model: int) -> FFNPart | 
     a router.
     """
     below = {n: s for n, s in shapes.items() if not owner or owner in prefixes_of(n)}
-    stacked: dict[str, Shape] = {n: s for n, s in below.items() if len(s) == 3}
+    stacked: dict[str, Shape] = {n: s for n, s in below.items() if has_experts(s)}
     matrices = stacked or {n: s for n, s in below.items() if len(s) == 2}
+    squares = [n for n, shape in matrices.items() if shape == (d_model, d_model)]
+    if len(matrices) == 3 and len(squares) == 1:  # RWKV's gate, which is on the output
+        del matrices[squares[0]]
     inner = []
     for *_, rows, columns in matrices.values():
         if d_model not in (rows, columns):
@@ -539,15 +580,18 @@ def group_of(layers: list[Layer], config: Any) -> LayerGroup:
     the attention beside it.
     """
     layer = layers[0]
-    routed = [part for part in layer.parts if part.experts]
+    routed = [part for part in layer.parts if part.is_routed]
     params = sum(part.params for part in layer.parts)
     params += sum(map(prod, layer.loose.values()))
-    top_k = experts_of_token(layer, config) if routed else 0
+    others = [*layer.loose.values()]
+    for attention in layer.attentions:
+        others += [tuple(parameter.shape) for parameter in attention.parameters()]
     active: int | None = params
-    if routed and not top_k:
-        active = None
+    if any(map(has_experts, others)) or len(routed) > 1:
+        active = None  # a token may meet experts of one kind alone
     elif routed:
-        active = params - round(sum(idle_params(part, top_k) for part in routed))
+        top_k = experts_of_token(layer, config)
+        active = params - round(idle_params(routed[0], top_k)) if top_k else None
     kind = "moe" if routed else "dense"
     if getattr(config, "is_encoder_decoder", False):
         stack = "decoder" if "decoder" in layer.path else "encoder"
@@ -579,10 +623,13 @@ def idle_params(part: FFNPart, top_k: int) -> float:
 
 def experts_of_token(layer: Layer, config: Any) -> int:
     """How many experts a token goes to; 0 where it is not known."""
-    for name, place in product(TOP_K, [*layer.module.modules(), config]):
-        value = attribute(place, name)
-        if type(value) is int and value > 0:
-            return value
+    for place in [*layer.module.modules(), config]:
+        for name in TOP_K:
+            value = attribute(place, name)
+            if type(value) is int and value > 0:
+                return value
+        if in_name := ROUTER_CLASS.search(type(place).__name__):
+            return int(in_name[1])
     return 0
 
 
@@ -751,8 +798,9 @@ def ignored_keys(data: Mapping[str, Any], config: Any, model: Any) -> list[str]:
     ignored = [key for key in data if key not in read | set(dir(type(config)))]
     has = {size for p in model.parameters() for size in p.shape}
     for key in ignored:
-        value = data[key]
-        if type(value) is int and WIDTH_KEY.search(key) and value not in has:
+        values = data[key] if isinstance(data[key], list) else [data[key]]
+        value = next((v for v in values if type(v) is int and v not in has), None)
+        if value is not None and WIDTH_KEY.search(key):
             matrices = [p.shape for p in model.parameters() if p.ndim == 2]
             sizes = Counter(size for shape in matrices for size in shape)
             texts = [f"{size:,}" for size in sorted(dict(sizes.most_common(4)))]
@@ -805,7 +853,7 @@ def _rest(
             part = "head"
         elif path and not name.startswith(f"{path}."):
             part = "other"
-        elif around and "norm" in around[-1].lower():
+        elif "norm" in around[-1].lower() and "Embed" not in around[-1]:
             part = "norms"
         elif any(map(is_attention, around)):
             part = "attention"

@@ -206,16 +206,77 @@ def test_a_whole_model_has_the_parameters_that_transformers_builds(
 
 
 def test_an_ffn_that_layers_share_is_counted_once() -> None:
-    """Zamba's 13 hybrid layers have one: gate, up and down of its widths. Beside it
-    each has a matrix of its own, of which the first layer's is counted with it.
+    """Zamba's 13 hybrid layers have one: gate, up and down of its widths. The matrix
+    that each layer has beside it is no part of it.
     """
     data = default("zamba")
     model = model_of(data)
-    d_model, d_ff = data["hidden_size"], data["intermediate_size"]
-    assert ffn_params(model) == 3 * d_model * d_ff + d_model**2
+    assert ffn_params(model) == 3 * data["hidden_size"] * data["intermediate_size"]
     total = sum(p.numel() for p in built(data).parameters())
     output = data["vocab_size"] * data["hidden_size"]
     assert model.params in (total, total + output)
+
+
+SMALL = {"hidden_size": 32, "num_attention_heads": 4, "vocab_size": 50}
+LATENT = NEMOTRON_H | SMALL | {
+    "hybrid_override_pattern": "ME*E", "num_hidden_layers": 4, "moe_latent_size": 16, "moe_intermediate_size": 24,
+    "n_routed_experts": 8, "num_experts_per_tok": 3, "moe_shared_expert_intermediate_size": 40,
+}  # fmt: skip
+INKLING = SMALL | {
+    "model_type": "inkling_text", "num_hidden_layers": 1, "mlp_layer_types": ["sparse"], "moe_intermediate_size": 24,
+    "intermediate_size": 24, "n_routed_experts": 8, "num_experts_per_tok": 3, "n_shared_experts": 2,
+    "num_key_value_heads": 2, "head_dim": 8,
+}  # fmt: skip
+T5_SIZES = {
+    "d_model": 32,
+    "d_kv": 8,
+    "num_heads": 4,
+    "d_ff": 48,
+    "vocab_size": 50,
+    "num_experts": 6,
+}
+
+
+@pytest.mark.parametrize(
+    ("data", "params", "active"),
+    [
+        # experts of a width of their own, two projections to it, router, shared expert
+        (LATENT, 8 * 2 * 16 * 24 + 2 * 32 * 16 + 8 * 32 + 2 * 32 * 40, 3 * 2 * 16 * 24 + 2 * 32 * 16 + 8 * 32 + 2 * 32 * 40),
+        # all tokens go to shared experts, which the router weighs
+        (INKLING, 10 * 3 * 32 * 24 + 10 * 32, 5 * 3 * 32 * 24 + 10 * 32),
+        # a router whose class alone says that a token goes to one expert, and to two
+        (T5_SIZES | {"model_type": "switch_transformers"}, 6 * 2 * 32 * 48 + 6 * 32, 2 * 32 * 48 + 6 * 32),
+        (T5_SIZES | {"model_type": "nllb-moe", "encoder_ffn_dim": 48, "decoder_ffn_dim": 48},
+         6 * (2 * 32 * 48 + 48 + 32) + 6 * 32, 2 * (2 * 32 * 48 + 48 + 32) + 6 * 32),
+    ],
+    ids=["latent", "shared", "switch", "nllb"],
+)  # fmt: skip
+def test_a_token_meets_its_experts_and_all_that_is_beside_them(
+    data: Data, params: int, active: int
+) -> None:
+    groups = [group for group in model_of(data).groups if group.kind.endswith("moe")]
+    counts = {(group.ffn_params, group.ffn_params_active) for group in groups}
+    assert counts == {(params, active)}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"model_type": "jetmoe", "num_hidden_layers": 1},
+        {"model_type": "ernie4_5_vl_moe_text", "num_hidden_layers": 2, "mlp_layer_types": ["dense", "sparse"]},
+    ],
+    ids=["experts in the attention", "experts of text and of pictures"],
+)  # fmt: skip
+def test_what_a_token_meets_is_not_told_where_it_is_not_known(data: Data) -> None:
+    assert model_of(data).params_active is None
+
+
+def test_the_gate_of_rwkv_is_counted_with_its_ffn() -> None:
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1}
+    model = model_of({"model_type": "rwkv", **sizes, "vocab_size": 50})
+    assert model.main.kind == "dense"
+    assert ffn_params(model) == 2 * 32 * 48 + 32 * 32 + 2 * 32
+    assert model.params_active == model.params
 
 
 def test_what_stands_beside_the_ffn_is_read_too() -> None:
@@ -260,6 +321,8 @@ def test_keys_that_a_class_does_not_read_are_named_and_their_widths_refused(
     ) as refused:
         model_of(LLAMA | {"d_ff": 999})
     assert "4,096, 14,336" in refused.value.hint
+    with pytest.raises(FfnbenchError, match="moe_intermediate_size 1,536"):
+        model_of(HUNYUAN | {"moe_intermediate_size": [1536] * 32})
 
 
 def test_sizes_that_a_file_leaves_to_its_class_are_named_and_no_others() -> None:
