@@ -26,7 +26,6 @@ from ffnbench.record.result import Environment, Report, Run, Step, raw_of
 from ffnbench.report.progress import wait_text
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.run.budget import Budget
-from ffnbench.run.resources import too_large
 from ffnbench.run.runner import run_workers
 from ffnbench.run.starters import Starters
 from ffnbench.run.world import World
@@ -405,18 +404,11 @@ class CellsOfRun(Cells):
         are not decided, in the time that is left. That may decide them.
         """
         protocol = self.prepared.plan.protocol
-        fitting = []
-        for cell in missing:
-            failed, rest = self._that_fit(cell)
-            if failed is not None:
-                yield failed
-            if rest.cases:
-                fitting.append(rest)
         budget_s = protocol.budget_s
         if budget_s is None:
-            yield from self._visit(fitting, 0.0)
+            yield from self._visit(missing, 0.0)
             return
-        yield from self._visit(fitting, FIRST_VISITS_SHARE * budget_s / len(self.plans))
+        yield from self._visit(missing, FIRST_VISITS_SHARE * budget_s / len(self.plans))
         spent_s = sum(part.wall_s or 0.0 for part in self.parts)
         left_s = max(0.0, min(self.budget.left_s, budget_s - spent_s))
         most_cells = int(left_s / LEAST_BUDGET_S)
@@ -447,19 +439,6 @@ class CellsOfRun(Cells):
     def _keep_with_others(self, cell_of: Callable[[], ShownReport]) -> None:
         """Keep what is measured of a cell, with the cells before it."""
         self.keep(lambda: self.joined(cell_of()))
-
-    def _that_fit(self, cell: Plan) -> tuple[ShownReport | None, Plan]:
-        """The failures of the rows for which memory is too small, and the cell without
-        these rows. The memory of a GPU is not known yet.
-        """
-        placed = cell.with_device("cpu") if self.world.no_gpu() else cell
-        failures = too_large(placed, self.world.memory())
-        if not failures:
-            return None, cell
-        report = new_report(cell, self.prepared.costs_of(cell))
-        failed = {failure.case for failure in failures}
-        cases = tuple(case for case in cell.cases if case.label not in failed)
-        return replace(report, failures=tuple(failures)), replace(cell, cases=cases)
 
     def measure_cell(self, cell: Plan, progress: Progress, keep: Keep) -> ShownReport:
         """Measure one cell; gives its report, without figures.

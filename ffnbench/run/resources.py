@@ -9,20 +9,16 @@ here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TypeGuard
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import IEC, counted, quantity
 from ffnbench.device.environment import USABLE, auto_device
-from ffnbench.ffn.spec import AttentionForm, AttentionSpec, FFNSpec, item_bytes
+from ffnbench.ffn.spec import AttentionSpec, FFNSpec, item_bytes
 from ffnbench.plan.backends import BACKENDS
 from ffnbench.plan.plan import (
     AnySpec,
     Case,
-    Kind,
-    Note,
-    NoteKind,
     Plan,
     Probe,
     Workload,
@@ -43,13 +39,13 @@ TRY_CUDA = "does `nvidia-smi` work? `python -c 'import torch; torch.zeros(1, dev
 
 def find_devices(
     plan: Plan, greeting: Greeting, worker: AnyWorker, timeout_s: float
-) -> tuple[Plan, DeviceFacts | None, list[str]]:
+) -> tuple[Plan, DeviceFacts | None, list[str], list[Failure]]:
     """Resolve `auto`, and look at the devices and the memory that the plan needs.
 
-    Returns the plan on these devices, without what memory does not hold; what the
-    worker says of the first GPU among them, None where there is none; and what a reader
-    should know. Raises FfnbenchError where a device is not there, can't be used or is
-    too small.
+    Returns the plan on these devices; what the worker says of the first GPU among them,
+    None where there is none; what a reader should know; and the failures of the rows
+    that memory does not hold. Raises FfnbenchError where a device is not there or can't
+    be used.
     """
     is_auto = "auto" in _devices_of(plan)
     plan = plan.with_device(auto_device(greeting))
@@ -58,17 +54,9 @@ def find_devices(
         gpus = _gpus_of(plan, worker, timeout_s)
     except WorkerLost as lost:
         raise lost_over_device(lost) from lost
-    free = {
-        name: int(USABLE * gpu.gpu_free_bytes)
-        for name, gpu in gpus.items()
-        if gpu.gpu_free_bytes
-    }
-    # where all is on GPUs, the one with the fewest bytes counts
-    room = greeting.usable_bytes
-    if "cpu" not in _devices_of(plan):
-        room = min(free.values(), default=None)
-    plan = fit_into(plan, room)
-    check_fits(plan, greeting.usable_bytes, free)
+    memory = {"cpu": greeting.usable_bytes}
+    for name, gpu in gpus.items():
+        memory[name] = int(USABLE * (gpu.gpu_free_bytes or 0)) or None
     notes = [
         f"clocks, throttling and other processes of {name} were not seen: {gpu.nvml_missing}"
         for name, gpu in gpus.items()
@@ -77,7 +65,7 @@ def find_devices(
     why = why_not_seen(greeting)
     if is_auto and not gpus and why:
         notes.append(f"measured on the CPU: {why}; {TRY_CUDA}")
-    return plan, next(iter(gpus.values()), None), notes
+    return plan, next(iter(gpus.values()), None), notes, too_large(plan, memory)
 
 
 def _devices_of(plan: Plan) -> set[str]:
@@ -157,86 +145,37 @@ def device_facts(worker: AnyWorker, device: str) -> DeviceFacts | None:
     return None if isinstance(answer, Failed) else answer
 
 
-def fit_into(plan: Plan, available: int | None) -> Plan:
-    """A plan without the textbook forms of attention that memory does not hold, with a
-    note for each; other kinds than BLOCK have none. `available` are the bytes of the
-    memory in which everything is measured, None where it is not known.
+def too_large(plan: Plan, memory: Mapping[str, int | None]) -> list[Failure]:
+    """The failures of the rows that memory does not hold, before any is built.
+
+    On each device the largest rows fail until the others fit beside each other, the
+    references last of all; rows without their reference fail too. `memory` are the
+    bytes that each device has, None where that is not known.
     """
-    if plan.kind != Kind.BLOCK or available is None:
-        return plan
-    cases, notes = list(plan.cases), list[Note]()
-    textbook = [case for case in cases if is_textbook(case)]
-    while textbook and memory_needed(cases) > available:
-        case = textbook.pop()
-        cases.remove(case)
-        text = f"textbook attention at {case.workload.seq_len:,} tokens is left out: its scores need about "
-        text += f"{quantity(_working_bytes(case), IEC)}, and {quantity(available, IEC)} are available"
-        notes.insert(0, Note(text=text, kind=NoteKind.GENERAL))
-    return replace(plan, cases=tuple(cases), notes=(*plan.notes, *notes))
-
-
-def is_textbook(case: Case) -> bool:
-    """Whether a case is attention as textbooks write it, which holds all scores at
-    once.
-    """
-    return (
-        isinstance(case.ffn, AttentionSpec) and case.ffn.form is AttentionForm.TEXTBOOK
-    )
-
-
-def check_fits(
-    plan: Plan, available: int | None, free: Mapping[str, int] | None = None
-) -> None:
-    """Raise FfnbenchError where memory does not hold the plan. `available` are the
-    bytes of the machine, None where it is not known; `free` are those of GPUs, by name.
-    """
-    for device in _devices_of(plan):
-        room, where = available, ""
-        if device != "cpu":
-            room, where = (free or {}).get(device), f" on {device}"
-        needed = memory_needed(
-            [case for case in plan.cases if case.workload.device == device]
-        )
-        if room is not None and needed > room:
-            raise FfnbenchError(
-                _needs_more(needed, room) + where,
-                "--dtype bfloat16 halves the weights; or fewer variants, a smaller --seq-len or --batch",
-            )
-
-
-def _needs_more(needed: int, available: int) -> str:
-    return f"this needs {quantity(needed, IEC)} of memory, and {quantity(available, IEC)} are available"
-
-
-def too_large(plan: Plan, available: int | None) -> list[Failure]:
-    """The failures of the rows that memory does not hold, before a worker starts.
-
-    In each cell the largest rows fail until the others fit beside each other; all fail
-    where the reference does not fit. `available` are the bytes of the machine; what a
-    GPU has is not known yet, so its rows are left for later.
-    """
-    failures = []
-    for group in plan.groups:
-        if available is None or plan.case(group.reference).workload.device != "cpu":
-            continue
+    references = {plan.reference_of(case.label) for case in plan.cases}
+    failures: dict[str, str] = {}  # why, by label
+    for device, available in memory.items():
         fitting = sorted(
-            group.cases,
-            key=lambda case: (case.label != group.reference, memory_needed([case])),
+            (case for case in plan.cases if case.workload.device == device),
+            key=lambda case: (case.label not in references, memory_needed([case])),
         )
-        dropped: list[Case] = []
-        while fitting and memory_needed(fitting) > available:
-            dropped.append(fitting.pop())
-        for case in dropped:
+        while available is not None and memory_needed(fitting) > available:
+            case = fitting.pop()
             needed = memory_needed([case])
-            message = _needs_more(needed, available)
-            if fitting and needed <= available:
-                message += " for all rows of its cell"
-            elif not fitting and case.label != group.reference:
-                message = "its reference does not fit"
-            failures.append(
-                Failure(case=case.label, kind=FailureKind.OOM, message=message)
+            failures[case.label] = (
+                f"this needs {quantity(needed, IEC)} of memory, and {quantity(available, IEC)} are available"
             )
-    return failures
+            if needed <= available:
+                failures[case.label] += " for all rows beside each other"
+    for case in plan.cases:
+        reference = plan.reference_of(case.label)
+        if reference in failures and case.label not in references:
+            failures[case.label] = "its reference does not fit into memory"
+    return [
+        Failure(case=case.label, kind=FailureKind.OOM, message=failures[case.label])
+        for case in plan.cases
+        if case.label in failures
+    ]
 
 
 def memory_needed(cases: Sequence[Case]) -> int:

@@ -250,7 +250,7 @@ class _Runner:
         """Find the devices of the run, describe them in the record, and fail the cases
         that can't be run there.
         """
-        plan, gpu, notes = find_devices(
+        plan, gpu, notes, too_large = find_devices(
             self.plan, greeting, self._worker, self._timeout_s
         )
         self.record.plan = plan
@@ -258,7 +258,8 @@ class _Runner:
         self.environment = self.describe(greeting, gpu)
         for text in notes:
             self.record.note("", text)
-        for case in plan.cases:
+        self.record.failures += too_large
+        for case in self.record.plan_of_alive.cases:
             reason = lack_in_one_line(case.ffn, case.workload, case.arm)
             if reason:
                 self.record.fail(case.label, FailureKind.UNSUPPORTED, reason)

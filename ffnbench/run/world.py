@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from ffnbench.common.files import own_folder, try_lock
-from ffnbench.device.environment import environment_of_run, usable_memory, why_no_gpu
+from ffnbench.device.environment import environment_of_run, why_no_gpu
 from ffnbench.plan.plan import THIS_INTERPRETER, Arm
 from ffnbench.record.messages import DeviceFacts, Greeting
 from ffnbench.record.result import BackgroundLoad, Environment
@@ -189,7 +189,6 @@ class World:
     no_gpu: Callable[[], str] = lambda: ""
     # how many CPUs others use now, where that disturbs a run of so many threads
     others: Callable[[int], float | None] = lambda threads: None
-    memory: Callable[[], int | None] = usable_memory  # bytes of the machine
 
     @property
     def from_now(self) -> World:

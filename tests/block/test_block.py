@@ -16,14 +16,13 @@ from shell import ffnbench
 from ffnbench.app import commands
 from ffnbench.app import main as cli
 from ffnbench.block.picture import block_figure
-from ffnbench.block.plan import lengths_of
 from ffnbench.block.rows import block_records
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.attention_module import build_attention
 from ffnbench.ffn.spec import AttentionSpec
 from ffnbench.record.result import Verdict
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.run.resources import check_fits, fit_into, memory_needed
+from ffnbench.run.resources import memory_needed, too_large
 
 GIB = 2**30
 
@@ -190,21 +189,15 @@ def test_measured_shares_follow_from_the_ratio() -> None:
 
 
 def test_memory_is_known_before_the_start() -> None:
-    llama = planned(seq_len="2048", preset="llama3-8b", command=commands.block)
-    assert fit_into(llama, 20 * GIB) == llama
-    long = planned(seq_len="2048,8192", preset="llama3-8b", command=commands.block)
-    kept = fit_into(long, 20 * GIB)
-    assert "textbook@seq_len=8192" not in [case.label for case in kept.cases]
-    assert "8,192 tokens is left out" in kept.notes[-1].text
-    assert [length.textbook is None for length in lengths_of(kept)] == [False, True]
-    large = fit_into(
-        planned(preset="deepseek-v3", device="cpu", command=commands.block), 20 * GIB
-    )
-    with pytest.raises(
-        FfnbenchError, match=r"needs 44\.5 GiB of memory, and 20\.0 GiB are available"
-    ):
-        check_fits(large, 20 * GIB)
-    assert fit_into(long, None) == long
+    def failed(available: int | None, **asked: object) -> list[str]:
+        plan = planned(**asked, device="cpu", command=commands.block)
+        return [f.case for f in too_large(plan, {"cpu": available})]
+
+    long = dict(seq_len="2048,8192", preset="llama3-8b")
+    assert failed(20 * GIB, seq_len="2048", preset="llama3-8b") == []
+    assert failed(20 * GIB, **long) == ["textbook@seq_len=8192"]
+    assert failed(20 * GIB, preset="deepseek-v3")[0] == "ffn"
+    assert failed(None, **long) == []
 
 
 @pytest.mark.parametrize("mode", ["forward", "train"])

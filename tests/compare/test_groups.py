@@ -16,12 +16,11 @@ from pathlib import Path
 import pytest
 from fake_machine import FakeLaunch, KnownProber, measure, planned, prepare
 
-from ffnbench.common.errors import FfnbenchError
 from ffnbench.plan.metrics import LATENCY
 from ffnbench.plan.plan import CONTROL, Plan
 from ffnbench.record.result import Report, Verdict
 from ffnbench.report.files.store import report_text
-from ffnbench.run.resources import check_fits, memory_needed
+from ffnbench.run.resources import memory_needed, too_large
 
 LISTS = {"d_model": (64, 96), "dtype": ("float32", "bfloat16"), "mode": ("forward", "train"), "threads": (1, 2),
          "batch": (1, 3), "seq_len": (8, 16)}  # fmt: skip
@@ -67,10 +66,10 @@ def test_memory_is_that_of_all_groups_together() -> None:
     # case is called at a time.
     needed = memory_needed(many.cases)
     assert 2 < needed / memory_needed(one.cases) < 3
-    check_fits(one, needed - 1)
-    check_fits(many, needed)
-    with pytest.raises(FfnbenchError, match="of memory, and"):
-        check_fits(many, needed - 1)
+    assert not too_large(one, {"cpu": needed - 1})
+    assert not too_large(many, {"cpu": needed})
+    (failure,) = too_large(many, {"cpu": needed - 1})
+    assert "of memory, and" in failure.message
 
 
 @pytest.fixture
