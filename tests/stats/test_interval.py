@@ -10,7 +10,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ffnbench.stats.interval import Mean, WorkerValue, confidence_of_each, mean_of
+from ffnbench.stats.interval import (
+    Mean,
+    WorkerValue,
+    confidence_of_each,
+    mean_of,
+    student,
+)
+
+
+@pytest.mark.parametrize("confidence", [0.1, 0.5, 0.95, 0.999])
+@pytest.mark.parametrize("freedom", [0.7, 1, 2.5, 7, 33.3, 1e4, 1e7])
+def test_the_quantile_is_students(freedom: float, confidence: float) -> None:
+    expected = stats.t.ppf(0.5 + confidence / 2, freedom)
+    assert student(freedom, confidence) == pytest.approx(expected, rel=1e-7)
 
 
 def plain(*logs: float) -> Mean:
