@@ -32,8 +32,10 @@ from ffnbench.run.worker import (
     WorkerLost,
     lost_over_device,
 )
+from ffnbench.stats.stopping import STARTERS
 
 FLOAT64_BYTES = 8
+MOST_DRAWN_BYTES = 1 << 30
 TRY_CUDA = "does `nvidia-smi` work? `python -c 'import torch; torch.zeros(1, device=\"cuda\")'` says more"
 
 
@@ -200,7 +202,20 @@ def memory_needed(cases: Sequence[Case]) -> int:
         largest_call = max(largest_call, _working_bytes(case))
     if trains:
         total += most_weights  # as many gradients
+    total += STARTERS * drawn_bytes(cases)
     return total + FLOAT64_BYTES * largest_matrix + largest_call
+
+
+def drawn_bytes(cases: Sequence[Case]) -> int:
+    """The bytes of the weights that each starter draws once for all of its workers:
+    those of ffnbench's own forms on the CPU, 0 where they are too many.
+    """
+    total = sum(
+        cost_of(case, Probe()).weight_bytes
+        for case in cases
+        if has_known_sizes(case.ffn) and case.workload.device == "cpu"
+    )
+    return total if total <= MOST_DRAWN_BYTES else 0
 
 
 def _copies_of_weights(work: Workload) -> int:

@@ -15,9 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from ffnbench.common.errors import Unfinished
-from ffnbench.ffn.spec import ImportedSpec
+from ffnbench.device.environment import auto_device
 from ffnbench.plan.plan import THIS_INTERPRETER, Plan
 from ffnbench.record.messages import Greeting
+from ffnbench.run.resources import drawn_bytes
 from ffnbench.run.worker import (
     START_TIMEOUT_S,
     AnyWorker,
@@ -47,7 +48,8 @@ class Starters:
     _ready: deque[tuple[int, AnyWorker]] = field(default_factory=deque)
     _since: float = 0.0  # when these began to serve
     _start_s: float = 0.0  # the most seconds that a start took
-    _preloaded: set[int] = field(default_factory=set)  # numbers of starters
+    # by the number of a starter the plan for which it has preloaded
+    _preloaded: dict[int, Plan] = field(default_factory=dict)
     _preloads: bool = True  # until a starter is lost over it
     _cpus: int = 1  # that a starter may use
 
@@ -124,26 +126,18 @@ class Starters:
         )
 
     def _preload(self, number: int, starter: AnyWorker) -> None:
-        """Before its first fork, have a starter import code of the user's and the
-        compiler, where cases need them. Once a starter was lost over that, each fork
-        imports for itself, so that its own case is known to be the cause.
+        """Before its first fork for a plan, have a starter import what the cases need,
+        and draw their weights. Once a starter was lost over that, each fork does it for
+        itself, so that its own case is known to be the cause.
         """
-        if not self._preloads or number in self._preloaded:
+        if not self._preloads or self._preloaded.get(number) is self.plan:
             return
-        self._preloaded.add(number)
-        targets = {
-            case.ffn.target
-            for case in self.plan.cases
-            if isinstance(case.ffn, ImportedSpec)
-        }
-        compiles = any(case.workload.compiled for case in self.plan.cases)
-        if not targets and not compiles:
-            return
-        timeout_s = self.wait_s(self.plan.protocol.timeout_s)
+        self._preloaded[number] = self.plan
+        plan = self.plan.with_device(auto_device(starter.greeting()))
+        timeout_s = self.wait_s(plan.protocol.timeout_s)
+        draws = bool(drawn_bytes(plan.cases))
         try:
-            starter.ask(
-                "preload", timeout_s, targets=sorted(targets), compiles=compiles
-            )
+            starter.ask("preload", timeout_s, plan=plan, draws=draws)
         except WorkerLost:
             self._preloads = False
             raise

@@ -279,22 +279,19 @@ class Lockstep:
         )
 
     def ask(self, job: str, timeout_s: float, /, **arguments: Any) -> Any:
-        """Have a job done by the worker of its case. What is asked before cases are
-        measured is done by all, a plan by each with its own cases; the worker of the
-        reference does anything else.
+        """Have a job done by the worker of its case; one of a plan by all, each with
+        its own cases; any other by the worker of the reference.
         """
-        if job not in ("preload", "begin"):
+        if "plan" not in arguments:
             arm = self._plan.arms[0]
             if arguments.get("label"):
                 arm = self._plan.case(arguments["label"]).arm
             return self._ask(arm, job, timeout_s, arguments)
         answers = []
         for arm in self._workers:
-            own = arguments
-            if job == "begin":
-                plan: Plan = arguments["plan"]
-                cases = tuple(case for case in plan.cases if case.arm == arm)
-                own = arguments | {"plan": replace(plan, cases=cases)}
+            plan: Plan = arguments["plan"]
+            cases = tuple(case for case in plan.cases if case.arm == arm)
+            own = arguments | {"plan": replace(plan, cases=cases)}
             answers.append(self._ask(arm, job, timeout_s, own))
         failed = [answer for answer in answers if isinstance(answer, Failed)]
         return failed[0] if failed else None

@@ -31,11 +31,11 @@ from ffnbench.device.environment import about_device, accelerator_of, resolved_d
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import RAISED, Cost
 from ffnbench.ffn.imported import D_FF_NAMES, as_activation
-from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.plan.plan import Arm, Probe, Workload
+from ffnbench.ffn.spec import AttentionSpec, FFNSpec, ImportedSpec
+from ffnbench.plan.plan import Arm, Plan, Probe, Workload
 from ffnbench.record.messages import DeviceFacts
 from ffnbench.record.result import Timer
-from ffnbench.worker.backends.building import build_imported_module
+from ffnbench.worker.backends.building import DRAWN, build_imported_module, draw
 from ffnbench.worker.timing import empty_call
 
 if TYPE_CHECKING:
@@ -385,15 +385,22 @@ def device(name: str, label: str = "") -> DeviceFacts:
     return about_device(name)
 
 
-def preload(targets: tuple[str, ...], compiles: bool) -> None:
-    """Import what the children of a starter will need: the user's code that `targets`
-    name, and the compiler where it `compiles`. An import that fails is reported by the
-    case that needs it.
+def preload(plan: Plan, draws: bool) -> None:
+    """Prepare what the children of a starter will need for a plan: import code of the
+    user's, and the compiler where it is used, and draw the weights of ffnbench's own
+    forms on the CPU if it `draws` them. An import that fails is reported by the case
+    that needs it.
     """
-    for target in targets:
-        with suppress(Exception, SystemExit):
-            resolve(target)
-    if compiles:
+    DRAWN.clear()
+    for case in plan.cases:
+        if isinstance(case.ffn, ImportedSpec):
+            with suppress(Exception, SystemExit):
+                resolve(case.ffn.target)
+            continue
+        of_ours = isinstance(case.ffn, FFNSpec | AttentionSpec)
+        if draws and of_ours and case.workload.device == "cpu":
+            draw(case, plan.protocol.seed)
+    if any(case.workload.compiled for case in plan.cases):
         for name in ("torch._dynamo", "torch._inductor.compile_fx"):
             with suppress(ImportError):
                 import_module(name)

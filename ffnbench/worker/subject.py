@@ -313,15 +313,17 @@ class Subject:
 def subject_of(
     module: nn.Module, workload: Workload, d_model: int, seed: int
 ) -> Subject:
-    """The subject of a module that is already on its device: its input and gradient,
-    (batch, seq_len, d_model), are drawn from N(0, 1) by the seed, and the module is
-    brought into the workload's mode.
+    """The subject of a module that is already on its device: its input and, in
+    training, its gradient, (batch, seq_len, d_model), are drawn from N(0, 1) by the
+    seed, and the module is brought into the workload's mode.
     """
     generator = torch.Generator().manual_seed(seed)
     shape = (workload.batch, workload.seq_len, d_model)
     device, dtype = torch_device(workload.device), getattr(torch, workload.dtype)
     x = torch.randn(shape, generator=generator).to(device, dtype)
-    grad = torch.randn(shape, generator=generator).to(device, dtype)
+    grad = x
+    if workload.train:
+        grad = torch.randn(shape, generator=generator).to(device, dtype)
     module.train(workload.train)
     is_cold = workload.cache == Cache.COLD
     return Subject(

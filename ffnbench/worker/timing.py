@@ -28,6 +28,9 @@ from ffnbench.worker.subject import Subject, Times
 CALLS_WITHOUT_FASTER, FASTER = 3, 0.98
 LONGEST_WARM_UP = 5  # times as long as was asked for
 CALLS_TO_LOOK = 3  # single calls that are timed to find how many make a sample
+# as many before the warm-up, and how many samples the faster one has to take where none
+# is needed
+COLD_CALLS, LONG = 2, 4
 
 
 def empty_subject(device: str = "cpu") -> Subject:
@@ -59,13 +62,18 @@ def warm_up(subject: Subject, seconds: float) -> None:
         elapsed_s = _now(subject) - start
 
 
-def calls_for(subject: Subject, min_sample_s: float) -> int:
-    """How many calls make a sample last as long as `min_sample_s`.
+def calls_for(subject: Subject, min_sample_s: float, warmup_s: float) -> int:
+    """How many calls make a sample last as long as `min_sample_s`. The subject is
+    warmed up for `warmup_s` first, unless a call is so long that one is enough however
+    warm it becomes.
 
     On an accelerator a call by itself takes longer than one of several, so several are
     timed too.
     """
-    fastest = math.inf
+    fastest = min(_seconds_a_call(subject, 1) for _ in range(COLD_CALLS))
+    if fastest > LONG * min_sample_s:
+        return 1
+    warm_up(subject, warmup_s)
     for _ in range(CALLS_TO_LOOK):
         fastest = min(fastest, _seconds_a_call(subject, 1))
         # one call is long enough, even if this one was disturbed

@@ -12,6 +12,7 @@ from simulated import WORLDS
 from torch import Tensor, nn
 
 from ffnbench.worker import jobs, subject, timing
+from ffnbench.worker.backends import building
 
 
 def test_checks_go_through_the_real_loop() -> None:
@@ -69,7 +70,7 @@ def test_a_slow_down_is_exactly_what_was_asked_for(
     clock = Clock()
     for module in (timing, subject):
         monkeypatch.setattr(module, "perf_counter", clock)
-    monkeypatch.setattr(jobs, "build_module", lambda spec, **place: Timed(clock))
+    monkeypatch.setattr(building, "build_module", lambda spec, **place: Timed(clock))
     variants = f"a=relu@mode={mode},b=relu@mode={mode}@slowdown=0.5"
     request = dict(variants=variants, d_model=8, seq_len=4, threads=1)
     made = jobs.Jobs(planned(**request).with_device("cpu"))

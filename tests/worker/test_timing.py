@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from ffnbench.record.messages import CacheLevel
 from ffnbench.worker import jobs, peak_memory, timing
 from ffnbench.worker import subject as subjects
+from ffnbench.worker.backends import building
 
 D, SEQ = 8, 32
 COLD_S, WARM_S = 1 / 64, 1 / 1024  # powers of two, so that their sums are exact
@@ -53,12 +54,12 @@ def test_a_case_is_warm_before_its_calls_are_counted(
         protocol=replace(plan.protocol, warmup_s=warmup_s, min_sample_s=16 * WARM_S),
     )
     module = Slow(cold_calls=1 + 8)
-    monkeypatch.setattr(jobs, "build_module", lambda spec, **place: module)
+    monkeypatch.setattr(building, "build_module", lambda spec, **place: module)
     monkeypatch.setattr(timing, "perf_counter", module.clock)
     assert jobs.Jobs(plan).open(label="relu", calls=None).calls == 16
     assert module.now >= COLD_S + warmup_s
     again = Slow(cold_calls=0)
-    monkeypatch.setattr(jobs, "build_module", lambda spec, **place: again)
+    monkeypatch.setattr(building, "build_module", lambda spec, **place: again)
     monkeypatch.setattr(timing, "perf_counter", again.clock)
     jobs.Jobs(plan).open(label="relu", calls=16)
     assert (

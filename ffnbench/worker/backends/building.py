@@ -20,13 +20,16 @@ from torch.nn.parameter import is_lazy
 
 from ffnbench.common.choices import Backend, Routing
 from ffnbench.common.targets import resolve
+from ffnbench.device.environment import torch_device
 from ffnbench.ffn.imported import build_imported
 from ffnbench.ffn.modules import Pointwise, build_dense
 from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, FFNSpec, ImportedSpec
 from ffnbench.plan.backends import BACKENDS
-from ffnbench.plan.plan import AnySpec, Workload
+from ffnbench.plan.plan import AnySpec, Case, Workload
 
 WEIGHTS = "base.pt"  # what a base writes into a folder for its head
+# modules that were drawn before this process was forked, by spec, dtype and seed
+DRAWN: dict[tuple[AnySpec, str, int], nn.Module] = {}
 
 
 def build_module(spec: AnySpec, *, device: Any = None, dtype: Any = None) -> nn.Module:
@@ -46,6 +49,34 @@ def build_module(spec: AnySpec, *, device: Any = None, dtype: Any = None) -> nn.
     if isinstance(spec, ActivationSpec):
         return Pointwise(spec)
     return build_imported_module(spec).to(device=device, dtype=dtype)
+
+
+def draw(case: Case, seed: int) -> None:
+    """Draw the weights of a case, for copies that children of this process make."""
+    key = (case.ffn, case.workload.dtype, seed)
+    if key not in DRAWN:
+        seed_all(seed)
+        dtype = getattr(torch, case.workload.dtype)
+        DRAWN[key] = build_module(case.ffn, dtype=dtype)
+
+
+def build_case(case: Case, seed: int) -> nn.Module:
+    """Build the module of a case on its device, its weights drawn from the seed; or
+    copy it, where the process that this one was forked from has drawn them. Either way
+    one parameter after another is registered.
+    """
+    work = case.workload
+    seed_all(seed, case.ffn)
+    drawn = DRAWN.get((case.ffn, work.dtype, seed))
+    if drawn is None or work.device != "cpu":
+        return build_module(
+            case.ffn,
+            device=torch_device(work.device),
+            dtype=getattr(torch, work.dtype),
+        )
+    weights = list(drawn.parameters())
+    copies = nn.ParameterList(weight.detach().clone() for weight in weights)
+    return deepcopy(drawn, dict(zip(map(id, weights), copies, strict=True)))
 
 
 def seed_all(seed: int, spec: AnySpec | None = None) -> None:
