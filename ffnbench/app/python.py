@@ -103,14 +103,10 @@ def answer_python(answer_of: Callable[[], Any], line: str) -> Any:
     """
     from ffnbench.api.call import Call, calling
     from ffnbench.report.answer import notebook_shell
-    from ffnbench.report.progress import NotebookProgress, TerminalProgress, progress_of
+    from ffnbench.report.progress import TerminalProgress, progress_of
 
-    progress: TerminalProgress | NotebookProgress
-    if notebook_shell():
-        progress = NotebookProgress()
-    else:
-        is_terminal = sys.stderr is not None and sys.stderr.isatty()
-        progress = TerminalProgress(quiet=not is_terminal)
+    is_terminal = sys.stderr is not None and sys.stderr.isatty()
+    progress = TerminalProgress(quiet=not (is_terminal or notebook_shell()))
     try:
         with calling(Call(command=line, progress=progress_of(progress))):
             answer = answer_of()

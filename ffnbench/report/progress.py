@@ -1,15 +1,12 @@
-"""Progress: a bar with the time left in a terminal, one line a step in a log, and in a
-notebook a line that is removed at the end.
-"""
+"""Progress: a bar with the time left in a terminal, one line a step elsewhere."""
 
 from __future__ import annotations
 
-import html
 import math
 import re
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ffnbench.common.streams import say, visible
 from ffnbench.record.progress import Progress
@@ -22,7 +19,7 @@ REFRESH_S = 0.2  # the least time between two drawings
 
 
 class TerminalProgress:
-    """A bar on stderr in a terminal, lines in a log, and nothing where `quiet`."""
+    """A bar on stderr in a terminal, else lines, and nothing where `quiet`."""
 
     def __init__(self, *, quiet: bool) -> None:
         self.tells = not quiet
@@ -93,45 +90,7 @@ def _bar() -> RichProgress:
     return bar
 
 
-class NotebookProgress:
-    """A line of text in a notebook, which is removed when the call ends. It is plain
-    HTML, so that no widget is needed.
-    """
-
-    tells = True
-
-    def __init__(self) -> None:
-        self._handle: Any = None
-        self._shown_at = -math.inf
-
-    def show(self, event: Step) -> None:
-        """Show how far the run is, a few times a second at most."""
-        if time.monotonic() - self._shown_at > REFRESH_S:
-            self._shown_at = time.monotonic()
-            self.tell(f"{event.done:4.0%}  {event.text}{_eta(event)}")
-
-    def tell(self, text: str) -> None:
-        """Show this line in place of the last one."""
-        text = visible(text)
-        self._show(
-            {"text/plain": text, "text/html": f"<small>{html.escape(text)}</small>"}
-        )
-
-    def close(self) -> None:
-        """Remove the line."""
-        if self._handle is not None:
-            self._show({"text/plain": "", "text/html": ""})
-
-    def _show(self, bundle: dict[str, str]) -> None:
-        from IPython.display import display
-
-        if self._handle is None:
-            self._handle = display(bundle, raw=True, display_id=True)  # type: ignore[no-untyped-call]
-        else:
-            self._handle.update(bundle, raw=True)
-
-
-def progress_of(shown: TerminalProgress | NotebookProgress) -> Progress:
+def progress_of(shown: TerminalProgress) -> Progress:
     """What is told of a run goes there."""
     return Progress(show=shown.show, tell=shown.tell, tells=shown.tells)
 
