@@ -181,8 +181,7 @@ TYPED = {
                  "report groups.json --sort -seq_len"],
     "block": [f"block --seq-len 64,256 {SMALL} -o block.csv", "block --preset bert-base --cost-only"],
     "report-shown": ["report sweep.json -o sweep.png -o sweep.tex -f latex", "report cost.json --json",
-                     "report experts.json --columns label,params_active,params -f md", "report ab.json -f md",
-                     "report busy.json --sort ratio -v"],
+                     "report experts.json --columns label,params_active,params -f md", "report ab.json -f md"],
     "block-flags": [f"block gelu@bias=true {SMALL} --d-ff 128 --heads 4 --kv-heads 2 --batch 2 --dtype bf16 --mode train "
                     "--device cpu --threads 2 --backend compile -v -q",
                     f"block swiglu {SMALL} --seq-len 16..64 -q -o block.csv -o block.svg",

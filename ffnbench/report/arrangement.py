@@ -7,15 +7,13 @@ reference among them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
 from ffnbench.report.columns import COLUMN_OF
 from ffnbench.report.table import Column, Row, Table
-
-FIRST_SHOWN = 12  # names of columns in a hint
 
 
 def key_of(name: str, tables: Sequence[Table]) -> str:
@@ -28,13 +26,10 @@ def key_of(name: str, tables: Sequence[Table]) -> str:
     keys: dict[str, str] = {key: key for key in rows_keys}
     # of several columns with one title the first has it: it is set last
     keys |= {column.title.lower(): column.key for column in reversed(columns)}
-    lower = name.lower()
-    for spelling in (lower, lower.replace("-", "_")):
-        if spelling in keys:
-            return keys[spelling]
-    names = list(dict.fromkeys([*(column.title for column in columns), *rows_keys]))
-    example = f"for example {', '.join(names[:FIRST_SHOWN])}; -f csv has them all"
-    raise FfnbenchError(f"no column is called {name!r}", hint_for(name, names, example))
+    if name.lower() not in keys:
+        hint = hint_for(name.lower(), keys, "-f csv has all columns")
+        raise FfnbenchError(f"no column is called {name!r}", hint)
+    return keys[name.lower()]
 
 
 def keys_of(tables: Sequence[Table], sort: str, columns: str) -> tuple[str, list[str]]:
@@ -50,16 +45,8 @@ def keys_of(tables: Sequence[Table], sort: str, columns: str) -> tuple[str, list
 
 
 def arranged(tables: Sequence[Table], sort: str, columns: str) -> list[Table]:
-    """The tables in the order and with the columns that were asked for, by `keys_of`.
-    Raises FfnbenchError for a sort by a column that nothing was measured of.
-    """
+    """The tables with the rows and columns as they were asked for, by `keys_of`."""
     key, wanted = keys_of(tables, sort, columns)
-    rows = [row for table in tables for row in table.rows]
-    if key and not any(row.get(key) or row.get("failure") for row in rows):
-        raise FfnbenchError(
-            f"--sort {sort}: no row has a value of it",
-            "`ffnbench compare` measures; `cost --sort params` sorts by a count",
-        )
     arranged = []
     for table in tables:
         table = replace(table, pivot=None)
@@ -76,7 +63,7 @@ def _in_order(table: Table, key: str, *, down: bool) -> Table:
     a value come last.
     """
 
-    def in_order(rows: Iterable[Row]) -> list[Row]:
+    def in_order(rows: Sequence[Row]) -> list[Row]:
         known = [row for row in rows if row[key] is not None]
         known.sort(key=lambda row: row[key], reverse=down)
         return known + [row for row in rows if row[key] is None]
