@@ -15,8 +15,10 @@ from ffnbench.plan.metrics import (
     ERROR,
     GRADIENT_ERROR,
     LATENCY,
+    PEAK,
     SAVED,
 )
+from ffnbench.plan.plan import Plan
 from ffnbench.record.result import Report
 from ffnbench.report.columns import QUANTITIES, case_rows, column, timed_columns
 from ffnbench.report.header import (
@@ -29,7 +31,7 @@ from ffnbench.report.header import (
 )
 from ffnbench.report.notes import details, row_notes
 from ffnbench.report.sentences import failures, remarks, sentences
-from ffnbench.report.table import Column, Row, Table
+from ffnbench.report.table import EXTRA, Column, Row, Table
 from ffnbench.report.words import error_text
 
 BOUNDS_LINE = (
@@ -41,6 +43,11 @@ BOUNDS = (
     Column("at_least_s", "at least", units=TIME),
     Column("bound_by", "bound by", left=True),
 )
+# priorities where a network is run in several ways: its counts are the same in all
+# rows, and the ratio gives way to error and latency
+OF_WAYS = {"verdict": 2, "ratio": 3, "weight_bytes": 4, "tokens_per_s": 4} | dict.fromkeys(
+    ("d_ff", "params", "flops_forward", "flops_backward", "flops_elementwise", "flops_per_s", PEAK), EXTRA,
+)  # fmt: skip
 LONGEST_TITLE = 12
 
 
@@ -52,10 +59,10 @@ def compare_table(report: Report) -> Table:
     others = [each for each in _other_columns(report, rows) if each.key not in named]
     header = conditions_line(plan, measured=not report.is_of_counts)
     if compares_ways(plan):
-        from ffnbench.compare import ways
-
-        others = ways.with_priorities(others, measured=not report.is_of_counts)
-        header = ways.header_of(plan, header, naming)
+        priority_of = {each.key: each.priority for each in others} | OF_WAYS
+        others = [replace(each, priority=priority_of[each.key]) for each in others]
+        if "label" not in named:
+            header = f"{_variant(plan, plan.reference)}, {header}"
     if report.bounds:
         rows = _on_machines(report, rows)
         hardware, *bounds = BOUNDS
@@ -101,13 +108,26 @@ def _is_timed(report: Report) -> bool:
 
 
 def _naming_columns(report: Report) -> list[Column]:
-    """The columns that tell rows apart."""
+    """The columns that tell rows apart. Where a network is run in several ways these
+    are columns too, and a single variant stands in the header.
+    """
     plan = report.plan
-    if compares_ways(plan):
-        from ffnbench.compare import ways
+    if not compares_ways(plan):
+        return [column("label", word=lambda row: plan.name_of(row["label"]))]
+    columns = [column("backend", 0)]
+    if "weight_format" in differing_conditions(plan):
+        columns.append(column("weight_format", 0, left=True))
+    if len({_variant(plan, case.label) for case in plan.shown}) > 1:
+        name = column("label", word=lambda row: _variant(plan, row["label"]))
+        columns.insert(0, name)
+    return columns
 
-        return ways.name_columns(plan)
-    return [column("label", word=lambda row: plan.name_of(row["label"]))]
+
+def _variant(plan: Plan, label: str) -> str:
+    """The name of a row's variant, without how it is run."""
+    work = plan.case(label).workload
+    name = plan.name_of(label).removesuffix(f"@weights={work.weights}")
+    return name.removesuffix(f"@backend={work.backend}")
 
 
 def _other_columns(report: Report, rows: list[Row]) -> list[Column]:
