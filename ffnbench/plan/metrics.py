@@ -8,7 +8,7 @@ LATENCY, PEAK, SAVED, COMPILE = "latency", "peak_bytes", "saved_bytes", "compile
 DEVICE_TIME, HOST_TIME = "device_s", "host_s"
 LOAD, HIT = "expert_load_max", "experts_hit"
 PACK, HELD = "pack_s", "held_bytes"
-ERROR, LARGEST_ERROR, GRADIENT_ERROR = "error", "largest_error", "gradient_error"
+ERROR, GRADIENT_ERROR = "error", "gradient_error"
 MEMORY_GROUP = "memory"
 RATE = "rate"  # the group of the two metrics that say how near a row is to the machine's rates
 PRODUCTS, COPY = "products_s", "copy_s"
@@ -61,7 +61,6 @@ METRICS = (
     # relative to float64; a run that measures latency checks errors anyway, and their
     # group asks for them without latency
     Metric(name=ERROR, unit="", group=ERROR, job="check", exact=False, less_is_better=True),
-    Metric(name=LARGEST_ERROR, unit="", group=ERROR, job="check", less_is_better=True),
     Metric(name=GRADIENT_ERROR, unit="", group=ERROR, job="check", less_is_better=True),
     # the seconds of a row's bare matrix products, and of a copy of its bytes
     Metric(name=PRODUCTS, unit="s", group=RATE, job="rate", exact=False),

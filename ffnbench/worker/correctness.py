@@ -86,7 +86,7 @@ class CheckedCall:
 @dataclass(slots=True)
 class Correctness:
     """Compares one case with float64. The error of the output is that of the last
-    check, the other two are the largest so far; None where nothing is known.
+    check, that of gradients is the largest so far; None where nothing is known.
 
     `weights_folder` has the weights of a base, if the case has taken these over.
     """
@@ -95,7 +95,6 @@ class Correctness:
     seed: int
     weights_folder: str = ""
     output_error: float | None = None
-    largest_error: float | None = None
     gradient_error: float | None = None
     _form: tuple[OwnModule | None, Proof | None] | None = None
 
@@ -257,7 +256,6 @@ class Correctness:
     def _keep(self, difference: Difference) -> None:
         """Keep the errors of a check."""
         self.output_error = difference.frobenius
-        self.largest_error = max(difference.largest, self.largest_error or 0.0)
         if difference.gradient is not None:
             self.gradient_error = max(difference.gradient, self.gradient_error or 0.0)
 
@@ -472,14 +470,12 @@ class Difference:
     """Relative errors of an answer.
 
     `output` is that of the worst row, which is compared with the tolerance. `frobenius`
-    is the error of all rows together, `largest` that
-    of one element, relative to the root mean square of all. `gradient` is the error of
+    is the error of all rows together. `gradient` is the error of
     `worst_gradient`, None without gradients.
     """
 
     output: float
     frobenius: float = 0.0
-    largest: float = 0.0
     gradient: float | None = None
     worst_gradient: str = ""
 
@@ -501,7 +497,6 @@ def difference_from_expected(
     """
     errors_of_elements = answer[OUTPUT].double() - expected[OUTPUT].double()
     size = _rms(expected[OUTPUT]) or 1.0
-    largest = float(errors_of_elements.abs().max()) / size
     gradients = [what for what in expected if what != OUTPUT and what in answer]
     scales = {what: _rms(expected[what]) for what in gradients}
     weights = [what for what in gradients if what != INPUT_GRADIENT]
@@ -516,7 +511,6 @@ def difference_from_expected(
     return Difference(
         output=row_error(answer[OUTPUT], expected[OUTPUT]),
         frobenius=_rms(errors_of_elements) / size,
-        largest=largest,
         gradient=errors.get(worst),
         worst_gradient=worst,
     )

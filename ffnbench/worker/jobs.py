@@ -37,7 +37,6 @@ from ffnbench.plan.metrics import (
     ERROR,
     GRADIENT_ERROR,
     HIT,
-    LARGEST_ERROR,
     LOAD,
     PEAK,
     SAVED,
@@ -278,11 +277,7 @@ class Jobs:
         if check.checks_again or check.output_error is None:
             salt = Random(f"{self.layout_seed}/check").getrandbits(SALT_BITS)
             check.check(self.subjects[label], salt, "after its rounds ")
-        return {
-            ERROR: check.output_error,
-            LARGEST_ERROR: check.largest_error,
-            GRADIENT_ERROR: check.gradient_error,
-        }
+        return {ERROR: check.output_error, GRADIENT_ERROR: check.gradient_error}
 
     def rate(self, label: str) -> Rated:
         """Time the bare matrix products of a case, and a copy of its bytes."""
