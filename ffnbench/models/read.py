@@ -66,7 +66,7 @@ NO_FFN = re.compile(
 # and by how the names of their classes end (how they begin is the model's name)
 NO_FFN_CLASS = re.compile(
     r"(Attention|Attn|Norm\d*d?|Conv(Transpose)?(\dd)?|Mixer|Mamba\w{0,8}|Embeddings?|LRU|RNN|LSTM|DeltaNet|"
-    r"RecurrentBlock|LayerScale|PatchMerg(ing|er)|HyperConnection|TokenAssign|ResidualUnit|Snake\w*|"
+    r"RecurrentBlock|LayerScale|AttentionSubsample|PatchMerg(ing|er)|HyperConnection|TokenAssign|ResidualUnit|Snake\w*|"
     r"AttentionResidual|Indexer|MLA)$"
 )
 ATTENTION_CLASS = re.compile(r"(Attention|Attn|MLA)$")
@@ -214,14 +214,12 @@ def is_no_ffn(name: str, class_name: str) -> bool:
 
 
 def leave_out_others(layer: Layer) -> None:
-    """Leave out of a layer without experts what stands beside its FFNs, such as a
+    """Leave out of a layer what stands beside its FFNs and their routers, such as a
     projection of the layer's output.
     """
-    if any(part.experts for part in layer.parts):
-        return
-    of_parts = {part.path.partition(".")[0] for part in layer.parts}
+    of_ffns = {"router", *(part.path.partition(".")[0] for part in layer.parts)}
     for name in list(layer.loose):
-        if name.partition(".")[0] not in of_parts:
+        if name.partition(".")[0] not in of_ffns:
             del layer.loose[name], layer.parameters[name]
 
 
@@ -238,7 +236,7 @@ def find_parts(layer: Layer, d_models: Iterable[int]) -> None:
     owners = sorted(dict.fromkeys(owners), key=lambda path: path.count("."))
     for d_model in d_models:
         layer.loose = dict(shapes)
-        take_parts(layer, owners, d_model)
+        take_parts(layer, [*owners, ""], d_model)
         if layer.parts:
             break
     matrices = [shape for shape in layer.loose.values() if len(shape) == 2]
@@ -583,12 +581,13 @@ def group_of(layers: list[Layer], config: Any) -> LayerGroup:
     routed = [part for part in layer.parts if part.is_routed]
     params = sum(part.params for part in layer.parts)
     params += sum(map(prod, layer.loose.values()))
-    others = [*layer.loose.values()]
-    for attention in layer.attentions:
-        others += [tuple(parameter.shape) for parameter in attention.parameters()]
+    others = [parameter for each in layer.attentions for parameter in each.parameters()]
+    of_attention = {parameter.shape[0] for parameter in others if parameter.ndim == 3}
     active: int | None = params
-    if any(map(has_experts, others)) or len(routed) > 1:
+    if any(map(has_experts, layer.loose.values())) or len(routed) > 1:
         active = None  # a token may meet experts of one kind alone
+    elif routed and routed[0].experts in of_attention:
+        active = None
     elif routed:
         top_k = experts_of_token(layer, config)
         active = params - round(idle_params(routed[0], top_k)) if top_k else None
