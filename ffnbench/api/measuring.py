@@ -28,7 +28,7 @@ from ffnbench.report.shown_report import ShownReport
 from ffnbench.run.budget import Budget
 from ffnbench.run.runner import run_workers
 from ffnbench.run.starters import Starters
-from ffnbench.run.world import World
+from ffnbench.run.world import World, output_lock
 from ffnbench.stats.cells import (
     ANALYSES,
     FIRST_VISITS_SHARE,
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from ffnbench.report.files.run_file import RunFile
 
 WITHOUT_CLEAN = "a row had no undisturbed round"
+CUT_SHORT = "interrupted:"  # how the note on runs begins that are fewer than asked for
 Keep = Callable[[Callable[[], ShownReport]], None]  # is given what makes a report
 Parts = Generator[ShownReport, None, None]
 
@@ -105,9 +106,14 @@ def measure_plan(
     tell_duration(plan, world, progress, budget_s)
     keep: Keep = keep_nothing
     earlier: Callable[[], Report | None] = no_run
+    locked: AbstractContextManager[None] = nullcontext()
     if file is not None:
         keep, earlier = file.keep, file.earlier
-    if runs == 1:
+        if file.resumes:
+            locked = output_lock(file.path)
+    with locked:
+        if runs > 1:
+            return measure_runs(prepared, world, progress, keep, earlier())
         return measure_run(
             prepared,
             world,
@@ -117,12 +123,6 @@ def measure_plan(
             stop=stop,
             weights_folder=weights_folder,
         )
-    if earlier():
-        raise FfnbenchError(
-            "--runs and --resume can't be given together",
-            "leave one of the two out",
-        )
-    return measure_runs(prepared, world, progress, keep)
 
 
 def refuse_short(plan: Plan, *, as_one: bool = False) -> None:
@@ -165,8 +165,10 @@ def measure_runs(
     world: World,
     progress: Progress = SILENT,
     keep: Keep = keep_nothing,
+    before: Report | None = None,
 ) -> ShownReport:
-    """Make as many runs as the protocol asks for; gives one report of all.
+    """Make as many runs as the protocol asks for, those of the file `before` among
+    them; gives one report of all.
 
     A run does not count where a row has no clean round or every row failed. It is made
     up for, at most half as many times as runs were asked for, unless the first one
@@ -175,8 +177,10 @@ def measure_runs(
     """
     protocol = prepared.plan.protocol
     runs, most = protocol.runs, protocol.runs + (protocol.runs + 1) // 2
-    tries: list[ShownReport] = []
-    complete: list[ShownReport] = []
+    complete, begun = _runs_of_file(before, prepared.plan)
+    tries = [*complete]
+    if before is not None and before.environment is not None:
+        world = _same_machine(world, before.environment)
 
     def measured() -> Parts:
         why = ""  # the last run does not count
@@ -190,7 +194,13 @@ def measure_runs(
             of_run = progress.part(number, runs, what)
             if tries:
                 _pause(world.pause_s, of_run)
-            run = measure_run(prepared, world.from_now, of_run, keep=keep_with_others)
+            run = measure_run(
+                prepared,
+                world.from_now,
+                of_run,
+                keep=keep_with_others,
+                earlier=lambda: begun.pop() if begun else None,
+            )
             why = _why_not_counted(run)
             if not why:
                 complete.append(run)
@@ -214,9 +224,9 @@ def measure_runs(
         report = with_figures(report)
     number = len(complete)
     if interrupted or last.stopped:
-        text = f"interrupted: {number} of {runs} runs are complete, and kept"
+        text = f"{CUT_SHORT} {number} of {runs} runs are complete, and kept"
         if not complete:
-            text = f"interrupted: none of {runs} runs is complete; the first is kept, in which {WITHOUT_CLEAN}"
+            text = f"{CUT_SHORT} none of {runs} runs is complete; the first is kept, in which {WITHOUT_CLEAN}"
         return replace(_with_note(report, text), cut_short=True)
     if number == runs:
         return report
@@ -226,6 +236,40 @@ def measure_runs(
     if not complete:
         text = f"none of {runs} runs is complete, and the first is kept: in each {why}"
     return _with_note(report, text)
+
+
+def _runs_of_file(
+    before: Report | None, plan: Plan
+) -> tuple[list[ShownReport], list[Report]]:
+    """The runs of a file that count; and the one that was interrupted, if its cells can
+    be gone on with.
+
+    Raises FfnbenchError where they are of another plan.
+    """
+    complete: list[ShownReport] = []
+    begun: list[Report] = []
+    if before is None:
+        return complete, begun
+    from ffnbench.api.saved_runs import as_shown
+
+    notes = [n for n in before.warnings if not n.text.startswith(CUT_SHORT)]
+    first, *later = before.runs
+    for run in (replace(first, warnings=tuple(notes)), *later):
+        _refuse_other_plan(run, plan)
+        shown = as_shown(with_figures(run))
+        if not _why_not_counted(shown):
+            complete.append(shown)
+        elif run.interrupted and plan.is_sweep:
+            begun = [run]
+    return complete, begun
+
+
+def _refuse_other_plan(before: Report, plan: Plan) -> None:
+    """Raise FfnbenchError where a run of a file was measured for another plan."""
+    if not is_part(before, plan):
+        raise FfnbenchError(
+            "--resume: the file was measured for another plan", NOT_RESUMED_HINT
+        )
 
 
 def _as_repeats(runs: Sequence[ShownReport]) -> ShownReport:
@@ -341,10 +385,7 @@ class Cells:
         """
         plan, before = self.prepared.plan, self.before
         if before is not None:
-            if not is_part(before, plan):
-                raise FfnbenchError(
-                    "--resume: the file was measured for another plan", NOT_RESUMED_HINT
-                )
+            _refuse_other_plan(before, plan)
             from ffnbench.api.saved_runs import as_shown
 
             complete = complete_cells(before, self.plans)

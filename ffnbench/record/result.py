@@ -568,6 +568,7 @@ class Report(Run):
         alone = replace(
             self,
             repeats=(),
+            cut_short=False,
             comparisons=(),
             measured=(),
             warnings=(),

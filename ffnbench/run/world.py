@@ -9,6 +9,7 @@ that threads wait for a CPU (device/waiting.py). Which rounds count is not decid
 
 from __future__ import annotations
 
+import hashlib
 import os
 import resource
 import time
@@ -18,6 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.files import own_folder, try_lock
 from ffnbench.device.environment import environment_of_run, why_no_gpu
 from ffnbench.plan.plan import THIS_INTERPRETER, Arm
@@ -61,10 +63,37 @@ def machine_lock(tell: Tell) -> Iterator[None]:
         yield
     finally:
         if mine is not None:
-            with suppress(OSError):  # trouble with the lock must not cost the answer
-                # before it is released: nobody may lock a file that is about to go
-                path.unlink()
-            mine.close()
+            _release(mine, path)
+
+
+@contextmanager
+def output_lock(output: Path) -> Iterator[None]:
+    """Hold the lock of a file that is gone on with. Raises FfnbenchError where another
+    run goes on with it.
+    """
+    mine = None
+    with suppress(OSError, RuntimeError):
+        name = hashlib.sha256(os.fsencode(output.resolve())).hexdigest()
+        path = own_folder() / f"writing-{name[:16]}"
+        mine, owner = _lock_or_owner(path)
+        if owner is not None:
+            raise FfnbenchError(
+                f"another run of ffnbench{owner} goes on with {str(output)!r}",
+                "wait until it has ended, or give -o another file",
+            )
+    try:
+        yield
+    finally:
+        if mine is not None:
+            _release(mine, path)
+
+
+def _release(mine: BinaryIO, path: Path) -> None:
+    """Release a lock; trouble with that must not cost the answer."""
+    with suppress(OSError):
+        # before it is released: nobody may lock a file that is about to go
+        path.unlink()
+    mine.close()
 
 
 def _lock_or_owner(path: Path) -> tuple[BinaryIO | None, str | None]:

@@ -121,6 +121,13 @@ def test_ctrl_c_keeps_the_runs_that_are_whole(tmp_path: Path, call) -> None:
     assert (len(report.runs), report.cut_short, report.interrupted) == (2, True, False)
     assert call("report", path)[0] == 0
     assert call("check", path, "-q")[0] == 0
+    rest = Restless([1.0] * 5)
+    code, out, _ = call(
+        "compare", COMPARE, "--runs 5 -q --resume -o", path, launch=rest
+    )
+    assert (code, rest.runs, "interrupted" in out) == (0, 3 - 1, False)
+    assert read_report(path).samples == report.samples
+    assert (len(read_report(path).runs), read_report(path).cut_short) == (5, False)
 
 
 @pytest.mark.parametrize(
