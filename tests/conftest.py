@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,8 @@ from paths import ROOT
 
 from ffnbench.app import main as cli
 from ffnbench.common import git
+from ffnbench.models import published
+from ffnbench.models.model import ModelSpec
 from ffnbench.run import world
 from ffnbench.run.prober import Prober
 from ffnbench.run.worker import Worker
@@ -78,6 +81,26 @@ def commit_asked_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(git, "head", head)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def each_config_read_once() -> Iterator[None]:
+    """Ask transformers once for a model, whatever the folder of its config.json is: a
+    process that imports it takes seconds.
+    """
+    real = published.read_published
+    models: dict[str, ModelSpec] = {}
+
+    def read(path: str) -> ModelSpec:
+        data, file = published.read_file(path)
+        content = str(data)
+        if content not in models:
+            models[content] = real(path)
+        return replace(models[content], source=file)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(published, "read_published", read)
         yield
 
 

@@ -123,8 +123,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.mark.parametrize(
     "kind",
     [
-        "llama",
         "gpt2",
+        pytest.param("llama", marks=pytest.mark.slow),
         pytest.param("bert", marks=pytest.mark.slow),
         pytest.param("dinov3_vit", marks=pytest.mark.slow),
     ],

@@ -4,8 +4,6 @@ for them.
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from fake_machine import planned
 
@@ -46,20 +44,6 @@ def test_a_name_is_a_variant_and_keys_go_on_top() -> None:
         ].d_ff
         == 4 * 4096
     )
-
-
-def test_a_config_is_a_variant(tmp_path) -> None:
-    pytest.importorskip("transformers")
-    (tmp_path / "config.json").write_text(
-        json.dumps({"model_type": "qwen2", "hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 2}
-                   | {"num_attention_heads": 8, "num_key_value_heads": 8})
-    )  # fmt: skip
-    plan = planned(preset=str(tmp_path), variants="config,relu")
-    assert (
-        plan.cases[0].ffn.d_model,
-        plan.cases[0].ffn.d_ff,
-        plan.cases[0].ffn.name,
-    ) == (512, 1408, "swiglu")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from model_configs import (
     NEMOTRON_H,
     Data,
     by_exclusion,
-    written,
 )
 
 import ffnbench
@@ -310,10 +309,13 @@ def test_the_language_part_of_a_composite_is_taken_and_named() -> None:
     assert "llama" in model.note
 
 
-def test_a_form_that_is_not_proven_says_so_and_is_counted(tmp_path) -> None:
+def test_a_form_that_is_not_proven_says_so_and_is_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """BitNet has a norm before its down projection."""
-    path = written(tmp_path, {"model_type": "bitnet"})
-    shown = ffnbench.inspect(path)
+    model = model_of({"model_type": "bitnet"})
+    monkeypatch.setattr("ffnbench.inspecting.table.model_of", lambda name: model)
+    shown = ffnbench.inspect("config.json")
     assert "form not proven" in str(shown)
     config = transformers.BitNetConfig()
     layer = 3 * config.hidden_size * config.intermediate_size
@@ -359,11 +361,3 @@ def test_what_can_not_be_read_is_one_line_and_a_hint(
         model_of(data)
     assert hint in refused.value.hint
     assert "\n" not in refused.value.message
-
-
-def test_every_command_takes_the_same_file(tmp_path, in_process) -> None:
-    path = written(tmp_path, LLAMA)
-    for words in (["inspect", path], ["cost", "--preset", path]):
-        code, out, _ = in_process(*words)
-        assert code == 0
-        assert "14,336" in out
