@@ -383,8 +383,10 @@ def _change_of(
     if baseline is not None:
         history = baseline.rows.get(label)
         return history.change(difference) if history else None
-    seconds = now.value(now.plan.reference_of(label), LATENCY)
-    before = math.log(seconds) if seconds else math.nan
+    reference, before = now.plan.reference_of(label), math.nan
+    seconds = now.value(reference, LATENCY)
+    if seconds and now.has_time(reference):
+        before = math.log(seconds)
     return Change(before, before + mean.mean, difference)
 
 

@@ -37,9 +37,9 @@ class Verdict(StrEnum):
     """What the interval of a ratio allows to say.
 
     UNCLEAR: this run can't decide. BUSY: it can't, because something else had the CPUs,
-    or the device's clocks were held down, and the clean rounds do not decide. A BUSY
-    row has neither seconds nor ratio; a reference, or a row that stands alone, is BUSY
-    where it has no seconds.
+    or the device's clocks were held down, and the clean rounds do not decide. The
+    seconds and the ratio of a BUSY row have the interval of its clean rounds; if these
+    are too few, they are what was seen, without an interval.
     """
 
     REFERENCE = "reference"
@@ -119,6 +119,9 @@ class Estimate:
             return None
         return math.sqrt(self.high / self.low) - 1
 
+    def without_interval(self) -> Estimate:
+        """The value alone."""
+        return replace(self, low=None, high=None)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
@@ -469,7 +472,10 @@ class Report(Run):
         """Whether a case has a time that can be compared: it did not fail, and enough
         of its rounds were clean.
         """
-        return self.estimate(label, LATENCY) is not None and self.failure(label) is None
+        row = self.comparison(label)
+        if self.failure(label) or (row and row.verdict is Verdict.BUSY):
+            return False
+        return self.estimate(label, LATENCY) is not None
 
     def could_not_run(self, label: str) -> bool:
         """Whether a case is a row with the reason why its backend can't run it."""

@@ -146,15 +146,20 @@ def _weight_bytes(report: Report, case: Case) -> int | None:
     return None if cost.failed else cost.weight_bytes
 
 
+def _seconds(report: Report, case: Case) -> float | None:
+    """The time of a row; None where it was only seen."""
+    return report.value(case.label, LATENCY) if report.has_time(case.label) else None
+
+
 def _tokens_per_s(report: Report, case: Case) -> float | None:
-    latency = report.estimate(case.label, LATENCY)
-    return case.workload.tokens / latency.value if latency else None
+    seconds = _seconds(report, case)
+    return case.workload.tokens / seconds if seconds else None
 
 
 def _flops_per_s(report: Report, case: Case) -> float | None:
-    latency = report.estimate(case.label, LATENCY)
+    seconds = _seconds(report, case)
     flops = needed_by(case, report.cost(case.label)).flops
-    return flops / latency.value if flops and latency else None
+    return flops / seconds if flops and seconds else None
 
 
 def _why_failed(report: Report, case: Case) -> str | None:

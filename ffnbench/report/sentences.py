@@ -231,18 +231,24 @@ def undecided(report: Report) -> str:
     ]
     if not rows:
         return what_would_help(report)
-    names = [_seen_text(report, row) for row in rows]
+    compared = [row for row in rows if row.case != row.reference]
+    names = [_seen_text(report, row) for row in compared or rows]
     if len(names) > MOST_NAMED:
         names = [f"{len(names)} of {report.plan.compared} rows"]
-    reasons = sorted({row.reason for row in rows if row.ratio and row.reason})
+    unclear = (row for row in rows if row.verdict is Verdict.UNCLEAR)
+    reasons = sorted({row.reason for row in unclear if row.ratio and row.reason})
     text = f"can't tell: {join_words(names)}"
     return "; ".join(filter(None, (text, *reasons, what_would_help(report))))
 
 
 def _seen_text(report: Report, row: Comparison) -> str:
-    """`gelu 1.02 [0.999, 1.044]`, the name alone where no ratio was seen."""
+    """`gelu 1.02 [0.999, 1.044]`, the name alone of a reference, or where no ratio was
+    seen.
+    """
     name = _name(report, report.plan.case(row.case))
-    return f"{name} {interval_text(row.ratio)}" if row.ratio else name
+    if row.ratio is None or row.case == row.reference:
+        return name
+    return f"{name} {interval_text(row.ratio)}"
 
 
 def what_would_help(report: Report) -> str:

@@ -132,8 +132,9 @@ class RowLogs:
         )
 
 
-def rounds_of(run: Run, metric: str = LATENCY) -> Rounds:
-    """The rounds of a run, without the cases that have failed.
+def rounds_of(run: Run, metric: str = LATENCY, *, disturbed: bool = False) -> Rounds:
+    """The rounds of a run, without the cases that have failed. With `disturbed` every
+    sample counts as clean: that is what was seen, and supports no interval.
 
     A disturbed sample may have been taken again: the last one of a round counts. A
     worker that was cut short is left out if enough complete ones remain.
@@ -145,7 +146,8 @@ def rounds_of(run: Run, metric: str = LATENCY) -> Rounds:
         if sample.metric != metric or sample.case in failed:
             continue
         of_worker = seconds.setdefault(sample.case, {}).setdefault(sample.worker, {})
-        of_worker[sample.round] = sample.value if is_clean(sample) else None
+        counts = disturbed or is_clean(sample)
+        of_worker[sample.round] = sample.value if counts else None
         starter = sample.starter
         starters[sample.worker] = sample.worker if starter is None else starter
     protocol = run.plan.protocol
@@ -341,28 +343,35 @@ def _row_of(
     )
 
 
-def mean_seconds(rounds: Rounds) -> dict[str, Estimate]:
+def mean_seconds(rounds: Rounds, seen: Rounds) -> dict[str, Estimate]:
     """The seconds of each case, with means that are fitted two-way over rows and
     rounds, so that those of two rows differ by exactly their ratio.
 
     Rows may differ in their clean rounds, and a median of ratios is no ratio of
     medians. So the effect of a row is its reported ratio to the reference, and all rows
-    of a reference share one level.
+    of a reference share one level. Where no worker has enough clean rounds, those in
+    `seen`, disturbed or not, take their place, and leave no interval.
     """
     effects: dict[str, dict[str, float]] = {}
     for label in rounds.seconds:
         reference = rounds.plan.reference_of(label)
         mean = ratio_logs(rounds, label, reference).mean()
+        mean = mean or ratio_logs(seen, label, reference).mean()
         if mean:
             effects.setdefault(reference, {})[label] = mean.mean
     fitted: dict[str, float] = {}
     for rows in effects.values():
         level = _without_effects(rounds, rows).mean()
+        level = level or _without_effects(seen, rows).mean()
         if level:
             fitted |= {label: level.mean + effect for label, effect in rows.items()}
     estimates = {}
     for label in rounds.seconds:
-        estimate = seconds_logs(rounds, label).estimate(at=fitted.get(label))
+        at = fitted.get(label)
+        estimate = seconds_logs(rounds, label).estimate(at=at)
+        if estimate is None:
+            estimate = seconds_logs(seen, label).estimate(at=at)
+            estimate = estimate and estimate.without_interval()
         if estimate:
             estimates[label] = estimate
     return estimates

@@ -109,28 +109,39 @@ def summarise(
 ) -> tuple[tuple[Measured, ...], tuple[Comparison, ...], tuple[Note, ...]]:
     """The estimates of a run, its comparisons with references, and its warnings.
 
-    A failed case has none of them, a busy one has no seconds.
+    A failed case has none of them. What was only seen has no interval: neither the
+    ratio nor the times of such a row.
     """
     comparisons: tuple[Comparison, ...] = ()
     if LATENCY in run.plan.metrics:
         comparisons = _comparisons(run)
-    busy = {row.case for row in comparisons if row.verdict is Verdict.BUSY}
+    seen = {
+        row.case
+        for row in comparisons
+        if row.verdict is Verdict.BUSY and not (row.ratio and row.ratio.low)
+    }
     measured = (
-        *_mean_times(run, PER_CALL, busy),
+        *_mean_times(run, PER_CALL, seen),
         *_values(run),
-        *_mean_times(run, PER_WORKER, busy),
+        *_mean_times(run, PER_WORKER, seen),
     )
     return measured, comparisons, tuple(notes_of(run, measured, comparisons))
 
 
-def _mean_times(run: Run, metrics: Iterable[str], busy: set[str]) -> list[Measured]:
-    """The mean seconds of each of these metrics, over workers."""
+def _mean_times(run: Run, metrics: Iterable[str], seen: set[str]) -> list[Measured]:
+    """The mean seconds of each of these metrics, over workers; those of the rows in
+    `seen` have no interval.
+    """
     times = []
     for metric in metrics:
-        estimates = mean_seconds(rounds_of(run, metric))
+        estimates = mean_seconds(
+            rounds_of(run, metric), rounds_of(run, metric, disturbed=True)
+        )
         for case in run.plan.cases:
-            if case.label in estimates and case.label not in busy:
+            if case.label in estimates:
                 estimate = estimates[case.label]
+                if case.label in seen:
+                    estimate = estimate.without_interval()
                 times.append(
                     Measured(case=case.label, metric=metric, estimate=estimate)
                 )
@@ -211,8 +222,8 @@ class Row:
         return CLOCKS_HELD if _is_throttled(self.waits) else CPUS_TAKEN
 
 
-# The verdict on a row, with the reason, is that of the first rule that holds. A busy
-# row has no ratio, because disturbed rounds of two forms differ by more than chance.
+# The verdict on a row, with the reason, is that of the first rule that holds. The ratio
+# of disturbed rounds decides nothing, because these differ by more than chance.
 ROW_RULES: tuple[tuple[Callable[[Row], bool], Verdict, str], ...] = (
     (lambda row: row.seconds.lacks_clean, Verdict.BUSY, DISTURBED),
     (lambda row: row.label == row.reference, Verdict.REFERENCE, ""),
@@ -234,18 +245,26 @@ ROW_RULES: tuple[tuple[Callable[[Row], bool], Verdict, str], ...] = (
 
 
 def _comparisons(run: Run) -> tuple[Comparison, ...]:
-    """The ratio of every row to its reference, and the verdict on it."""
+    """The ratio of every row to its reference, and the verdict on it. A row without
+    enough clean rounds has the ratio that was seen, without an interval.
+    """
     comparisons = []
+    seen = rounds_of(run, disturbed=True)
     for row in _rows_of(run):
         verdict, reason = next(
             (verdict, reason) for holds, verdict, reason in ROW_RULES if holds(row)
         )
+        ratio = row.ratio
+        if verdict is Verdict.BUSY and ratio is None:
+            ratio = ratio_logs(seen, row.label, row.reference).estimate()
+        if ratio and (verdict is Verdict.BUSY and row.logs.lacks_clean):
+            ratio = ratio.without_interval()
         comparisons.append(
             Comparison(
                 case=row.label,
                 reference=row.reference,
                 metric=LATENCY,
-                ratio=None if verdict is Verdict.BUSY else row.ratio,
+                ratio=ratio,
                 verdict=verdict,
                 reason=reason.format(row=row),
             )
@@ -289,8 +308,8 @@ def _busy_if_alone(row: Comparison, comparisons: Iterable[Comparison]) -> Compar
     """The row; as a busy one if it is a reference with which no row could be compared,
     one of them at least because it is busy.
 
-    The seconds of such a reference come from the same disturbed minutes as the rows
-    that have none, and would be read as if they did not.
+    The seconds of such a reference come from the same disturbed minutes as those rows,
+    and would be read as if they did not.
     """
     if row.verdict is not Verdict.REFERENCE:
         return row
@@ -300,11 +319,18 @@ def _busy_if_alone(row: Comparison, comparisons: Iterable[Comparison]) -> Compar
         if other.reference == row.case and other.case not in (row.case, CONTROL)
     ]
     is_any_busy = any(other.verdict is Verdict.BUSY for other in others)
-    is_any_compared = any(other.ratio for other in others)
+    is_any_compared = any(
+        other.ratio and (other.ratio.low or other.verdict is not Verdict.BUSY)
+        for other in others
+    )
     if is_any_compared or not is_any_busy:
         return row
-    reason = "no other row could be compared with it"
-    return replace(row, ratio=None, verdict=Verdict.BUSY, reason=reason)
+    return replace(
+        row,
+        ratio=row.ratio and row.ratio.without_interval(),
+        verdict=Verdict.BUSY,
+        reason="no other row could be compared with it",
+    )
 
 
 def _is_throttled(waited: Sequence[bool]) -> bool:

@@ -97,6 +97,8 @@ def test_latencies_divided_are_the_ratio_beside_them_in_every_committed_run(
             continue
         reference = ""
         for cells in shown:
+            # what was only seen is shown in two digits
+            compared -= len(cells) == len(heads) and "~" in cells[place]
             if len(cells) == len(heads) and NUMBER.match(cells[place]):
                 reference = cells[place - 1] if cells[place] == "1" else reference
                 assert agree(cells[place - 1], reference, cells[place]), cells

@@ -55,11 +55,11 @@ def test_a_pair_falls_with_the_sample_of_its_reference() -> None:
 
 
 def test_a_process_of_few_rounds_needs_half_of_them() -> None:
-    """Of five rounds two are less than half, three are not; what says nothing of b
-    leaves it without a ratio.
+    """Of five rounds two are less than half, three are not: only these support an
+    interval.
     """
     plan = plan_of(workers=3, rounds=5)
-    for clean, ratio in ((2, None), (3, 1.5)):
+    for clean, low in ((2, None), (3, 1.5)):
         waits: dict[tuple[str, int, int], float | None] = {
             ("b", w, r): WAITS for w in range(3) for r in range(clean, 5)
         }
@@ -68,7 +68,7 @@ def test_a_process_of_few_rounds_needs_half_of_them() -> None:
                 run_of(plan, {"a": [[1.0] * 5] * 3, "b": [[1.5] * 5] * 3}), waits
             )
         )["b"]
-        assert (row.ratio and row.ratio.value) == ratio
+        assert (row.ratio.value, row.ratio.low) == (pytest.approx(1.5), low)
 
 
 @pytest.mark.parametrize("unknown", [None, 0.0, 0.03])
@@ -81,16 +81,40 @@ def test_what_is_not_known_or_little_leaves_a_sample_clean(
     assert compared(done)["b"].verdict is Verdict.SAME
 
 
-def test_a_row_that_quiet_rounds_do_not_decide_is_busy() -> None:
-    """It has neither ratio nor seconds; nor has its reference then."""
+def test_a_row_without_quiet_rounds_is_what_was_seen() -> None:
+    """Its ratio and seconds have no interval, nor has its reference then; a note says
+    what would help.
+    """
     done = ten_rounds(clean=0, disturbed=1.3)
     done = replace(done, around=BackgroundLoad(others_cpus=1.04))
-    row = compared(done)["b"]
-    assert (row.verdict, row.ratio) == (Verdict.BUSY, None)
+    found = compared(done)
+    assert {row.verdict for row in found.values()} == {Verdict.BUSY}
+    assert found["b"].ratio.value == pytest.approx(1.3, rel=0.005)
     measured, _, (note,) = summarise(done)
-    assert measured == ()
+    seconds = {one.case: one.estimate for one in measured}
+    assert seconds["b"].value / seconds["a"].value == pytest.approx(
+        found["b"].ratio.value
+    )
+    seen = (*seconds.values(), found["b"].ratio)
+    assert {(one.low, one.high) for one in seen} == {(None, None)}
     said = "busy: other processes used 1.0 CPUs, b: 0 of 40 rounds undisturbed; wait"
     assert note.text.startswith(said)
+
+
+def test_a_few_quiet_rounds_of_a_busy_row_give_its_interval() -> None:
+    """Of ten rounds of each process four are quiet: these alone count. They decide a
+    row that is clearly slower; one that they do not decide is busy.
+    """
+    decided = compared(ten_rounds(ratio=1.2, clean=4))["b"]
+    assert decided.verdict is Verdict.SLOWER
+    plan = plan_of(workers=3, rounds=10)
+    b = [[ratio] * 4 + [1.3] * 6 for ratio in (0.95, 1.0, 1.06)]
+    waits = {("b", w, r): WAITS for w in range(3) for r in range(4, 10)}
+    done = with_waits(run_of(plan, {"a": [[1.0] * 10] * 3, "b": b}), waits)
+    row, measured = compared(done)["b"], summarise(done)[0]
+    assert row.verdict is Verdict.BUSY
+    assert row.ratio.low < 1 < row.ratio.high < 1.3
+    assert all(one.estimate.low for one in measured)
 
 
 def test_what_is_wide_on_a_quiet_machine_is_not_busy() -> None:
