@@ -123,6 +123,7 @@ class Estimate:
         """The value alone."""
         return replace(self, low=None, high=None)
 
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
     """The estimate of one metric of one case."""
