@@ -32,7 +32,7 @@ from ffnbench.api.call import Call, calling
 from ffnbench.app import commands
 from ffnbench.app.command import command_line, flags_of, values_of
 from ffnbench.common import jsonable
-from ffnbench.device.environment import about_machine, caches
+from ffnbench.device.environment import about_machine
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan.plan import THIS_INTERPRETER, Arm, Case, Plan, Probe, Workload
@@ -56,7 +56,6 @@ FACTS = {
     "torch_threads": 2,
     "blas": "fake",
     **about_machine(),
-    "caches": tuple(caches()),
 }
 
 Seconds = Callable[[str, int, int], float]  # (label, worker, round) -> seconds

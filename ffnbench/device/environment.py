@@ -12,13 +12,12 @@ import os
 import platform
 import re
 import warnings
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ffnbench import __version__
-from ffnbench.record.result import MEMORY, Environment
+from ffnbench.record.result import Environment
 
 if TYPE_CHECKING:
     import torch
@@ -133,7 +132,6 @@ def about_machine() -> dict[str, Any]:
         "usable_bytes": usable_memory(),
         "machine": platform.machine(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "caches": [asdict(level) for level in caches()],
     }
 
 
@@ -178,18 +176,6 @@ def _bytes(text: str) -> int:
     if text[-1:] in units:
         return int(text[:-1]) * units[text[-1]]
     return int(text)
-
-
-def level_of(size: int, threads: int, caches: Sequence[CacheLevel]) -> str:
-    """The smallest cache that holds so many bytes, memory where none does; empty where
-    no cache is known.
-    """
-    if not caches:
-        return ""
-    for cache in caches:
-        if size <= cache.capacity(threads):
-            return f"L{cache.level}"
-    return MEMORY
 
 
 def auto_device(greeting: Greeting) -> str:

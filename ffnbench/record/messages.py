@@ -85,7 +85,6 @@ class Greeting:
     usable_bytes: int | None = None
     machine: str = ""
     system: str = ""
-    caches: tuple[CacheLevel, ...] = ()
     sides: tuple[Side, ...] = ()
 
 
@@ -127,16 +126,11 @@ class Failed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """How many calls make a sample, what these read, and what opening has shown.
-
-    `inputs` is how many inputs the calls share, 0 where that is not known, and
-    `input_bytes` their bytes. `graphs` is the number of graphs into which the compiler
-    has cut the module.
+    """How many calls make a sample, and what opening has shown. `graphs` is the number
+    of graphs into which the compiler has cut the module.
     """
 
     calls: int
-    inputs: int = 0
-    input_bytes: int = 0
     graphs: int = 1
     values: Values = field(default_factory=dict)
     notes: tuple[str, ...] = ()

@@ -20,7 +20,6 @@ from ffnbench.plan.metrics import CLOSED_FORMS, LATENCY
 from ffnbench.plan.plan import CONTROL, Axis, Note, Plan, Protocol
 
 SCHEMA = 2
-MEMORY = "memory"  # the level of bytes that no cache holds
 # the name in Sample.throttled of a card at its power limit; heavy products alone keep
 # it there, so it is no disturbance
 POWER_CAP = "power cap"
@@ -247,22 +246,6 @@ class Agreement:
     own_weights: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inputs:
-    """The inputs that the calls of a sample take in turn: how many, and the bytes of
-    all together.
-
-    `level` is the cache that holds them all, `one_level` the one that holds a single
-    input: L1, L2, L3 or memory, empty where that is not known.
-    """
-
-    case: str
-    count: int
-    bytes: int
-    level: str = ""
-    one_level: str = ""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
     """What one run has measured, before any statistics."""
@@ -275,7 +258,6 @@ class Measurement:
     limit: str = ""  # which limit ended an adaptive run: precision, budget or workers
     around: BackgroundLoad | None = None
     wall_s: float | None = None
-    inputs: tuple[Inputs, ...] = ()
     devices: tuple[DeviceReadings, ...] = ()
 
 
@@ -495,10 +477,6 @@ class Report(Run):
         if failure is None or failure.kind is not FailureKind.MISMATCH:
             return ""
         return failure.message
-
-    def inputs_of(self, label: str) -> Inputs | None:
-        """The inputs of a sample of a case, or None where that is not known."""
-        return self._of_cases["inputs"].get(label)
 
     def notes(self, label: str) -> list[Note]:
         """The warnings of a case; for an empty label those about the whole run, the

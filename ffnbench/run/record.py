@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ffnbench.device.environment import level_of
 from ffnbench.plan.plan import Note, NoteKind, Plan
-from ffnbench.record.messages import CacheLevel, Sampled, Values
-from ffnbench.record.result import DeviceReadings, Failure, FailureKind, Inputs, Sample
+from ffnbench.record.messages import Sampled, Values
+from ffnbench.record.result import DeviceReadings, Failure, FailureKind, Sample
 
 
 @dataclass(slots=True)
@@ -19,8 +18,6 @@ class RunRecord:
     samples: list[Sample] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
-    inputs: dict[str, Inputs] = field(default_factory=dict)
-    caches: tuple[CacheLevel, ...] = ()  # of the machine, when a worker has told
     # what each worker reads of a device with its samples
     readings: dict[tuple[int, str], DeviceReadings] = field(default_factory=dict)
 
@@ -64,18 +61,6 @@ class RunRecord:
         ]
         self.samples += samples
         return samples
-
-    def add_inputs(self, label: str, count: int, bytes: int) -> None:
-        """Record how many inputs the calls of a sample read, and on a CPU which cache
-        holds all of them, and which a single one.
-        """
-        work = self.plan.case(label).workload
-        inputs = Inputs(case=label, count=count, bytes=bytes)
-        if work.device == "cpu":
-            level = level_of(bytes, work.threads, self.caches)
-            one_level = level_of(bytes // count, work.threads, self.caches)
-            inputs = replace(inputs, level=level, one_level=one_level)
-        self.inputs[label] = inputs
 
     def add_readings(self, worker: int, device: str, sampled: Sampled) -> None:
         """Record what a sample says of its GPU; that of a CPU says nothing."""

@@ -239,7 +239,6 @@ class _Runner:
             timer=self.timer,
             sides=self.sides,
             around=self.watch.around(),
-            inputs=tuple(self.record.inputs.values()),
             devices=tuple(self.record.readings.values()),
             interrupted=interrupted,
             stopped=stopped,
@@ -254,7 +253,6 @@ class _Runner:
             self.plan, greeting, self._worker, self._timeout_s
         )
         self.record.plan = plan
-        self.record.caches = greeting.caches
         self.environment = self.describe(greeting, gpu)
         for text in notes:
             self.record.note("", text)
@@ -282,8 +280,6 @@ class _Runner:
         if opened is None:
             return
         self._calls[label] = opened.calls
-        if opened.inputs:
-            self.record.add_inputs(label, opened.inputs, opened.input_bytes)
         self._record_values(label, self._metrics_of("open", label), opened.values)
         self._measured.add((label, "open"))
         for text in opened.notes:

@@ -145,7 +145,6 @@ def join_runs(reports: Sequence[R], plan: Plan | None = None) -> R:
         samples=_entries_of_all(parts, "samples"),
         failures=_last_by("case", _entries_of_all(parts, "failures")),
         warnings=tuple(dict.fromkeys(_entries_of_all(parts, "warnings"))),
-        inputs=_last_by("case", _entries_of_all(parts, "inputs")),
         devices=_entries_of_all(parts, "devices"),
         environment=_first_known(parts, "environment"),
         timer=_first_known(parts, "timer"),

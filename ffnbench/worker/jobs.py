@@ -150,9 +150,7 @@ class Jobs:
         if subject.train:
             subject.grads.renew(protocol.seed, inputs)
         self.subjects[label] = subject
-        return replace(
-            opened, calls=calls, inputs=inputs, input_bytes=subject.pool.memory.nbytes
-        )
+        return replace(opened, calls=calls)
 
     def _build(self, case: Case, weights_folder: str) -> Subject:
         """Build the module of a case, as its backend needs it, and its inputs;
