@@ -144,7 +144,8 @@ TYPED = {
                          "o=swiglu@backend=ort@spin=on i=swiglu@backend=openvino n=swiglu@backend=onednn "
                          f"g=swiglu@weights=int4@group=64 {SMALL} --d-ff 256 -v -q",
                          f"compare relu@time=device gelu@time=device {SMALL} -q",
-                         f"compare relu,swiglu --backend packed,eager,onednn --mode train {SMALL} -q"],
+                         f"compare relu,swiglu --backend packed,eager,onednn --mode train {SMALL} -q",
+                         f"compare relu,swiglu --cache hot,rotated {SMALL} -q"],
     "compare-argument": [f"compare relu new=mypkg.mlp:SwiGLU@hidden=3@like=swiglu {SMALL} -v -q"],
     "compare-kinds-of-failure": [f"compare relu,gelu,swiglu,silu,glu,mish {SMALL} -v -o run.csv"],
     "compare-outputs-differ": [f"compare relu mine=mlp.py:Mlp@like=relu {SMALL} -q -o run.csv"],

@@ -87,6 +87,7 @@ def compare(
     mode: o.Mode = "forward",
     device: o.Device = "auto",
     threads: o.Threads = None,
+    cache: o.Cache = "hot",
     backend: o.Backend = "eager",
     metrics: o.Metrics = "latency,memory",
     layer: o.Layer = None,
@@ -135,6 +136,7 @@ def compare(
         "mode": mode,
         "device": device,
         "threads": threads or _cpus(),
+        "cache": cache,
         "backend": backend,
         "weights": weights,
     }

@@ -19,7 +19,7 @@ from ffnbench.common.files import content_of, project_file
 from ffnbench.common.names import hint_for
 
 SETTABLE = (
-    "d_model", "d_ff", "match", "batch", "seq_len", "dtype", "mode", "device", "threads", "backend", "weights",
+    "d_model", "d_ff", "match", "batch", "seq_len", "dtype", "mode", "device", "threads", "cache", "backend", "weights",
     "metrics",
     "precision", "budget", "tolerance", "on_unclear", "hardware", "format", "verbose", "quiet", "sort", "columns",
 )  # fmt: skip

@@ -121,6 +121,7 @@ FIXED: dict[str, Iterable[str]] = {
     "match": choices.Match,
     "mode": (*choices.Mode, *choices.MODE_ALIASES),
     "device": ("auto", "cpu", "cuda"),
+    "cache": choices.Cache,
     "backend": (*choices.Backend, choices.ALL_BACKENDS),
     "weights": choices.Weights,
     "on_unclear": ("pass", "fail"),
@@ -380,6 +381,16 @@ Mode = Annotated[
         metavar="NAME",
         help="forward, train or backward.",
         autocompletion=completed("mode"),
+    ),
+]
+Cache = Annotated[
+    Names,
+    many(member(choices.Cache, "cache")),
+    Option(
+        rich_help_panel=WORKLOAD,
+        metavar="NAME",
+        help="Weights before a call: hot, cold, or rotated as in a deep model.",
+        autocompletion=completed("cache"),
     ),
 ]
 Hardware = Annotated[

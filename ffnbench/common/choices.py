@@ -64,11 +64,16 @@ class Time(StrEnum):
 
 class Cache(StrEnum):
     """What the device's last-level cache holds before a call. HOT: what the last call
-    left. COLD: nothing of it.
+    left. COLD: nothing of it. ROTATED: the input, and none of the weights, as in a
+    model of many layers: each call uses the next of several copies of the weights.
     """
 
     HOT = "hot"
     COLD = "cold"
+    ROTATED = "rotated"
+
+
+ROTATED_BYTES = 1 << 29  # of all copies of the weights that take turns, at least
 
 
 class MatmulPrecision(StrEnum):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 
-from ffnbench.common.choices import Backend, Mode, Weights
+from ffnbench.common.choices import Backend, Cache, Mode, Weights
 from ffnbench.ffn.spec import (
     TORCH_FORMATS,
     WEIGHT_FORMATS,
@@ -153,6 +153,11 @@ def _lack_of_compile(ffn: AnySpec, work: Workload) -> Lack:
         return (
             "freeze is for inference: constants have no gradient",
             "use --mode forward",
+        )
+    if work.freeze and work.cache is Cache.ROTATED:
+        return (
+            "frozen weights are constants of the code, which has no copies of them",
+            "leave freeze or cache=rotated out",
         )
     return NOTHING_LACKING
 

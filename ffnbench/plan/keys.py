@@ -211,7 +211,7 @@ KEYS = (
         "swiglu@compile=max-autotune"),
     Key("freeze", Of.WORKLOAD, boolean, "compiled with constant weights: true or false", "false", "swiglu@freeze=true"),
     Key("time", Of.WORKLOAD, member(Time, "time"), "which time is the latency on a GPU: wall or device", "wall", "swiglu@time=device"),
-    Key("cache", Of.WORKLOAD, member(Cache, "cache"), "the last-level cache before a call: hot or cold", "hot", "swiglu@cache=cold"),
+    Key("cache", Of.WORKLOAD, member(Cache, "cache"), "the last-level cache before a call: hot, cold, or rotated (copies of the weights by turns)", "hot", "swiglu@cache=rotated"),
     Key("matmul_precision", Of.WORKLOAD, member(MatmulPrecision, "matmul_precision"), "of float32 products: highest, high (TF32), medium (bfloat16)", "highest",
         "swiglu@matmul_precision=high"),
     Key("reduced_reductions", Of.WORKLOAD, boolean, "16-bit products may add in 16 bits: true or false", "true",

@@ -38,7 +38,7 @@ MODES: Mapping[str, Mode] = {**{str(mode): mode for mode in Mode}, **MODE_ALIASE
 LIST_HINT = "a list is 64,128 or relu,gelu; a range is 1..4096 or 64..128/8"
 # flags of `compare` that other commands give one value
 LISTED = (
-    "d_model", "dtype", "mode", "threads", "batch", "seq_len", "d_ff", "device", "backend", "weights",
+    "d_model", "dtype", "mode", "threads", "batch", "seq_len", "d_ff", "device", "cache", "backend", "weights",
 )  # fmt: skip
 
 

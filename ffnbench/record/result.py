@@ -421,7 +421,7 @@ class Report(Run):
         """The entries of the fields that have one for each case, by field and label;
         where there are several, the first.
         """
-        names = ("costs", "comparisons", "inputs", "failures")
+        names = ("costs", "comparisons", "failures")
         return {
             name: {entry.case: entry for entry in reversed(getattr(self, name))}
             for name in names
@@ -571,7 +571,7 @@ class Report(Run):
         """This report with a further run of its plan, in the order of time."""
         labels = {case.label for case in self.plan.cases}
         own = {name: getattr(now, name) for name in REPEAT_FIELDS}
-        for name in ("samples", "failures", "inputs"):
+        for name in ("samples", "failures"):
             own[name] = tuple(entry for entry in own[name] if entry.case in labels)
         repeats = [*self.repeats, Repeat(protocol=now.plan.protocol, **own)]
         repeats.sort(key=lambda run: run.created)

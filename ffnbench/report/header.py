@@ -12,8 +12,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ffnbench.common.choices import Backend, Cache, MatmulPrecision, Time, Weights
-from ffnbench.common.units import signed_percent
+from ffnbench.common.choices import (
+    ROTATED_BYTES,
+    Backend,
+    Cache,
+    MatmulPrecision,
+    Time,
+    Weights,
+)
+from ffnbench.common.units import IEC, quantity, signed_percent
 from ffnbench.plan.backends import BACKENDS
 from ffnbench.plan.plan import (
     ACTIVE_PARAMS,
@@ -77,6 +84,12 @@ CONDITIONS = (
 )
 
 
+# values that need more than the words of their condition
+TEXTS: dict[str | int | bool, str] = {
+    Cache.ROTATED: f"weights rotated through {quantity(ROTATED_BYTES, IEC)} or more"
+}
+
+
 def _values_of(condition: Condition, cases: Iterable[Case]) -> list[str | int | bool]:
     values = dict.fromkeys(condition.of(case.workload) for case in cases)
     return [value for value in values if value is not None]
@@ -97,7 +110,8 @@ def common_conditions(plan: Plan) -> list[str]:
     for condition in CONDITIONS:
         values = _values_of(condition, plan.shown)
         if len(values) == 1 and values[0] != condition.default:
-            texts.append(condition.title.format(values[0]))
+            value = values[0]
+            texts.append(TEXTS.get(value) or condition.title.format(value))
     return texts
 
 

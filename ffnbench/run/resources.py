@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeGuard
 
+from ffnbench.common.choices import Cache
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import IEC, counted, quantity
-from ffnbench.device.environment import USABLE, auto_device
+from ffnbench.device.environment import USABLE, auto_device, rotated_copies
 from ffnbench.ffn.spec import AttentionSpec, FFNSpec, item_bytes
 from ffnbench.plan.backends import BACKENDS
 from ffnbench.plan.plan import (
@@ -191,11 +192,15 @@ def memory_needed(cases: Sequence[Case]) -> int:
         ffn, work = case.ffn, case.workload
         if not has_known_sizes(ffn):
             continue
-        weights = _copies_of_weights(work) * cost_of(case, Probe()).weight_bytes
+        bytes_of_one = cost_of(case, Probe()).weight_bytes
+        copies = _copies_of_weights(work)
+        if work.cache is Cache.ROTATED and bytes_of_one:
+            copies += rotated_copies(bytes_of_one, work.threads) - 1
+        weights = copies * bytes_of_one
         inputs = 2 * work.tokens * ffn.d_model * item_bytes(work.dtype)
         total += weights + inputs
         trains = trains or work.train
-        most_weights = max(most_weights, weights)
+        most_weights = max(most_weights, bytes_of_one)
         largest_matrix = max(
             largest_matrix, *(rows * columns for rows, columns in ffn.matrices.values())
         )

@@ -119,18 +119,24 @@ def _calls_to_issue(
     """The calls on these inputs, each of which clears the gradients before. Where
     backward alone is measured, the forwards are run here.
     """
-    calls = [subject.timed_call(x, grad) for x, grad in zip(inputs, grads, strict=True)]
-    if not subject.train:
-        return calls
-    return [
-        partial(_clear_and_call, subject, x, call)
-        for x, call in zip(inputs, calls, strict=True)
-    ]
+    calls = []
+    for x, grad in zip(inputs, grads, strict=True):
+        called = subject.next()
+        call = called.timed_call(x, grad)
+        if subject.train:
+            call = partial(_clear_and_call, subject, called, x, call)
+        calls.append(call)
+    return calls
 
 
-def _clear_and_call(subject: Subject, x: Tensor, call: Callable[[], Tensor]) -> Tensor:
-    if subject.last_input is not None:
-        subject.last_input.grad = None
-    subject.clear(x)
-    subject.last_input = x
+def _clear_and_call(
+    subject: Subject, called: Subject, x: Tensor, call: Callable[[], Tensor]
+) -> Tensor:
+    if subject.last is not None:
+        last, last_x = subject.last
+        last_x.grad = None
+        if last is not called:
+            last.clear()
+    called.clear(x)
+    subject.last = called, x
     return call()

@@ -24,7 +24,9 @@ import torch
 from torch import Tensor
 
 from ffnbench.common import jsonable
+from ffnbench.common.choices import Cache
 from ffnbench.common.errors import FfnbenchError, Unsupported
+from ffnbench.common.units import IEC, quantity
 from ffnbench.device.environment import (
     accelerator_of,
     usable_cpus,
@@ -36,6 +38,7 @@ from ffnbench.plan.backends import BACKENDS
 from ffnbench.plan.metrics import (
     ERROR,
     GRADIENT_ERROR,
+    HELD,
     HIT,
     LOAD,
     PEAK,
@@ -62,6 +65,7 @@ from ffnbench.worker.backends.building import (
 from ffnbench.worker.backends.running import implementation_of
 from ffnbench.worker.correctness import Correctness, Mismatch
 from ffnbench.worker.probe_jobs import check_output
+from ffnbench.worker.rotation import rotate
 from ffnbench.worker.subject import (
     Subject,
     gradient_salt,
@@ -136,6 +140,12 @@ class Jobs:
             _first_call(subject, case)
         if not checked:
             check.check(subject, protocol.seed)
+        notes: tuple[str, ...] = ()
+        if case.workload.cache is Cache.ROTATED:
+            weight_bytes = int(opened.values[HELD] or subject.weight_bytes())
+            copies = rotate(subject, case.workload, weight_bytes)
+            held = quantity(copies * weight_bytes, IEC)
+            notes = (f"{copies} copies of the weights take turns, {held}",)
         with _without_compiling(case.workload):
             # where the number is known, the first round warms up: it is not recorded
             if calls is None:
@@ -150,7 +160,7 @@ class Jobs:
         if subject.train:
             subject.grads.renew(protocol.seed, inputs)
         self.subjects[label] = subject
-        return replace(opened, calls=calls)
+        return replace(opened, calls=calls, notes=(*opened.notes, *notes))
 
     def _build(self, case: Case, weights_folder: str) -> Subject:
         """Build the module of a case, as its backend needs it, and its inputs;

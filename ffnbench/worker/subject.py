@@ -19,6 +19,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
@@ -215,9 +216,12 @@ class Subject:
     which each call is made longer. `by_device` asks for the device's time, `cold` for
     calls that find nothing in the cache.
 
+    `turns` gives the subject of each timed call in turn, where several copies of the
+    weights are used; None where this one is called each time.
+
     `pads` are the gaps between the weights, which have to live as long as these.
-    `last_input` is the input of the last call on an accelerator, whose gradient is
-    still there.
+    `last` is the subject and the input of the last call on an accelerator, whose
+    gradients are still there.
     """
 
     module: nn.Module
@@ -230,11 +234,12 @@ class Subject:
     accelerator: Accelerator | None = None
     by_device: bool = False
     cold: bool = False
+    turns: Iterator[Subject] | None = field(default=None, init=False)
     pads: list[Tensor] = field(default_factory=list, init=False)
     pool: Pool = field(init=False)
     grads: Pool = field(init=False)
     timer: DeviceTimer | None = field(default=None, init=False)
-    last_input: Tensor | None = field(default=None, init=False)
+    last: tuple[Subject, Tensor] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.pool = Pool(self.x, train=self.train)
@@ -248,6 +253,16 @@ class Subject:
     def forward(self) -> Forward:
         """The function that is timed: the module, or what a backend calls for it."""
         return self.run or self.module
+
+    def next(self) -> Subject:
+        """The subject of the next timed call."""
+        return self if self.turns is None else next(self.turns)
+
+    def with_module(self, module: nn.Module) -> Subject:
+        """A subject with another module, which shares the inputs of this one."""
+        other = copy(self)
+        other.module, other.run = module, None
+        return other
 
     def call(self, x: Tensor | None = None, grad: Tensor | None = None) -> Tensor:
         """Make one call as it is timed: forward, or forward and backward through a

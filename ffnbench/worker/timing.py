@@ -141,11 +141,11 @@ def time_calls(
 
 def _in_a_row(subject: Subject, inputs: Sequence[Tensor]) -> float:
     """Seconds of calls one after another, on the CPU."""
-    call: Callable[..., Tensor] = subject.call
+    calls: list[Callable[..., Tensor]] = [subject.next().call for _ in inputs]
     if subject.slowdown:
-        call = subject.slowed(call)
+        calls = [subject.slowed(call) for call in calls]
     start = perf_counter()
-    for x in inputs:
+    for call, x in zip(calls, inputs, strict=True):
         call(x)
     return perf_counter() - start
 
@@ -158,14 +158,15 @@ def _one_by_one(
     """
     total = 0.0
     for x, grad in zip(inputs, grads, strict=True):
-        subject.clear(x)
-        call = subject.timed_call(x, grad)
+        called = subject.next()
+        called.clear(x)
+        call = called.timed_call(x, grad)
         if subject.cold:
             _flush()
         start = perf_counter()
         call()
         total += perf_counter() - start
-        subject.clear(x)
+        called.clear(x)
     return total
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
@@ -25,7 +26,7 @@ from ffnbench.common.errors import Unsupported
 from ffnbench.plan.metrics import COMPILE, HELD
 from ffnbench.plan.plan import Workload
 from ffnbench.record.messages import Opened
-from ffnbench.worker.subject import Subject
+from ffnbench.worker.subject import Forward, Subject
 
 if TYPE_CHECKING:
     from ffnbench.device.accelerator import Accelerator
@@ -40,7 +41,7 @@ LONGEST_MESSAGE = 300  # characters of what is said of a compiler's error
 
 def prepare(subject: Subject, work: Workload) -> Opened:
     """Compile a subject's module by its first call, and have it called from then on."""
-    subject.run = compiled_of(subject.module, work)
+    subject.run = partial(compiled_of(work), subject.module)
     seconds, graphs = compile_now(
         subject.call, subject.x.device, subject.accelerator, freeze=work.freeze
     )
@@ -53,8 +54,17 @@ class Recompiled(Exception):
     """Code was compiled again while it was timed."""
 
 
-def compiled_of(module: nn.Module, work: Workload) -> Callable[[Tensor], Tensor]:
-    """The function that compiles a module at its first call, and then runs it.
+def run_with(module: nn.Module, run: Forward | None) -> Forward:
+    """The compiled code that a prepared subject runs, with the weights of a copy of its
+    module.
+    """
+    assert isinstance(run, partial)
+    return partial(run.func, module)
+
+
+def compiled_of(work: Workload) -> Callable[[nn.Module, Tensor], Tensor]:
+    """The function that compiles a module at its first call on it, and then runs it on
+    that module and on its copies.
 
     The compiler stores code by the function that it was made from, and after a second
     width it makes code for all widths. Cases share the functions of their classes, so
@@ -69,15 +79,14 @@ def compiled_of(module: nn.Module, work: Workload) -> Callable[[Tensor], Tensor]
             f"torch {torch.__version__} has no compile mode {work.compile!r}, but {', '.join(modes)}"
         )
 
-    def forward(x: Tensor) -> Tensor:
+    def forward(module: nn.Module, x: Tensor) -> Tensor:
         y: Tensor = module(x)
         return y
 
     name = f"forward_{next(_numbers)}"
     code = forward.__code__.replace(co_name=name, co_qualname=name)
-    compiled: Callable[[Tensor], Tensor] = torch.compile(
-        FunctionType(code, globals(), name, closure=forward.__closure__),
-        mode=work.compile,
+    compiled: Callable[[nn.Module, Tensor], Tensor] = torch.compile(
+        FunctionType(code, globals(), name), mode=work.compile
     )
     return compiled
 

@@ -71,11 +71,17 @@ class PackedLinear(nn.Linear):
             bias=layer.bias is not None,
             device="meta",
         )
-        self.weight, self.bias = layer.weight, layer.bias
+        self.weight, self.bias, self.tokens = layer.weight, layer.bias, tokens
         self.train(layer.training)
         self.packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(
             layer.weight.detach(), tokens
         )
+
+    def __deepcopy__(self, memo: object) -> PackedLinear:
+        """A layer that has packed the same weight once more: torch can't copy a packed
+        one.
+        """
+        return PackedLinear(self, self.tokens)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.then(x, NOT_FUSED)
