@@ -453,7 +453,7 @@ def ab(
         "ffnbench plot-activations gelu,gelu_tanh -o gelu.pdf",
         "ffnbench plot-activations --range=-8:8 -o wide.png",
     ],
-    docs="docs/methodology.md#facts-of-activations",
+    docs="docs/student.md#activations",
 )
 def plot_activations(
     activations: o.Activations = None, *, range: o.Range = "-4:4"
@@ -482,7 +482,7 @@ def plot_activations(
         "ffnbench activations gelu,silu,mish",
         "ffnbench activations --time --quick --dtype float32,bf16 --elements 64Ki,1Mi",
     ],
-    docs="docs/methodology.md#facts-of-activations",
+    docs="docs/student.md#activations",
 )
 def activations(
     activations: o.Activations = None,
