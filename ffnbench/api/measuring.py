@@ -193,7 +193,7 @@ def measure_runs(
                 what = f"try {again}, run"
             of_run = progress.part(number, runs, what)
             if tries:
-                _pause(world.pause_s, of_run)
+                _pause(world.pause_s, of_run, keep_complete)
             run = measure_run(
                 prepared,
                 world.from_now,
@@ -207,6 +207,10 @@ def measure_runs(
             yield run
             if tries[0].failed_wholly:
                 return
+
+    def keep_complete() -> None:
+        if complete:
+            keep(lambda: replace(_as_repeats(complete), cut_short=True))
 
     def keep_with_others(run_of: Callable[[], ShownReport]) -> None:
         keep(
@@ -241,8 +245,8 @@ def measure_runs(
 def _runs_of_file(
     before: Report | None, plan: Plan
 ) -> tuple[list[ShownReport], list[Report]]:
-    """The runs of a file that count; and the one that was interrupted, if its cells can
-    be gone on with.
+    """The runs of a file that count; and the one that was interrupted, if there is
+    one.
 
     Raises FfnbenchError where they are of another plan.
     """
@@ -259,7 +263,7 @@ def _runs_of_file(
         shown = as_shown(with_figures(run))
         if not _why_not_counted(shown):
             complete.append(shown)
-        elif run.interrupted and plan.is_sweep:
+        elif run.interrupted:
             begun = [run]
     return complete, begun
 
@@ -300,12 +304,14 @@ def _with_note(report: ShownReport, text: str) -> ShownReport:
     )
 
 
-def _pause(seconds: float, progress: Progress) -> None:
-    """Wait, and show for how long."""
+def _pause(seconds: float, progress: Progress, keep: Callable[[], None]) -> None:
+    """Wait, and show for how long; `keep` writes what is complete."""
     end = time.monotonic() + seconds
+    keep()
     while (left_s := end - time.monotonic()) > 0:
         progress.show(Step(done=0.0, text="waiting for the next run", eta_s=left_s))
         time.sleep(min(1.0, left_s))
+        keep()
 
 
 def measure_run(

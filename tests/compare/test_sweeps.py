@@ -4,10 +4,7 @@ does.
 
 from __future__ import annotations
 
-import json
-import random
 import re
-import shutil
 import time
 from collections import Counter
 from dataclasses import replace
@@ -24,7 +21,6 @@ from ffnbench.api.measuring import CellsOfRun
 from ffnbench.api.preparing import Prepared, new_report
 from ffnbench.plan.plan import Plan, Protocol
 from ffnbench.record.result import Estimate, Report, Verdict, raw_of
-from ffnbench.report.files import run_file
 from ffnbench.report.files.store import read_report
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.run import runner
@@ -62,48 +58,6 @@ def latencies(report: Report) -> Counter[str]:
 
 
 A_CELL = len(FORMS) * 3 * (2 + 1)  # samples, those of practice too
-
-
-def killed_and_resumed(folder: Path, kills: int, seed: int) -> None:
-    dice = random.Random(seed)
-    for _ in range(kills):
-        process(
-            *SWEEP,
-            *HOW,
-            "-o",
-            "a.json",
-            "--resume",
-            folder=folder,
-            kill_at=dice.randint(1, 3 * A_CELL),
-        )
-    rest = process(*SWEEP, *HOW, "-o", "a.json", "--resume", folder=folder)
-    found = read_report(folder / "a.json")
-    assert latencies(found) == dict.fromkeys(ROWS, 3 * 2)
-    assert [case.label for case in found.plan.cases] == [
-        f"{form}@d_model={width}@seq_len={tokens}"
-        for width, tokens, form in product(WIDTHS, TOKENS, FORMS)
-    ]
-    workers = {one.worker for one in found.samples}
-    assert workers == set(range(12 * 3))
-    assert rest % A_CELL == 0  # whole cells, and no other
-    assert not found.interrupted
-    assert [path.name for path in folder.iterdir()] == ["a.json"]
-
-
-def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
-    killed_and_resumed(tmp_path, 2, seed=1)
-
-
-@pytest.mark.slow
-def test_ten_kills_lose_and_double_no_cell(tmp_path: Path) -> None:
-    killed_and_resumed(tmp_path, 10, seed=2)
-
-
-def test_what_is_whole_is_not_measured_again(call) -> None:
-    assert call(*SWEEP, *HOW, "-o", "a.json")[0] == 0
-    launch = FakeLaunch()
-    assert call(*SWEEP, *HOW, "-o", "a.json", "--resume", launch=launch)[0] == 0
-    assert not [one for one in launch.log if one[1] == "sample"]
 
 
 @pytest.mark.parametrize(
@@ -170,81 +124,6 @@ def test_another_machine_is_refused_before_anything_is_measured(
     assert latencies(read_report(file)).total() >= 4 * 4 * 6
 
 
-FEW = [
-    "compare",
-    "relu",
-    "gelu",
-    "--d-model",
-    "32",
-    "--seq-len",
-    "1,2",
-    "--threads",
-    "1",
-    *HOW,
-]
-A_FEW = 2 * 3 * (2 + 1)  # samples of one of its two cells
-
-
-@pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file is written after every worker."""
-    monkeypatch.setattr(run_file, "EVERY_S", 0)
-    monkeypatch.setattr(run_file, "TIMES_WRITING", 0)
-
-
-def copied(at: int, to: str) -> FakeLaunch:
-    """Workers that copy the file when they are asked for that sample: what a kill at
-    that moment leaves.
-    """
-    asked: list[str] = []
-
-    def seconds(label: str, worker: int, number: int) -> float:
-        asked.append(label)
-        if len(asked) == at:
-            shutil.copy("a.json", to)
-        return 0.01
-
-    return FakeLaunch(seconds)
-
-
-def test_several_runs_of_a_sweep_are_several_again(call, at_once) -> None:
-    launch = copied(5 * A_FEW + 9, "b.json")  # in the second cell of the third run
-    assert call(*FEW, "--runs", "3", "-o", "a.json", launch=launch)[0] == 0
-    left = read_report("b.json")
-    runs = left.runs
-    assert left.cut_short
-    assert [len({one.worker for one in run.samples}) for run in runs[:2]] == [2 * 3] * 2
-    assert [latencies(run) for run in runs[:2]] == [
-        dict.fromkeys(latencies(read_report("a.json")), 6)
-    ] * 2
-    assert runs[2].interrupted
-    assert set(latencies(runs[2]).values()) == {6, 2}
-    rest = FakeLaunch()  # two cells of the third run, of which one was begun
-    assert call(*FEW, "--runs", "3", "-o", "b.json", "--resume", launch=rest)[0] == 0
-    assert len([one for one in rest.log if one[1] == "sample"]) == A_FEW
-    assert [latencies(run) for run in read_report("b.json").runs] == [
-        latencies(run) for run in read_report("a.json").runs
-    ]
-    nothing = FakeLaunch()
-    assert call(*FEW, "--runs", "3", "-o", "b.json", "--resume", launch=nothing)[0] == 0
-    assert not nothing.log
-    code, _, err = call(
-        *FEW, "-o", "a.json", "--resume"
-    )  # whose three runs would be one
-    assert (code, "another plan" in err) == (2, True)
-
-
-def test_a_file_that_is_unfinished_is_shown_and_ended(call, at_once) -> None:
-    assert call(*FEW, "-o", "a.json", launch=copied(A_FEW + 13, "b.json"))[0] == 0
-    left = json.loads(Path("b.json").read_text())
-    assert left["interrupted"]
-    assert set(latencies(read_report("b.json")).values()) == {6, 4}
-    code, out, _ = call("report", "b.json")
-    assert (code, "interrupted" in out) == (0, True)
-    assert call(*FEW, "-o", "b.json", "--resume")[0] == 0
-    assert latencies(read_report("b.json")) == latencies(read_report("a.json"))
-
-
 def test_a_budget_that_is_spent_is_not_spent_again() -> None:
     found = simulated("usual", 5, "a=relu,b=relu")
     again = cells_of(prepared("a=relu,b=relu"), found).measure()  # without a machine
@@ -254,24 +133,6 @@ def test_a_budget_that_is_spent_is_not_spent_again() -> None:
 def test_resume_needs_a_file(call) -> None:
     code, _, err = call(*SWEEP, *HOW, "--resume")
     assert (code, err.count("hint: add -o")) == (2, 1)
-
-
-def test_ctrl_c_keeps_what_is_whole(call) -> None:
-    asked = []
-
-    def seconds(label: str, worker: int, number: int) -> float:
-        asked.append(label)
-        if len(asked) == 3 * A_CELL + 5:
-            raise KeyboardInterrupt
-        return 0.01
-
-    code, _, err = call(*SWEEP, *HOW, "-o", "a.json", launch=FakeLaunch(seconds))
-    assert code == 130, err
-    assert read_report("a.json").interrupted
-    assert call(*SWEEP, *HOW, "-o", "a.json", "--resume")[0] == 0
-    found = read_report("a.json")
-    assert not found.interrupted
-    assert latencies(found) == dict.fromkeys(ROWS, 6)
 
 
 def test_a_budget_that_its_cells_cannot_keep_to_is_refused(call) -> None:

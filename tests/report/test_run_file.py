@@ -73,21 +73,6 @@ FEW = ["--workers", 3, "--rounds", 10, "-o", "a.json"]
 A_WORKER = 2 * (10 + 1)  # samples, those of practice too
 
 
-def test_what_is_measured_stands_in_the_file_after_each_worker(
-    call, at_once, tmp_path: Path
-) -> None:
-    found: list[bytes] = []
-    launch = seen_at(found, 2 * A_WORKER + 5)
-    assert call(*COMPARE, *FEW, launch=launch)[0] == 0
-    left = json.loads(found[0])
-    assert left["interrupted"]
-    ended = json.loads((tmp_path / "a.json").read_text())
-    assert not ended.get("interrupted")
-    assert left["samples"] == ended["samples"][: len(left["samples"])]
-    assert len(left["samples"]) >= 2 * 2 * 10
-    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
-
-
 def test_the_file_is_written_every_five_seconds_at_most(
     call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,15 +146,6 @@ def test_a_run_that_is_killed_at_once_leaves_what_was_there(
     (tmp_path / "a.json").write_text("mine")
     killed_at(10, "-o", "a.json", "--workers", "5", "--rounds", "20", folder=tmp_path)
     assert (tmp_path / "a.json").read_text() == "mine"
-
-
-def test_several_runs_are_several_again(call, tmp_path: Path) -> None:
-    flags = ["--workers", "3", "--rounds", "10", "--runs", "20"]
-    killed_at(500, "-o", "a.json", *flags, folder=tmp_path)
-    report = read_report(tmp_path / "a.json")
-    assert report.cut_short
-    assert 5 <= len(report.runs) <= 9  # of some 66 samples each
-    assert sum(len(run.samples) for run in report.runs) > 400
 
 
 def test_a_link_is_followed_and_stays(call, at_once, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ process or a clock.
 
 from __future__ import annotations
 
-import signal
 from collections import Counter
 
 import pytest
@@ -136,19 +135,6 @@ def test_what_was_measured_survives_workers_that_can_not_be_had_any_more() -> No
 def test_a_worker_that_dies_of_nothing_ends_the_run() -> None:
     with pytest.raises(Unfinished, match="too many processes were lost"):
         run(plan_of(), launch=FakeLaunch(trouble={("begin", None): lost("crash")}))
-
-
-def test_a_polite_kill_is_an_interruption() -> None:
-    def seconds(label: str, worker: int, number: int) -> float:
-        if (worker, number) == (0, 1):
-            handler = signal.getsignal(signal.SIGTERM)
-            assert callable(handler)
-            handler(signal.SIGTERM, None)
-        return 0.01
-
-    before = signal.getsignal(signal.SIGTERM)
-    assert run(plan_of(), launch=FakeLaunch(seconds)).interrupted
-    assert signal.getsignal(signal.SIGTERM) is before
 
 
 BROKEN = Failed(
