@@ -109,7 +109,7 @@ TYPED = {
     "compare-own-code": [f"compare relu,mine=mlp.py:Mlp {SMALL} -f md"],
     "compare-failed": [f"compare relu,gelu,swiglu {SMALL}"],
     "compare-all-failed": [f"compare relu,gelu {SMALL} -o run.json"],
-    "compare-busy": [f"compare relu,gelu {SMALL}"],
+    "compare-busy": [f"compare relu,gelu {SMALL}", f"compare relu,gelu --seq-len 1,2 {SMALL} -q"],
     "compare-interrupted": [f"compare relu,gelu {SMALL} -o run.csv"],
     "compare-resumed": [f"compare relu,gelu --seq-len 1 {SMALL} -o run.json -q",
                         f"compare relu,gelu --seq-len 1,128 {SMALL} -o run.json --resume"],

@@ -231,10 +231,12 @@ def undecided(report: Report) -> str:
     ]
     if not rows:
         return what_would_help(report)
-    compared = [row for row in rows if row.case != row.reference]
+    plan = report.plan
+    compared = [row for row in rows if not plan.is_reference(row.case)]
     names = [_seen_text(report, row) for row in compared or rows]
-    if len(names) > MOST_NAMED:
-        names = [f"{len(names)} of {report.plan.compared} rows"]
+    if len(names) > MOST_NAMED or len(plan.groups) > 1:
+        most = plan.compared if compared else len(plan.groups)
+        names = [f"{len(names)} of {most} rows"]
     unclear = (row for row in rows if row.verdict is Verdict.UNCLEAR)
     reasons = sorted({row.reason for row in unclear if row.ratio and row.reason})
     text = f"can't tell: {join_words(names)}"
