@@ -31,7 +31,7 @@ from ffnbench.report.pictures.canvas import (
     scale_axis,
 )
 from ffnbench.report.table import Row
-from ffnbench.report.words import backend_text, way_text
+from ffnbench.report.words import backend_text, error_text, way_text
 
 HEIGHT = 2.1  # inches, of a row of panels
 LEAST_ERROR = 1e-7  # smaller errors are drawn at this one
@@ -79,7 +79,7 @@ def trade_off_figure(report: Report) -> Figure:
         )
         scale_axis(axes.xaxis, EngFormatter("s"))
         axes.set(xlabel="latency", ylabel="error", yscale="log")
-        axes.yaxis.set_major_formatter("{x:g}")
+        axes.yaxis.set_major_formatter(lambda error, _: error_text(error))
         axes.set_title(heading_of[trade_off.reference])
         handles += axes.get_legend_handles_labels()[0]
     names = {case.variant.partition("@")[0] for case in plan.shown}
