@@ -845,14 +845,15 @@ def _rest(
     counts: Counter[str] = Counter()
     for name, parameter in whole.named_parameters():
         around = [classes[prefix] for prefix in prefixes_of(name)]
-        is_output = parameter is output and "Embed" not in around[-1]
+        owner = around[-1] if around else ""
+        is_output = parameter is output and "Embed" not in owner
         if id(parameter) in of_ffns:
             part = "ffn"
         elif is_output or (HEAD.search(name) and "attn" not in name):
             part = "head"
         elif path and not name.startswith(f"{path}."):
             part = "other"
-        elif "norm" in around[-1].lower() and "Embed" not in around[-1]:
+        elif "norm" in owner.lower() and "Embed" not in owner:
             part = "norms"
         elif any(map(is_attention, around)):
             part = "attention"

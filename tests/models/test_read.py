@@ -278,6 +278,15 @@ def test_several_ffns_of_a_layer_are_counted_without_its_bottleneck() -> None:
     assert ffn_params(model) == 4 * (2 * 32 * 48 + 48 + 32)
 
 
+def test_a_parameter_of_the_model_itself_is_counted() -> None:
+    """wav2vec 2.0 has one for the parts of its input that are masked."""
+    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1}
+    data = {"model_type": "wav2vec2", **sizes, "num_attention_heads": 4}
+    total = sum(parameter.numel() for parameter in built(data).parameters())
+    model = model_of(data)
+    assert (ffn_params(model), model.params) == (2 * 32 * 48 + 48 + 32, total)
+
+
 def test_the_gate_of_rwkv_is_counted_with_its_ffn() -> None:
     sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1}
     model = model_of({"model_type": "rwkv", **sizes, "vocab_size": 50})
