@@ -31,7 +31,9 @@ LABEL = "\x1b]0;owned\x07\x9b31m\n::error file=x::boo\r\u202e[/red]<script>`x`](
 
 
 def hostile(tmp_path: Path, label: str = LABEL) -> Path:
-    """A saved run whose swiglu has a label as somebody else could have written it."""
+    """A saved run whose swiglu has a label as somebody else could have written it, as
+    have its version and its machine.
+    """
     request = dict(
         variants="relu,swiglu", d_model=64, threads=1, metrics="latency", precision=0.5
     )
@@ -40,6 +42,8 @@ def hostile(tmp_path: Path, label: str = LABEL) -> Path:
     path.write_text(text.replace('"swiglu"', json.dumps(label)))
     data = json.loads(path.read_text())
     data["warnings"] = [{"label": "", "text": "a note \x1b[31m\n::warning::of theirs"}]
+    data["version"] = data["created"] = label
+    data["environment"] |= dict.fromkeys(("system", "python", "blas"), label)
     path.write_text(json.dumps(data))
     return path
 
