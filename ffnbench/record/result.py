@@ -327,12 +327,9 @@ class Crossing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crossings:
-    """All crossings along an axis, in the order of the plan. `lines` is how many
-    combinations of values of the other axes there are: each was searched by itself.
-    """
+    """All crossings along an axis, in the order of the plan."""
 
     axis: Axis
-    lines: int
     places: tuple[Crossing, ...] = ()
 
 
@@ -366,14 +363,12 @@ class Figures:
     """What stats/ computes from a report beside estimates and comparisons. It stands in
     no file, because it follows from the samples.
 
-    Mappings are by label. `rounds` are the clean ones and all; `launch_bound` is
-    whether the host limits a row's time on an accelerator; `rates` are the least time
-    of bare products and a copy over that of a row; `over_runs` is the mean of the ratio
-    over several runs. `cells` is how many cells of a sweep are complete, and how many
-    there are.
+    Mappings are by label. `launch_bound` is whether the host limits a row's time on an
+    accelerator; `rates` are the least time of bare products and a copy over that of a
+    row; `over_runs` is the mean of the ratio over several runs. `cells` is how many
+    cells of a sweep are complete, and how many there are.
     """
 
-    rounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     launch_bound: Mapping[str, bool | None] = field(default_factory=dict)
     rates: Mapping[str, Estimate] = field(default_factory=dict)
     over_runs: Mapping[str, Estimate] = field(default_factory=dict)

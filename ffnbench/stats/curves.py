@@ -65,7 +65,7 @@ def crossings_of(report: Report) -> Crossings | None:
     crossings: list[Crossing] = []
     for line in lines:
         crossings += _crossings_on(line, axis, report, pairs, slack)
-    return Crossings(axis=axis, lines=len(lines), places=tuple(crossings))
+    return Crossings(axis=axis, places=tuple(crossings))
 
 
 def _lines(report: Report, axis: Axis) -> list[SweepLine]:

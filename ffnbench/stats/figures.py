@@ -51,15 +51,9 @@ def figures_of(report: Report) -> Figures:
     Modules that a plain comparison does not need (repeated runs, a sweep,
     backends) are imported only if the report has such figures.
     """
-    plan, rounds = report.plan, rounds_of(report)
+    plan = report.plan
     labels = [case.label for case in plan.shown]
-    rows = {label: row_logs(rounds, label) for label in rounds.labels}
     figures = Figures(
-        rounds={
-            label: (row.clean_rounds, row.rounds)
-            for label, row in rows.items()
-            if row.rounds
-        },
         launch_bound={
             label: is_launch_bound(
                 report.estimate(label, DEVICE_TIME), report.estimate(label, HOST_TIME)
