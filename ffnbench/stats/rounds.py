@@ -41,7 +41,9 @@ FEWEST_CLEAN = 4  # a worker with fewer clean rounds has no value
 ENOUGH_CLEAN = 0.5
 # if so few cases share a round, the value of a worker is the mean of the middle half of
 # its rounds; with more cases two samples of a round lie further apart in time, the
-# tails are heavier, and the median scatters less
+# tails are heavier, and the median scatters less. A robust fit of a worker's
+# rounds and cases (Huber, k 0.7) scatters as much between workers, 1.01 times in 62
+# rows of committed runs, 1.00 in 36 others: a ratio is made of its two rows alone.
 FEW_CASES = 3
 
 # the seconds of a call of one case, by worker and round; None where it is not clean

@@ -7,6 +7,8 @@ import random
 from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from made_up_runs import plan_of, run_of, with_control
 
 from ffnbench.gate.interim import latency_report
@@ -243,6 +245,27 @@ def test_a_verdict_is_what_its_interval_says() -> None:
             seen[row.verdict] += 1
     assert min(seen[verdict] for verdict in Verdict if verdict in seen) > 50
     assert len(seen) == 4
+
+
+@given(st.integers(0, 999), st.sampled_from(("ab", "abc", "abcde")))
+def test_a_row_that_takes_longer_has_its_ratio_times_as_large(
+    seed: int, names: str
+) -> None:
+    """Exactly, at its lower end and in seconds too; no other row moves."""
+    dice = random.Random(seed)
+    values = {
+        name: [[dice.paretovariate(5) for _ in range(6)] for _ in range(5)]
+        for name in names
+    }
+    slower = {**values, "b": [[1.05 * s for s in worker] for worker in values["b"]]}
+    plan = plan_of(",".join(f"{name}=relu" for name in names), workers=5, rounds=6)
+    found = (summarise(run_of(plan, each))[:2] for each in (values, slower))
+    (before, rows), (now, rows_now) = found
+    for one, row, one_now, row_now in zip(before, rows, now, rows_now, strict=True):
+        times = 1.05 if row.case == "b" else 1.0
+        assert (one_now.estimate.value, row_now.ratio.low) == pytest.approx(
+            (times * one.estimate.value, times * row.ratio.low)
+        )
 
 
 def test_a_row_among_many_has_a_wider_interval() -> None:
