@@ -130,6 +130,26 @@ def test_ffns_are_what_else_a_layer_has(model_type: str) -> None:
             assert ffn_params(model_of(each)) == by_exclusion(built(each))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "model_type",
+    ["qwen3_moe", "glm4_moe", "olmoe", "granitemoe", "minimax_m2", "phimoe", "jamba", "flex_olmo", "deepseek_v3"],
+)  # fmt: skip
+def test_active_parameters_follow_from_the_config(model_type: str) -> None:
+    """Of the default file, and of one with another top-k."""
+    for top_k in (None, 3):
+        data = default(model_type)
+        data["num_experts_per_tok"] = top_k or data["num_experts_per_tok"]
+        config = transformers.AutoConfig.for_model(**data)
+        names = ("n_routed_experts", "num_local_experts", "num_experts")
+        count = next(n for n in (getattr(config, name, None) for name in names) if n)
+        parameters = built(data).named_parameters()
+        in_experts = sum(p.numel() for name, p in parameters if ".experts." in name)
+        idle = in_experts // count * (count - data["num_experts_per_tok"])
+        model = model_of(data)
+        assert model.params_active == model.params - idle
+
+
 @pytest.mark.parametrize(
     ("data", "total", "active"),
     [
