@@ -24,7 +24,7 @@ from ffnbench.common.errors import (
     FfnbenchError,
     WrongArgument,
 )
-from ffnbench.plan.reading import ReadFlag, spelling, switch, texts_of
+from ffnbench.plan.reading import LISTED, ReadFlag, spelling, switch, texts_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -135,8 +135,9 @@ class Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse what was typed; `--json` is short for `--format json`."""
         args = ["--format=json" if word == "--json" else word for word in args]
-        refuse_twice(args, self.params)
         try:
+            if not ctx.resilient_parsing:
+                refuse_twice(self.make_parser(ctx).parse_args([*args])[2])
             return super().parse_args(ctx, args)
         except UsageError as problem:
             # Typer does not set it in each case
@@ -163,17 +164,12 @@ class Command(TyperCommand):
         formatter.write(f"\n{self.epilog}\n")
 
 
-def refuse_twice(words: Sequence[str], params: Sequence[Any]) -> None:
-    """Raise FfnbenchError for an option of one value that is typed twice."""
-    names = [word.partition("=")[0].replace("_", "-") for word in words]
-    for param in params:
-        takes_several = param.param_type_name == "argument" or param.multiple
-        if takes_several or param.is_flag:
-            continue
-        if sum(map(names.count, param.opts)) > 1:
-            raise FfnbenchError(
-                f"{param.opts[0]} is given twice", "a list has commas: 64,128"
-            )
+def refuse_twice(typed: Sequence[Any]) -> None:
+    """Raise FfnbenchError for an option of one value that was `typed` twice."""
+    for param in typed:
+        if typed.count(param) > 1 and not (param.multiple or param.is_flag):
+            hint = "a list has commas: 64,128" if param.name in LISTED else "give it once"
+            raise FfnbenchError(f"{param.opts[0]} is given twice", hint)
 
 
 class Group(TyperGroup):
