@@ -90,7 +90,7 @@ def dtype(name: str, text: str) -> str:
     """The name of a dtype, as torch has it; raises FfnbenchError for what is none."""
     from ffnbench.ffn.spec import DTYPES
 
-    return DTYPES.canonical(text)
+    return DTYPES.canonical(text.removeprefix("torch."))
 
 
 def mode_of(name: str, text: str) -> Mode:
@@ -129,7 +129,7 @@ def text_of(name: str, value: Any) -> str:
             shown = f"a {kind.__name__}"
         hint = "help() of the function shows its arguments"
         raise WrongArgument(f"{spelling(name)} can't be {shown}", hint)
-    text = str(value).removeprefix("torch.")
+    text = str(value)
     if not text.strip() or "\0" in text:
         raise FfnbenchError(f"{spelling(name)} has an empty value", EMPTY_HINT)
     return text
