@@ -24,7 +24,9 @@ def build_planned(variant: str, flags: Lists, device: Any, **how: Any) -> nn.Mod
     """
     import torch
 
+    from ffnbench.api.preparing import refuse_device
     from ffnbench.plan.cases import plan_variants
+    from ffnbench.run.world import this_machine
     from ffnbench.worker.backends.building import build_module
     from ffnbench.worker.probe_jobs import InProcess
 
@@ -42,8 +44,10 @@ def build_planned(variant: str, flags: Lists, device: Any, **how: Any) -> nn.Mod
             "build gives a module as it is written", "leave out @weights and @backend"
         )
     own_device = None if work.device == "auto" else work.device
+    device = device or own_device
+    refuse_device(device or "cpu", this_machine())
     dtype = getattr(torch, work.dtype)
     try:
-        return build_module(case.ffn, device=device or own_device, dtype=dtype)
+        return build_module(case.ffn, device=device, dtype=dtype)
     except (RuntimeError, MemoryError) as problem:
         raise Unfinished(f"cannot build {case.label!r}: {one_line(problem)}") from None

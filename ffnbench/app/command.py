@@ -96,7 +96,9 @@ def values_of(flags: Sequence[Flag], given: Mapping[str, Any]) -> dict[str, Any]
         if value is None and flag.default == ():
             value = ()
         if value is None and flag.default is not None:
-            hint = f"leave it out, and it is {flag.default!r}"
+            hint = "help() of the function shows its arguments"
+            if flag.default is not inspect.Parameter.empty:
+                hint = f"leave it out, and it is {flag.default!r}"
             raise WrongArgument(f"{flag.name} can't be None", hint)
         values[flag.name] = None if value is None else flag.read(flag.name, value)
     return values

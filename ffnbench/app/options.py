@@ -38,7 +38,7 @@ from ffnbench.plan.reading import (
     seconds,
     spelling,
     switch,
-    text_of,
+    text,
     texts,
     texts_of,
 )
@@ -205,7 +205,7 @@ Code = Annotated[
 ]
 BaseRev = Annotated[
     str | None,
-    text_of,
+    text,
     Argument(
         metavar="BASE_REV",
         help="The git revision to compare with; also --base-rev.",
@@ -222,7 +222,7 @@ Activations = Annotated[
 ]
 Baseline = Annotated[
     StrPath,
-    text_of,
+    text,
     Argument(
         metavar="BASELINE",
         help="A file that `ffnbench compare ... -o baseline.json` wrote.",
@@ -230,7 +230,7 @@ Baseline = Annotated[
 ]
 Current = Annotated[
     StrPath | None,
-    text_of,
+    text,
     Argument(
         metavar="CURRENT",
         help="A saved run to check; without it, the plan is measured now.",
@@ -238,7 +238,7 @@ Current = Annotated[
 ]
 File = Annotated[
     StrPath,
-    text_of,
+    text,
     Argument(
         metavar="FILE",
         help="A .json of `compare`, `cost`, `block`, `activations --time`, `check` or `ab`.",
@@ -246,7 +246,7 @@ File = Annotated[
 ]
 Topic = Annotated[
     str,
-    text_of,
+    text,
     Argument(
         metavar="WHAT",
         help="variants, keys, presets or hardware.",
@@ -258,7 +258,7 @@ Topic = Annotated[
 
 Preset = Annotated[
     StrPath | None,
-    text_of,
+    text,
     Option(
         rich_help_panel=WIDTHS,
         metavar="NAME|PATH",
@@ -322,7 +322,7 @@ KVHeads = Annotated[
 
 Model = Annotated[
     StrPath,
-    text_of,
+    text,
     Argument(
         metavar="CONFIG|PRESET",
         help="A config.json, its folder, a preset, or ORG/NAME in the hub's cache.",
@@ -580,7 +580,7 @@ Resume = Annotated[
 ]
 On = Annotated[
     str,
-    text_of,
+    text,
     Option(
         rich_help_panel=EFFORT,
         metavar="slurm[:KEY=VALUE,...]|local",
@@ -592,7 +592,7 @@ On = Annotated[
 
 BasePython = Annotated[
     StrPath | None,
-    text_of,
+    text,
     Option(
         rich_help_panel=SIDES,
         metavar="PATH",
@@ -601,7 +601,7 @@ BasePython = Annotated[
 ]
 BaseSource = Annotated[
     StrPath | None,
-    text_of,
+    text,
     Option(
         rich_help_panel=SIDES,
         metavar="DIR",
@@ -619,7 +619,7 @@ BaseEnv = Annotated[
 ]
 HeadRev = Annotated[
     str | None,
-    text_of,
+    text,
     Option(
         rich_help_panel=SIDES,
         metavar="REV",
@@ -666,7 +666,7 @@ Trust = Annotated[
 ]
 OnUnclear = Annotated[
     str,
-    text_of,
+    text,
     Option(
         rich_help_panel=LIMITS,
         metavar="pass|fail",
@@ -687,7 +687,7 @@ Update = Annotated[
 
 Format = Annotated[
     str,
-    text_of,
+    text,
     Option(
         "--format",
         "-f",
@@ -699,7 +699,7 @@ Format = Annotated[
 ]
 CheckFormat = Annotated[
     str,
-    text_of,
+    text,
     Option(
         "--format",
         "-f",
@@ -730,7 +730,7 @@ Columns = Annotated[
 ]
 Sort = Annotated[
     str,
-    text_of,
+    text,
     Option(
         rich_help_panel=OUTPUT,
         metavar="COLUMN",

@@ -102,8 +102,8 @@ def _run_file(file: Path, shown: str) -> Any:
     """
     name = f"ffnbench_user_{hashlib.sha256(os.fsencode(file)).hexdigest()[:12]}"
     spec = importlib.util.spec_from_file_location(name, file)
-    assert spec is not None
-    assert spec.loader is not None
+    if spec is None or spec.loader is None:
+        raise FfnbenchError(f"{shown!r} is no Python file", "its name ends with .py")
     module = importlib.util.module_from_spec(spec)
     # before it runs: dataclasses and pickle look up the module of a class
     sys.modules[name] = module

@@ -136,7 +136,10 @@ def text_of(name: str, value: Any) -> str:
 
 
 def texts_of(name: str, value: Any) -> list[str]:
-    """The value, or each of several values, as it would be typed."""
+    """The value, or each of several values, as it would be typed; those of an array or
+    a tensor are numbers.
+    """
+    value = value.tolist() if hasattr(value, "tolist") else value
     is_one = isinstance(value, str | os.PathLike | bytes | bytearray | Mapping)
     if is_one or not hasattr(value, "__iter__"):
         return [text_of(name, value)]
@@ -184,6 +187,9 @@ def switch(name: str, value: Any) -> bool:
             f"{spelling(name)} can't be {value!r}", "it is true or false"
         )
     return value
+
+
+text = one(plain)
 
 
 def texts(name: str, value: Any) -> tuple[str, ...]:

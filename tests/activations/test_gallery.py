@@ -44,6 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_machine) -> Path:
 
 MISTAKES = [
     ("gone.py:f", "there is no file 'gone.py'", "current folder"),
+    ("./mine.py.png:f", "mine.py.png' is no Python file", "ends with .py"),
     ("mine.py:shape", "changes the shape (9,) to ()", "element by element"),
     ("mine.py:hot", "is not finite on [-4, 4]", "--range"),
 ]
