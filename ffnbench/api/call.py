@@ -5,7 +5,7 @@ it measures or counts its plan.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -28,11 +28,13 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True)
 class Call:
-    """`command` asks the same again. `notes` say how it was asked, such as by defaults
+    """`command` asks the same again. `given` are the names of the arguments that were
+    typed or passed, without switches that are off. `notes` say how it was asked, such as by defaults
     of a file. `destination` is where a command shows its answer; None in Python.
     """
 
     command: str
+    given: Collection[str] = ()
     progress: Progress = SILENT
     notes: Sequence[str] = ()
     destination: Destination | None = None

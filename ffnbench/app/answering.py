@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ffnbench.api.call import Call, calling
@@ -19,6 +19,7 @@ def show_answer(
     *,
     command: str,
     line: str,
+    typed: Collection[str],
     notes: Sequence[str],
     counts: str = "",
     checks: bool = False,
@@ -28,8 +29,9 @@ def show_answer(
 ) -> int:
     """Show the answer of a command; gives the exit code.
 
-    `shown` and `how` are arguments of Destination; `given` is what was typed: no file
-    that it names is written over. `line` asks the same again. The command only counts
+    `shown` and `how` are arguments of Destination; `given` is what was typed, and what a file
+    sets: no file that it names is written over. `typed` are the names of the former.
+    `line` asks the same again. The command only counts
     where `counts` is its name, or that of a flag that is on. `checks` says that the
     answer is that of a check. `default_out` is written where no file is asked for.
     Pictures are written only if the flag `pictures_if` is on.
@@ -53,6 +55,7 @@ def show_answer(
     with kind(command, **shown, **how) as destination:
         call = Call(
             command=line,
+            given=typed,
             progress=destination.progress,
             notes=notes,
             destination=destination,

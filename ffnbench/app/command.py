@@ -309,6 +309,7 @@ def command(
                 given,
                 command=name,
                 line=command_line(name, flags, given),
+                typed=given.keys() - set_by_file(ctx).keys(),
                 notes=notes_on_defaults(ctx),
                 **how,
             )

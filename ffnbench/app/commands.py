@@ -47,12 +47,10 @@ def _call() -> "Call":
     return this_call()
 
 
-def _refuse_unread(why: str, **flags: object) -> None:
-    """Raise FfnbenchError for a flag that is given and has no effect; `flags` are by
-    their names whether they are given.
-    """
-    for name, is_given in flags.items():
-        if is_given:
+def _refuse_unread(why: str, *flags: str) -> None:
+    """Raise FfnbenchError for a flag that is given and has no effect."""
+    for name in flags:
+        if name in _call().given:
             raise FfnbenchError(f"{spelling(name)} has no effect {why}", "leave it out")
 
 
@@ -322,12 +320,7 @@ def block(
     if not cost_only:
         return call.measure(plan, probe)
     _refuse_unread(
-        "with --cost-only",
-        quick=quick,
-        precision=precision,
-        budget=budget,
-        workers=workers,
-        rounds=rounds,
+        "with --cost-only", "quick", "precision", "budget", "workers", "rounds"
     )
     return call.count(plan, probe, lenient=False)
 
@@ -362,7 +355,7 @@ def check(
     from ffnbench.gate import checking
 
     if current is not None:
-        _refuse_unread("on saved runs", budget=budget != 120.0)
+        _refuse_unread("on saved runs", "budget")
     return checking.check(
         baseline,
         current,
@@ -512,13 +505,7 @@ def activations(
     if not time:
         _refuse_unread(
             "without --time",
-            elements=elements != (1048576,),
-            dtype=dtype != ("float32",),
-            device=device != ("auto",),
-            threads=threads,
-            quick=quick,
-            workers=workers,
-            rounds=protocol.rounds != TIMING_ROUNDS and not quick,
+            *("elements", "dtype", "device", "threads", "quick", "workers", "rounds"),
         )
         from ffnbench.activations.describing import describe_activations
         from ffnbench.report.answer import Answer

@@ -5,7 +5,7 @@ which makes a module, and `load`, which reads a saved run.
 
 import inspect
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -37,7 +37,8 @@ def python_function(function: Callable[P, R]) -> Callable[P, R]:
     def answer(given: Mapping[str, Any]) -> R:
         values = values_of(flags, given)
         line = command_line(function.__name__, flags, given)
-        of_call: R = answer_python(lambda: function(**values), line)  # type: ignore[call-arg]
+        passed = [n for n, v in given.items() if v is not None and v is not False]
+        of_call: R = answer_python(lambda: function(**values), line, passed)  # type: ignore[call-arg]
         return of_call
 
     return reading_arguments(function, answer)
@@ -97,7 +98,9 @@ def _bound(
         raise WrongArgument(f"{function}: {problem}", hint) from None
 
 
-def answer_python(answer_of: Callable[[], Any], line: str) -> Any:
+def answer_python(
+    answer_of: Callable[[], Any], line: str, passed: Collection[str]
+) -> Any:
     """The answer of a function. A terminal or a notebook shows its progress. Raises
     KeyboardInterrupt at Ctrl-C, with what was measured by then.
     """
@@ -108,7 +111,8 @@ def answer_python(answer_of: Callable[[], Any], line: str) -> Any:
     is_terminal = sys.stderr is not None and sys.stderr.isatty()
     progress = TerminalProgress(quiet=not (is_terminal or notebook_shell()))
     try:
-        with calling(Call(command=line, progress=progress_of(progress))):
+        call = Call(command=line, given=passed, progress=progress_of(progress))
+        with calling(call):
             answer = answer_of()
     except KeyboardInterrupt:
         raise interruption() from None
