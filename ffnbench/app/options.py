@@ -7,7 +7,7 @@ A command takes them as annotations of its parameters: `d_model: o.DModel = None
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from typer import Argument, Option
 
@@ -51,6 +51,8 @@ OneVariant = StrPath | Callable[..., Any]  # a name, a class or a function
 SeveralVariants = OneVariant | Sequence[OneVariant] | Mapping[str, OneVariant]
 Sizes = int | str | Iterable[int | str]
 Names = str | Sequence[str]
+MatchName = Literal["params", "flops", "none"]
+ModeName = Literal["forward", "train", "backward", "inference", "training"]
 Pairs = str | Sequence[str] | Mapping[str, str]
 OneDType: TypeAlias = "str | torch.dtype"
 DTypes: TypeAlias = "OneDType | Sequence[OneDType]"
@@ -289,7 +291,7 @@ DFF = Annotated[
     ),
 ]
 Match = Annotated[
-    str,
+    MatchName,
     one(member(choices.Match, "match")),
     Option(
         rich_help_panel=WIDTHS,
@@ -374,7 +376,7 @@ DType = Annotated[
     ),
 ]
 Mode = Annotated[
-    Names,
+    ModeName | Sequence[ModeName],
     many(mode_of),
     Option(
         rich_help_panel=WORKLOAD,

@@ -78,6 +78,8 @@ except ffnbench.Error as problem:
 WRONG = {
     'ffnbench.compare("relu", dmodel=256)': "call-arg",
     'ffnbench.compare("relu", d_model=1.5)': "arg-type",
+    'ffnbench.compare("relu", mode="trian")': "arg-type",
+    'ffnbench.cost("relu", match="param")': "arg-type",
     'ffnbench.cost("relu").sav("x")': "attr-defined",
     "ffnbench.check()": "call-arg",
     'ffnbench.cost("relu").plot("a.png").savefig("b.png")': "attr-defined",
