@@ -312,17 +312,22 @@ def _variant_of_model(text: str, model: ModelSpec, keys: Values) -> Variant:
     from ffnbench.models.presets import PRESETS
 
     form = with_keys(model.main.form, keys, text)
-    keys = {"bias": form.bias, **keys}
+    name, pairs = model.key, text.split("@")[1:]
+    of_model: dict[str, Any] = {"bias": form.bias}
     if not {"rule", "ratio"} & keys.keys():
-        keys = {"d_ff": form.d_ff, **keys}
+        of_model["d_ff"] = form.d_ff
+    if model.key not in PRESETS:  # typed again, it is to be the same
+        name = model.main.form.name
+        unsaid = {key: of_model[key] for key in of_model if key not in keys}
+        pairs += [f"{key}={typed_as(value)}" for key, value in unsaid.items() if value]
+    keys = of_model | keys
     texts = [f"the FFN of {model.name} ({model.source})"]
     if not model.main_is_proven:
         texts.append(f"the form of {model.name}'s FFN is not proven")
     notes = [Note(text=line, kind=NoteKind.MODEL) for line in texts]
     if model.defaults:
         notes.append(Note(text=model.defaults))
-    name = model.key if model.key in PRESETS else model.main.form.name
-    text = "@".join((name, *text.split("@")[1:]))
+    text = "@".join((name, *pairs))
     return Variant(text=text, form=form, keys=keys, notes=tuple(notes))
 
 
