@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 @dataclass(kw_only=True)
 class Call:
     """`command` asks the same again. `given` are the names of the arguments that were
-    typed or passed, without switches that are off. `notes` say how it was asked, such as by defaults
-    of a file. `destination` is where a command shows its answer; None in Python.
+    typed or passed, without switches that are off. `notes` say how it was asked, such
+    as by defaults of a file. `destination` is where a command shows its answer; None in
+    Python.
     """
 
     command: str

@@ -29,12 +29,12 @@ def show_answer(
 ) -> int:
     """Show the answer of a command; gives the exit code.
 
-    `shown` and `how` are arguments of Destination; `given` is what was typed, and what a file
-    sets: no file that it names is written over. `typed` are the names of the former.
-    `line` asks the same again. The command only counts
-    where `counts` is its name, or that of a flag that is on. `checks` says that the
-    answer is that of a check. `default_out` is written where no file is asked for.
-    Pictures are written only if the flag `pictures_if` is on.
+    `shown` and `how` are arguments of Destination; `given` is what was typed, and what
+    a file sets: no file that it names is written over. `typed` are the names of the
+    former. `line` asks the same again. The command only counts where `counts` is its
+    name, or that of a flag that is on. `checks` says that the answer is that of a
+    check. `default_out` is written where no file is asked for. Pictures are written
+    only if the flag `pictures_if` is on.
     """
     if pictures_if and given.get(pictures_if) is not True:
         how["suffixes"] = WITH_TABLE

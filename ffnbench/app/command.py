@@ -170,7 +170,9 @@ def refuse_twice(typed: Sequence[Any]) -> None:
     """Raise FfnbenchError for an option of one value that was `typed` twice."""
     for param in typed:
         if typed.count(param) > 1 and not (param.multiple or param.is_flag):
-            hint = "a list has commas: 64,128" if param.name in LISTED else "give it once"
+            hint = (
+                "a list has commas: 64,128" if param.name in LISTED else "give it once"
+            )
             raise FfnbenchError(f"{param.opts[0]} is given twice", hint)
 
 

@@ -18,7 +18,7 @@ from ffnbench.models.presets import PRESETS
 from ffnbench.plan.cases import (
     Lists,
     cases_of,
-    models_of,
+    model_of,
     refuse_if_none_can_run,
 )
 from ffnbench.plan.plan import (
@@ -34,7 +34,7 @@ from ffnbench.plan.plan import (
 )
 from ffnbench.plan.protocol import with_budget
 from ffnbench.plan.reading import spelling
-from ffnbench.plan.variants import typed_variants
+from ffnbench.plan.variants import PRESET, typed_variants
 
 # the names of the cases, or the beginnings of these
 FFN, ATTENTION, TEXTBOOK = "ffn", "attention", "textbook"
@@ -78,16 +78,12 @@ def plan_block(
     if preset is None and _names_a_model(variant):
         variant, preset = None, variant
     flags = {**flags, "seq_len": tuple(sorted(flags["seq_len"] or ()))}
-    main, models = None, models_of(preset)
-    if preset is not None:
+    main, model = None, model_of(preset)
+    if model is not None:
         refuse_sizes(variant=variant, **flags)
-        main = models["preset"].main
-    ffns, _ = cases_of(
-        typed_variants(variant or ("preset" if main else DEFAULT_FORM), models),
-        flags,
-        models=models,
-        probe=probe,
-    )
+        main, variant = model.main, PRESET
+    typed = typed_variants(variant or DEFAULT_FORM, model)
+    ffns, _ = cases_of(typed, flags, probe=probe)
     if len({case.row for case in ffns}) > 1:
         raise FfnbenchError(
             "a block has one FFN",
@@ -98,9 +94,10 @@ def plan_block(
         # a block has biases in all its linear layers or in none
         bias = isinstance(ffn.ffn, FFNSpec) and ffn.ffn.bias
         attentions = attentions_of(ffn.ffn.d_model, main, heads, kv_heads, bias)
-        if main is not None:
-            sizing = Sizing(how=SizedBy.MODEL, what=models["preset"].name)
-            ffn = replace(ffn, variant=main.form.name, ffn=main.form, sizing=sizing)
+        if model is not None:
+            form = model.main.form
+            sizing = Sizing(how=SizedBy.MODEL, what=model.name)
+            ffn = replace(ffn, variant=form.name, ffn=form, sizing=sizing)
         cases += _cases_of_length(ffn, attentions)
     refuse_if_none_can_run(cases)
     return Plan(
@@ -108,7 +105,7 @@ def plan_block(
         cases=tuple(cases),
         protocol=with_budget(protocol, len(cases)),
         metrics=("latency", "memory"),
-        notes=tuple(_notes(models.get("preset"))),
+        notes=tuple(_notes(model)),
     )
 
 

@@ -47,7 +47,7 @@ from ffnbench.plan.variants import (
     BACKEND_KEYS,
     COMPILE_KEYS,
     DEFAULT_VARIANTS,
-    NAMES_OF_MODEL,
+    PRESET,
     Typed,
     Values,
     Variant,
@@ -94,14 +94,8 @@ def plan_variants(
 
     Raises FfnbenchError, with a hint, for whatever is wrong.
     """
-    models = models_of(preset)
-    cases, notes = cases_of(
-        typed_variants(with_model(variants, models), models),
-        flags,
-        match=match,
-        models=models,
-        probe=probe,
-    )
+    typed = variants_beside(variants, model_of(preset))
+    cases, notes = cases_of(typed, flags, match=match, probe=probe)
     refuse_if_none_can_run(cases)
     folder = ""
     if layer is not None:
@@ -188,19 +182,17 @@ def cases_of(
     flags: Lists,
     *,
     match: Match = Match.PARAMS,
-    models: Mapping[str, ModelSpec] | None = None,
     probe: Probe,
 ) -> tuple[tuple[Case, ...], tuple[Note, ...]]:
     """The cases of variants, and the notes on them: at each point of the
-    lists of `flags` a group, whose reference is its first case. `models` are those of
-    --preset.
+    lists of `flags` a group, whose reference is its first case.
 
     Each variant is run by each of the flags' backends, with each of their formats of
     weights.
     """
-    models = models or {}
-    flags = with_defaults(flags, models, typed)
-    bias = any(model.main.form.bias for model in models.values())
+    flags = with_defaults(flags, typed)
+    of_preset = [each.model for each in typed if each.model and each.name == PRESET]
+    bias = any(model.main.form.bias for model in of_preset)
     cases: list[Case] = []
     notes: list[Note] = []
     for values, point in points_of(axes_of(flags, typed)):
@@ -296,40 +288,34 @@ def _arm_of(work: Workload) -> Arm:
 # Defaults, and the model of --preset
 
 
-def models_of(preset: str | None) -> dict[str, ModelSpec]:
-    """The model of --preset, by the names that it has among the variants."""
+def model_of(preset: str | None) -> ModelSpec | None:
+    """The model of --preset; None without one."""
     if preset is None:
-        return {}
-    from ffnbench.models.published import model_of
+        return None
+    from ffnbench.models import published
 
-    return dict.fromkeys(NAMES_OF_MODEL, model_of(preset))
+    return published.model_of(preset)
 
 
-def with_model(variants: str, models: Mapping[str, ModelSpec]) -> str:
-    """The list of variants with the FFN of the model first, where the list does not
+def variants_beside(text: str, model: ModelSpec | None) -> list[Typed]:
+    """The variants of a list, with the FFN of the model first where the list does not
     name it. The default variants are then without the form of that FFN.
     """
-    names = [
-        part.strip().partition("@")[0].rpartition("=")[2]
-        for part in variants.split(",")
-    ]
-    if not models or models.keys() & {*names}:
-        return variants
-    first, model = next(iter(models.items()))
-    if variants == DEFAULT_VARIANTS:
-        variants = ",".join(name for name in names if name != model.main.form.name)
-    return f"{first},{variants}"
+    typed = typed_variants(text, model)
+    if model is None or any(each.name == PRESET for each in typed):
+        return typed
+    if text == DEFAULT_VARIANTS:
+        typed = [each for each in typed if each.name != model.main.form.name]
+    return [*typed_variants(PRESET, model), *typed]
 
 
-def with_defaults(
-    flags: Lists, models: Mapping[str, ModelSpec], variants: Iterable[Typed]
-) -> Lists:
-    """The flags with the d_model of the models, or a default, and with a length of the
-    sequence. Raises FfnbenchError where flag and models differ, and for several d_model
-    beside a --d-ff, which is the width for one.
+def with_defaults(flags: Lists, variants: Iterable[Typed]) -> Lists:
+    """The flags with the d_model of the models among the variants, or a default, and
+    with a length of the sequence. Raises FfnbenchError where flag and models differ,
+    and for several d_model beside a --d-ff, which is the width for one.
     """
-    every = [*models.values(), *(typed.model for typed in variants if typed.model)]
-    named = {model.key: model.main.form.d_model for model in every}
+    models = [typed.model for typed in variants if typed.model]
+    named = {model.key: model.main.form.d_model for model in models}
     widths = tuple(sorted({*named.values()}))
     if len(widths) > 1:
         shown = ", ".join(f"{name} {width:,}" for name, width in named.items())

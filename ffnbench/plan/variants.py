@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from ffnbench.models.model import ModelSpec
 
 DEFAULT_VARIANTS = "relu,gelu,swiglu"
-# the names that the model of --preset has among the variants
-NAMES_OF_MODEL = ("preset", "config", "model")
+PRESET = "preset"  # the name that the model of --preset has among the variants
 # how a variant is compiled: one that has such a key and no backend is compiled
 COMPILE_KEYS = ("compile", "freeze")
 BACKEND_KEYS = {"backend", *COMPILE_KEYS}
@@ -142,14 +141,12 @@ class Typed:
         return text
 
 
-def typed_variants(
-    text: str, models: Mapping[str, ModelSpec] | None = None
-) -> list[Typed]:
-    """Read a comma separated list of variants. `models` are by name those that may be
-    named beside the presets. Raises FfnbenchError for what is no variant, and where two
+def typed_variants(text: str, preset: ModelSpec | None = None) -> list[Typed]:
+    """Read a comma separated list of variants. `preset` is the model that has that name
+    among them. Raises FfnbenchError for what is no variant, and where two
     lists of one key differ.
     """
-    variants = [_typed(part, models or {}) for part in parts_of(text)]
+    variants = [_typed(part, preset) for part in parts_of(text)]
     lists: dict[str, tuple[Any, ...]] = {}
     for typed in variants:
         for name, values in typed.lists.items():
@@ -178,13 +175,13 @@ def parts_of(text: str) -> list[str]:
     return variants
 
 
-def _typed(text: str, models: Mapping[str, ModelSpec]) -> Typed:
+def _typed(text: str, preset: ModelSpec | None) -> Typed:
     """Read one variant; raises FfnbenchError for what is none."""
     head, *pairs = text.split("@")
     label, _, name = head.rpartition("=")
     if "(" in label:  # keys in brackets: the error names all of it
         label, name = "", head
-    model = models.get(name)
+    model = preset if name == PRESET else None
     is_target = _TARGET.fullmatch(name) is not None
     if model is None and not is_target and not _is_form(name):
         from ffnbench.models.presets import PRESETS
@@ -320,7 +317,7 @@ def _variant_of_model(text: str, model: ModelSpec, keys: Values) -> Variant:
         name = model.main.form.name
         unsaid = {key: of_model[key] for key in of_model if key not in keys}
         pairs += [f"{key}={typed_as(value)}" for key, value in unsaid.items() if value]
-    keys = of_model | keys
+    keys = {**of_model, **keys}
     texts = [f"the FFN of {model.name} ({model.source})"]
     if not model.main_is_proven:
         texts.append(f"the form of {model.name}'s FFN is not proven")
