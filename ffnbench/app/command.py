@@ -20,10 +20,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.models import ArgumentInfo, OptionInfo
 
-from ffnbench.common.errors import (
-    FfnbenchError,
-    WrongArgument,
-)
+from ffnbench.app.options import completed
+from ffnbench.common.errors import FfnbenchError, WrongArgument
 from ffnbench.plan.reading import LISTED, ReadFlag, spelling, switch, texts_of
 
 P = ParamSpec("P")
@@ -108,20 +106,19 @@ def command_line(command: str, flags: Sequence[Flag], given: Mapping[str, Any]) 
     """The command that asks the same again, by what was typed or passed."""
     words = ["ffnbench", command]
     for flag in flags:
-        value = given.get(flag.name, flag.default)
+        value = given.get(flag.name)
         if value is None or str(value) == str(flag.default):
             continue
-        if isinstance(value, bool):
-            name = spelling(flag.name)
-            words.append(name if value else name.replace("--", "--no-", 1))
-        elif flag.is_argument:
-            words.append(shlex.quote(str(flag.read(flag.name, value))))
-        elif flag.is_repeated:
-            for text in flag.read(flag.name, value):
-                words += [spelling(flag.name), shlex.quote(text)]
+        if flag.is_argument:
+            words.append(shlex.quote(flag.read(flag.name, value)))
+        elif flag.read is switch:
+            words.append(spelling(flag.name))
         else:
-            text = ",".join(texts_of(flag.name, value))
-            words += [spelling(flag.name), shlex.quote(text)]
+            texts = flag.read(flag.name, value)
+            if not flag.is_repeated:
+                texts = [",".join(texts_of(flag.name, value))]
+            for text in texts:
+                words += [spelling(flag.name), shlex.quote(text)]
     return " ".join(words)
 
 
@@ -346,6 +343,7 @@ def flags_of(function: Callable[..., Any]) -> list[Flag]:
 
 def _flag(name: str, annotation: Any, default: Any) -> Flag:
     read, info = annotation.__metadata__
+    info.autocompletion = completed(name)
     return Flag(name, read, info, default)
 
 

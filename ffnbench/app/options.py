@@ -63,7 +63,7 @@ MODEL, WIDTHS, WORKLOAD, OUTPUT = "Model", "Widths", "Workload", "Output"
 MEASURED, EFFORT = "What is measured", "How long"
 SIDES, LIMITS = "Sides", "Limits"
 
-# The words that a flag takes, which a shell offers at TAB
+# The words that a flag takes, which a shell offers at TAB, by the flag's name
 
 
 def completed(name: str) -> Callable[[str], list[str]]:
@@ -84,7 +84,7 @@ def completed(name: str) -> Callable[[str], list[str]]:
 def words_of(name: str) -> Iterable[str]:
     """The words that a flag takes; none where it takes no fixed ones."""
     match name:
-        case "variants":
+        case "variants" | "variant":
             from ffnbench.ffn.spec import GATED
 
             return [*words_of("activations"), *GATED.names(), *words_of("preset")]
@@ -92,7 +92,7 @@ def words_of(name: str) -> Iterable[str]:
             from ffnbench.ffn.activations import ACTIVATIONS
 
             return ACTIVATIONS.names()
-        case "preset":
+        case "preset" | "model":
             from ffnbench.models.presets import PRESETS
 
             return PRESETS.names()
@@ -184,7 +184,6 @@ Variants = Annotated[
     Argument(
         metavar="VARIANT",
         help="Names of `ffnbench list variants`, swiglu@d_ff=64, file.py:Class.",
-        autocompletion=completed("variants"),
     ),
 ]
 Variant = Annotated[
@@ -193,7 +192,6 @@ Variant = Annotated[
     Argument(
         metavar="VARIANT|MODEL",
         help="An FFN as in `compare`, or a model.",
-        autocompletion=completed("variants"),
     ),
 ]
 Code = Annotated[
@@ -202,7 +200,6 @@ Code = Annotated[
     Argument(
         metavar="VARIANT",
         help="package.module:Attr, path/to/file.py:Attr, or a name of `ffnbench list variants`.",
-        autocompletion=completed("variants"),
     ),
 ]
 BaseRev = Annotated[
@@ -219,7 +216,6 @@ Activations = Annotated[
     Argument(
         metavar="NAME",
         help="relu, swish@beta=0.5, file.py:function; names: `ffnbench activations`.",
-        autocompletion=completed("activations"),
     ),
 ]
 Baseline = Annotated[
@@ -252,7 +248,6 @@ Topic = Annotated[
     Argument(
         metavar="WHAT",
         help="variants, keys, presets or hardware.",
-        autocompletion=completed("what"),
     ),
 ]
 
@@ -265,7 +260,6 @@ Preset = Annotated[
         rich_help_panel=WIDTHS,
         metavar="NAME|PATH",
         help="`ffnbench list presets`, or a config.json.",
-        autocompletion=completed("preset"),
     ),
 ]
 DModel = Annotated[
@@ -297,7 +291,6 @@ Match = Annotated[
         rich_help_panel=WIDTHS,
         metavar="WHAT",
         help="What is made equal: params, flops or none.",
-        autocompletion=completed("match"),
     ),
 ]
 Heads = Annotated[
@@ -328,7 +321,6 @@ Model = Annotated[
     Argument(
         metavar="CONFIG|PRESET",
         help="A config.json, its folder, a preset, or ORG/NAME in the hub's cache.",
-        autocompletion=completed("preset"),
     ),
 ]
 
@@ -372,7 +364,6 @@ DType = Annotated[
         rich_help_panel=WORKLOAD,
         metavar="NAME",
         help="float32, bfloat16, float16 or float64.",
-        autocompletion=completed("dtype"),
     ),
 ]
 Mode = Annotated[
@@ -382,7 +373,6 @@ Mode = Annotated[
         rich_help_panel=WORKLOAD,
         metavar="NAME",
         help="forward, train or backward.",
-        autocompletion=completed("mode"),
     ),
 ]
 Cache = Annotated[
@@ -402,7 +392,6 @@ Hardware = Annotated[
         rich_help_panel=WORKLOAD,
         metavar="LIST",
         help="Add the least time on machines of `ffnbench list hardware`, or of a .toml of your own.",
-        autocompletion=completed("hardware"),
     ),
 ]
 Device = Annotated[
@@ -412,7 +401,6 @@ Device = Annotated[
         rich_help_panel=WORKLOAD,
         metavar="NAME",
         help="auto (a GPU if there is one), cpu, cuda:1.",
-        autocompletion=completed("device"),
     ),
 ]
 # of Python alone
@@ -435,7 +423,6 @@ Backend = Annotated[
         rich_help_panel=WORKLOAD,
         metavar="NAME",
         help="eager, packed, compile, onednn, ort, openvino or all.",
-        autocompletion=completed("backend"),
     ),
 ]
 Layer = Annotated[
@@ -454,7 +441,6 @@ Weights = Annotated[
         rich_help_panel=WORKLOAD,
         metavar="LIST",
         help="Storage of weights: none, int8, int8-dynamic, int4.",
-        autocompletion=completed("weights"),
     ),
 ]
 Elements = Annotated[
@@ -494,7 +480,6 @@ Metrics = Annotated[
     Option(
         rich_help_panel=MEASURED,
         metavar="LIST",
-        autocompletion=completed("metrics"),
         help="latency, memory, rate (of bare matrix products and a copy), sparsity, routing or error (of outputs against float64, timing nothing if given "
         "alone).",
     ),
@@ -635,7 +620,6 @@ Tolerance = Annotated[
         rich_help_panel=LIMITS,
         metavar="[[CASE:]METRIC=]PCT%",
         show_default="latency=5%",
-        autocompletion=completed("tolerance"),
         help="How much a metric may grow; latency means the ratio to the reference. Repeatable.",
     ),
 ]
@@ -673,7 +657,6 @@ OnUnclear = Annotated[
         rich_help_panel=LIMITS,
         metavar="pass|fail",
         help="Exit with 0 (pass) or 4 (fail) if the run can't tell.",
-        autocompletion=completed("on_unclear"),
     ),
 ]
 Update = Annotated[
@@ -696,7 +679,6 @@ Format = Annotated[
         rich_help_panel=OUTPUT,
         metavar="NAME",
         help="table, markdown, latex, csv or json (--json).",
-        autocompletion=completed("format"),
     ),
 ]
 CheckFormat = Annotated[
@@ -708,7 +690,6 @@ CheckFormat = Annotated[
         rich_help_panel=OUTPUT,
         metavar="NAME",
         help="table, markdown, latex, csv, json (--json) or github.",
-        autocompletion=completed("format"),
     ),
 ]
 Verbose = Annotated[
