@@ -6,7 +6,7 @@ which makes a module, and `load`, which reads a saved run.
 import inspect
 import sys
 from collections.abc import Callable, Collection, Mapping
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from ffnbench.app import commands
@@ -30,39 +30,30 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def python_function(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function of an answer one of Python. A terminal shows its progress."""
-    flags = flags_of(function)
-
-    def answer(given: Mapping[str, Any]) -> R:
-        values = values_of(flags, given)
-        line = command_line(function.__name__, flags, given)
-        passed = [n for n, v in given.items() if v is not None and v is not False]
-        of_call: R = answer_python(lambda: function(**values), line, passed)  # type: ignore[call-arg]
-        return of_call
-
-    return reading_arguments(function, answer)
-
-
-def reading_arguments(
-    function: Callable[P, R], answer: Callable[[Mapping[str, Any]], R] | None = None
+def python_function(
+    function: Callable[P, R], *, answers: bool = True
 ) -> Callable[P, R]:
     """A function whose arguments are read as those of a command, and a mistake in them
-    is raised as one short exception. `answer` makes its answer of what was passed; by
-    default the function itself does.
+    is raised as one short exception. One that `answers` shows its progress in a
+    terminal.
     """
     signature = inspect.signature(function)
     flags = flags_of(function)
+    name = function.__name__
 
     @wraps(function)
     def call(*placed: P.args, **named: P.kwargs) -> R:
         try:
-            given = _bound(function.__name__, signature, placed, named)
-            if answer is not None:
-                return answer(given)
-            return function(**values_of(flags, given))  # type: ignore[call-arg]
+            given = _bound(name, signature, placed, named)
+            answer_of = partial(function, **values_of(flags, given))
+            if not answers:
+                return answer_of()  # type: ignore[call-arg]
+            passed = [n for n, v in given.items() if v is not None and v is not False]
+            line = command_line(name, flags, given)
+            answer: R = answer_python(answer_of, line, passed)
         except FfnbenchError as problem:
             raise wrong_value(problem).with_traceback(None) from None
+        return answer
 
     parameters = [
         each.replace(annotation=each.annotation.__origin__)
@@ -85,13 +76,10 @@ def _bound(
     """The arguments by their names. Raises WrongArgument, with did-you-mean, for a name
     that the function does not know, and for too many by place.
     """
-    unknown = named.keys() - signature.parameters.keys()
     hint = f"help(ffnbench.{function}) shows its arguments"
-    for name in unknown:
-        raise WrongArgument(
-            f"{function} has no argument {name!r}",
-            hint_for(name, signature.parameters, hint),
-        )
+    for name in named.keys() - signature.parameters.keys():
+        hint = hint_for(name, signature.parameters, hint)
+        raise WrongArgument(f"{function} has no argument {name!r}", hint)
     try:
         return signature.bind(*placed, **named).arguments
     except TypeError as problem:
@@ -124,7 +112,7 @@ def answer_python(
     return answer
 
 
-@reading_arguments
+@partial(python_function, answers=False)
 def build(
     variants: o.Variants,
     *,
@@ -157,7 +145,7 @@ def build(
     return build_planned(variants, flags, device, match=match)
 
 
-@reading_arguments
+@partial(python_function, answers=False)
 def load(path: o.File) -> "Report":
     """A saved run, by `Report.save("run.json")` or `-o run.json`; its figures are those
     of the file.
