@@ -4,14 +4,11 @@ for them.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from fake_machine import planned
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import FFNSpec
-from ffnbench.models.presets import PRESETS
 from ffnbench.plan.plan import Probe, cost_of
 from ffnbench.run.resources import memory_needed, too_large
 
@@ -47,16 +44,6 @@ def test_a_name_is_a_variant_and_keys_go_on_top() -> None:
         ].d_ff
         == 4 * 4096
     )
-
-
-def test_what_a_config_is_called_can_be_typed_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    mine = replace(PRESETS.get("gpt2"), key="mine")
-    monkeypatch.setattr("ffnbench.models.published.model_of", lambda name: mine)
-    case = planned(preset="mine/", variants="preset,relu").cases[0]
-    again = planned(variants=f"{case.variant},relu", d_model=768).cases[0]
-    assert again.ffn == case.ffn
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 from fake_machine import FakeLaunch, ProberHere, interrupted_in_the_second_worker
 from paths import ROOT
 from torch import nn
@@ -23,7 +21,6 @@ import ffnbench
 from ffnbench.api import call as api_call
 from ffnbench.common.choices import WORKER_VARIABLE
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.run import world
 
 SMALL = {"d_model": 8, "threads": 1, "workers": 3, "rounds": 2}
 
@@ -112,8 +109,6 @@ def test_a_mistake_in_python_is_told_with_a_hint() -> None:
         ({"d_model": True}, "--d-model can't be True"),
         ({"match": ["flops", "params"]}, "match takes one value"),
         ({"match": None}, "match can't be None"),
-        ({"d_model": np.array([[1, 2]])}, "--d-model can't be [1, 2]"),
-        ({"preset": ["gpt2", "bert-base"]}, "--preset takes one value here"),
         ({"dmodel": 8}, "did you mean 'd_model'"),
         ({"variants": {"a,b": "relu"}}, "'a,b' is no label"),
         ({"variants": {"": "relu"}}, "'' is no label"),
@@ -129,24 +124,7 @@ def test_a_mistake_in_python_is_told_with_a_hint() -> None:
 
 
 def test_what_a_call_needs_has_no_default_to_tell() -> None:
-    told = told_of(ffnbench.check, None)
-    assert told.startswith("baseline can't be None\nhint: help()")
-    told = told_of(ffnbench.ab, "mine.py:Mine", ["v1", "v2"])
-    assert told.startswith("--base-rev takes one value here, not 'v1,v2'")
-
-
-def test_a_number_of_numpy_or_torch_is_a_number() -> None:
-    for size in (np.int64(8), np.array(8), torch.tensor(8), torch.tensor([8])):
-        assert ffnbench.cost("relu", d_model=size).frame()["d_model"].tolist() == [8]
-
-
-def test_a_device_that_is_not_there_is_an_error_of_ours(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    alone = world.World(no_gpu=lambda: "there is none")
-    monkeypatch.setattr(world, "this_machine", lambda: alone)
-    told = told_of(ffnbench.build, "relu", d_model=8, device="cuda")
-    assert told.startswith("device 'cuda' was asked for, but there is none")
+    assert "can't be None\nhint: help()" in told_of(ffnbench.check, None)
 
 
 def told_of(call, *given: object, **named: object) -> str:
