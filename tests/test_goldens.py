@@ -130,7 +130,7 @@ TYPED = {
     "compare-rate-failed": [f"compare relu gelu {SMALL} --metrics latency,rate -f csv -q"],
     "compare-models": ["compare gpt2 bert-base --match none --workers 3 --rounds 2 -q",
                        "compare gelu --preset bert-base --workers 3 --rounds 2 -q",
-                       "compare config relu --preset config.json --workers 3 --rounds 2 -q",
+                       "compare preset relu --preset config.json --workers 3 --rounds 2 -q",
                        "compare --preset gpt2 --layer 0 -q"],
     "compare-runs": [f"compare relu gelu {SMALL} --runs 3 -o runs.json", "report runs.json -v"],
     "compare-shown": [f"compare relu gelu {SMALL} -f latex -q", f"compare relu gelu {SMALL} --json -q",
