@@ -87,9 +87,9 @@ def test_room_is_the_weights_and_the_dearest_call() -> None:
     )
     weights, inputs = 2 * 2 * 64 * 256 * 4, 2 * 2 * 8 * 64 * 4
     peak = cost_of(plan.cases[0], Probe()).peak_bytes
-    assert (
-        memory_needed(list(plan.cases)) == weights + inputs + 8 * 64 * 256 + peak
-    )  # one matrix in float64
+    # in a worker and in two starters, which have drawn them; one matrix in float64
+    needed = 3 * weights + inputs + 8 * 64 * 256 + peak
+    assert memory_needed(list(plan.cases)) == needed
 
 
 def test_what_memory_does_not_hold_is_left_out_largest_first() -> None:
@@ -127,7 +127,6 @@ def test_training_has_room_for_gradients_of_the_largest_weights() -> None:
     cases = list(planned(**asked).cases)
     weights, inputs = (2 * 64 * 256 + 2 * 64 * 128) * 4, 2 * 2 * 8 * 64 * 4
     peak = cost_of(cases[0], Probe()).peak_bytes
-    assert (
-        memory_needed(cases)
-        == weights + 2 * 64 * 256 * 4 + inputs + 8 * 64 * 256 + peak
-    )
+    gradients = 2 * 64 * 256 * 4
+    needed = 3 * weights + gradients + inputs + 8 * 64 * 256 + peak
+    assert memory_needed(cases) == needed
