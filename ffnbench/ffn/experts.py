@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -94,6 +95,16 @@ class ExpertLinear(nn.Module):
         self._biases = (None,) * len(self.weight)
         if self.bias is not None:
             self._biases = self.bias.unbind(0)
+
+    def of_experts(self) -> list[SimpleNamespace]:
+        """The layer of each expert: its weight (out, in), and its bias (out) or
+        None.
+        """
+        biases = [None] * len(self.weight) if self.bias is None else self.bias.detach()
+        return [
+            SimpleNamespace(weight=weight, bias=bias)
+            for weight, bias in zip(self.weight.detach(), biases, strict=True)
+        ]
 
     def release(self) -> None:
         """Drop the tensors of `unbind`, and the graph that they hold."""
@@ -312,10 +323,13 @@ def check_grouped(spec: FFNSpec, device: torch.device, dtype: torch.dtype) -> No
 
 
 def mixture_reference(
-    module: MixtureOfExperts, x: Tensor, chosen: Tensor | None
+    module: MixtureOfExperts,
+    x: Tensor,
+    chosen: Tensor | None,
+    product: Callable[..., Tensor] = linear_reference,
 ) -> Tensor:
     """What a mixture should give for x (tokens, d_model) in float64: the sum of every
-    expert that has a token, on all tokens, weighted by zero where it was not chosen.
+    expert that has a token. `product` is that of `dense_reference`, in its experts.
 
     `chosen` (tokens, top_k) are the experts that the module itself chose; None stands
     for those that it chooses for this x.
@@ -332,9 +346,11 @@ def mixture_reference(
     y = torch.zeros_like(x)
     hit = weights.any(0).nonzero().flatten()
     for expert in hit.tolist():
-        y = y + weights[:, expert, None] * dense_reference(module.experts, x, expert)
+        tokens = weights[:, expert].nonzero().flatten()
+        of_expert = dense_reference(module.experts, x[tokens], expert, product)
+        y = y.index_add(0, tokens, weights[tokens, expert, None] * of_expert)
     if module.shared is not None:
-        shared = dense_reference(module.shared, x)
+        shared = dense_reference(module.shared, x, product=product)
         if module.shared_gate is not None:
             gate = linear_reference(x, module.shared_gate.weight, None)
             shared = shared * gate.sigmoid()

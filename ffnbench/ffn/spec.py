@@ -213,6 +213,17 @@ class FFNSpec:
                 return {**classic, "gate": (d, d)}
 
     @property
+    def matrices_of_all(self) -> list[tuple[int, int, int]]:
+        """Rows, columns and number of the weights of all experts and of shared ones,
+        without router and gate of these; of a dense form its weights.
+        """
+        count = 1 if self.moe is None else self.moe.experts
+        matrices = [(*shape, count) for shape in self.matrices.values()]
+        if self.moe is not None and (shared := shared_expert(self)):
+            matrices += [(*shape, 1) for shape in shared.matrices.values()]
+        return matrices
+
+    @property
     def gated(self) -> bool:
         """Whether there is a gate."""
         return self.gate is not Gate.NONE

@@ -18,6 +18,7 @@ from ffnbench.ffn.spec import (
     WEIGHT_FORMATS,
     ActivationSpec,
     AttentionSpec,
+    Dispatch,
     FFNSpec,
     Gate,
     ImportedSpec,
@@ -97,8 +98,13 @@ def lack_of_weights(ffn: AnySpec, work: Workload) -> Lack:
     form = _form_of(ffn)
     if not isinstance(form, FFNSpec):
         return "which of its weights are matrices of an FFN is not known", SAY_LIKE
-    if form.moe is not None:
-        return "the weights of experts are not quantised", "use --weights none"
+    if form.moe is not None and isinstance(ffn, ImportedSpec):
+        return (
+            "experts of code of your own are not quantised: which layer is the router is not known",
+            "use --weights none",
+        )
+    if form.moe is not None and form.moe.dispatch is Dispatch.GROUPED:
+        return "grouped products have no quantised weights", "use @experts=eager"
     if work.weights is Weights.INT8_DYNAMIC and work.dtype != "float32":
         return f"{work.weights} computes only in float32", "use --dtype float32"
     if weight_format in TORCH_FORMATS.values() and work.dtype == "float64":
@@ -108,7 +114,7 @@ def lack_of_weights(ffn: AnySpec, work: Workload) -> Lack:
             f"weights have no groups of {work.group}",
             f"@group= takes {', '.join(map(str, GROUP_SIZES))}",
         )
-    for rows, columns in form.matrices.values():
+    for rows, columns, _ in form.matrices_of_all:
         if weight_format.grouped and columns % work.group:
             return (
                 f"{columns:,} columns can't be cut into groups of {work.group}",

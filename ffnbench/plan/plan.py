@@ -664,7 +664,7 @@ def quantised_bytes(
     """
     item = item_bytes(work.dtype)
     total = weight_bytes
-    for rows, columns in spec.matrices.values():
+    for rows, columns, count in spec.matrices_of_all:
         in_format = weight_format.bytes_of(rows, columns, group=work.group, item=item)
-        total += in_format - rows * columns * item
+        total += count * (in_format - rows * columns * item)
     return total

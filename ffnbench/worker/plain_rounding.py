@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ffnbench.common.choices import Backend, Weights
+from ffnbench.ffn.experts import MixtureOfExperts, mixture_reference
 from ffnbench.ffn.modules import FeedForward, OwnModule, dense_reference
 from ffnbench.plan.plan import Workload
 
@@ -22,7 +23,6 @@ def rounded_reference(form: OwnModule, x: Tensor, work: Workload) -> Tensor:
     """What the form should give for x (..., d_model), in float64, with its matrices in
     the workload's format. What enters and leaves a matrix has the workload's dtype.
     """
-    assert isinstance(form, FeedForward)  # no other has such weights
     dtype = getattr(torch, work.dtype)
 
     def product(v: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -31,6 +31,10 @@ def rounded_reference(form: OwnModule, x: Tensor, work: Workload) -> Tensor:
         return y if bias is None else y + bias.double()
 
     with torch.no_grad():
+        if isinstance(form, MixtureOfExperts):
+            tokens = x.reshape(-1, x.shape[-1]).double()
+            return mixture_reference(form, tokens, None, product).view(x.shape)
+        assert isinstance(form, FeedForward)  # no other has such weights
         return dense_reference(form, x.double(), product=product)
 
 

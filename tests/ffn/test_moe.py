@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
@@ -17,7 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import ffnbench
 from ffnbench.common import jsonable
-from ffnbench.common.choices import Routing
+from ffnbench.common.choices import Routing, Weights
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.ffn import experts
 from ffnbench.ffn.cost import cost, flops_elementwise
@@ -29,6 +30,7 @@ from ffnbench.plan.plan import Plan, Workload
 from ffnbench.worker import jobs
 from ffnbench.worker import subject as subjects
 from ffnbench.worker.backends.building import build_module
+from ffnbench.worker.backends.quantised import quantised_copy
 
 D, H, TOKENS = 32, 48, 40
 FORMS = {
@@ -372,3 +374,33 @@ def test_every_key_arrives() -> None:
     )
     assert (oai.limit, oai.up_offset, loose.limit, loose.up_offset) == (7, 1, None, 1)
     assert planned(variants="swiglu@moe=none").cases[0].ffn.moe is None
+
+
+def rounded_by_hand(weight: torch.Tensor, weights: Weights) -> torch.Tensor:
+    """Matrices (..., rows, columns) in 8 bits by rows, or in 4 bits by 32 columns."""
+    if weights is Weights.INT8:
+        step = weight.abs().amax(-1, keepdim=True) / 127
+        return (weight / step).round() * step
+    groups = weight.unflatten(-1, (-1, 32))
+    low = groups.amin(-1, keepdim=True)
+    step = (groups.amax(-1, keepdim=True) - low) / 15
+    return (((groups - low) / step).round() * step + low).flatten(-2)
+
+
+@pytest.mark.parametrize("weights", [Weights.INT8, Weights.INT4])
+def test_quantised_experts_give_what_rounded_matrices_give(weights: Weights) -> None:
+    """In experts and in the shared one; a router keeps its precision."""
+    [case] = planned("swiglu@moe=4x2@shared=64@bias=true", d_model=64, d_ff=96).cases
+    torch.manual_seed(2)
+    module = build_module(case.ffn)
+    rounded = deepcopy(module)
+    with torch.no_grad():
+        for network in (rounded.experts, rounded.shared):
+            for layer in (network.gate, network.up, network.down):
+                layer.weight.copy_(rounded_by_hand(layer.weight, weights))
+        x = torch.randn(2, 20, 64)
+        y, expected = quantised_copy(module, weights, 32)(x), rounded(x)
+        exact = module(x)
+    error = (expected - exact).norm() / exact.norm()
+    assert error > 0.003
+    assert (y - expected).norm() / exact.norm() < error / 20

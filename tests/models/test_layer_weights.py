@@ -23,6 +23,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt2": ("GPT2LMHeadModel", {"n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 50}),
     "bert": ("BertModel", WIDTHS | {"intermediate_size": 128, "vocab_size": 50}),
     "mixtral": ("MixtralForCausalLM", WIDTHS | {"intermediate_size": 96, "vocab_size": 50, "num_key_value_heads": 2, "num_local_experts": 4}),
+    "gpt_oss": ("GptOssForCausalLM", WIDTHS | {"intermediate_size": 96, "vocab_size": 50, "num_key_value_heads": 2, "head_dim": 16, "num_local_experts": 4, "num_experts_per_tok": 2}),
     "dinov3_vit": ("DINOv3ViTModel", WIDTHS | {"intermediate_size": 96, "use_gated_mlp": True, "hidden_act": "silu"}),
 }  # fmt: skip
 
@@ -77,7 +78,7 @@ def by_hand(
     """
 
     def get(end: str) -> torch.Tensor:
-        (found,) = [t for n, t in w.items() if f".1.{end}" in n]
+        (found,) = [t for n, t in w.items() if n.endswith(f".1.{end}")]
         return found.double()
 
     def linear(
@@ -100,6 +101,26 @@ def by_hand(
         case "bert":
             hidden = F.gelu(linear(x, "intermediate.dense"))
             return linear(hidden, "output.dense")
+        case "gpt_oss":
+            best, chosen = (
+                x @ get("mlp.router.weight").T + get("mlp.router.bias")
+            ).topk(2)
+            shares = (
+                torch.zeros(len(x), 4).double().scatter(1, chosen, best.softmax(-1))
+            )
+            y = torch.zeros_like(x)
+            for expert in range(4):
+                tokens = shares[:, expert] > 0
+                of_both = get("mlp.experts.gate_up_proj")[expert].T
+                bias = get("mlp.experts.gate_up_proj_bias")[expert]
+                v = cut_input(x[tokens])
+                gate = (v @ cut(of_both[::2]).T + bias[::2]).clamp(max=7)
+                up = (v @ cut(of_both[1::2]).T + bias[1::2]).clamp(-7, 7)
+                hidden = cut_input(gate * torch.sigmoid(1.702 * gate) * (up + 1))
+                down = cut(get("mlp.experts.down_proj")[expert].T)
+                y_here = hidden @ down.T + get("mlp.experts.down_proj_bias")[expert]
+                y[tokens] += shares[tokens, expert, None] * y_here
+            return y
         case _:
             hidden = F.silu(linear(x, "mlp.gate_proj")) * linear(x, "mlp.up_proj")
             return linear(hidden, "mlp.down_proj")
@@ -126,6 +147,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "gpt2",
         pytest.param("llama", marks=pytest.mark.slow),
         pytest.param("bert", marks=pytest.mark.slow),
+        pytest.param("gpt_oss", marks=pytest.mark.slow),
         pytest.param("dinov3_vit", marks=pytest.mark.slow),
     ],
 )

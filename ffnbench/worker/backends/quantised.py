@@ -9,6 +9,7 @@ file.
 
 from __future__ import annotations
 
+import math
 import warnings
 from copy import deepcopy
 from typing import Any
@@ -18,6 +19,7 @@ from torch import Tensor, nn
 
 from ffnbench.common.choices import Weights
 from ffnbench.common.errors import Unsupported
+from ffnbench.ffn.experts import ExpertLinear, MixtureOfExperts
 from ffnbench.ffn.spec import format_of
 from ffnbench.plan.plan import Workload
 
@@ -140,14 +142,33 @@ def why_no_operation(weights: Weights) -> str:
     return f"torch {torch.__version__} has no {namespace}::{name}, which {weights} weights need"
 
 
-def linear_layers(module: nn.Module) -> dict[str, nn.Linear]:
+class QuantisedExperts(nn.Module):
+    """One layer of every expert, in fewer bits."""
+
+    def __init__(self, layer: ExpertLinear, weights: Weights, group: int) -> None:
+        super().__init__()
+        self.rows = layer.rows
+        self.experts = nn.ModuleList(
+            LAYERS[weights](expert, group) for expert in layer.of_experts()
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.experts[self.rows.expert](x)
+        return y
+
+
+def linear_layers(module: nn.Module) -> dict[str, nn.Linear | ExpertLinear]:
     """By name the layers whose weights are quantised; one that has two names is there
-    twice.
+    twice. A router and the gate of a shared expert keep their precision, as published
+    checkpoints have it.
     """
+    kept = set()
+    if isinstance(module, MixtureOfExperts):
+        kept = {module.router, module.shared_gate}
     return {
         name: layer
         for name, layer in module.named_modules(remove_duplicate=False)
-        if type(layer) is nn.Linear
+        if type(layer) in (nn.Linear, ExpertLinear) and layer not in kept
     }
 
 
@@ -170,8 +191,12 @@ def quantised_copy(module: nn.Module, weights: Weights, group: int) -> nn.Module
     if not layers:
         raise Unsupported("it has no nn.Linear layer whose weights could be quantised")
     for name, layer in layers.items():
+        of_experts = isinstance(layer, ExpertLinear)
         try:
-            quantised = LAYERS[weights](layer, group)
+            if of_experts:
+                quantised: Any = QuantisedExperts(layer, weights, group)
+            else:
+                quantised = LAYERS[weights](layer, group)
         except RuntimeError as problem:
             raise Unsupported(
                 f"torch can't hold {name} in {weights}: {problem}".splitlines()[0]
@@ -190,9 +215,10 @@ def bytes_held(module: nn.Module, work: Workload) -> int:
     total = 0
     layers = linear_layers(module).values()
     for layer in layers:
-        rows, columns = layer.weight.shape
+        *experts, rows, columns = layer.weight.shape
         item = layer.weight.itemsize
-        total += weight_format.bytes_of(rows, columns, group=work.group, item=item)
+        of_one = weight_format.bytes_of(rows, columns, group=work.group, item=item)
+        total += math.prod(experts) * of_one
     quantised = {id(layer.weight) for layer in layers}
     for parameter in module.parameters():
         if id(parameter) not in quantised:
