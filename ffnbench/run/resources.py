@@ -165,8 +165,9 @@ def too_large(plan: Plan, memory: Mapping[str, int | None]) -> list[Failure]:
         while available is not None and memory_needed(fitting) > available:
             case = fitting.pop()
             needed = memory_needed([case])
+            where = "" if device == "cpu" else f" on {device}"
             failures[case.label] = (
-                f"this needs {quantity(needed, IEC)} of memory, and {quantity(available, IEC)} are available"
+                f"this needs {quantity(needed, IEC)} of memory, and {quantity(available, IEC)} are available{where}"
             )
             if needed <= available:
                 failures[case.label] += " for all rows beside each other"
