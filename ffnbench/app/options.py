@@ -382,7 +382,6 @@ Cache = Annotated[
         rich_help_panel=WORKLOAD,
         metavar="NAME",
         help="Weights before a call: hot, cold, or rotated as in a deep model.",
-        autocompletion=completed("cache"),
     ),
 ]
 Hardware = Annotated[

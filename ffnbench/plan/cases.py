@@ -65,16 +65,8 @@ WIDE = 2048
 TOKENS, TOKENS_OF_WIDE = 512, 64  # of a sequence, where no length is given
 # the axes of a sweep that are flags, in their order
 AXES = (
-    "d_model",
-    "dtype",
-    "mode",
-    "threads",
-    "batch",
-    "seq_len",
-    "d_ff",
-    "device",
-    "cache",
-)
+    "d_model", "dtype", "mode", "threads", "batch", "seq_len", "d_ff", "device", "cache",
+)  # fmt: skip
 Lists = Mapping[str, tuple[Any, ...] | None]  # the values of each flag
 
 

@@ -195,6 +195,8 @@ class _Runner:
 
     def _run_worker(self) -> None:
         """Have a worker open every case, make its rounds, and do the last jobs."""
+        if not self.record.alive:  # memory holds none of them
+            return
         layout_seed = f"{self.plan.protocol.seed}/{self._worker_number}"
         self._ask("begin", plan=self.plan, layout_seed=layout_seed)
         if self._is_timed and self.timer is None:

@@ -6,11 +6,12 @@ worker; needs torch.
 from __future__ import annotations
 
 from copy import deepcopy
+from functools import partial
 from itertools import cycle
 
 from torch import nn
 
-from ffnbench.common.choices import Backend, Weights
+from ffnbench.common.choices import Weights
 from ffnbench.common.errors import Unsupported
 from ffnbench.common.targets import one_line
 from ffnbench.device.environment import rotated_copies
@@ -56,10 +57,8 @@ def _copy_of(subject: Subject, work: Workload) -> Subject:
         copied.run = _copied(subject.run)
         return copied
     copied = subject.with_module(_copied(subject.module))
-    if work.backend is Backend.COMPILE:
-        from ffnbench.worker.backends.compiling import run_with
-
-        copied.run = run_with(copied.module, subject.run)
+    if isinstance(subject.run, partial):  # compiled code, which is given the module
+        copied.run = partial(subject.run.func, copied.module)
     return copied
 
 

@@ -75,7 +75,6 @@ def test_calls_use_the_copies_by_turns(
     calls.clear()
     jobs.sample(label, calls=7, salt=1)
     assert len({id(module) for module in calls}) == 3
-    assert calls[0] is not calls[1]
     assert all(calls[i] is calls[i + 3] for i in range(4))
     places = {module.up.weight.data_ptr() for module in calls}
     assert len(places) == 3
@@ -93,7 +92,15 @@ def test_calls_use_the_copies_by_turns(
         ("@backend=onednn", 1e-5),
         ("@weights=int8", 0.02),
         ("@weights=int4", 0.2),
-        pytest.param("@backend=compile", 1e-5, marks=pytest.mark.slow),
+        pytest.param(
+            "@backend=compile",
+            1e-5,
+            marks=[
+                pytest.mark.slow,
+                # torch's own, as it loads its compiler
+                pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+            ],
+        ),
     ],
 )
 def test_each_copy_computes_the_form(keys: str, error: float, three: None) -> None:

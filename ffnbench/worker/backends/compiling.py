@@ -26,7 +26,7 @@ from ffnbench.common.errors import Unsupported
 from ffnbench.plan.metrics import COMPILE, HELD
 from ffnbench.plan.plan import Workload
 from ffnbench.record.messages import Opened
-from ffnbench.worker.subject import Forward, Subject
+from ffnbench.worker.subject import Subject
 
 if TYPE_CHECKING:
     from ffnbench.device.accelerator import Accelerator
@@ -52,14 +52,6 @@ def prepare(subject: Subject, work: Workload) -> Opened:
 
 class Recompiled(Exception):
     """Code was compiled again while it was timed."""
-
-
-def run_with(module: nn.Module, run: Forward | None) -> Forward:
-    """The compiled code that a prepared subject runs, with the weights of a copy of its
-    module.
-    """
-    assert isinstance(run, partial)
-    return partial(run.func, module)
 
 
 def compiled_of(work: Workload) -> Callable[[nn.Module, Tensor], Tensor]:

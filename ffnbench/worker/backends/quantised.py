@@ -143,13 +143,13 @@ def why_no_operation(weights: Weights) -> str:
 
 
 class QuantisedExperts(nn.Module):
-    """One layer of every expert, in fewer bits."""
+    """One layer of every expert, each made by `quantise`, a class of LAYERS."""
 
-    def __init__(self, layer: ExpertLinear, weights: Weights, group: int) -> None:
+    def __init__(self, layer: ExpertLinear, quantise: type[Any], group: int) -> None:
         super().__init__()
         self.rows = layer.rows
         self.experts = nn.ModuleList(
-            LAYERS[weights](expert, group) for expert in layer.of_experts()
+            quantise(expert, group) for expert in layer.of_experts()
         )
 
     def forward(self, x: Tensor) -> Tensor:
@@ -191,12 +191,12 @@ def quantised_copy(module: nn.Module, weights: Weights, group: int) -> nn.Module
     if not layers:
         raise Unsupported("it has no nn.Linear layer whose weights could be quantised")
     for name, layer in layers.items():
-        of_experts = isinstance(layer, ExpertLinear)
+        quantise: type[Any] = LAYERS[weights]
         try:
-            if of_experts:
-                quantised: Any = QuantisedExperts(layer, weights, group)
+            if isinstance(layer, ExpertLinear):
+                quantised = QuantisedExperts(layer, quantise, group)
             else:
-                quantised = LAYERS[weights](layer, group)
+                quantised = quantise(layer, group)
         except RuntimeError as problem:
             raise Unsupported(
                 f"torch can't hold {name} in {weights}: {problem}".splitlines()[0]
