@@ -46,7 +46,7 @@ from ffnbench.record.messages import (
     Rated,
     Sampled,
 )
-from ffnbench.record.result import Agreement, FailureKind, Report, Run
+from ffnbench.record.result import Agreement, BackgroundLoad, FailureKind, Report, Run
 from ffnbench.run import runner, world
 from ffnbench.run.prober import Prober
 from ffnbench.run.worker import Worker, WorkerLost
@@ -274,8 +274,8 @@ class ProberHere(Prober):
 class Alone(world.Watch):
     """Sees nobody else at work, however long a run takes beside the tests' own load."""
 
-    def others(self, shortest_s: float = 0.0) -> float | None:
-        return None
+    def around(self) -> BackgroundLoad:
+        return BackgroundLoad()
 
 
 class Planning(Call):

@@ -20,7 +20,13 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from ffnbench.api.measuring import Cells, Parts, measure_run, refuse_short
+from ffnbench.api.measuring import (
+    Cells,
+    Parts,
+    measure_plan,
+    refuse_other_plan,
+    refuse_short,
+)
 from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
 from ffnbench.api.saved_runs import as_shown
 from ffnbench.common import jsonable
@@ -63,7 +69,7 @@ def measure_group(asked: str, file: str, gpus: str | None) -> None:
     os.environ.pop(SAFE_PATH, None)
     plan_with_costs: Report = jsonable.decode(Report, json.loads(asked))
     prepared = Prepared(plan=plan_with_costs.plan, costs=plan_with_costs.costs)
-    report = measure_run(prepared, replace(this_machine(), began=None))
+    report = measure_plan(prepared, replace(this_machine(), began=None))
     if report.interrupted:
         raise SystemExit("ended by a signal")
     save(Path(file), report_text(report))
@@ -106,11 +112,14 @@ def measure_as_jobs(
             f"{str(folder)!r} holds jobs of another run",
             "add --resume to take up what it has measured, or remove the folder",
         )
+    before = file.earlier()
+    if before is not None:
+        refuse_other_plan(before, plan)
     sweep = SweepOfJobs(
         prepared=prepared,
         progress=progress,
         keep=file.keep,
-        before=file.earlier(),
+        before=before,
         on=on,
         folder=folder,
         parameters=parameters_of(plan, slurm),

@@ -8,7 +8,6 @@ interruption is kept, and all are joined to one report.
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
@@ -18,17 +17,17 @@ from typing import TYPE_CHECKING
 from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
 from ffnbench.common.errors import FfnbenchError, termination_as_interruption
 from ffnbench.common.units import counted
-from ffnbench.plan.plan import THIS_INTERPRETER, Note, NoteKind, Plan
+from ffnbench.plan.plan import THIS_INTERPRETER, Plan
 from ffnbench.plan.protocol import LEAST_BUDGET_S
 from ffnbench.record.messages import DeviceFacts, Greeting
 from ffnbench.record.progress import SILENT, Progress
 from ffnbench.record.result import Environment, Report, Run, Step, raw_of
-from ffnbench.report.progress import wait_text
+from ffnbench.report.progress import duration
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.run.budget import Budget
 from ffnbench.run.runner import run_workers
 from ffnbench.run.starters import Starters
-from ffnbench.run.world import World, output_lock
+from ffnbench.run.world import World
 from ffnbench.stats.cells import (
     ANALYSES,
     FIRST_VISITS_SHARE,
@@ -45,21 +44,13 @@ from ffnbench.stats.stopping import StopRule
 if TYPE_CHECKING:
     from ffnbench.report.files.run_file import RunFile
 
-WITHOUT_CLEAN = "a row had no undisturbed round"
-CUT_SHORT = "interrupted:"  # how the note on runs begins that are fewer than asked for
+NOT_RESUMED_HINT = "give -o another file, or leave --resume out"
 Keep = Callable[[Callable[[], ShownReport]], None]  # is given what makes a report
 Parts = Generator[ShownReport, None, None]
-
-NOT_RESUMED_HINT = "give -o another file, or leave --resume out"
 
 
 def keep_nothing(report_of: Callable[[], ShownReport]) -> None:
     """Where no file is written before the end."""
-
-
-def no_run() -> Report | None:
-    """Where no run is gone on with."""
-    return None
 
 
 def gather(reports: Parts, parts: list[ShownReport]) -> bool:
@@ -99,29 +90,30 @@ def measure_plan(
     plan = prepared.plan
     refuse_at_once(plan, world)
     refuse_short(plan, as_one=stop is not None)
-    runs = plan.protocol.runs
-    budget_s = None
-    if plan.protocol.precision is not None and plan.protocol.budget_s is not None:
-        budget_s = runs * plan.protocol.budget_s + (runs - 1) * world.pause_s
-    tell_duration(plan, world, progress, budget_s)
-    keep: Keep = keep_nothing
-    earlier: Callable[[], Report | None] = no_run
+    tell_duration(plan, world, progress)
+    # the budget stands still while another run is waited for
+    spent_s = world.spent_s
     locked: AbstractContextManager[None] = nullcontext()
-    if file is not None:
-        keep, earlier = file.keep, file.earlier
-        if file.resumes:
-            locked = output_lock(file.path)
+    if "latency" in plan.metrics:  # bytes are the same beside anyone
+        locked = world.lock(progress.tell)
     with locked:
-        if runs > 1:
-            return measure_runs(prepared, world, progress, keep, earlier())
+        # read under the lock: the run that was waited for may have written it
+        before = None if file is None else file.earlier()
+        keep = keep_nothing if file is None else file.keep
+        if before is not None:
+            refuse_other_plan(before, plan)
+            world = on_same_machine(world, before)
+        if plan.protocol.runs > 1:
+            return measure_runs(prepared, world, progress, keep, before, spent_s)
         return measure_run(
             prepared,
             world,
             progress,
             keep=keep,
-            earlier=earlier,
+            before=before,
             stop=stop,
             weights_folder=weights_folder,
+            spent_s=spent_s,
         )
 
 
@@ -130,178 +122,133 @@ def refuse_short(plan: Plan, *, as_one: bool = False) -> None:
     samples have a least length, and so has a cell, unless all are measured `as_one`.
     """
     protocol = plan.protocol
+    if protocol.precision is None or protocol.budget_s is None:
+        return
     cells = len(plan.groups) if plan.is_sweep and not as_one else 1
     least_case_s = (
         protocol.warmup_s
         + protocol.workers * (protocol.rounds + 1) * protocol.min_sample_s
     )
-    least_s = math.ceil(max(cells * LEAST_BUDGET_S, len(plan.cases) * least_case_s))
-    is_adaptive = protocol.precision is not None
-    if is_adaptive and protocol.budget_s is not None and protocol.budget_s < least_s:
+    least_s = max(cells * LEAST_BUDGET_S, len(plan.cases) * least_case_s)
+    if protocol.budget_s < least_s:
         what = f"{counted(len(plan.cases), 'row')} in {counted(cells, 'group')}"
+        whole_s = math.ceil(least_s)
         raise FfnbenchError(
-            f"measuring {what} takes {least_s:,} s at least", f"--budget {least_s}s"
+            f"measuring {what} takes {whole_s:,} s at least", f"--budget {whole_s}s"
         )
 
 
-def tell_duration(
-    plan: Plan, world: World, progress: Progress, budget_s: float | None = None
-) -> None:
+def tell_duration(plan: Plan, world: World, progress: Progress) -> None:
     """Tell in one line, before anything is measured, how long it takes at most, where
-    that is known, and whether others use this machine now.
+    that is known.
     """
+    protocol = plan.protocol
+    if protocol.precision is None or protocol.budget_s is None:
+        return
     if not progress.tells or "latency" not in plan.metrics:
         return
-    others = world.others(max(case.workload.threads for case in plan.cases))
-    text = wait_text(
-        budget_s, groups=len(plan.groups), others=others, cpus=os.cpu_count() or 1
-    )
-    if text:
-        progress.tell(text)
+    groups = len(plan.groups)
+    what = f"measuring {groups:,} groups" if groups > 1 else "measuring"
+    all_s = protocol.runs * (protocol.budget_s + world.pause_s) - world.pause_s
+    progress.tell(f"{what} takes at most {duration(all_s)}")
+
+
+def refuse_other_plan(before: Report, plan: Plan) -> None:
+    """Raise FfnbenchError where a run of a file was measured for another plan."""
+    for run in before.runs:
+        if not is_part(run, plan):
+            raise FfnbenchError(
+                "--resume: the file was measured for another plan", NOT_RESUMED_HINT
+            )
+
+
+def on_same_machine(world: World, before: Report) -> World:
+    """This world, in which another machine than that of the file raises FfnbenchError
+    before anything is measured.
+    """
+    measured_on = before.environment
+    if measured_on is None:
+        return world
+
+    def describe(greeting: Greeting, gpu: DeviceFacts | None) -> Environment:
+        here = world.describe(greeting, gpu)
+        if here.fingerprint != measured_on.fingerprint:
+            raise FfnbenchError(
+                f"--resume: the file was measured on another machine ({measured_on.cpu}, torch {measured_on.torch})",
+                NOT_RESUMED_HINT,
+            )
+        return here
+
+    return replace(world, describe=describe)
 
 
 def measure_runs(
     prepared: Prepared,
     world: World,
-    progress: Progress = SILENT,
-    keep: Keep = keep_nothing,
-    before: Report | None = None,
+    progress: Progress,
+    keep: Keep,
+    before: Report | None,
+    spent_s: float,
 ) -> ShownReport:
     """Make as many runs as the protocol asks for, those of the file `before` among
     them; gives one report of all.
 
-    A run does not count where a row has no clean round or every row failed. It is made
-    up for, at most half as many times as runs were asked for, unless the first one
-    failed. The first run stands in the report until another one counts. A later one
-    that is interrupted is not kept.
+    A run that did not end by itself, or in which every row failed or one has no clean
+    round, is not kept, unless it is the only one: --resume makes up for it.
     """
-    protocol = prepared.plan.protocol
-    runs, most = protocol.runs, protocol.runs + (protocol.runs + 1) // 2
-    complete, begun = _runs_of_file(before, prepared.plan)
-    tries = [*complete]
-    if before is not None and before.environment is not None:
-        world = _same_machine(world, before.environment)
-
-    def measured() -> Parts:
-        why = ""  # the last run does not count
-        while len(complete) < runs and len(tries) < most:
-            number, what = len(complete) + 1, "run"
-            if why:
-                again = f"{len(tries) + 1} of {most}"
-                how = "was busy" if why == WITHOUT_CLEAN else "failed"
-                progress.tell(f"run {number} {how}: again ({again})")
-                what = f"try {again}, run"
-            of_run = progress.part(number, runs, what)
-            if tries:
-                _pause(world.pause_s, of_run, keep_complete)
-            run = measure_run(
-                prepared,
-                world.from_now,
-                of_run,
-                keep=keep_with_others,
-                earlier=lambda: begun.pop() if begun else None,
-            )
-            why = _why_not_counted(run)
-            if not why:
-                complete.append(run)
-            yield run
-            if tries[0].failed_wholly:
-                return
-
-    def keep_complete() -> None:
-        if complete:
-            keep(lambda: replace(_as_repeats(complete), cut_short=True))
-
-    def keep_with_others(run_of: Callable[[], ShownReport]) -> None:
-        keep(
-            lambda: replace(
-                _as_repeats([*complete, run_of()]), cut_short=bool(complete)
-            )
-        )
-
-    interrupted = gather(measured(), tries)
-    last = tries[-1]
-    if len(tries) == 1 and (last.interrupted or last.stopped or last.failed_wholly):
-        return last
-    report = _as_repeats(complete or tries[:1])
-    if len(complete) > 1:
-        report = with_figures(report)
-    number = len(complete)
-    if interrupted or last.stopped:
-        text = f"{CUT_SHORT} {number} of {runs} runs are complete, and kept"
-        if not complete:
-            text = f"{CUT_SHORT} none of {runs} runs is complete; the first is kept, in which {WITHOUT_CLEAN}"
-        return replace(_with_note(report, text), cut_short=True)
-    if number == runs:
-        return report
-    reasons = dict.fromkeys(filter(None, map(_why_not_counted, tries)))
-    why = ", or ".join(reasons)
-    text = f"{number} of {runs} runs could be kept: in the others {why}"
-    if not complete:
-        text = f"none of {runs} runs is complete, and the first is kept: in each {why}"
-    return _with_note(report, text)
-
-
-def _runs_of_file(
-    before: Report | None, plan: Plan
-) -> tuple[list[ShownReport], list[Report]]:
-    """The runs of a file that count; and the one that was interrupted, if there is
-    one.
-
-    Raises FfnbenchError where they are of another plan.
-    """
-    complete: list[ShownReport] = []
-    begun: list[Report] = []
-    if before is None:
-        return complete, begun
     from ffnbench.api.saved_runs import as_shown
 
-    notes = [n for n in before.warnings if not n.text.startswith(CUT_SHORT)]
-    first, *later = before.runs
-    for run in (replace(first, warnings=tuple(notes)), *later):
-        _refuse_other_plan(run, plan)
-        shown = as_shown(with_figures(run))
-        if not _why_not_counted(shown):
-            complete.append(shown)
-        elif run.interrupted:
-            begun = [run]
-    return complete, begun
+    asked = prepared.plan.protocol.runs
+    whole = [as_shown(run) for run in before.runs if _counts(run)] if before else []
+    begun = [run for run in before.runs if run.interrupted] if before else []
+    tries = [*whole]
 
+    def report_of(*now: ShownReport, cut_short: bool = False) -> ShownReport:
+        """The first run, with the others as its repeats."""
+        first, *later = *whole, *now
+        for run in later:
+            first = first.with_repeat(run)
+        return replace(first, cut_short=cut_short)
 
-def _refuse_other_plan(before: Report, plan: Plan) -> None:
-    """Raise FfnbenchError where a run of a file was measured for another plan."""
-    if not is_part(before, plan):
-        raise FfnbenchError(
-            "--resume: the file was measured for another plan", NOT_RESUMED_HINT
+    def keep_with(*runs_of: Callable[[], ShownReport]) -> None:
+        keep(
+            lambda: report_of(*(run_of() for run_of in runs_of), cut_short=bool(whole))
         )
 
+    def measured() -> Parts:
+        for number in range(len(whole) + 1, asked + 1):
+            of_run = progress.part(number, asked, "run")
+            if tries:
+                _pause(world.pause_s, of_run, keep_with if whole else _nothing)
+            run = measure_run(
+                prepared,
+                world,
+                of_run,
+                keep=keep_with,
+                before=begun.pop() if begun else None,
+                spent_s=0.0 if tries else spent_s,
+            )
+            if _counts(run):
+                whole.append(run)
+            yield run
+            if run.failed_wholly:
+                return
 
-def _as_repeats(runs: Sequence[ShownReport]) -> ShownReport:
-    """The first run, with the others as its repeats."""
-    report, *later = runs
-    for run in later:
-        report = report.with_repeat(run)
-    return report
+    interrupted = gather(measured(), tries)
+    if not whole:
+        return replace(tries[0], cut_short=interrupted)
+    ended = not (interrupted or tries[-1].stopped)
+    return with_figures(report_of(cut_short=not ended))
 
 
-def _why_not_counted(report: ShownReport) -> str:
-    """Why a run does not count as one of those that were asked for; "" where it
-    does.
-    """
-    if report.interrupted or report.stopped:
-        return "it did not end by itself"
-    if report.failed_wholly:
-        return "every row failed"
-    if labels_without_clean(rounds_of(report)):
-        return WITHOUT_CLEAN
-    return ""
+def _counts(run: Report) -> bool:
+    """Whether a run is one of those that were asked for."""
+    ended = not (run.interrupted or run.stopped or run.failed_wholly)
+    return ended and not labels_without_clean(rounds_of(run))
 
 
-def _with_note(report: ShownReport, text: str) -> ShownReport:
-    """The report with a note that is about all of its rows."""
-    return replace(
-        report, warnings=(*report.warnings, Note(text=text, kind=NoteKind.GENERAL))
-    )
+def _nothing() -> None:
+    """Where there is nothing to keep."""
 
 
 def _pause(seconds: float, progress: Progress, keep: Callable[[], None]) -> None:
@@ -320,47 +267,47 @@ def measure_run(
     progress: Progress = SILENT,
     *,
     keep: Keep = keep_nothing,
-    earlier: Callable[[], Report | None] = no_run,
+    before: Report | None = None,
     stop: StopRule | None = None,
     weights_folder: str = "",
+    spent_s: float = 0.0,
 ) -> ShownReport:
     """Make one run of a prepared plan; gives its report, with figures.
 
     A plan of several cells is measured cell by cell. Where a `stop` rule is given,
-    which decides about all of them, it is measured as one. The budget began with the
-    command, and stands still while another run is waited for. `keep` is given what is
-    measured so far, and `earlier` reads the run that is gone on with. `weights_folder`
-    has tensors that every case takes over: those of the base of an `ab`.
+    which decides about all of them, it is measured as one. `spent_s` seconds of the
+    budget are over. `keep` is given what is measured so far, and `before` is the run
+    that is gone on with. `weights_folder` has tensors that every case takes over: those
+    of the base of an `ab`.
     """
-    plan = prepared.plan
+    plan, protocol = prepared.plan, prepared.plan.protocol
     if plan.layer is not None:
         from ffnbench.models.published import read_layer_weights
 
         read_layer_weights(plan.model, plan.layer)
-    bound_s = _bound_of(plan, always=stop is not None)
-    spent_s = world.spent_s
-    locked: AbstractContextManager[None] = nullcontext()
-    if "latency" in plan.metrics:  # bytes are the same beside anyone
-        locked = world.lock(progress.tell)
-    with (
-        closing(Starters(plan, world.launch, world.now)) as pool,
-        locked,
-    ):
-        budget = Budget(world.now, plan.protocol, spent_s=spent_s, bound_s=bound_s)
+    # a default budget may be exceeded by the fewest workers and rounds that give an
+    # answer; one that was typed may not
+    bound_s = math.inf
+    if stop is not None or (protocol.bound and protocol.precision is not None):
+        bound_s = protocol.budget_s or math.inf
+    with closing(Starters(plan, world.launch, world.now)) as pool:
         cells = CellsOfRun(
             prepared=prepared,
             progress=progress,
             keep=keep,
-            # read under the lock: the run that was waited for may have written it
-            before=earlier(),
+            before=before,
             world=world,
-            budget=budget,
+            budget=Budget(world.now, protocol, spent_s=spent_s, bound_s=bound_s),
             pool=pool,
             stop=stop,
             weights_folder=weights_folder,
         )
         report = cells.measure()
-    return finished_report(report, plan)
+    is_over = "latency" in plan.metrics and report.limit == "budget"
+    if is_over and not (report.interrupted or complete_workers(report)):
+        text = f"the budget of {protocol.budget_s:g} s was over before all was measured"
+        report = replace(report, stopped=text)
+    return with_figures(report)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -385,16 +332,11 @@ class Cells:
         return cells_of_plan(self.prepared.plan)
 
     def missing(self) -> list[Plan]:
-        """The cells that are not measured yet; takes over what was measured before.
-
-        Raises FfnbenchError where that was another plan.
-        """
-        plan, before = self.prepared.plan, self.before
-        if before is not None:
-            _refuse_other_plan(before, plan)
+        """The cells that are not measured yet; takes over what was measured before."""
+        if self.before is not None:
             from ffnbench.api.saved_runs import as_shown
 
-            complete = complete_cells(before, self.plans)
+            complete = complete_cells(self.before, self.plans)
             if complete.plan.cases:
                 self.parts.append(as_shown(complete))
         known = {case.label for part in self.parts for case in part.plan.cases}
@@ -406,8 +348,7 @@ class Cells:
         protocol = replace(plan.protocol, looks=self.looks)
         parts = [*self.parts, *more]
         report = join_runs(parts, replace(plan, protocol=protocol))
-        costs = {cost.case: cost for cost in self.prepared.costs}
-        costs |= {cost.case: cost for cost in report.costs}
+        costs = {cost.case: cost for cost in (*self.prepared.costs, *report.costs)}
         cases = [case.label for case in report.plan.cases]
         return replace(report, costs=tuple(costs[label] for label in cases))
 
@@ -437,8 +378,6 @@ class CellsOfRun(Cells):
         plan, before = self.prepared.plan, self.before
         if before is None and (self.stop is not None or not plan.is_sweep):
             return self.measure_cell(plan, self.progress, self.keep)
-        if before is not None and before.environment is not None:
-            self.world = _same_machine(self.world, before.environment)
         missing = self.missing()
         if plan.protocol.precision is not None:
             self.looks = ANALYSES if missing else 1
@@ -450,8 +389,7 @@ class CellsOfRun(Cells):
         """Measure these cells, each for its share of the budget; then the cells that
         are not decided, in the time that is left. That may decide them.
         """
-        protocol = self.prepared.plan.protocol
-        budget_s = protocol.budget_s
+        budget_s = self.prepared.plan.protocol.budget_s
         if budget_s is None:
             yield from self._visit(missing, 0.0)
             return
@@ -515,46 +453,3 @@ class CellsOfRun(Cells):
             bound_s=self.budget.bound_s - self.budget.elapsed_s + spent_s,
         )
         return report_of(run)
-
-
-def _same_machine(world: World, before: Environment) -> World:
-    """This world, in which another machine than that of the file raises FfnbenchError
-    before anything is measured.
-    """
-
-    def describe(greeting: Greeting, gpu: DeviceFacts | None) -> Environment:
-        here = world.describe(greeting, gpu)
-        if here.fingerprint != before.fingerprint:
-            raise FfnbenchError(
-                f"--resume: the file was measured on another machine ({before.cpu}, torch {before.torch})",
-                NOT_RESUMED_HINT,
-            )
-        return here
-
-    return replace(world, describe=describe)
-
-
-def finished_report(report: ShownReport, plan: Plan) -> ShownReport:
-    """The report with its figures, and that the budget stopped it where it did."""
-    is_timed = "latency" in plan.metrics
-    if (
-        is_timed
-        and report.limit == "budget"
-        and not (report.interrupted or complete_workers(report))
-    ):
-        report = replace(
-            report,
-            stopped=f"the budget of {plan.protocol.budget_s:g} s was over before all was measured",
-        )
-    return with_figures(report)
-
-
-def _bound_of(plan: Plan, *, always: bool) -> float:
-    """The seconds that a run may not exceed: its budget, if that was typed or it
-    `always` binds. Else infinite: a default budget may be exceeded by the fewest
-    workers and rounds that give an answer.
-    """
-    protocol = plan.protocol
-    if always or (protocol.bound and protocol.precision is not None):
-        return protocol.budget_s or math.inf
-    return math.inf

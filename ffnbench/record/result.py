@@ -551,15 +551,13 @@ class Report(Run):
             cut_short=False,
             comparisons=(),
             measured=(),
-            warnings=(),
             figures=Figures(),
         )
         runs = [alone]
         for repeat in self.repeats:
             own = {name: getattr(repeat, name) for name in REPEAT_FIELDS}
-            runs.append(
-                replace(alone, plan=replace(self.plan, protocol=repeat.protocol), **own)
-            )
+            plan = replace(self.plan, protocol=repeat.protocol)
+            runs.append(replace(alone, plan=plan, warnings=(), **own))
         return tuple(runs)
 
     def with_repeat(self: R, now: Report) -> R:

@@ -105,29 +105,6 @@ def _eta(event: Step) -> str:
     return f"  eta {minutes}:{seconds:02d}"
 
 
-def wait_text(
-    seconds: float | None,
-    *,
-    groups: int = 1,
-    others: float | None = None,
-    cpus: int = 1,
-) -> str:
-    """What to tell before measuring: the longest time in `seconds`, and how many of the
-    `cpus` are used by `others` now. Each is left out where it is None.
-    """
-    what = f"measuring {groups:,} groups" if groups > 1 else "measuring"
-    text = "" if seconds is None else f"{what} takes at most {duration(seconds)}"
-    if others is None:
-        return text
-    if cpus > 1:
-        busy = f"others use {others:.1f} of its {cpus} CPUs"
-    else:
-        busy = f"others use {others:.0%} of its CPU"
-    if text:
-        return f"{text} on a quiet machine; this one is busy now: {busy}"
-    return f"this machine is busy now: {busy}"
-
-
 def duration(seconds: float) -> str:
     """`45 s`, `4 min`, `2.5 h`: a time to wait, rounded up."""
     if seconds <= 90:

@@ -69,7 +69,7 @@ def answer(report: Report, groups: Sequence[Group]) -> str:
     else:
         crossing = {place.variant for place in crossings.places} if crossings else set()
         texts += _texts_on_several_groups(report, compared, crossing)
-    if report.repeats:
+    if report.repeats or report.cut_short:
         texts.append(_text_on_runs(report))
     if crossings:
         texts = [*crossing_texts(crossings), *texts]
@@ -195,7 +195,10 @@ def _text_on_runs(report: Report) -> str:
         f"{label} {interval_text(ratio)}"
         for label, ratio in report.figures.over_runs.items()
     ]
-    text = f"the table shows run 1 of {len(report.runs)}"
+    runs, asked = len(report.runs), report.plan.protocol.runs
+    text = f"the table shows run 1 of {runs}"
+    if runs < asked:
+        text += f", and {asked} were asked for"
     return f"{text}; mean of all: {', '.join(means)}" if means else text
 
 

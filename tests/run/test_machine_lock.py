@@ -15,9 +15,8 @@ from ffnbench.run.world import machine_lock
 
 HOLD = """
 import sys
-from pathlib import Path
-from ffnbench.run.world import machine_lock, output_lock
-with machine_lock(print), output_lock(Path(sys.argv[1])):
+from ffnbench.run.world import machine_lock
+with machine_lock(print):
     print("mine", flush=True)
     sys.stdin.readline()
 """
@@ -38,7 +37,7 @@ def holder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(tmp_path / "a.json")], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        [sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
     ) as process:  # fmt: skip
         assert process.stdout is not None
@@ -57,17 +56,6 @@ def test_the_second_of_two_begins_when_the_first_has_ended_however_that_was(
     assert f"waiting: another run of ffnbench (process {holder.pid})" in err
     assert "another run" not in out
     assert holder.wait() < 0
-
-
-def test_a_file_that_another_run_goes_on_with_is_refused_in_one_line(
-    holder, on_fakes, tmp_path: Path
-) -> None:
-    link = tmp_path / "link.json"
-    link.symlink_to(tmp_path / "a.json")
-    for path in (tmp_path / "a.json", link):
-        code, _, err = on_fakes(COMPARE, "--resume -o", path)
-        assert (code, err.count("\n")) == (2, 2)
-        assert f"error: another run of ffnbench (process {holder.pid}) goes on" in err
 
 
 @pytest.mark.parametrize(
