@@ -303,7 +303,6 @@ class NoteKind(StrEnum):
 
     - SHORT: calls so short that the harness is a part of them
     - BUSY: noise because of which a row has no verdict
-    - MOVES: noise that moves seconds more than ratios
     - NOISE: any other noise
     """
 
@@ -312,11 +311,7 @@ class NoteKind(StrEnum):
     MODEL = "model"
     SHORT = "short"
     BUSY = "busy"
-    MOVES = "moves"
     NOISE = "noise"
-
-
-NOISES = {NoteKind.BUSY, NoteKind.MOVES, NoteKind.NOISE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

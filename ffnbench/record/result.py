@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from ffnbench.common.jsonable import OTHER_FIELDS
 from ffnbench.ffn.cost import Cost
 from ffnbench.plan.metrics import CLOSED_FORMS, LATENCY
-from ffnbench.plan.plan import CONTROL, Axis, Note, Plan, Protocol
+from ffnbench.plan.plan import Axis, Note, Plan, Protocol
 
 SCHEMA = 2
 # the name in Sample.throttled of a card at its power limit; heavy products alone keep
@@ -337,15 +337,13 @@ class Crossings:
 class Narrowing:
     """The run that would decide the UNCLEAR rows, of which there are `rows`: one with
     the precision `precision` and a budget of `seconds`, None where no budget is enough.
-    `is_asked` is whether this run was asked for that precision, `is_likely` whether
-    that budget will probably do.
+    `is_asked` is whether this run was asked for that precision.
     """
 
     rows: int
     precision: float
     is_asked: bool
     seconds: float | None
-    is_likely: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -534,9 +532,7 @@ class Report(Run):
         half_widths = [
             row.ratio.half_width
             for row in self.comparisons
-            if row.case != CONTROL
-            and row.verdict is not Verdict.REFERENCE
-            and row.ratio
+            if row.verdict is not Verdict.REFERENCE and row.ratio
         ]
         return max(filter(None, half_widths), default=None)
 

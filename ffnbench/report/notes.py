@@ -10,7 +10,7 @@ from collections.abc import Collection
 from ffnbench.common.units import counted, percent
 from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan.metrics import ERROR, LATENCY
-from ffnbench.plan.plan import NOISES, NoteKind
+from ffnbench.plan.plan import NoteKind
 from ffnbench.record.result import Report, Run, Verdict
 from ffnbench.report.words import INTERVALS, labelled, side_lines
 
@@ -64,9 +64,7 @@ def _span(numbers: Collection[int], what: str) -> str:
 
 def notes_of_run(report: Report) -> list[str]:
     """The notes on noise in this run, without that on rows that have no verdict."""
-    return [
-        note.text for note in report.notes("") if note.kind in NOISES - {NoteKind.BUSY}
-    ]
+    return [note.text for note in report.notes("") if note.kind is NoteKind.NOISE]
 
 
 # Of rows

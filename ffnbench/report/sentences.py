@@ -223,8 +223,8 @@ def crossing_texts(crossings: Crossings) -> list[str]:
 
 
 def undecided(report: Report) -> str:
-    """`can't tell: gelu 1.02 [0.999, 1.044]; --budget 75s would narrow the intervals to
-    about ±1%`.
+    """`can't tell: gelu 1.02 [0.999, 1.044]; --budget 75s should narrow the intervals
+    to about ±1%`.
     """
     rows = [
         row
@@ -276,9 +276,8 @@ def what_would_help(report: Report) -> str:
     budget = f"{seconds // 60}m" if seconds % 60 == 0 else f"{seconds}s"
     percent = f"{100 * narrowing.precision:g}%"
     precision = "" if narrowing.is_asked else f" --precision {percent}"
-    verb = "would" if narrowing.is_likely else "may"
     return (
-        f"--budget {budget}{precision} {verb} narrow the intervals to about ±{percent}"
+        f"--budget {budget}{precision} should narrow the intervals to about ±{percent}"
     )
 
 

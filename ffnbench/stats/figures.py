@@ -4,28 +4,41 @@ what follows from them. Pure.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from operator import attrgetter
 from typing import TypeVar
 
-from ffnbench.plan.metrics import COPY, DEVICE_TIME, HOST_TIME, PRODUCTS, RATE
-from ffnbench.plan.plan import CONTROL
+from ffnbench.plan.metrics import (
+    COPY,
+    DEVICE_TIME,
+    ERROR,
+    HOST_TIME,
+    LATENCY,
+    PRODUCTS,
+    RATE,
+)
+from ffnbench.plan.plan import Group
 from ffnbench.record.result import (
     LONGEST_BUDGET_S,
+    SAME_WITHIN,
     Estimate,
     Figures,
     Narrowing,
     Report,
+    TradeOff,
     Verdict,
 )
-from ffnbench.stats.rounds import confidences, paired_logs, rounds_of, row_logs
-from ffnbench.stats.stopping import WORKERS_WANTED, workers_for
+from ffnbench.stats.rounds import paired_logs, rounds_of
+from ffnbench.stats.stopping import WORKERS_WANTED
 from ffnbench.stats.verdict import COMPUTED, is_launch_bound, summarise
 
 # times the budget that should decide a row: a hint that names more is more often enough
 SPARE = 1.3
 DEFAULT_PRECISION = 0.01  # that a hint is for where the plan asks for none
+# a time, or an error, is worse than another one if it is more than so many times as
+# large; smaller errors are those of rounding in float32, and count as equal
+LONGER, WORSE = 1 + SAME_WITHIN, 1.5
+ROUNDING_ERROR = 1e-5
 R = TypeVar("R", bound=Report)
 
 
@@ -86,10 +99,39 @@ def figures_of(report: Report) -> Figures:
 
         figures = replace(figures, crossings=crossings_of(report))
     if plan.compares_precisions:
-        from ffnbench.stats.trade_off import trade_offs
-
-        figures = replace(figures, trade_offs=trade_offs(report))
+        fronts = {group.reference: _front_of(report, group) for group in plan.groups}
+        trade_offs = tuple(
+            TradeOff(reference=reference, front=front)
+            for reference, front in fronts.items()
+            if front
+        )
+        figures = replace(figures, trade_offs=trade_offs)
     return figures
+
+
+def _front_of(report: Report, group: Group) -> tuple[str, ...]:
+    """The labels of the rows on the Pareto front of time and error: no other row is
+    better in one of the two and not worse in the other. Empty where fewer than two rows
+    have both, or all have weights of one format.
+    """
+    rows: dict[str, tuple[float, float]] = {}
+    for case in group.cases:
+        seconds = report.value(case.label, LATENCY)
+        error = report.value(case.label, ERROR)
+        if seconds and error is not None and report.has_time(case.label):
+            rows[case.label] = seconds, max(error, ROUNDING_ERROR)
+    if len({case.workload.weights for case in group.cases}) == 1 or len(rows) < 2:
+        return ()
+
+    def is_beaten(label: str) -> bool:
+        seconds, error = rows[label]
+        return any(
+            (seconds > LONGER * other_seconds or error > WORSE * other_error)
+            and not (other_seconds > LONGER * seconds or other_error > WORSE * error)
+            for other_seconds, other_error in rows.values()
+        )
+
+    return tuple(label for label in rows if not is_beaten(label))
 
 
 def _rates_of(report: Report) -> dict[str, Estimate]:
@@ -117,37 +159,26 @@ def _narrowing_of(report: Report) -> Narrowing | None:
     no row is unclear, or if a row is busy, which no budget helps.
 
     The precision is the one that was asked for, if a row has not reached it; else half
-    of it.
+    of it. Half an interval falls with the square root of the number of workers.
     """
-    half_widths = {}
-    for row in report.comparisons:
-        is_unclear = row.verdict is Verdict.UNCLEAR and row.case != CONTROL
-        if is_unclear and row.ratio and row.ratio.half_width:
-            half_widths[row.case] = row.ratio.half_width
+    unclear = [
+        row.ratio
+        for row in report.comparisons
+        if row.verdict is Verdict.UNCLEAR and row.ratio and row.ratio.half_width
+    ]
     is_busy = any(row.verdict is Verdict.BUSY for row in report.comparisons)
-    if is_busy or not half_widths or report.interrupted or not report.wall_s:
+    if is_busy or not unclear or report.interrupted or not report.wall_s:
         return None
+    widest = max(unclear, key=lambda ratio: ratio.half_width or 0.0)
+    half = widest.half_width or 0.0  # of few workers larger, by Student's quantile
     asked = report.plan.protocol.precision or DEFAULT_PRECISION
-    is_asked = max(half_widths.values()) > asked  # and was not reached
+    is_asked = half > asked  # and was not reached
     wanted = asked if is_asked else asked / 2
-    rounds = rounds_of(report)
-    rows = {label: row_logs(rounds, label) for label in half_widths}
-    workers = min(len(row.clean) for row in rows.values())
-    confidence_of = confidences(rounds)
-    more_workers = max(
-        workers,
-        *(
-            workers_for(math.log1p(wanted), row, confidence_of[label])
-            for label, row in rows.items()
-        ),
+    seconds: float | None = SPARE * report.wall_s * (half / wanted) ** 2
+    if seconds and seconds > LONGEST_BUDGET_S:
+        # a few workers may scatter more than most, so that less time may be enough
+        has_few = widest.workers < WORKERS_WANTED
+        seconds = LONGEST_BUDGET_S if has_few else None
+    return Narrowing(
+        rows=len(unclear), precision=wanted, is_asked=is_asked, seconds=seconds
     )
-    seconds = SPARE * report.wall_s / workers * more_workers
-    narrowing = Narrowing(
-        rows=len(rows), precision=wanted, is_asked=is_asked, seconds=seconds
-    )
-    if seconds <= LONGEST_BUDGET_S:
-        return narrowing
-    if workers >= WORKERS_WANTED:
-        return replace(narrowing, seconds=None)
-    # a few workers may scatter more than most, so that less time may be enough
-    return replace(narrowing, seconds=LONGEST_BUDGET_S, is_likely=False)

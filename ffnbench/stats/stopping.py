@@ -21,7 +21,6 @@ from ffnbench.stats.interval import (
     MEDIAN_COST,
     UNKNOWN_HALF_WIDTH,
     VarianceEstimate,
-    student,
     variance,
 )
 from ffnbench.stats.rounds import (
@@ -214,15 +213,3 @@ def interim_analyses() -> tuple[int, ...]:
     while workers[-1] < MOST_WORKERS:
         workers.append(max(workers[-1] + 1, workers[-1] * 5 // 4))
     return tuple(workers)
-
-
-def workers_for(wanted: float, row: RowLogs, confidence: float) -> float:
-    """How many workers, with as many rounds as these, would make half the interval of a
-    row (in logs) of this confidence as small as `wanted`; infinite if no run has so
-    many.
-    """
-    of_worker = _scatter_of(row).of_worker(fmean(map(len, row.clean.values())))
-    for workers in interim_analyses():
-        if student(workers - 1, confidence) * math.sqrt(of_worker / workers) <= wanted:
-            return workers
-    return math.inf

@@ -16,8 +16,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from statistics import fmean
+from dataclasses import dataclass
 
 from ffnbench.common.units import counted, percent
 from ffnbench.plan.metrics import (
@@ -32,22 +31,18 @@ from ffnbench.plan.metrics import (
 from ffnbench.plan.plan import CONTROL, Note, NoteKind
 from ffnbench.record.result import (
     CONFIDENCE,
-    POWER_CAP,
     SAME_WITHIN,
     Comparison,
-    DeviceReadings,
     Estimate,
     FailureKind,
     Measured,
     Run,
-    Sample,
     Verdict,
 )
 from ffnbench.stats.interval import Mean, estimate_of_values
 from ffnbench.stats.rounds import (
     Rounds,
     RowLogs,
-    compared_rows,
     confidences,
     is_clean,
     mean_seconds,
@@ -60,8 +55,6 @@ from ffnbench.stats.rounds import (
 
 CPUS_TAKEN = "threads waited for a CPU"
 CLOCKS_HELD = "the device's clocks were throttled"
-# half the interval of the control (in logs): if it is wider, the control says nothing
-CONTROL_WITHIN = 0.05
 # of the interval of the control: one quiet run of a hundred seems to be noisy
 CONTROL_CONFIDENCE = 0.99
 SAME_LOW, SAME_HIGH = 1 - SAME_WITHIN, 1 + SAME_WITHIN
@@ -194,16 +187,9 @@ class Row:
     @property
     def by_interval(self) -> Verdict:
         """The verdict that is read off the interval of its ratio."""
-        if self.label == CONTROL:
-            return _verdict_on_control(self.logs.mean(), self.slack)
         if self.ratio is None or self.ratio.low is None or self.ratio.high is None:
             return Verdict.UNCLEAR
         return decide(self.ratio.low, self.ratio.high)
-
-    @property
-    def is_too_disturbed(self) -> bool:
-        """Whether it may be undecided for the disturbance; the control is not."""
-        return self.logs.disturbed and self.label != CONTROL
 
     @property
     def off(self) -> str:
@@ -233,7 +219,7 @@ ROW_RULES: tuple[tuple[Callable[[Row], bool], Verdict, str], ...] = (
     (lambda row: row.by_interval is Verdict.SAME, Verdict.SAME, ""),
     (lambda row: row.by_interval is Verdict.SLOWER, Verdict.SLOWER, ""),
     (lambda row: row.by_interval is Verdict.FASTER, Verdict.FASTER, ""),
-    (lambda row: row.is_too_disturbed, Verdict.BUSY, DISTURBED),
+    (lambda row: row.logs.disturbed, Verdict.BUSY, DISTURBED),
     (
         lambda row: row.ratio is None or row.ratio.low is None,
         Verdict.UNCLEAR,
@@ -269,7 +255,7 @@ def _comparisons(run: Run) -> tuple[Comparison, ...]:
                 reason=reason.format(row=row),
             )
         )
-    return tuple(_busy_if_alone(row, comparisons) for row in comparisons)
+    return tuple(comparisons)
 
 
 def _rows_of(run: Run) -> Iterator[Row]:
@@ -283,11 +269,11 @@ def _rows_of(run: Run) -> Iterator[Row]:
     for sample in run.samples:
         if sample.metric == LATENCY and not is_clean(sample):
             waits[sample.case].append(waited_for_cpu(sample))
-    for label in (case.label for case in plan.cases if case.label in rounds.seconds):
+    for label in rounds.labels:
         reference, seconds = plan.reference_of(label), seconds_logs(rounds, label)
         logs = ratio_logs(rounds, label, reference)
         confidence = confidence_of.get(label, CONFIDENCE)
-        ratio = logs.estimate(confidence, 0.0 if label == CONTROL else slack)
+        ratio = logs.estimate(confidence, slack)
         if label == reference:
             ratio = Estimate(value=1.0, low=1.0, high=1.0, workers=seconds.workers)
         elif reference in wrong:
@@ -302,35 +288,6 @@ def _rows_of(run: Run) -> Iterator[Row]:
             slack=slack,
             waits=waits[label] or waits[reference],
         )
-
-
-def _busy_if_alone(row: Comparison, comparisons: Iterable[Comparison]) -> Comparison:
-    """The row; as a busy one if it is a reference with which no row could be compared,
-    one of them at least because it is busy.
-
-    The seconds of such a reference come from the same disturbed minutes as those rows,
-    and would be read as if they did not.
-    """
-    if row.verdict is not Verdict.REFERENCE:
-        return row
-    others = [
-        other
-        for other in comparisons
-        if other.reference == row.case and other.case not in (row.case, CONTROL)
-    ]
-    is_any_busy = any(other.verdict is Verdict.BUSY for other in others)
-    is_any_compared = any(
-        other.ratio and (other.ratio.low or other.verdict is not Verdict.BUSY)
-        for other in others
-    )
-    if is_any_compared or not is_any_busy:
-        return row
-    return replace(
-        row,
-        ratio=row.ratio and row.ratio.without_interval(),
-        verdict=Verdict.BUSY,
-        reason="no other row could be compared with it",
-    )
 
 
 def _is_throttled(waited: Sequence[bool]) -> bool:
@@ -351,17 +308,6 @@ def control_slack(rounds: Rounds) -> float:
     return max(map(abs, interval))
 
 
-def _verdict_on_control(control: Mean | None, slack: float) -> Verdict:
-    """The verdict on the reference against itself: SAME unless it differs by more than
-    chance, UNCLEAR if its interval is too wide to say so.
-    """
-    if control and slack:
-        return Verdict.SLOWER if control.mean > 0 else Verdict.FASTER
-    if control and control.half_width(CONFIDENCE) <= CONTROL_WITHIN:
-        return Verdict.SAME
-    return Verdict.UNCLEAR
-
-
 def is_launch_bound(device: Estimate | None, host: Estimate | None) -> bool | None:
     """Whether the CPU needs longer to issue the work of a call (`host`) than the device
     needs to do it: calls one after another take whichever is longer.
@@ -375,40 +321,32 @@ def is_launch_bound(device: Estimate | None, host: Estimate | None) -> bool | No
     return False if host.high < device.low else None
 
 
-MOVES = 0.05  # a clock that fell by this share of its highest rate is worth a note
 LEAST_OVERHEADS = 100  # a call shorter than so many empty calls is partly overhead
 # if other processes used more CPUs on average, a note names them; an idle machine uses
 # less
 OTHERS_CPUS = 0.15
 # the kinds of notes that `notes_of` makes
-COMPUTED = {NoteKind.BUSY, NoteKind.MOVES, NoteKind.NOISE, NoteKind.SHORT}
+COMPUTED = {NoteKind.BUSY, NoteKind.NOISE, NoteKind.SHORT}
 
 
 def notes_of(
     run: Run, measured: Iterable[Measured], comparisons: Iterable[Comparison]
 ) -> list[Note]:
-    """All notes that follow from the samples and estimates of a run.
-
-    A busy run has one note on that, in place of those on its noise and clocks.
+    """All notes that follow from the samples and estimates of a run. That a run is busy
+    stands in place of other processes on its device.
     """
     notes = _overhead_notes(run, measured)
-    is_busy = False
-    for row in comparisons:
-        if row.case != CONTROL:
-            is_busy = is_busy or row.verdict is Verdict.BUSY
-        elif row.ratio and row.verdict in (Verdict.SLOWER, Verdict.FASTER):
-            text = (
-                f"the machine is too noisy: the reference took {row.ratio.value:.3f} times its own time; "
-                "see `ffnbench env`, wait, and measure again"
-            )
-            notes.append(Note(text=text, kind=NoteKind.NOISE))
-    if is_busy:
+    slack = control_slack(rounds_of(run))
+    if slack:
+        text = (
+            f"the machine is too noisy: the reference differs from itself by up to {percent(math.expm1(slack))}; "
+            "see `ffnbench env`, wait, and measure again"
+        )
+        notes.append(Note(text=text, kind=NoteKind.NOISE))
+    if any(row.verdict is Verdict.BUSY for row in comparisons):
         return [*notes, Note(text=busy_text(run), kind=NoteKind.BUSY)]
-    texts = (
-        (device_others(run), NoteKind.NOISE),
-        (device_clocks(run), NoteKind.MOVES),
-    )
-    return notes + [Note(text=text, kind=kind) for text, kind in texts if text]
+    others = device_others(run)
+    return notes + [Note(text=text, kind=NoteKind.NOISE) for text in others]
 
 
 def _overhead_notes(run: Run, measured: Iterable[Measured]) -> list[Note]:
@@ -430,31 +368,18 @@ def _overhead_notes(run: Run, measured: Iterable[Measured]) -> list[Note]:
 
 def busy_text(run: Run) -> str:
     """What disturbed a busy run, as far as that is known, and what to do about it."""
-    clean, rows = "", compared_rows(rounds_of(run))
-    shares = {
-        label: row.clean_rounds / row.rounds
-        for label, row in rows.items()
-        if row.rounds
-    }
-    if shares:
-        label = min(shares, key=lambda label: shares[label])
-        row = rows[label]
-        clean = f", {label}: {row.clean_rounds} of {row.rounds} rounds undisturbed"
     unclean = [
         sample
         for sample in run.samples
         if sample.metric == LATENCY and not is_clean(sample)
     ]
     if _is_throttled([waited_for_cpu(sample) for sample in unclean]):
-        causes = " and ".join(_causes_in(unclean))
-        return f"busy: {CLOCKS_HELD} ({causes}){clean}; let it cool down, or see `ffnbench env`"
-    threads_on_cpu = [
-        case.workload.threads
-        for case in run.plan.cases
-        if case.workload.device == "cpu"
-    ]
-    threads = max(threads_on_cpu, default=1)
-    if run.environment and threads > run.environment.usable_cpus:
+        causes = {cause for sample in unclean for cause in throttling_causes(sample)}
+        return f"busy: {CLOCKS_HELD} ({' and '.join(sorted(causes))}); let it cool down, or see `ffnbench env`"
+    cases = run.plan.cases
+    threads = max(case.workload.threads for case in cases)
+    is_on_cpu = any(case.workload.device == "cpu" for case in cases)
+    if run.environment and is_on_cpu and threads > run.environment.usable_cpus:
         cpus = run.environment.usable_cpus
         return (
             f"busy: {threads} threads had {counted(cpus, 'CPU')}; try --threads {cpus}"
@@ -462,61 +387,21 @@ def busy_text(run: Run) -> str:
     who = CPUS_TAKEN
     if run.around and (run.around.others_cpus or 0.0) > OTHERS_CPUS:
         who = f"other processes used {run.around.others_cpus:.1f} CPUs"
-    ways = []
-    if max(case.workload.threads for case in run.plan.cases) > 1:
-        ways.append("--threads 1")
+    ways = ["--threads 1"] if threads > 1 else []
     if run.plan.protocol.precision is not None:
         ways.append("a longer --budget")
-    advice = "wait"
-    if ways:
-        advice += f", or try {' or '.join(ways)}"
-    return f"busy: {who}{clean}; {advice}"
+    advice = f", or try {' or '.join(ways)}" if ways else ""
+    return f"busy: {who}; wait{advice}"
 
 
-def _causes_in(samples: Iterable[Sample]) -> list[str]:
-    """What held the clocks of the device down in these samples, each cause once."""
-    return list(
-        dict.fromkeys(name for sample in samples for name in throttling_causes(sample))
-    )
-
-
-def device_clocks(run: Run) -> str:
-    """For each device whose clock fell by MOVES or more: how far, and how often it was
-    at its power limit.
-    """
-    texts = []
-    for device, readings in _by_device(run).items():
-        least = min(
-            filter(None, (reading.least_clock_mhz for reading in readings)), default=0
-        )
-        most = max(reading.most_clock_mhz or 0 for reading in readings)
-        if least >= (1 - MOVES) * most:
-            continue
-        text = f"the clock of {device} fell from {most:,} to {least:,} MHz"
-        capped = [
-            POWER_CAP in (sample.throttled or "")
-            for sample in run.samples
-            if sample.metric == LATENCY
-        ]
-        if any(capped):
-            text += f", at its {POWER_CAP} in {percent(fmean(capped))} of the samples"
-        texts.append(text)
-    return "; ".join(texts)
-
-
-def device_others(run: Run) -> str:
-    """How many other processes computed on each device; empty if none did."""
-    texts = []
-    for device, readings in _by_device(run).items():
-        most = max(reading.others or 0 for reading in readings)
-        if most:
-            texts.append(f"{counted(most, 'other process')} computed on {device}")
-    return "; ".join(texts)
-
-
-def _by_device(run: Run) -> dict[str, list[DeviceReadings]]:
-    """The readings of each device, by its name."""
-    readings: dict[str, list[DeviceReadings]] = {}
+def device_others(run: Run) -> list[str]:
+    """For each device on which other processes computed, a sentence on how many."""
+    most: dict[str, int] = {}
     for reading in run.devices:
-        readings.setdefault(reading.device, []).append(reading)
-    return readings
+        others = max(most.get(reading.device, 0), reading.others or 0)
+        most[reading.device] = others
+    return [
+        f"{counted(others, 'other process')} computed on {device}"
+        for device, others in most.items()
+        if others
+    ]

@@ -26,7 +26,7 @@ from ffnbench.device.nvml import DeviceWatch, clock_advice
 from ffnbench.plan.plan import Plan
 from ffnbench.record.messages import DeviceFacts, Sampled
 from ffnbench.record.result import DeviceReadings
-from ffnbench.stats.verdict import device_clocks, device_others, summarise
+from ffnbench.stats.verdict import summarise
 
 UUIDS = ("aaaaaaaa-0000-0000-0000-000000000000", "bbbbbbbb-0000-0000-0000-000000000000")
 SAMPLED = Sampled(value=1.0)
@@ -255,12 +255,8 @@ def test_what_a_worker_saw_of_its_device_is_kept_and_told_in_one_line() -> None:
         others=2,
     )
     assert [seen.worker for seen in done.devices] == [0, 1, 2]
-    assert device_clocks(done) == (
-        "the clock of cuda fell from 1,980 to 1,410 MHz, at its power cap in 50% of the samples"
-    )
-    assert device_others(done) == "2 other processes computed on cuda"
     notes = [note.text for note in summarise(done)[2]]
-    assert {device_clocks(done), device_others(done)} <= set(notes)
+    assert "2 other processes computed on cuda" in notes
 
 
 @pytest.mark.parametrize(

@@ -82,22 +82,20 @@ def test_what_is_not_known_or_little_leaves_a_sample_clean(
 
 
 def test_a_row_without_quiet_rounds_is_what_was_seen() -> None:
-    """Its ratio and seconds have no interval, nor has its reference then; a note says
-    what would help.
-    """
+    """Its ratio and seconds have no interval; a note says what would help."""
     done = ten_rounds(clean=0, disturbed=1.3)
     done = replace(done, around=BackgroundLoad(others_cpus=1.04))
     found = compared(done)
-    assert {row.verdict for row in found.values()} == {Verdict.BUSY}
+    assert found["b"].verdict is Verdict.BUSY
     assert found["b"].ratio.value == pytest.approx(1.3, rel=0.005)
     measured, _, (note,) = summarise(done)
     seconds = {one.case: one.estimate for one in measured}
     assert seconds["b"].value / seconds["a"].value == pytest.approx(
         found["b"].ratio.value
     )
-    seen = (*seconds.values(), found["b"].ratio)
+    seen = (seconds["b"], found["b"].ratio)
     assert {(one.low, one.high) for one in seen} == {(None, None)}
-    said = "busy: other processes used 1.0 CPUs, b: 0 of 40 rounds undisturbed; wait"
+    said = "busy: other processes used 1.0 CPUs; wait"
     assert note.text.startswith(said)
 
 
@@ -139,14 +137,11 @@ def test_a_busy_control_gives_no_slack_and_accuses_nobody() -> None:
         {(CONTROL, w, r): WAITS for w in range(3) for r in range(6)},
     )
     found = compared(done)
-    assert (found["b"].verdict, found[CONTROL].verdict) == (
-        Verdict.SLOWER,
-        Verdict.BUSY,
-    )
+    assert found["b"].verdict is Verdict.SLOWER
     assert found["b"].ratio.value == pytest.approx(
         1.05, abs=0.001
     )  # over the reference by itself
-    assert not [note for note in summarise(done)[2] if "trusted" in note.text]
+    assert not summarise(done)[2]
 
 
 class Beside(FakeLaunch):

@@ -102,7 +102,7 @@ def test_a_budget_that_three_processes_hint_at_decides(
         first = on(world, seed)
         assert {c.ratio.workers for c in first.comparisons[1:]} == {3}
         if hint := what_would_help(first):
-            flags = re.split(" would| may", hint)[0].split(" ")
+            flags = re.split(" should", hint)[0].split(" ")
             typed = on(world, seed, *flags)
             assert Verdict.UNCLEAR not in {c.verdict for c in typed.comparisons}
             reached += typed.limit == "precision"
@@ -111,15 +111,8 @@ def test_a_budget_that_three_processes_hint_at_decides(
     assert reached > 2
 
 
-def test_many_processes_can_show_that_it_is_too_noisy_and_few_can_not(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_loud_machine_is_too_noisy_for_any_budget() -> None:
     loud = World(name="loud", sample=0.3, layout=0.1)
     assert what_would_help(on(loud, 0)).startswith(
         "too noisy to decide 2 rows within 30 min"
-    )
-    monkeypatch.setattr(machine, "SAMPLE_S", 0.5)
-    assert (
-        what_would_help(on(loud, 0))
-        == "--budget 30m may narrow the intervals to about ±1%"
     )

@@ -28,21 +28,20 @@ def test_a_reference_that_differs_from_itself_makes_the_machine_unfit() -> None:
         )
     )
     verdicts = {c.case: c.verdict for c in good[1]}
-    assert (verdicts["b"], verdicts[CONTROL]) == (Verdict.SLOWER, Verdict.SAME)
+    assert verdicts["b"] is Verdict.SLOWER
     assert not good[2]
     bad = summarise(run_of(plan, {"a": a, "b": slower, CONTROL: off}))
     by = {c.case: c for c in bad[1]}
-    assert (by["b"].verdict, by[CONTROL].verdict) == (Verdict.UNCLEAR, Verdict.SLOWER)
+    assert by["b"].verdict is Verdict.UNCLEAR
     assert "differs from itself" in by["b"].reason
     assert any(
-        "the machine is too noisy: the reference took 1.100 times its own time"
-        in note.text
+        "the machine is too noisy: the reference differs from itself" in note.text
         for note in bad[2]
     )
     wide = summarise(
         run_of(plan, {"a": a, "b": slower, CONTROL: [[0.9] * 6, [1.0] * 6, [1.1] * 6]})
     )
-    assert {c.case: c.verdict for c in wide[1]}[CONTROL] is Verdict.UNCLEAR
+    assert not wide[2]  # the control says nothing
     far = summarise(
         run_of(plan, {"a": a, "b": [[3.0] * 6, [3.1] * 6, [3.2] * 6], CONTROL: off})
     )
