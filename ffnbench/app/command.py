@@ -20,18 +20,17 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.models import ArgumentInfo, OptionInfo
 
-from ffnbench.app.options import completed
+from ffnbench.app.options import OUTPUT
 from ffnbench.common.errors import FfnbenchError, WrongArgument
-from ffnbench.plan.reading import LISTED, ReadFlag, spelling, switch, texts_of
+from ffnbench.plan.reading import ReadFlag, spelling, switch, texts_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
 WIDTH = 80  # columns of a help
 BY_NAME = "_by_name"  # behind the name of an argument that is typed so
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
-# flags of how an answer is shown: no note names them
-OF_OUTPUT = ("format", "verbose", "quiet", "sort", "columns")
 STATED_EFFORT = ("workers", "rounds", "quick")
+SETTABLE: set[str] = set()  # the names of the flags that a file may set
 GIVES_WAY_TO = {  # the default of a flag is left out where one of these is typed
     "precision": STATED_EFFORT,
     "budget": STATED_EFFORT,
@@ -167,10 +166,10 @@ def refuse_twice(typed: Sequence[Any]) -> None:
     """Raise FfnbenchError for an option of one value that was `typed` twice."""
     for param in typed:
         if typed.count(param) > 1 and not (param.multiple or param.is_flag):
-            hint = (
-                "a list has commas: 64,128" if param.name in LISTED else "give it once"
+            raise FfnbenchError(
+                f"{param.opts[0]} is given twice",
+                "give it once; a list has commas: 64,128",
             )
-            raise FfnbenchError(f"{param.opts[0]} is given twice", hint)
 
 
 class Group(TyperGroup):
@@ -204,10 +203,15 @@ def set_by_file(context: Any) -> dict[str, Any]:
 
 def notes_on_defaults(context: Any) -> tuple[str, ...]:
     """A note on the defaults that a file has set; no note where there are none."""
+    of_output = [
+        param.name
+        for param in context.command.params
+        if param.rich_help_panel == OUTPUT
+    ]
     texts = [
         f"{name} {shown_value(value)}"
         for name, value in set_by_file(context).items()
-        if name not in OF_OUTPUT
+        if name not in of_output
     ]
     return (f"defaults from pyproject.toml: {', '.join(texts)}",) if texts else ()
 
@@ -342,9 +346,11 @@ def flags_of(function: Callable[..., Any]) -> list[Flag]:
 
 
 def _flag(name: str, annotation: Any, default: Any) -> Flag:
-    read, info = annotation.__metadata__
-    info.autocompletion = completed(name)
-    return Flag(name, read, info, default)
+    read, info, *typed = annotation.__metadata__
+    flag = Flag(name, read, info, default)
+    if not (typed or flag.is_argument):
+        SETTABLE.add(name)
+    return flag
 
 
 def _given(ctx: Any, typed: dict[str, Any]) -> dict[str, Any]:

@@ -127,13 +127,13 @@ def compare(
     )
     flags = {
         "d_model": d_model,
-        "d_ff": d_ff,
-        "batch": batch,
-        "seq_len": seq_len,
         "dtype": dtype,
         "mode": mode,
-        "device": device,
         "threads": threads or _cpus(),
+        "batch": batch,
+        "seq_len": seq_len,
+        "d_ff": d_ff,
+        "device": device,
         "cache": cache,
         "backend": backend,
         "weights": weights,
@@ -197,13 +197,13 @@ def cost(
     protocol = protocol_of()
     flags = {
         "d_model": d_model,
-        "d_ff": d_ff,
-        "batch": batch,
-        "seq_len": seq_len,
         "dtype": dtype,
         "mode": mode,
-        "device": ("cpu",),
         "threads": _cpus(),
+        "batch": batch,
+        "seq_len": seq_len,
+        "d_ff": d_ff,
+        "device": ("cpu",),
         "weights": weights,
     }
     probe = call.probe(protocol.timeout_s, names=variants)
@@ -298,13 +298,13 @@ def block(
     )
     flags = {
         "d_model": d_model,
-        "d_ff": d_ff,
-        "batch": batch,
-        "seq_len": seq_len,
         "dtype": dtype,
         "mode": mode,
-        "device": ("cpu",) if cost_only and device == ("auto",) else device,
         "threads": threads or _cpus(),
+        "batch": batch,
+        "seq_len": seq_len,
+        "d_ff": d_ff,
+        "device": ("cpu",) if cost_only and device == ("auto",) else device,
         "backend": backend,
     }
     probe = call.probe(protocol.timeout_s, () if cost_only else device, variant)
@@ -417,13 +417,13 @@ def ab(
     )
     flags = {
         "d_model": d_model,
-        "d_ff": d_ff,
-        "batch": batch,
-        "seq_len": seq_len,
         "dtype": dtype,
         "mode": mode,
-        "device": device,
         "threads": threads or _cpus(),
+        "batch": batch,
+        "seq_len": seq_len,
+        "d_ff": d_ff,
+        "device": device,
     }
     return checking.ab(
         sides.variant_of_sides(variant),
@@ -514,9 +514,9 @@ def activations(
         return Answer(table=table, name="activations")
     flags = {
         "dtype": dtype,
-        "elements": elements,
-        "device": device,
         "threads": threads or _cpus(),
+        "device": device,
+        "elements": elements,
     }
     plan = plan_timing(activations, flags, probe=probe, protocol=protocol)
     return call.measure(plan, probe)

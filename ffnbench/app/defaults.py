@@ -4,7 +4,7 @@ one (`[tool.ffnbench.compare]`). They are Typer's `default_map`.
 The nearest file with such a table counts, from the working folder upwards to the root
 of the repository. What is typed wins, and a default that contradicts it is left out.
 The file may be somebody else's, and must not run or write anything, so it may set only
-the flags of SETTABLE.
+flags that no alias of app/options.py marks as TYPED.
 """
 
 from __future__ import annotations
@@ -14,15 +14,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from ffnbench.app.command import SETTABLE
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.files import content_of, project_file
 from ffnbench.common.names import hint_for
-
-SETTABLE = (
-    "d_model", "d_ff", "match", "batch", "seq_len", "dtype", "mode", "device", "threads", "cache", "backend", "weights",
-    "metrics",
-    "precision", "budget", "tolerance", "on_unclear", "hardware", "format", "verbose", "quiet", "sort", "columns",
-)  # fmt: skip
 
 
 def default_map(commands: Iterable[str]) -> dict[str, dict[str, Any]]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from typer import Argument, Option
+from typer.models import ArgumentInfo, OptionInfo
 
 from ffnbench.common import choices
 from ffnbench.common.choices import (
@@ -21,7 +22,9 @@ from ffnbench.common.choices import (
 )
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
+from ffnbench.plan.metrics import METRIC_GROUPS
 from ffnbench.plan.reading import (
+    DEVICES,
     count,
     cut,
     device_of,
@@ -63,72 +66,98 @@ MODEL, WIDTHS, WORKLOAD, OUTPUT = "Model", "Widths", "Workload", "Output"
 MEASURED, EFFORT = "What is measured", "How long"
 SIDES, LIMITS = "Sides", "Limits"
 
-# The words that a flag takes, which a shell offers at TAB, by the flag's name
+FORMATS = ("table", "markdown", "latex", "csv", "json")
+# behind an alias whose flag no file may set: it names code or files, or weakens a check
+TYPED = "typed"
+Words = Iterable[str] | Callable[[], Iterable[str]]
 
 
-def completed(name: str) -> Callable[[str], list[str]]:
-    """A function that completes the value of a flag: it gives the words that may stand
-    there, behind those of its list that are typed already.
+# What an alias has for Typer; `words` are those that a shell offers at TAB
+
+
+def option(
+    panel: str, help: str, *names: str, words: Words = (), **more: Any
+) -> OptionInfo:
+    """An option of a panel of the help, by its own name where no `names` are given."""
+    info: OptionInfo = Option(
+        *names,
+        rich_help_panel=panel,
+        help=help,
+        autocompletion=completed(words),
+        **more,
+    )
+    return info
+
+
+def argument(metavar: str, help: str, words: Words = ()) -> ArgumentInfo:
+    """An argument, typed by its place or by its name."""
+    info: ArgumentInfo = Argument(
+        metavar=metavar, help=help, autocompletion=completed(words)
+    )
+    return info
+
+
+def completed(words: Words) -> Callable[[str], list[str]]:
+    """A function that completes a value: it gives the words that may stand there,
+    behind those of its list that are typed already.
     """
 
     def complete(incomplete: str) -> list[str]:
         before, comma, _ = incomplete.rpartition(",")
+        every = words if isinstance(words, Iterable) else words()
         typed = before.split(",")
-        return [
-            f"{before}{comma}{word}" for word in words_of(name) if word not in typed
-        ]
+        return [f"{before}{comma}{word}" for word in every if word not in typed]
 
     return complete
 
 
-def words_of(name: str) -> Iterable[str]:
-    """The words that a flag takes; none where it takes no fixed ones."""
-    match name:
-        case "variants" | "variant":
-            from ffnbench.ffn.spec import GATED
+def variant_words() -> list[str]:
+    """Forms and models."""
+    from ffnbench.ffn.spec import GATED
 
-            return [*words_of("activations"), *GATED.names(), *words_of("preset")]
-        case "activations":
-            from ffnbench.ffn.activations import ACTIVATIONS
-
-            return ACTIVATIONS.names()
-        case "preset" | "model":
-            from ffnbench.models.presets import PRESETS
-
-            return PRESETS.names()
-        case "what":
-            from ffnbench.report.listing import LISTINGS
-
-            return LISTINGS
-        case "hardware":
-            from ffnbench.record.hardware import published
-
-            return published().names()
-        case "tolerance":
-            from ffnbench.gate.decision import CHECKED_METRICS
-
-            return [f"{metric}=" for metric in CHECKED_METRICS]
-        case "dtype":
-            from ffnbench.ffn.spec import DTYPES
-
-            return DTYPES.spellings()
-        case "metrics":
-            from ffnbench.plan.metrics import METRIC_GROUPS
-
-            return METRIC_GROUPS
-    return FIXED.get(name, ())
+    return [*activation_words(), *GATED.names(), *preset_words()]
 
 
-FIXED: dict[str, Iterable[str]] = {
-    "match": choices.Match,
-    "mode": (*choices.Mode, *choices.MODE_ALIASES),
-    "device": ("auto", "cpu", "cuda"),
-    "cache": choices.Cache,
-    "backend": (*choices.Backend, choices.ALL_BACKENDS),
-    "weights": choices.Weights,
-    "on_unclear": ("pass", "fail"),
-    "format": ("table", "markdown", "latex", "csv", "json", "github"),
-}
+def activation_words() -> list[str]:
+    """Activations."""
+    from ffnbench.ffn.activations import ACTIVATIONS
+
+    return ACTIVATIONS.names()
+
+
+def preset_words() -> list[str]:
+    """Published models."""
+    from ffnbench.models.presets import PRESETS
+
+    return PRESETS.names()
+
+
+def topic_words() -> Iterable[str]:
+    """What `list` shows."""
+    from ffnbench.report.listing import LISTINGS
+
+    return LISTINGS
+
+
+def hardware_words() -> list[str]:
+    """Published machines."""
+    from ffnbench.record.hardware import published
+
+    return published().names()
+
+
+def tolerance_words() -> list[str]:
+    """Metrics that a check holds against a baseline."""
+    from ffnbench.gate.decision import CHECKED_METRICS
+
+    return [f"{metric}=" for metric in CHECKED_METRICS]
+
+
+def dtype_words() -> list[str]:
+    """Dtypes, by every name."""
+    from ffnbench.ffn.spec import DTYPES
+
+    return DTYPES.spellings()
 
 
 # Readers of what one kind of flag takes
@@ -155,8 +184,6 @@ def backends(name: str, value: Any) -> tuple[choices.Backend, ...]:
 
 def metric(name: str, text: str) -> str:
     """The name of a group of metrics; raises FfnbenchError for what is none."""
-    from ffnbench.plan.metrics import METRIC_GROUPS
-
     if text not in METRIC_GROUPS:
         hint = hint_for(text, METRIC_GROUPS, f"metrics: {', '.join(METRIC_GROUPS)}")
         raise FfnbenchError(f"unknown metric {text!r}", hint)
@@ -181,74 +208,62 @@ def interval(name: str, value: Any) -> tuple[float, float]:
 Variants = Annotated[
     SeveralVariants,
     variants,
-    Argument(
-        metavar="VARIANT",
-        help="Names of `ffnbench list variants`, swiglu@d_ff=64, file.py:Class.",
+    argument(
+        "VARIANT",
+        "Names of `ffnbench list variants`, swiglu@d_ff=64, file.py:Class.",
+        variant_words,
     ),
 ]
 Variant = Annotated[
     OneVariant | None,
     variants,
-    Argument(
-        metavar="VARIANT|MODEL",
-        help="An FFN as in `compare`, or a model.",
-    ),
+    argument("VARIANT|MODEL", "An FFN as in `compare`, or a model.", variant_words),
 ]
 Code = Annotated[
     OneVariant,
     variants,
-    Argument(
-        metavar="VARIANT",
-        help="package.module:Attr, path/to/file.py:Attr, or a name of `ffnbench list variants`.",
+    argument(
+        "VARIANT",
+        "package.module:Attr, path/to/file.py:Attr, or a name of `ffnbench list variants`.",
+        variant_words,
     ),
 ]
 BaseRev = Annotated[
     str | None,
     text,
-    Argument(
-        metavar="BASE_REV",
-        help="The git revision to compare with; also --base-rev.",
-    ),
+    argument("BASE_REV", "The git revision to compare with; also --base-rev."),
 ]
 Activations = Annotated[
     SeveralVariants | None,
     variants,
-    Argument(
-        metavar="NAME",
-        help="relu, swish@beta=0.5, file.py:function; names: `ffnbench activations`.",
+    argument(
+        "NAME",
+        "relu, swish@beta=0.5, file.py:function; names: `ffnbench activations`.",
+        activation_words,
     ),
 ]
 Baseline = Annotated[
     StrPath,
     text,
-    Argument(
-        metavar="BASELINE",
-        help="A file that `ffnbench compare ... -o baseline.json` wrote.",
-    ),
+    argument("BASELINE", "A file that `ffnbench compare ... -o baseline.json` wrote."),
 ]
 Current = Annotated[
     StrPath | None,
     text,
-    Argument(
-        metavar="CURRENT",
-        help="A saved run to check; without it, the plan is measured now.",
-    ),
+    argument("CURRENT", "A saved run to check; without it, the plan is measured now."),
 ]
 File = Annotated[
     StrPath,
     text,
-    Argument(
-        metavar="FILE",
-        help="A .json of `compare`, `cost`, `block`, `activations --time`, `check` or `ab`.",
+    argument(
+        "FILE",
+        "A .json of `compare`, `cost`, `block`, `activations --time`, `check` or `ab`.",
     ),
 ]
 Topic = Annotated[
     str,
     text,
-    Argument(
-        metavar="WHAT",
-        help="variants, keys, presets or hardware.",
-    ),
+    argument("WHAT", "variants, keys, presets or hardware.", topic_words),
 ]
 
 # Which FFNs
@@ -256,60 +271,53 @@ Topic = Annotated[
 Preset = Annotated[
     StrPath | None,
     text,
-    Option(
-        rich_help_panel=WIDTHS,
+    option(
+        WIDTHS,
+        "`ffnbench list presets`, or a config.json.",
         metavar="NAME|PATH",
-        help="`ffnbench list presets`, or a config.json.",
+        words=preset_words,
     ),
+    TYPED,
 ]
 DModel = Annotated[
     Sizes | None,
     many(positive),
-    Option(
-        "--d-model",
-        "--hidden-size",
-        rich_help_panel=WIDTHS,
-        metavar="INT",
-        help="Width of the model.",
-    ),
+    option(WIDTHS, "Width of the model.", "--d-model", "--hidden-size", metavar="INT"),
 ]
 DFF = Annotated[
     Sizes | None,
     many(positive),
-    Option(
+    option(
+        WIDTHS,
+        "Width of a branch; by default 4 * d_model; 2/3 of it for gated forms.",
         "--d-ff",
         "--intermediate-size",
-        rich_help_panel=WIDTHS,
         metavar="INT",
-        help="Width of a branch; by default 4 * d_model; 2/3 of it for gated forms.",
     ),
 ]
 Match = Annotated[
     MatchName,
     one(member(choices.Match, "match")),
-    Option(
-        rich_help_panel=WIDTHS,
+    option(
+        WIDTHS,
+        "What is made equal: params, flops or none.",
         metavar="WHAT",
-        help="What is made equal: params, flops or none.",
+        words=choices.Match,
     ),
 ]
 Heads = Annotated[
     int | str | None,
     one(positive),
-    Option(
-        rich_help_panel=WIDTHS,
-        metavar="INT",
-        help="Query heads; by default d_model / 64.",
-    ),
+    option(WIDTHS, "Query heads; by default d_model / 64.", metavar="INT"),
 ]
 KVHeads = Annotated[
     int | str | None,
     one(positive),
-    Option(
+    option(
+        WIDTHS,
+        "Heads of keys and values; by default as many as --heads.",
         "--kv-heads",
-        rich_help_panel=WIDTHS,
         metavar="INT",
-        help="Heads of keys and values; by default as many as --heads.",
     ),
 ]
 
@@ -318,9 +326,10 @@ KVHeads = Annotated[
 Model = Annotated[
     StrPath,
     text,
-    Argument(
-        metavar="CONFIG|PRESET",
-        help="A config.json, its folder, a preset, or ORG/NAME in the hub's cache.",
+    argument(
+        "CONFIG|PRESET",
+        "A config.json, its folder, a preset, or ORG/NAME in the hub's cache.",
+        preset_words,
     ),
 ]
 
@@ -329,77 +338,71 @@ Model = Annotated[
 Batch = Annotated[
     Sizes,
     many(positive),
-    Option(
-        "--batch",
-        "--batch-size",
-        rich_help_panel=WORKLOAD,
-        metavar="INT",
-        help="Sequences in a call.",
-    ),
+    option(WORKLOAD, "Sequences in a call.", "--batch", "--batch-size", metavar="INT"),
 ]
 SeqLen = Annotated[
     Sizes | None,
     many(positive),
-    Option(
-        rich_help_panel=WORKLOAD,
-        metavar="INT",
-        help="Tokens: 1..4Ki; by default 512, 64 if d_model > 2048.",
+    option(
+        WORKLOAD, "Tokens: 1..4Ki; by default 512, 64 if d_model > 2048.", metavar="INT"
     ),
 ]
 SeqLenOfBlock = Annotated[
     Sizes,
     many(positive),
-    Option(
-        "--seq-len",
-        rich_help_panel=WORKLOAD,
-        metavar="INT",
-        help="Tokens in a sequence: 1,128 or 1..4Ki.",
+    option(
+        WORKLOAD, "Tokens in a sequence: 1,128 or 1..4Ki.", "--seq-len", metavar="INT"
     ),
 ]
 DType = Annotated[
     "DTypes",
     many(dtype),
-    Option(
+    option(
+        WORKLOAD,
+        "float32, bfloat16, float16 or float64.",
         "--dtype",
-        rich_help_panel=WORKLOAD,
         metavar="NAME",
-        help="float32, bfloat16, float16 or float64.",
+        words=dtype_words,
     ),
 ]
 Mode = Annotated[
     ModeName | Sequence[ModeName],
     many(mode_of),
-    Option(
-        rich_help_panel=WORKLOAD,
+    option(
+        WORKLOAD,
+        "forward, train or backward.",
         metavar="NAME",
-        help="forward, train or backward.",
+        words=(*choices.Mode, *choices.MODE_ALIASES),
     ),
 ]
 Cache = Annotated[
     Names,
     many(member(choices.Cache, "cache")),
-    Option(
-        rich_help_panel=WORKLOAD,
+    option(
+        WORKLOAD,
+        "Weights before a call: hot, cold, or rotated as in a deep model.",
         metavar="NAME",
-        help="Weights before a call: hot, cold, or rotated as in a deep model.",
+        words=choices.Cache,
     ),
 ]
 Hardware = Annotated[
     Names | None,
     many(plain),
-    Option(
-        rich_help_panel=WORKLOAD,
+    option(
+        WORKLOAD,
+        "Add the least time on machines of `ffnbench list hardware`, or of a .toml of your own.",
         metavar="LIST",
-        help="Add the least time on machines of `ffnbench list hardware`, or of a .toml of your own.",
+        words=hardware_words,
     ),
 ]
 Device = Annotated[
     "Devices",
     many(device_of),
-    Option(
-        rich_help_panel=WORKLOAD,
+    option(
+        WORKLOAD,
+        "auto (a GPU if there is one), cpu, cuda:1.",
         metavar="NAME",
-        help="auto (a GPU if there is one), cpu, cuda:1.",
+        words=DEVICES,
     ),
 ]
 # of Python alone
@@ -409,46 +412,45 @@ AnyDevice = Annotated[
 Threads = Annotated[
     Sizes | None,
     many(positive),
-    Option(
-        rich_help_panel=WORKLOAD,
-        metavar="INT",
-        help="CPU threads; by default all available ones.",
-    ),
+    option(WORKLOAD, "CPU threads; by default all available ones.", metavar="INT"),
 ]
 Backend = Annotated[
     Names,
     backends,
-    Option(
-        rich_help_panel=WORKLOAD,
+    option(
+        WORKLOAD,
+        "eager, packed, compile, onednn, ort, openvino or all.",
         metavar="NAME",
-        help="eager, packed, compile, onednn, ort, openvino or all.",
+        words=(*choices.Backend, choices.ALL_BACKENDS),
     ),
 ]
 Layer = Annotated[
     int | str | None,
     one(count),
-    Option(
-        rich_help_panel=WORKLOAD,
+    option(
+        WORKLOAD,
+        "With --preset FOLDER: the weights of that layer, from 0, in place of random ones.",
         metavar="INT",
-        help="With --preset FOLDER: the weights of that layer, from 0, in place of random ones.",
     ),
+    TYPED,
 ]
 Weights = Annotated[
     Names,
     many(member(choices.Weights, "weights")),
-    Option(
-        rich_help_panel=WORKLOAD,
+    option(
+        WORKLOAD,
+        "Storage of weights: none, int8, int8-dynamic, int4.",
         metavar="LIST",
-        help="Storage of weights: none, int8, int8-dynamic, int4.",
+        words=choices.Weights,
     ),
 ]
 Elements = Annotated[
     Sizes,
     many(positive),
-    Option(
-        rich_help_panel=WORKLOAD,
+    option(
+        WORKLOAD,
+        "With --time: elements of the input, 4096,1Mi or 1Ki..1Mi.",
         metavar="INT",
-        help="With --time: elements of the input, 4096,1Mi or 1Ki..1Mi.",
     ),
 ]
 
@@ -457,298 +459,260 @@ Elements = Annotated[
 Range = Annotated[
     str | tuple[float, float],
     interval,
-    Option(
+    option(
+        MEASURED,
+        "Range of x; a negative LO needs =, as in --range=-4:4.",
         "--range",
-        rich_help_panel=MEASURED,
         metavar="LO:HI",
-        help="Range of x; a negative LO needs =, as in --range=-4:4.",
     ),
 ]
 OperationsTimed = Annotated[
     bool,
     switch,
-    Option(
+    option(
+        MEASURED,
+        "Measure the operations, forward and backward, relative to relu.",
         "--time",
-        rich_help_panel=MEASURED,
-        help="Measure the operations, forward and backward, relative to relu.",
     ),
+    TYPED,
 ]
 Metrics = Annotated[
     Names,
     many(metric),
-    Option(
-        rich_help_panel=MEASURED,
-        metavar="LIST",
-        help="latency, memory, rate (of bare matrix products and a copy), sparsity, routing or error (of outputs against float64, timing nothing if given "
+    option(
+        MEASURED,
+        "latency, memory, rate (of bare matrix products and a copy), sparsity, routing or error (of outputs against float64, timing nothing if given "
         "alone).",
+        metavar="LIST",
+        words=METRIC_GROUPS,
     ),
 ]
 CostOnly = Annotated[
     bool,
     switch,
-    Option(
-        "--cost-only",
-        rich_help_panel=MEASURED,
-        help="Count only; nothing is measured.",
-    ),
+    option(MEASURED, "Count only; nothing is measured.", "--cost-only"),
+    TYPED,
 ]
 Quick = Annotated[
     bool,
     switch,
-    Option(
-        "--quick",
-        rich_help_panel=EFFORT,
-        help="A first look: only 5 workers of 4 rounds.",
-    ),
+    option(EFFORT, "A first look: only 5 workers of 4 rounds.", "--quick"),
 ]
 Precision = Annotated[
     float | str | None,
     one(percent),
-    Option(
-        rich_help_panel=EFFORT,
-        metavar="PCT",
-        help="Measure until intervals are +-1 %, or +-PCT %.",
-    ),
+    option(EFFORT, "Measure until intervals are +-1 %, or +-PCT %.", metavar="PCT"),
 ]
 Budget = Annotated[
     float | str | None,
     one(seconds),
-    Option(
-        rich_help_panel=EFFORT,
-        metavar="TIME",
-        help="Finish within this time, such as 90s or 5m.",
-    ),
+    option(EFFORT, "Finish within this time, such as 90s or 5m.", metavar="TIME"),
 ]
 Workers = Annotated[
     int | str | None,
     one(positive),
-    Option(
-        rich_help_panel=EFFORT,
-        metavar="INT",
-        help="Measure in exactly this many processes (workers).",
-    ),
+    option(EFFORT, "Measure in exactly this many processes (workers).", metavar="INT"),
 ]
 Rounds = Annotated[
     int | str | None,
     one(positive),
-    Option(
-        rich_help_panel=EFFORT,
+    option(
+        EFFORT,
+        "Measure exactly this many rounds in each worker; a round is one sample of each case.",
         metavar="INT",
-        help="Measure exactly this many rounds in each worker; a round is one sample of each case.",
     ),
 ]
 Seed = Annotated[
     int | str,
     one(count),
-    Option(
-        rich_help_panel=EFFORT,
-        metavar="INT",
-        help="Seed of inputs, weights and the order of rounds.",
-    ),
+    option(EFFORT, "Seed of inputs, weights and the order of rounds.", metavar="INT"),
 ]
 Runs = Annotated[
     int | str,
     one(count),
-    Option(
-        rich_help_panel=EFFORT,
+    option(
+        EFFORT,
+        "Measure this many times with new processes, and save all runs as a baseline.",
         metavar="INT",
-        help="Measure this many times with new processes, and save all runs as a baseline.",
     ),
 ]
 Resume = Annotated[
     bool,
     switch,
-    Option(
+    option(
+        EFFORT,
+        "Continue the file of -o; groups that it contains are not measured again.",
         "--resume",
-        rich_help_panel=EFFORT,
-        help="Continue the file of -o; groups that it contains are not measured again.",
     ),
+    TYPED,
 ]
 On = Annotated[
     str,
     text,
-    Option(
-        rich_help_panel=EFFORT,
-        metavar="slurm[:KEY=VALUE,...]|local",
-        help="Measure each group as a job, on SLURM (with fields of submitit's SlurmExecutor, as in "
+    option(
+        EFFORT,
+        "Measure each group as a job, on SLURM (with fields of submitit's SlurmExecutor, as in "
         "slurm:partition=gpu,gpus_per_node=1) or locally one after another. Needs -o FILE.json; see docs/cluster.md.",
+        metavar="slurm[:KEY=VALUE,...]|local",
     ),
+    TYPED,
 ]
 # Sides and limits of a check
 
 BasePython = Annotated[
     StrPath | None,
     text,
-    Option(
-        rich_help_panel=SIDES,
-        metavar="PATH",
-        help="Run base in this interpreter, which needs only torch.",
+    option(
+        SIDES, "Run base in this interpreter, which needs only torch.", metavar="PATH"
     ),
+    TYPED,
 ]
 BaseSource = Annotated[
     StrPath | None,
     text,
-    Option(
-        rich_help_panel=SIDES,
-        metavar="DIR",
-        help="Take the code of base from this folder.",
-    ),
+    option(SIDES, "Take the code of base from this folder.", metavar="DIR"),
+    TYPED,
 ]
 BaseEnv = Annotated[
     Pairs,
     pairs(":"),
-    Option(
-        rich_help_panel=SIDES,
-        metavar="NAME:VALUE",
-        help="Set an environment variable for base. Repeatable.",
+    option(
+        SIDES, "Set an environment variable for base. Repeatable.", metavar="NAME:VALUE"
     ),
+    TYPED,
 ]
 HeadRev = Annotated[
     str | None,
     text,
-    Option(
-        rich_help_panel=SIDES,
-        metavar="REV",
-        help="Take head from this revision, not from the working tree.",
+    option(
+        SIDES, "Take head from this revision, not from the working tree.", metavar="REV"
     ),
+    TYPED,
 ]
 Tolerance = Annotated[
     Pairs,
     pairs("="),
-    Option(
-        rich_help_panel=LIMITS,
+    option(
+        LIMITS,
+        "How much a metric may grow; latency means the ratio to the reference. Repeatable.",
         metavar="[[CASE:]METRIC=]PCT%",
         show_default="latency=5%",
-        help="How much a metric may grow; latency means the ratio to the reference. Repeatable.",
+        words=tolerance_words,
     ),
 ]
 ExactOnly = Annotated[
     bool,
     switch,
-    Option(
+    option(
+        LIMITS,
+        "Check only parameters, FLOPs and bytes; nothing is timed.",
         "--exact-only",
-        rich_help_panel=LIMITS,
-        help="Check only parameters, FLOPs and bytes; nothing is timed.",
     ),
+    TYPED,
 ]
 AllowMismatch = Annotated[
     bool,
     switch,
-    Option(
-        "--allow-mismatch",
-        rich_help_panel=LIMITS,
-        help="Measure and pass a row whose output has changed.",
+    option(
+        LIMITS, "Measure and pass a row whose output has changed.", "--allow-mismatch"
     ),
+    TYPED,
 ]
 Trust = Annotated[
     Names,
     texts,
-    Option(
-        rich_help_panel=LIMITS,
+    option(
+        LIMITS,
+        "Allow code that the baseline names to run. Repeatable.",
         metavar="TARGET",
-        help="Allow code that the baseline names to run. Repeatable.",
     ),
+    TYPED,
 ]
 OnUnclear = Annotated[
     str,
     text,
-    Option(
-        rich_help_panel=LIMITS,
+    option(
+        LIMITS,
+        "Exit with 0 (pass) or 4 (fail) if the run can't tell.",
         metavar="pass|fail",
-        help="Exit with 0 (pass) or 4 (fail) if the run can't tell.",
+        words=("pass", "fail"),
     ),
 ]
 Update = Annotated[
     bool,
     switch,
-    Option(
-        "--update",
-        rich_help_panel=LIMITS,
-        help="Replace the baseline by this run.",
-    ),
+    option(LIMITS, "Replace the baseline by this run.", "--update"),
+    TYPED,
 ]
 # How an answer is shown and written
 
 Format = Annotated[
     str,
     text,
-    Option(
+    option(
+        OUTPUT,
+        "table, markdown, latex, csv or json (--json).",
         "--format",
         "-f",
-        rich_help_panel=OUTPUT,
         metavar="NAME",
-        help="table, markdown, latex, csv or json (--json).",
+        words=FORMATS,
     ),
 ]
 CheckFormat = Annotated[
     str,
     text,
-    Option(
+    option(
+        OUTPUT,
+        "table, markdown, latex, csv, json (--json) or github.",
         "--format",
         "-f",
-        rich_help_panel=OUTPUT,
         metavar="NAME",
-        help="table, markdown, latex, csv, json (--json) or github.",
+        words=(*FORMATS, "github"),
     ),
 ]
 Verbose = Annotated[
     bool,
     switch,
-    Option(
-        "--verbose",
-        "-v",
-        rich_help_panel=OUTPUT,
-        help="Show every column and all details.",
-    ),
+    option(OUTPUT, "Show every column and all details.", "--verbose", "-v"),
 ]
 Columns = Annotated[
     Names,
     list_of_names,
-    Option(
-        rich_help_panel=OUTPUT,
+    option(
+        OUTPUT,
+        "Show only these columns, named as in the CSV or by their heading: params,latency,ratio.",
         metavar="LIST",
-        help="Show only these columns, named as in the CSV or by their heading: params,latency,ratio.",
     ),
 ]
 Sort = Annotated[
     str,
     text,
-    Option(
-        rich_help_panel=OUTPUT,
+    option(
+        OUTPUT,
+        "Sort rows by a column; -latency puts the largest first. Rows of one reference stay together.",
         metavar="COLUMN",
-        help="Sort rows by a column; -latency puts the largest first. Rows of one reference stay together.",
     ),
 ]
 Quiet = Annotated[
     bool,
     switch,
-    Option(
-        "--quiet",
-        "-q",
-        rich_help_panel=OUTPUT,
-        help="Show no progress on stderr.",
-    ),
+    option(OUTPUT, "Show no progress on stderr.", "--quiet", "-q"),
 ]
 
 
-def _out(suffixes: Sequence[str], more: str = "") -> Any:
+def _out(suffixes: Sequence[str], more: str = "") -> OptionInfo:
     """-o of a command that writes these suffixes; `more` says when it writes others."""
-    return Option(
-        "--out",
-        "-o",
-        rich_help_panel=OUTPUT,
-        metavar="PATH",
-        help=f"Write {', '.join(suffixes)}{more}, or a folder/ with all. Repeatable.",
-    )
+    text = f"Write {', '.join(suffixes)}{more}, or a folder/ with all. Repeatable."
+    return option(OUTPUT, text, "--out", "-o", metavar="PATH")
 
 
 WITH_TABLE = (PAGE_SUFFIX, *SUFFIXES)
 WITH_PICTURE = (PAGE_SUFFIX, *FIGURE_SUFFIXES, *SUFFIXES)
 OF_CHECK = (PAGE_SUFFIX, *CHECK_SUFFIXES)
-Out = Annotated[Names, texts, _out(WITH_PICTURE)]
-TableOut = Annotated[Names, texts, _out(WITH_TABLE)]
+Out = Annotated[Names, texts, _out(WITH_PICTURE), TYPED]
+TableOut = Annotated[Names, texts, _out(WITH_TABLE), TYPED]
 TimesOut = Annotated[
-    Names, texts, _out(WITH_TABLE, f", with --time {', '.join(FIGURE_SUFFIXES)}")
+    Names, texts, _out(WITH_TABLE, f", with --time {', '.join(FIGURE_SUFFIXES)}"), TYPED
 ]
-CurvesOut = Annotated[Names, texts, _out(PICTURE_SUFFIXES)]
-CheckOut = Annotated[Names, texts, _out(OF_CHECK)]
+CurvesOut = Annotated[Names, texts, _out(PICTURE_SUFFIXES), TYPED]
+CheckOut = Annotated[Names, texts, _out(OF_CHECK), TYPED]

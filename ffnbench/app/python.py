@@ -135,12 +135,12 @@ def build(
 
     flags = {
         "d_model": d_model,
-        "d_ff": d_ff,
-        "batch": (1,),
         "dtype": dtype,
         "mode": (Mode.FORWARD,),
-        "device": ("auto",),
         "threads": (1,),
+        "batch": (1,),
+        "d_ff": d_ff,
+        "device": ("auto",),
     }
     return build_planned(variants, flags, device, match=match)
 

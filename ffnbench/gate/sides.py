@@ -22,7 +22,7 @@ from ffnbench.plan.plan import (
     Probe,
     Protocol,
 )
-from ffnbench.plan.reading import ONE_HINT, spelling
+from ffnbench.plan.reading import spelling
 from ffnbench.plan.variants import Typed, typed_variants
 from ffnbench.run.prober import Prober
 
@@ -98,7 +98,8 @@ def refuse_lists(flags: Lists) -> None:
         if values and len(values) > 1:
             shown = ",".join(map(str, values))
             raise FfnbenchError(
-                f"{spelling(name)} takes one value here, not {shown!r}", ONE_HINT
+                f"{spelling(name)} takes one value here, not {shown!r}",
+                "`ffnbench compare` and `ffnbench cost` take lists",
             )
 
 

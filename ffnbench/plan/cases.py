@@ -63,10 +63,8 @@ D_MODEL = 768  # where neither a flag nor a model has one
 # first run minutes
 WIDE = 2048
 TOKENS, TOKENS_OF_WIDE = 512, 64  # of a sequence, where no length is given
-# the axes of a sweep that are flags, in their order
-AXES = (
-    "d_model", "dtype", "mode", "threads", "batch", "seq_len", "d_ff", "device", "cache",
-)  # fmt: skip
+# flags whose values make rows of one group; the others are axes, in their order
+OF_ROWS = ("backend", "weights")
 Lists = Mapping[str, tuple[Any, ...] | None]  # the values of each flag
 
 
@@ -131,7 +129,7 @@ def axes_of(flags: Lists, variants: Iterable[Typed]) -> dict[str, tuple[Any, ...
     names begin with an @. Raises FfnbenchError where a flag and a key have lists of one
     name, and where a variant has one value for what a flag has a list of.
     """
-    axes = {name: values for name in AXES if (values := flags.get(name))}
+    axes = {n: values for n, values in flags.items() if values and n not in OF_ROWS}
     swept = {name for name, values in axes.items() if len(values) > 1}
     for typed in variants:
         for name in swept & typed.keys.keys():

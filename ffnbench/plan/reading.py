@@ -31,15 +31,10 @@ ReadText = Callable[[str, str], T]
 ReadFlag = Callable[[str, Any], T]
 
 MOST_CELLS = 100_000  # of a sweep, and so the most values of a list
-ONE_HINT = "`ffnbench compare` and `ffnbench cost` take lists"
 EMPTY_HINT = "give a value, or leave it out; perhaps a variable of the shell is not set"
 DEVICES = ("auto", "cpu", "cuda")  # as torch calls them; ROCm's are cuda
 MODES: Mapping[str, Mode] = {**{str(mode): mode for mode in Mode}, **MODE_ALIASES}
 LIST_HINT = "a list is 64,128 or relu,gelu; a range is 1..4096 or 64..128/8"
-# flags of `compare` that other commands give one value
-LISTED = (
-    "d_model", "dtype", "mode", "threads", "batch", "seq_len", "d_ff", "device", "cache", "backend", "weights",
-)  # fmt: skip
 
 
 def spelling(name: str) -> str:
@@ -152,9 +147,8 @@ def one(read: ReadText[T]) -> ReadFlag[T]:
     def read_flag(name: str, value: Any) -> T:
         texts = texts_of(name, value)
         if len(texts) != 1 or ("," in texts[0] and read is not plain):
-            hint = ONE_HINT if name in LISTED else "give one"
             raise FfnbenchError(
-                f"{spelling(name)} takes one value here, not {','.join(texts)!r}", hint
+                f"{spelling(name)} takes one value here, not {','.join(texts)!r}", "give one"
             )
         return read(spelling(name), texts[0])
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from shell import COMMANDS, options_of
 
-from ffnbench.app.command import GIVES_WAY_TO
-from ffnbench.app.defaults import SETTABLE
+from ffnbench.app.command import GIVES_WAY_TO, SETTABLE
 
 
 @pytest.fixture

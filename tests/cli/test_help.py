@@ -119,6 +119,8 @@ def test_names_are_offered_in_every_shell_and_lists_go_on(offered) -> None:
         ("fish", "cost --preset mix", {"mixtral-8x7b"}, "gpt2"),
         ("bash", "list p", {"presets"}, "keys"),
         ("fish", "report --format m", {"markdown"}, "csv"),
+        ("bash", "compare -f ", {"csv"}, "github"),
+        ("bash", "check -f ", {"csv", "github"}, "png"),
     ):
         found = offered(shell, f"ffnbench {typed}")
         assert some <= set(found), (typed, found)
