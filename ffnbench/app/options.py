@@ -44,6 +44,7 @@ from ffnbench.plan.reading import (
     text,
     texts,
     texts_of,
+    threads,
 )
 
 if TYPE_CHECKING:
@@ -411,7 +412,7 @@ AnyDevice = Annotated[
 ]
 Threads = Annotated[
     Sizes | None,
-    many(positive),
+    many(threads),
     option(WORKLOAD, "CPU threads; by default all available ones.", metavar="INT"),
 ]
 Backend = Annotated[

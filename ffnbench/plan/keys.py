@@ -44,6 +44,7 @@ from ffnbench.plan.reading import (
     number,
     plain,
     positive,
+    threads,
     written_out,
 )
 
@@ -198,7 +199,7 @@ KEYS = (
     Key("device", Of.WORKLOAD, device_of, "auto, cpu, cuda (ROCm too) or cuda:1", "auto", "swiglu@device=cpu"),
     Key("mode", Of.WORKLOAD, mode_of, "forward (inference), train (training) or backward", "forward",
         "swiglu@mode=train"),
-    Key("threads", Of.WORKLOAD, positive, "CPU threads", "all CPUs", "swiglu@threads=2"),
+    Key("threads", Of.WORKLOAD, threads, "CPU threads", "all CPUs", "swiglu@threads=2"),
     Key("backend", Of.WORKLOAD, member(Backend, "backend"), "how it is run, as --backend", "eager",
         "swiglu@backend=packed"),
     Key("weights", Of.WORKLOAD, member(Weights, "weights"), "how matrices are held: none, int8, int8-dynamic or int4", "none",

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.common.units import require_positive
 from ffnbench.plan.plan import DEFAULT_ROUNDS, DEFAULT_WORKERS, Protocol
 from ffnbench.plan.reading import spelling
 
@@ -21,6 +20,7 @@ DEFAULT_BUDGET_S = 120.0  # of `check` and `ab`, and of a run with --precision a
 BUDGET_A_CASE_S, FEWEST_BUDGETED = 5.0, 3
 LEAST_BUDGET_S = 5.0
 MOST_RUNS, MOST_S = 20, 1e9
+MOST_WORKERS, MOST_ROUNDS = 10_000, 10_000
 DEFAULT_TIMEOUT_S = 300.0
 
 
@@ -65,8 +65,9 @@ def protocol_of(
         workers = QUICK_WORKERS if quick else DEFAULT_WORKERS
     if rounds is None:
         rounds = QUICK_ROUNDS if quick else DEFAULT_ROUNDS
-    require_positive("rounds", rounds)
-    if require_positive("workers", workers) < MIN_WORKERS:
+    in_range("rounds", rounds, 1, MOST_ROUNDS, f"give 1 to {MOST_ROUNDS:,}")
+    in_range("workers", workers, 1, MOST_WORKERS, f"give at most {MOST_WORKERS:,}")
+    if workers < MIN_WORKERS:
         raise FfnbenchError(
             f"--workers {workers} is too few for an interval",
             f"give at least {MIN_WORKERS}: every interval is over workers, not over samples",

@@ -31,6 +31,7 @@ ReadText = Callable[[str, str], T]
 ReadFlag = Callable[[str, Any], T]
 
 MOST_CELLS = 100_000  # of a sweep, and so the most values of a list
+MOST_THREADS = 1024
 EMPTY_HINT = "give a value, or leave it out; perhaps a variable of the shell is not set"
 DEVICES = ("auto", "cpu", "cuda")  # as torch calls them; ROCm's are cuda
 MODES: Mapping[str, Mode] = {**{str(mode): mode for mode in Mode}, **MODE_ALIASES}
@@ -69,6 +70,16 @@ def positive(name: str, text: str) -> int:
             "write 4096: a comma separates the values of a list",
         )
     return require_positive(name, count(name, text))
+
+
+def threads(name: str, text: str) -> int:
+    """A number of threads; raises FfnbenchError for more than any machine has CPUs."""
+    value = positive(name, text)
+    if value > MOST_THREADS:
+        raise FfnbenchError(
+            f"{name} {value:,} is out of range", f"give 1 to {MOST_THREADS:,}"
+        )
+    return value
 
 
 def member(kind: type[E], what: str) -> ReadText[E]:
@@ -148,7 +159,8 @@ def one(read: ReadText[T]) -> ReadFlag[T]:
         texts = texts_of(name, value)
         if len(texts) != 1 or ("," in texts[0] and read is not plain):
             raise FfnbenchError(
-                f"{spelling(name)} takes one value here, not {','.join(texts)!r}", "give one"
+                f"{spelling(name)} takes one value here, not {','.join(texts)!r}",
+                "give one",
             )
         return read(spelling(name), texts[0])
 
