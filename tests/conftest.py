@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 import os
 import shutil
 import sys
@@ -85,19 +86,20 @@ def commit_asked_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def each_config_read_once() -> Iterator[None]:
-    """Ask transformers once for a model, whatever the folder of its config.json is: a
-    process that imports it takes seconds.
+def each_config_read_here_once() -> Iterator[None]:
+    """Ask transformers in this process, and once for a model, whatever the folder of its
+    config.json is: each process that imports it takes six seconds.
     """
-    real = published.read_published
-    models: dict[str, ModelSpec] = {}
+
+    @functools.cache
+    def model(content: str) -> ModelSpec:
+        from ffnbench.models.read import read_model
+
+        return read_model(json.loads(content), "config.json")
 
     def read(path: str) -> ModelSpec:
         data, file = published.read_file(path)
-        content = str(data)
-        if content not in models:
-            models[content] = real(path)
-        return replace(models[content], source=file)
+        return replace(model(json.dumps(data)), source=file)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(published, "read_published", read)
