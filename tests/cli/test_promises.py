@@ -443,7 +443,7 @@ def holds(line: Typed) -> None:
         in_files(done)
 
 
-@settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(typed_lines())
 def test_no_line_breaks_a_promise(line: Typed) -> None:
     holds(line)

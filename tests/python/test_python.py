@@ -84,6 +84,7 @@ WRONG = {
 }
 
 
+@pytest.mark.slow
 def test_a_type_checker_knows_right_from_wrong(tmp_path: Path) -> None:
     (tmp_path / "right.py").write_text(RIGHT)
     (tmp_path / "wrong.py").write_text("\n".join(["import ffnbench", *WRONG]))

@@ -13,7 +13,8 @@ def test_the_columns_do_not_depend_on_what_was_measured() -> None:
     columns at every width.
     """
     slow = machine({"relu": 40, "gelu": 70, "swiglu": 40}, scatter=0.3)
-    reports = [measured(machine({"swiglu": 1.1})), measured(slow)]
+    effort = {"workers": 6, "rounds": 6}
+    reports = [measured(machine({"swiglu": 1.1}), **effort), measured(slow, **effort)]
     verdicts = {report.comparison("swiglu").verdict for report in reports}
     assert len(verdicts) == 2
     for width in (60, 80, 100, 120, 160, 200):
