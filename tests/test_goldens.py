@@ -55,7 +55,13 @@ SAVED = [*sorted(ROOT.glob("results/**/*.json")), *sorted(GOLDEN.glob("runs/*.js
 ASKED = [(80, ""), (120, ""), (80, "-v"), (80, "-f csv"), (80, "-f json")]
 # of tables whose columns have to stand at any width
 OF_RUNTIMES = [(60, "")]
-OF_FAKES = [(60, ""), (40, ""), (80, "-f latex"), (80, "-f markdown"), (120, "-v")]  # of runs that are small
+OF_FAKES = [
+    (60, ""),
+    (40, ""),
+    (80, "-f latex"),
+    (80, "-f markdown"),
+    (120, "-v"),
+]  # of runs that are small
 # of JSON: what stands in the saved run as it was measured
 LEFT_OUT = {"samples"}
 SPEAKING = (
