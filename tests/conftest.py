@@ -87,8 +87,8 @@ def commit_asked_once() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def each_config_read_here_once() -> Iterator[None]:
-    """Ask transformers in this process, and once for a model, whatever the folder of its
-    config.json is: each process that imports it takes six seconds.
+    """Ask transformers in this process, and once for a model, whatever the folder of
+    its config.json is: each process that imports it takes six seconds.
     """
 
     @functools.cache
