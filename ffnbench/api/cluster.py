@@ -42,7 +42,7 @@ from ffnbench.report.files.run_file import RunFile
 from ffnbench.report.files.store import read_report, report_text
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.run.world import World, this_machine
-from ffnbench.stats.cells import cells_of_plan, is_part
+from ffnbench.stats.cells import is_part
 from ffnbench.stats.figures import with_figures
 
 LOCAL, SLURM = "local", "slurm"  # where jobs run
@@ -53,6 +53,7 @@ FILE_LATE_S = {LOCAL: 0.0, SLURM: 15.0}
 # to twice the budget
 UNLIMITED_MIN, UNKNOWN_MIN, START_MIN = 100_000, 60, 5
 GPUS, SAFE_PATH = "CUDA_VISIBLE_DEVICES", "PYTHONSAFEPATH"
+SLURM_HINT = "--on slurm: takes fields of submitit's SlurmExecutor, as in partition=gpu,time=30; --on local needs no SLURM"
 
 
 def measure_group(asked: str, file: str, gpus: str | None) -> None:
@@ -88,24 +89,24 @@ def measure_as_jobs(
     fields of submitit's SlurmExecutor. Raises FfnbenchError for what can't be measured
     as jobs, and where submitit refuses them.
     """
-    on, _, slurm = where.partition(":")
-    if slurm and on != SLURM:
-        raise FfnbenchError(f"--on {on} takes no fields", "leave them out")
+    on, _, fields = where.partition(":")
     refuse_unknown("--on", on, (SLURM, LOCAL))
     plan = prepared.plan
+    if fields and on == LOCAL:
+        raise FfnbenchError(f"--on {on} takes no fields", "leave them out")
     if file is None:
         raise FfnbenchError(
             f"--on {on} keeps its jobs beside the .json of -o, and none is given",
             "add -o sweep.json",
         )
-    if on == LOCAL:
-        refuse_at_once(plan, world)
-    refuse_short(plan)
     if plan.protocol.runs > 1:
         raise FfnbenchError(
             "--runs measures on one machine, but jobs may run on several",
             "leave --runs out",
         )
+    if on == LOCAL:
+        refuse_at_once(plan, world)
+    refuse_short(plan)
     folder = file.path.absolute().with_name(f"{file.path.name}.jobs")
     if folder.exists() and not file.resumes:
         raise FfnbenchError(
@@ -122,7 +123,7 @@ def measure_as_jobs(
         before=before,
         on=on,
         folder=folder,
-        parameters=parameters_of(plan, slurm),
+        fields=fields_of(fields),
     )
     try:
         return sweep.measure_cells()
@@ -131,55 +132,31 @@ def measure_as_jobs(
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def parameters_of(plan: Plan, slurm: str) -> dict[str, Any]:
-    """The parameters of a job on SLURM: an exclusive node, as many CPUs as the plan has
-    threads, and twice the budget of a group, unless a text such as
-    `partition=gpu,time=30` says otherwise. A value is read as JSON, or else is a text.
+def fields_of(text: str) -> dict[str, Any]:
+    """The fields of a text such as `partition=gpu,time=30`, each read as JSON, or else
+    a text; raises FfnbenchError for any other.
     """
-    threads = max(case.workload.threads for case in plan.cases)
-    minutes = UNKNOWN_MIN
-    if plan.protocol.budget_s is not None:
-        minutes = START_MIN + math.ceil(2 * share_of_budget(plan) / 60)
-    parameters: dict[str, Any] = {
-        "job_name": "ffnbench",
-        "exclusive": True,
-        "time": minutes,
-        "ntasks_per_node": 1,
-        "cpus_per_task": threads,
-    }
-    for part in re.split(r",(?=\w+=)", slurm) if slurm else ():
-        name, equals, value = part.partition("=")
-        if not name or not equals:
-            raise FfnbenchError(
-                f"--on slurm: {part!r} is no KEY=VALUE",
-                "for example --on slurm:partition=gpu,gpus_per_node=1",
-            )
+    fields: dict[str, Any] = {}
+    for part in re.split(r",(?=\w+=)", text) if text else ():
+        name, _, value = part.partition("=")
+        if not name or not value:
+            raise FfnbenchError(f"--on slurm: {part!r} is no KEY=VALUE", SLURM_HINT)
         try:
-            parameters[name] = json.loads(value)
+            fields[name] = json.loads(value)
         except ValueError:
-            parameters[name] = value
-    # submitit would hand False on as a text
-    parameters["exclusive"] = parameters["exclusive"] or None
-    # a step does not take over the CPUs of its job
-    parameters.setdefault(
-        "srun_args", [f"--cpus-per-task={parameters['cpus_per_task']}"]
-    )
-    return parameters
-
-
-def share_of_budget(plan: Plan) -> float:
-    """The seconds of each group: all of them together have the budget."""
-    budget_s = plan.protocol.budget_s or 0.0
-    return max(LEAST_BUDGET_S, budget_s / len(cells_of_plan(plan)))
+            fields[name] = value
+    return fields
 
 
 @dataclass(slots=True, kw_only=True)
 class SweepOfJobs(Cells):
-    """Has each cell measured by a job."""
+    """Has each cell measured by a job. `fields` are those of submitit's SlurmExecutor
+    that the user gives.
+    """
 
     on: str
     folder: Path
-    parameters: dict[str, Any]
+    fields: dict[str, Any]
     jobs: dict[Path, Any] = field(default_factory=dict)  # by the files they write
     lost: int = 0
 
@@ -203,46 +180,35 @@ class SweepOfJobs(Cells):
 
     def _reports(self, left: dict[Path, Plan]) -> Parts:
         """Submit jobs and give their reports until no cell is left."""
+        cells = len(self.plans)
+        waiting = [file for file in left if not _is_there(file, left[file])]
         try:
-            yield from self._reports_of_jobs(left)
+            while left:
+                # here, only one job may measure at a time
+                while waiting and (self.on == SLURM or not self.jobs):
+                    file = waiting.pop(0)
+                    self.jobs[file] = self._submit(file, left[file])
+                ended = self._ended()
+                for file in [one for one in left if one.exists() or one in ended]:
+                    yield self._report_of(file, left.pop(file))
+                    self.jobs.pop(file, None)
+                    self.keep(self.joined)
+                done = cells - len(left)
+                step = Step(done=done / cells, text=f"groups done {done}/{cells}")
+                self.progress.show(step)
+                if self.jobs:
+                    time.sleep(POLL_S[self.on])
         finally:
             for job in self.jobs.values():
                 job.cancel(check=False)
 
-    def _reports_of_jobs(self, left: dict[Path, Plan]) -> Parts:
-        cells = len(self.plans)
-        waiting = [file for file in left if not self._is_there(file, left[file])]
-        while left:
-            # here, only one job may measure at a time
-            while waiting and (self.on == SLURM or not self.jobs):
-                file = waiting.pop(0)
-                self.jobs[file] = self._submit(file, left[file])
-            ended = self._ended()
-            for file in [file for file in left if file.exists() or file in ended]:
-                yield self._report_of(file, left.pop(file))
-                self.jobs.pop(file, None)
-                self.keep(self.joined)
-            done = cells - len(left)
-            step = Step(done=done / cells, text=f"groups done {done}/{cells}")
-            self.progress.show(step)
-            if self.jobs:
-                time.sleep(POLL_S[self.on])
-
-    def _is_there(self, file: Path, cell: Plan) -> bool:
-        """Whether the job of an earlier command has measured this cell; a file of
-        another plan is removed.
-        """
-        if not file.exists():
-            return False
-        report = read_report(file)
-        labels = {case.label for case in report.plan.cases}
-        if cell.reference in labels and is_part(report, self.prepared.plan):
-            return True
-        file.unlink()
-        return False
-
     def _submit(self, file: Path, cell: Plan) -> Any:
-        """Submit the job of a cell; raises FfnbenchError where submitit refuses it."""
+        """Submit the job of a cell, for its share of the budget. On SLURM it has an
+        exclusive node, as many CPUs as the cell has threads, and minutes for twice its
+        budget, unless the user's fields say otherwise.
+
+        Raises FfnbenchError where submitit refuses it.
+        """
         try:
             import submitit
             from submitit.core.utils import environment_variables
@@ -251,14 +217,29 @@ class SweepOfJobs(Cells):
                 "submitit is not installed: it submits jobs",
                 "pip install 'ffnbench[cluster]'",
             ) from None
+        minutes = UNKNOWN_MIN
         if cell.protocol.budget_s is not None:
-            budget_s = share_of_budget(self.prepared.plan)
+            budget_s = max(LEAST_BUDGET_S, cell.protocol.budget_s / len(self.plans))
             cell = replace(cell, protocol=replace(cell.protocol, budget_s=budget_s))
+            minutes = START_MIN + math.ceil(2 * budget_s / 60)
+        threads = max(case.workload.threads for case in cell.cases)
+        fields = {
+            "job_name": "ffnbench",
+            "exclusive": True,
+            "time": minutes,
+            "ntasks_per_node": 1,
+            "cpus_per_task": threads,
+            **self.fields,
+        }
+        # submitit would hand False on as a text
+        fields["exclusive"] = fields["exclusive"] or None
+        # a step does not take over the CPUs of its job
+        fields.setdefault("srun_args", [f"--cpus-per-task={fields['cpus_per_task']}"])
         asked = report_text(new_report(cell, self.prepared.costs_of(cell)))
         try:
             if self.on == SLURM:
                 executor = submitit.SlurmExecutor(self.folder)
-                executor.update_parameters(**self.parameters)
+                executor.update_parameters(**fields)
             else:
                 executor = submitit.LocalExecutor(self.folder)
                 executor.update_parameters(timeout_min=UNLIMITED_MIN)
@@ -269,8 +250,7 @@ class SweepOfJobs(Cells):
                 return executor.submit(measure_group, asked, str(file), gpus)
         except Exception as problem:
             text = " ".join(str(problem).split())
-            hint = "--on slurm: takes fields of submitit's SlurmExecutor, as in partition=gpu,time=30; --on local needs no SLURM"
-            raise FfnbenchError(f"submitit: {text}", hint) from problem
+            raise FfnbenchError(f"submitit: {text}", SLURM_HINT) from problem
 
     def _ended(self) -> set[Path]:
         """The files of the jobs that have ended, none where SLURM does not answer. The
@@ -295,15 +275,14 @@ class SweepOfJobs(Cells):
             job = self.jobs[file]
             return self._lost(cell, last_line(job.stderr() or job.stdout() or ""))
         report = as_shown(read_report(file))
-        environments = [part.environment for part in (*self.parts, report)]
-        kinds = {one.fingerprint: one for one in environments if one is not None}
-        if len(kinds) > 1:
-            first, other = list(kinds.values())[:2]
-            why = f"measured on {other.cpu}, others on {first.cpu}"
-            file.unlink()
-            return self._lost(
-                cell, f"{why}: --on slurm:constraint=... keeps to one kind"
-            )
+        here = report.environment
+        for first in (part.environment for part in self.parts):
+            if first and here and first.fingerprint != here.fingerprint:
+                file.unlink()
+                why = f"measured on {here.cpu}, others on {first.cpu}"
+                return self._lost(
+                    cell, f"{why}: --on slurm:constraint=... keeps to one kind"
+                )
         return report
 
     def _lost(self, cell: Plan, why: str) -> ShownReport:
@@ -315,6 +294,18 @@ class SweepOfJobs(Cells):
         ]
         report = new_report(cell, self.prepared.costs_of(cell))
         return replace(report, failures=tuple(failures))
+
+
+def _is_there(file: Path, cell: Plan) -> bool:
+    """Whether the job of an earlier command has measured this cell; a file of another
+    plan is removed.
+    """
+    if not file.exists():
+        return False
+    if is_part(read_report(file), cell):
+        return True
+    file.unlink()
+    return False
 
 
 def last_line(log: str) -> str:
