@@ -116,45 +116,27 @@ class Correctness:
         if self._form is None:
             self._form = self._form_of(subject)
         form, proof = self._form
-        if form is not None:
-            self._check_against_form(form, proof, subject, salt, when)
-        elif self.checks_again:
-            self._check_against_second(subject, salt, when)
-
-    def _check_against_form(
-        self,
-        form: OwnModule,
-        proof: Proof | None,
-        subject: Subject,
-        salt: int,
-        when: str,
-    ) -> None:
+        if form is None and not self.checks_again:
+            return
         call = _checked_call(subject, form, salt)
-        answer, _ = _answer_of(subject, call)
-        _refuse_infinite(answer, when)
-        reference = "the float64 reference"
-        if form is not subject.module:
-            reference += f" of ffnbench's own {form.spec.form_name}"
-        message = f"{when}the {{}} differs from {reference}"
-        if proof is not None:
-            answer = _by_own_names(answer, proof)
-        if self.case.workload.weights is Weights.NONE:
-            self._compare(answer, [_expected_of_form(form, call)], message)
-        else:
-            self._compare_rounded(answer, form, call, message)
-
-    def _check_against_second(self, subject: Subject, salt: int, when: str) -> None:
-        call = _checked_call(subject, None, salt)
-        second = self._second_instance(subject)
+        second = None if form else self._second_instance(subject)
         answer, was_in_train_mode = _answer_of(subject, call)
-        _refuse_infinite(answer, when)
-        if second is not None and was_in_train_mode is not None:
-            second.train(was_in_train_mode)
-            self._compare(
-                answer,
-                _expected_of_second(second, call),
-                f"{when}the {{}} differs from the module's own in float64",
+        for what, values in answer.items():
+            if not bool(torch.isfinite(values).all()):
+                raise Mismatch(f"{when}the {what} is not finite")
+        if form is not None:
+            reference = "the float64 reference"
+            if form is not subject.module:
+                reference += f" of ffnbench's own {form.spec.form_name}"
+            if proof is not None:
+                answer = _by_own_names(answer, proof)
+            self._compare_with_form(
+                answer, form, call, f"{when}the {{}} differs from {reference}"
             )
+        elif second is not None and was_in_train_mode is not None:
+            second.train(was_in_train_mode)
+            message = f"{when}the {{}} differs from the module's own in float64"
+            self._compare(answer, _expected_of_second(second, call), message)
 
     def _form_of(self, subject: Subject) -> tuple[OwnModule | None, Proof | None]:
         """The form that a module is, or is said to be, with the module's weights, None
@@ -185,11 +167,8 @@ class Correctness:
         work = self.case.workload
         try:
             seed_all(self.seed, self.case.ffn)
-            second = build_module(
-                self.case.ffn,
-                device=torch_device(work.device),
-                dtype=getattr(torch, work.dtype),
-            )
+            device, dtype = torch_device(work.device), getattr(torch, work.dtype)
+            second = build_module(self.case.ffn, device=device, dtype=dtype)
             if self.weights_folder:
                 load_base_weights(self.weights_folder, second)
             state = subject.module.state_dict()
@@ -207,65 +186,65 @@ class Correctness:
         message: str,
     ) -> None:
         """Compare an answer with one reference after the other, until the difference is
-        no larger than rounding explains, and keep the errors. The message of a Mismatch
-        is `message` with what differs in the place of `{}`.
+        no larger than rounding explains, and keep the errors of the nearest. The
+        message of a Mismatch is `message` with what differs in the place of `{}`.
+
+        Where an output is off by the tolerance, that share of its elements is on the
+        other side of a kink, and their slopes are wrong. So a gradient may be off by
+        the square root of the tolerance.
         """
         tolerance = self.case.workload.tolerance
-        differences = []
+        nearest: dict[str, float] = {}
+        least = float("inf")
         for expected in references:
-            difference = difference_from_expected(answer, expected)
-            differences.append(difference)
-            if difference.over(tolerance) <= 1:
-                break
-        if not differences:
-            return
-        nearest = min(differences, key=lambda tried: tried.over(tolerance))
-        if nearest.output > tolerance:
-            raise Mismatch(f"{message.format(OUTPUT)} by {nearest.output:.1e}")
-        if nearest.over(tolerance) > 1:
-            raise Mismatch(
-                f"{message.format(nearest.worst_gradient)} by {nearest.gradient:.1e}"
+            errors = relative_errors(answer, expected)
+            gradient = max(
+                (errors[what] for what in errors if what != OUTPUT), default=0.0
             )
+            times = max(errors[OUTPUT] / tolerance, gradient / sqrt(tolerance))
+            if not nearest or times < least:
+                nearest, least = errors, times
+            if times <= 1:
+                break
+        for what, error in nearest.items():
+            if not error <= (tolerance if what == OUTPUT else sqrt(tolerance)):
+                raise Mismatch(f"{message.format(what)} by {error:.1e}")
         self._keep(nearest)
 
-    def _compare_rounded(
+    def _compare_with_form(
         self,
         answer: OutputAndGradients,
         form: OwnModule,
         call: CheckedCall,
         message: str,
     ) -> None:
-        """Compare the output of a row whose weights are in fewer bits with that of
-        plain rounding to its format. It may be as far from that as plain rounding is
-        from the exact one.
+        """Compare an answer with that of a form. Where the weights are in fewer bits,
+        the output may be as far from that of plain rounding to their format as plain
+        rounding is from the exact one.
         """
+        work, expected = self.case.workload, _expected_of_form(form, call)
+        if work.weights is Weights.NONE:
+            self._compare(answer, [expected], message)
+            return
         from ffnbench.worker.plain_rounding import rounded_reference
 
-        work, expected = self.case.workload, _expected_of_form(form, call)
-        difference = difference_from_expected(answer, expected)
         # int8-dynamic has one scale for all tokens; an imposed routing needs them all
         if work.weights is not Weights.INT8_DYNAMIC and isinstance(form, FeedForward):
             call = call.shortened()
         rounded = {OUTPUT: call.compared(rounded_reference(form, call.x, work))}
-        explained = difference_from_expected(rounded, expected).frobenius + LEAST_ERROR
-        if difference_from_expected(answer, rounded).frobenius > explained:
+        errors = relative_errors(answer, expected)
+        explained = relative_errors(rounded, expected)[OUTPUT] + LEAST_ERROR
+        if relative_errors(answer, rounded)[OUTPUT] > explained:
             raise Mismatch(
-                f"{message.format(OUTPUT)} by {difference.frobenius:.1e}, which rounding to {work.weights} does not explain"
+                f"{message.format(OUTPUT)} by {errors[OUTPUT]:.1e}, which rounding to {work.weights} does not explain"
             )
-        self._keep(difference)
+        self._keep(errors)
 
-    def _keep(self, difference: Difference) -> None:
+    def _keep(self, errors: dict[str, float]) -> None:
         """Keep the errors of a check."""
-        self.output_error = difference.frobenius
-        if difference.gradient is not None:
-            self.gradient_error = max(difference.gradient, self.gradient_error or 0.0)
-
-
-def _refuse_infinite(answer: OutputAndGradients, when: str) -> None:
-    """Raise Mismatch for an answer that is not finite."""
-    for what, values in answer.items():
-        if not bool(torch.isfinite(values).all()):
-            raise Mismatch(f"{when}the {what} is not finite")
+        self.output_error = errors.pop(OUTPUT, None)
+        if errors:
+            self.gradient_error = max(*errors.values(), self.gradient_error or 0.0)
 
 
 def _checked_call(subject: Subject, form: OwnModule | None, salt: int) -> CheckedCall:
@@ -276,13 +255,9 @@ def _checked_call(subject: Subject, form: OwnModule | None, salt: int) -> Checke
     rows = _rows_of(x, form)
     gradient = subject.grad
     if subject.train:
-        is_compared = torch.zeros(
-            x.shape[:-1].numel(), 1, dtype=x.dtype, device=x.device
-        )
-        is_compared[rows] = 1
-        gradient = subject.grads.renew(gradient_salt(salt), 1)[0] * is_compared.view(
-            *x.shape[:-1], 1
-        )
+        is_compared = torch.zeros_like(x[..., :1])
+        is_compared.view(-1)[rows] = 1
+        gradient = subject.grads.renew(gradient_salt(salt), 1)[0] * is_compared
     return CheckedCall(x, gradient, rows)
 
 
@@ -290,26 +265,26 @@ def _rows_of(x: Tensor, form: OwnModule | None) -> Tensor:
     """The numbers of the tokens that are compared: spread over all tokens, the last one
     too.
 
-    For attention they are the first tokens. With experts they are those whose choice is
-    clearest, since rounding decides between near ties.
+    For attention they are the first tokens. With a router they are those whose choice
+    of experts is clearest, since rounding decides between near ties.
     """
     tokens = x.shape[:-1].numel()
     if form is not None and isinstance(form.spec, AttentionSpec):
         return torch.arange(min(ROWS, x.shape[1]), device=x.device)
-    if form is None or not _routes_by_itself(form):
+    moe = form.spec.moe if form is not None else None
+    if (
+        form is None
+        or moe is None
+        or form.imposed is not None
+        or moe.top_k == moe.experts
+    ):
         return _spread_tokens(tokens, ROWS, x)
     candidates = _spread_tokens(tokens, CANDIDATES, x)
     inputs = x.detach().reshape(-1, x.shape[-1])[candidates].double()
     logits = inputs @ form.router.weight.detach().double().T
-    best = logits.topk(form.moe.top_k + 1).values
+    best = logits.topk(moe.top_k + 1).values
     clearest = (best[:, -2] - best[:, -1]).argsort(descending=True)
     return candidates[clearest[:ROWS]]
-
-
-def _routes_by_itself(form: OwnModule) -> bool:
-    """Whether the form has a router that sends each token to some of its experts."""
-    moe = form.spec.moe
-    return moe is not None and form.imposed is None and moe.top_k < moe.experts
 
 
 def _spread_tokens(tokens: int, count: int, x: Tensor) -> Tensor:
@@ -328,41 +303,35 @@ def _answer_of(
     call can give the same.
     """
     answer, drew = _answer_and_draws(subject, call)
-    if not drew:
-        return answer, subject.train
-    if not subject.train:
-        return answer, None
-    subject.module.eval()
-    try:
+    in_train_mode = subject.train
+    if drew and in_train_mode:
+        subject.module.eval()
         answer, drew = _answer_and_draws(subject, call)
-    finally:
         subject.module.train()
-    return answer, None if drew else False
+        in_train_mode = False
+    return answer, None if drew else in_train_mode
 
 
 def _answer_and_draws(
     subject: Subject, call: CheckedCall
 ) -> tuple[OutputAndGradients, bool]:
     """What the subject answers to a call, and whether it drew random numbers."""
-    before = _random_state(subject)
+    accelerator = subject.accelerator
+    state = accelerator.rng_state if accelerator else torch.get_rng_state
+    before = state()
     subject.clear(call.x)
     y = subject.call(call.x, call.gradient)
     answer = _results_of_call(call, y, subject.module)
     subject.clear(call.x)
-    return answer, not torch.equal(before, _random_state(subject))
-
-
-def _random_state(subject: Subject) -> Tensor:
-    """The state of the generator on the subject's device."""
-    if subject.accelerator is None:
-        return torch.get_rng_state()
-    return subject.accelerator.rng_state()
+    return answer, not torch.equal(before, state())
 
 
 def _results_of_call(
     call: CheckedCall, y: Tensor, module: nn.Module
 ) -> OutputAndGradients:
-    """What a call of a module gave: the output `y`, and gradients where x has one."""
+    """What a call of a module gave: the output `y`, and gradients where x has one; one
+    that is missing is zero, as an optimiser takes it.
+    """
     answer = {OUTPUT: call.compared(y)}
     if call.x.requires_grad:
         answer[INPUT_GRADIENT] = call.compared(_gradient_or_zero(call.x))
@@ -373,10 +342,7 @@ def _results_of_call(
 
 
 def _gradient_or_zero(tensor: Tensor) -> Tensor:
-    """The gradient of a tensor; zero where there is none, as an optimiser takes it."""
-    if tensor.grad is None:
-        return torch.zeros_like(tensor)
-    return tensor.grad
+    return torch.zeros_like(tensor) if tensor.grad is None else tensor.grad
 
 
 def gradient_of(name: str) -> str:
@@ -388,18 +354,16 @@ def _by_own_names(answer: OutputAndGradients, proof: Proof) -> OutputAndGradient
     """The answer with the gradients of the form's weights in place of those of the
     module's own.
     """
-    begin = gradient_of("")
-    of_weights = {
-        what.removeprefix(begin): values
-        for what, values in answer.items()
-        if what not in (OUTPUT, INPUT_GRADIENT)
-    }
     named = {what: answer[what] for what in (OUTPUT, INPUT_GRADIENT) if what in answer}
-    if not of_weights:
-        return named
-    return named | {
-        gradient_of(name): values for name, values in proof.of(of_weights).items()
+    of_weights = {
+        what.removeprefix(gradient_of("")): values
+        for what, values in answer.items()
+        if what not in named
     }
+    if of_weights:
+        of_form = proof.of(of_weights)
+        named |= {gradient_of(name): values for name, values in of_form.items()}
+    return named
 
 
 def _expected_of_form(form: OwnModule, call: CheckedCall) -> OutputAndGradients:
@@ -414,23 +378,22 @@ def _expected_of_form(form: OwnModule, call: CheckedCall) -> OutputAndGradients:
     chosen = None
     if form.spec.moe:
         with torch.no_grad():
-            chosen = form.choose(call.x.detach().reshape(-1, call.x.shape[-1]))[
-                call.rows
-            ]
-    x = short.x.detach().double().requires_grad_(call.x.requires_grad)
+            chosen = form.choose(call.x.detach().reshape(-1, call.x.shape[-1]))
+            chosen = chosen[call.rows]
+    trains = call.x.requires_grad
+    x = short.x.detach().double().requires_grad_(trains)
     weights = {
         name: weight.requires_grad_() for name, weight in form.named_parameters()
     }
-    with torch.set_grad_enabled(x.requires_grad):
+    with torch.set_grad_enabled(trains):
         y = form.reference(x, chosen)
     answer = {OUTPUT: y.detach()[0]}
-    if x.requires_grad:
+    if trains:
         of_x, *of_weights = torch.autograd.grad(
             y, [x, *weights.values()], short.gradient.double(), materialize_grads=True
         )
         answer[INPUT_GRADIENT] = of_x[0]
-        for name, gradient in zip(weights, of_weights, strict=True):
-            answer[gradient_of(name)] = gradient
+        answer |= zip(map(gradient_of, weights), of_weights, strict=True)
     return answer
 
 
@@ -441,23 +404,19 @@ def _expected_of_second(
     alone; in float64 for the whole input, for a module in which a token meets others;
     and in its own dtype. A way that can't be run is left out.
     """
-    tries = (
+    for tried, dtype in (
         (call.shortened(), torch.float64),
         (call, torch.float64),
         (call, call.x.dtype),
-    )
-    for tried, dtype in tries:
+    ):
+        trains = tried.x.requires_grad
         try:
             module = deepcopy(second).to(dtype)  # a copy that has seen no input
-            x = (
-                tried.x.detach()
-                .to(dtype, copy=True)
-                .requires_grad_(tried.x.requires_grad)
-            )
+            x = tried.x.detach().to(dtype, copy=True).requires_grad_(trains)
             anew = CheckedCall(x, tried.gradient.to(dtype), tried.rows)
-            with torch.set_grad_enabled(x.requires_grad):
+            with torch.set_grad_enabled(trains):
                 y = module(x)
-            if x.requires_grad:
+            if trains:
                 y.backward(anew.gradient)
             answer = _results_of_call(anew, y, module)
         except Exception:
@@ -466,55 +425,21 @@ def _expected_of_second(
         yield answer
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """Relative errors of an answer.
-
-    `output` is that of the worst row, which is compared with the tolerance. `frobenius`
-    is the error of all rows together. `gradient` is the error of
-    `worst_gradient`, None without gradients.
-    """
-
-    output: float
-    frobenius: float = 0.0
-    gradient: float | None = None
-    worst_gradient: str = ""
-
-    def over(self, tolerance: float) -> float:
-        """How many times as large the errors are as rounding explains.
-
-        Where an output is off by the tolerance, that share of its elements is on the
-        other side of a kink, and their slopes are wrong. So a gradient may be off by
-        the square root of the tolerance.
-        """
-        return max(self.output / tolerance, (self.gradient or 0.0) / sqrt(tolerance))
-
-
-def difference_from_expected(
+def relative_errors(
     answer: OutputAndGradients, expected: OutputAndGradients
-) -> Difference:
-    """How far an answer is from what is expected, in the gradients that both have, and
-    in the output.
+) -> dict[str, float]:
+    """How far the output, and each gradient that both have, is from what is expected:
+    the root mean square of the difference over that of what is expected.
     """
-    errors_of_elements = answer[OUTPUT].double() - expected[OUTPUT].double()
-    size = _rms(expected[OUTPUT]) or 1.0
-    gradients = [what for what in expected if what != OUTPUT and what in answer]
-    scales = {what: _rms(expected[what]) for what in gradients}
-    weights = [what for what in gradients if what != INPUT_GRADIENT]
-    least = LEAST_SCALE * max((scales[what] for what in weights), default=0.0)
-    for what in weights:
+    scales = {what: _rms(expected[what]) for what in expected if what in answer}
+    of_weights = [what for what in scales if what not in (OUTPUT, INPUT_GRADIENT)]
+    least = LEAST_SCALE * max((scales[what] for what in of_weights), default=0.0)
+    for what in of_weights:
         scales[what] = max(scales[what], least)
-    errors = {}
-    for what in gradients:
-        error = _rms(answer[what].double() - expected[what].double())
-        errors[what] = error / (scales[what] or 1.0)
-    worst = max(errors, key=errors.__getitem__, default="")
-    return Difference(
-        output=row_error(answer[OUTPUT], expected[OUTPUT]),
-        frobenius=_rms(errors_of_elements) / size,
-        gradient=errors.get(worst),
-        worst_gradient=worst,
-    )
+    return {
+        what: _rms(answer[what].double() - expected[what].double()) / (scale or 1.0)
+        for what, scale in scales.items()
+    }
 
 
 def _rms(values: Tensor) -> float:
@@ -522,15 +447,3 @@ def _rms(values: Tensor) -> float:
     if not values.numel():
         return 0.0
     return float(values.double().square().mean().sqrt())
-
-
-def row_error(y: Tensor, expected: Tensor) -> float:
-    """The largest error of a row, relative to its norm or to the root mean square of
-    all norms, whichever is larger.
-    """
-    y, expected = y.double(), expected.double()
-    norms = expected.norm(dim=-1)
-    scale = norms.clamp_min(float(norms.square().mean().sqrt()))
-    errors = (y - expected).norm(dim=-1)
-    relative = torch.where(scale > 0, errors / scale, errors)
-    return float(relative.nan_to_num(float("inf")).max())

@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from fake_machine import planned
 from torch import Tensor, nn
 
+from ffnbench.ffn.proof import relative_error
 from ffnbench.plan.plan import Workload
-from ffnbench.worker.correctness import row_error
 from ffnbench.worker.jobs import Jobs
 from ffnbench.worker.probe_jobs import InProcess
 from ffnbench.worker.subject import set_precision
@@ -72,7 +72,7 @@ def error_of(
     y = ffn(
         lambda a, b: (rounded(a).double() @ rounded(b).double()).float(), torch.float32
     )
-    return row_error(scale * y, ffn(torch.matmul, torch.float64))
+    return relative_error(scale * y, ffn(torch.matmul, torch.float64))
 
 
 def work(asked: str, dtype: str = "float32") -> Workload:
