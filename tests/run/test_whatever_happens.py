@@ -29,16 +29,18 @@ from ffnbench.report.files.store import read_report
 from ffnbench.run import world
 
 HOW = "compare relu swiglu --d-model 32 --threads 1 --metrics latency -q"
-WORKERS, ROUNDS, BUDGET_S = 3, 2, 12
+WORKERS, ROUNDS = 3, 2
 FIXED = f"--workers {WORKERS} --rounds {ROUNDS}"
 KINDS = {
     "a cell": FIXED,
     "a sweep": f"{FIXED} --seq-len 1,2,4",
     "several runs": f"{FIXED} --runs 3",
     "runs of a sweep": f"{FIXED} --runs 2 --seq-len 1,2",
-    "a budget": f"--budget {BUDGET_S}",
+    "a budget": "--budget 12",
+    "a sweep in a budget": "--budget 24 --seq-len 1,2",
 }
-SERIAL = itertools.count()  # no two samples are the same
+BUDGETS_S = {"a budget": 12, "a sweep in a budget": 24}
+SERIAL = itertools.count()  # no two samples, and no two processes, are the same
 
 
 class Scripted(Machine):
@@ -55,7 +57,9 @@ class Scripted(Machine):
         super().__init__(slower, lambda what, now: what == stuck and now >= since)
         self.file, self.events, self.seconds = file, events, self.give
         self.asked = 0
-        self.given: dict[float, str] = {}  # the case of each sample that was recorded
+        self.process = 0
+        # the case of each sample that was recorded, and the process that gave it
+        self.given: dict[float, tuple[str, int]] = {}
         self.whole: set[float] = set()  # of the workers before this one
         self.happened: list[str] = []
         self.left: bytes | None = None  # the file when the run was killed
@@ -75,12 +79,13 @@ class Scripted(Machine):
             raise lost("crash")
         value = SAMPLE_S / 3 * self.slower * (1 + 1e-9 * next(SERIAL))
         if number >= 0:
-            self.given[value] = label
+            self.given[value] = label, self.process
         return value
 
     def began(self) -> None:
         """Called when a worker begins: what was given before is whole."""
         self.whole = set(self.given)
+        self.process = next(SERIAL)
 
 
 def latencies(report: Report) -> list[Sample]:
@@ -105,7 +110,7 @@ class Happening(RuleBasedStateMachine):
             "-o",
             str(self.file),
         ]
-        self.given: dict[float, str] = {}
+        self.given: dict[float, tuple[str, int]] = {}
         self.is_done = self.has_lost = False
 
     def teardown(self) -> None:
@@ -126,7 +131,7 @@ class Happening(RuleBasedStateMachine):
         self, events: dict[int, str], slower: int = 1, stuck: str = "", since: float = 0
     ) -> None:
         """`slower` is the load beside it, `stuck` what never ends since then."""
-        if self.kind == "a budget":
+        if self.kind in BUDGETS_S:
             machine = Scripted(self.file, events, slower, stuck, since)
         else:
             machine = Scripted(self.file, events)
@@ -141,14 +146,14 @@ class Happening(RuleBasedStateMachine):
         self.nothing_is_made_up_or_doubled(after)
         if ends:
             assert code == 130
-        elif self.kind == "a budget":
-            assert machine.clock_s <= latest(BUDGET_S)
+        elif self.kind in BUDGETS_S:
+            assert machine.clock_s <= latest(BUDGETS_S[self.kind])
         else:
             assert code == 0, self.told
             self.everything_is_there(after)
             assert not (self.is_done and machine.asked)
             self.is_done = True
-        if self.kind != "a budget":
+        if self.kind not in BUDGETS_S:
             self.what_was_whole_stays(before, after)
         if "kill" in ends:
             kept = {value for run in after for value in values_of(run)}
@@ -191,12 +196,17 @@ class Happening(RuleBasedStateMachine):
         values = sum((values_of(run) for run in runs), Counter())
         assert set(values.values()) <= {1}
         for run in runs:
+            processes: dict[int, set[int]] = {}  # by the number of the worker
             for one in latencies(run):
-                assert self.given[one.value] == one.case
+                case, process = self.given[one.value]
+                assert case == one.case
+                processes.setdefault(one.worker, set()).add(process)
+            assert sum(map(len, processes.values())) == len(processes)
+            assert len(set.union(set(), *processes.values())) == len(processes)
             places = Counter(
                 (one.case, one.worker, one.round) for one in latencies(run)
             )
-            if self.kind != "a budget":  # there a disturbed sample is taken again
+            if self.kind not in BUDGETS_S:  # there a disturbed sample is taken again
                 assert set(places.values()) <= {1}
 
     def everything_is_there(self, runs: list[Report]) -> None:
