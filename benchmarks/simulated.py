@@ -29,7 +29,7 @@ from ffnbench.plan.plan import CONTROL, Case, Plan, Probe
 from ffnbench.plan.protocol import protocol_of
 from ffnbench.record.messages import OF_CASE, Failed, Greeting, Opened, Sampled
 from ffnbench.record.result import Environment, FailureKind, Report, Run
-from ffnbench.report.files.store import read_report
+from ffnbench.report.store import read_report
 from ffnbench.run.world import World as Outside
 from ffnbench.stats.rounds import FEWEST_CLEAN
 from ffnbench.stats.stopping import StopRule

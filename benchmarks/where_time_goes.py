@@ -18,7 +18,7 @@ START = time.perf_counter()  # before ffnbench and what it needs are imported
 
 from ffnbench.app import main as cli  # noqa: E402
 from ffnbench.record.messages import Sampled  # noqa: E402
-from ffnbench.report.files.run_file import RunFile  # noqa: E402
+from ffnbench.report.files import RunFile  # noqa: E402
 from ffnbench.run.worker import Worker  # noqa: E402
 
 MAIN_JOB = ["compare", "--d-model", "768", "--variants", "relu,gelu,swiglu"]

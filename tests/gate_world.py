@@ -13,7 +13,7 @@ from pathlib import Path
 from fake_machine import FakeLaunch, measure, prepare
 
 from ffnbench.record.result import Report
-from ffnbench.report.files.store import report_text
+from ffnbench.report.store import report_text
 
 
 def machine(

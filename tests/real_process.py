@@ -28,7 +28,7 @@ import os, signal, sys
 sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / "tests")!r}]
 from fake_machine import FakeLaunch
 from ffnbench.app import main as cli
-from ffnbench.report.files import run_file
+from ffnbench.report import files as run_file
 from ffnbench.run import world
 run_file.EVERY_S = run_file.TIMES_WRITING = 0
 asked = []

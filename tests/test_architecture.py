@@ -48,7 +48,7 @@ APART |= set(permutations(QUESTIONS, 2))
 # with it
 UP = {
     ("report/shown_report.py", "compare"), ("report/shown_report.py", "block"),
-    ("report/shown_report.py", "activations"), ("report/files/store.py", "block"),
+    ("report/shown_report.py", "activations"), ("report/store.py", "block"),
 }  # fmt: skip
 # what commands load, in the parent and its workers together (benchmarks/weight.py)
 MODULES_OF_COMPARE, NODES_OF_COMPARE = 90, 108_000

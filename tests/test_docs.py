@@ -21,7 +21,7 @@ from shell import COMMANDS
 import ffnbench
 from ffnbench.api.saved_runs import load_recomputed
 from ffnbench.app.main import run_command_line
-from ffnbench.report.files.store import report_text
+from ffnbench.report.store import report_text
 
 DOCUMENTS = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("results/*.md")]

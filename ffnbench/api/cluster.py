@@ -37,10 +37,9 @@ from ffnbench.plan.protocol import LEAST_BUDGET_S
 from ffnbench.record.progress import Progress
 from ffnbench.record.result import Failure, FailureKind, Report, Step
 from ffnbench.report.destination import refuse_unknown
-from ffnbench.report.files.outputs import save
-from ffnbench.report.files.run_file import RunFile
-from ffnbench.report.files.store import read_report, report_text
+from ffnbench.report.files import RunFile, write
 from ffnbench.report.shown_report import ShownReport
+from ffnbench.report.store import read_report, report_text
 from ffnbench.run.world import World, this_machine
 from ffnbench.stats.cells import is_part
 from ffnbench.stats.figures import with_figures
@@ -73,7 +72,7 @@ def measure_group(asked: str, file: str, gpus: str | None) -> None:
     report = measure_plan(prepared, replace(this_machine(), began=None))
     if report.interrupted:
         raise SystemExit("ended by a signal")
-    save(Path(file), report_text(report))
+    write(Path(file), report_text(report))
 
 
 def measure_as_jobs(

@@ -42,7 +42,7 @@ from ffnbench.stats.rounds import complete_workers, labels_without_clean, rounds
 from ffnbench.stats.stopping import StopRule
 
 if TYPE_CHECKING:
-    from ffnbench.report.files.run_file import RunFile
+    from ffnbench.report.files import RunFile
 
 NOT_RESUMED_HINT = "give -o another file, or leave --resume out"
 Keep = Callable[[Callable[[], ShownReport]], None]  # is given what makes a report

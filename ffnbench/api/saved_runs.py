@@ -6,8 +6,8 @@ from dataclasses import fields, replace
 
 from ffnbench.common.errors import Unfinished
 from ffnbench.record.result import Estimate, Figures, Report
-from ffnbench.report.files.store import made_anew, read_report
 from ffnbench.report.shown_report import ShownReport
+from ffnbench.report.store import made_anew, read_report
 from ffnbench.stats.figures import figures_of, with_figures
 
 

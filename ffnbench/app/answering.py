@@ -7,7 +7,6 @@ from typing import Any
 
 from ffnbench.api.call import Call, calling
 from ffnbench.app.options import WITH_TABLE
-from ffnbench.common.streams import say
 from ffnbench.report.answer import Drawing
 from ffnbench.report.destination import Destination
 
@@ -21,7 +20,6 @@ def show_answer(
     line: str,
     typed: Collection[str],
     notes: Sequence[str],
-    counts: str = "",
     checks: bool = False,
     default_out: str = "",
     pictures_if: str = "",
@@ -31,8 +29,7 @@ def show_answer(
 
     `shown` and `how` are arguments of Destination; `given` is what was typed, and what
     a file sets: no file that it names is written over. `typed` are the names of the
-    former. `line` asks the same again. The command only counts where `counts` is its
-    name, or that of a flag that is on. `checks` says that the answer is that of a
+    former. `line` asks the same again. `checks` says that the answer is that of a
     check. `default_out` is written where no file is asked for. Pictures are written
     only if the flag `pictures_if` is on.
     """
@@ -41,7 +38,7 @@ def show_answer(
     if default_out:
         shown["out"] = shown["out"] or (default_out,)
     if shown.get("out"):
-        from ffnbench.report.files.outputs import inputs_of
+        from ffnbench.report.files import inputs_of
 
         how["inputs"] = inputs_of(*given.values())
     kind = Destination
@@ -50,8 +47,6 @@ def show_answer(
 
         kind, command = CheckDestination, "check"
         how["baseline"] = str(given.get("baseline", ""))
-    if counts == command or given.get(counts) is True:
-        how["why_runs_stay"] = "this command only counts"
     with kind(command, **shown, **how) as destination:
         call = Call(
             command=line,
@@ -63,8 +58,7 @@ def show_answer(
         with calling(call):
             answer = answer_of()
         if isinstance(answer, Drawing):
-            for path in destination.write(answer.files):
-                say(f"wrote {path}")
+            destination.draw(answer)
         else:
             destination.show(answer)
     return destination.code

@@ -155,7 +155,6 @@ def compare(
 @command(
     shows={**ARRANGED, "out": (o.TableOut, ())},
     suffixes=o.WITH_TABLE,
-    counts="cost",
     examples=[
         "ffnbench cost relu2,swiglu --d-model 4096 --seq-len 2Ki",
         "ffnbench cost --preset mixtral-8x7b --json",
@@ -234,7 +233,7 @@ def report(path: o.File) -> "Report | Check":
 
     Every figure is computed again from the samples.
     """
-    from ffnbench.report.files.store import holds_findings
+    from ffnbench.report.store import holds_findings
 
     if holds_findings(path):
         from ffnbench.gate.shown_check import saved_check
@@ -252,7 +251,6 @@ def report(path: o.File) -> "Report | Check":
 @command(
     shows=MEASURED,
     suffixes=o.WITH_PICTURE,
-    counts="cost_only",
     examples=[
         "ffnbench block --preset bert-base --cost-only",
         "ffnbench block llama3-8b --seq-len 128,1Ki,8Ki --cost-only",

@@ -18,7 +18,7 @@ from ffnbench.gate.decision import (
 )
 from ffnbench.plan.metrics import LATENCY
 from ffnbench.record.result import FailureKind, Report
-from ffnbench.report.files.store import made_anew, report_text
+from ffnbench.report.store import made_anew, report_text
 from ffnbench.stats.rounds import labels_without_clean, rounds_of, row_logs
 
 FEWEST_BASELINE_WORKERS = 5  # of each run of a baseline that has latencies
@@ -35,9 +35,8 @@ def refuse_no_baseline(before: Report, path: str, *, exact_only: bool) -> None:
             problem = _why_no_latencies(run)
         if not problem and not exact_only:
             problem = why_too_few(run)
-            enough = {"workers": 2 * FEWEST_BASELINE_WORKERS}
-            others = dict.fromkeys(("rounds", "quick", "precision", "budget"))
-            hint = made_anew(path, before, **enough, **others)
+            with_more = f" with --workers {2 * FEWEST_BASELINE_WORKERS}"
+            hint = made_anew(path, before, with_more)
         if problem:
             name = repr(path)
             if before.repeats:

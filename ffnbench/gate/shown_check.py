@@ -5,7 +5,10 @@ them again, and becomes a baseline.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import os
+import secrets
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,12 +29,14 @@ from ffnbench.gate.table import (
 from ffnbench.record.result import Report
 from ffnbench.report.answer import Shows, Write
 from ffnbench.report.destination import STDOUT_FORMATS, Destination, refuse_unknown
-from ffnbench.report.files.outputs import is_run, refuse_unwritable, save
-from ffnbench.report.files.store import made_anew, report_in, report_text
+from ffnbench.report.files import append, refuse_unwritable, write
 from ffnbench.report.shown_report import NOT_ALL, origin_record
+from ffnbench.report.store import made_anew, report_in, report_text
 from ffnbench.report.table import Row, Table, estimate_in
+from ffnbench.report.terminal import Terminal, show
 
 CHECK_FORMATS = (*STDOUT_FORMATS, "github")
+CI_WIDTH = 100  # letters in a line of a log of GitHub
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -97,11 +102,6 @@ class ShownCheck(Shows):
     def _code(self, *, unclear_fails: bool) -> int:
         failed = bool(self.now.failed_rows)
         return exit_code(self.findings, failed=failed, unclear_fails=unclear_fails)
-
-    def texts(self, tables: Sequence[Table]) -> dict[str, Callable[[], str]]:
-        """A writer for each format of stdout but the table."""
-        commands = {"github": lambda: workflow_commands(self.findings)}
-        return super().texts(tables) | commands
 
     def files(self, tables: Sequence[Table]) -> dict[str, Write]:
         """A writer for each suffix; its JSON can be shown again."""
@@ -174,9 +174,8 @@ def _finding_in(record: Row) -> Finding:
 
 
 class CheckDestination(Destination):
-    """Where a check's answer goes. With `update` it replaces the baseline.
-
-    With `--on-unclear fail`, an UNCLEAR row sets the exit code.
+    """Where a check's answer goes. With `update` it replaces the baseline, and with
+    `--on-unclear fail` an UNCLEAR row sets the exit code.
     """
 
     def __init__(
@@ -190,13 +189,10 @@ class CheckDestination(Destination):
     ) -> None:
         refuse_unknown("--on-unclear", on_unclear, ("pass", "fail"))
         self._unclear_fails = on_unclear == "fail"
-        self._baseline = baseline
+        self._baseline = Path(baseline)
         if update:
-            refuse_unwritable(Path(baseline))
-        why = "this would be what a check finds"
-        super().__init__(stem, formats=CHECK_FORMATS, why_runs_stay=why, **how)
-        if self._outputs is not None:  # its file is written while it is measured
-            self._saved = next(filter(is_run, self._outputs.paths), None)
+            refuse_unwritable(self._baseline)
+        super().__init__(stem, formats=CHECK_FORMATS, **how)
         self.updates = update
 
     def show(self, answer: Shows) -> None:
@@ -205,10 +201,21 @@ class CheckDestination(Destination):
         assert isinstance(answer, ShownCheck)
         self.code, _ = answer.outcome(unclear_fails=self._unclear_fails)
         if self.updates:
-            before, now, findings = answer.before, answer.now, answer.findings
-            save(
-                Path(self._baseline),
-                new_baseline(self._baseline, before, now, findings),
-            )
-            say(f"wrote {self._baseline}")
+            path = self._baseline
+            text = new_baseline(str(path), answer.before, answer.now, answer.findings)
+            write(path, text)
+            say(f"wrote {path}")
             self.code = self.code if self.code == EXIT_INTERRUPTED else 0
+
+    def _print(self, answer: Shows, tables: Sequence[Table]) -> None:
+        if self._format != "github":
+            super()._print(answer, tables)
+            return
+        assert isinstance(answer, ShownCheck)
+        # a label at the beginning of a line could give GitHub's runner a command
+        token = secrets.token_hex(16)
+        sys.stdout.write(f"::stop-commands::{token}\n")
+        show(tables, Terminal(width=CI_WIDTH, no_color=True))
+        sys.stdout.write(f"::{token}::\n" + workflow_commands(answer.findings))
+        if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+            append(Path(summary), str(answer.files(tables)[".md"]()))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ffnbench.common.choices import PAGE_SUFFIX, SUFFIX_OF
+from ffnbench.common.choices import PAGE_SUFFIX
 from ffnbench.common.errors import FfnbenchError, WrongArgument, wrong_value
 from ffnbench.report.table import Row, Table
 from ffnbench.report.terminal import Terminal, plain, renderable, show
@@ -64,24 +64,18 @@ class Shows:
         """A writer of its picture for each suffix; none where it has no picture."""
         return {}
 
-    def texts(self, tables: Sequence[Table]) -> dict[str, Callable[[], str]]:
-        """A writer for each format of stdout but the table."""
+    def files(self, tables: Sequence[Table]) -> dict[str, Write]:
+        """A writer for each suffix, of its files and of the formats of stdout."""
         from ffnbench.report.writers import csv_text, json_of_records, latex, markdown
 
         return {
-            "csv": lambda: csv_text(tables[-1].records),
-            "json": lambda: json_of_records(tables[-1].records),
-            "markdown": lambda: markdown(tables),
-            "latex": lambda: latex(tables),
+            ".csv": lambda: csv_text(tables[-1].records),
+            ".json": lambda: json_of_records(tables[-1].records),
+            ".md": lambda: markdown(tables),
+            ".tex": lambda: latex(tables),
+            **self.pictures(),
+            PAGE_SUFFIX: lambda: self.page(tables),
         }
-
-    def files(self, tables: Sequence[Table]) -> dict[str, Write]:
-        """A writer for each suffix."""
-        texts = self.texts(tables)
-        writers: dict[str, Write] = {
-            suffix: texts[name] for name, suffix in SUFFIX_OF.items()
-        }
-        return {**writers, **self.pictures(), PAGE_SUFFIX: lambda: self.page(tables)}
 
     def page(self, tables: Sequence[Table]) -> str:
         """The answer as an HTML document."""
@@ -144,7 +138,7 @@ class Answer(Shows):
 
     table: Table
     name: str = "answer"
-    json: Callable[[], str] | None = None
+    json: Write | None = None
 
     @property
     def stem(self) -> str:
@@ -155,10 +149,10 @@ class Answer(Shows):
         """The only table."""
         return [self.table]
 
-    def texts(self, tables: Sequence[Table]) -> dict[str, Callable[[], str]]:
-        """A writer for each format of stdout but the table."""
-        texts = super().texts(tables)
-        return texts | {"json": self.json} if self.json else texts
+    def files(self, tables: Sequence[Table]) -> dict[str, Write]:
+        """A writer for each suffix."""
+        files = super().files(tables)
+        return files | {".json": self.json} if self.json else files
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -189,17 +183,17 @@ def notebook_shell() -> Any:
     return None
 
 
-def file_content(writers: Mapping[str, Write], path: Path) -> bytes:
+def file_content(writers: Mapping[str, Write], path: Path) -> str | bytes:
     """The content of a file, by the writer for its suffix. Raises FfnbenchError where
     the answer has none.
     """
-    if path.suffix.lower() not in writers:
+    suffix = path.suffix.lower()
+    if suffix not in writers:
         raise FfnbenchError(
             f"{str(path)!r}: this answer can't be written as {path.suffix}",
             f"formats: {', '.join(writers)}",
         )
-    content = writers[path.suffix.lower()]()
-    return content.encode() if isinstance(content, str) else content
+    return writers[suffix]()
 
 
 def written_to(
@@ -208,7 +202,7 @@ def written_to(
     """Write a file, or a folder of files, by the same rules as `-o`. Returns its path,
     and raises FfnbenchError, as a ValueError, where that is not possible.
     """
-    from ffnbench.report.files.outputs import Outputs
+    from ffnbench.report.files import output_paths, write
 
     if not isinstance(path, str | os.PathLike) or not os.fspath(path):
         raise WrongArgument(
@@ -216,11 +210,11 @@ def written_to(
         )
     text = os.fspath(path)
     try:
-        with Outputs([text], stem, list(writers)) as outputs:
-            # all contents are made first: what can't be drawn is an error of its own,
-            # and then no file is written
-            contents = {file: file_content(writers, file) for file in outputs.paths}
-            written = outputs.write(contents.__getitem__)
+        paths = output_paths([text], stem, list(writers))
+        # all contents are made first: where one can't be drawn, no file is written
+        contents = {file: file_content(writers, file) for file in paths}
+        for file, content in contents.items():
+            write(file, content)
     except FfnbenchError as problem:
         raise wrong_value(problem) from None
-    return written[0] if len(written) == 1 else Path(text)
+    return paths[0] if len(paths) == 1 else Path(text)

@@ -4,44 +4,40 @@ be written is checked before anything is measured.
 
 from __future__ import annotations
 
-import os
-import secrets
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ffnbench.common.choices import SUFFIXES
+from ffnbench.common.choices import SUFFIX_OF, SUFFIXES
 from ffnbench.common.errors import EXIT_REGRESSED, FfnbenchError, Unfinished, complain
 from ffnbench.common.names import hint_for
 from ffnbench.common.streams import hush, say
 from ffnbench.record.progress import Progress
 from ffnbench.record.result import Report
-from ffnbench.report.answer import Shows, Write, file_content
+from ffnbench.report.answer import Drawing, Shows, Write, file_content
 from ffnbench.report.progress import TerminalProgress, progress_of
 from ffnbench.report.table import Table
 from ffnbench.report.terminal import Terminal, show
 
 if TYPE_CHECKING:
-    from ffnbench.report.files.outputs import Outputs
-    from ffnbench.report.files.run_file import RunFile
+    from ffnbench.report.files import RunFile
 
-STDOUT_FORMATS = ("table", "markdown", "latex", "csv", "json")
-CI_WIDTH = 100  # letters in a line of a log of GitHub
+STDOUT_FORMATS = ("table", *SUFFIX_OF)
 FORMAT_ALIASES = {"md": "markdown"}
 
 
 class Destination:
-    """Where an answer goes: stdout and files. As a context manager it removes at its
-    end the folders that it has made and that stayed empty.
+    """Where an answer goes: stdout and files. As a context manager it ends the progress
+    that is shown.
 
-    `stem` names the files in a folder, `inputs` are files that the command reads, and
-    `why_runs_stay` is the reason where no saved run may be overwritten, else empty.
+    `stem` names the files in a folder, `inputs` are files that the command reads.
     `code` is the exit code, 0 where a saved answer is shown again (`shows_again`).
-    The first arguments are flags of a command; `on` says where groups are measured as
-    jobs.
+    `file` holds the run while it is measured, None where none was asked for. The first
+    arguments are flags of a command; `on` says where groups are measured as jobs.
     """
+
+    updates = False  # whether the run will replace a baseline
 
     def __init__(
         self,
@@ -58,34 +54,27 @@ class Destination:
         suffixes: Sequence[str] = SUFFIXES,
         formats: Sequence[str] = STDOUT_FORMATS,
         inputs: Iterable[Path] = (),
-        why_runs_stay: str = "",
         shows_again: bool = False,
     ) -> None:
         self._format = FORMAT_ALIASES.get(format, format)
         self._verbose = verbose
         refuse_unknown("format", self._format, formats)
         self._sort, self._columns = sort or "", columns or ""
-        self._outputs: Outputs | None = None
+        self._paths: list[Path] = []
+        self.file: RunFile | None = None
         if out:
-            from ffnbench.report.files.outputs import Outputs
+            from ffnbench.report.files import RunFile, output_paths
 
-            self._outputs = Outputs(
-                out, stem, suffixes, inputs, why_runs_stay=why_runs_stay
-            )
-        self._shown_progress = TerminalProgress(quiet=quiet)
-        self.on = on
-        self._saved: Path | None = None  # the first file that will hold the whole run
-        if self._outputs is not None and not why_runs_stay:
-            from ffnbench.report.files.outputs import is_run
-
-            self._saved = next(filter(is_run, self._outputs.paths), None)
-        self._resumes = resume
-        if resume and self._saved is None:
+            self._paths = output_paths(out, stem, suffixes, list(inputs))
+            runs = [path for path in self._paths if path.suffix.lower() == ".json"]
+            self.file = RunFile(runs[0], resumes=resume) if runs else None
+        if resume and self.file is None:
             raise FfnbenchError(
                 "--resume continues the .json of -o, and none is given",
                 "add -o sweep.json",
             )
-        self.updates = False
+        self._shown_progress = TerminalProgress(quiet=quiet)
+        self.on = on
         self._shows_again = shows_again
         self.code = 0
 
@@ -94,35 +83,20 @@ class Destination:
         """What is told of a run."""
         return progress_of(self._shown_progress)
 
-    @cached_property
-    def file(self) -> RunFile | None:
-        """The file that holds the run while it is measured; None where there is none,
-        or where that is a device or a pipe.
-        """
-        path = self._saved
-        if path is None or (path.exists() and not path.is_file()):
-            return None
-        from ffnbench.report.files.run_file import RunFile
-
-        return RunFile(path, resumes=self._resumes)
-
     def __enter__(self) -> Destination:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._shown_progress.close()
-        if self._outputs is not None:
-            self._outputs.close()
 
     def expect(self, report: Report) -> None:
         """Raise FfnbenchError for a column that the tables of such a report lack. It
         need not be measured yet.
         """
         if self._sort or self._columns:
-            from ffnbench.report.arrangement import keys_of
             from ffnbench.report.shown_report import tables_of
 
-            keys_of(tables_of(report), self._sort, self._columns)
+            self.arranged(tables_of(report))
 
     def arranged(self, tables: list[Table]) -> list[Table]:
         """The tables with the columns and in the order that were asked for. Raises
@@ -146,56 +120,54 @@ class Destination:
         if not self._shows_again:
             self.code, problem = answer.outcome()
         problems = [problem] if problem else []
-        problems += _attempt(lambda: self._write_files(answer, tables))
+        if self._paths:
+            problems += self._write(answer.files(tables))
         problems += _attempt(lambda: self._print(answer, tables))
         if self.code == EXIT_REGRESSED:
             for problem in problems:
                 complain(problem.message, problem.hint, problem.exit_code)
-        elif problems:
-            raise _joined(problems)
+        else:
+            _raise(problems)
 
-    def write(self, files: Mapping[str, Write]) -> list[Path]:
-        """Write the files that were asked for, by these writers; gives their paths."""
-        if self._outputs is None:
-            return []
-        return self._outputs.write(partial(file_content, files))
+    def draw(self, drawing: Drawing) -> None:
+        """Write the files of a picture."""
+        _raise(self._write(drawing.files))
 
-    def _write_files(self, answer: Shows, tables: Sequence[Table]) -> None:
-        if self._outputs is None:
-            return
-        try:
-            self.write(answer.files(tables))
-        finally:
-            if self._outputs.written:
-                say("wrote " + ", ".join(map(str, self._outputs.written)))
+    def _write(self, writers: Mapping[str, Write]) -> list[FfnbenchError]:
+        """Write the files that were asked for; gives the problems of those that could
+        not be written.
+        """
+        from ffnbench.report.files import write
+
+        written, problems = [], []
+        for path in self._paths:
+            try:
+                write(path, file_content(writers, path))
+                written.append(str(path))
+            except FfnbenchError as problem:
+                problems.append(problem)
+        if written:
+            say("wrote " + ", ".join(written))
+        return problems
 
     def _print(self, answer: Shows, tables: Sequence[Table]) -> None:
         if self._format == "table":
             show(tables, Terminal(), verbose=self._verbose)
-            return
-        texts = answer.texts(tables)
-        if self._format == "github":
-            # a label at the beginning of a line could give GitHub's runner a command
-            token = secrets.token_hex(16)
-            sys.stdout.write(f"::stop-commands::{token}\n")
-            show(tables, Terminal(width=CI_WIDTH, no_color=True))
-            sys.stdout.write(f"::{token}::\n" + texts["github"]())
-            if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
-                from ffnbench.report.files.outputs import append
-
-                append(Path(summary), texts["markdown"]())
         else:
-            sys.stdout.write(texts[self._format]())
+            suffix = SUFFIX_OF[self._format]
+            sys.stdout.write(str(answer.files(tables)[suffix]()))
 
 
-def _joined(problems: Sequence[FfnbenchError]) -> FfnbenchError:
-    """The first problem, with the messages and hints of all: its exit code is that of
-    the command.
+def _raise(problems: Sequence[FfnbenchError]) -> None:
+    """Raise the first of the problems, if any, with the messages and hints of all: its
+    exit code is that of the command.
     """
-    first = problems[0]
-    first.message = "; ".join(problem.message for problem in problems)
-    first.hint = "; ".join(problem.hint for problem in problems if problem.hint)
-    return first
+    if problems:
+        first = problems[0]
+        first.message = "; ".join(problem.message for problem in problems)
+        hints = dict.fromkeys(problem.hint for problem in problems if problem.hint)
+        first.hint = "; ".join(hints)
+        raise first
 
 
 def _attempt(step: Callable[[], None]) -> list[FfnbenchError]:
@@ -212,12 +184,8 @@ def _attempt(step: Callable[[], None]) -> list[FfnbenchError]:
     except OSError as problem:
         # the text left in the buffer would end Python with an exit code of its own
         hush()
-        return [
-            Unfinished(
-                f"cannot write to stdout: {problem.strerror or problem}",
-                "is the disk full?",
-            )
-        ]
+        why = problem.strerror or problem
+        return [Unfinished(f"cannot write to stdout: {why}", "is the disk full?")]
     return []
 
 

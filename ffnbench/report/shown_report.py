@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -182,14 +182,11 @@ class ShownReport(Shows, Report):
             return {}
         return {suffix: partial(picture_of, self, suffix) for suffix in FIGURE_SUFFIXES}
 
-    def texts(self, tables: Sequence[Table]) -> dict[str, Callable[[], str]]:
-        """A writer for each format of stdout; its JSON is what `load` reads again."""
-        return super().texts(tables) | {"json": self._saved_text}
+    def files(self, tables: Sequence[Table]) -> dict[str, Write]:
+        """A writer for each suffix; its JSON is what `load` reads again."""
+        from ffnbench.report.store import report_text
 
-    def _saved_text(self) -> str:
-        from ffnbench.report.files.store import report_text
-
-        return report_text(self)
+        return super().files(tables) | {".json": partial(report_text, self)}
 
     def page(self, tables: Sequence[Table]) -> str:
         """The report as an HTML document."""

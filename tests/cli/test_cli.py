@@ -20,7 +20,7 @@ from paths import ROOT
 from ffnbench.api import call as api_call
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import GATED
-from ffnbench.report.files.store import report_text
+from ffnbench.report.store import report_text
 
 SECOND = r"\d\d-\d\dT\d\d:\d\d:\d\d"
 HOSTILE = str(ROOT / "tests" / "hostile.py")

@@ -40,7 +40,7 @@ from shell import COMMANDS
 
 from ffnbench.app import main as cli
 from ffnbench.common.errors import Unfinished
-from ffnbench.report.files.store import read_report
+from ffnbench.report.store import read_report
 from ffnbench.run import world
 
 LONGEST_LINE = 520

@@ -13,7 +13,7 @@ from paths import ROOT
 from ffnbench.common import jsonable
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.record.result import Estimate, Failure, FailureKind
-from ffnbench.report.files.store import read_report
+from ffnbench.report.store import read_report
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from simulated import WORLDS, Machine
 from ffnbench.gate.interim import latency_report
 from ffnbench.plan.plan import Axis, Plan
 from ffnbench.record.result import Report
-from ffnbench.report.files.store import read_report
 from ffnbench.report.sentences import crossing_texts
+from ffnbench.report.store import read_report
 from ffnbench.run.runner import run_workers as run_plan
 from ffnbench.stats.curves import Point, crossing_between, crossings_of, side_changes
 from ffnbench.stats.figures import with_figures

@@ -19,7 +19,7 @@ from fake_machine import FakeLaunch, KnownProber, measure, planned, prepare
 from ffnbench.plan.metrics import LATENCY
 from ffnbench.plan.plan import CONTROL, Plan
 from ffnbench.record.result import Report, Verdict
-from ffnbench.report.files.store import report_text
+from ffnbench.report.store import report_text
 from ffnbench.run.resources import memory_needed, too_large
 
 LISTS = {"d_model": (64, 96), "dtype": ("float32", "bfloat16"), "mode": ("forward", "train"), "threads": (1, 2),

@@ -24,7 +24,7 @@ from made_up_runs import (
 from paths import committed_runs
 
 from ffnbench.record.result import Run
-from ffnbench.report.files.store import read_report
+from ffnbench.report.store import read_report
 from ffnbench.stats.verdict import summarise
 
 # a baseline of exact metrics alone has no times

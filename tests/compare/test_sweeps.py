@@ -21,8 +21,8 @@ from ffnbench.api.measuring import CellsOfRun
 from ffnbench.api.preparing import Prepared, new_report
 from ffnbench.plan.plan import Plan, Protocol
 from ffnbench.record.result import Estimate, Report, Verdict, raw_of
-from ffnbench.report.files.store import read_report
 from ffnbench.report.shown_report import ShownReport
+from ffnbench.report.store import read_report
 from ffnbench.run import runner
 from ffnbench.run.budget import Budget
 from ffnbench.run.world import World

@@ -15,7 +15,7 @@ from fake_machine import FakeLaunch
 from gate_world import edited, machine
 
 from ffnbench.api import measuring
-from ffnbench.report.files.store import read_report
+from ffnbench.report.store import read_report
 
 COMPARE = "--variants relu,gelu,swiglu --d-model 64 --threads 1 --metrics latency --precision 0.5"
 

@@ -18,7 +18,7 @@ from repositories import git
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.gate.sides import checkout
-from ffnbench.report.files.store import report_text
+from ffnbench.report.store import report_text
 
 MODULE = """
 from torch import nn

@@ -15,7 +15,7 @@ from paths import ROOT
 
 from ffnbench.common.choices import Weights
 from ffnbench.plan.metrics import LATENCY
-from ffnbench.report.files.store import read_report
+from ffnbench.report.store import read_report
 
 MINE = """
 import torch

@@ -17,9 +17,9 @@ import pytest
 from fake_machine import FakeLaunch, measure, prepare
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.report.files import outputs as written
-from ffnbench.report.files.outputs import Outputs, replace_file
-from ffnbench.report.files.store import report_text
+from ffnbench.report import files as written
+from ffnbench.report.files import output_paths, replace_file
+from ffnbench.report.store import report_text
 
 ROOT = Path(__file__).parents[2]
 COST = ["cost", "--variants", "relu,gelu,swiglu", "--d-model", "64"]
@@ -205,15 +205,6 @@ def test_an_input_is_no_output(measured: Path, tmp_path: Path, call) -> None:
     assert "llama" in config.read_text()
 
 
-def test_what_was_measured_is_not_replaced_by_counts(measured: Path, call) -> None:
-    text = measured.read_text()
-    code, _, err = call(*COST, "-o", measured)
-    assert (code, measured.read_text()) == (2, text)
-    assert "holds what was measured, and this command only counts" in err
-    for _ in range(2):  # counts may replace counts
-        assert call(*COST, "-o", measured.with_name("counts.json"))[0] == 0
-
-
 def test_mode_and_link_stay(tmp_path: Path, call) -> None:
     target, link = tmp_path / "real.csv", tmp_path / "link.csv"
     target.write_text("old")
@@ -240,7 +231,7 @@ def test_a_new_file_has_the_mode_of_the_umask(tmp_path: Path) -> None:
         ("x" * 300 + ".csv", "File name too long"),
         ("~nouser-at-all/x.csv", "home directory"),
         ("there/is/none/x.csv", "no folder"),
-        ("folder.csv", "is a folder"),
+        ("folder.csv", "is no file"),
         ("socket.csv", "is no file"),
         ("a\0b.csv", "null"),
         ("run", "no suffix"),
@@ -262,27 +253,13 @@ def test_what_can_not_be_written_is_told_before_anything_is_done(
                 written.refuse_unwritable(Path(name))
             return
         with pytest.raises(FfnbenchError) as caught:
-            Outputs([name], "x", (".csv",))
+            output_paths([name], "x", (".csv",))
     assert says in caught.value.message
     assert "\n" not in caught.value.message
 
 
-@pytest.mark.parametrize("epoch", ["x", "1.5", "9" * 30])
-def test_a_date_that_is_none_is_refused_before_the_work(
-    epoch: str, call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", epoch)
-    page, picture = tmp_path / "a.html", tmp_path / "a.svg"
-    block = ("block", "--d-model", "64", "--cost-only")
-    code, out, err = call(*block, "-o", page, "-o", picture)
-    assert (code, out, len(err.splitlines())) == (2, "", 2)
-    assert err.startswith("error: SOURCE_DATE_EPOCH")
-    assert not [*tmp_path.iterdir()]
-    monkeypatch.setenv("SOURCE_DATE_EPOCH", "86400")
-    assert call(*block, "-o", picture)[0] == 0
-    assert "1970-01-02" in picture.read_text()
-
-
-def test_a_folder_that_was_made_for_nothing_does_not_stay(call, tmp_path: Path) -> None:
+def test_no_folder_is_made_for_nothing(call, tmp_path: Path) -> None:
     assert call("compare", "swigul", "-o", f"{tmp_path}/new/deeper/")[0] == 2
     assert list(tmp_path.iterdir()) == []
+    assert call(*COST, "-o", f"{tmp_path}/new/deeper/")[0] == 0
+    assert (tmp_path / "new" / "deeper" / "cost.csv").is_file()

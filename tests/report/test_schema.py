@@ -19,7 +19,7 @@ from repositories import two_sides
 from result_schema import schema_text
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.report.files.store import read_report, report_text
+from ffnbench.report.store import read_report, report_text
 
 SCHEMA = ROOT / "docs" / "result.schema.json"
 VALID = Draft202012Validator(json.loads(SCHEMA.read_text()))

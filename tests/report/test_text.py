@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from fake_machine import FakeLaunch, measure, prepare
 
-from ffnbench.report.files.store import report_text
+from ffnbench.report.store import report_text
 from ffnbench.report.table import Column, Table
 from ffnbench.report.terminal import plain
 from ffnbench.report.writers import html_fragment, latex, markdown

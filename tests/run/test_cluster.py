@@ -20,7 +20,7 @@ import pytest
 from paths import ROOT
 
 from ffnbench.record.result import FailureKind
-from ffnbench.report.files.store import read_report
+from ffnbench.report.store import read_report
 
 pytest.importorskip("submitit")
 NEEDED = ("slurmctld", "slurmd", "munged", "munge", "squeue")

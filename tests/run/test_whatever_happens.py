@@ -24,8 +24,8 @@ from slow_machine import SAMPLE_S, Machine, latest
 
 from ffnbench.app import main as cli
 from ffnbench.record.result import Report, Sample
-from ffnbench.report.files import run_file
-from ffnbench.report.files.store import read_report
+from ffnbench.report import files as run_file
+from ffnbench.report.store import read_report
 from ffnbench.run import world
 
 HOW = "compare relu swiglu --d-model 32 --threads 1 --metrics latency -q"

@@ -1,1 +1,0 @@
-"""Files of answers: written whole or not at all, and read again with a check."""
