@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from ffnbench.record.result import Report
-from ffnbench.report.columns import case_rows
 from ffnbench.report.table import Table
-from ffnbench.report.writers import csv_text
 
 
 def cells(frame: Table) -> list[list[str]]:
@@ -25,8 +22,3 @@ def below(title: str, frame: Table) -> list[str]:
 def titles(frame: Table) -> list[str]:
     """What its columns are called."""
     return [column.title for column in frame.columns]
-
-
-def csv_of(report: Report) -> str:
-    """The csv of a report, by the contract."""
-    return csv_text(case_rows(report))

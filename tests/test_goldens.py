@@ -109,6 +109,7 @@ TYPED = {
     "compare-all-failed": [f"compare relu,gelu {SMALL} -o run.json"],
     "compare-busy": [f"compare relu,gelu {SMALL}", f"compare relu,gelu --seq-len 1,2 {SMALL} -q"],
     "compare-interrupted": [f"compare relu,gelu {SMALL} -o run.csv"],
+    "compare-interrupted-at-once": [f"compare relu,gelu {SMALL} -o run.csv -o run.json"],
     "compare-resumed": [f"compare relu,gelu --seq-len 1 {SMALL} -o run.json -q",
                         f"compare relu,gelu --seq-len 1,128 {SMALL} -o run.json --resume"],
     "compare-sizes": [f"compare gelu swiglu {SMALL} --d-model 64,96 --batch 2 --mode train -q",
@@ -394,6 +395,9 @@ MACHINES: dict[str, Callable[[], FakeLaunch]] = {
     "ab-failed": lambda: Machine(trouble=crash_of("SwiGLU")),
     "ab-interrupted": interrupted,
     "compare-interrupted": interrupted,
+    "compare-interrupted-at-once": lambda: Machine(
+        trouble={("open", "relu"): KeyboardInterrupt()}
+    ),
     "check-slower": lambda: Machine("gelu"),
     "check-slower-machine": lambda: Machine("relu", "gelu", CONTROL),
     "check-unlike-itself": lambda: Machine(CONTROL),
@@ -615,6 +619,7 @@ def repository(folder: Path) -> None:
 def furnished(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The current folder: code of the user's, and the runs of tests/golden."""
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("HF_HUB_CACHE", "hub")
     monkeypatch.setattr(
         tempfile, "tempdir", "/tmp"
     )  # JSON breaks its lines by the length of the path of a checkout

@@ -5,20 +5,18 @@ out.
 from __future__ import annotations
 
 import math
-import random
 import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_machine import FakeLaunch, measure, prepare
+from fake_machine import FakeLaunch, prepare
 from paths import ROOT
 from simulated import WORLDS, Machine
 
 from ffnbench.gate.interim import latency_report
-from ffnbench.plan.plan import Axis, Plan
-from ffnbench.record.result import Report
+from ffnbench.plan.plan import Plan
 from ffnbench.report.sentences import crossing_texts
 from ffnbench.report.store import read_report
 from ffnbench.run.runner import run_workers as run_plan
@@ -26,8 +24,6 @@ from ffnbench.stats.curves import Point, crossing_between, crossings_of, side_ch
 from ffnbench.stats.figures import with_figures
 
 TOKENS = tuple(2**k for k in range(0, 13, 2))
-RISE, LEVEL = 0.05, 1.25  # swiglu takes 1.25 n^-0.05 of relu's time
-BENDS = 40  # tokens at which relu takes twice the time of none
 
 
 def value(label: str, key: str, default: float) -> float:
@@ -35,57 +31,7 @@ def value(label: str, key: str, default: float) -> float:
     return float(found.get(key, default))
 
 
-def machine(trouble: Any = None, scatter: float = 0.004, seed: int = 1) -> FakeLaunch:
-    dice, layout = random.Random(seed), {}
-
-    def seconds(label: str, worker: int, number: int) -> float:
-        tokens = value(label, "seq_len", 64) * value(label, "batch", 1)
-        much = {"swiglu": LEVEL * tokens**-RISE, "gelu": 1.06}.get(
-            label.partition("@")[0], 1.0
-        )
-        own = layout.setdefault((label, worker), dice.gauss(0, scatter))
-        return (
-            1e-4
-            * (1 + tokens / BENDS)
-            * much
-            * math.exp(own + dice.gauss(0, scatter / 2))
-        )
-
-    return FakeLaunch(seconds, trouble)
-
-
-def run(
-    variants: str = "relu,gelu,swiglu", launch: FakeLaunch | None = None, **more: Any
-) -> Report:
-    asked = {
-        "d_model": 64,
-        "threads": 2,
-        "workers": 5,
-        "rounds": 6,
-        "seq_len": TOKENS,
-        "metrics": "latency",
-        **more,
-    }
-    return measure(prepare(variants=variants, **asked), launch=launch or machine())
-
-
-@pytest.fixture(scope="module")
-def report() -> Report:
-    return run()
-
-
 # Where it is
-
-
-@pytest.mark.parametrize(
-    ("values", "logarithmic"),
-    [((1, 4, 16), True), ((1, 128, 2048), True), ((512, 1024, 1536), False), ((2688, 2696, 2704, 2712), False),
-     ((256, 512, 768, 1024, 2048, 4096), True), ((0, 1, 10), False), ((1, 2, 3), False)],
-)  # fmt: skip
-def test_an_axis_is_logarithmic_where_its_steps_are_by_factors(
-    values: tuple[int, ...], logarithmic: bool
-) -> None:
-    assert Axis("x", values).logarithmic is logarithmic
 
 
 def points_of(sides: tuple[int, ...]) -> list[Point]:

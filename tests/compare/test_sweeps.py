@@ -4,29 +4,23 @@ does.
 
 from __future__ import annotations
 
-import re
 import time
-from collections import Counter
 from dataclasses import replace
 from functools import cache
-from itertools import product
 from pathlib import Path
 
 import pytest
 from fake_machine import FakeLaunch, prepare
-from real_process import process
 from simulated import WORLDS, Machine
 
 from ffnbench.api.measuring import CellsOfRun
 from ffnbench.api.preparing import Prepared, new_report
 from ffnbench.plan.plan import Plan, Protocol
-from ffnbench.record.result import Estimate, Report, Verdict, raw_of
+from ffnbench.record.result import Report, Verdict, raw_of
 from ffnbench.report.shown_report import ShownReport
-from ffnbench.report.store import read_report
 from ffnbench.run import runner
 from ffnbench.run.budget import Budget
 from ffnbench.run.world import World
-from ffnbench.stats.cells import cells_of_plan, join_runs, undecided
 from ffnbench.stats.figures import with_figures
 
 FORMS, WIDTHS, TOKENS = ("relu", "gelu", "swiglu", "geglu"), (32, 64, 96), (1, 2, 4, 8)
@@ -41,23 +35,12 @@ SWEEP = [
     "1",
 ]  # 12 cells, 48 rows
 HOW = ["--workers", "3", "--rounds", "2"]
-ROWS = {
-    f"{form}@d_model={width}@seq_len={tokens}"
-    for form, width, tokens in product(FORMS, WIDTHS, TOKENS)
-}
 
 
 @pytest.fixture
 def call(on_fakes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.chdir(tmp_path)
     return on_fakes
-
-
-def latencies(report: Report) -> Counter[str]:
-    return Counter(one.case for one in report.samples if one.metric == "latency")
-
-
-A_CELL = len(FORMS) * 3 * (2 + 1)  # samples, those of practice too
 
 
 @pytest.mark.parametrize(
@@ -108,38 +91,10 @@ def test_another_plan_is_refused_before_anything_is_measured(
     assert Path("a.json").read_bytes() == before
 
 
-def test_another_machine_is_refused_before_anything_is_measured(
-    tmp_path: Path, call
-) -> None:
-    process(*SWEEP, *HOW, "-o", "a.json", folder=tmp_path, kill_at=5 * A_CELL)
-    file = tmp_path / "a.json"
-    left = re.sub(r'("fingerprint": ?")', r"\1other", file.read_text())
-    file.write_text(left)
-    launch = FakeLaunch()
-    code, _, err = call(*SWEEP, *HOW, "-o", "a.json", "--resume", launch=launch)
-    assert code == 2
-    assert "another machine" in err
-    assert not [one for one in launch.log if one[1] == "sample"]
-    assert file.read_text() == left
-    assert latencies(read_report(file)).total() >= 4 * 4 * 6
-
-
 def test_a_budget_that_is_spent_is_not_spent_again() -> None:
     found = simulated("usual", 5, "a=relu,b=relu")
     again = cells_of(prepared("a=relu,b=relu"), found).measure()  # without a machine
     assert with_figures(again).comparisons == found.comparisons
-
-
-def test_resume_needs_a_file(call) -> None:
-    code, _, err = call(*SWEEP, *HOW, "--resume")
-    assert (code, err.count("hint: add -o")) == (2, 1)
-
-
-def test_a_budget_that_its_cells_cannot_keep_to_is_refused(call) -> None:
-    code, _, err = call(*SWEEP, "--budget", "30s")
-    assert code == 2
-    assert "12 groups" in err
-    assert "hint: --budget 60" in err
 
 
 class Simulated(CellsOfRun):
@@ -195,38 +150,6 @@ def test_equal_variants_differ_in_few_of_a_hundred_sweeps(world: str) -> None:
     assert (
         false_sweeps(world, 100) <= 9
     )  # 5 are allowed, and 10 of a hundred fair ones have more than 9 in 3 of 100
-
-
-def test_the_widest_cell_that_is_not_decided_is_the_first() -> None:
-    """And two runs of a cell have no starter in common, for what starters differ by is
-    a part of the error.
-    """
-    found = simulated("usual", 5, "a=relu,b=relu")
-    cells = cells_of_plan(found.plan)
-    widths = (0.03, 0.01, 0.05, 0.02, 0.04, 0.06)
-    half_widths = {
-        case.label: width
-        for cell, width in zip(cells, widths, strict=True)
-        for case in cell.cases
-    }
-    rows = [
-        replace(
-            c,
-            verdict=Verdict.UNCLEAR,
-            ratio=Estimate(value=1.0, low=1.0, high=(1 + half_widths[c.case]) ** 2),
-        )
-        for c in found.comparisons
-    ]
-    wide = undecided(replace(found, comparisons=tuple(rows)), cells)
-    assert [cells.index(cell) for cell in wide] == [5, 2, 4, 0, 3, 1]
-    started = replace(
-        found,
-        samples=tuple(
-            replace(sample, starter=sample.worker % 2) for sample in found.samples
-        ),
-    )
-    twice = join_runs((started, started), found.plan)
-    assert len({sample.starter for sample in twice.samples}) == 4
 
 
 def test_time_goes_to_the_cells_that_are_not_decided() -> None:

@@ -5,15 +5,12 @@ machines.
 from __future__ import annotations
 
 import itertools
-import json
 import math
-import re
 from pathlib import Path
 
 import pytest
 from fake_machine import FakeLaunch, KnownProber
 from gate_world import edited, machine, saved
-from real_process import SWIGLU_SLOWER, process
 
 import ffnbench
 from ffnbench.common.errors import Unsupported
@@ -92,28 +89,6 @@ def test_a_saved_check_that_is_damaged_is_an_error(
     edited(path, lambda data: data.update(damage))
     code, _, err = on_fakes("report", path)
     assert (code, err.count("\n"), "check.json" in err) == (2, 2, True)
-
-
-def test_a_check_that_is_killed_keeps_what_it_had_measured(
-    tmp_path: Path, in_process, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The file shows it again, and the same command writes over it."""
-    monkeypatch.chdir(tmp_path)
-    saved(
-        tmp_path / "b.json", variants="relu,swiglu", workers=6, rounds=4, precision=None
-    )
-    asked = ("check", "b.json", "-q", "-o", "found.json")
-    # 3 rows in 7 rounds a worker
-    process(*asked, folder=tmp_path, kill_at=4 * 21, seconds=SWIGLU_SLOWER)
-    kept = json.loads(Path("found.json").read_text())
-    assert kept["now"]["interrupted"]
-    assert {row["worker"] for row in kept["now"]["samples"]} == {0, 1, 2}
-    code, out, _ = in_process("report", "found.json")
-    assert code == 0
-    assert "interrupted: the rest was not measured" in out
-    assert re.search(r"swiglu +latency +REGRESSED", out)
-    process(*asked, folder=tmp_path)
-    assert not json.loads(Path("found.json").read_text())["now"].get("interrupted")
 
 
 def test_an_interrupted_check_is_no_new_baseline(call, tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from paths import ROOT
 from torch import nn
 
 import ffnbench
-from ffnbench.api import call as api_call
 from ffnbench.common.choices import WORKER_VARIABLE
 from ffnbench.common.errors import FfnbenchError
 
@@ -36,19 +35,21 @@ class Plain(nn.Module):
 # Signatures and types
 
 
-@pytest.mark.parametrize(
-    ("file", "name"), [("activations.facts", "activations"), ("block.plan", "block")]
-)
-def test_a_room_of_the_same_name_does_not_hide_a_function(file: str, name: str) -> None:
-    code = f"import ffnbench.{file}\nfrom ffnbench import {name}\nprint({name}.__name__, callable(ffnbench.{name}))"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=ROOT,
+def test_a_room_of_the_same_name_does_not_hide_a_function() -> None:
+    code = (
+        "import ffnbench.activations.facts, ffnbench.block.plan\n"
+        "print(callable(ffnbench.activations), callable(ffnbench.block))"
     )
-    assert done.stdout.split() == [name, "True"], done.stderr
+    assert printed_by(code) == "True True\n"
+
+
+def printed_by(code: str) -> str:
+    """What a script prints in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 RIGHT = """
@@ -145,14 +146,7 @@ def test_what_a_worker_could_not_find_is_refused() -> None:
     with pytest.raises(ffnbench.Error, match="something else now"):
         ffnbench.cost(hidden)
     code = "import ffnbench\nclass Mine: pass\ntry: ffnbench.cost(Mine)\nexcept ffnbench.Error as e: print(e)"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=ROOT,
-    )
-    assert "it is in no file\nhint: save it to a file" in done.stdout, done.stderr
+    assert "it is in no file\nhint: save it to a file" in printed_by(code)
 
 
 SCRIPT = re.search(
@@ -209,42 +203,21 @@ def test_a_script_without_a_guard_is_told_what_to_do(
 # Answers
 
 
-@pytest.fixture
-def report(on_machine) -> ffnbench.Report:
-    on_machine(
-        FakeLaunch(lambda label, worker, number: 0.01 if label == "relu" else 0.02)
-    )
-    return ffnbench.compare(["relu", "gelu"], **SMALL)
-
-
-def test_a_report_saves_by_suffix_and_loads(report, on_machine, tmp_path: Path) -> None:
-    assert (
-        ffnbench.load(report.save(tmp_path / "run.json")).frame().equals(report.frame())
-    )
-    head = report.save(tmp_path / "run.csv").read_text().splitlines()[0].split(",")
-    rows = report.rows()
-    assert head == [key for key in rows[0] if any(row[key] is not None for row in rows)]
-    assert "| gelu" in report.save(tmp_path / "run.md").read_text()
-    assert report.save(tmp_path / "run.png").read_bytes().startswith(b"\x89PNG")
+def test_an_answer_is_saved_by_suffix_loaded_and_becomes_a_frame(
+    on_machine, tmp_path: Path
+) -> None:
+    on_machine(FakeLaunch(), ProberHere)
+    report = ffnbench.compare(["relu", "gelu"], **SMALL)
+    loaded = ffnbench.load(report.save(tmp_path / "run.json"))
+    assert loaded.frame().equals(report.frame())
     assert report.plot(tmp_path / "run.svg").read_text().startswith("<?xml")
-    on_machine(prober=ProberHere)
-    ffnbench.activations("relu").save(f"{tmp_path}/all/")
+    facts = ffnbench.activations(["relu", "gelu"])
+    assert facts.frame()["activation"].tolist() == ["relu", "gelu"]
+    facts.save(f"{tmp_path}/all/")
     names = {path.name for path in (tmp_path / "all").iterdir()}
     assert names == {
         f"activations{suffix}" for suffix in (".json", ".csv", ".md", ".tex", ".html")
     }
-
-
-def test_other_answers_show_themselves_and_become_frames(
-    on_machine, tmp_path: Path
-) -> None:
-    on_machine(prober=ProberHere)
-    found = ffnbench.activations(["relu", "gelu"])
-    assert found.frame()["activation"].tolist() == ["relu", "gelu"]
-    assert "gelu" in str(found)
-    assert found.save(tmp_path / "facts.csv").read_text().startswith("activation,")
-    block = ffnbench.block(preset="llama3-8b", seq_len=[128, 8192], cost_only=True)
-    assert block.frame()["seq_len"].dropna().unique().tolist() == [128, 8192]
 
 
 def test_check_from_python(tmp_path: Path) -> None:
@@ -252,19 +225,14 @@ def test_check_from_python(tmp_path: Path) -> None:
     found = ffnbench.check(path, exact_only=True)
     assert found.ok
     assert set(found.frame()["status"]) == {"OK"}
-    assert "check against" in str(found)
     for size in (0.05, {"latency": 0.05}):
-        with pytest.raises(
-            ffnbench.Error,
-            match=r"could mean 0\.05% or 5%\nhint: write '0\.05%' or '5%'",
-        ):
+        with pytest.raises(ffnbench.Error, match=r"could mean 0\.05% or 5%"):
             ffnbench.check(path, tolerance=size)
     other = ffnbench.cost(["relu", "swiglu=swiglu@d_ff=30"], d_model=8).save(
         tmp_path / "other.json"
     )
     worse = ffnbench.check(path, other, exact_only=True)
     assert (worse.ok, worse.status) == (False, "REGRESSED")
-    assert worse.save(tmp_path / "check.xml").read_text().startswith("<?xml")
 
 
 # Ctrl-C, mistakes, and what is printed
@@ -285,23 +253,6 @@ def test_an_interruption_ends_a_loop_with_the_report_attached(on_machine) -> Non
     assert caught.value.report.interrupted
     assert {sample.worker for sample in caught.value.report.samples} == {0}
     assert caught.value.report.frame()["label"].tolist() == ["relu", "gelu"]
-
-
-def test_an_interruption_before_there_is_anything_has_no_report(
-    on_machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    on_machine(FakeLaunch(trouble={("open", "relu"): KeyboardInterrupt()}))
-    with pytest.raises(KeyboardInterrupt) as caught:
-        ffnbench.compare("relu,gelu", **SMALL)
-    assert caught.value.report is None
-
-    def interrupted(*_: object, **how: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(api_call, "with_costs", interrupted)
-    with pytest.raises(KeyboardInterrupt) as caught:
-        ffnbench.compare("relu", **SMALL)
-    assert caught.value.report is None
 
 
 def test_a_script_that_is_interrupted_ends_by_the_signal() -> None:

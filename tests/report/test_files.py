@@ -7,7 +7,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import socket
 import stat
 import subprocess
 import sys
@@ -16,9 +15,8 @@ from pathlib import Path
 import pytest
 from fake_machine import FakeLaunch, measure, prepare
 
-from ffnbench.common.errors import FfnbenchError
 from ffnbench.report import files as written
-from ffnbench.report.files import output_paths, replace_file
+from ffnbench.report.files import replace_file
 from ffnbench.report.store import report_text
 
 ROOT = Path(__file__).parents[2]
@@ -94,18 +92,6 @@ def test_a_full_stdout_is_told_and_the_files_are_written(tmp_path: Path) -> None
     assert done.stderr.splitlines()[0] == "wrote a.csv"
     assert "error: cannot write to stdout: No space left on device" in done.stderr
     assert (tmp_path / "a.csv").stat().st_size > 500
-
-
-def test_an_encoding_without_our_signs_gets_plain_ones(tmp_path: Path) -> None:
-    done = shell(
-        "ffnbench cost --variants relu,gelu,gelu_tanh",
-        tmp_path,
-        PYTHONIOENCODING="ascii",
-    )
-    assert done.returncode == 0
-    assert not done.stderr
-    assert "-----" in done.stdout  # the rule under the headings
-    assert "\\u" not in done.stdout
 
 
 @pytest.mark.parametrize("trouble", ["broken", "full"])
@@ -223,39 +209,6 @@ def test_a_new_file_has_the_mode_of_the_umask(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o640
-
-
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("x" * 300 + ".csv", "File name too long"),
-        ("~nouser-at-all/x.csv", "home directory"),
-        ("there/is/none/x.csv", "no folder"),
-        ("folder.csv", "is no file"),
-        ("socket.csv", "is no file"),
-        ("a\0b.csv", "null"),
-        ("run", "no suffix"),
-        ("run.xlsx", "unknown suffix '.xlsx'"),
-        ("/proc/nothing/", "cannot write"),
-        ("/proc/run.csv", "cannot write"),
-    ],
-)
-def test_what_can_not_be_written_is_told_before_anything_is_done(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, says: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "folder.csv").mkdir()
-    with socket.socket(socket.AF_UNIX) as bound:
-        bound.bind("socket.csv")
-        # as a path of a baseline: as an output it is a folder to write all formats into
-        if name == "folder.csv":
-            with pytest.raises(FfnbenchError, match=says):
-                written.refuse_unwritable(Path(name))
-            return
-        with pytest.raises(FfnbenchError) as caught:
-            output_paths([name], "x", (".csv",))
-    assert says in caught.value.message
-    assert "\n" not in caught.value.message
 
 
 def test_no_folder_is_made_for_nothing(call, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from ffnbench.record.result import Report
 from ffnbench.report.pictures.canvas import COLUMN
-from ffnbench.report.pictures.ratios import VERDICT_MARKERS, ratio_figure
+from ffnbench.report.pictures.ratios import ratio_figure
 
 TIMES = {"relu": 1.0, "gelu": 1.001, "swiglu": 1.5, "silu": 0.7, "glu": 1.0}
 
@@ -84,19 +84,10 @@ def test_each_row_has_its_ratio_and_a_marker_that_tells_its_verdict_without_colo
     assert [(marker, is_hollow) for marker, is_hollow, _ in drawn] == [
         ("s", False), ("o", False), (">", False), ("<", False), ("o", True),
     ]  # fmt: skip
-    assert len(
-        {(marker, face == "white") for marker, _, face in VERDICT_MARKERS.values()}
-    ) == len(VERDICT_MARKERS)
     assert said(figure)[0] == "reference, 1.00 ms"
     assert [
         float(text.partition(" ")[0]) for text in said(figure)[1:]
     ] == pytest.approx(ratios[1:], abs=0.03)
-    legend = [
-        text.get_text() for legend in figure.legends for text in legend.get_texts()
-    ]
-    assert sorted(legend) == [
-        "can't tell", "faster", "reference", "same", "same: within 2%", "slower",
-    ]  # fmt: skip
     low, high = figure.axes[0].get_xlim()
     assert all(low < x < high for _, _, x in drawn)
 
@@ -104,11 +95,10 @@ def test_each_row_has_its_ratio_and_a_marker_that_tells_its_verdict_without_colo
 @pytest.mark.parametrize(
     "variants",
     [
-        "relu,gelu",
         ",".join(f"v{i}=relu" for i in range(25)),
         "swiglu@bias=true@d_ff=512@init=normal,a_name_" + "x" * 60 + "=gelu",
     ],
-    ids=["2 rows", "25 rows", "long names"],
+    ids=["25 rows", "long names"],
 )
 def test_all_texts_are_inside_a_papers_column(variants: str) -> None:
     figure = ratio_figure(run(variants, mode="train", match="none"))

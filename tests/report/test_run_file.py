@@ -51,23 +51,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_file, "TIMES_WRITING", 0)
 
 
-def seen_at(found: list[bytes], at: int, path: str = "a.json") -> FakeLaunch:
-    """Workers that look at the file when they are asked for their sample number
-    `at`.
-    """
-    asked = []
-
-    def seconds(label: str, worker: int, number: int) -> float:
-        asked.append(label)
-        if len(asked) == at:
-            found.extend(file.read_bytes() for file in Path.cwd().glob(path))
-        return 0.01
-
-    return FakeLaunch(seconds)
-
-
 FEW = ["--workers", 3, "--rounds", 10, "-o", "a.json"]
-A_WORKER = 2 * (10 + 1)  # samples, those of practice too
 
 
 def test_the_file_is_written_every_five_seconds_at_most(
@@ -96,13 +80,6 @@ def test_the_file_is_written_every_five_seconds_at_most(
     between = [later - one for one, later in itertools.pairwise(writings)]
     assert len(between) >= 2
     assert all(10.2 <= each < 11.4 for each in between[:-1])  # the last one is the end
-
-
-def test_what_is_no_saved_run_is_written_at_the_end(call, at_once) -> None:
-    found: list[bytes] = []
-    launch = seen_at(found, 2 * A_WORKER + 5, "a.csv")
-    assert call(*COMPARE, *FEW[:-1], "a.csv", launch=launch)[0] == 0
-    assert not found
 
 
 def killed_at(sample: int, *flags: str, folder: Path) -> None:
@@ -138,14 +115,6 @@ def test_a_run_that_is_killed_at_once_leaves_what_was_there(
     (tmp_path / "a.json").write_text("mine")
     killed_at(10, "-o", "a.json", "--workers", "5", "--rounds", "20", folder=tmp_path)
     assert (tmp_path / "a.json").read_text() == "mine"
-
-
-def test_a_link_is_followed_and_stays(call, at_once, tmp_path: Path) -> None:
-    (tmp_path / "real.json").write_text("old")
-    (tmp_path / "a.json").symlink_to("real.json")
-    assert call(*COMPARE, "--quick", "-o", "a.json")[0] == 0
-    assert (tmp_path / "a.json").is_symlink()
-    assert len(read_report(tmp_path / "real.json").samples) >= 2 * 5 * 4
 
 
 def test_a_full_disk_costs_no_run_and_no_file(

@@ -105,23 +105,6 @@ def test_what_ci_reads_is_not_obeyed_either(
     )
 
 
-def test_a_picture_takes_a_label_as_it_is(tmp_path: Path, call) -> None:
-    path = hostile(tmp_path, "_$\\frac{1}{$\x1b[0m\n")
-    code, _, err = call(
-        "report",
-        path,
-        "-o",
-        tmp_path / "a.svg",
-        "-o",
-        tmp_path / "a.png",
-        "--format",
-        "csv",
-    )
-    assert code == 0, err
-    assert (tmp_path / "a.svg").stat().st_size > 5000
-    assert not OBEYED.search((tmp_path / "a.svg").read_text())
-
-
 def test_no_control_gets_into_a_table() -> None:
     """A title, a cell, a header, a summary and details with every one of them."""
     text = "".join(f"a{sign}" for sign in CONTROLS)
