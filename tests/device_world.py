@@ -298,25 +298,18 @@ class Kernels(nn.Module):
 
     `waits`: it asks for a number, as .item() does. `breaks_at`: the call from which on
     its kernel accesses what is not there. `stream`: "joined" launches on a side stream
-    that waits for the current one, which waits for it; "loose" does neither; "left"
-    makes the side stream the current one and does not go back. `first_us`: before all,
-    a kernel on the current stream.
+    that waits for the current one, which waits for it; "loose" does neither.
     """
 
     def __init__(
         self, d_model: int, d_ff: int, kernels: int = 1, us: float = 10.0, python_us: float = 8.0,
-        breaks_at: int = 0, stream: str = "", first_us: float = 0.0, *, waits: bool = False,
+        breaks_at: int = 0, stream: str = "", *, waits: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
         self.weight = nn.Parameter(torch.full((d_model,), 2.0))
         self.kernels, self.seconds, self.python = kernels, us * US, python_us * US
-        self.breaks_at, self.stream, self.first, self.waits, self.calls = (
-            breaks_at,
-            stream,
-            first_us * US,
-            waits,
-            0,
-        )
+        self.breaks_at, self.stream, self.waits = breaks_at, stream, waits
+        self.calls = 0
 
     def forward(self, x: Tensor) -> Tensor:
         return _Launching.apply(x, self.weight, self)
@@ -327,12 +320,8 @@ class Kernels(nn.Module):
         self.calls += 1
         context.python(self.python)
         illegal = bool(self.breaks_at) and self.calls >= self.breaks_at
-        if self.first:
-            context.launch(Kernel(self.first))
         if self.stream == "joined":
             context.let_wait(SIDE, context.stream)
-        if self.stream == "left":
-            context.stream = SIDE
         for _ in range(times * self.kernels):
             kernel = Kernel(self.seconds, illegal)
             context.launch(kernel, SIDE if self.stream else "")

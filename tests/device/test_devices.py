@@ -107,18 +107,6 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     nvml.library.cache_clear()
 
 
-def test_a_device_is_the_one_that_torch_means_and_not_that_of_the_same_index(
-    driver: Any,
-) -> None:
-    found = driver(FakeNVML())
-    assert found is not None
-    assert (
-        nvml.nvml_facts("cuda")["gpu_uuid"],
-        nvml.nvml_facts("cuda:1")["gpu_uuid"],
-    ) == tuple(f"GPU-{u}" for u in UUIDS)
-    assert nvml.card_of("cpu") is None
-
-
 @pytest.mark.parametrize(
     "how",
     ["not installed", "does not load", "no driver", "no permission", "no such card"],

@@ -4,7 +4,6 @@ run waits for quiet.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -39,48 +38,6 @@ def test_rounds_in_which_the_threads_waited_do_not_count() -> None:
     assert (row.verdict, row.ratio.samples) == (Verdict.SLOWER, 24)
 
 
-def test_a_pair_falls_with_the_sample_of_its_reference() -> None:
-    plan = plan_of(workers=3, rounds=10)
-    a = [
-        [1.0] * 6 + [0.5] * 4
-    ] * 3  # the reference alone is off in the last four rounds
-    waits: dict[tuple[str, int, int], float | None] = {
-        ("a", w, r): WAITS for w in range(3) for r in range(6, 10)
-    }
-    row = compared(with_waits(run_of(plan, {"a": a, "b": [[1.0] * 10] * 3}), waits))[
-        "b"
-    ]
-    assert row.ratio is not None
-    assert (row.ratio.value, row.ratio.samples) == (pytest.approx(1.0), 18)
-
-
-def test_a_process_of_few_rounds_needs_half_of_them() -> None:
-    """Of five rounds two are less than half, three are not: only these support an
-    interval.
-    """
-    plan = plan_of(workers=3, rounds=5)
-    for clean, low in ((2, None), (3, 1.5)):
-        waits: dict[tuple[str, int, int], float | None] = {
-            ("b", w, r): WAITS for w in range(3) for r in range(clean, 5)
-        }
-        row = compared(
-            with_waits(
-                run_of(plan, {"a": [[1.0] * 5] * 3, "b": [[1.5] * 5] * 3}), waits
-            )
-        )["b"]
-        assert (row.ratio.value, row.ratio.low) == (pytest.approx(1.5), low)
-
-
-@pytest.mark.parametrize("unknown", [None, 0.0, 0.03])
-def test_what_is_not_known_or_little_leaves_a_sample_clean(
-    unknown: float | None,
-) -> None:
-    plan = plan_of(workers=3, rounds=4)
-    waits = {(case, w, r): unknown for case in "ab" for w in range(3) for r in range(4)}
-    done = with_waits(run_of(plan, {"a": [[1.0] * 4] * 3, "b": [[1.0] * 4] * 3}), waits)
-    assert compared(done)["b"].verdict is Verdict.SAME
-
-
 def test_a_row_without_quiet_rounds_is_what_was_seen() -> None:
     """Its ratio and seconds have no interval; a note says what would help."""
     done = ten_rounds(clean=0, disturbed=1.3)
@@ -113,15 +70,6 @@ def test_a_few_quiet_rounds_of_a_busy_row_give_its_interval() -> None:
     assert row.verdict is Verdict.BUSY
     assert row.ratio.low < 1 < row.ratio.high < 1.3
     assert all(one.estimate.low for one in measured)
-
-
-def test_what_is_wide_on_a_quiet_machine_is_not_busy() -> None:
-    plan = plan_of(workers=3, rounds=4)
-    wide = [[0.9] * 4, [1.0] * 4, [1.1] * 4]
-    done = with_waits(
-        run_of(plan, {"a": [[1.0] * 4] * 3, "b": wide}), {("b", 0, 0): WAITS}
-    )
-    assert compared(done)["b"].verdict is Verdict.UNCLEAR
 
 
 def test_a_busy_control_gives_no_slack_and_accuses_nobody() -> None:
@@ -206,21 +154,6 @@ def test_a_disturbed_sample_is_taken_again_and_both_are_kept() -> None:
         Verdict.SAME,
         pytest.approx(1.0, abs=0.005),
     )
-
-
-def test_where_nothing_helps_every_case_has_its_rounds() -> None:
-    """After a round without a clean sample none is taken again."""
-    done = Beside(until_s=1e9).run(plan_with(budget=15.0))
-    taken = Counter((s.case, s.worker, s.round) for s in done.samples)
-    assert {
-        count for (_, worker, round_), count in taken.items() if worker or round_
-    } == {1}
-    rounds = Counter(
-        worker for worker, _ in {(s.worker, s.round) for s in done.samples}
-    )
-    assert (
-        max(rounds.values()) <= 4 * done.plan.protocol.rounds
-    )  # a worker does not wait for quiet until the end
 
 
 def test_one_worker_that_had_quiet_is_no_answer_and_not_missing() -> None:

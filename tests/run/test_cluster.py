@@ -4,7 +4,6 @@ one node that is started for these tests alone.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -221,32 +220,6 @@ def test_a_job_that_is_killed_is_a_lost_group_that_resume_measures(
     assert {failure.kind for failure in failures} == {FailureKind.LOST}
     ends(run(*words, "--resume"), 0)
     assert len({case for case, _ in exact(tmp_path / "all.json")}) == 4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("elsewhere", [False, True])
-def test_resume_takes_up_what_jobs_of_a_killed_command_have_written(
-    run, tmp_path: Path, elsewhere: bool
-) -> None:
-    """Unless it was measured on another kind of machine than the rest."""
-    words = (*sweep("1,2"), "--on", "local", "-o", "all.json")
-    parent = run(*words)
-    begun(tmp_path, 1)
-    parent.kill()
-    parent.communicate()
-    file = tmp_path / "all.json.jobs" / "0.json"
-    until(file.exists)
-    saved = json.loads(file.read_text())
-    saved["created"] = "2020-01-01T00:00:00+00:00"
-    if elsewhere:
-        saved["environment"] |= {"fingerprint": "other", "cpu": "Other CPU"}
-    file.write_text(json.dumps(saved))
-    ends(run(*words, "--resume"), 3 if elsewhere else 0)
-    report = read_report(tmp_path / "all.json")
-    assert report.created == saved["created"]
-    messages = [failure.message for failure in report.failures]
-    assert len(messages) == (2 if elsewhere else 0)
-    assert all("others on Other CPU" in message for message in messages)
 
 
 @pytest.mark.slow

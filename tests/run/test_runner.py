@@ -46,18 +46,6 @@ def test_every_round_measures_every_case_once_in_a_shuffled_order() -> None:
     assert all(worker.closed for worker in launch.workers)
 
 
-def test_memory_is_measured_once_and_only_if_asked_for() -> None:
-    result = run(plan_of(), launch=FakeLaunch())
-    assert [(s.case, s.value) for s in result.samples if s.metric == "peak_bytes"] == [
-        ("relu", 4096), ("gelu", 4096), ("swiglu", 4096),
-    ]  # fmt: skip
-    only = run(plan_of(metrics="latency"), launch=FakeLaunch())
-    assert not [s for s in only.samples if s.metric != "latency"]
-    bytes_only = run(plan_of(metrics="memory"), launch=FakeLaunch())
-    assert not latencies(bytes_only)
-    assert len(bytes_only.samples) == 3
-
-
 @pytest.mark.parametrize("kind", ["timeout", "oom", "crash"])
 def test_a_lost_worker_is_replaced_without_the_case_that_it_died_of(kind: str) -> None:
     launch = FakeLaunch(trouble={("sample", "gelu"): lost(kind)})
@@ -108,28 +96,6 @@ def test_a_case_that_ran_through_before_is_not_blamed_for_one_lost_worker() -> N
         launch=FakeLaunch(dying(("gelu", 1, 2), ("gelu", 2, 2), ("gelu", 3, 2))),
     )
     assert [f.case for f in again.failures] == ["gelu"]
-
-
-class Destination(FakeLaunch):
-    """Workers of these numbers never start."""
-
-    def __init__(self, *dead: int) -> None:
-        super().__init__()
-        self.dead = dead
-
-    def __call__(self):
-        worker = super().__call__()
-        if worker.index in self.dead:
-            worker.greeting = lambda timeout_s: (_ for _ in ()).throw(
-                Unfinished("could not start")
-            )
-        return worker
-
-
-def test_what_was_measured_survives_workers_that_can_not_be_had_any_more() -> None:
-    result = run(plan_of(workers=9), launch=Destination(*range(4, 99)))
-    assert "could not start" in result.stopped
-    assert {s.worker for s in latencies(result)} in ({0, 1}, {0, 1, 2, 3})
 
 
 def test_a_worker_that_dies_of_nothing_ends_the_run() -> None:

@@ -4,8 +4,6 @@ upright.
 
 from __future__ import annotations
 
-import io
-import json
 import os
 import re
 import resource
@@ -26,8 +24,8 @@ from ffnbench.api.measuring import measure_plan
 from ffnbench.api.preparing import Prepared
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.plan.plan import Arm, Workload, cost_of
-from ffnbench.record.messages import Failed, Sampled
+from ffnbench.plan.plan import Workload, cost_of
+from ffnbench.record.messages import Failed
 from ffnbench.record.result import CaseCost, FailureKind
 from ffnbench.run.prober import Prober
 from ffnbench.run.worker import Worker, WorkerLost
@@ -219,24 +217,6 @@ def test_an_import_that_ends_its_process_or_writes_into_open_files(
         prober.describe(f"{tmp_path}/deadly.py:X")
 
 
-@pytest.mark.parametrize("value", ["NaN", "Infinity", "-Infinity"])
-def test_what_is_no_number_is_no_answer(tmp_path: Path, value: str) -> None:
-    """As another side's interpreter may send it, whatever that is."""
-    other = tmp_path / "python"
-    other.write_text(
-        f'#!/bin/sh\necho \'{{"greeting": {{}}}}\'\nread line\necho \'{{"number": 1, "value": {value}}}\'\nsleep 9\n'
-    )
-    other.chmod(0o755)
-    worker = Worker(Arm(python=str(other)))
-    try:
-        with pytest.raises(
-            WorkerLost, match=f"it printed .*{value}.* instead of an answer"
-        ):
-            worker.ask("sample", 9, label="a", calls=1)
-    finally:
-        worker.close()
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit is Linux's")
 def test_a_worker_takes_no_more_memory_than_it_was_given() -> None:
     """512 MiB are there: 1 GiB fails as an error of that case, although nothing is
@@ -267,19 +247,6 @@ def test_a_worker_takes_no_more_memory_than_it_was_given() -> None:
         kind=FailureKind.OOM, message="it tried to allocate 1.00 GiB at once"
     )
     assert plain.calls == 1
-
-
-def test_an_answer_that_json_cannot_hold_is_a_failure_and_no_death() -> None:
-    from ffnbench.worker.loop import send_answer
-
-    pipe = io.StringIO()
-    for value in (float("nan"), object(), 1.0):
-        send_answer(pipe, Sampled(value=value), 7)
-    answers = [json.loads(line) for line in pipe.getvalue().splitlines()]
-    assert [answer["number"] for answer in answers] == [7, 7, 7]
-    assert [answer["failed"]["kind"] for answer in answers[:2]] == ["crash", "crash"]
-    assert "not JSON compliant" in answers[0]["failed"]["message"]
-    assert answers[2]["answer"]["value"] == 1.0
 
 
 @pytest.mark.parametrize(

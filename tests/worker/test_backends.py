@@ -147,34 +147,3 @@ def test_code_that_does_not_compile_once_and_for_all(worker: Worker) -> None:
     assert "compiles again while it is timed" in found["Counts"].message
     assert found["Closed"].kind is FailureKind.UNSUPPORTED
     assert "nothing in it that it could compile" in found["Closed"].message
-
-
-@pytest.mark.slow
-def test_a_machine_without_a_compiler_says_so() -> None:
-    session = Worker(
-        replace(
-            planned().cases[0].arm,
-            env=(("CXX", "/nowhere/g++"), ("PATH", "/nowhere")),
-        )
-    )
-    plan = plan_of("swiglu@backend=compile")
-    session.ask("begin", 60, plan=plan)
-    answer = ask(session, "open", label=plan.cases[0].label, calls=None)
-    session.close()
-    assert answer.kind is FailureKind.UNSUPPORTED, answer
-    assert "C++ compiler" in answer.message
-
-
-@pytest.mark.slow
-def test_modes_of_torch_compile_are_those_that_torch_lists(
-    worker: Worker,
-) -> None:
-    """One that a later torch has is not refused before, and one that this torch lacks
-    is said with those that it has.
-    """
-    plan = plan_of("swiglu@compile=of-tomorrow")
-    worker.ask("begin", 60, plan=plan)
-    answer = worker.ask("open", 60, label=plan.reference, calls=None)
-    for mode in torch._inductor.list_mode_options():
-        assert mode in str(answer)
-    assert "unsupported" in str(answer).lower()

@@ -226,14 +226,6 @@ def test_what_is_right_at_first_and_wrong_later_is_found_after_its_rounds(
         jobs.check(label="m")
 
 
-def test_a_kept_output_of_a_shape_is_found_though_looking_for_its_form_calls_it_with_another(
-    mine: str,
-) -> None:
-    jobs = Jobs(plan_of(f"m={mine}:Stale@like=swiglu"))
-    with pytest.raises(Mismatch, match="the output differs"):
-        jobs.open(label="m", calls=3)
-
-
 @pytest.mark.parametrize("mode", ["train", "backward"])
 def test_a_gradient_that_does_not_flow_is_found_where_the_form_is_known(
     mine: str, mode: str
@@ -323,26 +315,6 @@ def test_what_draws_numbers_that_nobody_can_draw_again_is_not_called_wrong(
     assert errors(f"{mine}:Noisy") == {"error": None, "gradient_error": None}
     with pytest.raises(Mismatch):
         errors(f"{mine}:Noisy@like=swiglu")
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own
-@pytest.mark.parametrize(
-    ("name", "mode"),
-    [
-        ("Swiglu@like=swiglu", "train"),
-        ("Drops", "train"),
-        ("Experts", "forward"),
-        ("Stale", "forward"),
-    ],
-)
-def test_compiled_modules(mine: str, name: str, mode: str) -> None:
-    variant = f"{mine}:{name}@backend=compile"
-    if name == "Stale":
-        with pytest.raises(Mismatch):
-            errors(variant, mode=mode)
-    else:
-        assert errors(variant, mode=mode)["error"] < 1e-5
 
 
 # The errors themselves, by hand

@@ -10,7 +10,7 @@ from fake_machine import planned
 
 from ffnbench.plan.plan import Probe
 from ffnbench.worker.jobs import Jobs
-from ffnbench.worker.subject import Pool, factors_of, most_inputs
+from ffnbench.worker.subject import Pool, most_inputs
 
 
 @pytest.mark.parametrize(
@@ -44,15 +44,6 @@ def test_no_content_repeats_nor_do_its_magnitudes(
                 7.0
             )  # what was written to is whole again in the next sample
     assert (len(seen), len(sizes)) == (21, 21)
-
-
-def test_factors_of_inputs_have_either_sign_and_the_mean_square_of_the_seeded_one() -> (
-    None
-):
-    factors = factors_of(7, 200, 64)
-    assert 0.45 < float((factors < 0).float().mean()) < 0.55
-    assert 0.5 <= float(factors.abs().min()) < float(factors.abs().max()) <= 1.43
-    assert float(factors.square().mean()) == pytest.approx(1, abs=0.02)
 
 
 def test_memory_bounds_the_pool() -> None:

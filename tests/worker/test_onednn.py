@@ -13,12 +13,9 @@ from torch import Tensor, nn
 
 from ffnbench.common.choices import Backend
 from ffnbench.ffn.spec import FFNSpec, Gate
-from ffnbench.plan.plan import Workload
 from ffnbench.worker.backends import onednn
 from ffnbench.worker.backends.building import build_module, module_for_backend
 from ffnbench.worker.backends.onednn import why_no_onednn
-from ffnbench.worker.backends.running import implementation_of
-from ffnbench.worker.subject import Subject, subject_of
 
 D, H = 24, 40
 SWIGLU = FFNSpec(d_model=D, d_ff=H, activation="silu", gate=Gate.INNER)
@@ -166,32 +163,3 @@ def test_a_module_of_another_is_run_without_a_change() -> None:
     assert {n: p.shape for n, p in module.named_parameters()} == before
     assert type(module.named) is Named
     assert isinstance(module.called, nn.Linear)
-
-
-def work(**more: object) -> Workload:
-    given = {
-        "batch": 1,
-        "seq_len": 4,
-        "dtype": "float32",
-        "device": "cpu",
-        "mode": "forward",
-        "threads": 1,
-    }
-    return Workload(**{**given, **more})  # type: ignore[arg-type]
-
-
-@needs_onednn
-def test_what_is_held_is_what_a_call_computes_with() -> None:
-    """Three matrices, of 8 bytes a pair of float32, once: packed or not; and the
-    biases.
-    """
-    for backend in ("eager", "packed", "onednn"):
-        spec = replace(SWIGLU, bias=True, d_model=64, d_ff=128)
-        subject: Subject = subject_of(
-            module_for_backend(build_module(spec), spec, backend), work(), 64, 0
-        )
-        opened = implementation_of(backend).prepare(subject, work(backend=backend))
-        least = 4 * (3 * 64 * 128 + 128 + 128 + 64)
-        assert least <= opened.values["held_bytes"] <= 1.1 * least
-        assert ("pack_s" in opened.values) == (backend == "onednn")
-        assert 0 <= opened.values.get("pack_s", 0) < 60

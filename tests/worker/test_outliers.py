@@ -27,9 +27,10 @@ from ffnbench.worker.backends.running import implementation_of
 from ffnbench.worker.correctness import Correctness, Mismatch
 from ffnbench.worker.subject import subject_of
 
-# the sets of weights of each backend: one of OpenVINO takes 0.1 s to compile
-SETS = {"openvino": 4}
-MOST_SETS = 12
+# the sets of weights of each backend: one of OpenVINO takes 0.1 s to
+# compile
+SETS = {"openvino": 3}
+MOST_SETS = 8
 FORMATS = ("int8", "int8-dynamic", "int4")
 ROWS = [
     *((backend, weights, "float32") for backend in ("eager", "ort", "openvino") for weights in FORMATS),
@@ -102,21 +103,11 @@ def test_what_is_right_is_no_mismatch_whatever_the_weights(
         assert max(errors) > 0.2  # as outliers make them
 
 
-def wrong_scale(scale: Tensor, zero: Tensor, fault: str) -> tuple[Tensor, Tensor]:
-    """Scales and zeros (..., rows) with a fault; zeros are what is added to a step."""
-    scale, zero = scale.clone(), zero.clone()
-    if fault == "zero":
-        zero += 1
-    elif fault == "row":
-        scale[..., scale.shape[-1] // 2] = 1.0
-    else:
-        scale = scale.roll(1, 0)
-    return scale, zero
-
-
 @contextmanager
-def faulty_torch(patch: pytest.MonkeyPatch, fault: str) -> Iterator[None]:
-    """torch whose products of weights in few bits have a fault."""
+def faulty_torch(patch: pytest.MonkeyPatch) -> Iterator[None]:
+    """torch whose products of weights in few bits have a zero point that is off by
+    one: of all faults of a kernel the one that changes least.
+    """
     int8, int4 = (
         torch.ops.aten._weight_int8pack_mm,
         torch.ops.aten._weight_int4pack_mm_for_cpu,
@@ -124,26 +115,19 @@ def faulty_torch(patch: pytest.MonkeyPatch, fault: str) -> Iterator[None]:
     prepack = torch.ops.quantized.linear_prepack
 
     def int8_product(x: Tensor, steps: Tensor, scale: Tensor) -> Tensor:
-        scale, zero = wrong_scale(scale, torch.zeros_like(scale), fault)
-        wide = steps.int() + zero[:, None].int()
-        return int8(x, wide.clamp(-128, 127).to(torch.int8), scale)
+        return int8(x, (steps.int() + 1).clamp(-128, 127).to(torch.int8), scale)
 
     def int4_product(x: Tensor, packed: Tensor, group: int, numbers: Tensor) -> Tensor:
-        scale, middle = numbers[..., 0].clone(), numbers[..., 1].clone()
-        if fault == "zero":
-            middle += scale
-        elif fault == "row":
-            scale[:, scale.shape[1] // 2] = 1.0
-        else:
-            scale, middle = scale.roll(1, 0), middle.roll(1, 0)
-        return int4(x, packed, group, torch.stack([scale, middle], -1).contiguous())
+        scale, middle = numbers[..., 0], numbers[..., 1]
+        off = torch.stack([scale, middle + scale], -1).contiguous()
+        return int4(x, packed, group, off)
 
     def packed_with_fault(steps: Tensor, bias: Tensor | None) -> Any:
-        scale, zero = wrong_scale(
-            steps.q_per_channel_scales(), steps.q_per_channel_zero_points(), fault
-        )
         wrong = torch._make_per_channel_quantized_tensor(
-            steps.int_repr(), scale, zero, 0
+            steps.int_repr(),
+            steps.q_per_channel_scales(),
+            steps.q_per_channel_zero_points() + 1,
+            0,
         )
         return prepack(wrong, bias)
 
@@ -154,19 +138,14 @@ def faulty_torch(patch: pytest.MonkeyPatch, fault: str) -> Iterator[None]:
         yield
 
 
-def faulty_graph(model: bytes, fault: str) -> bytes:
-    """The graph with a fault in its products of weights in few bits."""
+def faulty_graph(model: bytes) -> bytes:
+    """The graph with the same fault in its products of weights in few bits."""
     graph = onnx.load_from_string(model)
     constants = {one.name: one for one in graph.graph.initializer}
 
     def change(name: str, step: Callable[[Any], Any]) -> None:
         array = np.array(numpy_helper.to_array(constants[name]))
         constants[name].CopyFrom(numpy_helper.from_array(step(array), name))
-
-    def one_row(scale: Any, axis: int) -> Any:
-        scale = np.moveaxis(scale.copy(), axis, 0)
-        scale[len(scale) // 2] = 1.0
-        return np.ascontiguousarray(np.moveaxis(scale, 0, axis))
 
     def plus_one(steps: Any) -> Any:
         limits = np.iinfo(steps.dtype)
@@ -181,49 +160,33 @@ def faulty_graph(model: bytes, fault: str) -> bytes:
     for node in graph.graph.node:
         if node.op_type == "MatMulNBits":
             bits = next(a.i for a in node.attribute if a.name == "bits")
-            if fault == "zero":
-                change(node.input[1], plus_one if bits == 8 else plus_one_in_4_bits)
-            elif fault == "row":
-                change(node.input[2], lambda scale: one_row(scale, 0))
-            else:
-                change(node.input[2], lambda scale: np.roll(scale, 1, 1))
-        elif node.op_type == "MatMulInteger" and fault == "zero":
+            change(node.input[1], plus_one if bits == 8 else plus_one_in_4_bits)
+        elif node.op_type == "MatMulInteger":
             change(node.input[1], plus_one)
-        elif node.op_type == "Mul" and fault != "zero":
-            scale = constants.get(node.input[1])
-            if scale is not None and len(scale.dims) == 1:
-                wrong = one_row if fault == "row" else np.roll
-                change(node.input[1], lambda s, f=wrong: f(s, 0 if f is one_row else 1))
     return graph.SerializeToString()
 
 
-@pytest.mark.parametrize("fault", ["zero", "row", "shift"])
 @pytest.mark.parametrize("weights", FORMATS)
 @pytest.mark.parametrize("backend", ["eager", "ort", "openvino"])
 def test_a_wrong_kernel_is_a_mismatch_whatever_the_weights(
-    monkeypatch: pytest.MonkeyPatch, backend: str, weights: str, fault: str
+    monkeypatch: pytest.MonkeyPatch, backend: str, weights: str
 ) -> None:
-    """A zero point is off by one, the scale of a row is left out, scales are those of
-    the next group, or of the next row where there are no groups.
-    """
     checked(0, backend, weights, "float32")  # this loads the runtime
     if backend == "ort":
         runtime = sys.modules["onnxruntime"]
         session = runtime.InferenceSession
 
         def faulty_session(model: bytes, *more: Any, **named: Any) -> Any:
-            return session(faulty_graph(model, fault), *more, **named)
+            return session(faulty_graph(model), *more, **named)
 
         monkeypatch.setattr(runtime, "InferenceSession", faulty_session)
     elif backend == "openvino":
         core = sys.modules["openvino"].Core
         read = core.read_model
-
-        def faulty_model(self: Any, model: bytes) -> Any:
-            return read(self, faulty_graph(model, fault))
-
-        monkeypatch.setattr(core, "read_model", faulty_model)
-    with faulty_torch(monkeypatch, fault):
+        monkeypatch.setattr(
+            core, "read_model", lambda self, model: read(self, faulty_graph(model))
+        )
+    with faulty_torch(monkeypatch):
         for seed in sets_of(backend):
             with pytest.raises(Mismatch, match=f"which rounding to {weights} does not"):
                 checked(seed, backend, weights, "float32")

@@ -9,10 +9,8 @@ import pytest
 import torch
 from fake_machine import KnownProber, planned
 
-from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.device import environment
 from ffnbench.record.messages import CacheLevel
-from ffnbench.run.resources import memory_needed
 from ffnbench.worker import rotation
 from ffnbench.worker.jobs import Jobs
 
@@ -122,31 +120,3 @@ def test_each_copy_computes_the_form(keys: str, error: float, three: None) -> No
     assert len(run_by) == 3
     # no compiled code is made anew
     jobs.sample(label, calls=4)
-
-
-def test_what_cannot_be_rotated_says_why(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "own.py").write_text(
-        "import threading, torch\n"
-        "def nothing(d_model, d_ff):\n    return lambda x: x * 2\n"
-        "class Locked(torch.nn.Linear):\n"
-        "    def __init__(self, d_model, d_ff):\n"
-        "        super().__init__(d_model, d_model)\n"
-        "        self.lock = threading.Lock()\n"
-    )
-    for name, why in (("nothing", "it has none"), ("Locked", "can't be copied")):
-        with pytest.raises(Unsupported, match=why):
-            opened(f"own.py:{name}@cache=rotated")
-    with pytest.raises(FfnbenchError, match="frozen weights are constants"):
-        planned("relu@freeze=true@cache=rotated", d_model=64)
-
-
-def test_memory_of_all_copies_is_foretold(monkeypatch) -> None:
-    """By hand: 2 x 768 x 3,072 float32 numbers are 18 MiB, 29 times."""
-    monkeypatch.setattr(environment, "caches", lambda: ())
-
-    def needed(variant: str) -> int:
-        [case] = planned(variant, d_model=768, seq_len=1).cases
-        return memory_needed([case])
-
-    assert needed("relu@cache=rotated") - needed("relu") == 28 * 18 * MIB

@@ -4,14 +4,8 @@ here, bytes counted by hand.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
-from paths import ROOT
 from processor import HAS_8_BIT_PRODUCTS
 from torch import Tensor, nn
 
@@ -108,24 +102,6 @@ def test_the_error_is_that_of_the_precision(
     assert error(subject.forward(larger), expected) < 0.2
 
 
-def test_biases_and_16_bits_are_kept_beside_quantised_weights() -> None:
-    for dtype, weights in (
-        ("bfloat16", Weights.INT8),
-        ("bfloat16", Weights.INT4),
-        ("float32", Weights.INT8_DYNAMIC),
-    ):
-        spec = FFNSpec(d_model=256, d_ff=512, activation="relu", bias=True)
-        subject, _ = prepared(spec, weights=weights, dtype=dtype)
-        nn.init.constant_(subject.module.down.bias, 5.0)
-        nn.init.constant_(subject.module.up.bias, 0.5)
-        workload = work(weights=weights, dtype=dtype)
-        implementation_of(Backend.EAGER).prepare(subject, workload)
-        y = subject.call()
-        assert y.dtype is getattr(torch, dtype)
-        assert error(y, reference_output(subject.module, subject.x)) < 0.2
-        assert float(y.mean()) == pytest.approx(5, abs=0.5)
-
-
 @pytest.mark.parametrize(("d_model", "d_ff"), [(128, 256), (512, 1024), (768, 512)])
 def test_int8_beside_bfloat16_does_not_wrap_around(d_model: int, d_ff: int) -> None:
     """A scale that bfloat16 rounds down makes 128 of the largest weight of a row, and
@@ -204,52 +180,3 @@ def test_layers_of_a_module_of_the_users_are_quantised_wherever_they_lie() -> No
         assert 0 < error(copied(x), module(x).double()) < 1e-2
     with pytest.raises(Unsupported, match=r"no nn.Linear layer"):
         quantised.quantised_copy(nn.ReLU(), Weights.INT8, 32)
-
-
-SESSION = """
-import os, sys, torch
-from ffnbench.plan.backends import lack_of_weights
-from ffnbench.common.choices import Backend
-from ffnbench.ffn.spec import FFNSpec
-from ffnbench.plan.plan import Workload
-from ffnbench.worker.backends.building import build_module
-from ffnbench.worker.backends.running import implementation_of
-from ffnbench.worker.subject import subject_of
-
-torch.set_num_threads(1)
-given = dict(batch=1, seq_len=4, dtype="float32", device="cpu", mode="forward", threads=int(sys.argv[2]))
-work = Workload(**given, backend=Backend(sys.argv[1]))
-spec = FFNSpec(d_model=32, d_ff=64, activation="relu")
-subject = subject_of(build_module(spec), work, 32, 0)
-before = len(os.listdir("/proc/self/task"))
-implementation_of(work.backend).prepare(subject, work)
-subject.call()
-print(len(os.listdir("/proc/self/task")) - before)
-"""
-
-
-@pytest.mark.parametrize(
-    ("backend", "asked", "threads"), [("ort", 3, 2), ("openvino", 1, 2)]
-)
-def test_a_runtime_starts_no_thread_for_its_usage_data_and_leaves_no_file(
-    tmp_path: Path, backend: str, asked: int, threads: int
-) -> None:
-    """ONNX Runtime computes with the threads that are asked for, of which the caller is
-    one; OpenVINO starts its two with the import.
-    """
-    environment = os.environ | {
-        "HOME": str(tmp_path),
-        "XDG_CACHE_HOME": str(tmp_path / "cache"),
-        "PYTHONPATH": str(ROOT),
-    }
-    environment.pop("ORT_DISABLE_TELEMETRY", None)
-    done = subprocess.run(
-        [sys.executable, "-c", SESSION, backend, str(asked)],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=environment,
-        check=False,
-    )
-    assert (done.stdout.strip(), done.returncode) == (str(threads), 0), done.stderr
-    assert not list(tmp_path.rglob("*"))

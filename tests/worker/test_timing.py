@@ -9,7 +9,6 @@ from itertools import groupby
 
 import pytest
 import torch
-from device_world import Context, Kernels, World, used
 from fake_machine import planned
 from torch import Tensor, nn
 
@@ -129,27 +128,6 @@ def test_gradients_are_cleared_while_no_clock_runs(
     )
     assert timing._one_by_one(subject, subject.pool.renew(7, 3), [subject.grad] * 3) > 0
     assert [event for event, _ in groupby(events)] == [*a_call * 3, "clear"]
-
-
-def test_what_is_timed_of_training_leaves_no_gradients() -> None:
-    """On the simulated accelerator of device_world.py; what its runs show as a whole
-    stands in test_device_world.py.
-    """
-    x = torch.randn(1, 2, 4)
-    with used(Context(World())) as context:
-        subject = subjects.Subject(
-            Kernels(4, 8, us=50),
-            x.requires_grad_(),
-            x.detach(),
-            True,
-            accelerator=context,
-        )
-        timing.time_calls(subject, subject.pool.renew(3, 8))
-    assert subject.module.calls == 2 * (
-        8 + 8
-    )  # forward and backward: by the wall, and from a queue
-    assert subject.module.weight.grad is None
-    assert all(x.grad is None for x in subject.pool.renew(3, 8))
 
 
 def test_what_is_kept_for_backward_is_counted_once_and_without_the_modules_own_tensors() -> (
