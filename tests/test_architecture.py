@@ -18,7 +18,7 @@ PACKAGE = ROOT / "ffnbench"
 FILES = sorted(PACKAGE.rglob("*.py"))
 HEAVY = {"torch", "pandas", "matplotlib", "numpy", "scipy"}
 TORCH_FILES = {
-    "device/accelerator.py", "ffn/attention_module.py", "ffn/experts.py", "ffn/proof.py", "models/read.py", "models/weights.py", "ffn/modules.py",
+    "device/accelerator.py", "ffn/stack_module.py", "ffn/experts.py", "ffn/proof.py", "models/read.py", "models/weights.py", "ffn/modules.py",
     "worker/device_timing.py", "worker/agreement.py", "worker/backends/building.py",
     "worker/backends/compiling.py", "worker/backends/eager.py", "worker/backends/onednn.py",
     "worker/backends/onnx_graph.py", "worker/backends/openvino.py", "worker/backends/ort.py",

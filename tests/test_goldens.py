@@ -177,20 +177,21 @@ TYPED = {
                  "report compare.json --columns params,ratio,latency_low_s,flops_per_s",
                  "report compare.json --columns params,ratio,latency_low_s,flops_per_s -f csv",
                  "report compare.json --columns flops_elementwise,weight_bytes",
-                 "report activations.json --sort -latency", "report block.json --sort -seq_len --columns FFN,KV",
+                 "report activations.json --sort -latency", "report block.json --sort -seq_len --columns ffn_s,KV",
                  "report groups.json --sort -seq_len"],
-    "block": [f"block --seq-len 64,256 {SMALL} -o block.csv", "block --preset bert-base --cost-only"],
+    "block": [f"block relu,gelu {SMALL} -o block.csv", f"block relu,gelu --seq-len 64,256 {SMALL} --layers 2 -q -v", "block --preset bert-base --cost-only"],
     "report-shown": ["report sweep.json -o sweep.png -o sweep.tex -f latex", "report cost.json --json",
                      "report experts.json --columns label,params_active,params -f md", "report ab.json -f md"],
     "block-flags": [f"block gelu@bias=true {SMALL} --d-ff 128 --heads 4 --kv-heads 2 --batch 2 --dtype bf16 --mode train "
                     "--device cpu --threads 2 --backend compile -v -q",
                     f"block swiglu {SMALL} --seq-len 16..64 -q -o block.csv -o block.svg",
-                    "block --d-model 64 --quick", "block --d-model 64 --precision 5% --budget 20s -q",
+                    "block relu --d-model 64 --quick", "block relu --d-model 64 --precision 5% --budget 20s -q",
+                    "block relu --preset llama3-8b --seq-len 64 --workers 3 --rounds 2",
                     *(f"block swiglu --d-model 64 --heads 4 --kv-heads 2 --seq-len 128,1Ki --cost-only -f {form}" for form in ("csv", "md", "latex", "json")),
                     "block --preset config.json --cost-only --mode backward -v",
                     f"block swiglu@moe=8x2 --seq-len 64,128 {SMALL} -q -o more.json",
                     f"block swiglu@moe=8x2 --seq-len 64..256 {SMALL} -q -o more.json --resume"],
-    "block-failed": [f"block gelu --seq-len 64,128 {SMALL}"],
+    "block-failed": [f"block relu,gelu --seq-len 64,128 {SMALL}"],
     "check": ["check baseline.json -o check.xml -o check.md -o check.json -o check.csv",
               "report check.json", "check baseline.json --exact-only"],
     "check-slower": ["check baseline.json -f github", "check baseline.json -v", "check baseline.json --update"],
@@ -202,7 +203,7 @@ TYPED = {
     "check-elsewhere": ["check elsewhere.json -q", "check elsewhere.json --update -q"],
     "check-slower-machine": ["check baseline.json -q"],
     "check-unlike-itself": ["check baseline.json -q --budget 5"],
-    "check-kinds": [f"block --d-model 64 --seq-len 64,256 {STEADY_RUN} -q -o block.json", "report block.json", "check block.json block.json",
+    "check-kinds": [f"block relu,gelu --d-model 64 --seq-len 64,256 {STEADY_RUN} -q -o block.json", "report block.json", "check block.json block.json",
                     f"activations relu,gelu --time {STEADY_RUN} -q -o times.json", "report times.json", "check times.json times.json"],
     "check-flags": ["check baseline.json --tolerance 1% --tolerance gelu:latency=10% --budget 20s -q",
                     "check baseline.json --tolerance params=1% --exact-only -f csv",
@@ -291,8 +292,6 @@ BASE_MS = {
     "gelu": 11.0,
     "swiglu": 12.0,
     "mine": 13.0,
-    "attention": 18.0,
-    "textbook": 19.0,
 }  # others take 10
 
 
@@ -310,6 +309,10 @@ class Machine(FakeLaunch):
     def took(self, label: str, worker: int, number: int) -> float:
         scatter = random.Random(f"{label} {worker}").gauss(0, 0.002)
         base = BASE_MS.get(re.split(r"\W", label)[0], 10.0) / 1000
+        if label.startswith("(no FFN)"):
+            base = 4.0 / 1000
+        elif "place=alone" in label:
+            base **= 2  # a tenth or so, and its ratios are farther from 1
         return base * math.exp(scatter) * (1.2 if label in self.slower else 1.0)
 
 

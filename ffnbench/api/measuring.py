@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ffnbench.api.preparing import Prepared, new_report, refuse_at_once
 from ffnbench.common.errors import FfnbenchError, termination_as_interruption
-from ffnbench.common.units import counted
+from ffnbench.common.units import IEC, counted, quantity
 from ffnbench.plan.plan import THIS_INTERPRETER, Plan
 from ffnbench.plan.protocol import LEAST_BUDGET_S
 from ffnbench.record.messages import DeviceFacts, Greeting
@@ -25,6 +25,7 @@ from ffnbench.record.result import Environment, Report, Run, Step, raw_of
 from ffnbench.report.progress import duration
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.run.budget import Budget
+from ffnbench.run.resources import memory_needed
 from ffnbench.run.runner import run_workers
 from ffnbench.run.starters import Starters
 from ffnbench.run.world import World
@@ -90,7 +91,7 @@ def measure_plan(
     plan = prepared.plan
     refuse_at_once(plan, world)
     refuse_short(plan, as_one=stop is not None)
-    tell_duration(plan, world, progress)
+    tell_expense(plan, world, progress)
     # the budget stands still while another run is waited for
     spent_s = world.spent_s
     locked: AbstractContextManager[None] = nullcontext()
@@ -138,14 +139,18 @@ def refuse_short(plan: Plan, *, as_one: bool = False) -> None:
         )
 
 
-def tell_duration(plan: Plan, world: World, progress: Progress) -> None:
-    """Tell in one line, before anything is measured, how long it takes at most, where
-    that is known.
+def tell_expense(plan: Plan, world: World, progress: Progress) -> None:
+    """Tell, before anything is measured, the memory that stacks take, and how long it
+    takes at most, where that is known.
     """
     protocol = plan.protocol
-    if protocol.precision is None or protocol.budget_s is None:
-        return
     if not progress.tells or "latency" not in plan.metrics:
+        return
+    if plan.layers is not None:
+        most = max(memory_needed(cell.cases) for cell in cells_of_plan(plan))
+        blocks = counted(plan.layers, "block")
+        progress.tell(f"stacks of {blocks} take {quantity(most, IEC)} of memory")
+    if protocol.precision is None or protocol.budget_s is None:
         return
     groups = len(plan.groups)
     what = f"measuring {groups:,} groups" if groups > 1 else "measuring"

@@ -252,18 +252,19 @@ def report(path: o.File) -> "Report | Check":
     shows=MEASURED,
     suffixes=o.WITH_PICTURE,
     examples=[
+        "ffnbench block relu,gelu,swiglu --d-model 512 --layers 8",
         "ffnbench block --preset bert-base --cost-only",
         "ffnbench block llama3-8b --seq-len 128,1Ki,8Ki --cost-only",
-        "ffnbench block --d-model 512 --quick",
     ],
     docs="docs/block.md#what-is-counted",
 )
 def block(
-    variant: o.Variant = None,
+    variants: o.VariantsOrModel = None,
     *,
     preset: o.Preset = None,
     d_model: o.DModel = None,
     d_ff: o.DFF = None,
+    layers: o.Layers = None,
     heads: o.Heads = None,
     kv_heads: o.KVHeads = None,
     batch: o.Batch = 1,
@@ -280,10 +281,11 @@ def block(
     workers: o.Workers = None,
     rounds: o.Rounds = None,
 ) -> "Report":
-    """Compare an FFN with the attention of its block.
+    """Measure FFN variants in their place, a stack of blocks.
 
-    Shows parameters, FLOPs, KV bytes and latency, and the FFN's share. If
-    flags have lists (--seq-len 128,1024), each combination is measured.
+    Shows the time of a block, the FFN's part of it, and whether an FFN alone
+    tells the same ratio. If flags have lists (--seq-len 128,1024), each
+    combination is measured.
 
     >>> ffnbench.block(preset="llama3-8b", seq_len=[128, 8192], cost_only=True)
     """
@@ -305,13 +307,14 @@ def block(
         "device": ("cpu",) if cost_only and device == ("auto",) else device,
         "backend": backend,
     }
-    probe = call.probe(protocol.timeout_s, () if cost_only else device, variant)
+    probe = call.probe(protocol.timeout_s, () if cost_only else device, variants)
     plan = plan_block(
-        variant,
+        variants,
         flags,
         probe=probe,
         protocol=protocol,
         preset=preset,
+        layers=layers,
         heads=heads,
         kv_heads=kv_heads,
     )

@@ -215,10 +215,14 @@ Variants = Annotated[
         variant_words,
     ),
 ]
-Variant = Annotated[
-    OneVariant | None,
+VariantsOrModel = Annotated[
+    SeveralVariants | None,
     variants,
-    argument("VARIANT|MODEL", "An FFN as in `compare`, or a model.", variant_words),
+    argument(
+        "VARIANT|MODEL",
+        "FFNs as in `compare`, or a model; by default relu, gelu and swiglu.",
+        variant_words,
+    ),
 ]
 Code = Annotated[
     OneVariant,
@@ -304,6 +308,13 @@ Match = Annotated[
         "What is made equal: params, flops or none.",
         metavar="WHAT",
         words=choices.Match,
+    ),
+]
+Layers = Annotated[
+    int | str | None,
+    one(positive),
+    option(
+        WIDTHS, "Blocks of a stack; by default 8, or those of the model.", metavar="INT"
     ),
 ]
 Heads = Annotated[

@@ -1,135 +1,150 @@
-"""The picture of `block`: FLOPs of a token by length of the sequence, and the FFN's
-share of them and of the time.
+"""The picture of `block`: the FFN's share of a block, and the ratio of its part beside
+that of the FFN alone; along the longest axis of a sweep, else by variant.
 """
 
 from __future__ import annotations
 
 # first, as it loads matplotlib away from the current folder
 from ffnbench.report.pictures.canvas import (
+    BAND,
     BLACK,
-    COLOURS,
+    GREY,
     drawing,
     finish,
     interval_bar,
     panels,
+    pens,
     scale_axis,
-    title_ending,
+    shown_name,
 )
 
 # isort: split
+from typing import Any
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter, LogLocator, NullLocator, PercentFormatter
+from matplotlib.ticker import PercentFormatter
 
-from ffnbench.block.plan import lengths_of, without_length
-from ffnbench.block.rows import (
-    MEAN,
-    block_rows,
-    blocks_of,
-    counts_by_length,
-    kinds_of,
-    sees,
-)
-from ffnbench.common.streams import visible
-from ffnbench.plan.plan import typed_as
-from ffnbench.record.result import Report
-from ffnbench.report.words import verdict_word
+from ffnbench.block.rows import block_rows
+from ffnbench.block.table import header
+from ffnbench.plan.plan import Axis
+from ffnbench.record.result import SAME_WITHIN, Report
+from ffnbench.report.header import heading_of
+from ffnbench.report.sentences import crossing_texts
+from ffnbench.report.table import Row
 
-HEIGHT = 2.2  # inches, of a block's two panels
-OF_FFN, OF_ATTENTION = COLOURS[:2]
-FFN_WIDTH = 1.8  # points; in a grey print it tells the FFN from attention
+HEIGHT = 2.2  # inches, of a row of panels
+Pens = dict[str, dict[str, Any]]
 
 
 @drawing()
 def block_figure(report: Report) -> Figure:
-    """On the left what is counted, on the right the FFN's share: of FLOPs as a curve,
-    of the measured time as dots.
-
-    A length whose time can't be told says why at its place. Each block of a sweep has a
-    row of its own.
+    """On the left the FFN's share: of FLOPs as a dashed line, of the time as points; on
+    the right its part in that of the reference, hollow where the FFN is alone. What has
+    no interval is left out, and where nothing was measured the right side.
     """
-    blocks = blocks_of(report)
-    figure, axes = panels(2 * len(blocks), HEIGHT, columns=2)
-    for block, counts, shares in zip(blocks, axes[::2], axes[1::2], strict=True):
-        _draw(counts, shares, block)
-    handles = [
-        line for panel in axes[-2:] for line in panel.get_legend_handles_labels()[0]
-    ]
-    finish(figure, _title(blocks[0]) + title_ending(report), handles)
+    plan, rows = report.plan, block_rows(report)
+    axis = plan.axes[0] if plan.axes else None
+    by_panel: dict[str, list[Row]] = {}
+    for row in rows:
+        point = plan.case(row["label"]).point
+        within = {key: value for key, value in point if not axis or key != axis.name}
+        by_panel.setdefault(heading_of(within), []).append(row)
+    names = list(dict.fromkeys(plan.case(row["label"]).name for row in rows))
+    pens_of = pens(names)
+    columns = 1 if report.is_of_counts else 2
+    figure, grid = panels(columns * len(by_panel), HEIGHT, columns=columns)
+    for number, (title, of_panel) in enumerate(by_panel.items()):
+        share, *ratio = grid[columns * number : columns * (number + 1)]
+        curves = {
+            name: [row for row in of_panel if plan.case(row["label"]).name == name]
+            for name in names
+        }
+        share.set_title(", ".join(filter(None, [shown_name(title), "the FFN's share"])))
+        share.set_ylim(0, 1)
+        share.yaxis.set_major_formatter(PercentFormatter(1.0))
+        _draw_shares(share, curves, pens_of, axis)
+        for axes in ratio:
+            axes.set_title(f"the FFN's part vs {shown_name(names[0])}")
+            _draw_ratios(axes, curves, pens_of, axis)
+            _draw_crossings(axes, report, title)
+        for axes in (share, *ratio):
+            if axis is None:
+                axes.set_xticks(range(len(names)), map(shown_name, names))
+                axes.set_xlim(-0.5, len(names) - 0.5)
+            else:
+                axes.set_xlabel(axis.name)
+                scale_axis(axes.xaxis)
+    handles = [line for panel in grid for line in panel.get_legend_handles_labels()[0]]
+    crossings = report.figures.crossings
+    texts = crossing_texts(crossings) if crossings else []
+    finish(figure, "\n".join([*header(report), *texts]), handles)
     return figure
 
 
-def _title(report: Report) -> str:
-    """`gelu beside multi-head attention, 12 heads`."""
-    [first, *_], kinds = lengths_of(report.plan), kinds_of(report)
-    spec = first.spec
-    title = f"{first.ffn.variant} beside {spec.name} attention, {spec.heads} heads"
-    if spec.causal:
-        title += ", causal"
-    if spec.window and len(kinds) == 1:
-        title += f", seeing {sees(spec)}"
-    return title
+def _places(name: str, rows: list[Row], pens_of: Pens, axis: Axis | None) -> list[Any]:
+    """Where the rows of a variant stand from left to right."""
+    if axis is None:
+        return [list(pens_of).index(name)] * len(rows)
+    return [row[axis.name] for row in rows]
 
 
-def _draw(counts: Axes, shares: Axes, report: Report) -> None:
-    """One block: FLOPs of a token on the left, the FFN's share of them and of the time
-    on the right.
-    """
-    curves = counts_by_length(report)
-    x = curves.seq_lens
-    counts.plot(x, curves.attention, color=OF_ATTENTION, label="attention")
-    counts.axhline(
-        curves.projections,
-        color=OF_ATTENTION,
-        linestyle="--",
-        label="its projections alone",
-    )
-    if curves.ffn is not None:
-        counts.axhline(curves.ffn, color=OF_FFN, linewidth=FFN_WIDTH, label="FFN")
-        shares.plot(x, curves.ffn_shares, color=OF_FFN, linewidth=FFN_WIDTH)
-    _draw_measured(shares, report)
-
-    of_layers = ", mean of all layers" if len(kinds_of(report)) > 1 else ""
-    counts_title = f"FLOPs of a token{of_layers}"
-    if curves.overtaken_at is not None:
-        counts_title += f"; attention overtakes at {curves.overtaken_at:,}"
-    shares_title = f"the FFN's share of FLOPs{of_layers}"
-    point = without_length(report.plan.cases[0].point)
-    block = [f"{name} {typed_as(value)}" for name, value in point]
-    for axes, title in ((counts, counts_title), (shares, shares_title)):
-        axes.set(xscale="log", xlim=(x[0], x[-1]), xlabel="tokens in the sequence")
-        axes.set_title(visible(", ".join([*block, title])))
-        axes.xaxis.set_major_locator(LogLocator(base=2, numticks=8))
-        axes.xaxis.set_major_formatter("{x:,g}")
-        axes.xaxis.set_minor_locator(NullLocator())
-        if curves.overtaken_at is not None:
-            axes.axvline(curves.overtaken_at, color=BLACK, alpha=0.6, linestyle=":")
-    scale_axis(counts.yaxis, EngFormatter())
-    shares.set_ylim(0, 1)
-    shares.yaxis.set_major_formatter(PercentFormatter(1.0))
-
-
-def _draw_measured(axes: Axes, report: Report) -> None:
-    """Draw the measured shares with their intervals, and at a length whose time can't
-    be told the reason.
-    """
-    for row in block_rows(report):
-        if row["sees"] == MEAN:  # is counted alone
-            continue
-        interval = interval_bar(row, "ffn_share_latency")
-        if interval is None:
-            verdict, failure = row["attention_verdict"], row["attention_failure"]
-            reason = verdict_word({"verdict": verdict, "failure": failure}) or ""
-            axes.annotate(
-                reason, (row["seq_len"], 0.97), rotation=90, ha="center", va="top"
+def _draw_shares(
+    axes: Axes, curves: dict[str, list[Row]], pens_of: Pens, axis: Axis | None
+) -> None:
+    for name, rows in curves.items():
+        pen, places = pens_of[name], _places(name, rows, pens_of, axis)
+        counted = [row["ffn_share_flops"] for row in rows]
+        if None not in counted:
+            axes.plot(
+                places,
+                counted,
+                "_--",
+                color=pen["color"],
+                label=f"{shown_name(name)}: FLOPs",
             )
-        else:
-            axes.errorbar(
-                row["seq_len"],
-                row["ffn_share_latency"],
-                yerr=interval,
-                fmt="o",
-                capsize=2,
-                color=BLACK,
-                label="its share of the latency",
+        _draw_points(axes, places, rows, "ffn_share", shown_name(name), pen)
+
+
+def _draw_ratios(
+    axes: Axes, curves: dict[str, list[Row]], pens_of: Pens, axis: Axis | None
+) -> None:
+    axes.axhspan(1 - SAME_WITHIN, 1 + SAME_WITHIN, color=BAND, linewidth=0, zorder=0)
+    axes.axhline(1, color=BLACK, linewidth=0.6, zorder=1)
+    for name, rows in list(curves.items())[1:]:
+        pen, places = pens_of[name], _places(name, rows, pens_of, axis)
+        hollow = pen | {"markerfacecolor": "white", "linestyle": ":"}
+        _draw_points(axes, places, rows, "ffn_ratio", shown_name(name), pen)
+        alone = f"{shown_name(name)} alone, hot"
+        _draw_points(axes, places, rows, "alone_ratio", alone, hollow)
+
+
+def _draw_points(
+    axes: Axes,
+    places: list[Any],
+    rows: list[Row],
+    key: str,
+    label: str,
+    pen: dict[str, Any],
+) -> None:
+    """Draw the values of rows that have an interval, with these."""
+    shown = [
+        (place, row[key], bar)
+        for place, row in zip(places, rows, strict=True)
+        if (bar := interval_bar(row, key))
+    ]
+    if not shown:
+        return
+    at, values, bars = zip(*shown, strict=True)
+    ends = [[bar[side][0] for bar in bars] for side in (0, 1)]
+    axes.errorbar(at, values, yerr=ends, elinewidth=0.6, zorder=3, label=label, **pen)
+
+
+def _draw_crossings(axes: Axes, report: Report, title: str) -> None:
+    """Mark each crossing of a panel."""
+    crossings = report.figures.crossings
+    for crossing in crossings.places if crossings else ():
+        if heading_of(crossing.within) == title:
+            axes.axvline(
+                crossing.at.value, color=GREY, ls=":", zorder=1, label="crossing"
             )

@@ -1,18 +1,18 @@
-"""A block's question: an FFN, the attention beside it, the lengths of the sequence ->
-Plan. Pure.
+"""A block's question: variants in a stack of blocks, its attention, the lengths of the
+sequence -> Plan. Pure.
 
-Each length has cases of its own: the FFN, which is their reference, and for each window
-that the model's layers have attention and the textbook's form of it.
+A point of a sweep has a stack for each variant, one without FFNs, and each FFN alone.
+The stacks are compared with the first one, and the FFNs alone with the first of these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.ffn.spec import AttentionForm, AttentionSpec, FFNSpec
+from ffnbench.ffn.spec import AttentionSpec, FFNSpec, NetworkSpec, Norm, StackSpec
 from ffnbench.models.model import LayerGroup, ModelSpec, crosses
 from ffnbench.models.presets import PRESETS
 from ffnbench.plan.cases import (
@@ -20,92 +20,79 @@ from ffnbench.plan.cases import (
     cases_of,
     model_of,
     refuse_if_none_can_run,
+    variants_beside,
 )
 from ffnbench.plan.plan import (
+    GIVEN,
     Case,
+    Group,
     Kind,
     Note,
     Plan,
     Point,
     Probe,
     Protocol,
-    SizedBy,
-    Sizing,
 )
 from ffnbench.plan.protocol import with_budget
 from ffnbench.plan.reading import spelling
-from ffnbench.plan.variants import PRESET, typed_variants
+from ffnbench.plan.variants import DEFAULT_VARIANTS, PRESET, typed_variants
+from ffnbench.stats.in_place import alone, without_ffns
 
-# the names of the cases, or the beginnings of these
-FFN, ATTENTION, TEXTBOOK = "ffn", "attention", "textbook"
+WITHOUT = "(no FFN)"  # the name of the stack without FFNs; no variant can have it
+ALONE = (("place", "alone"),)  # how an FFN by itself is told from its stack
 # kinds of layers in which a token sees all others
 NOT_CAUSAL = ("encoder", "vision", "audio")
 HEAD_DIM = 64  # of a block whose sizes are given by hand
-DEFAULT_FORM = "gelu"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CasesOfLength:
-    """The cases of one length of the sequence, and of one window of attention.
-    `textbook` is None where that form of attention has been left out.
-    """
-
-    seq_len: int
-    ffn: Case
-    attention: Case
-    textbook: Case | None
-
-    @property
-    def spec(self) -> AttentionSpec:
-        """The spec of the attention."""
-        assert isinstance(self.attention.ffn, AttentionSpec)
-        return self.attention.ffn
+LAYERS = 8  # of a stack, where neither a flag nor a model has them
 
 
 def plan_block(
-    variant: str | None,
+    variants: str | None,
     flags: Lists,
     *,
     probe: Probe,
     protocol: Protocol,
     preset: str | None = None,
+    layers: int | None = None,
     heads: int | None = None,
     kv_heads: int | None = None,
 ) -> Plan:
-    """The plan of a block: of a model's main kind of layer, or of sizes by hand. A
-    sweep has several blocks, each at all lengths.
+    """The plan of variants in a stack of blocks: of a model's main kind of layer, or of
+    sizes by hand.
     """
-    if preset is None and _names_a_model(variant):
-        variant, preset = None, variant
+    if preset is None and _names_a_model(variants):
+        variants, preset = None, variants
     flags = {**flags, "seq_len": tuple(sorted(flags["seq_len"] or ()))}
-    main, model = None, model_of(preset)
+    model = model_of(preset)
+    main = None if model is None else model.main
     if model is not None:
-        refuse_sizes(variant=variant, **flags)
-        main, variant = model.main, PRESET
-    typed = typed_variants(variant or DEFAULT_FORM, model)
-    ffns, _ = cases_of(typed, flags, probe=probe)
-    if len({case.row for case in ffns}) > 1:
-        raise FfnbenchError(
-            "a block has one FFN",
-            "give one variant; `ffnbench compare` measures several",
-        )
+        refuse_sizes(**flags)
+        typed = typed_variants(PRESET, model)
+    if variants is not None or model is None:
+        typed = variants_beside(variants or DEFAULT_VARIANTS, model)
+    ffns, notes = cases_of(typed, flags, probe=probe)
+    by_point: dict[Point, list[Case]] = {}
+    for case in ffns:
+        by_point.setdefault(case.point, []).append(case)
     cases: list[Case] = []
-    for ffn in ffns:
+    for of_point in by_point.values():
+        form = of_point[0].ffn if main is None else main.form
         # a block has biases in all its linear layers or in none
-        bias = isinstance(ffn.ffn, FFNSpec) and ffn.ffn.bias
-        attentions = attentions_of(ffn.ffn.d_model, main, heads, kv_heads, bias)
-        if model is not None:
-            form = model.main.form
-            sizing = Sizing(how=SizedBy.MODEL, what=model.name)
-            ffn = replace(ffn, variant=form.name, ffn=form, sizing=sizing)
-        cases += _cases_of_length(ffn, attentions)
-    refuse_if_none_can_run(cases)
+        bias = isinstance(form, FFNSpec) and form.bias
+        stack = StackSpec(
+            attentions=attentions_of(form.d_model, main, heads, kv_heads, bias),
+            norm=Norm.LAYER if bias else Norm.RMS,
+        )
+        if layers or main is None:
+            stack = stack.with_layers(layers or LAYERS)
+        cases += _cases_of_point(of_point, stack)
+    refuse_if_none_can_run(case for case in cases if case.in_place)
     return Plan(
         kind=Kind.BLOCK,
         cases=tuple(cases),
         protocol=with_budget(protocol, len(cases)),
         metrics=("latency", "memory"),
-        notes=tuple(_notes(model)),
+        notes=(*notes, *_notes(model)),
     )
 
 
@@ -116,41 +103,38 @@ def without_length(point: Point) -> Point:
     return tuple((name, value) for name, value in point if name != "seq_len")
 
 
-def _cases_of_length(
-    ffn: Case, attentions: list[tuple[AttentionSpec, int | None]]
-) -> Iterator[Case]:
-    """The case of the FFN at one length, which is the reference, then those of its
-    attentions.
-    """
-    ffn = replace(ffn, name=FFN, residual=None)
-    yield ffn
-    forms = {ATTENTION: AttentionForm.SDPA, TEXTBOOK: AttentionForm.TEXTBOOK}
-    for spec, layers in attentions:
-        window = f"-{spec.window}" if spec.window and layers else ""
-        for name, form in forms.items():
-            yield replace(
-                ffn,
-                name=f"{name}{window}",
-                variant=f"{spec.name} ({name})",
-                ffn=replace(spec, form=form),
-                workload=replace(ffn.workload, routing=None),
-                layers=layers,
-            )
+def _cases_of_point(ffns: Sequence[Case], stack: StackSpec) -> Iterator[Case]:
+    """The stacks of these FFNs, the stack without any, and the FFNs alone."""
+    for ffn in ffns:
+        assert isinstance(ffn.ffn, NetworkSpec)
+        yield replace(ffn, ffn=replace(stack, ffn=ffn.ffn))
+    work = replace(ffns[0].workload, routing=None)
+    yield replace(
+        ffns[0],
+        name=WITHOUT,
+        variant=WITHOUT,
+        ffn=stack,
+        workload=work,
+        sizing=GIVEN,
+        residual=None,
+    )
+    for ffn in ffns:
+        yield replace(ffn, run_by=ALONE)
 
 
-def _names_a_model(variant: str | None) -> bool:
-    """Whether a variant is only the name or the file of a model: it stands for the
+def _names_a_model(variants: str | None) -> bool:
+    """Whether the variants are only the name or the file of a model: it stands for the
     whole block of that model.
     """
-    if variant is None or "@" in variant:
+    if variants is None or "@" in variants or "," in variants:
         return False
-    of_file = ":" not in variant and (variant.endswith(".json") or "/" in variant)
-    return variant in PRESETS or of_file
+    of_file = ":" not in variants and (variants.endswith(".json") or "/" in variants)
+    return variants in PRESETS or of_file
 
 
 def refuse_sizes(**given: Any) -> None:
     """Raise FfnbenchError for a size given beside a model, which has its own."""
-    for name in ("variant", "d_model", "d_ff"):
+    for name in ("d_model", "d_ff"):
         if given.get(name) is not None:
             raise FfnbenchError(
                 f"{spelling(name)} can't be given with a model, which sets it",
@@ -164,19 +148,19 @@ def attentions_of(
     heads: int | None,
     kv_heads: int | None,
     bias: bool,
-) -> list[tuple[AttentionSpec, int | None]]:
+) -> tuple[tuple[AttentionSpec, int], ...]:
     """The attentions of a kind of layer that are counted: one for each window, with the
-    number of layers that have it, or None where all have the same.
+    number of layers that have it.
     """
     spec = attention_of(d_model, group, heads, kv_heads, bias)
     if group is None:
-        return [(spec, None)]
+        return ((spec, 1),)
     windows = [window for window in group.all_windows if not window.other]
     if not windows:
         raise FfnbenchError(uncounted(group), "`ffnbench cost` counts its FFN")
-    if len(windows) == 1:
-        return [(replace(spec, window=windows[0].tokens), None)]
-    return [(replace(spec, window=window.tokens), window.count) for window in windows]
+    return tuple(
+        (replace(spec, window=window.tokens), window.count) for window in windows
+    )
 
 
 def uncounted(group: LayerGroup) -> str:
@@ -255,52 +239,20 @@ def _by_hand(
     )
 
 
-def lengths_of(plan: Plan) -> Iterator[CasesOfLength]:
-    """The cases of a block's plan by length and window; raises KeyError where a length
-    of a saved plan lacks one.
-    """
-    for group in plan.groups:
-        ffn = plan.case(group.reference)
-        # window -> form -> case
-        by_window: dict[int | None, dict[AttentionForm, Case]] = {}
-        for case in group.cases:
-            if isinstance(case.ffn, AttentionSpec):
-                by_window.setdefault(case.ffn.window, {})[case.ffn.form] = case
-        if not by_window:
-            raise KeyError(ffn.label)
-        for by_form in by_window.values():
-            yield CasesOfLength(
-                seq_len=ffn.workload.seq_len,
-                ffn=ffn,
-                attention=by_form[AttentionForm.SDPA],
-                textbook=by_form.get(AttentionForm.TEXTBOOK),
-            )
-
-
 def problems(plan: Plan) -> Iterator[str]:
-    """What is wrong with a saved plan of a block, each as a sentence."""
-    if any(
-        plan.is_reference(case.label) == isinstance(case.ffn, AttentionSpec)
-        for case in plan.shown
-    ):
-        yield "a case is not held against an FFN"
-    try:
-        list(lengths_of(plan))
-    except KeyError:
-        yield "a length has no attention"
+    """What is wrong with a saved plan of stacks, each as a sentence."""
+    for group in plan.groups:
+        if not group.cases[0].in_place or without_ffns(group) is None:
+            yield "a point has no stack, or none without FFNs"
+        elif any(alone(group, case) is None for case in stacks_of(group)):
+            yield "a stack has no FFN alone beside it"
 
 
-def plans_of_blocks(plan: Plan) -> list[Plan]:
-    """The plan of a sweep cut into one for each block, at all of its lengths. The notes
-    go with the last one.
-    """
-    cases_of_block: dict[Point, list[Case]] = {}
-    for case in plan.cases:
-        cases_of_block.setdefault(without_length(case.point), []).append(case)
-    plans = [
-        replace(plan, cases=tuple(cases), notes=()) for cases in cases_of_block.values()
+def stacks_of(group: Group) -> list[Case]:
+    """The stacks with FFNs of a group: the rows of the answer."""
+    return [
+        case for case in group.cases if isinstance(case.ffn, StackSpec) and case.ffn.ffn
     ]
-    return [*plans[:-1], replace(plans[-1], notes=plan.notes)]
 
 
 def _notes(model: ModelSpec | None) -> Iterator[Note]:

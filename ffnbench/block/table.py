@@ -1,284 +1,208 @@
-"""The answer of `block`: parameters, FLOPs and bytes by length, and what was measured
-beside them.
+"""The answer of `block`: which variant is the faster one in a stack of blocks, and
+whether it is alone.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from ffnbench.block.plan import ATTENTION, FFN, TEXTBOOK, CasesOfLength, lengths_of
+from ffnbench.block.plan import stacks_of, without_length
 from ffnbench.block.rows import (
-    MEAN,
-    block_records,
+    COUNTS,
+    MEASURED,
+    alone_ratio,
     block_rows,
-    blocks_of,
-    crossing,
-    kinds_of,
+    cost_of_ffn,
+    mean_of_layers,
     sees,
+    stack_of,
 )
-from ffnbench.common.choices import Mode
-from ffnbench.common.units import IEC, SI, TIME, counted
-from ffnbench.record.result import Report, Verdict
-from ffnbench.report.columns import (
-    SHARE_WIDTH,
-    TOKEN,
-    seen_style,
-    with_percent_sign,
-)
-from ffnbench.report.header import common_conditions
+from ffnbench.common.units import counted
+from ffnbench.ffn.attention import attention_flops, overtakes_at
+from ffnbench.plan.metrics import SAVED
+from ffnbench.plan.plan import Case
+from ffnbench.record.result import Report
+from ffnbench.report.columns import column
+from ffnbench.report.header import axis_column, conditions_line, heading
 from ffnbench.report.notes import details
-from ffnbench.report.sentences import ending, failures, what_would_help
-from ffnbench.report.table import (
-    EXTRA,
-    NUMBER_WIDTH,
-    RATIO_WIDTH,
-    Column,
-    Row,
-    Table,
+from ffnbench.report.sentences import (
+    MOST_NAMED,
+    crossing_texts,
+    failures,
+    remarks,
+    what_would_help,
 )
-from ffnbench.report.words import (
-    CERTAIN,
-    device_text,
-    interval_text,
-    seconds_text,
-    share_text,
-)
+from ffnbench.report.table import EXTRA, Column, Row, Table
+from ffnbench.report.words import interval_text, join_words
 
-PASSES_OF_MODE = {
-    Mode.FORWARD: "forward",
-    Mode.TRAIN: "forward and backward",
-    Mode.BACKWARD: "backward",
-}
-CONVENTION = "no norms, no position encodings; 1 MAC = 2 FLOPs"
-SEQ_LEN, SEES = Column("seq_len"), Column("sees", left=True)
+LONGEST_TITLE = 12  # letters of the reference in a heading
+CONVENTION = "no position encodings; 1 MAC = 2 FLOPs"
 
 
-def _flops(key: str, title: str, priority: int) -> Column:
-    """FLOPs of a part of a block, in the same unit as those of FFN and attention."""
-    same = ("flops_ffn", "flops_attention")
-    return Column(key, title, TOKEN, units=SI, priority=priority, scaled_with=same)
-
-
-COUNTED_COLUMNS = (
-    _flops("flops_ffn", "FFN", 1),
-    _flops("flops_attention", "attention", 1),
-    _flops("flops_projections", "projections", 4),
-    _flops("flops_scores", "scores", 5),
-    _flops("flops_values", "values", 6),
-    Column("ffn_share_flops", "FFN's share", "of FLOPs", read=with_percent_sign),
-    Column("kv_bytes", "KV", units=IEC, priority=3),
-    _flops("flops_softmax", "softmax", EXTRA),
-    Column("kv_bytes_per_token", "KV", TOKEN, units=IEC, priority=EXTRA),
-)
-SHARE = Column(
-    "ffn_share_latency",
-    "FFN's share",
-    f"% of latency {CERTAIN}",
-    interval=True,
-    read=share_text,
-    least_width=SHARE_WIDTH,
-)
-
-
-def block_tables(report: Report) -> list[Table]:
-    """What is counted by length, and below it what was measured; in a sweep both for
-    each block.
+def block_table(report: Report) -> Table:
+    """A row for each variant at each point: what is counted of a block where nothing
+    was measured, else its time and the FFN's part.
     """
-    tables = []
-    for block in blocks_of(report):
-        rows = block_rows(block)
-        tables.append(_counted_table(block, rows))
-        if not report.is_of_counts:
-            tables.append(
-                _measured_table(block, [row for row in rows if row["sees"] != MEAN])
-            )
-    *others, last = tables
-    return [*others, replace(last, saved=block_records(report))]
-
-
-def _counted_table(report: Report, rows: list[Row]) -> Table:
-    """FLOPs of a token and bytes of keys and values, one row for each length and
-    window; below them where attention overtakes the FFN.
-    """
-    batch = rows[0]["batch"]
-    sequences = f"{batch} sequences" if batch > 1 else "one sequence"
-    windows = (Column("layers"), SEES) if rows[0]["layers"] else ()
-    passes = PASSES_OF_MODE[rows[0]["mode"]]
-    return Table(
-        columns=(SEQ_LEN, *windows, *COUNTED_COLUMNS),
-        rows=rows,
-        header=[
-            *_header(report),
-            f"FLOPs of a token, {passes}; KV: keys and values of {sequences}",
-        ],
-        summary=[
-            _params_text(report),
-            _crossover(report),
-            *(note.text for note in report.plan.notes),
-        ],
-        details=[CONVENTION],
-    )
-
-
-def _measured_table(report: Report, rows: list[Row]) -> Table:
-    """Latencies, their ratios to the FFN's and the FFN's share, one row for each length
-    and window.
-    """
-    parts = [FFN, ATTENTION]
-    if any(length.textbook for length in lengths_of(report.plan)):
-        parts.append(TEXTBOOK)
-    windows = (SEES,) if len(kinds_of(report)) > 1 else ()
-    latency, _, *peaks = _columns_of_part(FFN)  # the reference, whose ratio would be 1
-    times = [latency]
-    for part in parts[1:]:
-        latency, ratio, peak = _columns_of_part(part)
-        times += [latency, ratio]
-        peaks.append(peak)
-    return Table(
-        columns=(SEQ_LEN, *windows, *times, SHARE, *peaks),
-        rows=rows,
-        header=["measured"],
-        summary=[
-            *_overtaking_lines(report),
-            *filter(None, [failures(report), what_would_help(report), ending(report)]),
-        ],
-        details=details(report),
-    )
-
-
-def _columns_of_part(part: str) -> tuple[Column, Column, Column]:
-    """The columns of a part of a block: latency, ratio and peak of activations, in the
-    same units for all parts.
-    """
-    title, parts = {FFN: "FFN"}.get(part, part), (FFN, ATTENTION, TEXTBOOK)
-
-    def style(row: Row) -> str:
-        return seen_style({key: row[f"{part}_{key}"] for key in ("verdict", "failure")})
-
-    latency = Column(
-        f"{part}_latency_s",
-        title,
-        units=TIME,
-        interval=True,
-        read=seconds_text,
-        style=style,
-        priority=3 if part == TEXTBOOK else 1,
-        least_width=NUMBER_WIDTH,
-        scaled_with=tuple(f"{name}_latency_s" for name in parts),
-    )
-    ratio = Column(
-        f"{part}_ratio",
-        title,
-        f"time vs FFN {CERTAIN}",
-        interval=True,
-        read=interval_text,
-        priority=4,
-        least_width=RATIO_WIDTH,
-    )
-    peak = Column(
-        f"{part}_peak_bytes",
-        f"{title} peak",
-        units=IEC,
-        priority=EXTRA,
-        scaled_with=tuple(f"{name}_peak_bytes" for name in parts),
-    )
-    return latency, ratio, peak
-
-
-def _crossover(report: Report) -> str:
-    """Where attention's FLOPs overtake the FFN's by the closed forms, as a sentence:
-    for each kind of layer, and in the mean of all.
-    """
-    kinds, ffn = kinds_of(report), report.cost(report.plan.reference).flops_forward
-    if ffn is None:
-        return "the FFN's FLOPs are unknown, and so is where attention overtakes it"
-    places = [_length_text(crossing(kinds, ffn))]
-    if len(kinds) > 1:
-        places[0] += " in the mean of all"
-        places += [
-            f"{_length_text(crossing([kind], ffn))} in the {_layers_text(kind)}"
-            for kind in kinds
+    plan, rows = report.plan, block_rows(report)
+    stacks = [stacks_of(group) for group in plan.groups]
+    naming = [column("label", word=lambda row: plan.name_of(row["label"]))]
+    groups = []
+    if len(stacks) > 1 and any(len(of_point) > 1 for of_point in stacks):
+        groups = [
+            (heading(group), len(of_point))
+            for group, of_point in zip(plan.groups, stacks, strict=True)
         ]
-    return f"in FLOPs attention overtakes the FFN {', '.join(places)}"
+    else:
+        naming += map(axis_column, plan.groups[0].values)
+    if report.is_of_counts:
+        columns = [column("d_ff", 2), *COUNTS]
+        lines = [*_counted_lines(report), remarks(report)]
+    else:
+        extra = [replace(each, priority=EXTRA) for each in COUNTS]
+        columns = [*_measured_columns(report, rows), *extra]
+        lines = [
+            _alone_line(report),
+            *_crossing_lines(report),
+            what_would_help(report),
+            failures(report),
+            remarks(report),
+        ]
+    return Table(
+        columns=(*naming, *columns),
+        rows=rows,
+        header=header(report),
+        summary=[line for line in lines if line],
+        details=[CONVENTION, *([] if report.is_of_counts else details(report))],
+        groups=groups,
+        naming=len(naming),
+    )
 
 
-def _layers_text(kind: CasesOfLength) -> str:
-    """`20 layers that see the last 128`."""
-    return f"{kind.attention.layers} layers that see {sees(kind.spec)}"
-
-
-def _length_text(at: int | None) -> str:
-    """At which length attention overtakes, as a part of a sentence."""
-    if at is None:
-        return "never"
-    if at == 1:
-        return "at every length"
-    return f"at {at:,} tokens"
-
-
-def _overtaking_lines(report: Report) -> list[str]:
-    """For each kind of layer a sentence on the lengths between which attention becomes
-    the slower one, as far as the verdicts tell.
+def _measured_columns(report: Report, rows: list[Row]) -> list[Column]:
+    """The columns of times, with the reference's name in their headings; without those
+    that compare where there is one variant.
     """
-    kinds = kinds_of(report)
+    reference = report.plan.name_of(report.plan.reference)
+    if len(reference) > LONGEST_TITLE:
+        reference = "reference"
+    several = any(len(stacks_of(group)) > 1 for group in report.plan.groups)
+    columns = []
+    for each in MEASURED:
+        compares = each.key in ("block_ratio", "ffn_ratio", "alone_ratio")
+        if (compares or each.key in ("verdict", "alone_differs")) and not several:
+            continue
+        if each.key == SAVED and all(row[SAVED] is None for row in rows):
+            continue
+        if compares:
+            each = replace(each, unit=each.unit.replace("reference", reference))
+        columns.append(each)
+    return columns
+
+
+def _alone_line(report: Report) -> str:
+    """For which rows the ratio of the FFN alone is another one than in place."""
+    parts = report.figures.in_place
+    known = [
+        case
+        for case in report.plan.shown
+        if case.label in parts and parts[case.label].differs is not None
+    ]
+    differing = [case for case in known if parts[case.label].differs]
+    if not known:
+        return ""
+    if not differing:
+        return (
+            "no ratio of an FFN alone differs from that in place beyond both intervals"
+        )
+    if len(differing) > MOST_NAMED:
+        return f"an FFN alone has another ratio than in place in {len(differing)} of {len(known)} rows"
+    texts = []
+    for case in differing:
+        in_place, by_itself = parts[case.label].ratio, alone_ratio(report, case)
+        assert in_place is not None
+        assert by_itself is not None
+        text = f"{report.plan.name_of(case.label)} has {interval_text(in_place)} in place and {interval_text(by_itself)} alone"
+        if case.point:
+            text += f" at {heading(report.plan.group_of(case.label))}"
+        texts.append(text)
+    return f"an FFN alone misleads: {join_words(texts)}"
+
+
+def _crossing_lines(report: Report) -> list[str]:
+    crossings = report.figures.crossings
+    return crossing_texts(crossings) if crossings else []
+
+
+def _counted_lines(report: Report) -> list[str]:
+    """The parameters of the FFNs, and at which length attention needs more FLOPs."""
+    firsts: dict[object, list[Case]] = {}  # of each block of a sweep over lengths
+    for group in report.plan.groups:
+        firsts.setdefault(without_length(group.cases[0].point), stacks_of(group))
     lines = []
-    for kind in kinds:
-        lengths: dict[Verdict, list[int]] = {}
-        for length in lengths_of(report.plan):
-            comparison = report.comparison(length.attention.label)
-            if comparison and length.spec.window == kind.spec.window:
-                lengths.setdefault(comparison.verdict, []).append(length.seq_len)
-        faster = max(lengths.get(Verdict.FASTER, [0]))
-        slower = min(lengths.get(Verdict.SLOWER, [0]))
-        where = f" where it sees {sees(kind.spec)}" if len(kinds) > 1 else ""
-        text = ""
-        if faster and not slower:
-            text = f"takes less time than the FFN up to {faster:,} tokens"
-        elif slower and not faster:
-            text = f"takes more time than the FFN from {slower:,} tokens on"
-        elif faster < slower:
-            text = f"overtakes the FFN between {faster:,} and {slower:,} tokens"
-        if text:
-            lines.append(f"measured, attention {text}{where}")
+    for stacks in firsts.values():
+        texts = []
+        for case in stacks:
+            ffn = cost_of_ffn(report, case)
+            attention = mean_of_layers(stack_of(case), lambda spec: spec.params)
+            text = f"{case.name}: {ffn.params:,} parameters, {ffn.params / attention:.2f} times attention"
+            if ffn.params_active != ffn.params:
+                text += f" ({ffn.params_active / attention:.2f} active)"
+            texts.append(
+                f"{text}; attention overtakes it in FLOPs {_overtaken(report, case)}"
+            )
+        lines += texts
     return lines
 
 
-def _params_text(report: Report) -> str:
-    """How many times the parameters of attention the FFN has, as a sentence."""
-    length = next(lengths_of(report.plan))
-    ffn = report.cost(length.ffn.label)
-    attention = report.cost(length.attention.label).params
-    times = f"{ffn.params / attention:.2f} times attention"
-    if ffn.params_active != ffn.params:
-        times += f" (active for a token: {ffn.params_active / attention:.2f} times)"
-    return f"the FFN has {ffn.params:,} parameters: {times}"
+def _overtaken(report: Report, case: Case) -> str:
+    """At which length attention needs more FLOPs than the FFN of a stack."""
+    flops = cost_of_ffn(report, case).flops_forward
+    if flops is None:
+        return "at a length that is not known"
+    at = crossing(report, case)
+    return "never" if at is None else f"at {at:,} tokens"
 
 
-def _header(report: Report) -> list[str]:
-    """Two lines on what a block is: its conditions and FFN, and its attention."""
-    length = next(lengths_of(report.plan))
-    case, spec, work = length.ffn, length.spec, length.ffn.workload
-    facts = [f"d_model {case.ffn.d_model:,}", work.dtype]
-    if report.environment:
-        facts += [device_text(work), *common_conditions(report.plan)]
-    facts.append(work.mode)
-    if work.batch > 1:
-        facts.append(f"batch {work.batch}")
-    width = f", d_ff {case.ffn.d_ff:,}" if case.ffn.d_ff else ""
+def crossing(report: Report, case: Case) -> int | None:
+    """The shortest length at which attention needs more FLOPs than the FFN, in the mean
+    over all layers; None where it never does.
+    """
+    stack, flops = stack_of(case), cost_of_ffn(report, case).flops_forward
+    if flops is None:
+        return None
+    return overtakes_at(
+        lambda seq_len: sum(
+            count * attention_flops(spec, seq_len) for spec, count in stack.attentions
+        ),
+        stack.layers * flops,
+    )
 
+
+def header(report: Report) -> list[str]:
+    """Two lines: the conditions of the FFNs, and what the stacks are."""
+    plan = report.plan
+    ffns = tuple(case for case in plan.shown if not case.in_place)
+    conditions = conditions_line(
+        replace(plan, cases=ffns), measured=not report.is_of_counts
+    )
+    stack = stack_of(plan.shown[0])
+    spec = stack.attentions[0][0]
     if spec.mla is not None:
         heads = f"{spec.heads} heads of {spec.key_dim}, values of {spec.value_dim}"
     else:
         heads = f"{counted(spec.heads, 'head')} of {spec.head_dim}"
         if spec.kv_heads != spec.heads:
             heads += f", {spec.kv_heads} of keys and values"
-    kinds = kinds_of(report)
     windows = ""
-    if len(kinds) > 1:
-        windows = f"; {', '.join(map(_layers_text, kinds))}"
+    if len(stack.attentions) > 1:
+        kinds = [
+            f"{count} layers that see {sees(each)}" for each, count in stack.attentions
+        ]
+        windows = f"; {', '.join(kinds)}"
     elif spec.window:
         windows = f", seeing {sees(spec)}"
+    mask = "causal" if spec.causal else "not causal"
     return [
-        f"{', '.join(facts)}; {case.variant}{width}",
-        f"{spec.name} attention: {heads}, {'causal' if spec.causal else 'not causal'}{windows}",
+        conditions,
+        f"{counted(stack.layers, 'block')} of {stack.norm}, {spec.name} attention ({heads}, {mask}{windows}), {stack.norm}, FFN",
     ]

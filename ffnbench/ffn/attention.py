@@ -1,28 +1,25 @@
-"""The attention beside an FFN in one block: what it counts. Exact integers, no torch.
+"""Attention, and the blocks that it makes with FFNs: what they count. Exact integers,
+no torch.
 
-Norms and position encodings are left out everywhere, as they are from the FFN.
+Position encodings are left out everywhere; the element-wise FLOPs of norms too.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
+from dataclasses import replace
 
 from ffnbench.ffn.cost import Cost, matrix_params
-from ffnbench.ffn.spec import AttentionForm, AttentionSpec, item_bytes
+from ffnbench.ffn.spec import AttentionSpec, Norm, StackSpec, item_bytes
 
-# Element-wise FLOPs of one score: scaling, and softmax's exp, sum and division, whose
-# backward is y * (g - sum of y * g).
-SCORE_FLOPS, SCORE_FLOPS_BACKWARD = 4, 5
+# element-wise FLOPs of one score: scaling, and softmax's exp, sum and division
+SCORE_FLOPS = 4
 LONGER_THAN_ANY = 1 << 60  # tokens: longer than any sequence
 
 
 def pairs(spec: AttentionSpec, seq_len: int) -> int:
-    """How many (query, key) pairs of one sequence one head computes: in the textbook's
-    form all of them, for it masks scores that it has computed.
-    """
-    if spec.form is AttentionForm.TEXTBOOK:
-        return seq_len**2
+    """How many (query, key) pairs of one sequence one head computes."""
     if spec.causal:
         # so many keys are seen by the last tokens; the first ones see fewer
         seen = min(spec.window or seq_len, seq_len)
@@ -92,57 +89,45 @@ def overtakes_at(attention: Callable[[int], int], ffn_flops: int) -> int | None:
     return bisect_right(range(LONGER_THAN_ANY), ffn_flops, lo=1, key=attention)
 
 
-def attention_cost(spec: AttentionSpec, *, seq_len: int, dtype: str) -> Cost:
-    """Everything that is known of attention over sequences of `seq_len` tokens. The
-    bytes at its peak and those saved for backward are measured only.
+def softmax_flops(spec: AttentionSpec, seq_len: int) -> int:
+    """Element-wise FLOPs of the softmax of one token's scores in all heads."""
+    return _mean_of_tokens(SCORE_FLOPS * pairs(spec, seq_len) * spec.heads, seq_len)
+
+
+def norm_params(spec: StackSpec) -> int:
+    """The parameters of the two norms of a block."""
+    return 2 * spec.d_model * (2 if spec.norm is Norm.LAYER else 1)
+
+
+def trunk_params(spec: StackSpec) -> int:
+    """The parameters of a stack without its FFNs."""
+    attentions = sum(count * each.params for each, count in spec.attentions)
+    return attentions + spec.layers * norm_params(spec)
+
+
+def stack_cost(spec: StackSpec, ffn: Cost, *, seq_len: int, dtype: str) -> Cost:
+    """What is known of a stack whose FFNs cost `ffn` each, over sequences of `seq_len`
+    tokens. FLOPs are those of the matrix products.
     """
-    flops = attention_flops(spec, seq_len)
-    forward, backward = _elementwise(spec, seq_len)
-    return Cost(
-        params=spec.params,
-        params_active=spec.params,
-        params_formula=_formula(spec),
-        flops_forward=flops,
-        flops_backward=2 * flops,
-        flops_elementwise=forward,
-        flops_elementwise_backward=backward,
-        weight_bytes=spec.params * item_bytes(dtype),
+    layers, trunk = spec.layers, trunk_params(spec)
+    flops = sum(
+        count * attention_flops(each, seq_len) for each, count in spec.attentions
     )
-
-
-def _elementwise(spec: AttentionSpec, seq_len: int) -> tuple[int, int]:
-    """Element-wise FLOPs of one token, forward and backward: softmax and scaling of
-    every score, biases, and in backward the sums of gradients that meet.
-    """
-    scores = pairs(spec, seq_len) * spec.heads
-    biases = sum(spec.biases.values())
-    if spec.mla is None:
-        sums = 2 * spec.d_model  # x feeds q, k and v
-        # a key and a value feed all heads of their group
-        sums += 2 * (spec.heads - spec.kv_heads) * spec.head_dim
-    else:
-        sums = spec.d_model  # x feeds q and the latent
-        sums += (spec.heads - 1) * spec.mla.rope  # all heads share the key's rope part
-    forward = _mean_of_tokens(SCORE_FLOPS * scores, seq_len) + biases
-    backward = _mean_of_tokens(SCORE_FLOPS_BACKWARD * scores, seq_len) + biases + sums
-    return forward, backward
-
-
-def _formula(spec: AttentionSpec) -> str | None:
-    """The closed form of the parameters in words; None for MLA, whose factors are too
-    many for a cell of a table.
-    """
-    if spec.mla is not None:
-        return None
-    q = spec.heads * spec.head_dim
-    kv = spec.kv_heads * spec.head_dim
-    formula = f"2*d*{q} + 2*d*{kv}"
-    if q == kv == spec.d_model:
-        formula = "4*d^2"
-    biases = sum(spec.biases.values())
-    if biases:
-        formula += f" + {biases}"
-    return formula
+    forward, backward = ffn.flops_forward, ffn.flops_backward
+    return replace(
+        ffn,
+        params=trunk + layers * ffn.params,
+        params_active=trunk + layers * ffn.params_active,
+        params_formula=None,
+        flops_forward=None if forward is None else flops + layers * forward,
+        flops_backward=None if backward is None else 2 * flops + layers * backward,
+        flops_elementwise=None,
+        flops_elementwise_backward=None,
+        weight_bytes=trunk * item_bytes(dtype) + layers * ffn.weight_bytes,
+        weight_bytes_touched=None,
+        peak_bytes=None,
+        saved_bytes=None,
+    )
 
 
 def working_bytes(
@@ -151,17 +136,17 @@ def working_bytes(
     """About the most bytes that one call needs beside weights and input, rather too
     many than too few; `item` is the size of an element.
 
-    These are vectors of each token and, in the textbook's form, squares of seq_len x
-    seq_len scores in each head. Latent attention has the squares too where its keys and
-    values differ in size, for which torch has no fused kernel on the CPU. A window is a
-    mask of one such square: up to three copies of bytes, and one in the call's dtype.
+    These are vectors of each token. Latent attention has squares of seq_len x seq_len
+    scores in each head where its keys and values differ in size, for which torch has no
+    fused kernel on the CPU. A window is a mask of one such square: up to three copies
+    of bytes, and one in the call's dtype.
     """
     vectors_of_a_token = 12 if train else 8
     width = max(spec.d_model, spec.heads * spec.key_dim)
     total = vectors_of_a_token * batch * seq_len * width * item
     if spec.windowed(seq_len):
         total += seq_len**2 * (3 + item)
-    if spec.form is AttentionForm.TEXTBOOK or spec.key_dim != spec.value_dim:
+    if spec.key_dim != spec.value_dim:
         squares = 3.5 if train else 2.5
         total += int(squares * batch * spec.heads * seq_len**2 * item)
     return total

@@ -8,8 +8,10 @@ is decided in plan/variants.py.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import cycle, islice
 from math import isfinite
 
 from ffnbench.common.choices import Backend, Init, Weights
@@ -326,18 +328,6 @@ class ActivationSpec:
 NetworkSpec = FFNSpec | ImportedSpec
 
 
-class AttentionForm(StrEnum):
-    """How scores become values: torch's scaled_dot_product_attention, or as a textbook
-    writes it.
-
-    TEXTBOOK computes all scores q k^T / sqrt(dim), masks them, takes their softmax and
-    multiplies it by v, each step into a tensor of its own (Vaswani 2017).
-    """
-
-    SDPA = "sdpa"
-    TEXTBOOK = "textbook"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MLASpec:
     """Multi-head latent attention (DeepSeek-V2, 2024). `q_lora` is the rank of the
@@ -371,8 +361,7 @@ class AttentionSpec:
 
     Where it is `causal`, a token sees itself and those before it, else its whole
     sequence. A `window` leaves it the last so many of these, itself among them, and
-    where it is not causal so many to either side; None leaves it all. `form` is how it
-    is computed.
+    where it is not causal so many to either side; None leaves it all.
     """
 
     d_model: int
@@ -383,7 +372,6 @@ class AttentionSpec:
     out_bias: bool = False
     mla: MLASpec | None = None
     causal: bool = False
-    form: AttentionForm = AttentionForm.SDPA
     window: int | None = None
 
     def __post_init__(self) -> None:
@@ -471,11 +459,6 @@ class AttentionSpec:
         return self.window < seq_len - 1  # the first token counts the others only
 
     @property
-    def d_ff(self) -> None:
-        """There is no hidden layer."""
-        return None
-
-    @property
     def name(self) -> str:
         """`multi-head`, `grouped-query`, `multi-query` or `latent`."""
         if self.mla is not None:
@@ -485,6 +468,65 @@ class AttentionSpec:
         if self.kv_heads == 1:
             return "multi-query"
         return "grouped-query"
+
+
+class Norm(StrEnum):
+    """What a block normalises by: LayerNorm (Ba 2016), or RMSNorm (Zhang and Sennrich
+    2019), which has no bias.
+    """
+
+    LAYER = "LayerNorm"
+    RMS = "RMSNorm"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackSpec:
+    """Pre-norm blocks one after another: x += attention(norm(x)); x += ffn(norm(x)).
+
+    `attentions` are the kinds of attention, each with how many layers have it. Where
+    `ffn` is None, x += norm(x) takes the place of the FFN's half.
+    """
+
+    ffn: NetworkSpec | None = None
+    attentions: tuple[tuple[AttentionSpec, int], ...]
+    norm: Norm = Norm.RMS
+
+    @property
+    def layers(self) -> int:
+        """The number of blocks."""
+        return sum(count for _, count in self.attentions)
+
+    @property
+    def d_model(self) -> int:
+        """The width of the model."""
+        return self.attentions[0][0].d_model
+
+    @property
+    def d_ff(self) -> int | None:
+        """The width of the FFNs; None without them."""
+        return None if self.ffn is None else self.ffn.d_ff
+
+    @property
+    def in_order(self) -> list[AttentionSpec]:
+        """The attention of each layer; the layers of a kind are spread evenly."""
+        places = [
+            ((number + 0.5) / count, kind)
+            for kind, (_, count) in enumerate(self.attentions)
+            for number in range(count)
+        ]
+        return [self.attentions[kind][0] for _, kind in sorted(places)]
+
+    def with_layers(self, layers: int) -> StackSpec:
+        """The stack with so many of its layers, from the first on, and once more from
+        the first where it has fewer.
+        """
+        taken = Counter(islice(cycle(self.in_order), layers))
+        return replace(
+            self,
+            attentions=tuple(
+                (spec, taken[spec]) for spec, _ in self.attentions if taken[spec]
+            ),
+        )
 
 
 def shared_expert(spec: FFNSpec) -> FFNSpec | None:

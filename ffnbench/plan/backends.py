@@ -17,11 +17,11 @@ from ffnbench.ffn.spec import (
     TORCH_FORMATS,
     WEIGHT_FORMATS,
     ActivationSpec,
-    AttentionSpec,
     Dispatch,
     FFNSpec,
     Gate,
     ImportedSpec,
+    StackSpec,
     format_of,
 )
 from ffnbench.plan.plan import AnySpec, Case, Workload
@@ -90,11 +90,8 @@ def lack_of_weights(ffn: AnySpec, work: Workload) -> Lack:
             "quantised weights are for inference: they have no gradient",
             "use --mode forward",
         )
-    if isinstance(ffn, AttentionSpec | ActivationSpec):
-        return (
-            "quantised weights are of an FFN alone",
-            "`ffnbench compare` measures an FFN alone",
-        )
+    if isinstance(ffn, ActivationSpec):
+        return "an activation alone has no weights", "use --weights none"
     form = _form_of(ffn)
     if not isinstance(form, FFNSpec):
         return "which of its weights are matrices of an FFN is not known", SAY_LIKE
@@ -137,12 +134,23 @@ def lack_of_weights(ffn: AnySpec, work: Workload) -> Lack:
     return NOTHING_LACKING
 
 
+def lack_of_stack(ffn: AnySpec, work: Workload) -> Lack:
+    """Why a stack of blocks can't be run as its workload says."""
+    if not isinstance(ffn, StackSpec):
+        return NOTHING_LACKING
+    alone = "`ffnbench compare` measures an FFN alone"
+    if work.backend not in (Backend.EAGER, Backend.COMPILE):
+        return f"{work.backend} does not run a stack of blocks", alone
+    if work.weights is not Weights.NONE:
+        return "quantised weights are of an FFN alone", alone
+    if work.cache is not Cache.HOT:
+        return "the layers of a stack decide what is in a cache", alone
+    return NOTHING_LACKING
+
+
 def _lack_of_packed(ffn: AnySpec, work: Workload) -> Lack:
-    if isinstance(ffn, AttentionSpec | ActivationSpec):
-        return (
-            "it has no gate to pack with up",
-            "`ffnbench compare` measures an FFN without attention",
-        )
+    if isinstance(ffn, ActivationSpec):
+        return "it has no gate to pack with up", "use --backend eager"
     form = _form_of(ffn)
     if form is None:
         return "ffnbench can't tell its gate from its up", SAY_LIKE

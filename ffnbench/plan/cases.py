@@ -26,7 +26,12 @@ from ffnbench.common.choices import (
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import DEFAULT_GROUP, format_of, item_bytes
 from ffnbench.ffn.width_rules import DEFAULT_MULTIPLE
-from ffnbench.plan.backends import BACKENDS, lack_of_weights, why_not_installed
+from ffnbench.plan.backends import (
+    BACKENDS,
+    lack_of_stack,
+    lack_of_weights,
+    why_not_installed,
+)
 from ffnbench.plan.metrics import RATE
 from ffnbench.plan.plan import (
     THIS_INTERPRETER,
@@ -417,7 +422,7 @@ def lack_of(
     both empty where it can, as far as is known. It is asked again when the device is no
     longer `auto`.
     """
-    for lack in (BACKENDS[work.backend].lack, lack_of_weights):
+    for lack in (lack_of_stack, BACKENDS[work.backend].lack, lack_of_weights):
         why, hint = lack(ffn, work)
         if why:
             return why, hint

@@ -26,14 +26,14 @@ from ffnbench.common.choices import (
 )
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.activations import OwnActivation
-from ffnbench.ffn.cost import Cost, activation_cost, cost
+from ffnbench.ffn.cost import NO_MATRICES, Cost, activation_cost, cost
 from ffnbench.ffn.spec import (
     DEFAULT_GROUP,
     ActivationSpec,
-    AttentionSpec,
     FFNSpec,
     ImportedSpec,
     NetworkSpec,
+    StackSpec,
     WeightFormat,
     format_of,
     item_bytes,
@@ -46,12 +46,12 @@ DEFAULT_WORKERS, DEFAULT_ROUNDS = 5, 30
 METHOD = 6
 
 
-AnySpec = NetworkSpec | ActivationSpec | AttentionSpec
+AnySpec = NetworkSpec | ActivationSpec | StackSpec
 
 
 class Kind(StrEnum):
-    """What a plan asks, and so how its answer reads. COMPARE: variants. BLOCK: an FFN
-    beside attention, by length. ACTIVATIONS: operations by size.
+    """What a plan asks, and so how its answer reads. COMPARE: variants. BLOCK: variants
+    in a stack of blocks. ACTIVATIONS: operations by size.
     """
 
     COMPARE = "compare"
@@ -235,9 +235,8 @@ class Case:
 
     `point` is where it is in a sweep: a value of each axis. The cases of one point are
     a group; the first of them is the reference that the others are compared with.
-    `run_by` tells the cases of one name in a group apart: a backend, or a format of
-    weights. `layers` is for how many layers of a model an
-    attention stands, where a model has several attentions.
+    `run_by` tells the cases of one name in a group apart: a backend, a format of
+    weights, or that an FFN is alone.
     """
 
     name: str
@@ -248,9 +247,15 @@ class Case:
     # what is matched, relative to the reference: 0.002 is 0.2 % above
     residual: float | None = None
     arm: Arm = THIS_INTERPRETER
-    layers: int | None = None
     run_by: Point = ()
     point: Point = ()
+
+    @property
+    def in_place(self) -> bool:
+        """Whether it is a stack of blocks. FFNs in place are compared with each other,
+        and FFNs alone with each other.
+        """
+        return isinstance(self.ffn, StackSpec)
 
     @cached_property
     def row(self) -> str:
@@ -381,7 +386,9 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The cases of one point; the first is the reference of the others."""
+    """The cases of one point. The first is the reference of the others, but of FFNs
+    beside those in a stack, which have the first of their own.
+    """
 
     cases: tuple[Case, ...]
 
@@ -457,7 +464,18 @@ class Plan:
 
     def reference_of(self, label: str) -> str:
         """The label of the reference of a case; its own label for a reference."""
-        return self.group_of(label).reference
+        return self._references.get(label) or self.group_of(label).reference
+
+    @cached_property
+    def _references(self) -> dict[str, str]:
+        """The label of the reference of each case that was asked for."""
+        references = {}
+        for group in self.groups:
+            firsts: dict[bool, str] = {}  # of FFNs in place, and alone
+            for case in group.cases:
+                first = firsts.setdefault(case.in_place, case.label)
+                references[case.label] = first
+        return references
 
     def is_reference(self, label: str) -> bool:
         """Whether ratios are relative to this case."""
@@ -515,6 +533,24 @@ class Plan:
     def compared(self) -> int:
         """How many rows are compared with a reference."""
         return sum(not self.is_reference(case.label) for case in self.shown)
+
+    @property
+    def layers(self) -> int | None:
+        """How many layers its stacks have; None without stacks."""
+        of_stacks = (
+            case.ffn.layers for case in self.cases if isinstance(case.ffn, StackSpec)
+        )
+        return next(of_stacks, None)
+
+    def with_layers(self, layers: int) -> Plan:
+        """The plan with so many layers in its stacks."""
+        cases = [
+            replace(case, ffn=case.ffn.with_layers(layers))
+            if isinstance(case.ffn, StackSpec)
+            else case
+            for case in self.cases
+        ]
+        return replace(self, cases=tuple(cases))
 
     def with_device(self, device: str) -> Plan:
         """The plan with `auto` resolved to a device."""
@@ -622,10 +658,13 @@ def cost_of(case: Case, probe: Probe) -> Cost:
         )
     if isinstance(case.ffn, ActivationSpec):
         return activation_cost(case.ffn)
-    if isinstance(case.ffn, AttentionSpec):
-        from ffnbench.ffn.attention import attention_cost
+    if isinstance(case.ffn, StackSpec):
+        from ffnbench.ffn.attention import stack_cost
 
-        return attention_cost(case.ffn, seq_len=work.seq_len, dtype=work.dtype)
+        of_ffn = NO_MATRICES
+        if case.ffn.ffn is not None:
+            of_ffn = cost_of(replace(case, ffn=case.ffn.ffn), probe)
+        return stack_cost(case.ffn, of_ffn, seq_len=work.seq_len, dtype=work.dtype)
     device = work.device.partition(":")[0]
     eager_cost = cost(
         case.ffn,

@@ -357,19 +357,34 @@ class TradeOff:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InPlace:
+    """The FFN in a stack of blocks: its `share` of the stack's time, its `part` of a
+    block's seconds, and the `ratio` of that to the reference's part. `differs` is
+    whether the FFN alone has another ratio, beyond both intervals. None is not known.
+    """
+
+    share: Estimate | None = None
+    part: Estimate | None = None
+    ratio: Estimate | None = None
+    differs: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
     """What stats/ computes from a report beside estimates and comparisons. It stands in
     no file, because it follows from the samples.
 
     Mappings are by label. `launch_bound` is whether the host limits a row's time on an
     accelerator; `rates` are the least time of bare products and a copy over that of a
-    row; `over_runs` is the mean of the ratio over several runs. `cells` is how many
-    cells of a sweep are complete, and how many there are.
+    row; `over_runs` is the mean of the ratio over several runs; `in_place` is of
+    stacks of blocks. `cells` is how many cells of a sweep are complete, and how many
+    there are.
     """
 
     launch_bound: Mapping[str, bool | None] = field(default_factory=dict)
     rates: Mapping[str, Estimate] = field(default_factory=dict)
     over_runs: Mapping[str, Estimate] = field(default_factory=dict)
+    in_place: Mapping[str, InPlace] = field(default_factory=dict)
     crossings: Crossings | None = None
     narrowing: Narrowing | None = None
     trade_offs: tuple[TradeOff, ...] = ()

@@ -62,9 +62,9 @@ def tables_of(report: Report) -> list[Table]:
     """The tables of this report, by the kind of its plan."""
     match report.plan.kind:
         case Kind.BLOCK:
-            from ffnbench.block.table import block_tables
+            from ffnbench.block.table import block_table
 
-            return block_tables(report)
+            return [block_table(report)]
         case Kind.ACTIVATIONS:
             from ffnbench.activations.table import timing_table
 

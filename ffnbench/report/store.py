@@ -16,9 +16,9 @@ from ffnbench.common.files import content_of
 from ffnbench.ffn.spec import (
     DTYPES,
     ActivationSpec,
-    AttentionSpec,
     FFNSpec,
     ImportedSpec,
+    StackSpec,
 )
 from ffnbench.plan.metrics import METRICS
 from ffnbench.plan.plan import METHOD, Kind
@@ -30,7 +30,7 @@ NETWORKS = (FFNSpec, ImportedSpec)
 MEASURES = {
     Kind.COMPARE: NETWORKS,
     Kind.ACTIVATIONS: (ActivationSpec,),
-    Kind.BLOCK: (*NETWORKS, AttentionSpec),
+    Kind.BLOCK: (*NETWORKS, StackSpec),
 }
 SHORTEST_S, LARGEST = 1e-15, 1e18  # of a sample
 

@@ -8,14 +8,16 @@ here.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from typing import TypeGuard
+from dataclasses import replace
+from typing import Any, TypeGuard
 
 from ffnbench.common.choices import Cache
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import IEC, counted, quantity
 from ffnbench.device.environment import USABLE, auto_device, rotated_copies
-from ffnbench.ffn.spec import AttentionSpec, FFNSpec, item_bytes
+from ffnbench.ffn.spec import FFNSpec, ImportedSpec, StackSpec, item_bytes
 from ffnbench.plan.backends import BACKENDS
 from ffnbench.plan.plan import (
     AnySpec,
@@ -68,7 +70,9 @@ def find_devices(
     why = why_not_seen(greeting)
     if is_auto and not gpus and why:
         notes.append(f"measured on the CPU: {why}; {TRY_CUDA}")
-    return plan, next(iter(gpus.values()), None), notes, too_large(plan, memory)
+    plan, fewer = with_fitting_layers(plan, memory)
+    failures = too_large(plan, memory)
+    return plan, next(iter(gpus.values()), None), [*notes, *fewer], failures
 
 
 def _devices_of(plan: Plan) -> set[str]:
@@ -148,6 +152,35 @@ def device_facts(worker: AnyWorker, device: str) -> DeviceFacts | None:
     return None if isinstance(answer, Failed) else answer
 
 
+def with_fitting_layers(
+    plan: Plan, memory: Mapping[str, int | None]
+) -> tuple[Plan, list[str]]:
+    """The plan with as many layers of its stacks as memory holds, and a note where
+    these are fewer. Raises FfnbenchError where it does not hold one layer, unless the
+    plan is a point of a sweep.
+    """
+    device = plan.cases[0].workload.device
+    asked = plan.layers
+    available = memory[device]
+    if asked is None or available is None:
+        return plan, []
+
+    def needed(layers: int) -> int:
+        return memory_needed(plan.with_layers(layers).cases)
+
+    fitting = bisect_right(range(1, asked + 1), available, key=needed)
+    if fitting == asked:
+        return plan, []
+    if not fitting and not plan.cases[0].point:
+        raise FfnbenchError(
+            f"one layer of these stacks needs {quantity(needed(1), IEC)} of memory, and {quantity(available, IEC)} are available",
+            "give fewer variants, or --dtype bfloat16",
+        )
+    layers = max(1, fitting)
+    text = f"memory holds {layers} of {asked} layers: more would need {quantity(needed(asked), IEC)}"
+    return plan.with_layers(layers), [text]
+
+
 def too_large(plan: Plan, memory: Mapping[str, int | None]) -> list[Failure]:
     """The failures of the rows that memory does not hold, before any is built.
 
@@ -187,28 +220,31 @@ def memory_needed(cases: Sequence[Case]) -> int:
     counts as nothing.
     """
     total = 0
+    shared: dict[Any, int] = {}  # what stacks have in common: all but their FFNs
     most_weights = largest_matrix = largest_call = 0
     trains = False
     for case in cases:
         ffn, work = case.ffn, case.workload
         if not has_known_sizes(ffn):
             continue
-        bytes_of_one = cost_of(case, Probe()).weight_bytes
+        bytes_of_one = cost_of(_with_known_ffn(case), Probe()).weight_bytes
         copies = _copies_of_weights(work)
         if work.cache is Cache.ROTATED and bytes_of_one:
             copies += rotated_copies(bytes_of_one, work.threads) - 1
         weights = copies * bytes_of_one
+        if isinstance(ffn, StackSpec):
+            trunk = cost_of(replace(case, ffn=replace(ffn, ffn=None)), Probe())
+            shared[ffn.attentions, work.dtype] = trunk.weight_bytes
+            weights -= trunk.weight_bytes
         inputs = 2 * work.tokens * ffn.d_model * item_bytes(work.dtype)
         total += weights + inputs
         trains = trains or work.train
         most_weights = max(most_weights, bytes_of_one)
-        largest_matrix = max(
-            largest_matrix, *(rows * columns for rows, columns in ffn.matrices.values())
-        )
+        largest_matrix = max(largest_matrix, _largest_copied(ffn, bytes_of_one, work))
         largest_call = max(largest_call, _working_bytes(case))
     if trains:
         total += most_weights  # as many gradients
-    total += STARTERS * drawn_bytes(cases)
+    total += sum(shared.values()) + STARTERS * drawn_bytes(cases)
     return total + FLOAT64_BYTES * largest_matrix + largest_call
 
 
@@ -219,7 +255,7 @@ def drawn_bytes(cases: Sequence[Case]) -> int:
     total = sum(
         cost_of(case, Probe()).weight_bytes
         for case in cases
-        if has_known_sizes(case.ffn) and case.workload.device == "cpu"
+        if isinstance(case.ffn, FFNSpec) and case.workload.device == "cpu"
     )
     return total if total <= MOST_DRAWN_BYTES else 0
 
@@ -231,24 +267,49 @@ def _copies_of_weights(work: Workload) -> int:
     return BACKENDS[work.backend].copies
 
 
-def has_known_sizes(ffn: AnySpec) -> TypeGuard[FFNSpec | AttentionSpec]:
+def has_known_sizes(ffn: AnySpec) -> TypeGuard[FFNSpec | StackSpec]:
     """Whether the sizes of a network are known: those of code of the user's are not."""
-    return isinstance(ffn, FFNSpec | AttentionSpec)
+    return isinstance(ffn, FFNSpec | StackSpec)
+
+
+def _with_known_ffn(case: Case) -> Case:
+    """The case; a stack without its FFNs where their sizes are not known."""
+    stack = case.ffn
+    if isinstance(stack, StackSpec) and isinstance(stack.ffn, ImportedSpec):
+        return replace(case, ffn=replace(stack, ffn=None))
+    return case
+
+
+def _largest_copied(ffn: FFNSpec | StackSpec, weight_bytes: int, work: Workload) -> int:
+    """Elements of the most weights that a check copies at once: a matrix, or a whole
+    layer of a stack.
+    """
+    if isinstance(ffn, StackSpec):
+        return weight_bytes // (ffn.layers * item_bytes(work.dtype))
+    return max(rows * columns for rows, columns in ffn.matrices.values())
 
 
 def _working_bytes(case: Case) -> int:
-    """About the bytes that one call takes beside its weights and inputs."""
+    """About the bytes that one call takes beside its weights and inputs. In training a
+    stack keeps what all of its layers have saved.
+    """
     work, item = case.workload, item_bytes(case.workload.dtype)
-    if isinstance(case.ffn, AttentionSpec):
+    if isinstance(case.ffn, StackSpec):
         from ffnbench.ffn.attention import working_bytes
 
-        return working_bytes(
-            case.ffn,
-            batch=work.batch,
-            seq_len=work.seq_len,
-            item=item,
-            train=work.train,
+        of_layer = max(
+            working_bytes(
+                attention,
+                batch=work.batch,
+                seq_len=work.seq_len,
+                item=item,
+                train=work.train,
+            )
+            for attention, _ in case.ffn.attentions
         )
+        if isinstance(case.ffn.ffn, FFNSpec):
+            of_layer += _working_bytes(replace(case, ffn=case.ffn.ffn))
+        return of_layer * (case.ffn.layers if work.train else 1)
     assert isinstance(case.ffn, FFNSpec)
     closed_form = cost_of(case, Probe()).peak_bytes
     if closed_form is not None:

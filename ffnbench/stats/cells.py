@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from typing import Any, TypeVar
 
+from ffnbench.ffn.spec import StackSpec
 from ffnbench.plan.metrics import LATENCY
-from ffnbench.plan.plan import CONTROL, Kind, Plan
+from ffnbench.plan.plan import CONTROL, Plan
 from ffnbench.record.result import FailureKind, Report, Verdict
 from ffnbench.stats.rounds import rounds_of
 
@@ -230,14 +231,17 @@ def is_part(report: Report, plan: Plan) -> bool:
     saved = {case.label for case in report.plan.cases}
     for cell in cells_of_plan(plan):
         labels = {case.label for case in cell.cases}
-        # a block's textbook forms may be left out
-        if plan.kind != Kind.BLOCK and labels & saved and not labels <= saved:
+        if labels & saved and not labels <= saved:
             return False
     planned = {case.label: case for case in plan.cases}
     for case in report.plan.cases:
         here = planned.get(case.label)
         if here is None:
             return False
+        if isinstance(here.ffn, StackSpec) and isinstance(case.ffn, StackSpec):
+            # memory may have held fewer layers
+            layers = min(here.ffn.layers, case.ffn.layers)
+            here = replace(here, ffn=here.ffn.with_layers(layers))
         on_its_device = here.workload.on(case.workload.device)
         if replace(here, workload=on_its_device) != case:
             return False

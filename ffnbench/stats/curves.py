@@ -66,12 +66,12 @@ def _crossings_on(
 ) -> Iterator[Crossing]:
     """The crossings of every two variants along a line of groups."""
     rows = [
-        {case.row: case for case in group.cases if report.has_time(case.label)}
+        {case.row: case for case in _rivals(group) if report.has_time(case.label)}
         for group in line
     ]
     places = [axis.place(float(group.values[axis.name])) for group in line]
     within = {key: value for key, value in line[0].values.items() if key != axis.name}
-    for than, variant in combinations((case.row for case in line[0].cases), 2):
+    for than, variant in combinations((case.row for case in _rivals(line[0])), 2):
         points = [
             Point(
                 at, *_compared(cases[variant], cases[than], report, rounds, confidence)
@@ -88,6 +88,15 @@ def _crossings_on(
                 slower=after.side > 0,
                 at=Estimate(value=value, low=low, high=high),
             )
+
+
+def _rivals(group: Group) -> list[Case]:
+    """The cases of a group whose curves may cross: of stacks of blocks those with an
+    FFN.
+    """
+    if not group.cases[0].in_place:
+        return list(group.cases)
+    return [case for case in group.cases if case.in_place and case.ffn.d_ff]
 
 
 def _compared(

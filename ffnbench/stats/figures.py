@@ -94,6 +94,10 @@ def figures_of(report: Report) -> Figures:
             figures,
             cells=(sum(cell.reference in complete for cell in cells), len(cells)),
         )
+    if plan.layers:
+        from ffnbench.stats.in_place import in_place
+
+        figures = replace(figures, in_place=in_place(report))
     if plan.axes:
         from ffnbench.stats.curves import crossings_of
 

@@ -25,7 +25,7 @@ from ffnbench.common.choices import Weights
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.device.environment import torch_device
 from ffnbench.ffn.modules import FeedForward, OwnModule
-from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, ImportedSpec
+from ffnbench.ffn.spec import ActivationSpec, ImportedSpec, StackSpec
 from ffnbench.plan.plan import AnySpec, Case
 from ffnbench.worker.backends.building import build_module, load_base_weights, seed_all
 from ffnbench.worker.subject import Subject, gradient_salt
@@ -55,7 +55,8 @@ def is_ours(ffn: AnySpec) -> bool:
     """Whether the network runs code of ffnbench's own alone."""
     if isinstance(ffn, ActivationSpec):
         return not ffn.own
-    return not isinstance(ffn, ImportedSpec)
+    network = ffn.ffn if isinstance(ffn, StackSpec) else ffn
+    return not isinstance(network, ImportedSpec)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +117,11 @@ class Correctness:
         if self._form is None:
             self._form = self._form_of(subject)
         form, proof = self._form
-        if form is None and not self.checks_again:
+        is_stack = isinstance(self.case.ffn, StackSpec)
+        if not (form or is_stack or self.checks_again):
             return
         call = _checked_call(subject, form, salt)
-        second = None if form else self._second_instance(subject)
+        second = None if form or is_stack else self._second_instance(subject)
         answer, was_in_train_mode = _answer_of(subject, call)
         for what, values in answer.items():
             if not bool(torch.isfinite(values).all()):
@@ -133,6 +135,10 @@ class Correctness:
             self._compare_with_form(
                 answer, form, call, f"{when}the {{}} differs from {reference}"
             )
+        elif is_stack and was_in_train_mode is not None:
+            expected = _expected_of_stack(subject.module, call, was_in_train_mode)
+            message = f"{when}the {{}} differs from that of its blocks in float64"
+            self._compare({OUTPUT: answer[OUTPUT]}, expected, message)
         elif second is not None and was_in_train_mode is not None:
             second.train(was_in_train_mode)
             message = f"{when}the {{}} differs from the module's own in float64"
@@ -265,12 +271,10 @@ def _rows_of(x: Tensor, form: OwnModule | None) -> Tensor:
     """The numbers of the tokens that are compared: spread over all tokens, the last one
     too.
 
-    For attention they are the first tokens. With a router they are those whose choice
-    of experts is clearest, since rounding decides between near ties.
+    With a router they are those whose choice of experts is clearest, since rounding
+    decides between near ties.
     """
     tokens = x.shape[:-1].numel()
-    if form is not None and isinstance(form.spec, AttentionSpec):
-        return torch.arange(min(ROWS, x.shape[1]), device=x.device)
     moe = form.spec.moe if form is not None else None
     if (
         form is None
@@ -369,12 +373,6 @@ def _by_own_names(answer: OutputAndGradients, proof: Proof) -> OutputAndGradient
 def _expected_of_form(form: OwnModule, call: CheckedCall) -> OutputAndGradients:
     """What the reference of a form gives for the rows of a call, in float64."""
     short = call.shortened()
-    if isinstance(form.spec, AttentionSpec):
-        from ffnbench.ffn.attention_module import attention_reference
-
-        if form.spec.causal:  # the first tokens see no others
-            return {OUTPUT: attention_reference(form, short.x)[0]}
-        return {OUTPUT: attention_reference(form, call.x[:1], call.rows)[0]}
     chosen = None
     if form.spec.moe:
         with torch.no_grad():
@@ -395,6 +393,24 @@ def _expected_of_form(form: OwnModule, call: CheckedCall) -> OutputAndGradients:
         answer[INPUT_GRADIENT] = of_x[0]
         answer |= zip(map(gradient_of, weights), of_weights, strict=True)
     return answer
+
+
+def _expected_of_stack(
+    stack: nn.Module, call: CheckedCall, in_train_mode: bool
+) -> Iterator[OutputAndGradients]:
+    """What the blocks of a stack give one after another, in float64 and in their own
+    dtype: in float64 a router may choose otherwise. A dtype that they can't be run in
+    is left out.
+    """
+    for dtype in (torch.float64, call.x.dtype):
+        y = call.x.detach().to(dtype)
+        try:
+            with torch.no_grad():
+                for block in stack.children():
+                    y = deepcopy(block).to(dtype).train(in_train_mode)(y)
+        except Exception:  # code of the user's, as in _expected_of_second
+            continue
+        yield {OUTPUT: call.compared(y)}
 
 
 def _expected_of_second(

@@ -31,7 +31,7 @@ from ffnbench.device.environment import about_device, accelerator_of, resolved_d
 from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import RAISED, Cost
 from ffnbench.ffn.imported import D_FF_NAMES, as_activation
-from ffnbench.ffn.spec import AttentionSpec, FFNSpec, ImportedSpec
+from ffnbench.ffn.spec import FFNSpec, ImportedSpec
 from ffnbench.plan.plan import Arm, Plan, Probe, Workload
 from ffnbench.record.messages import DeviceFacts
 from ffnbench.record.result import Timer
@@ -397,8 +397,7 @@ def preload(plan: Plan, draws: bool) -> None:
             with suppress(Exception, SystemExit):
                 resolve(case.ffn.target)
             continue
-        of_ours = isinstance(case.ffn, FFNSpec | AttentionSpec)
-        if draws and of_ours and case.workload.device == "cpu":
+        if draws and isinstance(case.ffn, FFNSpec) and case.workload.device == "cpu":
             draw(case, plan.protocol.seed)
     if any(case.workload.compiled for case in plan.cases):
         for name in ("torch._dynamo", "torch._inductor.compile_fx"):

@@ -34,7 +34,7 @@ SAME = [  # two spellings of one command
         "block meta-llama/Llama-3.1-8B --cost-only",
         "block --preset llama3-8b --cost-only",
     ),
-    ("block swiglu --cost-only", "block --cost-only --variant swiglu"),
+    ("block swiglu --cost-only", "block --cost-only --variants swiglu"),
     ("list models", "list presets"),
 ]
 

@@ -1,22 +1,23 @@
-"""Attention: closed form = module = tracer = a count by hand, and both forms are the
-function of the definition.
+"""Attention and stacks of blocks: closed form = module = tracer = a count by hand, and
+attention is the function of its definition.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from itertools import product
+from math import sqrt
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from ffnbench.common.choices import Mode
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.attention import (
-    attention_cost,
     attention_flops,
     cached_tokens,
     kv_bytes,
@@ -24,12 +25,13 @@ from ffnbench.ffn.attention import (
     pairs,
     projection_flops,
     score_flops,
+    softmax_flops,
 )
-from ffnbench.ffn.attention_module import attention_reference, build_attention
-from ffnbench.ffn.spec import AttentionForm, AttentionSpec, MLASpec
-from ffnbench.plan.plan import GIVEN, Case, Workload
-from ffnbench.worker.correctness import ROWS, Correctness
-from ffnbench.worker.subject import subject_of
+from ffnbench.ffn.modules import linear_reference
+from ffnbench.ffn.spec import AttentionSpec, FFNSpec, MLASpec, MoESpec, Norm, StackSpec
+from ffnbench.ffn.stack_module import Attention
+from ffnbench.plan.plan import GIVEN, Case, Probe, Workload, cost_of
+from ffnbench.worker.backends.building import build_case
 
 D, SEQ = 48, 20
 MLA = MLASpec(q_lora=20, kv_lora=12, nope=10, rope=6, v=8)
@@ -51,20 +53,17 @@ SHAPES = {
     "windowed": AttentionSpec(d_model=D, heads=6, kv_heads=2, head_dim=8, window=7),
 }
 GRID = [
-    replace(spec, causal=causal, form=form)
-    for spec, causal, form in product(SHAPES.values(), (False, True), AttentionForm)
+    replace(spec, causal=causal)
+    for spec, causal in product(SHAPES.values(), (False, True))
 ]
 IDS = [
-    f"{name}-{'causal' if c else 'full'}-{form.value}"
-    for name, c, form in product(SHAPES, (False, True), AttentionForm)
+    f"{name}-{'causal' if c else 'full'}" for name, c in product(SHAPES, (False, True))
 ]
 
 
 def built(spec: AttentionSpec, dtype: torch.dtype = torch.float32, seq_len: int = SEQ):
     torch.manual_seed(3)
-    return build_attention(spec, dtype=dtype), torch.randn(2, seq_len, spec.d_model).to(
-        dtype
-    )
+    return Attention(spec, dtype=dtype), torch.randn(2, seq_len, spec.d_model).to(dtype)
 
 
 def error(y: torch.Tensor, expected: torch.Tensor) -> float:
@@ -78,20 +77,75 @@ def test_the_closed_form_is_the_module_and_the_tracer(spec: AttentionSpec) -> No
     """
     whole = replace(spec, causal=False, window=None)
     with torch.device("meta"):
-        module, x = build_attention(whole), torch.randn(2, SEQ, D, requires_grad=True)
+        module, x = Attention(whole), torch.randn(2, SEQ, D, requires_grad=True)
         with FlopCounterMode(display=False) as counter:
             y = module(x)
             forward = counter.get_total_flops()
             y.sum().backward()
-    found = attention_cost(whole, seq_len=SEQ, dtype="bfloat16")
-    assert found.flops_forward * 2 * SEQ == forward
-    assert found.flops_backward * 2 * SEQ == counter.get_total_flops() - forward
-    assert found.params == spec.params == sum(p.numel() for p in module.parameters())
-    assert found.weight_bytes == 2 * found.params
+    assert attention_flops(whole, SEQ) * 2 * SEQ == forward
+    backward = counter.get_total_flops() - forward
+    assert backward == 2 * forward  # of x and of the weights
+    assert spec.params == sum(p.numel() for p in module.parameters())
     layers = module.named_children()
     assert {name: layer.weight.shape for name, layer in layers} == spec.matrices
-    if found.params_formula:
-        assert eval(found.params_formula.replace("^", "**"), {"d": D}) == found.params
+
+
+def in_stack(ffn: FFNSpec | None, norm: Norm, mode: Mode = Mode.FORWARD) -> Case:
+    """A stack of three layers, one of which has a window."""
+    windowed = replace(SHAPES["windowed"], window=None)
+    stack = StackSpec(
+        ffn=ffn, attentions=((windowed, 2), (SHAPES["biased"], 1)), norm=norm
+    )
+    work = Workload(
+        batch=2, seq_len=SEQ, dtype="float32", device="cpu", mode=mode, threads=1
+    )
+    return Case(name="a", variant="a", ffn=stack, workload=work, sizing=GIVEN)
+
+
+@pytest.mark.parametrize("norm", Norm)
+@pytest.mark.parametrize("moe", [None, MoESpec(experts=4, top_k=4)])
+def test_a_stack_counts_what_it_has(norm: Norm, moe: MoESpec | None) -> None:
+    case = in_stack(FFNSpec(d_model=D, d_ff=40, activation="relu", moe=moe), norm)
+    module = build_case(case, 0)
+    found = cost_of(case, Probe())
+    assert found.params == sum(p.numel() for p in module.parameters())
+    assert found.weight_bytes == 4 * found.params
+    if moe is None:  # whose routing needs numbers
+        with FlopCounterMode(display=False) as counter:
+            module.to("meta")(torch.randn(2, SEQ, D, device="meta"))
+        assert found.flops_forward * 2 * SEQ == counter.get_total_flops()
+
+
+def test_stacks_share_all_but_their_ffns() -> None:
+    """Each layer has weights of its own; what two stacks have in common is a third one
+    without FFNs, which adds its input's norm in their place.
+    """
+    ffns = [
+        FFNSpec(d_model=D, d_ff=40, activation="relu"),
+        FFNSpec(d_model=D, d_ff=32, activation="relu"),
+        None,
+    ]
+    stacks = [build_case(in_stack(ffn, Norm.RMS), 0) for ffn in ffns]
+    storages = [{p.data_ptr() for p in stack.parameters()} for stack in stacks]
+    assert len(storages[0]) == len(list(stacks[0].parameters()))
+    assert storages[0] & storages[1] == storages[2]
+    x = expected = torch.randn(2, SEQ, D)
+    for block in stacks[2]:
+        trunk = block.trunk
+        expected = expected + trunk.attention(trunk.attention_norm(expected))
+        expected = expected + trunk.ffn_norm(expected)
+    torch.testing.assert_close(stacks[2](x), expected)
+
+
+def test_fewer_layers_are_spread_as_all_are() -> None:
+    full, local = SHAPES["multi-head"], SHAPES["windowed"]
+    model = StackSpec(attentions=((local, 20), (full, 4)))
+    assert model.layers == 24
+    assert [spec is full for spec in model.in_order].count(True) == 4
+    twelve = model.with_layers(12)
+    assert twelve.attentions == ((local, 10), (full, 2))
+    assert model.with_layers(2).attentions == ((local, 2),)
+    assert StackSpec(attentions=((full, 1),)).with_layers(8).layers == 8
 
 
 @pytest.mark.parametrize("seq_len", [1, 2, 6, 7, 8, 15, 40])
@@ -111,83 +165,96 @@ def test_a_window_is_counted_position_by_position(seq_len: int, causal: bool) ->
     )
     if causal:
         assert cached_tokens(spec, seq_len) == len(sees[-1])
-    assert pairs(replace(spec, form=AttentionForm.TEXTBOOK), seq_len) == seq_len**2
     assert spec.windowed(seq_len) == (
         sum(map(len, sees)) < pairs(replace(spec, window=None), seq_len)
     )
 
 
-def test_element_wise_flops_by_hand() -> None:
-    biased = attention_cost(SHAPES["biased"], seq_len=SEQ, dtype="float32")
-    assert biased.flops_elementwise == 6 * SEQ * 4 + 4 * D
-    assert (
-        biased.flops_elementwise_backward == 6 * SEQ * 5 + 4 * D + 2 * D
-    )  # dx of q, k and v
-    grouped = attention_cost(
-        replace(SHAPES["grouped-query"], causal=True), seq_len=3, dtype="float32"
-    )
-    assert grouped.flops_elementwise == 6 * 2 * 4 + 72 + 2 * 24
-    assert (
-        grouped.flops_elementwise_backward
-        == 6 * 2 * 5 + 72 + 2 * 24 + 2 * D + 2 * 4 * 12
-    )
-    latent = attention_cost(SHAPES["latent"], seq_len=SEQ, dtype="float32")
-    assert latent.flops_elementwise == 6 * SEQ * 4 + D
-    # dx of queries and latent; the gradient of the key's 6 rotated elements, which all
-    # 6 heads read
-    assert latent.flops_elementwise_backward == 6 * SEQ * 5 + D + D + 5 * 6
+def test_softmax_by_hand() -> None:
+    """Scale, exp, sum and division of each score of 6 heads."""
+    assert softmax_flops(SHAPES["biased"], SEQ) == 6 * SEQ * 4
+    causal = replace(SHAPES["grouped-query"], causal=True)
+    assert softmax_flops(causal, 3) == 6 * 2 * 4  # two of three keys, on average
+
+
+def definition(module: Attention, x: Tensor) -> Tensor:
+    """What a module should give for x (batch, seq_len, d_model), in float64, one head
+    after another.
+    """
+    spec = module.spec
+    x = x.detach().double()
+    position = torch.arange(x.shape[1], device=x.device)
+    distance = position[:, None] - position  # how far back from its query a key is
+    window = x.shape[1] if spec.window is None else spec.window
+    if spec.causal:
+        visible = (distance >= 0) & (distance < window)
+    else:
+        visible = distance.abs() <= window
+    values = []
+    for q, k, v in _reference_heads(module, x):
+        scores = torch.einsum("bqd,bkd->bqk", q, k) / sqrt(spec.key_dim)
+        weights = (scores - scores.amax(-1, keepdim=True)).exp() * visible
+        weights = weights / weights.sum(-1, keepdim=True)
+        values.append(torch.einsum("bqk,bkd->bqd", weights, v))
+    return _reference_linear(module, "o", torch.cat(values, dim=-1))
+
+
+def _reference_heads(
+    module: Attention, x: Tensor
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Query, key and value of each head, (batch, seq_len, dim), cut out of the
+    projections by position.
+    """
+    spec = module.spec
+    if spec.mla is not None:
+        yield from _reference_latent_heads(module, spec.mla, x)
+        return
+    q, k, v = (_reference_linear(module, name, x) for name in "qkv")
+    for head in range(spec.heads):
+        group = head // (spec.heads // spec.kv_heads)
+        yield (
+            q.narrow(-1, head * spec.head_dim, spec.head_dim),
+            k.narrow(-1, group * spec.head_dim, spec.head_dim),
+            v.narrow(-1, group * spec.head_dim, spec.head_dim),
+        )
+
+
+def _reference_latent_heads(
+    module: Attention, mla: MLASpec, x: Tensor
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """As `_reference_heads`, of latent attention."""
+    if mla.q_lora is None:
+        queries = _reference_linear(module, "q", x)
+    else:
+        queries = _reference_linear(
+            module, "q_up", _reference_linear(module, "q_down", x)
+        )
+    down = _reference_linear(module, "kv_down", x)
+    latent = down[..., : mla.kv_lora]
+    shared_key = down[..., mla.kv_lora :]
+    up = _reference_linear(module, "kv_up", latent)
+    query_dim = mla.nope + mla.rope
+    up_dim = mla.nope + mla.v
+    for head in range(module.spec.heads):
+        query = queries.narrow(-1, head * query_dim, query_dim)
+        own_key = up.narrow(-1, head * up_dim, mla.nope)
+        value = up.narrow(-1, head * up_dim + mla.nope, mla.v)
+        yield query, torch.cat((own_key, shared_key), dim=-1), value
+
+
+def _reference_linear(module: Attention, name: str, x: Tensor) -> Tensor:
+    layer = getattr(module, name)
+    return linear_reference(x, layer.weight, layer.bias).detach()
 
 
 @pytest.mark.parametrize("spec", GRID, ids=IDS)
-def test_both_forms_compute_the_float64_reference(spec: AttentionSpec) -> None:
+def test_attention_computes_its_definition(spec: AttentionSpec) -> None:
     tolerances = {"float64": 1e-13, "float32": 1e-5, "bfloat16": 3e-2, "float16": 3e-3}
     for dtype, tolerance in tolerances.items():
         module, x = built(spec, getattr(torch, dtype))
-        expected = attention_reference(module, x)
+        expected = definition(module, x)
         assert error(module(x), expected) < tolerance, dtype
         assert error(module(x.requires_grad_()), expected) < tolerance, dtype
-
-
-@pytest.mark.parametrize("causal", [False, True])
-def test_the_tokens_that_are_checked_see_all_others(causal: bool) -> None:
-    """The check of a worker compares the first 16 tokens of a longer input. Tokens of
-    an encoder see those behind them as well.
-    """
-    spec = replace(SHAPES["grouped-query"], causal=causal)
-    work = Workload(
-        batch=2,
-        seq_len=3 * ROWS,
-        dtype="float32",
-        device="cpu",
-        mode=Mode.FORWARD,
-        threads=1,
-    )
-    case = Case(name="a", variant="a", ffn=spec, workload=work, sizing=GIVEN)
-    subject = subject_of(build_attention(spec), work, D, 0)
-    correctness = Correctness(case, 0)
-    correctness.check(subject, 1)
-    assert correctness.output_error is not None
-    assert 0 < correctness.output_error < 1e-6
-
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("name", SHAPES)
-def test_both_forms_have_equal_values_and_gradients_beyond_a_kernels_block(
-    name: str, causal: bool
-) -> None:
-    results = []
-    for form in AttentionForm:
-        module, x = built(
-            replace(SHAPES[name], causal=causal, form=form), torch.float64, 1100
-        )
-        x = (
-            x[:1].requires_grad_()
-        )  # one sequence: several of them are held against the reference above
-        y = module(x)
-        y.square().sum().backward()
-        results.append([y, x.grad, *(p.grad for p in module.parameters())])
-    for ours, textbook in zip(*results, strict=True):
-        torch.testing.assert_close(ours, textbook, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -209,9 +276,8 @@ def test_it_is_torchs_own_multi_head_attention(causal: bool) -> None:
 
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_causal_token_knows_nothing_of_later_ones(name: str) -> None:
-    for form in AttentionForm:
-        module, x = built(replace(SHAPES[name], causal=True, form=form), torch.float64)
-        torch.testing.assert_close(module(x)[:, :7], module(x[:, :7]))
+    module, x = built(replace(SHAPES[name], causal=True), torch.float64)
+    torch.testing.assert_close(module(x)[:, :7], module(x[:, :7]))
 
 
 def test_a_cache_keeps_keys_and_values_or_the_latent() -> None:
@@ -242,12 +308,8 @@ def test_the_crossover_is_the_first_length_that_costs_more(spec: AttentionSpec) 
                 <= ffn
             )
             continue
-        assert attention_cost(spec, seq_len=found, dtype="float32").flops_forward > ffn
-        assert (
-            found == 1
-            or attention_cost(spec, seq_len=found - 1, dtype="float32").flops_forward
-            <= ffn
-        )
+        assert attention_flops(spec, found) > ffn
+        assert found == 1 or attention_flops(spec, found - 1) <= ffn
 
 
 def test_the_numbers_of_bert_and_llama() -> None:

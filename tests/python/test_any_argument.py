@@ -23,7 +23,7 @@ SMALL = {"d_model": 8, "seq_len": 2, "threads": 1, "workers": 3, "rounds": 2}
 ANSWERED: dict[str, dict[str, Any]] = {
     "compare": {"variants": ["relu", "gelu"], **SMALL},
     "cost": {"variants": "relu,swiglu", "d_model": 8},
-    "block": {"variant": "swiglu", "d_model": 64, "cost_only": True},
+    "block": {"variants": "swiglu", "d_model": 64, "cost_only": True},
     "check": {"baseline": RUN, "exact_only": True},
     "ab": {"variant": "mypkg.mlp:SwiGLU", "d_model": 8},
     "activations": {"activations": "relu,gelu"},

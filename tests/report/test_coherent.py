@@ -22,6 +22,7 @@ Change = Callable[[dict], object]
 def texts() -> dict[str, str]:
     compared = dict(variants="relu,swiglu", d_model=64, threads=1, precision=0.5)
     block = dict(
+        variants="relu",
         d_model=64,
         seq_len="16,32",
         threads=1,
@@ -72,8 +73,9 @@ OF_COMPARE: list[tuple[Change, str]] = [
     ),
 ]
 OF_BLOCK: list[tuple[Change, str]] = [
-    (lambda d: d["plan"]["cases"].pop(1), "a length has no attention"),
-    (lambda d: d["plan"]["cases"].reverse(), "a case is not held against an FFN"),
+    (lambda d: d["plan"]["cases"].pop(1), "a point has no stack, or none without FFNs"),
+    (lambda d: d["plan"]["cases"].pop(2), "a stack has no FFN alone beside it"),
+    (lambda d: d["plan"]["cases"].reverse(), "a point has no stack"),
     (lambda d: d["plan"].update(kind="compare"), "is nothing that compare measures"),
 ]
 

@@ -11,8 +11,10 @@ import random
 import sys
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor, nn
@@ -23,13 +25,15 @@ from ffnbench.common.targets import resolve
 from ffnbench.device.environment import torch_device
 from ffnbench.ffn.imported import build_imported
 from ffnbench.ffn.modules import Pointwise, build_dense
-from ffnbench.ffn.spec import ActivationSpec, AttentionSpec, FFNSpec, ImportedSpec
+from ffnbench.ffn.spec import ActivationSpec, FFNSpec, ImportedSpec, StackSpec
 from ffnbench.plan.backends import BACKENDS
 from ffnbench.plan.plan import AnySpec, Case, Workload
 
 WEIGHTS = "base.pt"  # what a base writes into a folder for its head
 # modules that were drawn before this process was forked, by spec, dtype and seed
 DRAWN: dict[tuple[AnySpec, str, int], nn.Module] = {}
+# the layers without FFNs of the stacks that this process has
+TRUNKS: WeakValueDictionary[Any, nn.Module] = WeakValueDictionary()
 
 
 def build_module(spec: AnySpec, *, device: Any = None, dtype: Any = None) -> nn.Module:
@@ -42,12 +46,9 @@ def build_module(spec: AnySpec, *, device: Any = None, dtype: Any = None) -> nn.
         from ffnbench.ffn.experts import MixtureOfExperts
 
         return MixtureOfExperts(spec, device=device, dtype=dtype)
-    if isinstance(spec, AttentionSpec):
-        from ffnbench.ffn.attention_module import build_attention
-
-        return build_attention(spec, device=device, dtype=dtype)
     if isinstance(spec, ActivationSpec):
         return Pointwise(spec)
+    assert isinstance(spec, ImportedSpec)
     return build_imported_module(spec).to(device=device, dtype=dtype)
 
 
@@ -66,6 +67,8 @@ def build_case(case: Case, seed: int) -> nn.Module:
     one parameter after another is registered.
     """
     work = case.workload
+    if isinstance(case.ffn, StackSpec):
+        return _build_stack(case, case.ffn, seed)
     seed_all(seed, case.ffn)
     drawn = DRAWN.get((case.ffn, work.dtype, seed))
     if drawn is None or work.device != "cpu":
@@ -77,6 +80,29 @@ def build_case(case: Case, seed: int) -> nn.Module:
     weights = list(drawn.parameters())
     copies = nn.ParameterList(weight.detach().clone() for weight in weights)
     return deepcopy(drawn, dict(zip(map(id, weights), copies, strict=True)))
+
+
+def _build_stack(case: Case, spec: StackSpec, seed: int) -> nn.Module:
+    """Build a stack whose layers have weights of their own, the FFNs of all layers the
+    same numbers. The rest is shared with the other stacks of this process.
+    """
+    from ffnbench.ffn.stack_module import Block, Stack, Trunk
+
+    device, dtype = torch_device(case.workload.device), case.workload.dtype
+    blocks = []
+    for number, attention in enumerate(spec.in_order):
+        key = (number, attention, spec.norm, device, dtype)
+        trunk = TRUNKS.get(key)
+        if trunk is None:
+            torch.manual_seed(seed + number)
+            trunk = TRUNKS[key] = Trunk(
+                attention, spec.norm, device=device, dtype=getattr(torch, dtype)
+            )
+        ffn: nn.Module = nn.Identity()
+        if spec.ffn is not None:
+            ffn = build_case(replace(case, ffn=spec.ffn), seed)
+        blocks.append(Block(trunk, ffn))
+    return Stack(*blocks)
 
 
 def seed_all(seed: int, spec: AnySpec | None = None) -> None:
@@ -115,8 +141,9 @@ def impose_routing(module: nn.Module, work: Workload, seed: int) -> None:
         return
     from ffnbench.ffn.experts import MixtureOfExperts, impose
 
-    if isinstance(module, MixtureOfExperts):
-        impose(module, Routing(work.routing), tokens=work.tokens, seed=seed)
+    for each in module.modules():
+        if isinstance(each, MixtureOfExperts):
+            impose(each, Routing(work.routing), tokens=work.tokens, seed=seed)
 
 
 def load_weights(state: dict[str, Tensor], module: nn.Module) -> str:
