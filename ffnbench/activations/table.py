@@ -13,10 +13,10 @@ from ffnbench.common.units import counted
 from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.plan.plan import Group, typed_as
 from ffnbench.record.result import Report
-from ffnbench.report.columns import case_rows, timed_columns
-from ffnbench.report.notes import case_notes, details
+from ffnbench.report.columns import case_rows, column, timed_columns
+from ffnbench.report.notes import details
 from ffnbench.report.sentences import sentences
-from ffnbench.report.table import EXTRA, Column, Row, Table, interval_keys
+from ffnbench.report.table import EXTRA, Column, Row, Table
 from ffnbench.report.words import FLOPS_OF_ONE, device_text
 
 MOST_PLACES = 4  # of jumps or kinks, in a cell of the table
@@ -27,17 +27,6 @@ ZERO_VALUE, ZERO_SHARE = 1e-300, 1e-12  # what is smaller is zero but for roundi
 SMALLEST_SHARE = 5e-5  # a smaller one is 0.00 in percent with two decimals
 ACTIVATION = Column("activation", left=True)
 NAMES = {"torch": "torch", "hf": "HF", "timm": "timm", "te": "TE", "source": "source"}
-TIMING_KEYS = (
-    "activation",
-    "mode",
-    "dtype",
-    "elements",
-    *interval_keys("latency_s"),
-    *interval_keys("ratio"),
-    "verdict",
-    "failure",
-    "notes",
-)
 DETAILS = (
     "range: [ ] includes the bound, ( ) does not",
     FLOPS_OF_ONE,
@@ -69,21 +58,10 @@ def rounded_text(value: float) -> str:
     return text.removesuffix(".0000")
 
 
-def ten_digits(value: float) -> str:
-    """`-0.2784645428`: ten decimals, or ten digits of what is too small or large;
-    a whole number as it is.
-    """
-    if value == round(value):
-        return rounded_text(value)
-    if SMALL <= abs(value) < LARGE:
-        return f"{value:.10f}"
-    return f"{value:.9e}"
-
-
 FACT_COLUMNS = (
     ACTIVATION,
     Column("formula", priority=1, left=True, prose=True),
-    Column("minimum", priority=1, read=ten_digits),
+    Column("minimum", priority=1, read=rounded_text),
     Column("place", "at x", priority=1),
     Column("range", priority=2, left=True),
     Column("monotonic", priority=4, left=True),
@@ -180,7 +158,7 @@ def _place(row: Row) -> str | None:
         return None
     start, end = row["minimum_at"], row["minimum_until"]
     if not row["minimum_flat"]:
-        return ten_digits(start or 0.0)
+        return rounded_text(start or 0.0)
     match start, end:
         case None, None:
             return "all x"
@@ -209,25 +187,15 @@ def _bound(value: float | None, infinite: str) -> str:
 # Operations
 
 
-def timing_rows(report: Report) -> list[Row]:
-    """One row for each case: an activation, number of elements, dtype and direction."""
-    rows = []
-    for row in case_rows(report):
-        case = report.plan.case(row["label"])
-        assert isinstance(case.ffn, ActivationSpec)
-        notes = "; ".join(case_notes(report, case.label)) or None
-        row |= {"activation": case.variant, "elements": case.ffn.elements}
-        rows.append(row | {"notes": notes})
-    return rows
-
-
 def timing_table(report: Report) -> Table:
     """The seconds of each operation, its ratio to relu's and the verdict, by group."""
-    groups, rows = report.plan.groups, timing_rows(report)
+    groups = report.plan.groups
     return Table(
-        columns=(ACTIVATION, *timed_columns(report, REFERENCE)),
-        rows=rows,
-        saved=[{key: row[key] for key in TIMING_KEYS} for row in rows],
+        columns=(
+            column("variant", title="activation"),
+            *timed_columns(report, REFERENCE),
+        ),
+        rows=case_rows(report),
         header=[f"the operation itself, {device_text(groups[0].cases[0].workload)}"],
         summary=sentences(report, groups[:1]),
         details=details(report),

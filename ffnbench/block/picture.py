@@ -76,8 +76,7 @@ def block_figure(report: Report) -> Figure:
                 axes.set_xlabel(axis.name)
                 scale_axis(axes.xaxis)
     handles = [line for panel in grid for line in panel.get_legend_handles_labels()[0]]
-    crossings = report.figures.crossings
-    texts = crossing_texts(crossings) if crossings else []
+    texts = crossing_texts(report.figures.crossings)
     finish(figure, "\n".join([*header(report), *texts]), handles)
     return figure
 
@@ -142,8 +141,7 @@ def _draw_points(
 
 def _draw_crossings(axes: Axes, report: Report, title: str) -> None:
     """Mark each crossing of a panel."""
-    crossings = report.figures.crossings
-    for crossing in crossings.places if crossings else ():
+    for crossing in report.figures.crossings:
         if heading_of(crossing.within) == title:
             axes.axvline(
                 crossing.at.value, color=GREY, ls=":", zorder=1, label="crossing"

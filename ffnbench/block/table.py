@@ -129,8 +129,7 @@ def _alone_line(report: Report) -> str:
 
 
 def _crossing_lines(report: Report) -> list[str]:
-    crossings = report.figures.crossings
-    return crossing_texts(crossings) if crossings else []
+    return crossing_texts(report.figures.crossings)
 
 
 def _counted_lines(report: Report) -> list[str]:

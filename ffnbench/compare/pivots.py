@@ -4,17 +4,12 @@ ratio and the verdict in one cell.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import chain
-
-from ffnbench.plan.plan import Group, value_of
 from ffnbench.record.result import Report, Verdict
 from ffnbench.report.columns import column
-from ffnbench.report.header import axis_column, heading_of
+from ffnbench.report.header import axis_column
 from ffnbench.report.table import (
     UNKNOWN_CELL,
     Column,
-    Groups,
     Row,
     Table,
     estimate_in,
@@ -37,64 +32,34 @@ def pivot(report: Report, table: Table, title: str) -> Table | None:
     headings call the reference.
     """
     plan = report.plan
-    names = {
-        tuple(plan.name_of(case.label) for case in group.cases) for group in plan.groups
-    }
-    references = {plan.name_of(group.reference) for group in plan.groups}
-    is_sweep = bool(table.groups) and bool(plan.groups[0].values)
-    if not is_sweep or len(names) > 1 or len(references) > 1:
+    variants = [plan.name_of(case.label) for case in plan.groups[0].cases]
+    axes = list(plan.groups[0].values)
+    if not (table.groups and axes) or any(
+        [plan.name_of(case.label) for case in group.cases] != variants
+        for group in plan.groups
+    ):
         return None
-    [variants], [reference] = names, references
     by_label = {row["label"]: row for row in table.rows}
-    axes, blocks = _axes_and_blocks(plan.groups)
     points = []
-    for group in chain.from_iterable(blocks.values()):
+    for group in plan.groups:
+        reference = by_label[group.reference]
         rows = {
-            ("of", plan.name_of(case.label)): by_label[case.label]
-            for case in group.cases
+            ("of", name): by_label[case.label]
+            for name, case in zip(variants, group.cases, strict=True)
         }
-        values = {key: value_of(plan.case(group.reference), key) for key in axes}
-        points.append(by_label[group.reference] | values | rows)
+        points.append(reference | dict(group.values) | rows)
     legend = "-v: all columns"
     if any(row["verdict"] == Verdict.UNCLEAR for row in table.rows):
         legend = f"{UNCLEAR}: can't tell; {legend}"
-    headings: Groups = ()
-    if "" not in blocks:
-        headings = [(text, len(groups)) for text, groups in blocks.items()]
     words = {"word": _seconds_word, "style": _seconds_style}
     seconds = column("latency_s", 0, title=title, least_width=0, **words)
-    ratios = [
-        _ratio_column(name, reference, title) for name in variants if name != reference
-    ]
+    ratios = [_ratio_column(name, variants[0], title) for name in variants[1:]]
     return Table(
         columns=(*map(axis_column, axes), seconds, *ratios),
         rows=points,
-        groups=headings,
         header=[*table.header, legend],
         summary=table.summary,
     )
-
-
-def _axes_and_blocks(
-    groups: Sequence[Group],
-) -> tuple[Sequence[str], dict[str, list[Group]]]:
-    """The axes that are columns, and the points in blocks, by the heading of each.
-
-    The axis with most values is a column, and the values of the others are the
-    headings. Where few points would stand below each heading, all axes are columns, and
-    all points are one block without a heading.
-    """
-    axes = list(groups[0].values)
-    along = max(
-        reversed(axes), key=lambda key: len({group.values[key] for group in groups})
-    )
-    blocks: dict[str, list[Group]] = {}
-    for group in groups:
-        others = {key: value for key, value in group.values.items() if key != along}
-        blocks.setdefault(heading_of(others), []).append(group)
-    if len(axes) == 1 or 2 * len(blocks) > len(groups):
-        return axes, {"": list(groups)}
-    return [along], blocks
 
 
 def _seconds_word(row: Row) -> str | None:

@@ -325,35 +325,60 @@ def latency_findings(
         if skips or before.plan.is_reference(label):
             continue
         incomparable = _why_incomparable(before, now, label)
+        # a row that computes something else has no time to compare, nor has one whose
+        # reference does
+        mismatch = mismatch_of_row(now, label)
         if incomparable:
             status = Status.INCOMPARABLE
             findings.append(_finding(policy, label, LATENCY, status, incomparable))
-            continue
-        change = _change_of(label, now, rounds, baseline, confidence)
-        findings.append(_latency_finding(label, change, now, rounds, policy))
+        elif mismatch:
+            status = Status.MISSING
+            findings.append(_finding(policy, label, LATENCY, status, mismatch))
+        else:
+            change = _change_of(label, now, rounds, baseline, confidence)
+            if change is None:
+                finding = _finding_without_change(label, now, rounds, baseline, policy)
+            else:
+                finding = _finding_on_change(label, change, now, rounds, policy)
+            findings.append(finding)
     return findings
 
 
-def _latency_finding(
-    label: str, change: Change | None, now: Report, rounds: Rounds, policy: Policy
+def _finding_without_change(
+    label: str,
+    now: Report,
+    rounds: Rounds,
+    baseline: BaselineTimes | None,
+    policy: Policy,
 ) -> Finding:
-    """The finding on a row's latency. A row that computes something else has no time to
-    compare, nor has one whose reference does.
+    """The finding on a row whose change has no interval: that of a busy row is what was
+    seen.
     """
-    mismatch = mismatch_of_row(now, label)
-    if mismatch:
-        return _finding(policy, label, LATENCY, Status.MISSING, mismatch)
     reference = now.plan.reference_of(label)
-    logs, slack = ratio_logs(rounds, label, reference), control_slack(rounds)
-    if change is None:
-        status, reason = Status.UNCLEAR, ONE_WORKER
-        if not logs.rounds:
-            status, reason = _without_value(now, label, reference)
-        elif logs.clean_rounds < logs.rounds:
-            reason = busy_text(now)
+    logs = ratio_logs(rounds, label, reference)
+    if not logs.rounds:
+        status, reason = _without_value(now, label, reference)
         return _finding(policy, label, LATENCY, status, reason)
-    mean, tolerance = change.difference.mean, policy.of(label, LATENCY)
+    if logs.clean_rounds == logs.rounds:
+        return _finding(policy, label, LATENCY, Status.UNCLEAR, ONE_WORKER)
+    seen = ratio_logs(rounds_of(now, disturbed=True), label, reference).mean()
+    history = baseline.rows.get(label) if baseline else None
+    change = None
+    if seen and (history or not baseline):
+        before = history.mean if history else 0.0
+        change = Estimate(value=math.exp(seen.mean - before))
+    status, reason = Status.UNCLEAR, busy_text(now)
+    return _finding(policy, label, LATENCY, status, reason, change=change)
+
+
+def _finding_on_change(
+    label: str, change: Change, now: Report, rounds: Rounds, policy: Policy
+) -> Finding:
+    """The finding on a row whose change has an interval."""
+    logs = ratio_logs(rounds, label, now.plan.reference_of(label))
+    mean, slack = change.difference.mean, control_slack(rounds)
     half = change.difference.half_width(CONFIDENCE) + slack
+    tolerance = policy.of(label, LATENCY)
     status = decide(math.expm1(mean - half), math.expm1(mean + half), tolerance)
     reason = ""
     if status is Status.UNCLEAR and logs.disturbed:

@@ -26,6 +26,7 @@ from ffnbench.gate.table import (
     junit,
     workflow_commands,
 )
+from ffnbench.plan.metrics import LATENCY
 from ffnbench.record.result import Report
 from ffnbench.report.answer import Shows, Write
 from ffnbench.report.destination import STDOUT_FORMATS, Destination, refuse_unknown
@@ -48,8 +49,6 @@ class ShownCheck(Shows):
     before. If there is no baseline, `sides` says in words what base and head are.
     `command` asks the same again.
     """
-
-    READ = ("before", "findings", "now", "ok", "status")
 
     findings: tuple[Finding, ...]
     before: Report
@@ -164,11 +163,11 @@ def saved_check(path: str) -> ShownCheck:
 
 
 def _finding_in(record: Row) -> Finding:
-    """The finding that a record is of. A change without an interval follows from the
+    """The finding that a record is of. The change of an exact metric follows from the
     values before and now.
     """
     data = {key: value for key, value in record.items() if "change" not in key}
-    if record.get("change_low") is not None:
+    if record["metric"] == LATENCY and record.get("change") is not None:
         data["change"] = jsonable.encode(estimate_in(record, "change"))
     return jsonable.decode(Finding, data)
 

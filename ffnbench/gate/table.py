@@ -17,6 +17,7 @@ from ffnbench.common.units import (
     digits,
     percent,
     quantity,
+    signed_percent,
 )
 from ffnbench.gate.decision import OUTPUT, Finding, Status
 from ffnbench.gate.trust import code_of, trust_flags
@@ -25,7 +26,7 @@ from ffnbench.plan.plan import NoteKind
 from ffnbench.report.notes import effort, notes_of_run
 from ffnbench.report.sentences import ending, general_notes
 from ffnbench.report.table import UNKNOWN_CELL, Column, Row, Table
-from ffnbench.report.words import CERTAIN, change_text, side_lines
+from ffnbench.report.words import CERTAIN, SEEN, change_text, side_lines
 
 if TYPE_CHECKING:
     from ffnbench.gate.shown_check import ShownCheck
@@ -154,6 +155,14 @@ def _limit_text(row: Row) -> str:
     return f"+{percent(row['tolerance'])}"
 
 
+def _seen_text(row: Row) -> str | None:
+    """The change of a busy row, `~+5%`; None of any other row."""
+    is_seen = row["metric"] == LATENCY and row["change_low"] is None
+    if is_seen and row["change"] is not None:
+        return f"{SEEN}{signed_percent(row['change'] - 1)}"
+    return None
+
+
 def _error_text(error: float) -> str:
     return f"{error:.1e}" if error else "0"
 
@@ -192,6 +201,8 @@ def _columns(rows: Sequence[Row], *, of_sides: bool) -> tuple[Column, ...]:
             unit=CERTAIN if has_intervals else "",
             interval=True,
             read=change_text,
+            word=_seen_text,
+            style=lambda row: "dim" if _seen_text(row) else "",
         ),
         Column("tolerance", "limit", word=_limit_text, priority=1),
         before,

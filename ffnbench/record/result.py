@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from ffnbench.common.jsonable import OTHER_FIELDS
 from ffnbench.ffn.cost import Cost
 from ffnbench.plan.metrics import CLOSED_FORMS, LATENCY
-from ffnbench.plan.plan import Axis, Note, Plan, Protocol
+from ffnbench.plan.plan import Note, Plan, Protocol
 
 SCHEMA = 2
 # the name in Sample.throttled of a card at its power limit; heavy products alone keep
@@ -318,19 +318,12 @@ class Crossing:
     `within` are those of the other axes.
     """
 
+    axis: str
     within: Mapping[str, object]
     variant: str
     than: str
     slower: bool
     at: Estimate
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Crossings:
-    """All crossings along an axis, in the order of the plan."""
-
-    axis: Axis
-    places: tuple[Crossing, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -385,7 +378,7 @@ class Figures:
     rates: Mapping[str, Estimate] = field(default_factory=dict)
     over_runs: Mapping[str, Estimate] = field(default_factory=dict)
     in_place: Mapping[str, InPlace] = field(default_factory=dict)
-    crossings: Crossings | None = None
+    crossings: tuple[Crossing, ...] = ()
     narrowing: Narrowing | None = None
     trade_offs: tuple[TradeOff, ...] = ()
     cells: tuple[int, int] = (1, 1)

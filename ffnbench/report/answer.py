@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from ffnbench.common.choices import PAGE_SUFFIX
 from ffnbench.common.errors import FfnbenchError, WrongArgument, wrong_value
@@ -21,26 +21,16 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
-ANSWER_METHODS = ("frame", "rows", "save", "show")
 Write = Callable[[], str | bytes]
 
 
 class Shows:
-    """The methods of every answer. A subclass defines `tables`; READ are the names of
-    what else it offers to users.
-    """
-
-    READ: ClassVar[tuple[str, ...]] = ()
+    """The methods of every answer. A subclass defines `tables`."""
 
     @property
     def stem(self) -> str:
         """The name of its files in a folder, without their suffix."""
         return "answer"
-
-    def __dir__(self) -> list[str]:
-        """The names that a user would call or read; others can be used all the same."""
-        private = [name for name in super().__dir__() if name.startswith("_")]
-        return [*private, *ANSWER_METHODS, *self.READ]
 
     def tables(self) -> list[Table]:
         """The answer as tables; raises FfnbenchError where there is nothing to show."""

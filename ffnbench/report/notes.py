@@ -5,7 +5,6 @@ and notes on single rows.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
 
 from ffnbench.common.units import counted, percent
 from ffnbench.ffn.spec import ImportedSpec
@@ -41,25 +40,20 @@ def details(report: Report) -> list[str]:
 
 
 def effort(report: Report | Run) -> str:
-    """`5 fresh processes x 15-22 shuffled rounds`: how many there were of each group in
+    """`5 fresh processes x 22 shuffled rounds`: the most that there were of a group in
     the run.
     """
-    plan, protocol = report.plan, report.plan.protocol
-    rounds: dict[tuple[str, int], set[int]] = {}  # of a group in a worker
-    for sample in report.samples:
-        if sample.metric == LATENCY:
-            group = plan.reference_of(sample.case)
-            rounds.setdefault((group, sample.worker), set()).add(sample.round)
-    workers = Counter(group for group, _ in rounds).values()
-    processes = _span(workers or [protocol.workers], "fresh process")
-    of_process = [len(each) for each in rounds.values()] or [protocol.rounds]
-    return f"{processes} x {_span(of_process, 'shuffled round')}"
-
-
-def _span(numbers: Collection[int], what: str) -> str:
-    """`15-22 rounds`, or `15 rounds` where all numbers are the same."""
-    text = counted(max(numbers), what)
-    return f"{min(numbers)}-{text}" if min(numbers) < max(numbers) else text
+    protocol = report.plan.protocol
+    made = {
+        (sample.case, sample.worker, sample.round)
+        for sample in report.samples
+        if sample.metric == LATENCY
+    }
+    rounds = Counter((case, worker) for case, worker, _ in made)
+    workers = Counter(case for case, _ in rounds)
+    processes = max(workers.values(), default=protocol.workers)
+    most = max(rounds.values(), default=protocol.rounds)
+    return f"{counted(processes, 'fresh process')} x {counted(most, 'shuffled round')}"
 
 
 def notes_of_run(report: Report) -> list[str]:

@@ -8,13 +8,13 @@ can become a part of the page.
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Sequence
-from html import escape
+from collections.abc import Sequence
 from pathlib import Path
 from string import Template
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.record.result import Report
+from ffnbench.report.answer import Write
 from ffnbench.report.listing import environment_rows
 from ffnbench.report.table import Table
 from ffnbench.report.writers import html_table, html_text, paragraphs
@@ -24,7 +24,7 @@ TEMPLATE = Path(__file__).with_name("page.html")
 
 def page_of(
     tables: Sequence[Table],
-    picture: Callable[[], str | bytes] | None = None,
+    picture: Write | None = None,
     report: Report | None = None,
     title: str = "",
     command: str = "",
@@ -34,16 +34,15 @@ def page_of(
     `picture` draws an svg; what can't be drawn is left out. `report` has the machine,
     `command` makes the answer again.
     """
-    summary = [line for table in tables for line in table.summary]
     details = [line for table in tables for line in table.details]
-    items = [f"<li>{html_text(line)}</li>" for line in details]
+    items = "".join(f"<li>{html_text(line)}</li>" for line in details)
     sections = {
-        "Answer": paragraphs(summary),
+        "Answer": "".join(paragraphs(table.summary) for table in tables),
         "Table": "".join(map(_table, tables)),
         "Picture": _image(picture),
-        "Method": f"<ul>{''.join(items)}</ul>" if items else "",
+        "Method": items and f"<ul>{items}</ul>",
         "Environment": _environment(report) if report else "",
-        "Command": f"<pre><code>{html_text(command)}</code></pre>" if command else "",
+        "Command": command and f"<pre><code>{html_text(command)}</code></pre>",
     }
     body = [
         f'<section id="{name.lower()}"><h2>{name}</h2>{content}</section>'
@@ -74,7 +73,8 @@ def _scrolled(name: str, content: str) -> str:
     return f'<div class="wide" role="group" aria-label="{name}" tabindex="0">{content}</div>'
 
 
-def _image(picture: Callable[[], str | bytes] | None) -> str:
+def _image(picture: Write | None) -> str:
+    """An svg; empty where there is nothing to draw."""
     if picture is None:
         return ""
     try:
@@ -90,12 +90,11 @@ def _image(picture: Callable[[], str | bytes] | None) -> str:
 
 def _environment(report: Report) -> str:
     """The machine and the version that made a report, as far as they are known."""
-    facts = {"created": report.created.replace("T", " "), "ffnbench": report.version}
-    if report.environment is not None:
-        known = environment_rows(report.environment)
-        facts = {row["fact"]: row["value"] for row in known} | facts
+    rows = environment_rows(report.environment) if report.environment else []
+    facts = {row["fact"]: row["value"] for row in rows}
+    facts |= {"created": report.created.replace("T", " "), "ffnbench": report.version}
     texts = [
-        f"<div><dt>{escape(fact)}</dt><dd>{html_text(value)}</dd></div>"
+        f"<div><dt>{html_text(fact)}</dt><dd>{html_text(value)}</dd></div>"
         for fact, value in facts.items()
     ]
     return f"<dl>{''.join(texts)}</dl>"

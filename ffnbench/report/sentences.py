@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ffnbench.common.units import counted
 from ffnbench.ffn.spec import ActivationSpec
@@ -14,7 +14,7 @@ from ffnbench.plan.plan import Case, Group, NoteKind
 from ffnbench.record.result import (
     LONGEST_BUDGET_S,
     Comparison,
-    Crossings,
+    Crossing,
     Estimate,
     Report,
     Verdict,
@@ -34,7 +34,7 @@ from ffnbench.report.words import (
 MOST_NAMED = 3  # rows, crossings or networks that are named one by one
 # the budget of a hint is rounded up to a multiple of 5 s, above 2 minutes of 60 s
 SHORT_STEP_S, LONG_STEP_S, LONG_S = 5, 60, 120
-AT_SEVERAL_POINTS = {
+PHRASES = {
     Verdict.SAME: "the same time as",
     Verdict.SLOWER: "longer than",
     Verdict.FASTER: "less time than",
@@ -59,20 +59,18 @@ def sentences(report: Report, groups: Sequence[Group] | None = None) -> list[str
 
 def answer(report: Report, groups: Sequence[Group]) -> str:
     """How much longer rows take than the reference, and where curves cross."""
-    crossings = report.figures.crossings
     compared = [group for group in groups if not report.failure(group.reference)]
-    texts = []
+    texts = crossing_texts(report.figures.crossings)
     if len(compared) < len(groups):
-        texts = ["nothing to compare with where the reference, the first row, failed"]
+        texts.append(
+            "nothing to compare with where the reference, the first row, failed"
+        )
     if len(compared) == 1:
         texts += _texts_on_one_group(report, compared[0])
-    else:
-        crossing = {place.variant for place in crossings.places} if crossings else set()
-        texts += _texts_on_several_groups(report, compared, crossing)
-    if report.repeats or report.cut_short:
+    elif compared:
+        texts += _texts_on_several_groups(report, compared)
+    if report.repeats:
         texts.append(_text_on_runs(report))
-    if crossings:
-        texts = [*crossing_texts(crossings), *texts]
     return "; ".join(texts)
 
 
@@ -80,113 +78,94 @@ def _name(report: Report, case: Case) -> str:
     """The name of a row within its group: how it is run, where rows differ in that
     alone.
     """
-    if isinstance(case.ffn, ActivationSpec):
-        return case.variant
     plan = report.plan
-    if compares_ways(plan):
-        names = {plan.name_of(each.label).partition("@")[0] for each in plan.shown}
-        if len(names) == 1:
-            return way_text(case.workload)
-    return plan.name_of(case.label)
+    names = {each.variant.partition("@")[0] for each in plan.shown}
+    if compares_ways(plan) and len(names) == 1:
+        return way_text(case.workload)
+    is_activation = isinstance(case.ffn, ActivationSpec)
+    return case.variant if is_activation else plan.name_of(case.label)
 
 
 def _compared(report: Report, group: Group) -> dict[str, Comparison]:
-    """The comparisons of a group's rows with its reference, by the name of the row."""
-    rows = {}
-    for case in group.cases:
-        comparison = report.comparison(case.label)
-        if comparison and case.label != group.reference:
-            rows[_name(report, case)] = comparison
-    return rows
-
-
-def _names_text(names: Sequence[str]) -> str:
-    """`gelu and silu`; `12 rows` where there are many."""
-    return join_words(names) if len(names) <= MOST_NAMED else f"{len(names)} rows"
-
-
-def _ratio_of(row: Comparison) -> float:
-    return row.ratio.value if row.ratio else 1.0
+    """The comparisons of a group's rows with its reference, by the name of the row,
+    those with the smallest ratios first.
+    """
+    rows = [
+        (_name(report, case), comparison)
+        for case in group.cases
+        if case.label != group.reference
+        and (comparison := report.comparison(case.label))
+    ]
+    return dict(
+        sorted(rows, key=lambda row: row[1].ratio.value if row[1].ratio else 1.0)
+    )
 
 
 def _texts_on_one_group(report: Report, group: Group) -> list[str]:
-    """`gelu takes 10% [9.8, 10.4] longer than relu and swiglu 20% [20, 21]`; `relu and
-    silu take the same time (within 2%)`.
+    """`gelu takes 10% [9.8, 10.4] longer than relu`; `relu and silu take the same time
+    (within 2%)`; of many rows the nearest and the farthest.
     """
-    reference = _name(report, report.plan.case(group.reference))
-    rows: dict[str, dict[str, str]] = {}
-    same = []
-    compared = _compared(report, group)
-    for name in sorted(compared, key=lambda name: _ratio_of(compared[name])):
-        row = compared[name]
+    reference = _name(report, group.cases[0])
+    amounts: dict[str, list[str]] = {}
+    same = [reference]
+    for name, row in _compared(report, group).items():
         if row.verdict is Verdict.SAME:
             same.append(name)
-        elif row.ratio and row.verdict in (Verdict.SLOWER, Verdict.FASTER):
-            amount, words = _how_much(row.ratio)
-            rows.setdefault(words, {})[name] = amount
-    texts = [_clause(each, words, reference) for words, each in rows.items()]
-    if same:
-        if len(same) > MOST_NAMED:
-            same = [_names_text(same)]
-        names = join_words([reference, *same])
-        texts.append(f"{names} take the same time (within {WITHIN})")
+        elif row.ratio and row.verdict in PHRASES:
+            amount, words = _how_much(row.ratio, row.verdict)
+            amounts.setdefault(words, []).append(f"{name} takes {amount}")
+    texts = []
+    for words, of_rows in amounts.items():
+        if len(of_rows) > MOST_NAMED:
+            first, last = (
+                text.replace(" takes", "") for text in (of_rows[0], of_rows[-1])
+            )
+            texts.append(
+                f"{len(of_rows)} rows take {words} {reference}, from {first} to {last}"
+            )
+        else:
+            texts += [f"{text} {words} {reference}" for text in of_rows]
+    if len(same) > 1:
+        if len(same) > MOST_NAMED + 1:
+            same = [reference, f"{len(same) - 1} rows"]
+        texts.append(f"{join_words(same)} take the same time (within {WITHIN})")
     if texts and report.plan.is_sweep:
         texts[0] = f"{heading(group)}: {texts[0]}"
     return texts
 
 
-def _how_much(ratio: Estimate) -> tuple[str, str]:
+def _how_much(ratio: Estimate, verdict: Verdict) -> tuple[str, str]:
     """A difference and the words behind it: a percentage, or a factor where it is large
     or its interval is wide.
     """
     is_wide = (ratio.half_width or 0.0) > WIDEST_INTERVAL
     if is_wide or (ratio.high or ratio.value) > TENFOLD:
         return interval_text(ratio), "times as long as"
-    words = "longer than" if ratio.value > 1 else "less time than"
-    return percents_text(ratio), words
+    return percents_text(ratio), PHRASES[verdict]
 
 
-def _clause(rows: dict[str, str], words: str, reference: str) -> str:
-    """`gelu takes 10% [9.8, 10.4] longer than relu and swiglu 20% [20, 21]`; of many
-    rows the nearest and the farthest. `rows` are sorted by their ratios.
-    """
-    texts = [f"{name} {amount}" for name, amount in rows.items()]
-    if len(rows) > MOST_NAMED:
-        return (
-            f"{len(rows)} rows take {words} {reference}, from {texts[0]} to {texts[-1]}"
-        )
-    (first, amount), *_ = rows.items()
-    return join_words([f"{first} takes {amount} {words} {reference}", *texts[1:]])
-
-
-def _texts_on_several_groups(
-    report: Report, groups: Sequence[Group], crossing: set[str]
-) -> list[str]:
+def _texts_on_several_groups(report: Report, groups: Sequence[Group]) -> list[str]:
     """`gelu: longer than relu everywhere`; `swiglu: the same time as relu at 5, can't
-    tell at 4 of 9`; of all rows but those that are said to be `crossing`.
+    tell at 4 of 9`; of all rows but those that cross another one.
     """
-    verdicts_of: dict[str, list[Verdict]] = {}
+    crossing = {crossing.variant for crossing in report.figures.crossings}
+    counts: dict[str, Counter[str]] = {}
     for group in groups:
+        reference = _name(report, group.cases[0])
         for name, row in _compared(report, group).items():
-            if report.plan.name_of(row.case) not in crossing:
-                verdicts_of.setdefault(name, []).append(row.verdict)
-    if not verdicts_of:
-        return []
-    reference = _name(report, report.plan.case(groups[0].reference))
-    names_of: dict[str, list[str]] = {}
-    for name, verdicts in verdicts_of.items():
-        counts = Counter(AT_SEVERAL_POINTS.get(each, "") for each in verdicts)
-        if set(counts) == {""}:
-            continue
-        parts = []
-        for phrase, times in counts.most_common():
-            text = f"{phrase} {reference}" if phrase else "can't tell"
-            parts.append(f"{text} at {times}")
+            phrase = "can't tell"
+            if row.verdict in PHRASES:
+                phrase = f"{PHRASES[row.verdict]} {reference}"
+            if report.plan.case(row.case).row not in crossing:
+                counts.setdefault(name, Counter())[phrase] += 1
+    texts = []
+    for name, of_row in counts.items():
+        parts = [f"{phrase} at {times}" for phrase, times in of_row.most_common()]
         text = f"{', '.join(parts)} of {len(groups)}"
-        if len(counts) == 1:
-            text = f"{parts[0].rpartition(' at ')[0]} everywhere"
-        names_of.setdefault(text, []).append(name)
-    return [f"{_names_text(names)}: {text}" for text, names in names_of.items()]
+        if len(of_row) == 1:
+            text = f"{next(iter(of_row))} everywhere"
+        texts.append((name, text))
+    return labelled(text for text in texts if text[1] != "can't tell everywhere")
 
 
 def _text_on_runs(report: Report) -> str:
@@ -205,15 +184,15 @@ def _text_on_runs(report: Report) -> str:
 # Where curves cross
 
 
-def crossing_texts(crossings: Crossings) -> list[str]:
-    """`swiglu becomes slower than relu at seq_len 37 [30, 45]`, for each crossing; of
+def crossing_texts(crossings: Iterable[Crossing]) -> list[str]:
+    """`swiglu becomes slower than relu at seq_len 37 [16, 64]`, for each crossing; of
     many the first.
     """
     texts = []
-    for place in crossings.places:
+    for place in crossings:
         change = "slower" if place.slower else "faster"
         within = f" ({heading_of(place.within)})" if place.within else ""
-        where = f"{crossings.axis.name} {interval_text(place.at)}{within}"
+        where = f"{place.axis} {interval_text(place.at)}{within}"
         texts.append(f"{place.variant} becomes {change} than {place.than} at {where}")
     more = len(texts) - MOST_NAMED
     return texts if more <= 0 else [*texts[:MOST_NAMED], f"{more} more in the picture"]
@@ -226,34 +205,27 @@ def undecided(report: Report) -> str:
     """`can't tell: gelu 1.02 [0.999, 1.044]; --budget 75s should narrow the intervals
     to about ±1%`.
     """
-    rows = [
-        row
-        for case in report.plan.shown
-        if (row := report.comparison(case.label))
-        and row.verdict in (Verdict.UNCLEAR, Verdict.BUSY)
-    ]
-    if not rows:
+    plan, reasons = report.plan, set()
+    references, compared = [], []
+    for case in plan.shown:
+        row = report.comparison(case.label)
+        if row is None or row.verdict not in (Verdict.UNCLEAR, Verdict.BUSY):
+            continue
+        name = _name(report, case)
+        if row.case == row.reference:
+            references.append(name)
+            continue
+        compared.append(f"{name} {interval_text(row.ratio)}" if row.ratio else name)
+        if row.ratio and row.verdict is Verdict.UNCLEAR:
+            reasons.add(row.reason)
+    names = compared or references
+    if not names:
         return what_would_help(report)
-    plan = report.plan
-    compared = [row for row in rows if not plan.is_reference(row.case)]
-    names = [_seen_text(report, row) for row in compared or rows]
     if len(names) > MOST_NAMED or len(plan.groups) > 1:
         most = plan.compared if compared else len(plan.groups)
         names = [f"{len(names)} of {most} rows"]
-    unclear = (row for row in rows if row.verdict is Verdict.UNCLEAR)
-    reasons = sorted({row.reason for row in unclear if row.ratio and row.reason})
     text = f"can't tell: {join_words(names)}"
-    return "; ".join(filter(None, (text, *reasons, what_would_help(report))))
-
-
-def _seen_text(report: Report, row: Comparison) -> str:
-    """`gelu 1.02 [0.999, 1.044]`, the name alone of a reference, or where no ratio was
-    seen.
-    """
-    name = _name(report, report.plan.case(row.case))
-    if row.ratio is None or row.case == row.reference:
-        return name
-    return f"{name} {interval_text(row.ratio)}"
+    return "; ".join(filter(None, (text, *sorted(reasons), what_would_help(report))))
 
 
 def what_would_help(report: Report) -> str:

@@ -121,22 +121,6 @@ class ShownReport(Shows, Report):
     `comparisons`; `interrupted` says whether it was ended by hand.
     """
 
-    READ = (
-        "comparisons",
-        "costs",
-        "created",
-        "environment",
-        "failures",
-        "interrupted",
-        "measured",
-        "plan",
-        "plot",
-        "runs",
-        "samples",
-        "version",
-        "warnings",
-    )
-
     @property
     def stem(self) -> str:
         """The name of its files in a folder, without their suffix."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from rich import box
 from rich.cells import cell_len
@@ -24,7 +23,6 @@ from ffnbench.report.table import Column, Row, Table
 COLUMN_GAP = 2
 NARROWEST_WRAPPED = 16  # the least width of a column of wrapped prose
 NARROWEST_LABEL = 12  # the least width of a folded label
-MOST_ROWS = 200  # rows that a terminal shows
 # common/streams.py writes another sign where the encoding of stdout lacks this one
 LINE = box.Box("    \n    \n ── \n    \n    \n    \n    \n    \n", ascii=True)
 
@@ -66,37 +64,18 @@ def renderable(
     """The tables of an answer with the lines above and below each, for this width."""
     lines: list[RenderableType] = []
     for table in tables:
-        lines += [*_lines_of_table(table, width, verbose=verbose), Text()]
+        pivot = table.pivot
+        if pivot and not verbose and _fits(pivot, width):
+            table = pivot
+        lines += [_paragraph(line, width) for line in table.header]
+        if table.rows:
+            lines += _lines_of_columns(table, width, verbose=verbose)
+        for below in (table.summary, table.details if verbose else []):
+            if below and lines:
+                lines.append(Text())
+            lines += [_paragraph(line, width, indent="  ") for line in below]
+        lines.append(Text())
     return Group(*lines[:-1])
-
-
-def _lines_of_table(table: Table, width: int, *, verbose: bool) -> list[RenderableType]:
-    if table.pivot and not verbose and _fits(first_rows_of(table.pivot), width):
-        table = table.pivot
-    table = first_rows_of(table)
-    lines: list[RenderableType] = [_paragraph(line, width) for line in table.header]
-    if table.rows:
-        lines += _lines_of_columns(table, width, verbose=verbose)
-    for below in (table.summary, table.details if verbose else []):
-        if below and lines:
-            lines.append(Text())
-        lines += [_paragraph(line, width, indent="  ") for line in below]
-    return lines
-
-
-def first_rows_of(table: Table) -> Table:
-    """The table with at most MOST_ROWS of its rows, and a sentence that says so; the
-    table itself where it has no more.
-    """
-    number = len(table.rows)
-    if number <= MOST_ROWS:
-        return table
-    note = f"the first {MOST_ROWS} of {number:,} rows: -o FILE.csv or -f csv has all"
-    return replace(
-        table,
-        rows=table.rows[:MOST_ROWS],
-        summary=[note, *table.summary],
-    )
 
 
 def _paragraph(line: str, width: int, indent: str = "", style: str = "") -> Text:
@@ -113,25 +92,23 @@ def _lines_of_columns(
     further blocks, each of which begins with the first column.
     """
     label, *rest = table.shown(every=verbose)
-    block = columns_that_fit([label, *rest], table.rows, width)
-    lines = _in_groups(block, table, width)
-    rest = [column for column in rest if column not in block]
-    if rest and not verbose:
-        titles = [column.title for column in block]
-        names = [each.name if each.title in titles else each.title for each in rest]
-        text = f"left out: {', '.join(dict.fromkeys(names))} (-v)"
-        return [*lines, _paragraph(text, width, style="dim")]
+    lines: list[RenderableType] = []
     while rest:
         block = columns_that_fit([label, *rest], table.rows, width)
-        lines += [Text(), *_in_groups(block, table, width)]
+        lines += [*_in_groups(block, table, width), Text()]
         rest = [column for column in rest if column not in block]
-    return lines
+        if rest and not verbose:
+            titles = [column.title for column in block]
+            names = [each.name if each.title in titles else each.title for each in rest]
+            text = f"left out: {', '.join(dict.fromkeys(names))} (-v)"
+            return [*lines[:-1], _paragraph(text, width, style="dim")]
+    return lines[:-1]
 
 
 # How wide columns are
 
 
-def _widest_cell(column: Column, rows: Iterable[Row]) -> int:
+def _width_of(column: Column, rows: Sequence[Row]) -> int:
     """The width of the widest text of a column, its heading among them."""
     return max(map(cell_len, (column.title, column.unit, *map(column.text, rows))))
 
@@ -140,7 +117,7 @@ def _narrowest(column: Column, rows: Sequence[Row]) -> int:
     """The least width of a column: that of its longest word for prose, else that of its
     widest text.
     """
-    natural = _widest_cell(column, rows)
+    natural = _width_of(column, rows)
     if not column.prose:
         return natural
     words = [word for row in rows for word in column.text(row).split()]
@@ -148,8 +125,9 @@ def _narrowest(column: Column, rows: Sequence[Row]) -> int:
 
 
 def _fits(table: Table, width: int) -> bool:
-    widths = [_widest_cell(each, table.rows) + COLUMN_GAP for each in table.shown()]
-    return sum(widths) - COLUMN_GAP <= width
+    """Whether all columns of a table fit, none of them folded."""
+    widths = [_width_of(column, table.rows) for column in table.shown()]
+    return sum(widths) + COLUMN_GAP * (len(widths) - 1) <= width
 
 
 def columns_that_fit(
@@ -160,7 +138,7 @@ def columns_that_fit(
     width at most: longer labels are folded.
     """
     label, *others = columns
-    used = min(_widest_cell(label, rows), max(NARROWEST_LABEL, width // 3))
+    used = min(_width_of(label, rows), max(NARROWEST_LABEL, width // 3))
     fitting = [label]
     for column in sorted(others, key=lambda column: column.priority):
         need = max(_narrowest(column, rows), column.least_width) + COLUMN_GAP
@@ -173,32 +151,28 @@ def columns_that_fit(
 def _in_groups(
     columns: Sequence[Column], table: Table, width: int
 ) -> list[RenderableType]:
-    """One table, or where there are groups one for each below its heading, all in
-    columns of the same width.
+    """The headings of the columns, and below them the rows of each group under its
+    heading, all in columns of the same width.
     """
-    rows = table.rows
     label, *others = columns
-    widths = {column.key: _narrowest(column, rows) for column in others}
+    widths = {column.key: _narrowest(column, table.rows) for column in others}
     # only a label can be longer than the terminal: it is folded over several lines
     room = width - sum(widths.values()) - COLUMN_GAP * len(others)
-    widths[label.key] = min(_widest_cell(label, rows), max(NARROWEST_LABEL, room))
+    widths[label.key] = min(_width_of(label, table.rows), max(NARROWEST_LABEL, room))
     if not table.groups:
-        return [_rich_table(columns, widths, rows, titles=True)]
-    lines: list[RenderableType] = [_rich_table(columns, widths, [], titles=True)]
-    for heading, of_group in table.blocks:
-        block = _rich_table(columns, widths, of_group, titles=False)
+        return [_rich_table(columns, widths, table.rows)]
+    lines: list[RenderableType] = [_rich_table(columns, widths, [])]
+    for heading, rows in table.blocks:
+        block = _rich_table(columns, widths, rows)
+        block.show_header = False
         lines += [Text(heading, style="bold"), block, Text()]
     return lines[:-1]
 
 
 def _rich_table(
-    columns: Sequence[Column],
-    widths: Mapping[str, int],
-    rows: Iterable[Row],
-    *,
-    titles: bool,
+    columns: Sequence[Column], widths: Mapping[str, int], rows: Iterable[Row]
 ) -> RichTable:
-    """A table of these rows, with the titles of the columns above or without them."""
+    """A table of these rows."""
     # one cell of padding and one of the box's divider make the gap
     shown = RichTable(
         box=LINE,
@@ -206,17 +180,16 @@ def _rich_table(
         padding=(0, COLUMN_GAP - 1, 0, 0),
         show_edge=False,
         header_style="bold",
-        show_header=titles,
     )
     has_units = any(column.unit for column in columns)
-    for place, column in enumerate(columns):
+    for column in columns:
         heading = [column.title]
         if has_units:
             heading = [column.title, column.unit] if column.unit else ["", column.title]
         shown.add_column(
             Text("\n".join(heading)),
             justify="left" if column.left else "right",
-            no_wrap=place > 0 and not column.prose,
+            no_wrap=column is not columns[0] and not column.prose,
             overflow="fold",
             width=None if column.prose else widths[column.key],
             min_width=widths[column.key],

@@ -17,7 +17,6 @@ from ffnbench.plan.plan import Axis, Case, Group
 from ffnbench.record.result import (
     CONFIDENCE,
     Crossing,
-    Crossings,
     Estimate,
     Report,
     Verdict,
@@ -40,12 +39,10 @@ class Point(NamedTuple):
     side: int
 
 
-def crossings_of(report: Report) -> Crossings | None:
-    """The crossings that the times of a sweep support, along the axis with most points;
-    None without an axis.
+def crossings_of(report: Report) -> tuple[Crossing, ...]:
+    """The crossings that the times of a sweep support, along the axis with most points,
+    in the order of the plan.
     """
-    if not report.comparisons or not report.plan.axes:
-        return None
     axis, rounds = report.plan.axes[0], rounds_of(report)
     # Bonferroni's correction for all ratios without a reference
     tests = sum(comb(len(group.cases) - 1, 2) for group in report.plan.groups)
@@ -58,7 +55,7 @@ def crossings_of(report: Report) -> Crossings | None:
     for line in lines.values():
         line.sort(key=lambda group: float(group.values[axis.name]))
         places += _crossings_on(line, axis, report, rounds, confidence)
-    return Crossings(axis=axis, places=tuple(places))
+    return tuple(places)
 
 
 def _crossings_on(
@@ -82,6 +79,7 @@ def _crossings_on(
         for before, after in side_changes(points, once=axis.name == WIDTH):
             low, value, high = map(axis.value, crossing_between(before, after))
             yield Crossing(
+                axis=axis.name,
                 within=within,
                 variant=variant,
                 than=than,

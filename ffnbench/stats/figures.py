@@ -98,7 +98,7 @@ def figures_of(report: Report) -> Figures:
         from ffnbench.stats.in_place import in_place
 
         figures = replace(figures, in_place=in_place(report))
-    if plan.axes:
+    if plan.axes and report.comparisons:
         from ffnbench.stats.curves import crossings_of
 
         figures = replace(figures, crossings=crossings_of(report))

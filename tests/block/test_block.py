@@ -140,7 +140,7 @@ def test_a_crossing_is_one_of_stacks() -> None:
         command=commands.block,
     )  # fmt: skip
     report = measure(prepared, launch=FakeLaunch(crossing))
-    [place] = report.figures.crossings.places
+    [place] = report.figures.crossings
     assert (place.variant, place.than, place.slower) == ("gelu", "relu", False)
     assert place.at.value == pytest.approx(4, rel=0.1)
     assert "gelu becomes faster than relu at seq_len" in repr(report)

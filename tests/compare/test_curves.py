@@ -77,7 +77,7 @@ def test_crossings_on_simulated_machines() -> None:
                     Machine(WORLDS[seed % 3], swept_plan(at), seed).run(run_plan)
                 )
             )
-            crossings = crossings_of(made).places
+            crossings = crossings_of(made)
             told += len(crossings)
             hits += sum(one.at.low <= 4.0**at <= one.at.high for one in crossings)
     assert told >= 60
@@ -116,7 +116,7 @@ def test_a_saw_of_widths_is_no_crossing() -> None:
     """
     report = read_report(ROOT / "results" / "amd-epyc-2cpu" / "sweeps" / "d_ff.json")
     crossings = crossings_of(report)
-    assert crossings.places == ()
+    assert crossings == ()
     assert crossing_texts(crossings) == []
 
 

@@ -85,11 +85,8 @@ def sweep_figure(report: Report) -> Figure:
         scale_axis(grid[0].yaxis)
     else:
         scale_axis(grid[0].yaxis, EngFormatter("s"))
-    crossings = report.figures.crossings
-    title = [about(report)]
-    if crossings and crossings.places:
-        title.append("; ".join(crossing_texts(crossings)))
-    finish(figure, "\n".join(title), handles)
+    crossings = "; ".join(crossing_texts(report.figures.crossings))
+    finish(figure, "\n".join(filter(None, (about(report), crossings))), handles)
     return figure
 
 
@@ -99,21 +96,20 @@ def _points(report: Report, axis: Axis, key: str) -> DataFrame:
     """
     from pandas import DataFrame
 
-    rows = {row["label"]: row for row in case_rows(report)}
-    points: list[dict[str, Any]] = []
-    for group in report.plan.groups:
-        within = {name: at for name, at in group.values.items() if name != axis.name}
-        for case in group.cases:
-            if key == "ratio" and report.plan.is_reference(case.label):
-                continue
-            row = rows[case.label]
-            values = dict.fromkeys(("value", "low", "high"), math.nan)
-            if row[key] is not None and not row["failure"]:
-                numbers = (row[each] for each in interval_keys(key))
-                values = dict(zip(values, numbers, strict=True))
-            place = {"panel": heading_of(within), "x": group.values[axis.name]}
-            points.append({"name": case.row, **place, **values})
-    return DataFrame(points).sort_values("x", kind="stable")
+    keys = interval_keys(key)
+    points = []
+    for row in case_rows(report):
+        case = report.plan.case(row["label"])
+        if key == "ratio" and report.plan.is_reference(case.label):
+            continue
+        at = dict(case.point)
+        x = at.pop(axis.name)
+        numbers = [None if row["failure"] else row[each] for each in keys]
+        points.append((heading_of(at), case.row, x, *numbers))
+    columns = ["panel", "name", "x", "value", "low", "high"]
+    frame = DataFrame(points, columns=columns).sort_values("x", kind="stable")
+    # so that None is NaN where no row has a number
+    return frame.astype(dict.fromkeys(columns[3:], float))
 
 
 def _draw_curve(axes: Axes, curve: DataFrame, name: str, pen: dict[str, Any]) -> None:
@@ -150,13 +146,10 @@ def _draw_points_apart(axes: Axes, panel: DataFrame) -> None:
 
 def _draw_crossings(axes: Axes, report: Report, title: str) -> None:
     """Mark each crossing of a panel with its interval."""
-    crossings = report.figures.crossings
-    for crossing in crossings.places if crossings else ():
+    for crossing in report.figures.crossings:
         at = crossing.at
         if heading_of(crossing.within) == title:
-            axes.axvline(
-                at.value, color=BLACK, ls=":", zorder=1, label="crossing [95%]"
-            )
+            axes.axvline(at.value, color=BLACK, ls=":", zorder=1, label="crossing")
             axes.axvspan(
                 at.low or at.value, at.high or at.value, color=GREY, alpha=0.2, lw=0
             )
