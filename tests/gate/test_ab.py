@@ -4,24 +4,18 @@ timing is scripted.
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
-import gate_world
 import pytest
-from fake_machine import FakeLaunch, FakeWorker, KnownProber, planned
+from fake_machine import KnownProber, planned
 from repositories import MODULE, TARGET, git
 from shell import ffnbench
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.common.targets import INSTALL_HINT
 from ffnbench.gate.decision import Status, output_finding
-from ffnbench.gate.sides import BASE, checkout
-from ffnbench.plan.plan import Arm, Case
-from ffnbench.record.messages import Sampled
+from ffnbench.gate.sides import checkout
 from ffnbench.record.result import Agreement
-from ffnbench.run.prober import Prober
 from ffnbench.worker.agreement import compare_output, save_output
 
 SMALL = ("--d-model", "16", "--seq-len", "32", "--threads", "1", "-q")
@@ -65,29 +59,6 @@ def repository(made: Path, monkeypatch: pytest.MonkeyPatch):
     return made
 
 
-def machine(factor: float = 1.0, scatter: float = 0.002, **more: float) -> FakeLaunch:
-    """Workers of 10 ms a call, head's a multiple of it."""
-    return gate_world.machine({"SwiGLU": factor, **more}, scatter)
-
-
-@pytest.fixture
-def call(on_fakes):
-    """`ffnbench ab`, only the workers that time are faked; gives exit code, stdout in
-    one line, stderr.
-    """
-
-    def run(
-        *arguments: object,
-        launch: FakeLaunch | None = None,
-        prober: type[Prober] = KnownProber,
-    ):
-        return on_fakes(
-            "ab", *arguments, *SMALL, launch=launch or machine(), prober=prober
-        )
-
-    return run
-
-
 def rows(out: str) -> dict[str, str]:
     """metric -> status of the table's rows."""
     return {
@@ -96,26 +67,6 @@ def rows(out: str) -> dict[str, str]:
             r"SwiGLU ([a-z_]+) ([A-Z¹²³]+|can't tell) ", out
         )
     }
-
-
-def test_a_base_without_a_time_of_its_own_has_no_seconds(
-    call, repository: Path, tmp_path: Path
-) -> None:
-    """Every sample of base waits for a CPU, none of its second measurement does: the
-    ratio is known, and the seconds are not, where 10 ms were told as 1 s.
-    """
-    launch = machine(1.2)
-    launch.trouble = {("sample", BASE): Sampled(value=0.01, waited=0.5)}
-    path = tmp_path / "answer.json"
-    out = call(TARGET, "--base-rev same --budget 5", "-o", path, launch=launch)[1]
-    [found] = [
-        finding
-        for finding in json.loads(path.read_text())["findings"]
-        if finding["metric"] == "latency"
-    ]
-    assert found["change"] == pytest.approx(1.2, rel=0.02)
-    assert (found["before"], found["now"]) == (None, None)
-    assert re.search(r"SwiGLU latency REGRESSED \S+ \[.*?\] \+5.0% - -", out)
 
 
 def held(
@@ -153,49 +104,6 @@ def test_outputs_are_held_against_each_other_and_against_float64(
     assert renamed.error > 0.1
     half = held(made, tmp_path, "old", "changed", dtype="bfloat16")
     assert half.tolerance == 0.05
-
-
-@pytest.mark.parametrize("own_weights", ["", "only base has gate.weight"])
-def test_both_sides_have_the_weights_of_base_if_head_can_use_them(
-    call, repository: Path, monkeypatch: pytest.MonkeyPatch, own_weights: str
-) -> None:
-    are_given = set()
-    real = FakeWorker.ask
-
-    def ask(self, job: str, timeout_s: float, /, **arguments: object) -> object:
-        if job == "open":
-            are_given.add(bool(arguments["weights_folder"]))
-        return real(self, job, timeout_s, **arguments)
-
-    class Agrees(KnownProber):
-        def within(self, arm: Arm) -> KnownProber:
-            return Agrees(1.0, arm)
-
-        def compare_output(self, case: Case, seed: int, folder: str) -> Agreement:
-            return agreement(own_weights=own_weights)
-
-    monkeypatch.setattr(FakeWorker, "ask", ask)
-    assert call(TARGET, "--base-rev same --budget 5", prober=Agrees)[0] == 0
-    assert are_given == {not own_weights}
-
-
-class HasNone(KnownProber):
-    """Base is before the module was written."""
-
-    def within(self, arm: Arm) -> KnownProber:
-        return HasNone(1.0, arm) if arm.name == "base" else KnownProber(1.0, arm)
-
-    def origin(self, target: str) -> Path:
-        raise FfnbenchError("base: cannot import 'mypkg.mlp'", INSTALL_HINT)
-
-
-def test_a_module_that_base_has_not_is_new(call, repository: Path) -> None:
-    code, out, err = call(TARGET, "--base-rev before", prober=HasNone)
-    assert (code, out) == (3, "")
-    assert err.splitlines() == [
-        "error: before has no mypkg.mlp: it is new, and there is nothing to compare with",
-        f"hint: `ffnbench cost {TARGET}` counts it",
-    ]
 
 
 def everything(folder: Path) -> dict[Path, tuple[int, int]]:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 from fake_machine import FakeLaunch, KnownProber
-from gate_world import edited, machine, saved
+from gate_world import machine, saved
 
 import ffnbench
 from ffnbench.common.errors import Unsupported
 from ffnbench.ffn.cost import Cost
 from ffnbench.ffn.spec import ImportedSpec
-from ffnbench.plan.plan import CONTROL, Workload
+from ffnbench.plan.plan import Workload
 
 
 @pytest.fixture
@@ -60,15 +60,6 @@ def test_the_tolerance_of_a_row_counts_before_that_of_its_group_and_of_all(
     assert [r.tolerance for r in found.findings if r.metric == "params"] == [0.02]
 
 
-def test_a_slower_reference_is_suspected(call, baseline: Path) -> None:
-    launch = machine({"relu": 1.3, CONTROL: 1.3}, seed=2)
-    code, out, _ = call(baseline, launch=launch)
-    assert (code, "every row improved: has the reference bec" in out) == (
-        0,
-        True,
-    )
-
-
 @pytest.mark.parametrize(("flag", "code"), [("pass", 0), ("fail", 4)])
 def test_a_budget_that_is_over_before_a_round_can_not_tell(
     call, baseline: Path, clock: list, flag: str, code: int
@@ -78,33 +69,6 @@ def test_a_budget_that_is_over_before_a_round_can_not_tell(
     ended, out, err = call(baseline, f"--budget 5 --on-unclear {flag}")
     assert (ended, "swiglu latency can't tell" in out) == (code, True), out
     assert "error:" not in err
-
-
-@pytest.mark.parametrize("damage", [{"findings": [{"case": "relu"}]}, {"now": 3}])
-def test_a_saved_check_that_is_damaged_is_an_error(
-    call, on_fakes, baseline: Path, tmp_path: Path, damage: dict
-) -> None:
-    path = tmp_path / "check.json"
-    assert call(baseline, baseline, "-o", path)[0] == 0
-    edited(path, lambda data: data.update(damage))
-    code, _, err = on_fakes("report", path)
-    assert (code, err.count("\n"), "check.json" in err) == (2, 2, True)
-
-
-def test_an_interrupted_check_is_no_new_baseline(call, tmp_path: Path) -> None:
-    baseline = saved(tmp_path / "b.json", metrics="latency,memory")
-    before, launch = baseline.read_text(), machine(scatter=0.01)
-    seconds = launch.seconds
-
-    def interrupted(label: str, worker: int, number: int) -> float:
-        if worker == 6:
-            raise KeyboardInterrupt
-        return seconds(label, worker, number)
-
-    launch.seconds = interrupted
-    code, _, err = call(baseline, "--update --tolerance 0.1%", launch=launch)
-    assert (code, baseline.read_text()) == (3, before)
-    assert "the baseline was not updated: this run is incomplete" in err
 
 
 class Uncountable(KnownProber):

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 import random
-import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -74,60 +73,6 @@ def baseline(tmp_path: Path, call) -> Path:
     path = tmp_path / "baseline.json"
     assert call("compare", COMPARE, "--runs 3 -o", path, "-q", launch=machine())[0] == 0
     return path
-
-
-def test_several_runs_stand_in_one_file_in_the_order_of_their_time(
-    tmp_path: Path, call
-) -> None:
-    path, factors = tmp_path / "b.json", [1.00, 1.02, 0.98, 1.04]
-    code, out, err = call(
-        "compare", COMPARE, "--runs 4 -o", path, launch=Restless(factors)
-    )
-    assert code == 0
-    assert "the table shows run 1 of 4" in out
-    assert re.findall(r"run \d/4", err)[-1] == "run 4/4"
-    report = read_report(path)
-    assert len(report.runs) == 4
-    for run, factor in zip(report.runs, factors, strict=True):
-        by_hand = {
-            label: [s.value for s in run.samples if s.case == label]
-            for label in ("relu", "swiglu")
-        }
-        ratio = sum(by_hand["swiglu"]) / sum(by_hand["relu"])  # as many rounds of both
-        assert ratio == pytest.approx(factor, rel=0.002)
-    over = re.search(
-        r"swiglu (\d\.\d+) \[(\d\.\d+), (\d\.\d+)\]",
-        out[out.index("mean of all: ") :],
-    )
-    assert over
-    value, low, high = map(float, over.groups())
-    assert value == pytest.approx(1.01, abs=0.002)
-    assert low <= 0.99 < 1.03 <= high  # sd 2.6 % of a run, 1.3 % of their mean
-    assert "shows run 1 of 4" in call("report", path)[1]
-
-
-def test_ctrl_c_keeps_the_runs_that_are_whole(tmp_path: Path, call) -> None:
-    path = tmp_path / "b.json"
-    code, out, _ = call(
-        "compare",
-        COMPARE,
-        "--runs 5 -q -o",
-        path,
-        launch=Restless([1.0] * 5, interrupted_in=2),
-    )
-    assert code == 130
-    assert "the table shows run 1 of 2, and 5 were asked for" in out
-    report = read_report(path)
-    assert (len(report.runs), report.cut_short, report.interrupted) == (2, True, False)
-    assert call("report", path)[0] == 0
-    assert call("check", path, "-q")[0] == 0
-    rest = Restless([1.0] * 5)
-    code, out, _ = call(
-        "compare", COMPARE, "--runs 5 -q --resume -o", path, launch=rest
-    )
-    assert (code, rest.runs, "interrupted" in out) == (0, 3 - 1, False)
-    assert read_report(path).samples == report.samples
-    assert (len(read_report(path).runs), read_report(path).cut_short) == (5, False)
 
 
 @pytest.mark.parametrize(("noisy", "kept"), [({0, 3}, [1, 2]), ({0, 1, 2, 3}, [0])])

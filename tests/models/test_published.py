@@ -4,10 +4,8 @@ for them.
 
 from __future__ import annotations
 
-import pytest
 from fake_machine import planned
 
-from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.spec import FFNSpec
 from ffnbench.plan.plan import Probe, cost_of
 from ffnbench.run.resources import memory_needed, too_large
@@ -44,41 +42,6 @@ def test_a_name_is_a_variant_and_keys_go_on_top() -> None:
         ].d_ff
         == 4 * 4096
     )
-
-
-@pytest.mark.parametrize(
-    ("options", "message", "hint"),
-    [
-        (
-            {"preset": "gtp2"},
-            "'gtp2' is neither a preset nor a file",
-            "did you mean 'gpt2'",
-        ),
-        ({"variants": "gtp2"}, "unknown variant 'gtp2'", "did you mean 'gpt2'"),
-        (
-            {"variants": "gpt2,llama-7b"},
-            "different d_model: gpt2 768, llama-7b 4,096",
-            "one width",
-        ),
-        (
-            {"preset": "gpt2", "d_model": 512},
-            "--d-model 512 is not the width of gpt2, 768",
-            "leave",
-        ),
-        ({"preset": "x.json"}, "cannot read 'x.json'", "config.json"),
-        ({"variants": "preset,relu"}, "unknown variant 'preset'", "list variants"),
-        (
-            {"preset": "gpt2", "d_ff": 100},
-            "--d-ff sets the width of the reference",
-            "another",
-        ),
-        ({"variants": "gpt2@widht=3"}, "unknown key 'widht'", "keys"),
-    ],
-)
-def test_mistakes_have_a_hint(options: dict, message: str, hint: str) -> None:
-    with pytest.raises(FfnbenchError, match=message) as caught:
-        planned(**options)
-    assert hint in caught.value.hint
 
 
 def test_room_is_the_weights_and_the_dearest_call() -> None:

@@ -4,9 +4,6 @@ itertools and by hand.
 
 from __future__ import annotations
 
-from itertools import product
-
-from fake_machine import planned
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,25 +36,3 @@ def test_a_range_without_a_step_doubles_and_has_its_end(
         *numbers(f"{first}..{last}"),
         last + 7,
     ]
-
-
-def test_cells_are_the_product_of_the_axes() -> None:
-    plan = planned("relu,swiglu@d_ff=80..96/8", seq_len="1..8", dtype="float32,bf16")
-    combinations = list(product(("float32", "bfloat16"), (1, 2, 4, 8), (80, 88, 96)))
-    assert [group.values for group in plan.groups] == [
-        dict(zip(("dtype", "seq_len", "d_ff"), one, strict=True))
-        for one in combinations
-    ]
-    for group, (dtype, tokens, width) in zip(plan.groups, combinations, strict=True):
-        relu, swiglu = group.cases
-        assert [plan.name_of(case.label) for case in group.cases] == ["relu", "swiglu"]
-        assert swiglu.label == f"swiglu@dtype={dtype}@seq_len={tokens}@d_ff={width}"
-        assert {
-            (case.workload.dtype, case.workload.seq_len) for case in group.cases
-        } == {(dtype, tokens)}
-        assert (swiglu.ffn.d_ff, relu.ffn.d_ff, swiglu.variant) == (
-            width,
-            3072,
-            f"swiglu@d_ff={width}",
-        )
-        assert group.reference == relu.label

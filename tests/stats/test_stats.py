@@ -22,25 +22,7 @@ from ffnbench.record.result import (
     Verdict,
 )
 from ffnbench.stats.cells import join_runs
-from ffnbench.stats.verdict import decide, summarise
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "verdict"),
-    [
-        (0.99, 1.01, Verdict.SAME),
-        (1.001, 1.019, Verdict.SAME),
-        (0.98, 1.02, Verdict.SAME),
-        (1.001, 1.03, Verdict.SLOWER),
-        (1.2, 1.3, Verdict.SLOWER),
-        (0.9, 0.999, Verdict.FASTER),
-        (0.97, 1.01, Verdict.UNCLEAR),
-        (0.5, 2.0, Verdict.UNCLEAR),
-        (1.0, 1.5, Verdict.UNCLEAR),
-    ],
-)
-def test_verdicts(low: float, high: float, verdict: Verdict) -> None:
-    assert decide(low, high) is verdict
+from ffnbench.stats.verdict import summarise
 
 
 def test_ratios_are_paired_within_rounds() -> None:
@@ -193,7 +175,7 @@ def equal_rows(rows: int, runs: int, seed: int) -> list[list[Comparison]]:
     return found
 
 
-@pytest.mark.parametrize(("rows", "runs"), [(1, 2000), (2, 1500), (5, 1000), (12, 600)])
+@pytest.mark.parametrize(("rows", "runs"), [(1, 2000), (5, 1000)])
 def test_intervals_hold_for_all_rows_of_a_reference_together(
     rows: int, runs: int
 ) -> None:
@@ -255,25 +237,6 @@ def test_a_row_that_takes_longer_has_its_ratio_times_as_large(
         assert (one_now.estimate.value, row_now.ratio.low) == pytest.approx(
             (times * one.estimate.value, times * row.ratio.low)
         )
-
-
-def test_a_row_among_many_has_a_wider_interval() -> None:
-    """The same three values of b, alone and beside nineteen rows that differ by
-    nothing: what b alone shows may be chance among many.
-    """
-    b = [[1.03], [1.05], [1.04]]
-    alone = summarise(run_of(plan_of(workers=3, rounds=1), {"a": [[1.0]] * 3, "b": b}))[
-        1
-    ][1]
-    assert alone.verdict is Verdict.SLOWER
-    names = ["a", "b", *(f"n{i}" for i in range(19))]
-    plan = plan_of(",".join(f"{name}=relu" for name in names), workers=3, rounds=1)
-    wobble = [[1.0], [1.05], [0.96]]
-    values = {"a": [[1.0]] * 3, "b": b, **{name: wobble for name in names[2:]}}
-    crowded = summarise(run_of(plan, values))[1][1]
-    assert crowded.ratio.value == alone.ratio.value
-    assert crowded.ratio.low < 1 < crowded.ratio.high
-    assert (crowded.verdict, crowded.reason) == (Verdict.UNCLEAR, "")
 
 
 def test_runs_that_are_joined_have_no_worker_in_common() -> None:
