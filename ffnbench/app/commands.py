@@ -280,6 +280,7 @@ def block(
     budget: o.Budget = None,
     workers: o.Workers = None,
     rounds: o.Rounds = None,
+    seed: o.Seed = 0,
 ) -> "Report":
     """Measure FFN variants in their place, a stack of blocks.
 
@@ -294,7 +295,12 @@ def block(
 
     call = _call()
     protocol = protocol_of(
-        workers=workers, rounds=rounds, quick=quick, precision=precision, budget=budget
+        workers=workers,
+        rounds=rounds,
+        quick=quick,
+        precision=precision,
+        budget=budget,
+        seed=seed,
     )
     flags = {
         "d_model": d_model,
@@ -321,7 +327,7 @@ def block(
     if not cost_only:
         return call.measure(plan, probe)
     _refuse_unread(
-        "with --cost-only", "quick", "precision", "budget", "workers", "rounds"
+        "with --cost-only", "quick", "precision", "budget", "workers", "rounds", "seed"
     )
     return call.count(plan, probe, lenient=False)
 

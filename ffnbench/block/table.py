@@ -180,7 +180,7 @@ def crossing(report: Report, case: Case) -> int | None:
 def header(report: Report) -> list[str]:
     """Two lines: the conditions of the FFNs, and what the stacks are."""
     plan = report.plan
-    ffns = tuple(case for case in plan.shown if not case.in_place)
+    ffns = tuple(replace(case, run_by=()) for case in plan.shown if not case.in_place)
     conditions = conditions_line(
         replace(plan, cases=ffns), measured=not report.is_of_counts
     )
