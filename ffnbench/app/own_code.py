@@ -17,9 +17,6 @@ from ffnbench.common.errors import FfnbenchError, WrongArgument
 from ffnbench.plan.reading import joined, text_of
 from ffnbench.plan.variants import parts_of
 
-CELL_HINT = "write the cell to a file: begin it with `%%writefile mine.py`, run it, then name it as 'mine.py:{name}'"
-SAVE_HINT = "save it to a file, for example mine.py, and name it as 'mine.py:{name}'"
-
 
 def variants_text(name: str, given: Any) -> str:
     """One variant, several, or {label: variant} as the comma separated list that would
@@ -55,19 +52,12 @@ def _variant_text(name: str, given: Any) -> str:
     """One variant as it would be typed."""
     if isinstance(given, str | os.PathLike):
         return text_of(name, given)
-    if hasattr(given, "named_parameters") and not inspect.isclass(given):
-        kind = type(given).__name__
+    is_instance = hasattr(given, "named_parameters") and not inspect.isclass(given)
+    if is_instance or not callable(given):
+        shown = f"an instance of {type(given).__name__}" if is_instance else repr(given)
         raise WrongArgument(
-            f"an instance of {kind} is no variant: each worker makes its own",
-            f"give the class, {kind}, or a function that makes one",
-        )
-    if not callable(given):
-        shown = repr(given)
-        if isinstance(given, ModuleType):
-            shown = f"the module {given.__name__!r}"
-        raise WrongArgument(
-            f"{shown} is no variant",
-            "give a name, a class of torch.nn.Module, or a function",
+            f"{shown} is no variant: each worker makes its own module",
+            "give a name, a class of torch.nn.Module, or a function that makes one",
         )
     return _target_of(given)
 
@@ -76,44 +66,26 @@ def _target_of(given: Any) -> str:
     """The target of a class or a function, `package.module:Class` or
     `path/file.py:Class`; raises FfnbenchError where a worker can't find it so.
     """
-    name = getattr(given, "__qualname__", None)
-    module = getattr(given, "__module__", None)
-    if not isinstance(name, str) or not isinstance(module, str):
-        raise FfnbenchError(
-            f"a worker can't find {given!r}: it has no name of its own",
-            "define it with `def` or `class` in a file",
-        )
-    if "<" in name:
-        inner = name.rpartition(".")[2]
-        if inner == "<lambda>":
-            what = "a lambda"
-        else:
-            what = f"{inner!r}, which is defined within a function,"
-        raise FfnbenchError(
-            f"a worker can't find {what} by its name",
-            "define it with a name at the top of a file",
-        )
+    name = str(getattr(given, "__qualname__", type(given).__name__))
+    module = str(getattr(given, "__module__", ""))
     loaded = sys.modules.get(module)
     try:
         # a bound method is a new object each time, and equal
         is_found = attrgetter(name)(loaded) == given
     except AttributeError:
         is_found = False
-    if loaded is None or not is_found:
-        if module == "__main__":
-            hint = SAVE_HINT.format(name=name)
-        else:
-            hint = f"import it again: from {module} import {name}"
+    source = _source(loaded, module) if loaded and is_found else ""
+    if not source:
         raise FfnbenchError(
-            f"a worker can't find {name!r}: that name in {module!r} is something else now",
-            hint,
+            f"a worker can't import {name!r}: no file has it under this name",
+            "save it at the top of a file, in a notebook by `%%writefile mine.py`, and name it as 'mine.py:NAME'",
         )
-    return f"{_source(loaded, module, name)}:{name}"
+    return f"{source}:{name}"
 
 
-def _source(loaded: ModuleType, module: str, name: str) -> str:
+def _source(loaded: ModuleType, module: str) -> str:
     """The source of a target: the name of its module, or the file of the script that
-    runs.
+    runs; "" where there is none.
     """
     file = getattr(loaded, "__file__", None)
     if module != "__main__":
@@ -125,14 +97,10 @@ def _source(loaded: ModuleType, module: str, name: str) -> str:
     if spec is not None and spec.name and spec.name != "__main__":
         return str(spec.name)
     if not file or not Path(file).is_file():
-        hint = CELL_HINT if "IPython" in sys.modules else SAVE_HINT
-        raise FfnbenchError(
-            f"a worker can't import {name!r}: it is in no file", hint.format(name=name)
-        )
+        return ""
     path = Path(file).resolve()
-    if path.is_relative_to(Path.cwd()):
-        return str(path.relative_to(Path.cwd()))
-    return str(path)
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def _let_workers_find(file: Path, module: str) -> None:

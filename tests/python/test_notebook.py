@@ -126,7 +126,7 @@ def test_a_mistake_is_two_lines_and_an_interruption_stops_the_notebook(cells) ->
     assert error == "error: unknown variant 'swigul'"
     assert hint.startswith("hint: did you mean 'swiglu'")
     (cell,) = outputs(cells, "class Mine:\n    pass")
-    assert "it is in no file" in cell.traceback[0]
+    assert "no file has it" in cell.traceback[0]
     assert "%%writefile mine.py" in cell.traceback[1]
     *_, stopped = outputs(cells, "interrupted_in_the_second_worker")
     assert (stopped.ename, len(stopped.traceback)) == ("KeyboardInterrupt", 1)
