@@ -1,16 +1,13 @@
-"""Writes and reads numbers as people do: SI for counts, IEC for bytes, one unit for a
+"""Writes numbers as people do: SI for counts, IEC for bytes, one unit for a
 whole column, no more digits than are known.
 
 Inside ffnbench every number is in its base unit; these functions are for the places
-where somebody reads or writes it.
+where somebody reads it.
 """
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Sequence
-from fractions import Fraction
 from math import floor, isfinite, log10
 from statistics import median
 
@@ -121,112 +118,6 @@ def counted(number: int, what: str) -> str:
         return f"{number:,} {what}"
     ending = "es" if what.endswith("s") else "s"
     return f"{number:,} {what}{ending}"
-
-
-# Readers of what people write: the same for flags and for Python
-
-# 2k is 2,000, 2Ki is 2,048
-COUNT_SUFFIXES = {
-    "k": 10**3,
-    "K": 10**3,
-    "M": 10**6,
-    "G": 10**9,
-    "Ki": 2**10,
-    "Mi": 2**20,
-    "Gi": 2**30,
-}
-TIME_SUFFIXES = (
-    {"ms": 0.001}
-    | dict.fromkeys(("seconds", "second", "sec", "s"), 1.0)
-    | dict.fromkeys(("minutes", "minute", "mins", "min", "m"), 60.0)
-    | dict.fromkeys(("hours", "hour", "h"), 3600.0)
-    | dict.fromkeys(("days", "day", "d"), 86400.0)
-)
-_NUMBER = r"(?:\d+\.?\d*|\.\d+)"
-_COUNT = re.compile(rf"({_NUMBER})\s*({'|'.join(COUNT_SUFFIXES)})", re.ASCII)
-_PART = re.compile(rf"\s*({_NUMBER})\s*({'|'.join(TIME_SUFFIXES)})\s*", re.ASCII)
-COUNT_HINT = "a count is 2048, 2k (2,000), 2Ki (2,048) or 1M"
-SECONDS_HINT = "a time is 90 (seconds), 90s, 5m, 1h or 1m30s"
-PERCENT_HINT = "a percentage is 1, 1% or 0.5%"
-
-
-def read_count(text: int | str) -> int:
-    """Read a whole number: `2048`, `2k` (2,000), `2Ki` (2,048), `1.5M`. Raises
-    FfnbenchError for what is none.
-    """
-    if isinstance(text, int):
-        return text
-    with_unit = _COUNT.fullmatch(text.strip())
-    if with_unit:
-        number, unit = with_unit.groups()
-        exact = Fraction(number) * COUNT_SUFFIXES[unit]
-        if exact.denominator == 1:
-            return int(exact)
-    try:
-        return int(text.strip())
-    except ValueError:
-        raise FfnbenchError(f"{text!r} is not a whole number", COUNT_HINT) from None
-
-
-def read_seconds(text: float | str) -> float:
-    """Read a time in seconds: `90`, `90s`, `5m`, `1h`, `1m30s`. Raises FfnbenchError
-    for what is no time.
-    """
-    if not isinstance(text, str):
-        return float(text)
-    total, end = 0.0, 0
-    last_unit_s = math.inf
-    part = _PART.match(text)
-    while part and TIME_SUFFIXES[part[2]] < last_unit_s:  # 1h30m, and not 30m1h
-        last_unit_s = TIME_SUFFIXES[part[2]]
-        total += float(part[1]) * last_unit_s
-        end = part.end()
-        part = _PART.match(text, end)
-    if end and end == len(text):
-        return total
-    return _read_float(text, "is not a time", SECONDS_HINT)
-
-
-def read_percent(text: float | str) -> float:
-    """Read percent, not a share: `1`, `1%` and `0.5%` are 1, 1 and 0.5. Raises
-    FfnbenchError for what is none.
-    """
-    if not isinstance(text, str):
-        return float(text)
-    return _read_float(
-        text.strip().removesuffix("%"), "is not a percentage", PERCENT_HINT, shown=text
-    )
-
-
-def read_number(text: float | str) -> float:
-    """Read a number without a unit; raises FfnbenchError for what is none."""
-    if not isinstance(text, str):
-        return float(text)
-    return _read_float(text, "is not a number", "a number is 4 or 0.5")
-
-
-def read_share(text: str) -> float:
-    """Read a percentage as a share: `5%` is 0.05. Raises FfnbenchError for a bare
-    number, which could be percent or a share.
-    """
-    written = text.strip()
-    number = _read_float(
-        written.removesuffix("%"), "is not a percentage", "for example 5%", shown=text
-    )
-    if written.endswith("%"):
-        return number / 100
-    if number and isfinite(number):
-        percents, of_share = f"{number:g}%", f"{100 * number:g}%"
-        hint = f"write {percents!r} or {of_share!r}"
-        raise FfnbenchError(f"{text!r} could mean {percents} or {of_share}", hint)
-    return number
-
-
-def _read_float(text: str, complaint: str, hint: str, shown: str = "") -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise FfnbenchError(f"{(shown or text)!r} {complaint}", hint) from None
 
 
 LARGEST_SIZE = 10**12  # of a width or a count that a user gives

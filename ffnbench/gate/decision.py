@@ -17,9 +17,9 @@ from typing import Any
 
 from ffnbench.common.errors import EXIT_REGRESSED, EXIT_UNFINISHED, FfnbenchError
 from ffnbench.common.names import hint_for
-from ffnbench.common.units import read_share
 from ffnbench.plan.metrics import LATENCY, METRICS, Metric
 from ffnbench.plan.plan import Case, Workload
+from ffnbench.plan.reading import percent
 from ffnbench.record.result import CONFIDENCE, Agreement, Environment, Estimate, Report
 from ffnbench.stats.history import (
     Change,
@@ -158,12 +158,13 @@ def read_policy(texts: Iterable[str], rows: Mapping[str, str]) -> Policy:
 
 def _read_tolerance(size: str, text: str, metric: str) -> float:
     """Read the size of a tolerance; messages quote `text`, which is the whole of it."""
-    try:
-        share = read_share(size)
-    except FfnbenchError as problem:
+    share = percent(f"the tolerance {text!r}", size, "for example 5%") / 100
+    if 0 < share < 10 and not size.strip().endswith("%"):
+        percents, of_share = f"{100 * share:g}%", f"{10_000 * share:g}%"
         raise FfnbenchError(
-            f"the tolerance {text!r}: {problem.message}", problem.hint
-        ) from None
+            f"the tolerance {text!r}: {size!r} could mean {percents} or {of_share}",
+            f"write {percents!r} or {of_share!r}",
+        )
     if not 0 <= share < 10 or (metric == LATENCY and share == 0):
         raise FfnbenchError(
             f"the tolerance {text!r} is out of range",

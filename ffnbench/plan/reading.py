@@ -8,22 +8,18 @@ A reader of a text takes the name that errors show (`--d-model`, `@d_ff`) and th
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
+from fractions import Fraction
 from typing import Any, TypeVar
 
 from ffnbench.common.choices import MODE_ALIASES, Mode
 from ffnbench.common.errors import FfnbenchError, WrongArgument
 from ffnbench.common.names import choose, hint_for, normalise
-from ffnbench.common.units import (
-    read_count,
-    read_number,
-    read_percent,
-    read_seconds,
-    require_positive,
-)
+from ffnbench.common.units import require_positive
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Enum)
@@ -45,21 +41,86 @@ def spelling(name: str) -> str:
 
 # Readers of one text
 
+# 2k is 2,000, 2Ki is 2,048
+COUNT_SUFFIXES = {
+    "k": 10**3,
+    "K": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "Ki": 2**10,
+    "Mi": 2**20,
+    "Gi": 2**30,
+}
+TIME_SUFFIXES = (
+    {"ms": 0.001}
+    | dict.fromkeys(("seconds", "second", "sec", "s"), 1.0)
+    | dict.fromkeys(("minutes", "minute", "mins", "min", "m"), 60.0)
+    | dict.fromkeys(("hours", "hour", "h"), 3600.0)
+    | dict.fromkeys(("days", "day", "d"), 86400.0)
+)
+_NUMBER = r"(?:\d+\.?\d*|\.\d+)"
+_COUNT = re.compile(rf"({_NUMBER})\s*({'|'.join(COUNT_SUFFIXES)})", re.ASCII)
+_PART = re.compile(rf"\s*({_NUMBER})\s*({'|'.join(TIME_SUFFIXES)})\s*", re.ASCII)
 
-def _with_name(read: Callable[[str], T]) -> ReadText[T]:
-    def read_named(name: str, text: str) -> T:
-        try:
-            return read(text)
-        except FfnbenchError as problem:
-            raise FfnbenchError(f"{name}: {problem.message}", problem.hint) from None
 
-    return read_named
+def count(name: str, text: str) -> int:
+    """A whole number: `2048`, `2k` (2,000), `2Ki` (2,048), `1.5M`; raises FfnbenchError
+    for what is none.
+    """
+    with_unit = _COUNT.fullmatch(text.strip())
+    if with_unit:
+        digits, unit = with_unit.groups()
+        exact = Fraction(digits) * COUNT_SUFFIXES[unit]
+        if exact.denominator == 1:
+            return int(exact)
+    try:
+        return int(text.strip())
+    except ValueError:
+        hint = "a count is 2048, 2k (2,000), 2Ki (2,048) or 1M"
+        raise _is_no(name, text, "whole number", hint) from None
 
 
-count = _with_name(read_count)
-number = _with_name(read_number)
-seconds = _with_name(read_seconds)
-percent = _with_name(read_percent)
+def number(name: str, text: str) -> float:
+    """A number without a unit; raises FfnbenchError for what is none."""
+    try:
+        return float(text)
+    except ValueError:
+        raise _is_no(name, text, "number", "a number is 4 or 0.5") from None
+
+
+def seconds(name: str, text: str) -> float:
+    """A time in seconds: `90`, `90s`, `5m`, `1h`, `1m30s`; raises FfnbenchError for
+    what is none.
+    """
+    total, end = 0.0, 0
+    last_unit_s = math.inf
+    part = _PART.match(text)
+    while part and TIME_SUFFIXES[part[2]] < last_unit_s:  # 1h30m, and not 30m1h
+        last_unit_s = TIME_SUFFIXES[part[2]]
+        total += float(part[1]) * last_unit_s
+        end = part.end()
+        part = _PART.match(text, end)
+    if end and end == len(text):
+        return total
+    try:
+        return float(text)
+    except ValueError:
+        hint = "a time is 90 (seconds), 90s, 5m, 1h or 1m30s"
+        raise _is_no(name, text, "time", hint) from None
+
+
+def percent(name: str, text: str, hint: str = "a percentage is 1, 1% or 0.5%") -> float:
+    """Percent, not a share: `1`, `1%` and `0.5%` are 1, 1 and 0.5; raises FfnbenchError
+    with this hint for what is none.
+    """
+    try:
+        return float(text.strip().removesuffix("%"))
+    except ValueError:
+        raise _is_no(name, text, "percentage", hint) from None
+
+
+def _is_no(name: str, text: str, what: str, hint: str) -> FfnbenchError:
+    return FfnbenchError(f"{name}: {text!r} is not a {what}", hint)
 
 
 def positive(name: str, text: str) -> int:
@@ -259,7 +320,7 @@ def _values_of_range(name: str, text: str) -> Sequence[int]:
     """
     match = _RANGE.fullmatch(text)
     first, last, step = (
-        (read_count(end or 0) for end in match.groups()) if match else (0, 0, 0)
+        (count(name, end or "0") for end in match.groups()) if match else (0, 0, 0)
     )
     has_step = match is not None and match[3] is not None
     too_long = 0 < last - first < step

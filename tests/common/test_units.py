@@ -3,12 +3,7 @@ from __future__ import annotations
 import pytest
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.common.units import (
-    read_count,
-    read_percent,
-    read_seconds,
-    read_share,
-)
+from ffnbench.plan import reading
 
 
 @pytest.mark.parametrize(
@@ -17,7 +12,7 @@ from ffnbench.common.units import (
      (" 7 ", 7), ("0.001k", 1), (".5Ki", 512), ("-3", -3)],
 )  # fmt: skip
 def test_counts_as_people_write_them(text: str, count: int) -> None:
-    assert read_count(text) == count
+    assert reading.count("--n", text) == count
 
 
 @pytest.mark.parametrize(
@@ -26,17 +21,15 @@ def test_counts_as_people_write_them(text: str, count: int) -> None:
      ("250ms", 0.25), ("1d", 86400), ("inf", float("inf"))],
 )  # fmt: skip
 def test_times_as_people_write_them(text: str, seconds: float) -> None:
-    assert read_seconds(text) == seconds
+    assert reading.seconds("--t", text) == seconds
 
 
-@pytest.mark.parametrize("read", [read_count, read_seconds, read_percent, read_share])
+@pytest.mark.parametrize("read", [reading.count, reading.seconds, reading.percent])
 @pytest.mark.parametrize(
     "text", ["", "k", "%", "s", "5x", "1%%", "2kk", "5 m 3", "1s1s", "½", "2k%"]
 )
 def test_what_is_no_quantity_is_an_error_that_shows_some(read, text: str) -> None:
     with pytest.raises(FfnbenchError) as caught:
-        read(text)
+        read("--x", text)
     assert repr(text) in caught.value.message
-    assert any(
-        example in caught.value.hint for example in ("2Ki", "1m30s", "0.5%", "5%")
-    )
+    assert any(example in caught.value.hint for example in ("2Ki", "1m30s", "0.5%"))
