@@ -21,7 +21,7 @@ from ffnbench.plan.plan import THIS_INTERPRETER, Plan
 from ffnbench.plan.protocol import LEAST_BUDGET_S
 from ffnbench.record.messages import DeviceFacts, Greeting
 from ffnbench.record.progress import SILENT, Progress
-from ffnbench.record.result import Environment, Report, Run, Step, raw_of
+from ffnbench.record.result import Environment, Report, Run, Step, fields_of
 from ffnbench.report.progress import duration
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.run.budget import Budget
@@ -224,7 +224,7 @@ def measure_runs(
         for number in range(len(whole) + 1, asked + 1):
             of_run = progress.part(number, asked, "run")
             if tries:
-                _pause(world.pause_s, of_run, keep_with if whole else _nothing)
+                _pause(world.pause_s, of_run, keep_with if whole else lambda: None)
             run = measure_run(
                 prepared,
                 world,
@@ -250,10 +250,6 @@ def _counts(run: Report) -> bool:
     """Whether a run is one of those that were asked for."""
     ended = not (run.interrupted or run.stopped or run.failed_wholly)
     return ended and not labels_without_clean(rounds_of(run))
-
-
-def _nothing() -> None:
-    """Where there is nothing to keep."""
 
 
 def _pause(seconds: float, progress: Progress, keep: Callable[[], None]) -> None:
@@ -424,11 +420,9 @@ class CellsOfRun(Cells):
                 later_s = max(0.0, left_s - budget_s)
                 cell = replace(cell, protocol=replace(cell.protocol, budget_s=budget_s))
             of_cell = self.progress.part(number, len(cells), "group", later_s)
-            yield self.measure_cell(cell, of_cell, self._keep_with_others)
-
-    def _keep_with_others(self, cell_of: Callable[[], ShownReport]) -> None:
-        """Keep what is measured of a cell, with the cells before it."""
-        self.keep(lambda: self.joined(cell_of()))
+            yield self.measure_cell(
+                cell, of_cell, lambda cell_of: self.keep(lambda: self.joined(cell_of()))
+            )
 
     def measure_cell(self, cell: Plan, progress: Progress, keep: Keep) -> ShownReport:
         """Measure one cell; gives its report, without figures.
@@ -438,7 +432,7 @@ class CellsOfRun(Cells):
 
         def report_of(run: Run) -> ShownReport:
             report = new_report(run.plan, self.prepared.costs_of(run.plan))
-            return replace(report, **raw_of(run))
+            return replace(report, **fields_of(Run, run))
 
         spent_s = 0.0
         if cell is self.prepared.plan:

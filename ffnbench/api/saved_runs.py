@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 from ffnbench.common.errors import Unfinished
-from ffnbench.record.result import Estimate, Figures, Report
+from ffnbench.record.result import Estimate, Figures, Report, fields_of
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.report.store import made_anew, read_report
 from ffnbench.stats.figures import figures_of, with_figures
@@ -44,9 +44,7 @@ def as_shown(report: Report) -> ShownReport:
         report = with_figures(report)
     elif report.samples and report.figures == Figures():
         report = replace(report, figures=figures_of(report))
-    return ShownReport(
-        **{field.name: getattr(report, field.name) for field in fields(Report)}
-    )
+    return ShownReport(**fields_of(Report, report))
 
 
 def recompute(report: ShownReport) -> ShownReport:

@@ -23,7 +23,7 @@ from ffnbench.gate.decision import (
 from ffnbench.plan.metrics import LATENCY
 from ffnbench.plan.plan import Plan, control_of
 from ffnbench.plan.protocol import FINEST, MIN_ROUNDS, MIN_WORKERS
-from ffnbench.record.result import CONFIDENCE, Report, Run, raw_of
+from ffnbench.record.result import CONFIDENCE, Report, Run, fields_of
 from ffnbench.stats.rounds import complete_workers
 from ffnbench.stats.stopping import UntilAnswered, interim_analyses
 
@@ -134,4 +134,4 @@ def plan_of_check(plan: Plan, policy: Policy, budget_s: float) -> Plan:
 
 def latency_report(run: Run) -> Report:
     """A report of a run with all that decides latency, and nothing else."""
-    return Report(costs=(), created="", version="", **raw_of(run))
+    return Report(costs=(), created="", version="", **fields_of(Run, run))

@@ -273,9 +273,10 @@ class Run(Measurement):
     sides: tuple[Side, ...] = ()
 
 
-def raw_of(run: Run) -> dict[str, Any]:
-    """The fields of a run by name, with which a Report is made of it."""
-    return {f.name: getattr(run, f.name) for f in fields(Run)}
+def fields_of(kind: type[Any], source: object) -> dict[str, Any]:
+    """The fields of a dataclass by name, with the values that `source` has for them."""
+    names = [each.name for each in fields(kind) if hasattr(source, each.name)]
+    return {name: getattr(source, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,10 +306,6 @@ class Repeat(Measurement):
     created: str
     version: str
     protocol: Protocol
-
-
-# the fields that a repeat has in common with a report
-REPEAT_FIELDS = [f.name for f in fields(Repeat) if f.name != "protocol"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -417,16 +414,19 @@ class Report(Run):
     schema: int = SCHEMA
     figures: Figures = field(default=Figures(), compare=False, repr=False)
 
+    # by label; where a case has several, the first
+
     @cached_property
-    def _of_cases(self) -> dict[str, dict[str, Any]]:
-        """The entries of the fields that have one for each case, by field and label;
-        where there are several, the first.
-        """
-        names = ("costs", "comparisons", "failures")
-        return {
-            name: {entry.case: entry for entry in reversed(getattr(self, name))}
-            for name in names
-        }
+    def _costs(self) -> dict[str, Cost]:
+        return {entry.case: entry.cost for entry in reversed(self.costs)}
+
+    @cached_property
+    def _comparisons(self) -> dict[str, Comparison]:
+        return {entry.case: entry for entry in reversed(self.comparisons)}
+
+    @cached_property
+    def _failures(self) -> dict[str, Failure]:
+        return {entry.case: entry for entry in reversed(self.failures)}
 
     @cached_property
     def _estimates(self) -> dict[tuple[str, str], Estimate]:
@@ -442,7 +442,7 @@ class Report(Run):
 
     def cost(self, label: str) -> Cost:
         """The cost of a case."""
-        return self._of_cases["costs"][label].cost  # type: ignore[no-any-return]
+        return self._costs[label]
 
     def estimate(self, label: str, metric: str) -> Estimate | None:
         """The estimate of a metric of a case, or None."""
@@ -450,7 +450,7 @@ class Report(Run):
 
     def comparison(self, label: str) -> Comparison | None:
         """The comparison of a case's latency with the reference's, or None."""
-        return self._of_cases["comparisons"].get(label)
+        return self._comparisons.get(label)
 
     def has_time(self, label: str) -> bool:
         """Whether a case has a time that can be compared: it did not fail, and enough
@@ -468,7 +468,7 @@ class Report(Run):
 
     def failure(self, label: str) -> Failure | None:
         """Why a case failed, or None."""
-        return self._of_cases["failures"].get(label)
+        return self._failures.get(label)
 
     def mismatch(self, label: str) -> str:
         """How the output of a case, or a gradient, differs from what it should be;
@@ -559,15 +559,15 @@ class Report(Run):
         )
         runs = [alone]
         for repeat in self.repeats:
-            own = {name: getattr(repeat, name) for name in REPEAT_FIELDS}
-            plan = replace(self.plan, protocol=repeat.protocol)
+            own = fields_of(Repeat, repeat)
+            plan = replace(self.plan, protocol=own.pop("protocol"))
             runs.append(replace(alone, plan=plan, warnings=(), **own))
         return tuple(runs)
 
     def with_repeat(self: R, now: Report) -> R:
         """This report with a further run of its plan, in the order of time."""
         labels = {case.label for case in self.plan.cases}
-        own = {name: getattr(now, name) for name in REPEAT_FIELDS}
+        own = fields_of(Repeat, now)
         for name in ("samples", "failures"):
             own[name] = tuple(entry for entry in own[name] if entry.case in labels)
         repeats = [*self.repeats, Repeat(protocol=now.plan.protocol, **own)]

@@ -16,7 +16,7 @@ from simulated import WORLDS, Machine
 from ffnbench.api.measuring import CellsOfRun
 from ffnbench.api.preparing import Prepared, new_report
 from ffnbench.plan.plan import Plan, Protocol
-from ffnbench.record.result import Report, Verdict, raw_of
+from ffnbench.record.result import Report, Run, Verdict, fields_of
 from ffnbench.report.shown_report import ShownReport
 from ffnbench.run import runner
 from ffnbench.run.budget import Budget
@@ -107,7 +107,7 @@ class Simulated(CellsOfRun):
     def measure_cell(self, cell: Plan, *_: object) -> ShownReport:
         done = self.machine.measure(cell, runner.run_workers)
         costs = self.prepared.costs_of(done.plan)
-        return replace(new_report(done.plan, costs), **raw_of(done))
+        return replace(new_report(done.plan, costs), **fields_of(Run, done))
 
 
 def simulated(world: str, seed: int, variants: str) -> Report:
