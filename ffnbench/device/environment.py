@@ -30,39 +30,6 @@ if TYPE_CHECKING:
 # the share of the available memory that a worker may take: without the rest the machine
 # would stop
 USABLE = 0.95
-# the beginnings of variables that change how fast torch is, or which libraries it finds
-VARIABLES_OF_TORCH = (
-    "OMP_",
-    "GOMP_",
-    "KMP_",
-    "MKL_",
-    "ONEDNN_",
-    "DNNL_",
-    "OPENBLAS_",
-    "BLIS_",
-    "TORCH",
-    "PYTORCH_",
-    "ATEN_",
-    "CUDA_",
-    "CUBLAS",
-    "CUDNN_",
-    "NVIDIA_",
-    "TRITON_",
-    "HIP_",
-    "HSA_",
-    "ROCR_",
-    "ROCM_",
-    "MIOPEN_",
-    "ROCBLAS_",
-    "HIPBLASLT_",
-    "MALLOC_",
-    "GLIBC_TUNABLES",
-    "LD_PRELOAD",
-    "LD_LIBRARY_PATH",
-    "PYTHONMALLOC",
-    "PYTHONOPTIMIZE",
-    "PYTHON_GIL",
-)
 # files of GPU drivers: of NVIDIA, Jetson, WSL and AMD
 GPU_FILES = (
     "/dev/nvidiactl",
@@ -199,9 +166,8 @@ def auto_device(greeting: Greeting) -> str:
 
 
 def about_torch() -> dict[str, Any]:
-    """What torch says of itself, which GPUs it sees, and which environment variables
-    change it: fields of a worker's Greeting. Other variables are left out, since they
-    may be secrets.
+    """What torch says of itself, and which GPUs it sees: fields of a worker's
+    Greeting.
     """
     import torch
 
@@ -219,11 +185,6 @@ def about_torch() -> dict[str, Any]:
         "blas": blas[1] if blas else None,
         "cuda": torch.version.cuda,
         "hip": torch.version.hip,
-        "variables": [
-            (name, value)
-            for name, value in os.environ.items()
-            if name.startswith(VARIABLES_OF_TORCH)
-        ],
         **gpus,
     }
 

@@ -56,11 +56,10 @@ class Greeting:
     anything. A field is None where the worker does not know it.
 
     `usable_bytes` is the memory that a worker may take. `no_gpu` is what torch says
-    where it was built for a GPU and sees none. `variables` are the environment
-    variables that torch or its libraries read. `waits` is how the time is known that
-    threads waited for a CPU (device/waiting.py), `allocator` is what the allocator does
-    with freed memory (worker/loop.py). `sides` say in what the processes of a group
-    differ.
+    where it was built for a GPU and sees none. `waits` is how the
+    time is known that threads waited for a CPU (device/waiting.py), `allocator` is what
+    the allocator does with freed memory (worker/loop.py). `sides` say in what the
+    processes of a group differ.
     """
 
     gpus: int = 0
@@ -74,7 +73,6 @@ class Greeting:
     cuda: str | None = None
     hip: str | None = None
     python: str | None = None
-    variables: tuple[tuple[str, str], ...] = ()
     waits: str | None = None
     allocator: str | None = None
     forks: bool = False

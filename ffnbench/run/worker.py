@@ -354,16 +354,21 @@ def sides_of(plan: Plan, greetings: dict[Arm, Greeting]) -> list[Side]:
     differ = [
         name
         for name in dict.fromkeys(name for of_arm in facts.values() for name in of_arm)
-        if len({of_arm.get(name, NONE) for of_arm in facts.values()}) > 1
+        if len({_fact(of_arm, name) for of_arm in facts.values()}) > 1
     ]
     return [
         Side(
             name=arm.name or ", ".join(cases[arm]),
             cases=cases[arm],
-            differing=tuple((name, of_arm.get(name, NONE)) for name in differ),
+            differing=tuple((name, _fact(of_arm, name)) for name in differ),
         )
         for arm, of_arm in facts.items()
     ]
+
+
+def _fact(of_arm: dict[str, str], name: str) -> str:
+    """A fact about an arm, or the environment variable of that name."""
+    return of_arm.get(name, os.environ.get(name, NONE))
 
 
 def _facts(arm: Arm, greeting: Greeting) -> dict[str, str]:
@@ -384,7 +389,7 @@ def _facts(arm: Arm, greeting: Greeting) -> dict[str, str]:
         "GPUs": ", ".join(greeting.gpu_names),
     }
     facts |= {name: str(value) for name, value in of_worker.items() if value}
-    return facts | dict(greeting.variables)
+    return facts
 
 
 def _start_process(
