@@ -8,6 +8,7 @@ seed alone, because two versions of torch may draw different numbers from one se
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -22,11 +23,10 @@ from ffnbench.plan.plan import Case
 from ffnbench.record.result import Agreement
 from ffnbench.worker.backends.building import (
     WEIGHTS,
-    build_module,
+    build_case,
     in_float64,
     load_weights,
     module_for_backend,
-    seed_all,
 )
 from ffnbench.worker.backends.running import implementation_of
 from ffnbench.worker.subject import Subject, set_precision_of
@@ -38,10 +38,10 @@ def save_output(case: Case, seed: int, folder: str) -> None:
     """Write weights, input and output of the base into a file of the folder. Raises
     FfnbenchError where the output is not finite.
     """
+    case = _on_its_device(case)
     module = _build_case(case, seed)
-    x = _to_device(
-        torch.randn(1, min(MOST_TOKENS, case.workload.seq_len), case.ffn.d_model), case
-    )
+    tokens = min(MOST_TOKENS, case.workload.seq_len)
+    x = _to_device(torch.randn(1, tokens, case.ffn.d_model), case)
     y, exact = _both_outputs(module, case, x, seed)
     if not bool(torch.isfinite(y).all()):
         raise FfnbenchError(
@@ -59,6 +59,7 @@ def compare_output(case: Case, seed: int, folder: str) -> Agreement:
     base's weights where they fit, and return how far the outputs are apart.
     """
     saved = torch.load(Path(folder, WEIGHTS), weights_only=True)
+    case = _on_its_device(case)
     module = _build_case(case, seed)
     own_weights = load_weights(saved["state"], module)
     y, exact = _both_outputs(module, case, _to_device(saved["x"], case), seed)
@@ -74,22 +75,21 @@ def compare_output(case: Case, seed: int, folder: str) -> Agreement:
     )
 
 
+def _on_its_device(case: Case) -> Case:
+    work = case.workload
+    return replace(case, workload=work.on(resolved_device(work.device)))
+
+
 def _build_case(case: Case, seed: int) -> nn.Module:
     """Build the module of a case in eval mode, as its backend runs it."""
     set_precision_of(case.workload)
-    seed_all(seed, case.ffn)
-    place = torch_device(resolved_device(case.workload.device))
-    module = build_module(
-        case.ffn, device=place, dtype=getattr(torch, case.workload.dtype)
-    ).eval()
+    module = build_case(case, seed).eval()
     return module_for_backend(module, case.ffn, case.workload.backend)
 
 
 def _to_device(x: Tensor, case: Case) -> Tensor:
-    return x.to(
-        torch_device(resolved_device(case.workload.device)),
-        getattr(torch, case.workload.dtype),
-    )
+    work = case.workload
+    return x.to(torch_device(work.device), getattr(torch, work.dtype))
 
 
 def _both_outputs(
