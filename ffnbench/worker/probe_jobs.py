@@ -318,21 +318,14 @@ def width_note(spec: ImportedSpec, shapes: list[tuple[int, ...]]) -> str:
     for key, value in spec.arguments:
         if key in D_FF_NAMES:
             return f"its width is set by @{key}={value}"
-    widths = sorted(
-        {size for shape in shapes if len(shape) >= 2 for size in shape[-2:]}
-        - {spec.d_model}
-    )
-    asked = spec.d_ff
+    sizes = {size for shape in shapes if len(shape) >= 2 for size in shape[-2:]}
+    widths, asked = sorted(sizes - {spec.d_model}), spec.d_ff
     if not widths or asked == spec.d_model:
         return ""
     if asked in widths:
         if asked % 2 == 0 and asked // 2 in widths:
             return f"reads d_ff {asked:,} as the packed width: each branch is {asked // 2:,} wide"
         return ""
-    two_thirds = 2 * asked / 3  # a gated form has then as many parameters as a classic
-    near = min(widths, key=lambda width: abs(width - two_thirds))
-    if abs(near - two_thirds) <= 0.05 * asked:
-        return f"reduces d_ff {asked:,} to about 2/3 by itself: it is {near:,} wide"
     return f"was given d_ff {asked:,} and has matrices {', '.join(f'{w:,}' for w in widths[:3])} wide"
 
 
