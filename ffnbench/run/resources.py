@@ -228,7 +228,8 @@ def memory_needed(cases: Sequence[Case]) -> int:
         if not has_known_sizes(ffn):
             continue
         bytes_of_one = cost_of(_with_known_ffn(case), Probe()).weight_bytes
-        copies = _copies_of_weights(work)
+        # MKL packs frozen weights, which may make them larger
+        copies = 4 if work.freeze else BACKENDS[work.backend].copies
         if work.cache is Cache.ROTATED and bytes_of_one:
             copies += rotated_copies(bytes_of_one, work.threads) - 1
         weights = copies * bytes_of_one
@@ -258,13 +259,6 @@ def drawn_bytes(cases: Sequence[Case]) -> int:
         if isinstance(case.ffn, FFNSpec) and case.workload.device == "cpu"
     )
     return total if total <= MOST_DRAWN_BYTES else 0
-
-
-def _copies_of_weights(work: Workload) -> int:
-    """How many times the bytes of its weights a backend holds."""
-    if work.freeze:
-        return 4  # MKL packs frozen weights, which may make them larger
-    return BACKENDS[work.backend].copies
 
 
 def has_known_sizes(ffn: AnySpec) -> TypeGuard[FFNSpec | StackSpec]:

@@ -162,7 +162,8 @@ def _one_by_one(
         called.clear(x)
         call = called.timed_call(x, grad)
         if subject.cold:
-            _flush()
+            # reading too: the C library writes so much past the caches
+            _buffer_of(_flush_size(torch.get_num_threads())).add_(1)
         start = perf_counter()
         call()
         total += perf_counter() - start
@@ -182,11 +183,3 @@ def _flush_size(threads: int) -> int:
     if not levels:
         return 2 * UNKNOWN_CACHE
     return 2 * levels[-1].capacity(threads)
-
-
-def _flush() -> None:
-    """Evict what the CPU's caches hold: read and write twice as much as the last of
-    them holds. Writing alone would not do: the C library writes so much past the
-    caches.
-    """
-    _buffer_of(_flush_size(torch.get_num_threads())).add_(1)

@@ -17,7 +17,7 @@ from itertools import count
 from pathlib import Path
 from time import perf_counter
 from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -98,10 +98,13 @@ def compile_now(
     """
     _load(device)
     import torch._inductor.config as inductor
+    from torch._inductor import utils
 
     before = _graphs()
     # not an option of torch.compile: the tracer asks the setting of the process too
-    with inductor.patch(freezing=freeze), _empty_cache():
+    # torch 2.8 has renamed it
+    empty_cache = getattr(utils, "fresh_cache", None) or utils.fresh_inductor_cache
+    with inductor.patch(freezing=freeze), empty_cache():
         start = perf_counter()
         call()
         if accelerator is not None:
@@ -163,13 +166,6 @@ def _graphs() -> int:
     from torch._dynamo.utils import counters
 
     return int(counters["stats"]["unique_graphs"])
-
-
-def _empty_cache() -> Any:
-    """A context with an empty cache of kernels. torch 2.8 has renamed it."""
-    from torch._inductor import utils
-
-    return (getattr(utils, "fresh_cache", None) or utils.fresh_inductor_cache)()
 
 
 def why_no_compiler(device: torch.device) -> str:
