@@ -44,7 +44,7 @@ def encode(value: Any) -> Any:
         data: dict[str, Any] = {}
         for name, each in saved_fields(value.__class__).items():
             item = getattr(value, name)
-            encoded = encode(item)
+            encoded = item if type(item) in SCALARS else encode(item)
             if each.metadata == OTHER_FIELDS:
                 data |= encoded
             elif encoded or item != each.default:
