@@ -139,7 +139,10 @@ def fields_of(text: str) -> dict[str, Any]:
     for part in re.split(r",(?=\w+=)", text) if text else ():
         name, _, value = part.partition("=")
         if not name or not value:
-            raise FfnbenchError(f"--on slurm: {part!r} is no KEY=VALUE", SLURM_HINT)
+            raise FfnbenchError(
+                f"--on slurm: {part!r} is no KEY=VALUE",
+                "for example --on slurm:partition=gpu,gpus_per_node=1",
+            )
         try:
             fields[name] = json.loads(value)
         except ValueError:
