@@ -23,7 +23,7 @@ from simulated import ENVIRONMENT
 from slow_machine import SAMPLE_S, Machine, latest
 
 from ffnbench.app import main as cli
-from ffnbench.record.result import Report, Sample
+from ffnbench.record.result import FailureKind, Report, Sample
 from ffnbench.report import files as run_file
 from ffnbench.report.store import read_report
 from ffnbench.run import world
@@ -148,6 +148,9 @@ class Happening(RuleBasedStateMachine):
             assert code == 130
         elif self.kind in BUDGETS_S:
             assert machine.clock_s <= latest(BUDGETS_S[self.kind])
+            # a request that the budget ends is no fault of its row
+            kinds = {failure.kind for run in after for failure in run.failures}
+            assert FailureKind.TIMEOUT not in kinds
         else:
             assert code == 0, self.told
             self.everything_is_there(after)
