@@ -151,6 +151,7 @@ class Happening(RuleBasedStateMachine):
             # a request that the budget ends is no fault of its row
             kinds = {failure.kind for run in after for failure in run.failures}
             assert FailureKind.TIMEOUT not in kinds
+            assert "lose" in machine.happened or "was lost" not in self.told
         else:
             assert code == 0, self.told
             self.everything_is_there(after)
@@ -255,4 +256,12 @@ def test_what_is_lost_is_measured_again_and_nothing_else(
     machine.begin(kind)
     for happens in (events, {}, {}):
         machine.go_on(happens)
+    machine.teardown()
+
+
+@pytest.mark.parametrize("stuck", ["open", "sample", "check"])
+def test_a_request_that_the_budget_ends_is_no_loss(stuck: str) -> None:
+    machine = Happening()
+    machine.begin("a budget")
+    machine.go_on({}, stuck=stuck, since=4.0)
     machine.teardown()
