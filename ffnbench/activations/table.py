@@ -11,12 +11,12 @@ from ffnbench.activations.facts import Facts
 from ffnbench.activations.plan import REFERENCE
 from ffnbench.common.units import counted
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.plan.plan import Group, typed_as
+from ffnbench.plan.plan import Case, Group, typed_as
 from ffnbench.record.result import Report
-from ffnbench.report.columns import case_rows, column, timed_columns
+from ffnbench.report.columns import case_rows, timed_columns
 from ffnbench.report.notes import details
 from ffnbench.report.sentences import sentences
-from ffnbench.report.table import EXTRA, Column, Row, Table
+from ffnbench.report.table import EXTRA, Column, Row, Table, interval_keys
 from ffnbench.report.words import FLOPS_OF_ONE, device_text
 
 MOST_PLACES = 4  # of jumps or kinks, in a cell of the table
@@ -27,6 +27,16 @@ ZERO_VALUE, ZERO_SHARE = 1e-300, 1e-12  # what is smaller is zero but for roundi
 SMALLEST_SHARE = 5e-5  # a smaller one is 0.00 in percent with two decimals
 ACTIVATION = Column("activation", left=True)
 NAMES = {"torch": "torch", "hf": "HF", "timm": "timm", "te": "TE", "source": "source"}
+TIMING_KEYS = (
+    "activation",
+    "mode",
+    "dtype",
+    "elements",
+    *interval_keys("latency_s"),
+    *interval_keys("ratio"),
+    "verdict",
+    "failure",
+)
 DETAILS = (
     "range: [ ] includes the bound, ( ) does not",
     FLOPS_OF_ONE,
@@ -189,13 +199,14 @@ def _bound(value: float | None, infinite: str) -> str:
 
 def timing_table(report: Report) -> Table:
     """The seconds of each operation, its ratio to relu's and the verdict, by group."""
-    groups = report.plan.groups
+    groups, rows = report.plan.groups, case_rows(report)
+    for row in rows:
+        case = report.plan.case(row["label"])
+        row |= {"activation": case.variant, "elements": _elements_of(case)}
     return Table(
-        columns=(
-            column("variant", title="activation"),
-            *timed_columns(report, REFERENCE),
-        ),
-        rows=case_rows(report),
+        columns=(ACTIVATION, *timed_columns(report, REFERENCE)),
+        rows=rows,
+        saved=[{key: row[key] for key in TIMING_KEYS} for row in rows],
         header=[f"the operation itself, {device_text(groups[0].cases[0].workload)}"],
         summary=sentences(report, groups[:1]),
         details=details(report),
@@ -203,10 +214,15 @@ def timing_table(report: Report) -> Table:
     )
 
 
+def _elements_of(case: Case) -> int:
+    """The number of elements of an operation."""
+    assert isinstance(case.ffn, ActivationSpec)
+    return case.ffn.elements
+
+
 def _heading(group: Group) -> str:
     """What the rows of a group have in common: `forward, 65,536 elements, float32`."""
     case = group.cases[0]
-    assert isinstance(case.ffn, ActivationSpec)
     more = [
         f"{key} {typed_as(value)}"
         for key, value in case.point
@@ -215,7 +231,7 @@ def _heading(group: Group) -> str:
     return ", ".join(
         (
             case.workload.mode,
-            counted(case.ffn.elements, "element"),
+            counted(_elements_of(case), "element"),
             case.workload.dtype,
             *more,
         )

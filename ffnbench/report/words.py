@@ -102,10 +102,7 @@ def share_text(share: Estimate) -> str:
     """`87.3 [86.1, 88.4]`, in percent; `~87` where it has no interval."""
     if share.low is None or share.high is None:
         return f"{SEEN}{100 * share.value:.0f}"
-    places = min(2, decimals(50 * (share.high - share.low)))
-    value, low, high = (
-        f"{100 * end:.{places}f}" for end in (share.value, share.low, share.high)
-    )
+    value, low, high = _in_percent(share.value, share.low, share.high)
     return f"{value} [{low}, {high}]"
 
 
@@ -127,12 +124,16 @@ def percents_text(ratio: Estimate) -> str:
     """How far a ratio is from 1, without a sign: `10% [9.8, 11]`."""
     if ratio.low is None or ratio.high is None:
         return percent(ratio.value - 1)
-    places = min(2, decimals(50 * (ratio.high - ratio.low)))
-    value, *ends = (
-        f"{100 * abs(end - 1):.{places}f}"
-        for end in (ratio.value, ratio.low, ratio.high)
-    )
+    value, *ends = _in_percent(ratio.value - 1, ratio.low - 1, ratio.high - 1)
     return f"{value}% [{', '.join(sorted(ends, key=float))}]"
+
+
+def _in_percent(value: float, low: float, high: float) -> list[str]:
+    """A value and the ends of its interval in percent, without signs, with the decimals
+    that the interval supports.
+    """
+    places = min(2, decimals(50 * (high - low)))
+    return [f"{100 * abs(end):.{places}f}" for end in (value, low, high)]
 
 
 def backend_text(work: Workload) -> str:

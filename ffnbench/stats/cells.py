@@ -8,7 +8,7 @@ visited once; what time is left then goes to the cells that are not decided.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from ffnbench.ffn.spec import StackSpec
@@ -73,36 +73,24 @@ def complete_cells(report: R, cells: Sequence[Plan]) -> R:
     complete = {
         case.label for cell in cells if is_complete(cell) for case in cell.cases
     }
-    plan = replace(
-        report.plan,
-        cases=tuple(case for case in report.plan.cases if case.label in complete),
+    cases = tuple(case for case in report.plan.cases if case.label in complete)
+
+    def kept(entries: Iterable[Any]) -> tuple[Any, ...]:
+        return tuple(entry for entry in entries if entry.case in complete)
+
+    notes = (note for note in report.warnings if note.label in complete | {""})
+    return replace(
+        report,
+        plan=replace(report.plan, cases=cases),
+        costs=kept(report.costs),
+        samples=kept(report.samples),
+        failures=kept(report.failures),
+        measured=kept(report.measured),
+        comparisons=kept(report.comparisons),
+        warnings=tuple(notes),
+        interrupted=False,
+        stopped="",
     )
-    return replace(restricted(report, plan), interrupted=False, stopped="")
-
-
-def restricted(report: R, plan: Plan) -> R:
-    """The part of a report that belongs to `plan`, a part of its plan: entries about a
-    case that the plan lacks are left out, in every field that is a tuple.
-    """
-    others = {case.label for case in report.plan.cases} - {
-        case.label for case in plan.cases
-    }
-    of_part: dict[str, Any] = {}
-    for field in fields(report):
-        entries = getattr(report, field.name)
-        if isinstance(entries, tuple):
-            of_part[field.name] = tuple(
-                entry for entry in entries if _label_of(entry) not in others
-            )
-    return replace(report, plan=plan, **of_part)
-
-
-def _label_of(entry: Any) -> str:
-    """The label of the case that an entry of a report is about; "" if it is about none.
-    Samples and failures call it `case`, notes call it `label`.
-    """
-    label: str = getattr(entry, "case", "") or getattr(entry, "label", "")
-    return label
 
 
 def undecided(report: Report, cells: Sequence[Plan]) -> list[Plan]:

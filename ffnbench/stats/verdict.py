@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ffnbench.common.units import counted, percent
@@ -210,15 +210,14 @@ class Row:
 
 # The verdict on a row, with the reason, is that of the first rule that holds. The ratio
 # of disturbed rounds decides nothing, because these differ by more than chance.
-ROW_RULES: tuple[tuple[Callable[[Row], bool], Verdict, str], ...] = (
+ROW_RULES: tuple[tuple[Callable[[Row], bool], Verdict | None, str], ...] = (
     (lambda row: row.seconds.lacks_clean, Verdict.BUSY, DISTURBED),
     (lambda row: row.label == row.reference, Verdict.REFERENCE, ""),
     (lambda row: row.is_reference_wrong, Verdict.UNCLEAR, WRONG_REFERENCE),
     (lambda row: not row.logs.rounds, Verdict.UNCLEAR, NO_REFERENCE),
     (lambda row: row.ratio is None, Verdict.BUSY, DISTURBED),
-    (lambda row: row.by_interval is Verdict.SAME, Verdict.SAME, ""),
-    (lambda row: row.by_interval is Verdict.SLOWER, Verdict.SLOWER, ""),
-    (lambda row: row.by_interval is Verdict.FASTER, Verdict.FASTER, ""),
+    # None stands for the verdict of the interval
+    (lambda row: row.by_interval is not Verdict.UNCLEAR, None, ""),
     (lambda row: row.logs.disturbed, Verdict.BUSY, DISTURBED),
     (
         lambda row: row.ratio is None or row.ratio.low is None,
@@ -231,36 +230,10 @@ ROW_RULES: tuple[tuple[Callable[[Row], bool], Verdict, str], ...] = (
 
 
 def _comparisons(run: Run) -> tuple[Comparison, ...]:
-    """The ratio of every row to its reference, and the verdict on it. A row without
-    enough clean rounds has the ratio that was seen, without an interval.
+    """The ratio of every row that was timed to its reference, and the verdict on it. A
+    row without enough clean rounds has the ratio that was seen, without an interval.
     """
-    comparisons = []
-    seen = rounds_of(run, disturbed=True)
-    for row in _rows_of(run):
-        verdict, reason = next(
-            (verdict, reason) for holds, verdict, reason in ROW_RULES if holds(row)
-        )
-        ratio = row.ratio
-        if verdict is Verdict.BUSY and ratio is None:
-            ratio = ratio_logs(seen, row.label, row.reference).estimate()
-        if ratio and (verdict is Verdict.BUSY and row.logs.lacks_clean):
-            ratio = ratio.without_interval()
-        comparisons.append(
-            Comparison(
-                case=row.label,
-                reference=row.reference,
-                metric=LATENCY,
-                ratio=ratio,
-                verdict=verdict,
-                reason=reason.format(row=row),
-            )
-        )
-    return tuple(comparisons)
-
-
-def _rows_of(run: Run) -> Iterator[Row]:
-    """What decides the verdicts, for each case that was timed."""
-    plan, rounds = run.plan, rounds_of(run)
+    plan, rounds, seen = run.plan, rounds_of(run), rounds_of(run, disturbed=True)
     wrong = {
         failure.case for failure in run.failures if failure.kind is FailureKind.MISMATCH
     }
@@ -269,25 +242,45 @@ def _rows_of(run: Run) -> Iterator[Row]:
     for sample in run.samples:
         if sample.metric == LATENCY and not is_clean(sample):
             waits[sample.case].append(waited_for_cpu(sample))
+    comparisons = []
     for label in rounds.labels:
         reference, seconds = plan.reference_of(label), seconds_logs(rounds, label)
         logs = ratio_logs(rounds, label, reference)
-        confidence = confidence_of.get(label, CONFIDENCE)
-        ratio = logs.estimate(confidence, slack)
+        ratio = logs.estimate(confidence_of.get(label, CONFIDENCE), slack)
         if label == reference:
             ratio = Estimate(value=1.0, low=1.0, high=1.0, workers=seconds.workers)
-        elif reference in wrong:
-            ratio = None
-        yield Row(
+        row = Row(
             label=label,
             reference=reference,
-            is_reference_wrong=reference in wrong,
+            is_reference_wrong=reference in wrong and label != reference,
             seconds=seconds,
             logs=logs,
             ratio=ratio,
             slack=slack,
             waits=waits[label] or waits[reference],
         )
+        verdict, reason = next(
+            (verdict or row.by_interval, reason)
+            for holds, verdict, reason in ROW_RULES
+            if holds(row)
+        )
+        if row.is_reference_wrong:
+            ratio = None
+        if verdict is Verdict.BUSY and ratio is None:
+            ratio = ratio_logs(seen, label, reference).estimate()
+        if ratio and verdict is Verdict.BUSY and logs.lacks_clean:
+            ratio = ratio.without_interval()
+        comparisons.append(
+            Comparison(
+                case=label,
+                reference=reference,
+                metric=LATENCY,
+                ratio=ratio,
+                verdict=verdict,
+                reason=reason.format(row=row),
+            )
+        )
+    return tuple(comparisons)
 
 
 def _is_throttled(waited: Sequence[bool]) -> bool:
