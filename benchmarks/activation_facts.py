@@ -121,7 +121,7 @@ def bound_of(function: Function, dead: list[Interval], sign: int) -> Bound:
 
     if has_no_bound(value, sign):
         return Bound(None)
-    limit = min(sign * value(-FAR[1]), sign * value(FAR[1]))
+    limit = min(sign * value(side * place) for side in (-1, 1) for place in FAR)
     least, place = least_of(value, GRID, sign)
     for piece in dead:
         if sign * value(midst(piece)) <= min(least, limit) + ROUNDED:
@@ -133,8 +133,11 @@ def bound_of(function: Function, dead: list[Interval], sign: int) -> Bound:
                 True,
             )
     if least >= limit - ROUNDED:
-        return Bound(sign * limit + 0.0)
+        # far out, a difference of large numbers has half as many digits
+        return Bound(round(sign * limit, 8) + 0.0)
     place = brentq(slope, place - STEP, place + STEP, xtol=1e-15)
+    if abs(place) < ROUNDED:
+        place = 0.0
     return Bound(value(place), True, place)
 
 
@@ -250,7 +253,7 @@ def main() -> None:
     """Write the facts of every row of the table, each at its own beta."""
     # the order of sums, and so the last digit, is the same everywhere
     torch.set_num_threads(1)
-    specs = [ActivationSpec(activation=row.name, beta=row.beta) for row in ACTIVATIONS]
+    specs = [ActivationSpec(activation=row.name) for row in ACTIVATIONS]
     found = {
         spec.activation: jsonable.encode(find_facts(torch_function(spec)))
         for spec in specs

@@ -49,7 +49,7 @@ def _facts_of(chosen: dict[str, ActivationSpec]) -> dict[str, Facts]:
     """The facts that are known, by label."""
     by_label = {}
     for label, spec in chosen.items():
-        facts = facts_of(spec.row, spec.beta)
+        facts = facts_of(spec)
         if facts:
             by_label[label] = facts
     return by_label

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from ffnbench.common import jsonable
-from ffnbench.ffn.activations import Activation
+from ffnbench.ffn.spec import ActivationSpec
 
 FACTS_FILE = Path(__file__).with_name("facts.json")
 
@@ -67,10 +67,10 @@ def _facts_by_name() -> dict[str, Facts]:
     return {name: jsonable.decode(Facts, facts) for name, facts in data.items()}
 
 
-def facts_of(activation: Activation, beta: float | None) -> Facts | None:
-    """The facts of a built-in activation at the beta of its row; None for another beta,
+def facts_of(spec: ActivationSpec) -> Facts | None:
+    """The facts of a built-in activation at the parameters of its row; None for others,
     and for a function of the user's.
     """
-    if beta == activation.beta:
-        return _facts_by_name().get(activation.name)
-    return None
+    if spec.parameters:
+        return None
+    return _facts_by_name().get(spec.activation)

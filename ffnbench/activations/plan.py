@@ -10,7 +10,7 @@ from ffnbench.common.choices import Mode
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
 from ffnbench.ffn.activations import ACTIVATIONS
-from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate
+from ffnbench.ffn.spec import PARAMETERS, ActivationSpec, FFNSpec, Gate
 from ffnbench.plan.cases import Lists, points_of, workload_of
 from ffnbench.plan.plan import GIVEN, Case, Kind, Plan, Probe, Protocol
 from ffnbench.plan.protocol import with_budget
@@ -46,15 +46,13 @@ def select(names: str, probe: Probe, point: Values | None = None) -> Specs:
                 f"the activation {variant.label!r} is given twice",
                 f"name one of them: other={variant.text}",
             )
-        chosen[variant.label] = ActivationSpec(
-            activation=form.activation, beta=form.beta, own=form.own
-        )
+        chosen[variant.label] = form.act
     return chosen
 
 
 def _form_of(typed: Typed, variant: Variant) -> FFNSpec:
     """The classic form around an activation; raises FfnbenchError where the variant is
-    not one, or has other keys than beta.
+    not one, or has other keys than parameters.
     """
     if typed.model is not None:
         raise FfnbenchError(
@@ -72,10 +70,10 @@ def _form_of(typed: Typed, variant: Variant) -> FFNSpec:
             f"{variant.text!r} is a gated form, not an activation",
             f"its activation is {form.activation}",
         )
-    for key in sorted(variant.keys.keys() - {"beta"}):
+    for key in sorted(variant.keys.keys() - {*PARAMETERS}):
         raise FfnbenchError(
             f"an activation has no {key!r}, in {variant.text!r}",
-            "the only key of an activation is beta",
+            f"its keys are those of parameters: {', '.join(PARAMETERS)}",
         )
     return form
 

@@ -20,12 +20,14 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from ffnbench.common.choices import Routing
+from ffnbench.ffn.activations import Step
 from ffnbench.ffn.spec import (
     ActivationSpec,
     AttentionSpec,
     FFNSpec,
     Gate,
     MoESpec,
+    Norm,
     Scores,
     item_bytes,
     shared_expert,
@@ -37,6 +39,14 @@ BIAS_FORMULA = {
     Gate.INNER: " + 2*d_ff + d",
     Gate.OUTPUT: " + d_ff + 2*d",
 }
+
+
+NORM_FORMULA = {Norm.RMS: " + d_ff", Norm.LAYER: " + 2*d_ff"}
+# element-wise FLOPs of a hidden element in a norm: squared, summed, scaled, times its
+# factor; LayerNorm sums it once more, subtracts the mean and adds a bias. Backward: the
+# gradients of factor and bias are summed, and g * w - y * mean(g * w * y), scaled
+# (LayerNorm: - mean(g * w)).
+NORM_FLOPS = {None: (0, 0), Norm.RMS: (4, 8), Norm.LAYER: (7, 11)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,8 +142,8 @@ def params_of_experts(spec: FFNSpec, experts: float) -> float:
     router, the shared experts and the trained scalars of the activation, which all
     experts have in common. A spec without experts counts as one expert.
     """
-    of_an_expert = matrix_params(spec) + bias_params(spec)
-    total = experts * of_an_expert + len(spec.row.learned)
+    of_an_expert = matrix_params(spec) + bias_params(spec) + spec.norm_params
+    total = experts * of_an_expert + len(spec.learned)
     if spec.moe is not None:
         total += spec.moe.router_params(spec.d_model)
         shared = shared_expert(spec)
@@ -162,10 +172,12 @@ def params_formula(spec: FFNSpec) -> str:
     of_any_width = FORMULA[spec.gate]
     if spec.bias:
         of_any_width += BIAS_FORMULA[spec.gate]
+    if spec.subnorm is not None:
+        of_any_width += NORM_FORMULA[spec.subnorm]
     network = of_any_width
     if spec.d_ff == 4 * spec.d_model:
         network = of_any_width.replace("d_ff", "4d")
-    learned = [str(len(spec.row.learned))] if spec.row.learned else []
+    learned = [str(len(spec.learned))] if spec.learned else []
     moe = spec.moe
     if moe is None:
         return " + ".join([network, *learned])
@@ -210,46 +222,48 @@ def flops_elementwise(spec: FFNSpec) -> tuple[int | None, int | None]:
 
     Either is None where the user's own activation declares no such cost.
     """
-    activated = spec.d_ff
-    forward, backward = _elementwise_beside_activation(spec)
+    networks = {spec: 1}
+    forward, backward = 0, 0
     if spec.moe is not None:
-        router_forward, router_backward = _elementwise_of_routing(spec, spec.moe)
-        activated *= spec.moe.top_k
-        forward = spec.moe.top_k * forward + router_forward
-        backward = spec.moe.top_k * backward + router_backward
+        networks = {replace(spec, moe=None): spec.moe.top_k}
+        forward, backward = _elementwise_of_routing(spec, spec.moe)
         shared = shared_expert(spec)
         if shared is not None:
-            shared_forward, shared_backward = _elementwise_beside_activation(shared)
-            activated += shared.d_ff
-            forward += shared_forward
-            backward += shared_backward
-    activation = spec.row
-    total: int | None = None
-    total_backward: int | None = None
-    if activation.flops is not None:
-        total = activated * activation.flops + forward
-    if activation.flops_backward is not None:
-        total_backward = activated * activation.flops_backward + backward
+            networks[shared] = networks.get(shared, 0) + 1
+    elements = 0
+    for network, count in networks.items():
+        forward_beside, backward_beside = _elementwise_beside_activation(network)
+        forward += count * forward_beside
+        backward += count * backward_beside
+        elements += count * network.d_ff
+    total: int | None = forward
+    total_backward: int | None = backward
+    for act in spec.activations.values():
+        total = _plus(total, elements, act.flops)
+        total_backward = _plus(total_backward, elements, act.flops_backward)
     return total, total_backward
+
+
+def _plus(total: int | None, elements: int, flops: int | None) -> int | None:
+    """The total with so many FLOPs an element; None where either is not known."""
+    if total is None or flops is None:
+        return None
+    return total + elements * flops
 
 
 def _elementwise_beside_activation(spec: FFNSpec) -> tuple[int, int]:
     """Element-wise FLOPs of one token in one network, forward and backward, without the
-    activation: of the product with the gate, clamps, offset, biases and dropout.
+    activations: of the product with the gate, norm, biases and dropout.
     """
     d, h = spec.d_model, spec.d_ff
     biases = bias_params(spec)
-    forward, backward = biases, biases
+    norm, norm_backward = NORM_FLOPS[spec.subnorm]
+    forward, backward = biases + norm * h, biases + norm_backward * h
     if spec.gated:
         gated = h if spec.gate is Gate.INNER else d
         forward += gated
         backward += 2 * gated
         backward += d  # the two gradients of x are summed
-    if spec.limit is not None:
-        forward += 3 * h  # the gate is compared once, up twice
-        backward += 5 * h  # each of the two selects once more
-    if spec.up_offset:
-        forward += h
     if spec.dropout:
         forward += 2 * h
         backward += h
@@ -339,7 +353,8 @@ X = "x"  # the input of the module: alive before and after the call, so never co
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """One kernel, with its tensors by name. `grads` are the inputs that get a gradient.
+    """One kernel, with its tensors by name. `grads` are the inputs that get a gradient:
+    that of the output itself, where it `adds`.
 
     Bytes: `weight_grad_bytes` are dW and db, `temp_bytes` live during its backward
     alone, `scratch_bytes` during its forward alone, and `scalar_bytes`, a constant
@@ -350,6 +365,7 @@ class Kernel:
     output: str
     saves: tuple[str, ...] = ()
     grads: tuple[str, ...] = ()
+    adds: bool = False
     weight_grad_bytes: int = 0
     temp_bytes: int = 0
     scalar_bytes: int = 0
@@ -428,22 +444,12 @@ def tape(spec: FFNSpec, *, tokens: int, item: int, device: str) -> Tape:
 
     t = Tape()
     first = "gate" if spec.gate is Gate.INNER else "up"
-    activated = t.linear(X, first, size=hidden_bytes, weight=weight_bytes[first])
-    if spec.limit is not None:
-        activated = t.clamp(activated, bounds=1, size=hidden_bytes, item=item)
-    hidden = _activate(t, spec, activated, hidden_bytes, item, device)
+    hidden = t.linear(X, first, size=hidden_bytes, weight=weight_bytes[first])
+    hidden = _activate(t, spec.act, hidden, hidden_bytes, item, device)
     if spec.gate is Gate.INNER:
         up = t.linear(X, "up", size=hidden_bytes, weight=weight_bytes["up"])
-        if spec.limit is not None:
-            up = t.clamp(up, bounds=2, size=hidden_bytes, item=item)
-        if spec.up_offset:
-            # on a CPU the number to add is a tensor of float64, and another of the
-            # dtype where that differs; a kernel of a device takes it as an argument
-            number_bytes = 8 + item % 8 if device == "cpu" else 0
-            offset = Kernel(
-                inputs=(up,), output="offset", grads=(up,), scratch_bytes=number_bytes
-            )
-            up = t.add(hidden_bytes, offset)
+        if spec.up is not None:
+            up = _activate(t, spec.up, up, hidden_bytes, item, device)
         hidden = t.product(hidden, up, "product", size=hidden_bytes)
     if spec.dropout:
         # on a CPU the mask has the tensor's own dtype; CUDA's fused kernel keeps one
@@ -454,6 +460,8 @@ def tape(spec: FFNSpec, *, tokens: int, item: int, device: str) -> Tape:
             inputs=(hidden, mask), output="dropped", saves=(mask,), grads=(hidden,)
         )
         hidden = t.add(hidden_bytes, dropout)
+    if spec.subnorm is not None:
+        hidden = _normalise(t, spec, hidden, tokens, item, device)
     y = t.linear(hidden, "y", size=model_bytes, weight=weight_bytes["down"])
     if spec.gate is Gate.OUTPUT:
         gate = t.linear(X, "gate", size=model_bytes, weight=weight_bytes["gate"])
@@ -461,35 +469,139 @@ def tape(spec: FFNSpec, *, tokens: int, item: int, device: str) -> Tape:
     return t
 
 
+def _normalise(
+    t: Tape, spec: FFNSpec, hidden: str, tokens: int, item: int, device: str
+) -> str:
+    """Append the norm's kernels, and return the name of its result. LayerNorm is one
+    kernel, which saves a mean and a root for each token; so is RMSNorm on a GPU.
+    """
+    size, weight_bytes = tokens * spec.d_ff * item, spec.norm_params * item
+    if spec.subnorm is Norm.RMS and device == "cpu":
+        return _rms_norm_on_cpu(t, spec, hidden, tokens, item)
+    numbers = 2 if spec.subnorm is Norm.LAYER else 1
+    number_bytes = item if device == "cpu" else max(item, 4)
+    t.add(
+        numbers * tokens * number_bytes, Kernel(inputs=(hidden,), output="statistics")
+    )
+    kernel = Kernel(
+        inputs=(hidden, "statistics"),
+        output="normed",
+        saves=(hidden, "statistics"),
+        grads=(hidden,),
+        weight_grad_bytes=weight_bytes,
+    )
+    return t.add(size, kernel)
+
+
+def _rms_norm_on_cpu(
+    t: Tape, spec: FFNSpec, hidden: str, tokens: int, item: int
+) -> str:
+    """Append the kernels of which torch composes RMSNorm on a CPU: x / sqrt(mean(x^2) +
+    eps) * weight, in float32 where x has 16 bits. Returns the name of the result.
+    """
+    wide_item = max(item, 4)
+    wide, row = tokens * spec.d_ff * wide_item, tokens * wide_item
+    weight, wide_weight = spec.d_ff * item, spec.d_ff * wide_item
+    is_cast = wide_item != item
+    x = hidden
+    if is_cast:
+        x = t.add(wide, Kernel(inputs=(x,), output="wide", grads=(x,)))
+    squares = Kernel(
+        inputs=(x,), output="squares", saves=(x,), grads=(x,), temp_bytes=2 * wide
+    )
+    t.add(wide, squares)
+    t.add(row, Kernel(inputs=("squares",), output="mean", grads=("squares",)))
+    root = Kernel(
+        inputs=("mean", "squares"),
+        output="root",
+        saves=("root",),
+        grads=("mean",),
+        temp_bytes=2 * row,
+    )
+    t.add(row, root)
+    both = (x, "root")
+    scaled = Kernel(
+        inputs=both, output="scaled", saves=both, grads=both, temp_bytes=wide
+    )
+    t.add(wide, scaled)
+    weighted = Kernel(
+        inputs=("scaled", x, "root"),
+        output="weighted",
+        saves=("scaled",),
+        grads=("scaled",),
+        weight_grad_bytes=weight,
+        temp_bytes=wide + wide_weight - weight,
+        scratch_bytes=wide_weight if is_cast else 0,
+    )
+    normed = t.add(wide, weighted)
+    if is_cast:
+        narrowed = Kernel(
+            inputs=("weighted", "root", hidden), output="normed", grads=("weighted",)
+        )
+        normed = t.add(tokens * spec.d_ff * item, narrowed)
+    return normed
+
+
 def _activate(
-    t: Tape, spec: FFNSpec, source: str, size: int, item: int, device: str
+    t: Tape, act: ActivationSpec, source: str, size: int, item: int, device: str
 ) -> str:
     """Append the activation's kernels, and return the name of its result: that of its
     argument for the identity, which has no kernel.
     """
-    names = {"x": source, "y": "activated"}
+    if act.limit is not None:
+        source = t.clamp(source, bounds=1, size=size, item=item)
+    names = {"x": source}
     result = source
-    steps = spec.row.steps or ()
+    steps = act.row.steps or ()
     for step in steps:
-        arguments = tuple(names.get(name, name) for name in step.inputs)
+        names[step.output] = f"{source} {step.output}"
+        arguments = tuple(names[name] for name in step.inputs)
         inputs = arguments
         learned_bytes = 0
         if step is steps[-1]:
             # the caller's frame holds the argument until the activation returns
             inputs = (*arguments, source)
-            learned_bytes = len(spec.row.learned) * item
+            learned_bytes = len(act.row.learned) * item
+        number_bytes = _number_bytes(step, item) if device == "cpu" else 0
+        temp_bytes = step.temps * size + _mask_bytes(step.masks, size, item)
+        if step.scalar_bytes:
+            temp_bytes += number_bytes
         kernel = Kernel(
             inputs=inputs,
-            output=names.get(step.output, step.output),
-            saves=tuple(names.get(name, name) for name in step.saves),
+            output=names[step.output],
+            saves=tuple(names[name] for name in step.saves),
             grads=arguments,
+            adds=step.adds,
             weight_grad_bytes=learned_bytes,
-            temp_bytes=step.temps * size + _mask_bytes(step.masks, size, item),
+            temp_bytes=temp_bytes,
             # autograd keeps it on the host, whatever the device
             scalar_bytes=step.scalar_bytes if device == "cpu" else 0,
+            scratch_bytes=number_bytes,
         )
         result = t.add(size, kernel)
+    if act.offset:
+        step = Step(output="offset", inputs=("x",), adds=True)
+        offset = Kernel(
+            inputs=(result,),
+            output=f"{source} offset",
+            grads=(result,),
+            adds=True,
+            scratch_bytes=_number_bytes(step, item) if device == "cpu" else 0,
+        )
+        result = t.add(size, offset)
     return result
+
+
+def _number_bytes(step: Step, item: int) -> int:
+    """Bytes that the constant of a step takes on a CPU while it runs, beside those that
+    autograd keeps: it is a tensor of float64, and another of the dtype where that
+    differs. A kernel of a device takes it as an argument.
+    """
+    of_dtype = item % 8
+    if step.scalar_bytes:
+        return of_dtype
+    adds_number = step.adds and len(step.inputs) == 1
+    return 8 + of_dtype if adds_number else 0
 
 
 class _Memory:
@@ -554,9 +666,19 @@ def _play_backward(t: Tape, memory: _Memory) -> None:
     size_of_gradient = {**t.sizes, X: t.sizes[t.kernels[-1].output]}
     gradients = {f"d_{name}": size for name, size in size_of_gradient.items()}
     memory.sizes = t.sizes | gradients
+    gradient_of = {name: f"d_{name}" for name in size_of_gradient}
     with_gradient: set[str] = set()
     for kernel in reversed(t.kernels):
         if not kernel.grads:
+            continue
+        if kernel.adds:
+            passed = gradient_of[kernel.output]
+            for name in kernel.grads:
+                if name not in with_gradient:
+                    gradient_of[name] = passed
+                    memory.acquire(passed)
+            with_gradient |= {*kernel.grads}
+            memory.release(passed)
             continue
         summed = [name for name in kernel.grads if name in with_gradient]
         memory.allocate(kernel.weight_grad_bytes + kernel.temp_bytes)
@@ -564,13 +686,13 @@ def _play_backward(t: Tape, memory: _Memory) -> None:
             if name in summed:
                 memory.allocate(size_of_gradient[name])
             else:
-                memory.acquire(f"d_{name}")
+                memory.acquire(gradient_of[name])
             with_gradient.add(name)
         memory.free(kernel.temp_bytes + kernel.scalar_bytes)
         for name in kernel.saves:
             memory.release(name)
         if kernel.output in with_gradient:
-            memory.release(f"d_{kernel.output}")
+            memory.release(gradient_of[kernel.output])
         # two gradients of one tensor are summed into a third, then both go
         for name in summed:
             memory.allocate(size_of_gradient[name])
@@ -587,7 +709,8 @@ def peak_and_saved_bytes(
     Both are None for an activation whose kernels are not known, and for experts, whose
     peak depends on the routing.
     """
-    if spec.row.steps is None or spec.moe is not None:
+    steps = [act.row.steps for act in spec.activations.values()]
+    if None in steps or spec.moe is not None:
         return None, None
     t = tape(spec, tokens=tokens, item=item, device=device)
     memory = _Memory(t.sizes)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
 from ffnbench.common.choices import Init
-from ffnbench.ffn.spec import ActivationSpec, FFNSpec, Gate
+from ffnbench.ffn.spec import UP, ActivationSpec, Applied, FFNSpec, Gate, Norm
 
 Device: TypeAlias = torch.device | str | None
 # (fan_in, fan_out, bias=, device=, dtype=) -> a linear layer, or one of every expert
@@ -24,6 +24,7 @@ MakeLinear = Callable[..., nn.Module]
 # How many numbers of a large weight are drawn; the rest repeats them. It is a prime, so
 # that no two rows are alike.
 DRAWN = 4_194_301
+EPSILON = 1e-5  # of the norm before down, as in BitNet b1.58
 
 
 def default_linear(
@@ -84,21 +85,25 @@ class FeedForward(OwnForm):
     ) -> None:
         super().__init__()
         self.spec = spec
-        self._apply_activation = spec.row.apply
-        self._beta = 1.0 if spec.beta is None else spec.beta
+        self._act = Applied(spec.act)
+        self._up_act = None if spec.up is None else Applied(spec.up, UP)
         for name, (fan_out, fan_in) in spec.matrices.items():
             setattr(
                 self,
                 name,
                 linear(fan_in, fan_out, bias=spec.bias, device=device, dtype=dtype),
             )
-        for name, start in spec.row.learned:
+        for name, start in spec.learned.items():
             setattr(
                 self,
                 name,
                 nn.Parameter(torch.tensor(start, device=device, dtype=dtype)),
             )
         self.drop = nn.Dropout(spec.dropout) if spec.dropout else None
+        self.norm: Any = None
+        if spec.subnorm is not None:
+            kind = nn.RMSNorm if spec.subnorm is Norm.RMS else nn.LayerNorm
+            self.norm = kind(spec.d_ff, eps=EPSILON, device=device, dtype=dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -114,22 +119,29 @@ class FeedForward(OwnForm):
             if layer.bias is not None:
                 nn.init.zeros_(layer.bias)
 
+    def learned(self, act: Applied) -> list[Tensor]:
+        """The trained scalars of an activation."""
+        return [getattr(self, name) for name in act.learned]
+
     def act(self, x: Tensor) -> Tensor:
         """The activation, element by element."""
-        learned = [getattr(self, name).to(x.dtype) for name, _ in self.spec.row.learned]
-        return self._apply_activation(F, x, self._beta, *learned)
+        y: Tensor = self._act.of(F, x, self.learned(self._act))
+        return y
 
     def hidden(self, x: Tensor) -> Tensor:
-        """What enters the down projection, (..., d_ff). The calls are nested so that no
-        temporary outlives its use.
+        """The hidden layer, (..., d_ff). The calls are nested so that no temporary
+        outlives its use.
         """
-        return self.act(self.up(x))
+        hidden: Tensor = self._act.of(F, self.up(x), self.learned(self._act))
+        return hidden
 
     def project(self, hidden: Tensor) -> Tensor:
-        """Dropout, where there is any, and the down projection."""
+        """Dropout and a norm, where there are any, and the down projection."""
+        # rebinding lets what is no longer used go before the projection
         if self.drop is not None:
-            # rebinding lets the undropped tensor go before the projection
             hidden = self.drop(hidden)
+        if self.norm is not None:
+            hidden = self.norm(hidden)
         return self.down(hidden)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -144,31 +156,28 @@ class FeedForward(OwnForm):
 
 
 class GatedFeedForward(FeedForward):
-    """The gated form: `down(act(gate(x)) * up(x))` (Shazeer 2020)."""
-
-    def hidden(self, x: Tensor) -> Tensor:
-        return self.act(self.gate(x)) * self.up(x)
-
-
-class ClampedFeedForward(GatedFeedForward):
-    """The gated form with limits: `down(act(min(gate(x), limit)) * (clamp(up(x),
-    -limit, limit) + offset))`.
+    """The gated form: `down(act(gate(x)) * up(x))` (Shazeer 2020), with a second
+    activation on up where the spec has one.
     """
 
+    def up_act(self, u: Tensor) -> Tensor:
+        """What the up branch gives of `up(x)`."""
+        if self._up_act is None:
+            return u
+        y: Tensor = self._up_act.of(F, u, self.learned(self._up_act))
+        return y
+
     def hidden(self, x: Tensor) -> Tensor:
-        return self.act(self._limited_gate(self.gate(x))) * self._limited_up(self.up(x))
-
-    def _limited_gate(self, g: Tensor) -> Tensor:
-        if self.spec.limit is None:
-            return g
-        return g.clamp(max=self.spec.limit)
-
-    def _limited_up(self, u: Tensor) -> Tensor:
-        if self.spec.limit is not None:
-            u = u.clamp(-self.spec.limit, self.spec.limit)
-        if self.spec.up_offset:
-            u = u + self.spec.up_offset
-        return u
+        """The product of the two branches, (..., d_ff)."""
+        act, up_act = self._act, self._up_act
+        hidden: Tensor
+        if up_act is None:
+            hidden = act.of(F, self.gate(x), self.learned(act)) * self.up(x)
+        else:
+            hidden = act.of(F, self.gate(x), self.learned(act)) * up_act.of(
+                F, self.up(x), self.learned(up_act)
+            )
+        return hidden
 
 
 class OutputGatedFeedForward(FeedForward):
@@ -198,8 +207,6 @@ def build_dense(
     generator.
     """
     form = _FORMS[spec.gate]
-    if spec.limit is not None or spec.up_offset:
-        form = ClampedFeedForward
     return form(spec, linear=linear, device=device, dtype=dtype)
 
 
@@ -242,14 +249,29 @@ def dense_reference(
             bias = None if bias is None else bias[expert]
         return product(v, weight, bias)
 
+    def activated(v: Tensor, act: ActivationSpec, prefix: str = "") -> Tensor:
+        if act.limit is not None:
+            v = torch.where(v > act.limit, act.limit, v)
+        learned = [
+            getattr(module, prefix + name).double() for name, _ in act.row.learned
+        ]
+        return act.row.apply(F, v, *act.values, *learned) + act.offset
+
     spec = module.spec
     if spec.gate is Gate.INNER:
-        g, u = linear("gate", x), linear("up", x)
-        if spec.limit is not None:
-            g = torch.where(g > spec.limit, spec.limit, g)
-            u = torch.where(u.abs() > spec.limit, spec.limit * u.sign(), u)
-        return linear("down", module.act(g) * (u + spec.up_offset))
-    y = linear("down", module.act(linear("up", x)))
+        hidden = activated(linear("gate", x), spec.act)
+        up = linear("up", x)
+        hidden = hidden * (up if spec.up is None else activated(up, spec.up, UP))
+    else:
+        hidden = activated(linear("up", x), spec.act)
+    if spec.subnorm is Norm.LAYER:
+        hidden = hidden - hidden.mean(-1, keepdim=True)
+    if module.norm is not None:
+        squares = hidden.square().mean(-1, keepdim=True)
+        hidden = hidden / (squares + EPSILON).sqrt() * module.norm.weight.double()
+    if spec.subnorm is Norm.LAYER:
+        hidden = hidden + module.norm.bias.double()
+    y = linear("down", hidden)
     if spec.gate is Gate.OUTPUT:
         return y * linear("gate", x)
     return y
@@ -271,9 +293,8 @@ class Pointwise(nn.Module):
 
     def __init__(self, spec: ActivationSpec) -> None:
         super().__init__()
-        self._apply_activation = spec.row.apply
-        self._beta = 1.0 if spec.beta is None else spec.beta
+        self._act = Applied(spec)
 
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self._apply_activation(F, x, self._beta)
+        y: Tensor = self._act.of(F, x)
         return y

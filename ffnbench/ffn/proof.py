@@ -312,7 +312,11 @@ def layouts(tensors: Tensors, form: FFNSpec) -> Iterator[Proof]:
     first.
     """
     tensors = stack_experts(tensors)
-    if form.row.learned or not all(t.is_floating_point() for t in tensors.values()):
+    if (
+        form.learned
+        or form.norm_params
+        or not all(t.is_floating_point() for t in tensors.values())
+    ):
         return
     if form.moe is None:
         yield from _dense_layouts(tensors, form, ndim=2)

@@ -9,10 +9,12 @@ is decided in plan/variants.py.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import cycle, islice
 from math import isfinite
+from typing import Any
 
 from ffnbench.common.choices import Backend, Init, Weights
 from ffnbench.common.errors import FfnbenchError
@@ -23,6 +25,12 @@ from ffnbench.ffn.activations import ACTIVATIONS, Activation, OwnActivation, row
 Scalar = bool | int | float | str | None
 # the key of a target that names the form which it should compute
 LIKE = "like"
+Parameters = tuple[tuple[str, float], ...]  # names and values
+# parameters of every activation, with the values that change nothing
+OF_EVERY_ACTIVATION = {"limit": None, "offset": 0.0}
+PARAMETERS = ("beta", "limit", "offset", "slope", "smooth")
+POSITIVE = ("limit", "smooth")
+UP = "up_"  # before the names of what belongs to the activation on up
 
 
 class Gate(StrEnum):
@@ -36,6 +44,15 @@ class Gate(StrEnum):
     NONE = "none"
     INNER = "inner"
     OUTPUT = "output"
+
+
+class Norm(StrEnum):
+    """RMSNorm (Zhang & Sennrich 2019), or LayerNorm (Ba et al. 2016), which has a
+    bias.
+    """
+
+    LAYER = "LayerNorm"
+    RMS = "RMSNorm"
 
 
 class Scores(StrEnum):
@@ -140,64 +157,214 @@ class MoESpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ActivationSpec:
+    """An activation with values of its parameters: f(min(x, limit)) + offset, where f
+    is a row of ffn/activations.py or the user's own, applied to `elements` numbers.
+
+    `activation` is the canonical name of the row, or with `own` the target of a
+    function of the user's. `parameters` are those that are not at their default, in
+    alphabetical order. Every activation has an `offset`, and a `limit`: where the row
+    itself has a parameter of that name, it is that one.
+    """
+
+    activation: str
+    parameters: Parameters = ()
+    own: OwnActivation | None = None
+    elements: int = 1
+
+    def __post_init__(self) -> None:
+        require_positive("elements", self.elements)
+        own = dict(self.row.parameters)
+        for name, value in self.parameters:
+            if name not in own and name not in OF_EVERY_ACTIVATION:
+                having = [
+                    f"{r.name}@{name}="
+                    for r in ACTIVATIONS
+                    if name in dict(r.parameters)
+                ]
+                raise FfnbenchError(
+                    f"{self.activation} has no {name}",
+                    f"activations that have one: {', '.join(having)}",
+                )
+            if not isfinite(value) or (name in POSITIVE and value <= 0):
+                needed = "positive number" if name in POSITIVE else "finite number"
+                raise FfnbenchError(
+                    f"{name} {value:g} of {self.activation} is not a {needed}",
+                    f"for example {name}=1",
+                )
+
+    @property
+    def row(self) -> Activation:
+        """What is known of the activation, without limit and offset."""
+        if self.own is None:
+            return ACTIVATIONS.get(self.activation)
+        return row_of_own(self.own)
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        """The values of the row's own parameters."""
+        given = dict(self.parameters)
+        return tuple(given.get(name, value) for name, value in self.row.parameters)
+
+    @property
+    def limit(self) -> float | None:
+        """The upper bound of the argument, where there is one that is not the row's."""
+        if "limit" in dict(self.row.parameters):
+            return None
+        return dict(self.parameters).get("limit")
+
+    @property
+    def offset(self) -> float:
+        """What is added to the result."""
+        return dict(self.parameters).get("offset", 0.0)
+
+    @property
+    def flops(self) -> int | None:
+        """FLOPs of an element."""
+        if self.row.flops is None:
+            return None
+        return self.row.flops + (self.limit is not None) + (self.offset != 0)
+
+    @property
+    def flops_backward(self) -> int | None:
+        """FLOPs of an element's gradient: a limit compares and selects."""
+        if self.row.flops_backward is None:
+            return None
+        return self.row.flops_backward + 2 * (self.limit is not None)
+
+    @property
+    def name(self) -> str:
+        """As a user types it: `silu`, `swish@beta=0.5`."""
+        return self.activation + self.keys("")
+
+    def keys(self, prefix: str) -> str:
+        """The keys of its parameters, whose names have a prefix: `@up_limit=7`."""
+        return "".join(f"@{prefix}{name}={v:g}" for name, v in self.parameters)
+
+    def with_parameters(self, given: Mapping[str, float]) -> ActivationSpec:
+        """The activation with these parameters; silu with a beta is swish, and the
+        other way round.
+        """
+        spec = self
+        if "beta" in given and self.activation == "silu":
+            spec = replace(self, activation="swish")
+        defaults = dict(spec.row.parameters)
+        values = dict(spec.parameters) | {n: float(v) for n, v in given.items()}
+        parameters = tuple(
+            (name, value)
+            for name, value in sorted(values.items())
+            if value != defaults.get(name, OF_EVERY_ACTIVATION.get(name))
+        )
+        if spec.activation == "swish" and "beta" not in dict(parameters):
+            return replace(spec, activation="silu", parameters=parameters)
+        return replace(spec, parameters=parameters)
+
+    @property
+    def d_model(self) -> int:
+        """The width of the vector that it is applied to: all elements as one token."""
+        return self.elements
+
+    @property
+    def d_ff(self) -> int:
+        """As d_model: an activation has no other width."""
+        return self.elements
+
+
+class Applied:
+    """The function of an activation, ready to be called often. `learned` are the names
+    of its trained scalars, behind a prefix.
+    """
+
+    def __init__(self, spec: ActivationSpec, prefix: str = "") -> None:
+        self.apply, self.values = spec.row.apply, spec.values
+        self.limit, self.offset = spec.limit, spec.offset
+        self.learned = [prefix + name for name, _ in spec.row.learned]
+
+    def of(self, functional: Any, x: Any, learned: Sequence[Any] = ()) -> Any:
+        """f(min(x, limit)) + offset, by the functions of torch.nn.functional."""
+        # rebinding lets go of what is no longer used
+        if self.limit is not None:
+            x = x.clamp(max=self.limit)
+        x = self.apply(functional, x, *self.values, *learned)
+        if self.offset:
+            x = x + self.offset
+        return x
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FFNSpec:
     """A feed-forward network of ffnbench's own forms.
 
     d_ff is the final width per branch: what multiplies d_model in one matrix.
-    `activation` is the canonical name of a row of ffn/activations.py, or with `own` the
-    target of a function of the user's; `beta` is set exactly where that row has one.
+    `activation`, `parameters` and `own` are those of an ActivationSpec. `up` is a
+    second activation, on the up branch of an inner gate: act(W_gate x) * up(W_up x).
+    `subnorm` is between the hidden layer and W_down (sub-LN: Wang et al. 2022, arXiv
+    2210.06423).
     With `moe` this is one expert, and d_ff its width.
-
-    `limit` and `up_offset` are those of clamped gates: with g, u = W_gate x, W_up x the
-    hidden state is act(min(g, limit)) * (clamp(u, -limit, limit) + up_offset) (gpt-oss
-    2025: quick_gelu, limit 7, offset 1).
     """
 
     d_model: int
     d_ff: int
     activation: str
+    parameters: Parameters = ()
     gate: Gate = Gate.NONE
     bias: bool = False
-    beta: float | None = None
     dropout: float = 0.0
     init: Init = Init.TORCH
     own: OwnActivation | None = None
+    up: ActivationSpec | None = None
+    subnorm: Norm | None = None
     moe: MoESpec | None = None
-    limit: float | None = None
-    up_offset: float = 0.0
 
     def __post_init__(self) -> None:
         require_positive("d_model", self.d_model)
         require_positive("d_ff", self.d_ff)
-        self._check_clamps()
+        assert self.act.row
+        if self.up is not None and self.gate is not Gate.INNER:
+            raise FfnbenchError(
+                f"a second activation needs a gate, and {self.activation} has none",
+                "for example relu_glu@up=relu",
+            )
+        if self.subnorm is not None and self.moe is not None:
+            raise FfnbenchError(
+                "a norm before the down projection is not built in experts",
+                "leave @subnorm or @moe out",
+            )
         if not 0 <= self.dropout < 1:
             raise FfnbenchError(
                 f"dropout {self.dropout:g} is not in [0, 1)",
                 "it is a probability, e.g. 0.1",
             )
-        check_beta(self.row, self.beta)
-
-    def _check_clamps(self) -> None:
-        if self.gate is not Gate.INNER and (self.limit is not None or self.up_offset):
-            raise FfnbenchError(
-                "a limit and an offset belong to a gate",
-                "for example swiglu@limit=7@offset=1",
-            )
-        if self.limit is not None and not (isfinite(self.limit) and self.limit > 0):
-            raise FfnbenchError(
-                f"limit {self.limit:g} is not a positive number",
-                "for example @limit=7",
-            )
-        if not isfinite(self.up_offset):
-            raise FfnbenchError(
-                f"offset {self.up_offset:g} is not finite",
-                "for example @offset=1",
-            )
 
     @property
-    def row(self) -> Activation:
-        """What is known of the activation."""
-        return activation_row(self.activation, self.own)
+    def act(self) -> ActivationSpec:
+        """The activation: of the gate, where that is inner."""
+        return ActivationSpec(
+            activation=self.activation, parameters=self.parameters, own=self.own
+        )
+
+    @property
+    def activations(self) -> dict[str, ActivationSpec]:
+        """The activation, and the one on up; by the prefix of their parameters."""
+        if self.up is None:
+            return {"": self.act}
+        return {"": self.act, UP: self.up}
+
+    @property
+    def learned(self) -> dict[str, float]:
+        """The trained scalars of the activations, with the values that they begin
+        with.
+        """
+        return {
+            prefix + name: start
+            for prefix, act in self.activations.items()
+            for name, start in act.row.learned
+        }
+
+    @property
+    def norm_params(self) -> int:
+        """Trained factors of the norm, and its biases."""
+        return {None: 0, Norm.RMS: 1, Norm.LAYER: 2}[self.subnorm] * self.d_ff
 
     @property
     def matrices(self) -> dict[str, tuple[int, int]]:
@@ -242,31 +409,26 @@ class FFNSpec:
     @property
     def form_name(self) -> str:
         """As `name`, without the experts."""
+        for row in GATED:
+            if row.names(self):
+                return row.name
+        keys = ""
+        if self.up is not None:
+            keys += f"@up={self.up.activation}{self.up.keys(UP)}"
+        if self.subnorm is not None:
+            keys += f"@subnorm={self.subnorm.name.lower()}"
         match self.gate:
             case Gate.NONE:
-                return self.activation
+                return self.act.name + keys
             case Gate.INNER:
-                return self._gated_name()
+                name = f"{self.activation}_glu"
+                if self.activation in GATED_BY_ACTIVATION:
+                    name = GATED_BY_ACTIVATION[self.activation]
+                elif name in GATED:  # which has more than this activation
+                    name = f"{self.activation}@gate=inner"
+                return name + self.act.keys("") + keys
             case Gate.OUTPUT:
-                return f"{self.activation}@gate=output"
-
-    def _gated_name(self) -> str:
-        """The published name of this gated form, or one made from its activation and
-        clamps.
-        """
-        for row in CLAMPED:
-            if (row.activation, row.limit, row.offset) == (
-                self.activation,
-                self.limit,
-                self.up_offset,
-            ):
-                return row.name
-        name = GATED_BY_ACTIVATION.get(self.activation, f"{self.activation}_glu")
-        if self.limit is not None:
-            name += f"@limit={self.limit:g}"
-        if self.up_offset:
-            name += f"@offset={self.up_offset:g}"
-        return name
+                return f"{self.act.name}@gate=output{keys}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,37 +454,6 @@ class ImportedSpec:
             raise FfnbenchError(
                 f"{self.target} can't be like a form of another d_model"
             )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActivationSpec:
-    """One activation by itself, a row of ffn/activations.py or the user's own, applied
-    to `elements` numbers.
-    """
-
-    activation: str
-    beta: float | None = None
-    own: OwnActivation | None = None
-    elements: int = 1
-
-    def __post_init__(self) -> None:
-        require_positive("elements", self.elements)
-        check_beta(self.row, self.beta)
-
-    @property
-    def row(self) -> Activation:
-        """What is known of the activation."""
-        return activation_row(self.activation, self.own)
-
-    @property
-    def d_model(self) -> int:
-        """The width of the vector that it is applied to: all elements as one token."""
-        return self.elements
-
-    @property
-    def d_ff(self) -> int:
-        """As d_model: an activation has no other width."""
-        return self.elements
 
 
 NetworkSpec = FFNSpec | ImportedSpec
@@ -470,15 +601,6 @@ class AttentionSpec:
         return "grouped-query"
 
 
-class Norm(StrEnum):
-    """What a block normalises by: LayerNorm (Ba 2016), or RMSNorm (Zhang and Sennrich
-    2019), which has no bias.
-    """
-
-    LAYER = "LayerNorm"
-    RMS = "RMSNorm"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackSpec:
     """Pre-norm blocks one after another: x += attention(norm(x)); x += ffn(norm(x)).
@@ -536,68 +658,114 @@ def shared_expert(spec: FFNSpec) -> FFNSpec | None:
     return replace(spec, d_ff=spec.moe.shared_d_ff, moe=None)
 
 
-def activation_row(activation: str, own: OwnActivation | None) -> Activation:
-    """The row of a built-in activation, or that of a function of the user's, `own`."""
-    if own is None:
-        return ACTIVATIONS.get(activation)
-    return row_of_own(own)
-
-
-def check_beta(row: Activation, beta: float | None) -> None:
-    """Raise FfnbenchError unless beta is finite, and given exactly where the activation
-    has one.
-    """
-    if beta is not None and not isfinite(beta):
-        raise FfnbenchError(
-            f"beta {beta:g} is not finite", "for beta -> infinity use relu"
-        )
-    if (row.beta is None) != (beta is None):
-        raise FfnbenchError(
-            f"activation {row.name!r} and beta {beta} do not fit", "use swish@beta=2"
-        )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatedName:
-    """A published name of W_down(act(W_gate x) * (W_up x)), with the activation on its
-    gate.
-
-    A clamped form has a `limit` and an `offset`: act(min(gate, limit)) * (clamp(up,
-    -limit, limit) + offset).
+    """A published name of W_down norm(act(W_gate x) * up(W_up x)): the two activations,
+    and the norm.
     """
 
     name: str
-    activation: str
+    activation: ActivationSpec
+    up: ActivationSpec | None = None
+    subnorm: Norm | None = None
     aliases: tuple[str, ...] = ()
     note: str = ""
-    limit: float | None = None
-    offset: float = 0.0
+    source: str = ""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether there is nothing but an activation on the gate."""
+        return self.parts == (replace(self.activation, parameters=()), None, None)
+
+    @property
+    def parts(self) -> tuple[ActivationSpec, ActivationSpec | None, Norm | None]:
+        """What tells the forms of an inner gate apart."""
+        return self.activation, self.up, self.subnorm
+
+    def names(self, spec: FFNSpec) -> bool:
+        """Whether a form has this name."""
+        of_spec = spec.act, spec.up, spec.subnorm
+        return spec.gate is Gate.INNER and of_spec == self.parts
+
+    @property
+    def form(self) -> FFNSpec:
+        """The form, with widths of 1."""
+        return FFNSpec(
+            d_model=1,
+            d_ff=1,
+            activation=self.activation.activation,
+            parameters=self.activation.parameters,
+            gate=Gate.INNER,
+            up=self.up,
+            subnorm=self.subnorm,
+        )
+
+
+def act(activation: str, **parameters: float) -> ActivationSpec:
+    """An activation with these parameters."""
+    return ActivationSpec(activation=activation).with_parameters(parameters)
 
 
 _GATED_ROWS = (
     GatedName(
         name="glu",
-        activation="sigmoid",
+        activation=act("sigmoid"),
         note="glu is the original form: the sigmoid is on the gate",
+        source="Dauphin et al. 2016",
     ),
-    GatedName(name="bilinear", activation="identity", aliases=("liglu",)),
-    GatedName(name="reglu", activation="relu"),
+    GatedName(name="bilinear", activation=act("identity"), aliases=("liglu",)),
+    GatedName(name="reglu", activation=act("relu")),
     GatedName(
         name="geglu",
-        activation="gelu",
+        activation=act("gelu"),
         aliases=("geglu_erf",),
         note="geglu is the exact erf form; TransformerEngine, Gemma and T5 v1.1 mean geglu_tanh",
     ),
-    GatedName(name="geglu_tanh", activation="gelu_tanh"),
-    GatedName(name="swiglu", activation="silu"),
+    GatedName(name="geglu_tanh", activation=act("gelu_tanh")),
+    GatedName(name="swiglu", activation=act("silu")),
     GatedName(
         name="swiglu_oai",
-        activation="quick_gelu",
-        limit=7.0,
-        offset=1.0,
+        activation=act("quick_gelu", limit=7),
+        up=act("clamp", limit=7, offset=1),
         aliases=("swigluoai", "clamped_swiglu"),
         note="swiglu_oai is quick_gelu(min(gate, 7)) * (clamp(up, -7, 7) + 1), as in gpt-oss, "
         "whose hidden_act says silu",
+        source="gpt-oss 2025; MiniMax-M3",
+    ),
+    GatedName(
+        name="swiglu_v4",
+        activation=act("silu", limit=10),
+        up=act("clamp", limit=10),
+        note="swiglu_v4 is silu(min(gate, 10)) * clamp(up, -10, 10)",
+        source="DeepSeek-V4 2026",
+    ),
+    GatedName(
+        name="situ_glu",
+        activation=act("situ"),
+        up=act("softcap"),
+        note="situ_glu is 4 tanh(gate/4) sigmoid(gate) * 25 tanh(up/25)",
+        source="Kimi K3 2026, eq. 12",
+    ),
+    GatedName(
+        name="drelu",
+        activation=act("relu"),
+        up=act("relu"),
+        note="drelu is relu(gate) * relu(up)",
+        source="TurboSparse 2024, arXiv 2406.05955",
+    ),
+    GatedName(
+        name="bitnet_glu",
+        activation=act("relu2"),
+        subnorm=Norm.RMS,
+        note="bitnet_glu is relu2(gate) * up with an RMSNorm before down",
+        source="BitNet b1.58 2B4T 2025, arXiv 2504.12285",
+    ),
+    GatedName(
+        name="eva02_glu",
+        activation=act("silu"),
+        subnorm=Norm.LAYER,
+        note="eva02_glu is swiglu with a LayerNorm before down",
+        source="EVA-02 2023, arXiv 2303.11331",
     ),
 )
 GATED: Registry[GatedName] = Registry(
@@ -606,9 +774,8 @@ GATED: Registry[GatedName] = Registry(
 for _gated in _GATED_ROWS:
     GATED.add(_gated.name, _gated, _gated.aliases)
 GATED_BY_ACTIVATION = {
-    row.activation: row.name for row in _GATED_ROWS if row.limit is None
+    row.activation.activation: row.name for row in _GATED_ROWS if row.is_plain
 }
-CLAMPED = tuple(row for row in _GATED_ROWS if row.limit is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,8 +80,6 @@ def ffn_text(group: LayerGroup) -> str:
         return f"{read.name if read else group.kind}, form not proven"
     parts = [f"{spec.form_name} {spec.d_model:,} -> {spec.d_ff:,}"]
     parts.append("biases" if spec.bias else "no biases")
-    if spec.limit is not None:
-        parts.append(f"gate clamped at {spec.limit:g}")
     if spec.moe is not None:
         parts += _experts(spec.moe)
     if read is not None and not read.proven:

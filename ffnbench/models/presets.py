@@ -8,13 +8,13 @@ Transformer carry a second one, of the same size, to the encoder.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from ffnbench.common.names import Registry
 from ffnbench.ffn.spec import (
     GATED,
     AttentionSpec,
     FFNSpec,
-    Gate,
     MLASpec,
     MoESpec,
     Scores,
@@ -27,17 +27,8 @@ def _ffn(
 ) -> FFNSpec:
     if form not in GATED:
         return FFNSpec(d_model=d_model, d_ff=d_ff, activation=form, bias=bias, moe=moe)
-    row = GATED.get(form)
-    return FFNSpec(
-        d_model=d_model,
-        d_ff=d_ff,
-        activation=row.activation,
-        gate=Gate.INNER,
-        bias=bias,
-        moe=moe,
-        limit=row.limit,
-        up_offset=row.offset,
-    )
+    named = GATED.get(form).form
+    return replace(named, d_model=d_model, d_ff=d_ff, bias=bias, moe=moe)
 
 
 def _model(

@@ -44,6 +44,7 @@ from ffnbench.ffn.spec import (
     MLASpec,
     MoESpec,
     Scores,
+    act,
 )
 from ffnbench.models.model import (
     AttentionWindow,
@@ -370,22 +371,20 @@ def candidates(part: FFNPart, config: Any, module: Any) -> Iterator[FFNSpec]:
         for name, value in vars(owner).items()
         if "limit" in name and isinstance(value, int | float) and 0 < value < inf
     ]
-    clamps: list[tuple[float | None, float]] = [(None, 0.0)]
-    if part.gated:
-        clamps = [*product(limits, (0.0, 1.0)), *clamps]
-    plain = [row.name for row in ACTIVATIONS if not row.learned and row.beta is None]
+    gate = Gate.INNER if part.gated else Gate.NONE
+    names = [row.name for row in ACTIVATIONS if not row.learned]
     if not part.gated:
-        plain.remove("identity")  # two matrices without a function between are no FFN
-    activations = dict.fromkeys([*activations_of(config), *plain])
-    for (limit, offset), activation in product(clamps, activations):
-        yield FFNSpec(
-            d_model=SMALL_D_MODEL,
-            d_ff=1,
-            activation=activation,
-            gate=Gate.INNER if part.gated else Gate.NONE,
-            limit=limit,
-            up_offset=offset,
-        )
+        names.remove("identity")  # two matrices without a function between are no FFN
+    forms = [
+        FFNSpec(d_model=SMALL_D_MODEL, d_ff=1, activation=name, gate=gate)
+        for name in dict.fromkeys([*activations_of(config), *names])
+    ]
+    if part.gated:
+        for limit, offset in product(limits, (0.0, 1.0)):
+            up = act("clamp", limit=limit, offset=offset)
+            parameters = (("limit", limit),)
+            yield from [replace(f, parameters=parameters, up=up) for f in forms]
+    yield from forms
 
 
 def activations_of(config: Any) -> list[str]:

@@ -23,10 +23,12 @@ from ffnbench.common.choices import (
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
 from ffnbench.common.units import LARGEST_SIZE
+from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import (
     LIKE,
     Dispatch,
     Gate,
+    Norm,
     Scalar,
     Scores,
     format_of,
@@ -119,6 +121,19 @@ def rule(name: str, text: str) -> str:
     return WIDTH_RULES.get(text).name
 
 
+def activation(name: str, text: str) -> str:
+    """The name of an activation."""
+    return ACTIVATIONS.get(text).name
+
+
+def norm(name: str, text: str) -> Norm:
+    """A norm by its short name: rms or layer."""
+    names = {each.name.lower(): each for each in Norm}
+    if text.lower() not in names:
+        raise FfnbenchError(f"{name} must be {' or '.join(names)}, not {text!r}", "")
+    return names[text.lower()]
+
+
 def or_none(read: ReadText[Any]) -> ReadText[Any]:
     """A reader for which `none` is None."""
     return lambda name, text: None if text in NONE else read(name, text)
@@ -173,11 +188,20 @@ KEYS = (
     Key("gate", Of.FORM, member(Gate, "gate"), "inner: act(gate) * up; output: a gate after down; none: classic", "by name",
         "silu@gate=inner"),
     Key("bias", Of.FORM, boolean, "biases in all linear layers: true or false", "false", "swiglu@bias=true"),
-    Key("beta", Of.FORM, number, "x sigmoid(beta x); of silu, swish and swiglu", "1", "swish@beta=0.5"),
+    Key("up", Of.FORM, activation, "a second activation, on up of a gated form", "none", "relu_glu@up=relu"),
+    Key("subnorm", Of.FORM, or_none(norm), "a norm before down: rms or layer", "none", "swiglu@subnorm=rms"),
     Key("dropout", Of.FORM, number, "dropout on the hidden layer, in train mode", "0", "relu@dropout=0.1"),
     Key("init", Of.FORM, member(Init, "init"), "weights: torch, he_xavier or normal", "torch", "relu@init=normal"),
-    Key("limit", Of.FORM, or_none(number), "clamps gate and up of a gated form; none takes it away", "none", "swiglu@limit=7"),
-    Key("offset", Of.FORM, number, "added to up in a gated form", "0", "swiglu@limit=7@offset=1"),
+    Key("beta", Of.FORM, number, "of silu, swish and swiglu: x sigmoid(beta x)", "1", "swish@beta=0.5"),
+    Key("slope", Of.FORM, number, "of leaky_relu and leaky_relu2, below zero", "0.01/0.5", "leaky_relu@slope=0.2"),
+    Key("smooth", Of.FORM, number, "of smooth_relu2: how far its bend reaches", "0.2", "smooth_relu2@smooth=0.1"),
+    Key("limit", Of.FORM, number, "of clamp, softcap and situ; of others an upper bound of the argument", "none", "swiglu@limit=10"),
+    Key("offset", Of.FORM, number, "added to the activation", "0", "relu@offset=1"),
+    Key("up_beta", Of.FORM, number, "as beta, of the activation on up", "1", "silu_glu@up=silu@up_beta=0.5"),
+    Key("up_slope", Of.FORM, number, "as slope, of the activation on up", "0.01/0.5", "reglu@up=leaky_relu@up_slope=0.2"),
+    Key("up_smooth", Of.FORM, number, "as smooth, of the activation on up", "0.2", "reglu@up=smooth_relu2@up_smooth=0.1"),
+    Key("up_limit", Of.FORM, number, "as limit, of the activation on up", "none", "swiglu@up=clamp@up_limit=7"),
+    Key("up_offset", Of.FORM, number, "as offset, of the activation on up", "0", "swiglu@up=identity@up_offset=1"),
     Key("moe", Of.EXPERTS, or_none(pair), "ExK: E experts, of which each token goes to K", "none", "swiglu@moe=8x2"),
     Key("shared", Of.EXPERTS, width, "width of all shared experts together", "0", "swiglu@moe=8x2@shared=512"),
     Key("shared_gate", Of.EXPERTS, boolean, "a sigmoid gate on the shared experts: true or false", "false",

@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Any
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for, normalise
 from ffnbench.ffn.activations import ACTIVATIONS
-from ffnbench.ffn.spec import GATED, LIKE, FFNSpec, Gate, MoESpec, Scalar
+from ffnbench.ffn.spec import (
+    GATED,
+    LIKE,
+    PARAMETERS,
+    UP,
+    FFNSpec,
+    Gate,
+    MoESpec,
+    Scalar,
+)
 from ffnbench.plan.plan import Note, NoteKind, Probe, typed_as
 from ffnbench.plan.reading import cut
 
@@ -28,9 +37,7 @@ PRESET = "preset"  # the name that the model of --preset has among the variants
 COMPILE_KEYS = ("compile", "freeze")
 BACKEND_KEYS = {"backend", *COMPILE_KEYS}
 # the fields of a form, and of its experts, that keys set
-FORM_FIELDS = {"offset": "up_offset"} | {
-    name: name for name in ("gate", "bias", "dropout", "init", "limit")
-}
+FORM_FIELDS = ("gate", "bias", "dropout", "init", "subnorm")
 EXPERT_FIELDS = {"shared": "shared_d_ff", "experts": "dispatch"} | {
     name: name
     for name in ("shared_gate", "router_bias", "scores", "normalised", "routed_scale")
@@ -214,8 +221,8 @@ def _is_form(name: str) -> bool:
 def _variant_of_form(text: str, name: str, keys: Values) -> Variant:
     """The variant of one of ffnbench's own forms."""
     form, note = _form_and_note(name)
-    if keys.get("beta", 1) != 1 or "limit" in keys or "offset" in keys:
-        note = ""  # it explains the name with its own beta and its own limits
+    if {"up", *PARAMETERS} & keys.keys():
+        note = ""  # it explains the name with its own parameters
     return Variant(
         text=text,
         form=with_keys(form, keys, text),
@@ -230,15 +237,7 @@ def _form_and_note(name: str) -> tuple[FFNSpec, str]:
     """
     if name in GATED:
         gated = GATED.get(name)
-        form = FFNSpec(
-            d_model=1,
-            d_ff=1,
-            activation=_without_beta(gated.activation),
-            gate=Gate.INNER,
-            limit=gated.limit,
-            up_offset=gated.offset,
-        )
-        return form, gated.note
+        return gated.form, gated.note
     gate, alias = Gate.NONE, name
     if name not in ACTIVATIONS:
         gate, alias = Gate.INNER, normalise(name).removesuffix("_glu")
@@ -246,38 +245,40 @@ def _form_and_note(name: str) -> tuple[FFNSpec, str]:
     note = row.note
     if not note and normalise(alias) != row.name:
         note = f"{alias} is {row.name}: {row.formula}"
-    activation = _without_beta(row.name)
+    # swish without a beta is silu, which has a kernel of its own
+    activation = "silu" if row.name == "swish" else row.name
     return FFNSpec(d_model=1, d_ff=1, activation=activation, gate=gate), note
 
 
-def _without_beta(activation: str) -> str:
-    """swish without a beta is silu, which has a kernel of its own."""
-    return "silu" if activation == "swish" else activation
-
-
 def with_keys(form: FFNSpec, keys: Values, text: str) -> FFNSpec:
-    """The form with what the keys of the variant `text` say of it. With @beta, silu is
-    swish. Raises FfnbenchError for an activation without a beta, and for keys of
-    experts where there are none.
+    """The form with what the keys of the variant `text` say of it. Raises FfnbenchError
+    for a parameter that its activation does not have, and for keys of experts where
+    there are none.
     """
     if not keys:
         return form
-    changes = {
-        of_form: keys[key] for key, of_form in FORM_FIELDS.items() if key in keys
-    }
+    changes = {key: keys[key] for key in FORM_FIELDS if key in keys}
     changes["moe"] = _experts_with(form.moe, keys, text)
-    if "beta" in keys:
-        row = form.row
-        if row.beta is None and not row.with_beta:
-            raise FfnbenchError(
-                f"{form.activation} has no beta, in {text!r}",
-                "swish has one: swish@beta=0.5",
-            )
-        changes |= {"activation": "silu", "beta": None}
-        if keys["beta"] != 1:
-            activation = row.with_beta or form.activation
-            changes |= {"activation": activation, "beta": keys["beta"]}
-    return replace(form, **changes)
+    try:
+        act, up = form.act, form.up
+        act = act.with_parameters(_parameters("", keys))
+        if "up" in keys:
+            up = _form_and_note(keys["up"])[0].act
+        if of_up := _parameters(UP, keys):
+            if up is None:
+                raise FfnbenchError(
+                    "there is no activation on up", "name it: @up=clamp@up_limit=7"
+                )
+            up = up.with_parameters(of_up)
+        changes |= {"activation": act.activation, "parameters": act.parameters}
+        return replace(form, up=up, **changes)
+    except FfnbenchError as problem:
+        raise FfnbenchError(f"{problem.message}, in {text!r}", problem.hint) from None
+
+
+def _parameters(prefix: str, keys: Values) -> dict[str, float]:
+    """The parameters of an activation by their names, of keys with a prefix."""
+    return {name: keys[prefix + name] for name in PARAMETERS if prefix + name in keys}
 
 
 def _experts_with(moe: MoESpec | None, keys: Values, text: str) -> MoESpec | None:

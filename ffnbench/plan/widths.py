@@ -172,7 +172,7 @@ class Sizer:
         """The cost to which a gated reference, or one of experts, is matched where it
         has no width itself: that of the classic form with its other keys.
         """
-        form = replace(form, gate=Gate.NONE, moe=None, limit=None, up_offset=0.0)
+        form = replace(form, gate=Gate.NONE, moe=None, up=None, subnorm=None)
         classic = replace(variant, form=form)
         width, _ = self._by_rule("classic", classic)
         return self._cost(classic, width, work)

@@ -13,7 +13,6 @@ from ffnbench.common.units import IEC, quantity
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.cost import FORMULA, params
 from ffnbench.ffn.spec import (
-    CLAMPED,
     GATED,
     GATED_BY_ACTIVATION,
     Gate,
@@ -40,10 +39,7 @@ WRAPPED_COLUMNS = (
 LIST_NOTES = {
     "variants": (
         "up is W_up x, gate is W_gate x; keys change a form (swiglu@bias=true): `ffnbench list keys`",
-        *(
-            f"{row.name}: g is gate, at most {row.limit:g}; u is up within ±{row.limit:g}"
-            for row in CLAMPED
-        ),
+        *(row.note for row in GATED if not row.is_plain),
         "experts have keys of their own: @shared=512 @shared_gate=true @router_bias=true @scores=sigmoid "
         "@normalised=false @routed_scale=2.5 @groups=8x4 @experts=grouped @routing=skewed",
     ),
@@ -84,7 +80,7 @@ def variants() -> list[Row]:
             )
         )
     for each in ACTIVATIONS:
-        if each.name not in GATED_BY_ACTIVATION:
+        if each.name not in GATED_BY_ACTIVATION and f"{each.name}_glu" not in GATED:
             rows.append(
                 _variant(
                     f"{each.name}_glu",
@@ -109,15 +105,17 @@ def _variant(name: str, form: str, params: str, aliases: str = "") -> Row:
 
 def _gated_aliases(row: GatedName) -> list[str]:
     aliases = list(row.aliases)
-    if GATED_BY_ACTIVATION.get(row.activation) == row.name:
-        aliases.insert(0, f"{row.activation}_glu")
+    if row.is_plain:
+        aliases.insert(0, f"{row.activation.activation}_glu")
     return aliases
 
 
 def _gated_form(row: GatedName) -> str:
-    if row.limit is None:
-        return f"down({row.activation}(gate) * up)"
-    return f"down({row.activation}(g)*(u + {row.offset:g}))"
+    up = "up" if row.up is None else f"{row.up.activation}(up)"
+    hidden = f"{row.activation.activation}(gate) * {up}"
+    if row.subnorm is not None:
+        hidden = f"{row.subnorm}({hidden})"
+    return f"down({hidden})"
 
 
 def presets() -> list[Row]:

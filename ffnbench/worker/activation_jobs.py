@@ -5,6 +5,7 @@ function behaves like an activation. Runs in a worker.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from math import isfinite
 
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.targets import one_line
-from ffnbench.ffn.spec import ActivationSpec
+from ffnbench.ffn.spec import ActivationSpec, Applied
 from ffnbench.record.messages import Traced
 
 Function = Callable[[Tensor], Tensor]
@@ -23,13 +24,7 @@ DESCRIBED_DTYPES = ("float64", "float32", "bfloat16")
 
 def torch_function(spec: ActivationSpec) -> Function:
     """The activation as a function of one tensor."""
-    beta = 1.0 if spec.beta is None else spec.beta
-
-    def function(x: Tensor) -> Tensor:
-        y: Tensor = spec.row.apply(F, x, beta)
-        return y
-
-    return function
+    return partial(Applied(spec).of, F)
 
 
 def trace(spec: ActivationSpec, low: float, high: float, points: int) -> Traced:

@@ -14,7 +14,10 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.modules import FeedForward
 from ffnbench.worker.subject import Subject
 
-MATMULS = (
+# operations whose own scratch memory is left out: of sums, a buffer a thread
+WITH_SCRATCH = (
+    "aten::native_layer_norm_backward",
+    "aten::sum",
     "aten::addmm",
     "aten::mm",
     "aten::bmm",
@@ -23,6 +26,8 @@ MATMULS = (
     "aten::mkldnn_linear",
     "aten::_addmm_activation",
 )
+# operations that make such memory for the one around them
+BUFFERS = ("aten::empty", "aten::resize_")
 
 
 def peak_bytes(subject: Subject) -> int:
@@ -63,7 +68,8 @@ def _cpu_peak(subject: Subject) -> int:
 
 def _tensor_events(recorded: object) -> list[tuple[int, int]]:
     """(time, bytes) of every allocation, and with negative bytes of every release,
-    without the scratch memory that a matrix product takes and releases.
+    without the scratch memory that a matrix product takes and releases, or the
+    gradient of a LayerNorm.
     """
     allocation = torch._C._profiler._EventType.Allocation
     outlasting: list[tuple[int, int]] = []
@@ -72,7 +78,11 @@ def _tensor_events(recorded: object) -> list[tuple[int, int]]:
     while operations:
         name, nodes = operations.pop()
         events = []
+        nodes = list(nodes)
         for node in nodes:
+            if node.name in BUFFERS:
+                nodes.extend(node.children)
+                continue
             if node.tag == allocation:
                 events.append(
                     (
@@ -83,8 +93,8 @@ def _tensor_events(recorded: object) -> list[tuple[int, int]]:
                 )
             else:
                 operations.append((node.name, node.children))
-        if name in MATMULS:
-            outlasting += without_scratch(events)
+        if name in WITH_SCRATCH:
+            outlasting += without_scratch(sorted(events))
         else:
             outlasting += [(time, size) for time, size, _ in events]
     return outlasting

@@ -17,7 +17,7 @@ from scipy.stats import norm
 from ffnbench.activations.facts import Facts, facts_of
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.activations import ACTIVATIONS
-from ffnbench.ffn.spec import ActivationSpec
+from ffnbench.ffn.spec import ActivationSpec, act
 from ffnbench.worker.activation_jobs import check_function, torch_function
 
 
@@ -37,7 +37,9 @@ NAMES = [
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, Facts]:
-    facts = {row.name: facts_of(row, row.beta) for row in ACTIVATIONS}
+    facts = {
+        row.name: facts_of(ActivationSpec(activation=row.name)) for row in ACTIVATIONS
+    }
     return {name: known for name, known in facts.items() if known}
 
 
@@ -52,7 +54,7 @@ def test_every_activation_has_facts_and_swish_has_those_of_silu(
     assert (swish.mean, swish.second_moment) == pytest.approx(
         (silu.mean, silu.second_moment)
     )
-    assert facts_of(ActivationSpec(activation="swish", beta=0.5).row, 0.5) is None
+    assert facts_of(act("swish", beta=0.5)) is None
 
 
 @pytest.mark.parametrize(
@@ -114,6 +116,10 @@ def test_minimum_and_where(name: str, found: dict[str, Facts]) -> None:
     facts = found[name]
     if name in ("relu", "relu2", "relu6"):
         assert (facts.minimum, facts.minimum_at, facts.minimum_until) == (0, None, 0)
+    elif name == "clamp":
+        assert (facts.minimum, facts.minimum_at, facts.minimum_until) == (-1, None, -1)
+    elif name == "leaky_relu2":
+        assert (facts.minimum, facts.minimum_at) == (0, 0)
     elif facts.monotonic == "increasing":  # the bound is approached, never reached
         assert (facts.minimum, facts.minimum_at) == (None, None)
     else:

@@ -68,9 +68,7 @@ def test_of_an_own_function_the_facts_are_what_it_declares(folder: Path) -> None
         assert prober.describe("mine.py:module") is None
         assert prober.describe("torch.nn.functional:silu") is not None
     facts = {
-        label: known
-        for label, spec in chosen.items()
-        if (known := facts_of(spec.row, spec.beta))
+        label: known for label, spec in chosen.items() if (known := facts_of(spec))
     }
     silu, telu, bare = facts_records(chosen, facts)
     assert (

@@ -11,14 +11,14 @@ from activation_formulas import ORACLE
 
 from ffnbench.common.choices import Init
 from ffnbench.ffn.activations import ACTIVATIONS, HF_ACTIVATIONS
-from ffnbench.ffn.spec import FFNSpec
+from ffnbench.ffn.spec import Applied, FFNSpec, act
 from ffnbench.worker.backends.building import build_module
 
 ALL = [row.name for row in ACTIVATIONS]
 
 
-def apply(name: str, x: torch.Tensor, beta: float = 0.5) -> torch.Tensor:
-    return ACTIVATIONS.get(name).apply(F, x, beta)
+def apply(name: str, x: torch.Tensor, **parameters: float) -> torch.Tensor:
+    return Applied(act(name, **parameters)).of(F, x)
 
 
 def test_element_wise_costs_follow_the_declared_convention() -> None:
@@ -29,7 +29,8 @@ def test_element_wise_costs_follow_the_declared_convention() -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_values_agree_with_the_definition_in_float64(name: str) -> None:
     grid = [-30, -12, *(i / 8 for i in range(-64, 65)), 12, 30]
-    ours = apply(name, torch.tensor(grid, dtype=torch.float64)).tolist()
+    parameters = {"beta": 0.5} if name == "swish" else {}
+    ours = apply(name, torch.tensor(grid, dtype=torch.float64), **parameters).tolist()
     assert ours == pytest.approx([ORACLE[name](x) for x in grid], rel=1e-12, abs=1e-12)
 
 
@@ -56,6 +57,17 @@ BY_HAND = {
     ),  # as leaky_relu; x g below zero, summed for the slope: multiply, select, add
     "relu6": (1 + 1, 2 + 1),  # max, min; two comparisons
     "relu2": (1 + 1, 2 + 1),  # max, square; max, double
+    "leaky_relu2": (2 + 1, 3 + 1),  # and its square; 2 x or 2 slope^2 x
+    "smooth_relu2": (
+        6,
+        3 + 4 + 1,
+    ),  # square, add, root, add, product, half; r, and four
+    "clamp": (1 + 1, 2 + 1),
+    "softcap": (1 + 1 + 1, 2 + 2 + 1),  # divide, tanh, multiply; tanh again, 1 - t^2
+    "situ": (
+        3 + 4 + 1,
+        2 + 4 + 3 + 4 + 1 + 1,
+    ),  # softcap times sigmoid; t, s, both parts
     "sigmoid": (4, 2 + 1),  # negate, exp, add, divide; from the saved output
     "tanh": (1, 2 + 1),
     "gelu": (
@@ -117,7 +129,7 @@ ROUNDED = {"gelu_fast": 1e-11, "xielu": 1e-6}
 
 def as_read(name: str, x: torch.Tensor) -> torch.Tensor:
     """What our row of transformers' name makes of x."""
-    return ACTIVATIONS.get(HF_ACTIVATIONS[name]).apply(F, x, 1.0)
+    return apply(HF_ACTIVATIONS[name], x)
 
 
 GRID = torch.linspace(-30, 30, 24001, dtype=torch.float64)

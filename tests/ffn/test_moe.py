@@ -24,7 +24,7 @@ from ffnbench.ffn.cost import cost, flops_elementwise
 from ffnbench.ffn.experts import expert_load, impose
 from ffnbench.ffn.modules import reference_output
 from ffnbench.ffn.routing import IMBALANCE, shares
-from ffnbench.ffn.spec import Dispatch, FFNSpec, Gate, MoESpec, Scores
+from ffnbench.ffn.spec import Dispatch, FFNSpec, Gate, MoESpec, Scores, act
 from ffnbench.plan.plan import Workload
 from ffnbench.worker import jobs
 from ffnbench.worker import subject as subjects
@@ -38,8 +38,8 @@ FORMS = {
     "clamped": {
         "activation": "quick_gelu",
         "gate": Gate.INNER,
-        "limit": 0.5,
-        "up_offset": 1.0,
+        "parameters": (("limit", 0.5),),
+        "up": act("clamp", limit=0.5, offset=1),
     },
     "output": {"activation": "gelu", "gate": Gate.OUTPUT},
     "learned": {"activation": "xielu"},

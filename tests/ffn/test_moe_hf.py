@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ffnbench.ffn.spec import Dispatch, FFNSpec, Gate, MoESpec, Scores
+from ffnbench.ffn.spec import Dispatch, FFNSpec, Gate, MoESpec, Scores, act
 from ffnbench.worker.backends.building import build_module
 
 transformers = pytest.importorskip("transformers")
@@ -120,7 +120,8 @@ def gpt_oss() -> tuple[torch.nn.Module, FFNSpec, dict[str, torch.Tensor]]:
         experts__down__bias=theirs.experts.down_proj_bias,
     )  # fmt: skip
     spec = FFNSpec(
-        d_model=D, d_ff=H, activation="quick_gelu", gate=Gate.INNER, bias=True, limit=7, up_offset=1,
+        d_model=D, d_ff=H, activation="quick_gelu", parameters=(("limit", 7.0),), gate=Gate.INNER, bias=True,
+        up=act("clamp", limit=7, offset=1),
         moe=MoESpec(experts=E, top_k=K, router_bias=True),
     )  # fmt: skip
     return theirs, spec, state

@@ -17,35 +17,57 @@ from torch.utils.flop_counter import FlopCounterMode
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.cost import cost, flops_elementwise, matrix_params
 from ffnbench.ffn.modules import reference_output
-from ffnbench.ffn.spec import FFNSpec, Gate
-from ffnbench.plan.plan import Workload
+from ffnbench.ffn.spec import GATED, ActivationSpec, FFNSpec, Gate, Norm, act
+from ffnbench.plan.plan import Probe, Workload
+from ffnbench.plan.variants import typed_variants
 from ffnbench.worker import peak_memory
 from ffnbench.worker import subject as subjects
 from ffnbench.worker.backends.building import build_module
 
 ACTIVATION_NAMES = [row.name for row in ACTIVATIONS]
 TOKENS = 80
-TOLERANCE = {"float64": 1e-13, "float32": 1e-5, "bfloat16": 2e-2}
+TOLERANCE = {"float64": 1e-13, "float32": 1e-5, "bfloat16": 6e-2}
+
+
+VALUES = {
+    "limit": st.sampled_from((0.1, 7.0)),
+    "offset": st.sampled_from((-0.5, 1.0)),
+    "beta": st.sampled_from((-1.0, 0.5)),
+    "slope": st.sampled_from((-0.3, 0.2)),
+    "smooth": st.sampled_from((0.05, 2.0)),
+}
+
+
+@st.composite
+def activations(draw: st.DrawFn, name: str) -> ActivationSpec:
+    """An activation with some of its parameters."""
+    spec = ActivationSpec(activation=name)
+    names = {"limit", "offset", *dict(spec.row.parameters)}
+    chosen = draw(st.sets(st.sampled_from(sorted(names))) | st.just(set()))
+    return spec.with_parameters({each: draw(VALUES[each]) for each in chosen})
 
 
 @st.composite
 def forms(draw: st.DrawFn, activation: str) -> FFNSpec:
-    """A form with this activation: of any gate, clamped or not, wider than the model
-    and narrower.
+    """A form with this activation: of any gate, with a second activation or none, with
+    any norm, wider than the model and narrower.
     """
     gate = draw(st.sampled_from(Gate))
-    is_inner = gate is Gate.INNER
+    act, up = draw(activations(activation)), None
+    if gate is Gate.INNER:
+        names = st.sampled_from(ACTIVATION_NAMES)
+        up = draw(st.none() | names.flatmap(activations))
     d_model = draw(st.integers(16, 128))
     return FFNSpec(
         d_model=d_model,
         d_ff=draw(st.just(4 * d_model) | st.integers(16, 256)),
-        activation=activation,
+        activation=act.activation,
+        parameters=act.parameters,
         gate=gate,
+        up=up,
+        subnorm=draw(st.sampled_from((None, *Norm))),
         bias=draw(st.booleans()),
-        beta=0.5 if ACTIVATIONS.get(activation).beta is not None else None,
         dropout=draw(st.sampled_from((0.0, 0.0, 0.1))),
-        limit=draw(st.sampled_from((None, 0.1, 7.0))) if is_inner else None,
-        up_offset=draw(st.sampled_from((0.0, 1.0))) if is_inner else 0.0,
     )
 
 
@@ -77,9 +99,12 @@ def test_the_closed_form_is_the_module_the_tracer_and_the_allocator(
     activation: str, data: st.DataObject
 ) -> None:
     """Parameters and their formula, FLOPs forward and backward, bytes at the peak and
-    saved; and the module computes the float64 reference.
+    saved; the module computes the float64 reference, and its name is the variant.
     """
     spec = data.draw(forms(activation))
+    typed = typed_variants(spec.name)[0].at({}, Probe()).form
+    sizes = {name: getattr(spec, name) for name in ("d_model", "d_ff", "bias")}
+    assert replace(typed, dropout=spec.dropout, **sizes) == spec
     dtype = data.draw(st.sampled_from(list(TOLERANCE)))
     mode = data.draw(st.sampled_from(("forward", "train")))
     train = mode == "train"
@@ -104,7 +129,8 @@ def test_the_closed_form_is_the_module_the_tracer_and_the_allocator(
     if train:
         assert found.flops_backward * TOKENS == counter.get_total_flops() - forward
 
-    if spec.row.steps is None:  # its bytes are measured only
+    steps = [act.row.steps for act in spec.activations.values()]
+    if None in steps:  # its bytes are measured only
         assert found.peak_bytes is None
         return
     subject.call()
@@ -116,14 +142,7 @@ def test_the_clamped_gate_of_gpt_oss_has_its_published_values() -> None:
     """g sigmoid(1.702 g) (u + 1): 0 at (0, 0), 0.8457958 at (1, 0), 1.6915916 at (1,
     1), 55.99963 at the limits.
     """
-    spec = FFNSpec(
-        d_model=1,
-        d_ff=1,
-        activation="quick_gelu",
-        gate=Gate.INNER,
-        limit=7,
-        up_offset=1,
-    )
+    spec = GATED.get("swiglu_oai").form
     module = build_module(spec, dtype=torch.float64)
     x = torch.ones(1, dtype=torch.float64)
     found = []
@@ -145,11 +164,20 @@ def test_the_clamped_gate_of_gpt_oss_has_its_published_values() -> None:
 
 
 @pytest.mark.parametrize("gate", list(Gate), ids=lambda g: g.value)
-@pytest.mark.parametrize("activation", ["silu", "prelu", "xielu"])
-def test_gradients_are_right(activation: str, gate: Gate) -> None:
+@pytest.mark.parametrize("activation", ["silu", "prelu", "xielu", "situ"])
+@pytest.mark.parametrize("subnorm", [None, *Norm])
+def test_gradients_are_right(activation: str, gate: Gate, subnorm: Norm | None) -> None:
     """Of the input and of all that is trained."""
     torch.manual_seed(0)
-    spec = FFNSpec(d_model=6, d_ff=10, activation=activation, gate=gate, bias=True)
+    spec = FFNSpec(
+        d_model=6,
+        d_ff=10,
+        activation=activation,
+        gate=gate,
+        up=act("prelu", offset=1) if gate is Gate.INNER else None,
+        subnorm=subnorm,
+        bias=True,
+    )
     module = build_module(spec, dtype=torch.float64)
     x = torch.randn(3, 6, dtype=torch.float64, requires_grad=True)
     names, weights = zip(*module.named_parameters(), strict=True)
@@ -173,6 +201,33 @@ def test_the_numbers_of_the_papers() -> None:
     inference = cost(swiglu, tokens=512, dtype="float32", train=False, device="cpu")
     assert inference.peak_bytes == 3 * 4 * 512 * 2048 == 12_582_912
     assert at_512.saved_bytes == 4 * 4 * 512 * 2048  # gate, act(gate), up, product
+
+
+def test_the_forms_of_models_have_their_published_values() -> None:
+    """On one token of two hidden elements, whose gate and up are g and u. SiTU-GLU by
+    its formula (Kimi K3, eq. 12), DeepSeek-V4's limits, a norm by hand.
+    """
+    g, u = torch.tensor([30.0, -2.0]).double(), torch.tensor([-60.0, 0.5]).double()
+    silu = g.clamp(max=10) * torch.sigmoid(g.clamp(max=10))
+    squared = g.relu().square() * u
+    centred = torch.nn.functional.silu(g) * u
+    centred = centred - centred.mean()
+    expected = {
+        "situ_glu": 4 * (g / 4).tanh() * g.sigmoid() * 25 * (u / 25).tanh(),
+        "swiglu_v4": silu * u.clamp(-10, 10),
+        "drelu": torch.tensor([0.0, 0.0]).double(),
+        "bitnet_glu": squared / (squared.square().mean() + 1e-5).sqrt(),
+        "eva02_glu": centred / (centred.square().mean() + 1e-5).sqrt(),
+    }
+    for name, hidden in expected.items():
+        spec = replace(GATED.get(name).form, d_model=1, d_ff=2)
+        module = build_module(spec, dtype=torch.float64)
+        module.gate.weight.data[:, 0] = g
+        module.up.weight.data[:, 0] = u
+        for i in range(2):
+            module.down.weight.data[0] = torch.eye(2)[i]
+            y = module(torch.ones(1, 1, dtype=torch.float64))
+            assert float(y.detach()) == pytest.approx(float(hidden[i]), rel=1e-9), name
 
 
 # Liger-Kernel's own table, benchmark/data/all_benchmark_data.csv: geglu, memory,

@@ -180,9 +180,9 @@ def test_whole_models_are_as_published(
 def test_a_limit_that_is_infinite_clamps_nothing() -> None:
     """Step 3.5 has one in each of its FFNs."""
     groups = model_of(STEP).groups
-    assert [(group.ffn.limit, group.read.proven) for group in groups] == [
-        (None, True),
-        (None, True),
+    assert [(group.ffn.form_name, group.read.proven) for group in groups] == [
+        ("swiglu", True),
+        ("swiglu", True),
     ]
 
 

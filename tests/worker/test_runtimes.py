@@ -13,7 +13,7 @@ from ffnbench.common.choices import Backend, Weights
 from ffnbench.common.errors import Unsupported
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.modules import reference_output
-from ffnbench.ffn.spec import FFNSpec, Gate
+from ffnbench.ffn.spec import FFNSpec, Gate, Norm, act
 from ffnbench.plan.backends import lack_of_weights
 from ffnbench.plan.plan import Workload
 from ffnbench.worker.backends import quantised
@@ -70,9 +70,9 @@ def test_every_activation_is_the_same_function_in_another_runtime(
             activation=row.name,
             gate=gate,
             bias=True,
-            beta=2.0 if row.beta else None,
-            limit=0.1 if row.name == "quick_gelu" and gate is Gate.INNER else None,
-            up_offset=1.0 if row.name == "quick_gelu" and gate is Gate.INNER else 0.0,
+            parameters=tuple((name, 2.0) for name, _ in row.parameters),
+            up=act("clamp", limit=0.1, offset=1) if gate is Gate.INNER else None,
+            subnorm={"silu": Norm.RMS, "gelu": Norm.LAYER}.get(row.name),
         )
         subject, values = prepared(spec, backend=backend)
         with torch.no_grad():

@@ -112,7 +112,7 @@ class FusedForm(nn.Module):
         self.is_gated = isinstance(form, GatedFeedForward)
         self.is_output_gated = isinstance(form, OutputGatedFeedForward)
         self.fused = None
-        if form.spec.beta is None:
+        if not form.spec.parameters:
             self.fused = FUSED.get(form.spec.activation)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -127,6 +127,8 @@ class FusedForm(nn.Module):
         form, fused = self.form, self.fused
         if self.is_gated:
             gate = form.gate.then(x, fused) if fused else form.act(form.gate(x))
+            if form.spec.up is not None:
+                return gate * form.up_act(form.up(x))
             return form.up.times(x, gate)
         if fused:
             return form.up.then(x, fused)

@@ -17,8 +17,8 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from torch import Tensor
 
 from ffnbench.common.choices import Weights
-from ffnbench.ffn.modules import FeedForward
-from ffnbench.ffn.spec import Gate
+from ffnbench.ffn.modules import EPSILON, FeedForward
+from ffnbench.ffn.spec import UP, Applied, Gate, Norm
 from ffnbench.plan.metrics import HELD, PACK
 from ffnbench.plan.plan import Workload
 from ffnbench.record.messages import Opened
@@ -114,6 +114,9 @@ class GraphTensor:
     def __sub__(self, other: GraphTensor | float) -> GraphTensor:
         return self.graph.add("Sub", self, self._as_value(other))
 
+    def __truediv__(self, other: GraphTensor | float) -> GraphTensor:
+        return self.graph.add("Div", self, self._as_value(other))
+
     def __gt__(self, other: GraphTensor | float) -> GraphTensor:
         return self.graph.add("Greater", self, self._as_value(other))
 
@@ -126,6 +129,10 @@ class GraphTensor:
     def tanh(self) -> GraphTensor:
         """The hyperbolic tangent."""
         return self.graph.add("Tanh", self)
+
+    def sqrt(self) -> GraphTensor:
+        """The square root."""
+        return self.graph.add("Sqrt", self)
 
     def square(self) -> GraphTensor:
         """x * x."""
@@ -199,26 +206,35 @@ def onnx_model(
             return y
         return y + graph.constant(layer.bias.detach().float())
 
-    def act(x: GraphTensor) -> GraphTensor:
+    def activated(x: GraphTensor, prefix: str = "") -> GraphTensor:
+        act = Applied(spec.activations[prefix], prefix)
         learned = [
             graph.constant(getattr(module, name).detach().float())
-            for name, _ in spec.row.learned
+            for name in act.learned
         ]
-        beta = 1.0 if spec.beta is None else spec.beta
-        result: GraphTensor = spec.row.apply(Functional(), x, beta, *learned)
+        result: GraphTensor = act.of(Functional(), x, learned)
         return result
 
     if spec.gate is Gate.INNER:
-        gate, up = linear("gate", x), linear("up", x)
-        if spec.limit is not None:
-            gate, up = gate.clamp(max=spec.limit), up.clamp(-spec.limit, spec.limit)
-        if spec.up_offset:
-            up = up + spec.up_offset
-        y = linear("down", act(gate) * up)
+        hidden, up = activated(linear("gate", x)), linear("up", x)
+        hidden = hidden * (up if spec.up is None else activated(up, UP))
     else:
-        y = linear("down", act(linear("up", x)))
-        if spec.gate is Gate.OUTPUT:
-            y = y * linear("gate", x)
+        hidden = activated(linear("up", x))
+    if module.norm is not None:
+        factor = graph.constant(module.norm.weight.detach().float())
+        if spec.subnorm is Norm.LAYER:
+            bias = graph.constant(module.norm.bias.detach().float())
+            hidden = graph.add(
+                "LayerNormalization", hidden, factor, bias, epsilon=EPSILON
+            )
+        else:
+            squares = graph.add(
+                "ReduceMean", hidden * hidden, graph.constant(torch.tensor([-1]))
+            )
+            hidden = hidden / (squares + EPSILON).sqrt() * factor
+    y = linear("down", hidden)
+    if spec.gate is Gate.OUTPUT:
+        y = y * linear("gate", x)
     return graph.model(y, spec.d_model)
 
 

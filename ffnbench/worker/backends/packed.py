@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.ffn.experts import ExpertLinear
 from ffnbench.ffn.modules import (
-    ClampedFeedForward,
     GatedFeedForward,
     OwnForm,
 )
@@ -27,9 +26,9 @@ from ffnbench.ffn.spec import ImportedSpec
 from ffnbench.plan.plan import AnySpec
 
 
-class JoinedFeedForward(ClampedFeedForward):
-    """A gated form with its own layers, gate and up joined: `down(act(g) * u)` where g
-    and u are the halves of `gate_up(x)`. `gate_first` says which half is g.
+class JoinedFeedForward(GatedFeedForward):
+    """A gated form with its own layers, gate and up joined: `down(act(g) * up_act(u))`
+    where g and u are the halves of `gate_up(x)`. `gate_first` says which half is g.
     """
 
     gate_up: Any
@@ -44,8 +43,8 @@ class JoinedFeedForward(ClampedFeedForward):
         else:
             self.gate_up = _joined(form.up, form.gate)
         self.down = form.down
-        self.drop = form.drop
-        for name, _ in self.spec.row.learned:
+        self.drop, self.norm = form.drop, form.norm
+        for name in self.spec.learned:
             setattr(self, name, getattr(form, name))
         self.train(form.training)
 
@@ -56,7 +55,7 @@ class JoinedFeedForward(ClampedFeedForward):
             g, u = first, second
         else:
             u, g = first, second
-        return self.act(self._limited_gate(g)) * self._limited_up(u)
+        return self.act(g) * self.up_act(u)
 
     @property
     def gate(self) -> SimpleNamespace:
@@ -115,11 +114,7 @@ def join(module: nn.Module, *, gate_first: bool) -> nn.Module:
     """Join gate and up of a module in place, with the values of its weights, and return
     it; raises Unsupported for a module without a gate.
     """
-    forms = [
-        part
-        for part in module.modules()
-        if type(part) in (GatedFeedForward, ClampedFeedForward)
-    ]
+    forms = [part for part in module.modules() if type(part) is GatedFeedForward]
     if not forms or not isinstance(module, OwnForm):
         raise Unsupported(
             "it has no gate beside its up projection that the two could be one product"
