@@ -107,15 +107,13 @@ def _decode_dataclass(kind: Any, data: Any, where: str) -> Any:
     values = {}
     for name, each in saved.items():
         if each.metadata == OTHER_FIELDS:
-            values[name] = _decode(hints[name], unnamed, where)
-            unnamed = {}
-    if unnamed:
-        raise ValueError(f"{where}: unknown field {min(unnamed)!r}")
-    for name, each in saved.items():
-        if name in data:
+            values[name], unnamed = _decode(hints[name], unnamed, where), {}
+        elif name in data:
             values[name] = _decode(hints[name], data[name], f"{where}.{name}")
         elif each.default is MISSING and each.default_factory is MISSING:
             raise ValueError(f"{where}: {name!r} is missing")
+    if unnamed:
+        raise ValueError(f"{where}: unknown field {min(unnamed)!r}")
     return kind(**values)
 
 
