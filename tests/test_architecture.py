@@ -158,6 +158,18 @@ def test_heavy_imports_stand_only_where_they_may() -> None:
         assert at_top <= allowed, here
 
 
+def test_a_worker_needs_torch_and_the_standard_library_alone() -> None:
+    """What else a backend or a device needs may be missing."""
+    optional = {"onnx", "onnxruntime", "openvino", "pynvml"}
+    needed = {"ffnbench", "torch", *sys.stdlib_module_names}
+    for room in ("worker", "device", "ffn", "plan", "record", "common"):
+        for path in (PACKAGE / room).rglob("*.py"):
+            roots = {name.split(".")[0] for name in imports(path)}
+            assert roots <= needed | optional, path
+            top = {name.split(".")[0] for name in imports(path, module_level=True)}
+            assert top <= needed, path
+
+
 def test_pictures_load_matplotlib_away_from_the_current_folder() -> None:
     """`report/pictures/__init__.py` does so: elsewhere its import stands before
     theirs.

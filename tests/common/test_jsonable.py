@@ -3,17 +3,13 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from paths import ROOT
 
 from ffnbench.common import jsonable
-from ffnbench.common.errors import FfnbenchError
 from ffnbench.record.result import Estimate, Failure, FailureKind
-from ffnbench.report.store import read_report
 
 
 @dataclass(frozen=True)
@@ -127,38 +123,3 @@ def test_what_configs_of_models_have_is_read() -> None:
     }
     with pytest.raises(ValueError, match="given twice"):
         jsonable.parse('{"a": 1, "a": 2}', ours=False)
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "says"),
-    [
-        (
-            "dtype",
-            "float99",
-            "'relu' has the dtype 'float99', which is none",
-        ),
-        (
-            "mode",
-            "zzz",
-            "Report.plan.cases\\[0\\].workload.mode: expected one of forward, train, backward, found 'zzz'",
-        ),
-        ("batch", 0, "'relu' has a batch of 0"),
-        (
-            "routing",
-            "chaos",
-            "workload.routing: expected one of uniform, skewed, trained-like",
-        ),
-    ],
-)
-def test_what_a_file_may_hold_is_declared_where_the_field_is(
-    tmp_path: Path, field: str, value: object, says: str
-) -> None:
-    """A saved run with one value changed: the place in the file is named, and nothing
-    is decided.
-    """
-    data = json.loads((ROOT / "results" / "amd-epyc-2cpu" / "compare.json").read_text())
-    data["plan"]["cases"][0]["workload"][field] = value
-    path = tmp_path / "run.json"
-    path.write_text(json.dumps(data))
-    with pytest.raises(FfnbenchError, match=says):
-        read_report(path)

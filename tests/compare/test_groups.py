@@ -10,7 +10,6 @@ from itertools import product
 from fake_machine import KnownProber, planned
 
 from ffnbench.plan.plan import Plan
-from ffnbench.run.resources import memory_needed, too_large
 
 LISTS = {"d_model": (64, 96), "dtype": ("float32", "bfloat16"), "mode": ("forward", "train"), "threads": (1, 2),
          "batch": (1, 3), "seq_len": (8, 16)}  # fmt: skip
@@ -45,18 +44,3 @@ def test_each_group_is_the_plan_of_its_own_values() -> None:
     assert [case for group in plan.groups for case in group.cases] == list(
         plan.cases
     )  # rows of a group together
-
-
-def test_memory_is_that_of_all_groups_together() -> None:
-    one, many = (
-        plan_of("relu,swiglu", d_model=256, seq_len=n, device="cpu")
-        for n in (8, (8, 16, 32))
-    )
-    # All weights and inputs at once; one matrix is copied to float64 at a time, and one
-    # case is called at a time.
-    needed = memory_needed(many.cases)
-    assert 2 < needed / memory_needed(one.cases) < 3
-    assert not too_large(one, {"cpu": needed - 1})
-    assert not too_large(many, {"cpu": needed})
-    (failure,) = too_large(many, {"cpu": needed - 1})
-    assert "of memory, and" in failure.message

@@ -104,21 +104,3 @@ def test_seconds_are_those_of_one_machine_whichever_rounds_a_row_has(
             assert seconds[one.case] / seconds["a"] == pytest.approx(
                 one.ratio.value, rel=1e-9
             )
-
-
-def test_the_interval_of_seconds_is_that_of_the_rows_own_processes() -> None:
-    """By hand: b's three processes take 1.9, 2.0 and 2.1 s, in all rounds, and a's 1 s:
-    no row moves another.
-    """
-    plan = plan_of(workers=3, rounds=4)
-    measured = summarise(
-        run_of(plan, {"a": [[1.0] * 4] * 3, "b": [[v] * 4 for v in (1.9, 2.0, 2.1)]})
-    )[0]
-    one, other = (m.estimate for m in measured[:2])
-    logs = [math.log(v) for v in (1.9, 2.0, 2.1)]
-    mean = sum(logs) / 3
-    half = 4.302653 * math.sqrt(sum((log - mean) ** 2 for log in logs) / 2 / 3)
-    assert other.value / one.value == pytest.approx(math.exp(mean))
-    assert (other.low, other.high) == (
-        pytest.approx(other.value * math.exp(-half), rel=1e-6), pytest.approx(other.value * math.exp(half), rel=1e-6),
-    )  # fmt: skip

@@ -4,14 +4,11 @@ errors are known.
 
 from __future__ import annotations
 
-import csv
-import io
 import random
 from typing import Any
 
 import pytest
 from fake_machine import FakeLaunch, measure, planned, prepare
-from paths import ROOT
 
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.record.result import Report
@@ -83,23 +80,3 @@ def test_a_runtime_that_is_not_installed_names_its_extra(
     [failure] = measure(prepared, launch=FakeLaunch()).failures
     assert failure.case == "swiglu@backend=ort"
     assert "pip install 'ffnbench[ort]'" in failure.message
-
-
-def test_weights_of_code_that_is_said_to_be_a_form_are_counted_as_those_of_the_form(
-    in_process,
-) -> None:
-    """By hand: 2 matrices of 64 x 256 in 8 bits, a scale of 4 bytes for each of 256 +
-    64 rows.
-    """
-    code, out, _ = in_process(
-        "cost", f"mine={ROOT}/tests/hostile.py:Plain@like=relu,relu", "--d-model", "64", "--weights", "none,int8",
-        "--columns", "label,weight_bytes", "-f", "csv",
-    )  # fmt: skip
-    assert code == 0
-    weights = {
-        row["label"]: int(row["weight_bytes"])
-        for row in csv.DictReader(io.StringIO(out))
-    }
-    assert weights["relu@weights=int8"] == 2 * 64 * 256 + 4 * (256 + 64)
-    biases = weights["mine"] - weights["relu"]
-    assert weights["mine@weights=int8"] == weights["relu@weights=int8"] + biases

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ import torch
 from fake_machine import FakeLaunch, planned, run
 
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.device import accelerator, nvml
+from ffnbench.device import nvml
 from ffnbench.device.environment import (
     about_gpus,
     usable_cpus,
@@ -28,8 +27,6 @@ from ffnbench.record.messages import DeviceFacts, Sampled
 from ffnbench.record.result import DeviceReadings
 from ffnbench.stats.verdict import summarise
 
-UUIDS = ("aaaaaaaa-0000-0000-0000-000000000000", "bbbbbbbb-0000-0000-0000-000000000000")
-SAMPLED = Sampled(value=1.0)
 A100 = {
     "gpu": "NVIDIA A100-SXM4-80GB",
     "gpu_memory_bytes": 80 << 30,
@@ -38,110 +35,23 @@ A100 = {
 }
 
 
-class NVMLError(Exception):
-    """As pynvml's own."""
-
-
-class FakeNVML(ModuleType):
-    """A driver with two cards; torch's first is its second, as CUDA_VISIBLE_DEVICES=1,0
-    has it. `answers` are what its functions give, an exception is what they raise; what
-    is not among them is not supported.
-    """
-
-    def __init__(self, **answers: Any) -> None:
-        super().__init__("pynvml")
-        self.cards = {
-            f"GPU-{UUIDS[1]}": 0,
-            f"GPU-{UUIDS[0]}": 1,
-        }  # NVML's index by UUID
-        self.bits, self.pids = [0, 0], [[], []]
-        self.answers = {
-            "nvmlInit": lambda: None,
-            "nvmlDeviceGetHandleByUUID": lambda uuid: self.cards[uuid],
-            "nvmlSystemGetDriverVersion": lambda: b"550.54.15",
-            "nvmlDeviceGetUUID": lambda handle: next(uuid for uuid, index in self.cards.items() if index == handle),
-            "nvmlDeviceGetPowerManagementLimit": lambda handle: 300_000,
-            "nvmlDeviceGetMaxClockInfo": lambda handle, what: {1: 1980}[what],
-            "nvmlDeviceGetEccMode": lambda handle: [1, 1],
-            "nvmlDeviceGetCurrentClocksThrottleReasons": lambda handle: self.bits[handle],
-            "nvmlDeviceGetClockInfo": lambda handle, what: [1980, 1410][handle],
-            "nvmlDeviceGetComputeRunningProcesses": lambda handle: [SimpleNamespace(pid=p) for p in self.pids[handle]],
-        } | answers  # fmt: skip
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name not in self.answers:
-            raise AttributeError(name)
-        if isinstance(self.answers[name], Exception):
-            raise self.answers[name]
-        return self.answers[name]
-
-
-@pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Put a driver where pynvml is looked for, and two GPUs where torch is asked for
-    them.
-    """
-
-    def put(found: ModuleType | None) -> ModuleType | None:
-        monkeypatch.setitem(sys.modules, "pynvml", found)
-        nvml.library.cache_clear()
-        return found
-
-    def properties(device: Any) -> SimpleNamespace:
-        index = torch.device(device).index if isinstance(device, str) else device
-        return SimpleNamespace(
-            uuid=UUIDS[index or 0], total_memory=80 << 30, major=8, minor=0,
-        )  # fmt: skip
-
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.version, "cuda", "12.4")
-    monkeypatch.setattr(accelerator, "_MADE", {})
-    monkeypatch.setattr(
-        accelerator, "MAKE", lambda name: SimpleNamespace(free_bytes=lambda: 79 << 30)
-    )
-    monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
-    monkeypatch.setattr(
-        torch.cuda, "get_device_name", lambda device: "NVIDIA A100-SXM4-80GB"
-    )
-    yield put
-    nvml.library.cache_clear()
-
-
 @pytest.mark.parametrize(
-    "how",
-    ["not installed", "does not load", "no driver", "no permission", "no such card"],
+    ("found", "hint"), [(None, True), (ModuleType("pynvml"), False)]
 )
-def test_whatever_is_missing_of_nvml_nothing_fails(driver: Any, how: str) -> None:
-    if how == "not installed":
-        driver(None)  # importing it raises ImportError
-    elif how == "does not load":
-        driver(FakeNVML(nvmlInit=OSError("no libnvidia-ml.so")))
-    elif how == "no driver":
-        driver(FakeNVML(nvmlInit=NVMLError("NVML Shared Library Not Found")))
-    else:
-        handle = "nvmlDeviceGetHandleByUUID"
-        every = [
-            name
-            for name in FakeNVML().answers
-            if name.startswith("nvmlDevice") and name != handle
-        ]
-        refused = [handle] if how == "no such card" else every
-        driver(
-            FakeNVML(**dict.fromkeys(refused, NVMLError("Insufficient Permissions")))
-        )
-    told, sample = nvml.nvml_facts("cuda"), DeviceWatch().after(SAMPLED, "cuda")
-    if how == "no permission":
-        assert {name: value for name, value in told.items() if value is not None} == {
-            "driver": "550.54.15"
-        }
-        assert sample == SAMPLED
-    else:
-        assert set(told) == {"nvml_missing"}
-        assert sample == SAMPLED
-        assert ("pip install 'ffnbench[cuda]'" in told["nvml_missing"]) == (
-            how == "not installed"
-        )
-        assert told["nvml_missing"] in clock_advice(DeviceFacts(**told))[0]
+def test_without_nvml_a_gpu_says_what_is_missing_and_nothing_fails(
+    monkeypatch: pytest.MonkeyPatch, found: ModuleType | None, hint: bool
+) -> None:
+    """It is not installed, or its driver does not answer."""
+    monkeypatch.setitem(sys.modules, "pynvml", found)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: None)
+    nvml.library.cache_clear()
+    told = nvml.nvml_facts("cuda")
+    assert set(told) == {"nvml_missing"}
+    assert ("pip install 'ffnbench[cuda]'" in told["nvml_missing"]) == hint
+    assert told["nvml_missing"] in clock_advice(DeviceFacts(**told))[0]
+    sampled = Sampled(value=1.0)
+    assert DeviceWatch().after(sampled, "cuda") == sampled
+    nvml.library.cache_clear()
 
 
 # The runner

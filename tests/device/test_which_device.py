@@ -9,14 +9,11 @@ from typing import Any
 
 import pytest
 from fake_machine import FakeLaunch, planned, run
-from paths import ROOT
 
-import ffnbench
 from ffnbench.device import environment
 from ffnbench.device.environment import why_no_gpu
 from ffnbench.plan.plan import Plan, Workload
 from ffnbench.plan.reading import device_of
-from ffnbench.run import world
 
 
 def plan_of(variants: str = "relu", **flags: Any) -> Plan:
@@ -68,15 +65,3 @@ def test_why_there_is_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "no GPU driver" in why_no_gpu()
     (tmp_path / "nvidiactl").touch()
     assert why_no_gpu() == ""
-
-
-def test_counts_of_a_device_that_is_not_here_are_checked_without_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def started(*_: object) -> Any:
-        raise AssertionError("a process was started")
-
-    machine = world.World(launch=started, no_gpu=lambda: "there is none")
-    monkeypatch.setattr(world, "this_machine", lambda **_: machine)
-    shown = ffnbench.check(ROOT / "tests/golden/runs/cuda.json", exact_only=True)
-    assert "exact rows are equal; latency was not compared" in str(shown)

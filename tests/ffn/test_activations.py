@@ -9,7 +9,6 @@ import torch
 import torch.nn.functional as F
 from activation_formulas import ORACLE
 
-from ffnbench.common.choices import Init
 from ffnbench.ffn.activations import ACTIVATIONS, HF_ACTIVATIONS
 from ffnbench.ffn.spec import Applied, FFNSpec, act
 from ffnbench.worker.backends.building import build_module
@@ -152,14 +151,3 @@ def test_a_config_gets_the_function_that_transformers_has_by_that_name() -> None
             rtol=1e-12,
             atol=ROUNDED.get(name, 1e-13),
         )
-
-
-def test_prelu_is_that_of_torch() -> None:
-    spec = FFNSpec(d_model=4, d_ff=6, activation="prelu", init=Init.HE_XAVIER)
-    module = build_module(spec, dtype=torch.float64)
-    theirs = torch.nn.PReLU(dtype=torch.float64)
-    assert float(module.slope.detach()) == float(theirs.weight.detach()) == 0.25
-    for parameter in (module.slope, theirs.weight):
-        parameter.data.fill_(-0.7)
-    x = torch.linspace(-4, 4, 33, dtype=torch.float64)
-    assert torch.equal(module.act(x), theirs(x))

@@ -321,10 +321,6 @@ def test_what_a_compiler_cannot_compile_is_unsupported_and_says_why() -> None:
         "Triton can't compile it: NameError('blocks is not defined')": of_triton(
             "CompilationError", where + "NameError('blocks is not defined')"
         ),
-        "Triton can't compile it: out of resource: shared memory, Required: 294912, Hardware limit: 232448.": of_triton(
-            "OutOfResources",
-            "out of resource: shared memory, Required: 294912, Hardware limit: 232448.",
-        ),
         "torch.compile can't compile it: LoweringException: NotImplementedError: View": InductorError(
             lowering, None
         ),

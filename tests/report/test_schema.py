@@ -4,7 +4,6 @@ there is, and our reader.
 
 from __future__ import annotations
 
-import copy
 import json
 import random
 import re
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
+from mutations import mutated
 from paths import ROOT, committed_runs
 from result_schema import schema_text
 
@@ -24,24 +24,6 @@ VALID = Draft202012Validator(json.loads(SCHEMA.read_text()))
 GOLDEN = sorted((ROOT / "tests" / "golden" / "runs").glob("*.json"))
 CHECKS = ("ab.json",)  # which hold their run beside what was decided
 RUNS = [path for path in GOLDEN if path.name not in CHECKS]
-VALUES = (
-    None,
-    True,
-    False,
-    -1,
-    0,
-    1,
-    7,
-    2.5,
-    "",
-    "no such",
-    "1",
-    [],
-    {},
-    [[]],
-    [1],
-    {"a": 1},
-)
 
 
 @pytest.mark.parametrize("path", [*committed_runs(), *RUNS], ids=lambda path: path.stem)
@@ -79,46 +61,6 @@ def test_a_changed_run_is_of_the_schema_where_the_reader_takes_it(
         else:
             assert problem, (how, next(VALID.iter_errors(changed)).message)
     assert refused > 4
-
-
-def places(value: Any, way: tuple = ()) -> list[tuple]:
-    """The way to everything in it."""
-    inner = (
-        value.items()
-        if isinstance(value, dict)
-        else enumerate(value)
-        if isinstance(value, list)
-        else ()
-    )
-    return [
-        found
-        for key, item in inner
-        for found in ((*way, key), *places(item, (*way, key)))
-    ]
-
-
-def mutated(data: dict, dice: random.Random) -> tuple[dict, tuple]:
-    """A copy that has another value somewhere, lacks one, or has one more; and
-    which.
-    """
-    changed = copy.deepcopy(data)
-    *way, last = dice.choice(places(changed))
-    at: Any = changed
-    for step in way:
-        at = at[step]
-    how, value = (
-        dice.choice(("put", "put", "take", "add")),
-        copy.deepcopy(dice.choice(VALUES)),
-    )
-    if how == "put":
-        at[last] = value
-    elif how == "take":
-        del at[last]
-    elif isinstance(at, dict):
-        at["nobody"] = value
-    else:
-        at.append(value)
-    return changed, (how, *way, last, value)
 
 
 def refusal(data: Any, path: Path) -> str:

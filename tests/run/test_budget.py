@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fake_machine import FakeLaunch, KnownProber, planned, prepare
+from fake_machine import FakeLaunch, planned, prepare
 from simulated import ENVIRONMENT
 from slow_machine import Machine, latest
 
@@ -16,7 +16,6 @@ from ffnbench.api.preparing import Prepared
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.plan.plan import Plan
 from ffnbench.record.result import Verdict
-from ffnbench.run import worker
 from ffnbench.run.world import World
 from ffnbench.stats.verdict import summarise
 
@@ -153,25 +152,3 @@ def test_what_no_machine_can_keep_to_is_refused_before_anything_starts(
     assert "measuring 40 rows in 1 group takes " in err
     hint = err.splitlines()[-1].removeprefix("hint: ").split(" ")
     assert on_fakes("compare", *many, "--match", "none", *hint)[0] == 0
-
-
-@pytest.mark.parametrize(
-    "flags", ["--dtype float23", "--precision 0.001", "--budget 1", "--seq-len 0", "--metrics foo", "--match bar",
-              "--seed -1", "--workers 1", "--backend packed --dtype float23", "mine --threads 0"],
-)  # fmt: skip
-def test_a_mistake_in_flags_is_told_before_code_is_loaded(
-    on_fakes, flags: str, monkeypatch
-) -> None:
-    def gone(*_: object) -> None:
-        raise AssertionError("a process was started")
-
-    monkeypatch.setattr(worker, "Worker", gone)
-
-    class Loads(KnownProber):
-        def describe(self, target: str) -> None:
-            gone()
-
-    code, _, err = on_fakes(
-        "compare", "relu", "mine=mypkg.mlp:SwiGLU", flags, prober=Loads
-    )
-    assert (code, err.count("error:"), err.count("hint:")) == (2, 1, 1)

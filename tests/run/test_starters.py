@@ -9,18 +9,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_machine import KnownProber, planned, run
+from fake_machine import KnownProber, planned
 
 from ffnbench.common import jsonable
 from ffnbench.plan.plan import Plan
 from ffnbench.record.result import FailureKind
-from ffnbench.run import runner
-from ffnbench.run.starters import Starters
 from ffnbench.run.worker import Worker, WorkerLost
 
 pytestmark = pytest.mark.skipif(
@@ -201,28 +198,3 @@ def test_with_the_heap_kept_a_warm_call_has_no_page_faults(
     ]
     assert min(told[2:]) < 50
     starter.leave()
-
-
-@pytest.mark.slow
-def test_an_import_that_starts_a_thread_makes_workers_interpreters_of_their_own(
-    modules: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    threaded = modules.with_name("threaded.py")
-    begun = "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
-    threaded.write_text(MODULES.replace("import os", begun + "import os", 1))
-    plan = plan_of(threaded, ("Plain",))
-    plan = replace(plan, protocol=replace(plan.protocol, workers=2))
-    sources: list[Starters] = []
-
-    def kept(*arguments: object) -> Starters:
-        sources.append(Starters(*arguments))  # type: ignore[arg-type]
-        return sources[-1]
-
-    monkeypatch.setattr(runner, "Starters", kept)
-    done = run(plan)
-    [source] = sources
-    assert not source.forks
-    assert not done.failures
-    latencies = [sample for sample in done.samples if sample.metric == "latency"]
-    assert {(s.worker, s.starter) for s in latencies} == {(0, 0), (1, 1)}
-    assert {s.round for s in latencies} == {0, 1, 2, 3}

@@ -6,11 +6,8 @@ from __future__ import annotations
 
 import pandas as pd
 import pytest
-import rates as script
 from rates import SLOWDOWNS, broken_promises, rates_of, simulate
 from simulated import STATES, WORLDS
-
-from ffnbench.record.result import Verdict
 
 
 @pytest.fixture(scope="module")
@@ -41,27 +38,3 @@ def test_simulated_error_rates_hold(told: pd.DataFrame) -> None:
 def test_a_state_that_outlasts_a_run_is_covered_by_no_run() -> None:
     """The exam sets worlds in which the code must fail."""
     assert rates_of(simulate(12, worlds=STATES[-1:]))["coverage"] < 0.8
-
-
-def test_the_same_seed_gives_the_same_runs() -> None:
-    first, again = (simulate(2, worlds=WORLDS[:1], processes=1) for _ in range(2))
-    assert first.equals(again)
-
-
-def test_a_broken_promise_is_noticed(
-    told: pd.DataFrame,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    good = rates_of(told)
-    bad = pd.Series({**good, "runs": 1000, "false diffs": 0.3, "coverage": 0.8})
-    assert broken_promises(bad) == [
-        "false differences in 30.0% of the runs",
-        "all intervals hold in 80.0% of the runs",
-    ]
-    always = pd.Series({**good, "runs": 1000, "coverage": 1.0})
-    assert broken_promises(always) == ["all intervals hold in 100.0% of the runs"]
-    wrong = told.assign(verdict=Verdict.FASTER)
-    monkeypatch.setattr(script, "simulate", lambda runs, **_: wrong)
-    assert script.main(["--runs", "12"]) == 1
-    assert "false differences in 100.0% of the runs" in capsys.readouterr().out

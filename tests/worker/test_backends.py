@@ -4,7 +4,6 @@ never silently eager.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -99,34 +98,6 @@ def test_compiled_forms_are_checked_and_timed(
         assert memory["peak_bytes"] >= 4 * 16 * 32
         assert (memory["saved_bytes"] is None) == (mode == "forward")
         assert ask(worker, "sample", label=case.label, calls=2).value > 0
-
-
-@pytest.mark.slow
-def test_compile_modes_and_frozen_weights(worker: Worker) -> None:
-    """Each mode computes the same; what frozen weights take is the compiler's
-    matter.
-    """
-    plan = plan_of("swiglu@backend=compile")
-    case = plan.cases[0]
-    works = [
-        replace(case.workload, compile=mode)
-        for mode in torch._inductor.list_mode_options()
-        if mode != "default"
-    ]
-    works = [*works, replace(case.workload, freeze=True)]
-    cases = [replace(case, name=f"{i}", workload=work) for i, work in enumerate(works)]
-    plan = replace(plan, cases=tuple(cases))
-    worker.ask("begin", 60, plan=plan)
-    found = [ask(worker, "open", label=case.label, calls=None) for case in cases]
-    own = 4 * 3 * 32 * 64
-    assert [answer.graphs for answer in found] == [1] * len(cases), found
-    assert [answer.values["held_bytes"] for answer in found[:-1]] == [own] * (
-        len(cases) - 1
-    )
-    assert found[-1].values["held_bytes"] is None
-    for case in cases:
-        assert ask(worker, "sample", label=case.label, calls=2).value > 0
-        assert_right(worker, case.label)
 
 
 @pytest.mark.slow
