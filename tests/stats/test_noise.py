@@ -7,37 +7,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from made_up_runs import plan_of, run_of, with_control
 
-from ffnbench.plan.plan import CONTROL
-from ffnbench.record.result import Verdict
 from ffnbench.run.world import Watch
-from ffnbench.stats.verdict import summarise
-
-
-def test_a_reference_that_differs_from_itself_makes_the_machine_unfit() -> None:
-    a, slower, off = (
-        [[1.0] * 6] * 3,
-        [[1.04] * 6, [1.05] * 6, [1.06] * 6],
-        [[1.09] * 6, [1.10] * 6, [1.11] * 6],
-    )
-    plan = with_control(plan_of(workers=3, rounds=6))
-    good = summarise(
-        run_of(
-            plan, {"a": a, "b": slower, CONTROL: [[0.999] * 6, [1.0] * 6, [1.001] * 6]}
-        )
-    )
-    verdicts = {c.case: c.verdict for c in good[1]}
-    assert verdicts["b"] is Verdict.SLOWER
-    assert not good[2]
-    bad = summarise(run_of(plan, {"a": a, "b": slower, CONTROL: off}))
-    by = {c.case: c for c in bad[1]}
-    assert by["b"].verdict is Verdict.UNCLEAR
-    assert "differs from itself" in by["b"].reason
-    assert any(
-        "the machine is too noisy: the reference differs from itself" in note.text
-        for note in bad[2]
-    )
 
 
 def test_what_other_processes_used_is_told(
