@@ -314,7 +314,7 @@ Layers = Annotated[
     int | str | None,
     one(positive),
     option(
-        WIDTHS, "Blocks of a stack; by default 8, or those of the model.", metavar="INT"
+        WIDTHS, "Blocks of a stack; by default 4, or those of the model.", metavar="INT"
     ),
 ]
 Heads = Annotated[

@@ -7,6 +7,7 @@ The stacks are compared with the first one, and the FFNs alone with the first of
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -43,7 +44,9 @@ ALONE = (("place", "alone"),)  # how an FFN by itself is told from its stack
 # kinds of layers in which a token sees all others
 NOT_CAUSAL = ("encoder", "vision", "audio")
 HEAD_DIM = 64  # of a block whose sizes are given by hand
-LAYERS = 8  # of a stack, where neither a flag nor a model has them
+LAYERS = 4  # of a stack, where neither a flag nor a model has them
+# so many blocks of a stack get the time of one case
+BLOCKS_A_CASE = 2
 
 
 def plan_block(
@@ -90,7 +93,7 @@ def plan_block(
     return Plan(
         kind=Kind.BLOCK,
         cases=tuple(cases),
-        protocol=with_budget(protocol, len(cases)),
+        protocol=with_budget(protocol, sum(map(_share_of_budget, cases))),
         metrics=("latency", "memory"),
         notes=(*notes, *_notes(model)),
     )
@@ -101,6 +104,13 @@ def without_length(point: Point) -> Point:
     plan apart.
     """
     return tuple((name, value) for name, value in point if name != "seq_len")
+
+
+def _share_of_budget(case: Case) -> int:
+    """How many cases' time a case gets: more, the more blocks it has."""
+    if isinstance(case.ffn, StackSpec):
+        return math.ceil(case.ffn.layers / BLOCKS_A_CASE)
+    return 1
 
 
 def _cases_of_point(ffns: Sequence[Case], stack: StackSpec) -> Iterator[Case]:
