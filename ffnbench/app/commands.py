@@ -213,6 +213,7 @@ def cost(
         protocol=protocol,
         preset=preset,
         match=match,
+        measured=False,
     )
     return call.count(plan, probe, machines)
 
@@ -575,12 +576,17 @@ def env() -> "Answer":
     ],
     docs="docs/inspect.md#what-is-in-a-model",
 )
-def inspect(model: o.Model) -> "Answer":
-    """Show the parameters of a model by part and layer.
+def inspect(
+    model: o.Model,
+    *,
+    seq_len: o.TokensOfModel = 4096,
+    attention: o.Convention = "causal",
+) -> "Answer":
+    """Show the parameters of a model by part and layer, and its FLOPs a token.
 
     >>> rows = ffnbench.inspect("mixtral-8x7b").frame()
     >>> rows[["part", "layers", "params", "params_active"]]
     """
     from ffnbench.inspecting.table import answer_of
 
-    return answer_of(model)
+    return answer_of(model, seq_len, attention)

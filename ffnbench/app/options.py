@@ -56,6 +56,7 @@ SeveralVariants = OneVariant | Sequence[OneVariant] | Mapping[str, OneVariant]
 Sizes = int | str | Iterable[int | str]
 Names = str | Sequence[str]
 MatchName = Literal["params", "flops", "none"]
+ConventionName = Literal["causal", "square", "megatron"]
 ModeName = Literal["forward", "train", "backward", "inference", "training"]
 Pairs = str | Sequence[str] | Mapping[str, str]
 OneDType: TypeAlias = "str | torch.dtype"
@@ -345,6 +346,23 @@ Model = Annotated[
     ),
 ]
 
+TokensOfModel = Annotated[
+    int | str,
+    one(positive),
+    option(WORKLOAD, "Tokens in a sequence, for FLOPs.", "--seq-len", metavar="INT"),
+]
+Convention = Annotated[
+    ConventionName,
+    one(member(choices.Convention, "attention")),
+    option(
+        WORKLOAD,
+        "How FLOPs are counted: causal, square or megatron.",
+        "--attention",
+        metavar="NAME",
+        words=choices.Convention,
+    ),
+]
+
 # What an FFN is fed, and what it runs on
 
 Batch = Annotated[
@@ -451,7 +469,7 @@ Weights = Annotated[
     many(member(choices.Weights, "weights")),
     option(
         WORKLOAD,
-        "Storage of weights: none, int8, int8-dynamic, int4.",
+        "Storage of weights: none, int8, int8-dynamic, int4; to count: fp8, mxfp4, nvfp4.",
         metavar="LIST",
         words=choices.Weights,
     ),

@@ -41,13 +41,21 @@ ALL_BACKENDS = "all"  # in place of a list of backends: every one
 class Weights(StrEnum):
     """How the matrices of weights are held. NONE: in the dtype of the call. INT8, INT4:
     in 8 or 4 bits, while the inputs of the product keep their dtype. INT8_DYNAMIC: in 8
-    bits, and each call quantises the inputs to 8 bits as well.
+    bits, and each call quantises the inputs to 8 bits as well. FP8: floats of 8 bits,
+    with one scale for all, for each row, or for each block of 128 x 128 (DeepSeek-V3).
+    MXFP4: floats of 4 bits in groups of 32 with a scale of 8 bits (OCP Microscaling
+    Formats 1.0). NVFP4: in groups of 16, with one more scale for all (NVIDIA 2025).
     """
 
     NONE = "none"
     INT8_DYNAMIC = "int8-dynamic"
     INT8 = "int8"
     INT4 = "int4"
+    FP8 = "fp8"
+    FP8_ROW = "fp8-row"
+    FP8_BLOCK = "fp8-block"
+    MXFP4 = "mxfp4"
+    NVFP4 = "nvfp4"
 
 
 DEFAULT_MODE = "default"  # of torch.compile; torch lists the others
@@ -118,6 +126,14 @@ class Match(StrEnum):
     PARAMS = "params"
     FLOPS = "flops"
     NONE = "none"
+
+
+class Convention(StrEnum):
+    """How the FLOPs of a model are counted (inspecting/flops.py: model_flops)."""
+
+    CAUSAL = "causal"
+    SQUARE = "square"
+    MEGATRON = "megatron"
 
 
 # the suffixes of files: of every table by its format, of a check, of a picture, and of

@@ -156,10 +156,14 @@ def weight_elements_touched(spec: FFNSpec, tokens: int, routing: Routing) -> int
     """The expected number of parameters that one call reads."""
     if spec.moe is None:
         return params(spec)
+    return round(params_of_experts(spec, touched_experts(spec.moe, tokens, routing)))
+
+
+def touched_experts(moe: MoESpec, tokens: int, routing: Routing) -> float:
+    """The expected number of routed experts that some token of a call goes to."""
     from ffnbench.ffn.routing import expected_hits
 
-    hits = expected_hits(routing, spec.moe.experts, spec.moe.top_k, tokens)
-    return round(params_of_experts(spec, hits))
+    return expected_hits(routing, moe.experts, moe.top_k, tokens)
 
 
 def params_formula(spec: FFNSpec) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import cycle, islice
-from math import isfinite
+from math import ceil, isfinite
 from typing import Any
 
 from ffnbench.common.choices import Backend, Init, Weights
@@ -381,12 +381,14 @@ class FFNSpec:
             case Gate.OUTPUT:
                 return {**classic, "gate": (d, d)}
 
-    @property
-    def matrices_of_all(self) -> list[tuple[int, int, int]]:
-        """Rows, columns and number of the weights of all experts and of shared ones,
-        without router and gate of these; of a dense form its weights.
+    def matrices_of(self, experts: float | None = None) -> list[tuple[int, int, float]]:
+        """Rows, columns and number of the weights of so many routed experts, or of all,
+        and of shared ones, without router and gate of these; of a dense form its
+        weights.
         """
-        count = 1 if self.moe is None else self.moe.experts
+        count = experts
+        if count is None:
+            count = 1 if self.moe is None else self.moe.experts
         matrices = [(*shape, count) for shape in self.matrices.values()]
         if self.moe is not None and (shared := shared_expert(self)):
             matrices += [(*shape, 1) for shape in shared.matrices.values()]
@@ -838,44 +840,53 @@ DEFAULT_GROUP = 32  # columns of a weight that share a scale
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightFormat:
     """What a quantised matrix (rows, columns) is made of: elements of `bits` bits, and
-    numbers that give them back, such as scales and zero points, for each row or for
-    each group of columns in a row. `number_bytes` is the size of such a number; None
-    is the size of an element of the call's dtype.
+    for each block of `rows` x `columns` so many `numbers` that give them back, such as
+    a scale and a zero point; None stands for all rows, or all columns. With `grouped`,
+    the columns of a block are those of @group. `number_bytes` is the size of such a
+    number; None is the size of an element of the call's dtype. `matrix_bytes` are there
+    once.
     """
 
     bits: int
-    numbers_per_row: int = 0
-    numbers_per_group: int = 0
+    rows: int | None = 1
+    columns: int | None = None
+    grouped: bool = False
+    numbers: int = 1
     number_bytes: int | None = None
-
-    @property
-    def grouped(self) -> bool:
-        """Whether the columns are cut into groups."""
-        return self.numbers_per_group > 0
+    matrix_bytes: int = 0
 
     def bytes_of(self, rows: int, columns: int, *, group: int, item: int) -> int:
         """The bytes of a matrix; `item` is the size of an element of the call's
-        dtype.
+        dtype. A block at an edge may be smaller.
         """
-        numbers = rows * self.numbers_per_row
-        if self.grouped:
-            numbers += rows * (columns // group) * self.numbers_per_group
-        return rows * columns * self.bits // 8 + numbers * (self.number_bytes or item)
+        block_columns = group if self.grouped else self.columns or columns
+        blocks = ceil(rows / (self.rows or rows)) * ceil(columns / block_columns)
+        number_bytes = self.number_bytes or item
+        of_numbers = blocks * self.numbers * number_bytes + self.matrix_bytes
+        return ceil(rows * columns * self.bits / 8) + of_numbers
 
 
 # What torch's own operations hold: a scale for each row (int8); scale, zero point and
 # sum of each row, all of 32 bits (int8-dynamic); a scale and the middle of the range
 # for each group (int4).
 TORCH_FORMATS = {
-    Weights.INT8: WeightFormat(bits=8, numbers_per_row=1),
-    Weights.INT8_DYNAMIC: WeightFormat(bits=8, numbers_per_row=3, number_bytes=4),
-    Weights.INT4: WeightFormat(bits=4, numbers_per_group=2),
+    Weights.INT8: WeightFormat(bits=8),
+    Weights.INT8_DYNAMIC: WeightFormat(bits=8, numbers=3, number_bytes=4),
+    Weights.INT4: WeightFormat(bits=4, grouped=True, numbers=2),
 }
 # ONNX's operators are symmetric, with a scale of float32.
 ONNX_FORMATS = {
-    Weights.INT8: WeightFormat(bits=8, numbers_per_group=1, number_bytes=4),
-    Weights.INT8_DYNAMIC: WeightFormat(bits=8, numbers_per_row=1, number_bytes=4),
-    Weights.INT4: WeightFormat(bits=4, numbers_per_group=1, number_bytes=4),
+    Weights.INT8: WeightFormat(bits=8, grouped=True, number_bytes=4),
+    Weights.INT8_DYNAMIC: WeightFormat(bits=8, number_bytes=4),
+    Weights.INT4: WeightFormat(bits=4, grouped=True, number_bytes=4),
+}
+# what GPUs of this year compute with, and no backend here: their bytes are counted
+COUNTED_FORMATS = {
+    Weights.FP8: WeightFormat(bits=8, rows=None, number_bytes=4),
+    Weights.FP8_ROW: WeightFormat(bits=8, number_bytes=4),
+    Weights.FP8_BLOCK: WeightFormat(bits=8, rows=128, columns=128, number_bytes=4),
+    Weights.MXFP4: WeightFormat(bits=4, columns=32, number_bytes=1),
+    Weights.NVFP4: WeightFormat(bits=4, columns=16, number_bytes=1, matrix_bytes=4),
 }
 # the backends that quantise weights
 WEIGHT_FORMATS = {
@@ -886,7 +897,8 @@ WEIGHT_FORMATS = {
 
 
 def format_of(weights: Weights, backend: Backend) -> WeightFormat | None:
-    """How a backend holds weights; None where they stay as they are, or where it has no
-    such format.
+    """How a backend holds weights, or would; None where they stay as they are, or where
+    it has no such format.
     """
-    return WEIGHT_FORMATS.get(backend, {}).get(weights)
+    of_backend = WEIGHT_FORMATS.get(backend, {}).get(weights)
+    return of_backend or COUNTED_FORMATS.get(weights)

@@ -4,20 +4,29 @@ of each kind of layer.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ffnbench.common import jsonable
+from ffnbench.common.choices import Convention
 from ffnbench.common.jsonable import json_text
 from ffnbench.common.units import SI, quantity
 from ffnbench.ffn.spec import MoESpec, Scores
+from ffnbench.inspecting.flops import ModelFlops, model_flops
 from ffnbench.models.model import LayerGroup, ModelSpec
 from ffnbench.models.published import model_of
 from ffnbench.report.answer import Answer
 from ffnbench.report.columns import with_percent_sign
 from ffnbench.report.table import Column, Row, Table
 
+Flops = Mapping[Convention, ModelFlops]
 
-def answer_of(name: str) -> Answer:
-    """The parameters of a preset, or of the model of a config.json."""
+
+def answer_of(name: str, seq_len: int, convention: Convention) -> Answer:
+    """The parameters of a preset, or of the model of a config.json, and its FLOPs for a
+    token of a sequence.
+    """
     model = model_of(name)
+    flops = {each: model_flops(model, seq_len, each) for each in Convention}
     percent = 100 * model.parts["ffn"] / model.params
     answer = f"FFNs hold {percent:.1f}% of {quantity(model.params, SI)} parameters"
     if model.params_active not in (None, model.params):
@@ -30,10 +39,18 @@ def answer_of(name: str) -> Answer:
         columns=COLUMNS,
         rows=rows_of(model),
         header=[model.name, *map(layers_text, model.groups)],
-        summary=[*filter(None, (model.defaults,)), answer],
+        summary=[
+            *filter(None, (model.defaults,)),
+            answer,
+            *flops_lines(flops, convention, seq_len),
+        ],
         details=[*filter(None, details)],
     )
-    return Answer(table=table, name="inspect", json=lambda: _json(model))
+    return Answer(
+        table=table,
+        name="inspect",
+        json=lambda: _json(model, flops, convention, seq_len),
+    )
 
 
 def rows_of(model: ModelSpec) -> list[Row]:
@@ -63,6 +80,33 @@ def rows_of(model: ModelSpec) -> list[Row]:
     for each in rows:
         each["share"] = each["params"] / model.params
     return [dict.fromkeys(KEYS) | each | same for each in rows]
+
+
+NAMES = {
+    Convention.CAUSAL: "causal attention",
+    Convention.SQUARE: "PaLM's convention, all pairs of tokens and 2 for each parameter",
+    Convention.MEGATRON: "Megatron's convention, half of all pairs and no router",
+}
+
+
+def flops_lines(flops: Flops, convention: Convention, seq_len: int) -> list[str]:
+    """FLOPs of a token in the chosen convention, and by how much the others differ."""
+    chosen = flops[convention]
+    if chosen.forward is None or chosen.training is None:
+        return [f"FLOPs a token are not known: {chosen.missing}"]
+    line = f"{gigas(chosen.forward)} GFLOP a token forward, {gigas(chosen.training)} in training, at {seq_len:,} tokens: {NAMES[convention]}, output layer in, embedding out"
+    others = [
+        f"{gigas(found.training)} in training ({100 * (found.training / chosen.training - 1):+.1f}%) by {NAMES[other]}"
+        for other, found in flops.items()
+        if other is not convention and found.training
+    ]
+    missing = [chosen.missing] if chosen.missing else []
+    return [", ".join([line, *missing]), "; ".join(others)]
+
+
+def gigas(flops: int) -> str:
+    """Billions with two decimals: `32.71`."""
+    return f"{flops / 1e9:,.2f}"
 
 
 def layers_text(group: LayerGroup) -> str:
@@ -102,7 +146,7 @@ def _experts(moe: MoESpec) -> list[str]:
     return parts
 
 
-def _json(model: ModelSpec) -> str:
+def _json(model: ModelSpec, flops: Flops, convention: Convention, seq_len: int) -> str:
     layers = []
     for group in model.groups:
         record = {
@@ -124,6 +168,11 @@ def _json(model: ModelSpec) -> str:
         "params_active": model.params_active,
         "parts": model.parts,
         "layers": layers,
+        "seq_len": seq_len,
+        "attention": convention,
+        "flops_forward": flops[convention].forward,
+        "flops_training": {each: found.training for each, found in flops.items()},
+        "flops_missing": flops[convention].missing,
     }
     return json_text(data, 1) + "\n"
 

@@ -43,13 +43,15 @@ class ReadFFN:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rest:
     """Parameters of a whole model besides its FFNs; `attention` besides the matrices
-    and biases of its AttentionSpecs, such as sinks. `note` says what is odd in them.
+    and biases of its AttentionSpecs, such as sinks. `tied` are those of the embedding
+    that are the output layer too. `note` says what is odd in them.
     """
 
     embeddings: int
     attention: int = 0
     norms: int
     head: int
+    tied: int = 0
     other: int = 0
     note: str = ""
 

@@ -118,7 +118,7 @@ def _dense(layers: int) -> dict[str, int]:
 _ROWS = (
     _model(
         "transformer-base", "Transformer base", {"encoder": 6, "decoder": 6}, _ffn("relu", 512, 2048, bias=True),
-        (8, 8, 64), rest=Rest(embeddings=18_944_000, norms=30_720, head=0, note="one matrix embeds both languages and is the output's; the paper says about 37,000 tokens"),
+        (8, 8, 64), rest=Rest(embeddings=18_944_000, norms=30_720, head=0, tied=18_944_000, note="one matrix embeds both languages and is the output's; the paper says about 37,000 tokens"),
         source="Vaswani et al. 2017, arXiv 1706.03762, table 3",
         note="attention without biases, as in the paper's equations",
     ),
@@ -129,18 +129,18 @@ _ROWS = (
     ),
     _model(
         "gpt2", "GPT-2 124M", _dense(12), _ffn("gelu_tanh", 768, 3072, bias=True), (12, 12, 64), qkv_bias=True,
-        out_bias=True, rest=Rest(embeddings=39_383_808, norms=38_400, head=0),
+        out_bias=True, rest=Rest(embeddings=39_383_808, norms=38_400, head=0, tied=38_597_376),
         source="transformers GPT2Config; gpt2",
     ),
     _model(
         "gpt3-175b", "GPT-3 175B", _dense(96), _ffn("gelu", 12288, 49152, bias=True), (96, 96, 128), qkv_bias=True,
-        out_bias=True, rest=Rest(embeddings=642_723_840, norms=4_743_168, head=0, note="GPT-2's vocabulary, norms and tied output are assumed, 2,048 positions are the paper's"),
+        out_bias=True, rest=Rest(embeddings=642_723_840, norms=4_743_168, head=0, tied=617_558_016, note="GPT-2's vocabulary, norms and tied output are assumed, 2,048 positions are the paper's"),
         source="Brown et al. 2020, arXiv 2005.14165, table 2.1",
         note="the paper states d_ff = 4 d_model; biases are assumed as in GPT-2",
     ),
     _model(
         "t5-base", "T5-base v1.0", {"encoder": 12, "decoder": 12}, _ffn("relu", 768, 3072), (12, 12, 64),
-        rest=Rest(embeddings=24_674_304, attention=768, norms=47_616, head=0),
+        rest=Rest(embeddings=24_674_304, attention=768, norms=47_616, head=0, tied=24_674_304),
         source="t5-base config.json; the baseline of Shazeer 2020, arXiv 2002.05202",
     ),
     _model(
@@ -150,13 +150,13 @@ _ROWS = (
     ),
     _model(
         "palm-540b", "PaLM 540B", _dense(118), _ffn("swiglu", 18432, 73728), (48, 1, 256),
-        rest=Rest(embeddings=4_718_592_000, norms=2_193_408, head=0, note="one norm a layer, without a bias, since FFN and attention stand in parallel"),
+        rest=Rest(embeddings=4_718_592_000, norms=2_193_408, head=0, tied=4_718_592_000, note="one norm a layer, without a bias, since FFN and attention stand in parallel"),
         source="Chowdhery et al. 2022, arXiv 2204.02311, table 1 and section 2",
         note="three matrices at d_ff = 4 d_model, without the 2/3",
     ),
     _model(
         "falcon-7b", "Falcon 7B", _dense(32), _ffn("gelu", 4544, 18176), (71, 1, 64),
-        rest=Rest(embeddings=295_469_056, norms=299_904, head=0),
+        rest=Rest(embeddings=295_469_056, norms=299_904, head=0, tied=295_469_056),
         source="litgpt config.py, falcon-7b; transformers FalconConfig",
     ),
     _model(
@@ -186,7 +186,7 @@ _ROWS = (
     ),
     _model(
         "gemma-7b", "Gemma 7B", _dense(28), _ffn("geglu_tanh", 3072, 24576), (16, 16, 256),
-        rest=Rest(embeddings=786_432_000, norms=175_104, head=0),
+        rest=Rest(embeddings=786_432_000, norms=175_104, head=0, tied=786_432_000),
         source="transformers GemmaConfig; litgpt; torchtune", note="the paper prints both branches together: 49152",
     ),
     _model(

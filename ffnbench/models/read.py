@@ -868,7 +868,11 @@ def _rest(
         inputs = whole.get_input_embeddings().weight
         if output is None or output is inputs:
             counts["head"] = inputs.numel()
+    tied = 0
+    if output is not None and not counts["head"]:
+        tied = output.numel()
     return Rest(
+        tied=tied,
         embeddings=counts["embeddings"],
         attention=counts["attention"] - attention_params(groups),
         norms=counts["norms"],

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 
 from ffnbench.common.choices import Backend, Cache, Mode, Weights
 from ffnbench.ffn.spec import (
+    COUNTED_FORMATS,
     TORCH_FORMATS,
     WEIGHT_FORMATS,
     ActivationSpec,
@@ -77,6 +78,11 @@ def lack_of_weights(ffn: AnySpec, work: Workload) -> Lack:
     """
     if work.weights is Weights.NONE:
         return NOTHING_LACKING
+    if work.weights in COUNTED_FORMATS:
+        return (
+            f"no backend here computes with {work.weights} weights",
+            f"`ffnbench cost --weights {work.weights}` counts their bytes",
+        )
     weight_format = format_of(work.weights, work.backend)
     if weight_format is None:
         return (
@@ -111,7 +117,7 @@ def lack_of_weights(ffn: AnySpec, work: Workload) -> Lack:
             f"weights have no groups of {work.group}",
             f"@group= takes {', '.join(map(str, GROUP_SIZES))}",
         )
-    for rows, columns, _ in form.matrices_of_all:
+    for rows, columns, _ in form.matrices_of():
         if weight_format.grouped and columns % work.group:
             return (
                 f"{columns:,} columns can't be cut into groups of {work.group}",

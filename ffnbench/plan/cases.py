@@ -83,15 +83,18 @@ def plan_variants(
     match: Match = Match.PARAMS,
     metrics: Sequence[str] = ("latency", "memory"),
     layer: int | None = None,
+    measured: bool = True,
 ) -> Plan:
-    """The plan of a comparison, whose `flags` have lists of values. With `layer` the
+    """The plan of a comparison, whose `flags` have lists of values. What is not
+    `measured` need not be what a backend can run. With `layer` the
     weights are those of that layer in the folder `preset`.
 
     Raises FfnbenchError, with a hint, for whatever is wrong.
     """
     typed = variants_beside(variants, model_of(preset))
     cases, notes = cases_of(typed, flags, match=match, probe=probe)
-    refuse_if_none_can_run(cases)
+    if measured:
+        refuse_if_none_can_run(cases)
     folder = ""
     if layer is not None:
         from ffnbench.models.published import folder_of_weights

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
 
@@ -26,7 +26,13 @@ from ffnbench.common.choices import (
 )
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.activations import OwnActivation
-from ffnbench.ffn.cost import NO_MATRICES, Cost, activation_cost, cost
+from ffnbench.ffn.cost import (
+    NO_MATRICES,
+    Cost,
+    activation_cost,
+    cost,
+    touched_experts,
+)
 from ffnbench.ffn.spec import (
     DEFAULT_GROUP,
     ActivationSpec,
@@ -34,7 +40,6 @@ from ffnbench.ffn.spec import (
     ImportedSpec,
     NetworkSpec,
     StackSpec,
-    WeightFormat,
     format_of,
     item_bytes,
     tolerance,
@@ -572,33 +577,17 @@ def control_of(cases: Iterable[Case], reference: str) -> Case:
     return replace(case, name=CONTROL, run_by=(), point=(), residual=None, arm=arm)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Needed:
-    """The least that one call has to do: the FLOPs of its matrix products, None where
-    they are not known, and the bytes that it reads or writes at least once.
+def flops_of_call(case: Case, cost: Cost) -> int | None:
+    """The FLOPs of the matrix products of one call, in the mode that is timed; None
+    where they are not known.
     """
-
-    flops: int | None
-    bytes: int
-
-
-def needed_by(case: Case, cost: Cost) -> Needed:
-    """The least that one call of a case has to do, in the mode that is timed."""
-    work = case.workload
+    mode = case.workload.mode
     flops: int | None = 0
-    if work.mode != Mode.BACKWARD:
+    if mode != Mode.BACKWARD:
         flops = _plus(flops, cost.flops_forward)
-    if work.mode != Mode.FORWARD:
+    if mode != Mode.FORWARD:
         flops = _plus(flops, cost.flops_backward)
-    if cost.weight_bytes_touched is None:
-        weights = cost.weight_bytes
-    else:
-        weights = cost.weight_bytes_touched
-    inputs_and_outputs = 2 * work.tokens * case.ffn.d_model * item_bytes(work.dtype)
-    return Needed(
-        flops=None if flops is None else work.tokens * flops,
-        bytes=weights + inputs_and_outputs,
-    )
+    return None if flops is None else case.workload.tokens * flops
 
 
 def _plus(flops: int | None, more: int | None) -> int | None:
@@ -650,12 +639,8 @@ def cost_of(case: Case, probe: Probe) -> Cost:
             return counted
         if work.backend is Backend.EAGER:
             return counted  # by the layers that are quantised, not by the form
-        return replace(
-            counted,
-            weight_bytes=quantised_bytes(
-                counted.weight_bytes, case.ffn.like, work, weight_format
-            ),
-        )
+        held = quantised_bytes(case.ffn.like, work, counted.weight_bytes)
+        return replace(counted, weight_bytes=held)
     if isinstance(case.ffn, ActivationSpec):
         return activation_cost(case.ffn)
     if isinstance(case.ffn, StackSpec):
@@ -666,13 +651,14 @@ def cost_of(case: Case, probe: Probe) -> Cost:
             of_ffn = cost_of(replace(case, ffn=case.ffn.ffn), probe)
         return stack_cost(case.ffn, of_ffn, seq_len=work.seq_len, dtype=work.dtype)
     device = work.device.partition(":")[0]
+    routing = work.routing or Routing.UNIFORM
     eager_cost = cost(
         case.ffn,
         tokens=work.tokens,
         dtype=work.dtype,
         train=work.train,
         device=device,
-        routing=work.routing or Routing.UNIFORM,
+        routing=routing,
     )
     if work.eager:
         return eager_cost
@@ -681,24 +667,33 @@ def cost_of(case: Case, probe: Probe) -> Cost:
     without_peaks = replace(eager_cost, peak_bytes=None, saved_bytes=None)
     if weight_format is None:
         return without_peaks
+    quantised = partial(quantised_bytes, case.ffn, work)
+    touched = without_peaks.weight_bytes_touched
+    if touched is not None:
+        hits = None
+        if case.ffn.moe is not None:
+            hits = touched_experts(case.ffn.moe, work.tokens, routing)
+        touched = quantised(touched, hits)
     return replace(
         without_peaks,
-        weight_bytes=quantised_bytes(
-            without_peaks.weight_bytes, case.ffn, work, weight_format
-        ),
-        weight_bytes_touched=None,
+        weight_bytes=quantised(without_peaks.weight_bytes),
+        weight_bytes_touched=touched,
     )
 
 
 def quantised_bytes(
-    weight_bytes: int, spec: FFNSpec, work: Workload, weight_format: WeightFormat
+    spec: FFNSpec, work: Workload, weight_bytes: int, experts: float | None = None
 ) -> int:
-    """The bytes of all weights where the matrices of a form are held in a format. In
-    the dtype of the call they take `weight_bytes`.
+    """The bytes of all weights, or of those of so many routed experts, where the
+    matrices of a form are held in the workload's format. In the dtype of the call they
+    take `weight_bytes`.
     """
+    weight_format = format_of(work.weights, work.backend)
+    if weight_format is None:
+        return weight_bytes
     item = item_bytes(work.dtype)
-    total = weight_bytes
-    for rows, columns, count in spec.matrices_of_all:
+    total: float = weight_bytes
+    for rows, columns, count in spec.matrices_of(experts):
         in_format = weight_format.bytes_of(rows, columns, group=work.group, item=item)
         total += count * (in_format - rows * columns * item)
-    return total
+    return round(total)

@@ -20,12 +20,12 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.files import content_of
 from ffnbench.common.names import Registry
 from ffnbench.ffn.cost import Cost
-from ffnbench.ffn.spec import item_bytes
-from ffnbench.plan.plan import Case, Workload, needed_by
+from ffnbench.ffn.spec import FFNSpec, item_bytes
+from ffnbench.plan.plan import Case, Workload, flops_of_call, quantised_bytes
 from ffnbench.record.result import CaseCost, HardwareBound
 
 PUBLISHED_FILE = Path(__file__).with_name("hardware.toml")
-FP8, INT8 = "fp8", "int8"
+FP4, FP8, INT8 = "fp4", "fp8", "int8"
 # whose peak holds for float32's products, where these may be less exact
 LESS_EXACT_PATHS = {MatmulPrecision.HIGH: "tf32", MatmulPrecision.MEDIUM: "bfloat16"}
 
@@ -41,6 +41,7 @@ class Hardware:
     tflops_tf32: float | None = None
     tflops_bfloat16: float | None = None
     tflops_fp8: float | None = None
+    tflops_fp4: float | None = None
     tflops_int8: float | None = None
     gb_per_s: float
     source: str = ""
@@ -62,13 +63,20 @@ class Hardware:
 def paths_of(work: Workload) -> tuple[str, ...]:
     """The paths that may compute a workload's products: that of its dtype, or a faster
     one for float32 whose products may be less exact. Where weights are quantised, the
-    products may be those of 8 bits.
+    products may be those of 8 bits; of floats of few bits they may be of as few.
     """
-    if work.weights != Weights.NONE:
-        return (FP8, INT8)
-    if work.dtype != "float32":
-        return (work.dtype,)
-    return (LESS_EXACT_PATHS.get(work.matmul_precision, work.dtype),)
+    path = work.dtype
+    if path == "float32":
+        path = LESS_EXACT_PATHS.get(work.matmul_precision, path)
+    match work.weights:
+        case Weights.NONE:
+            return (path,)
+        case Weights.INT8 | Weights.INT8_DYNAMIC | Weights.INT4:
+            return (FP8, INT8)
+        case Weights.MXFP4 | Weights.NVFP4:
+            return (FP4, FP8, path)
+        case _:
+            return (FP8, path)
 
 
 def bounds_of(
@@ -87,7 +95,7 @@ def _bound_of(case: Case, cost: Cost, machine: Hardware) -> HardwareBound:
     """The bound of a case; without a time where its FLOPs or the peak for them are not
     known.
     """
-    flops = None if cost.failed else needed_by(case, cost).flops
+    flops = None if cost.failed else flops_of_call(case, cost)
     if flops is None:
         return HardwareBound(
             case=case.label, hardware=machine.name, bound_by="counts unknown"
@@ -131,8 +139,9 @@ def _moved_bytes(case: Case, cost: Cost) -> int:
     work = case.workload
     item = item_bytes(work.dtype)
     read = cost.weight_bytes
-    if cost.params_active < cost.params:
-        read = min(read, cost.params_active * item)
+    if isinstance(case.ffn, FFNSpec) and case.ffn.moe is not None:
+        of_token = cost.params_active * item
+        read = quantised_bytes(case.ffn, work, of_token, case.ffn.moe.top_k)
     trained = read
     if cost.counted:
         forward, backward = cost.flops_forward or 0, cost.flops_backward or 0

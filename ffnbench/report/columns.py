@@ -27,7 +27,7 @@ from ffnbench.plan.metrics import (
     RATE,
     SAVED,
 )
-from ffnbench.plan.plan import Case, needed_by
+from ffnbench.plan.plan import Case, flops_of_call
 from ffnbench.record.result import Report, Verdict
 from ffnbench.report.header import CONDITIONS
 from ffnbench.report.table import (
@@ -158,7 +158,7 @@ def _tokens_per_s(report: Report, case: Case) -> float | None:
 
 def _flops_per_s(report: Report, case: Case) -> float | None:
     seconds = _seconds(report, case)
-    flops = needed_by(case, report.cost(case.label)).flops
+    flops = flops_of_call(case, report.cost(case.label))
     return flops / seconds if flops and seconds else None
 
 

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import pytest
 
+from ffnbench.common.choices import Convention
 from ffnbench.ffn import cost
+from ffnbench.inspecting.flops import model_flops
 from ffnbench.models.presets import PRESETS
 
 # key: layers, attention, FFN of the main kind of layer; its active part where it has
@@ -138,3 +140,25 @@ def test_a_preset_is_what_transformers_builds_of_its_config(key: str) -> None:
     assert layers == [(group.count, group.ffn) for group in preset.groups]
     assert read.params == preset.params
     assert read.params_active == preset.params_active
+
+
+def test_flops_of_a_token_are_those_of_others() -> None:
+    """gpt-oss-120b in training at 4,096 tokens: 3 x (FFNs and projections, scores of
+    18 layers among all tokens before and 18 among 128, output layer), and what
+    torchtitan#4300 reports. Llama 7B by Megatron-LM's formula.
+    """
+    ours = PRESETS.get("gpt-oss-120b")
+    seen = [sum(min(n, window) for n in range(1, 4097)) for window in (4096, 128)]
+    scores = 18 * 4 * 64 * 64 * sum(seen) / 4096
+    attention = 2 * (2880 * 64 * 64 * 2 + 2880 * 8 * 64 * 2)
+    ffn = 2 * (4 * 3 * 2880 * 2880 + 128 * 2880)
+    causal = 3 * (36 * (attention + ffn) + scores + 2 * 2880 * 201_088)
+    found = {each: model_flops(ours, 4096, each).training for each in Convention}
+    assert found[Convention.CAUSAL] == pytest.approx(causal, abs=60)
+    assert found[Convention.CAUSAL] == 32_710_473_216
+    assert found[Convention.SQUARE] == 34_534_221_696
+    h, t, layers = 4096, 2048, 32
+    of_layer = 4 * h * (h + h + t / 2) + 6 * h * 11008
+    megatron = 3 * (layers * of_layer + 2 * h * 32_000)
+    llama = model_flops(PRESETS.get("llama-7b"), t, Convention.MEGATRON)
+    assert llama.training == megatron

@@ -160,3 +160,36 @@ def test_of_experts_only_those_of_one_token_are_sure_to_be_read(
     )
     read = 4 * (2 * 3 * 64 * 32 + 64 * 64)
     assert round(row["at_least_s"]) == read + 2 * 16 * 64 * 4
+
+
+SQUARE, BLOCKS = 2880 * 2880, 23 * 23  # 22.5 blocks of 128
+BYTES = {
+    "fp8": SQUARE + 4,
+    "fp8-row": SQUARE + 2880 * 4,
+    "fp8-block": SQUARE + BLOCKS * 4,
+    "mxfp4": SQUARE * 4.25 / 8,
+    "nvfp4": SQUARE * 4.5 / 8 + 4,
+    "int4": SQUARE / 2 + 2 * 2880 * 90 * 2,
+}
+
+
+@pytest.mark.parametrize("weights", BYTES)
+def test_bytes_of_formats_are_those_of_elements_and_scales(
+    rows, weights: str, tmp_path: Path, monkeypatch
+) -> None:
+    """One of gpt-oss's experts, 13.22 MB in MXFP4 and 14.00 MB in NVFP4; and 8 of them,
+    of which a call touches 8 (1 - (3/4)^2), and is sure to read 2.
+    """
+    monkeypatch.chdir(tmp_path)
+    Path("byte.toml").write_text("[byte]\ntflops_bfloat16 = 1\ngb_per_s = 1e-9\n")
+    line = f"--d-model 2880 --d-ff 2880 --dtype bf16 --weights {weights}"
+    (dense,) = rows(f"swiglu {line}")
+    assert dense["weight_bytes"] == 3 * BYTES[weights]
+    if weights == "int4":
+        return
+    routed = "swiglu@moe=8x2 --match none --seq-len 2 --hardware byte.toml"
+    (found,) = rows(f"{routed} {line}")
+    router, ends = 8 * 2880 * 2, 2 * 2 * 2880 * 2
+    assert found["weight_bytes"] == 24 * BYTES[weights] + router
+    assert found["weight_bytes_touched"] == 10.5 * BYTES[weights] + router
+    assert round(found["at_least_s"]) == 6 * BYTES[weights] + router + ends

@@ -272,7 +272,7 @@ def _product(
             return _dynamic_product(graph, x, weight)
         case Weights.INT8:
             return _product_in_groups(graph, x, weight, group, bits=8)
-        case Weights.INT4:
+        case _:
             return _product_in_groups(graph, x, weight, group, bits=4)
 
 
