@@ -23,7 +23,7 @@ from ffnbench.plan.keys import KEYS
 from ffnbench.record.hardware import hardware_records
 from ffnbench.record.messages import DeviceFacts
 from ffnbench.record.result import Environment
-from ffnbench.report.table import Row, Table, table_of_rows
+from ffnbench.report.table import Column, Row, Table
 
 # the units of an environment's fields by the end of their names; bytes get a prefix
 UNIT_OF_SUFFIX = {"_bytes": "", "_w": "W", "_mhz": "MHz"}
@@ -61,46 +61,28 @@ LIST_NOTES = {
 
 def variants() -> list[Row]:
     """Every name of a form, classic and gated."""
+    classic, gated = FORMULA[Gate.NONE], FORMULA[Gate.INNER]
     rows = [
-        _variant(
-            each.name,
-            f"down({each.name}(up))",
-            FORMULA[Gate.NONE],
-            ", ".join(each.aliases),
-        )
+        (each.name, f"down({each.name}(up))", classic, ", ".join(each.aliases))
         for each in ACTIVATIONS
     ]
-    for gated in GATED:
-        rows.append(
-            _variant(
-                gated.name,
-                _gated_form(gated),
-                FORMULA[Gate.INNER],
-                ", ".join(_gated_aliases(gated)),
-            )
-        )
-    for each in ACTIVATIONS:
-        if each.name not in GATED_BY_ACTIVATION and f"{each.name}_glu" not in GATED:
-            rows.append(
-                _variant(
-                    f"{each.name}_glu",
-                    f"down({each.name}(gate) * up)",
-                    FORMULA[Gate.INNER],
-                )
-            )
-    return [
-        *rows,
-        _variant("X@gate=output", "down(act(up)) * gate", FORMULA[Gate.OUTPUT]),
-        _variant("X@moe=8x2", "2 of 8 experts, each an X", "8*X + 8*d"),
-        _variant(
-            "pkg.mod:Class", "your own class or factory", "counted", "file.py:factory"
-        ),
-        _variant("file.py:M@like=X", "your own, compared with X", "counted"),
+    rows += [
+        (each.name, _gated_form(each), gated, ", ".join(_gated_aliases(each)))
+        for each in GATED
     ]
-
-
-def _variant(name: str, form: str, params: str, aliases: str = "") -> Row:
-    return {"name": name, "form": form, "params": params, "aliases": aliases}
+    rows += [
+        (f"{each.name}_glu", f"down({each.name}(gate) * up)", gated, "")
+        for each in ACTIVATIONS
+        if each.name not in GATED_BY_ACTIVATION and f"{each.name}_glu" not in GATED
+    ]
+    rows += [
+        ("X@gate=output", "down(act(up)) * gate", FORMULA[Gate.OUTPUT], ""),
+        ("X@moe=8x2", "2 of 8 experts, each an X", "8*X + 8*d", ""),
+        ("pkg.mod:Class", "your own class or factory", "counted", "file.py:factory"),
+        ("file.py:M@like=X", "your own, compared with X", "counted", ""),
+    ]
+    keys = ("name", "form", "params", "aliases")
+    return [dict(zip(keys, row, strict=True)) for row in rows]
 
 
 def _gated_aliases(row: GatedName) -> list[str]:
@@ -218,5 +200,16 @@ def listing(what: str) -> Table:
 
 
 def table_of_facts(rows: Sequence[Row], below: Sequence[str] = ()) -> Table:
-    """The table of rows whose prose may be wrapped, with these lines below it."""
-    return table_of_rows(rows, below, prose=WRAPPED_COLUMNS)
+    """The table of rows whose prose may be wrapped, with these lines below it. The
+    columns are left out from the last one on where the width is short.
+    """
+    columns = [
+        Column(
+            key,
+            left=not isinstance(value, int),
+            priority=rank,
+            prose=key in WRAPPED_COLUMNS,
+        )
+        for rank, (key, value) in enumerate(rows[0].items())
+    ]
+    return Table(columns=tuple(columns), rows=rows, summary=below)

@@ -7,7 +7,7 @@ value `latency_s` has its interval in `latency_low_s` and `latency_high_s`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache
 from typing import Any
@@ -187,16 +187,3 @@ class Table:
             for column in self.columns
             if every or column.priority < EXTRA
         ]
-
-
-def table_of_rows(
-    rows: Sequence[Row], below: Iterable[str] = (), prose: Iterable[str] = ()
-) -> Table:
-    """Rows as a table with the sentences `below`. The columns are left out from the
-    last one on where the width is short; those of `prose` may be wrapped.
-    """
-    columns = [
-        Column(key, left=not isinstance(value, int), priority=rank, prose=key in prose)
-        for rank, (key, value) in enumerate(rows[0].items())
-    ]
-    return Table(columns=tuple(columns), rows=rows, summary=tuple(below))

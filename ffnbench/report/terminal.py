@@ -92,17 +92,19 @@ def _lines_of_columns(
     further blocks, each of which begins with the first column.
     """
     label, *rest = table.shown(every=verbose)
-    lines: list[RenderableType] = []
+    block = columns_that_fit([label, *rest], table.rows, width)
+    lines = _in_groups(block, table, width)
+    rest = [column for column in rest if column not in block]
+    if rest and not verbose:
+        titles = [column.title for column in block]
+        names = [each.name if each.title in titles else each.title for each in rest]
+        text = f"left out: {', '.join(dict.fromkeys(names))} (-v)"
+        return [*lines, _paragraph(text, width, style="dim")]
     while rest:
         block = columns_that_fit([label, *rest], table.rows, width)
-        lines += [*_in_groups(block, table, width), Text()]
+        lines += [Text(), *_in_groups(block, table, width)]
         rest = [column for column in rest if column not in block]
-        if rest and not verbose:
-            titles = [column.title for column in block]
-            names = [each.name if each.title in titles else each.title for each in rest]
-            text = f"left out: {', '.join(dict.fromkeys(names))} (-v)"
-            return [*lines[:-1], _paragraph(text, width, style="dim")]
-    return lines[:-1]
+    return lines
 
 
 # How wide columns are
