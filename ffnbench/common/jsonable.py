@@ -104,16 +104,17 @@ def _decode_dataclass(kind: Any, data: Any, where: str) -> Any:
         raise ValueError(f"{where}: expected an object, found {data!r}")
     hints, saved = hints_of(kind), saved_fields(kind)
     unnamed = {name: item for name, item in data.items() if name not in saved}
+    others = [name for name in saved if saved[name].metadata == OTHER_FIELDS]
+    if unnamed and not others:
+        raise ValueError(f"{where}: unknown field {min(unnamed)!r}")
     values = {}
     for name, each in saved.items():
-        if each.metadata == OTHER_FIELDS:
-            values[name], unnamed = _decode(hints[name], unnamed, where), {}
+        if name in others:
+            values[name] = _decode(hints[name], unnamed, where)
         elif name in data:
             values[name] = _decode(hints[name], data[name], f"{where}.{name}")
         elif each.default is MISSING and each.default_factory is MISSING:
             raise ValueError(f"{where}: {name!r} is missing")
-    if unnamed:
-        raise ValueError(f"{where}: unknown field {min(unnamed)!r}")
     return kind(**values)
 
 
