@@ -80,6 +80,10 @@ def _lfm2(d: int, ratio: float, multiple: int, multiplier: float | None) -> int:
     return _llama(d, ratio, multiple, multiplier)
 
 
+def _megatron(d: int, ratio: float, multiple: int, _: float | None) -> int:
+    return int(2 * ratio * d / 3) // multiple * multiple
+
+
 _T5_V1_1 = {512: 1024, 768: 2048, 1024: 2816, 2048: 5120, 4096: 10240}
 
 
@@ -121,6 +125,7 @@ _ROWS = (
         ratio=8.0,
         reads=("ratio",),
     ),
+    Rule(name="megatron", apply=_megatron, multiple_of=64),
     Rule(name="t5_v1_1", apply=_t5, reads=()),
 )
 

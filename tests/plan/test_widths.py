@@ -47,6 +47,8 @@ VECTORS = [
     ("flash_attn", 5120, {}, 13696),
     ("flash_attn", 8192, {}, 21888),
     ("grok", 6144, {}, 32768),
+    ("megatron", 5120, {}, 13632),
+    ("two_thirds", 5120, {"multiple_of": 64}, 13696),
     ("two_thirds", 64, {"ratio": 1, "multiple_of": 8}, 48),
     ("two_thirds", 128, {"ratio": 2, "multiple_of": 16}, 176),
     ("two_thirds", 512, {"ratio": 4, "multiple_of": 8}, 1368),
