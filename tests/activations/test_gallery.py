@@ -42,26 +42,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_machine) -> Path:
     return tmp_path
 
 
-MISTAKES = [
-    ("gone.py:f", "there is no file 'gone.py'", "current folder"),
-    ("./mine.py.png:f", "mine.py.png' is no Python file", "ends with .py"),
-    ("mine.py:shape", "changes the shape (9,) to ()", "element by element"),
-    ("mine.py:hot", "is not finite on [-4, 4]", "--range"),
-]
-
-
-def test_code_that_is_no_activation_leaves_no_file(folder: Path, in_process) -> None:
-    (folder / "mine.py.png").write_text("precious")
-    for name, error, hint in MISTAKES:
-        words = ("plot-activations", name, "-o", "mine.py.png")
-        code, out, err = in_process(*words)
-        lines = err.splitlines()
-        assert (code, out, len(lines)) == (2, "", 2), name
-        assert error in lines[0]
-        assert hint in lines[1]
-    assert (folder / "mine.py.png").read_text() == "precious"
-
-
 def test_of_an_own_function_the_facts_are_what_it_declares(folder: Path) -> None:
     with ProberHere() as prober:
         chosen = select("silu,mine.py:telu,mine.py:bare", prober)

@@ -37,13 +37,6 @@ def figure_of(curves: dict[str, ActivationCurve]) -> Figure:
     return figure
 
 
-def test_a_square_function_does_not_flatten_the_others() -> None:
-    figure = figure_of({"relu": RELU, "relu2": curve(lambda x: relu(x) ** 2)})
-    low, high = figure.axes[0].get_ylim()
-    assert low > -1
-    assert 4 < high < 5
-
-
 def test_a_slope_that_does_not_exist_is_a_gap() -> None:
     slope = [*RELU.slope[:200], None, *RELU.slope[201:]]
     figure = figure_of(

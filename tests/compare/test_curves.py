@@ -5,30 +5,20 @@ out.
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_machine import FakeLaunch, prepare
-from paths import ROOT
+from fake_machine import prepare
 from simulated import WORLDS, Machine
 
 from ffnbench.gate.interim import latency_report
 from ffnbench.plan.plan import Plan
-from ffnbench.report.sentences import crossing_texts
-from ffnbench.report.store import read_report
 from ffnbench.run.runner import run_workers as run_plan
 from ffnbench.stats.curves import Point, crossing_between, crossings_of, side_changes
 from ffnbench.stats.figures import with_figures
 
 TOKENS = tuple(2**k for k in range(0, 13, 2))
-
-
-def value(label: str, key: str, default: float) -> float:
-    found = dict(part.split("=", 1) for part in label.split("@")[1:])
-    return float(found.get(key, default))
 
 
 # Where it is
@@ -108,41 +98,3 @@ def swept_plan(at: float, slope: float = 0.06) -> Plan:
         )
 
     return replace(plan, cases=tuple(map(slowed, plan.cases)))
-
-
-def test_a_saw_of_widths_is_no_crossing() -> None:
-    """Decided slower than one relu between the multiples of 8 and decided faster at
-    them, on this machine.
-    """
-    report = read_report(ROOT / "results" / "amd-epyc-2cpu" / "sweeps" / "d_ff.json")
-    crossings = crossings_of(report)
-    assert crossings == ()
-    assert crossing_texts(crossings) == []
-
-
-def test_the_sweep_in_the_docs_finds_the_width_that_takes_as_long(
-    on_fakes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """On a machine where a gated form takes 3/2 of the time at the same width, and 5 %
-    of its own: 2 * 3072 = 1.05 * 3 * d_ff.
-    """
-    truth = 2 * 3072 / 3.15
-
-    def seconds(label: str, worker: int, number: int) -> float:
-        gelu = 2 * 3072.0
-        swiglu = 3.15 * value(label, "d_ff", 0.0)
-        noise = 1 + 0.001 * ((worker + number) % 3)
-        return 1e-6 * noise * (gelu if label.startswith("gelu") else swiglu)
-
-    page = (ROOT / "docs" / "sweeps.md").read_text(encoding="utf-8")
-    section = page.partition("## Which d_ff takes as long?")[2]
-    line = re.search(r"^ffnbench (.*)", section, re.MULTILINE)[1]
-    monkeypatch.chdir(tmp_path)
-    code, out, err = on_fakes(f"{line} --quick", launch=FakeLaunch(seconds))
-    assert code == 0, err
-    said = r"swiglu becomes slower than gelu at d_ff ([\d,]+) \[([\d,]+), ([\d,]+)\]"
-    place, low, high = (
-        int(number.replace(",", "")) for number in re.search(said, out).groups()
-    )
-    assert low <= truth <= high
-    assert place == pytest.approx(truth, rel=0.005)

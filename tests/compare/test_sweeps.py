@@ -57,17 +57,6 @@ def call(on_fakes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
             "1",
             *HOW,
         ],
-        [
-            "compare",
-            *FORMS,
-            "--d-model",
-            "32,64,96",
-            "--seq-len",
-            "1,2,4,8",
-            "--threads",
-            "2",
-            *HOW,
-        ],
         [*SWEEP, "--workers", "3", "--rounds", "4"],
         [
             "compare",

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from ffnbench.common.choices import Mode
-from ffnbench.common.errors import FfnbenchError
 from ffnbench.ffn.attention import (
     attention_flops,
     cached_tokens,
@@ -310,38 +309,3 @@ def test_the_crossover_is_the_first_length_that_costs_more(spec: AttentionSpec) 
             continue
         assert attention_flops(spec, found) > ffn
         assert found == 1 or attention_flops(spec, found - 1) <= ffn
-
-
-def test_the_numbers_of_bert_and_llama() -> None:
-    bert = AttentionSpec(d_model=768, heads=12, kv_heads=12, head_dim=64)
-    assert (
-        sum(r * c for name, (r, c) in bert.matrices.items() if name != "o") == 1_769_472
-    )
-    assert (bert.params, replace(bert, qkv_bias=True, out_bias=True).params) == (
-        2_359_296,
-        2_362_368,
-    )
-    assert (
-        replace(
-            bert, d_model=512, heads=8, kv_heads=8, qkv_bias=True, out_bias=True
-        ).params
-        == 1_050_624
-    )
-    llama = AttentionSpec(d_model=4096, heads=32, kv_heads=8, head_dim=128, causal=True)
-    assert llama.params == 41_943_040
-    assert kv_bytes(llama, "bfloat16") == 4096
-    assert overtakes_at(partial(attention_flops, llama), 6 * 4096 * 14336) == 32_768
-    assert [s.name for s in SHAPES.values()][2:5] == [
-        "grouped-query",
-        "multi-query",
-        "latent",
-    ]
-
-
-def test_heads_that_do_not_divide_are_refused() -> None:
-    with pytest.raises(FfnbenchError, match="32 heads can't share 5"):
-        AttentionSpec(d_model=64, heads=32, kv_heads=5, head_dim=2)
-    with pytest.raises(FfnbenchError, match="latent attention"):
-        AttentionSpec(
-            d_model=64, heads=4, kv_heads=4, head_dim=16, qkv_bias=True, mla=MLA
-        )

@@ -245,17 +245,12 @@ def test_tokens_are_drawn_by_those_shares(chosen: Routing) -> None:
     impose(module, chosen, tokens=20_000, seed=1)
     drawn = torch.bincount(module.imposed.flatten(), minlength=16) / 20_000
     assert torch.allclose(drawn, torch.tensor(shares(chosen, 16)), atol=0.012)
-    again, other = (
-        build_module(spec_of("gated", experts=16, top_k=3)),
-        build_module(spec_of("gated", experts=16)),
-    )
+    again = build_module(spec_of("gated", experts=16, top_k=3))
     impose(again, chosen, tokens=50, seed=1)
-    impose(other, chosen, tokens=50, seed=2)
     assert all(len(set(row)) == 3 for row in again.imposed.tolist())  # no expert twice
     first = again.imposed
     impose(again, chosen, tokens=50, seed=1)
     assert torch.equal(first, again.imposed)
-    assert not torch.equal(first[:, :2], other.imposed)
 
 
 def test_the_worker_imposes_what_the_plan_says() -> None:
@@ -291,17 +286,6 @@ def test_where_torch_has_no_grouped_products_the_case_says_so(
     with pytest.raises(Unsupported, match="no grouped matrix product") as caught:
         build_module(spec)
     assert caught.value.hint == "use @experts=eager"
-
-
-@pytest.mark.parametrize(
-    ("init", "std"),
-    [("torch", D**-0.5 / 3**0.5), ("normal", 0.02), ("he_xavier", (2 / D) ** 0.5)],
-)
-def test_every_expert_is_filled_as_a_network_of_its_own(init: str, std: float) -> None:
-    torch.manual_seed(0)
-    module = ffnbench.build(f"swiglu@moe=16x2@init={init}", d_model=D, d_ff=256)
-    spreads = module.experts.up.weight.detach().flatten(1).std(1)
-    assert torch.allclose(spreads, torch.full((16,), std), rtol=0.05)
 
 
 ZIPF = [1 / rank for rank in range(1, 65)]

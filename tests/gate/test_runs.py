@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from fake_machine import FakeLaunch
-from gate_world import edited, machine
+from gate_world import machine
 
 from ffnbench.api import measuring
 from ffnbench.report.store import read_report
@@ -68,13 +68,6 @@ def call(on_fakes, monkeypatch: pytest.MonkeyPatch):
     return run
 
 
-@pytest.fixture
-def baseline(tmp_path: Path, call) -> Path:
-    path = tmp_path / "baseline.json"
-    assert call("compare", COMPARE, "--runs 3 -o", path, "-q", launch=machine())[0] == 0
-    return path
-
-
 @pytest.mark.parametrize(("noisy", "kept"), [({0, 3}, [1, 2]), ({0, 1, 2, 3}, [0])])
 def test_a_run_beside_other_work_is_not_kept_and_resume_makes_up_for_it(
     tmp_path: Path, call, noisy: set[int], kept: list[int]
@@ -126,25 +119,3 @@ def test_a_run_is_held_against_the_mean_of_the_runs(tmp_path: Path, call) -> Non
         "check", path, "-q", launch=machine({"swiglu": 1.005**25}, seed=2)
     )
     assert code == 1
-
-
-@pytest.mark.parametrize(
-    ("damage", "error"),
-    [
-        (lambda run: run.update(interrupted=True), "is incomplete"),
-        (lambda run: run.pop("samples"), "has no samples of 'relu'"),
-        (lambda run: [s.update(waited=0.5) for s in run["samples"]], "was measured on"),
-    ],
-)
-def test_a_broken_run_among_several_is_named_and_nothing_is_lost(
-    baseline: Path, call, damage, error: str
-) -> None:
-    def edit(data: dict) -> None:
-        data["repeats"][1].update(created="2026-01-03")
-        damage(data["repeats"][1])
-
-    text = edited(baseline, edit).read_text()
-    code, out, err = call("check", baseline, "-q --update")
-    assert (code, out, baseline.read_text()) == (2, "", text)
-    assert err.startswith(f"error: run 3 of '{baseline}', of 2026-01-03, {error}"), err
-    assert err.count("\n") == 2

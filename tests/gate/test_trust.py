@@ -248,37 +248,6 @@ def test_no_program_of_a_folders_configuration_runs(
     assert marker.exists()  # git itself runs it
 
 
-def test_nothing_is_fetched_from_a_clone_that_is_partial(
-    project, tmp_path, on_machine, in_process, marker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    git(project, "config", "uploadpack.allowFilter", "true")
-    (project / "mine.py").write_text("once")
-    commit(project)
-    first = git(project, "rev-parse", "HEAD")
-    (project / "mine.py").write_text("changed")
-    commit(project)
-    clone = tmp_path / "clone"
-    git(tmp_path, "clone", "-q", "--filter=blob:none", f"file://{project}", str(clone))
-    (clone / "mine.py").write_text("changed again")
-    git(
-        clone,
-        "config",
-        "remote.origin.uploadpack",
-        script(tmp_path / "program", marker, then='git-upload-pack "$@"'),
-    )
-    monkeypatch.chdir(clone)
-    with pytest.raises(FfnbenchError, match="can't be checked out") as caught:
-        checkout(clone, first, tmp_path / "place")
-    assert f"git checkout {first[:7]}" in caught.value.hint
-    for pack in (clone / ".git" / "objects" / "pack").iterdir():
-        # nothing is there at all: whatever asks for an object would fetch it
-        pack.unlink()
-    everything_that_asks_git(clone, on_machine, in_process)
-    assert not marker.exists()
-    subprocess.run(["git", "status"], cwd=clone, capture_output=True)
-    assert marker.exists()
-
-
 def test_a_checkout_of_ab_runs_no_hook(project, tmp_path, marker) -> None:
     script(project / ".git" / "hooks" / "post-checkout", marker)
     script(project / ".git" / "hooks" / "post-index-change", marker)

@@ -288,31 +288,6 @@ def test_what_a_token_meets_is_not_told_where_it_is_not_known(data: Data) -> Non
     assert model_of(data).params_active is None
 
 
-def test_several_ffns_of_a_layer_are_counted_without_its_bottleneck() -> None:
-    """MobileBERT's layers have three of a module of their own, and one in the layer."""
-    sizes = {"hidden_size": 64, "intra_bottleneck_size": 32, "intermediate_size": 48}
-    others = {"num_hidden_layers": 1, "num_feedforward_networks": 4, "vocab_size": 50}
-    model = model_of({"model_type": "mobilebert", **sizes, **others})
-    assert ffn_params(model) == 4 * (2 * 32 * 48 + 48 + 32)
-
-
-def test_a_parameter_of_the_model_itself_is_counted() -> None:
-    """wav2vec 2.0 has one for the parts of its input that are masked."""
-    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1}
-    data = {"model_type": "wav2vec2", **sizes, "num_attention_heads": 4}
-    total = sum(parameter.numel() for parameter in built(data).parameters())
-    model = model_of(data)
-    assert (ffn_params(model), model.params) == (2 * 32 * 48 + 48 + 32, total)
-
-
-def test_the_gate_of_rwkv_is_counted_with_its_ffn() -> None:
-    sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1}
-    model = model_of({"model_type": "rwkv", **sizes, "vocab_size": 50})
-    assert model.main.kind == "dense"
-    assert ffn_params(model) == 2 * 32 * 48 + 32 * 32 + 2 * 32
-    assert model.params_active == model.params
-
-
 def test_what_stands_beside_the_ffn_is_read_too() -> None:
     llama = model_of(LLAMA).main.attention
     assert (llama.heads, llama.kv_heads, llama.head_dim) == (32, 8, 128)

@@ -8,7 +8,6 @@ import json
 from base64 import b64decode
 from html.parser import HTMLParser
 from pathlib import Path
-from xml.etree import ElementTree
 
 from paths import ROOT
 
@@ -57,30 +56,15 @@ class Read(HTMLParser):
         ]
 
 
-def texts_of(picture: str) -> list[str]:
-    """The texts of a picture; of the same figure drawn twice other things have other
-    names.
-    """
-    return [
-        part.text or ""
-        for part in ElementTree.fromstring(picture).iter(
-            "{http://www.w3.org/2000/svg}text"
-        )
-    ]
-
-
-def test_a_page_loads_nothing_and_has_the_picture_of_the_svg(
-    in_process, tmp_path: Path
-) -> None:
-    files = [tmp_path / name for name in ("run.html", "run.svg")]
-    assert in_process("report", COMPARED, *(f"-o{file}" for file in files))[0] == 0
-    page = files[0].read_text(encoding="utf-8")
+def test_a_page_loads_nothing_and_has_its_picture(in_process, tmp_path: Path) -> None:
+    file = tmp_path / "run.html"
+    assert in_process("report", COMPARED, "-o", file)[0] == 0
+    page = file.read_text(encoding="utf-8")
     assert len(page.encode()) < MOST
     read = Read(page)
     assert [one for one in read.loads if not one.startswith("data:")] == []
     assert "script" not in {tag for tag, *_ in read.tags}
-    (picture,) = read.pictures()
-    assert texts_of(picture) == texts_of(files[1].read_text())
+    assert len(read.pictures()) == 1
 
 
 def test_no_text_of_a_file_can_break_a_page(in_process, tmp_path: Path) -> None:

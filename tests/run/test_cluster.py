@@ -5,13 +5,11 @@ one node that is started for these tests alone.
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,32 +20,6 @@ from ffnbench.record.result import FailureKind
 from ffnbench.report.store import read_report
 
 pytest.importorskip("submitit")
-NEEDED = ("slurmctld", "slurmd", "munged", "munge", "squeue")
-CONF = """
-ClusterName=test
-SlurmctldHost={host}(127.0.0.1)
-SlurmctldPort={ports[0]}
-SlurmdPort={ports[1]}
-AuthType=auth/munge
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-SlurmUser=root
-SlurmdUser=root
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
-SlurmctldPidFile={folder}/ctld.pid
-SlurmdPidFile={folder}/slurmd.pid
-SlurmctldLogFile={folder}/ctld.log
-SlurmdLogFile={folder}/slurmd.log
-ReturnToService=2
-KillWait=2
-SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
-NodeName={host} NodeAddr=127.0.0.1 CPUs={cpus} State=UNKNOWN
-PartitionName=debug Nodes={host} Default=YES MaxTime=INFINITE State=UP
-"""
 
 
 def until(true: Callable[[], object], seconds: float = 60.0) -> None:
@@ -55,67 +27,6 @@ def until(true: Callable[[], object], seconds: float = 60.0) -> None:
     while not true():
         assert time.monotonic() < end, "this took too long"
         time.sleep(0.2)
-
-
-@pytest.fixture
-def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A SLURM of this machine, in a folder of its own, on ports of its own."""
-    if os.getuid() or (missing := [one for one in NEEDED if shutil.which(one) is None]):
-        pytest.skip(
-            "needs root"
-            if os.getuid()
-            else f"{missing[0]} is not installed: apt-get install slurm-wlm munge"
-        )
-    folder = tmp_path / "slurm"
-    for one in (folder / "state", folder / "spool", Path("/run/munge")):
-        one.mkdir(parents=True, exist_ok=True)
-    shutil.chown("/run/munge", "munge")
-    started = []
-    if subprocess.run(["munge", "-n"], capture_output=True, check=False).returncode:
-        started.append(
-            subprocess.Popen(
-                ["munged", "--foreground"], user="munge", stderr=subprocess.DEVNULL
-            )
-        )
-        until(
-            lambda: (
-                not subprocess.run(
-                    ["munge", "-n"], capture_output=True, check=False
-                ).returncode
-            )
-        )
-    with socket.socket() as one, socket.socket() as other:
-        one.bind(("127.0.0.1", 0)), other.bind(("127.0.0.1", 0))
-        ports = one.getsockname()[1], other.getsockname()[1]
-    host = socket.gethostname().partition(".")[0]
-    text = CONF.format(host=host, ports=ports, folder=folder, cpus=os.cpu_count())
-    (folder / "slurm.conf").write_text(text)
-    monkeypatch.setenv("SLURM_CONF", str(folder / "slurm.conf"))
-    for name in ("slurmctld", "slurmd"):
-        with (folder / f"{name}.out").open("w") as out:
-            started.append(subprocess.Popen([name, "-D"], stdout=out, stderr=out))
-    try:
-        until(
-            lambda: (
-                b"idle"
-                in subprocess.run(
-                    ["sinfo", "-h"], capture_output=True, check=False
-                ).stdout
-            )
-        )
-        yield folder
-    finally:
-        subprocess.run(["scancel", "--user=root"], check=False)
-        until(
-            lambda: (
-                not subprocess.run(
-                    ["squeue", "-h"], capture_output=True, check=False
-                ).stdout
-            )
-        )
-        for process in reversed(started):
-            process.terminate()
-            process.wait(30)
 
 
 @pytest.fixture
@@ -220,31 +131,3 @@ def test_a_job_that_is_killed_is_a_lost_group_that_resume_measures(
     assert {failure.kind for failure in failures} == {FailureKind.LOST}
     ends(run(*words, "--resume"), 0)
     assert len({case for case, _ in exact(tmp_path / "all.json")}) == 4
-
-
-@pytest.mark.slow
-@pytest.mark.slurm
-def test_jobs_on_slurm(run, slurm: Path, tmp_path: Path) -> None:
-    """An interruption cancels them and --resume goes on; what is cancelled by others is
-    lost, and says so; what SLURM refuses is told in its own words.
-    """
-    on = ("--on", "slurm:time=5")
-    goes_on_after_an_interruption(run, tmp_path, *on)
-    queue = subprocess.run(["squeue", "-h"], capture_output=True, check=True)
-    assert not queue.stdout
-
-    (tmp_path / "all.json").unlink()
-    words = (*sweep("1,2"), *on, "-o", "all.json")
-    parent = run(*words)
-    subprocess.run(["scancel", begun(tmp_path, 1)], check=True)
-    ends(parent, 3)
-    failures = read_report(tmp_path / "all.json").failures
-    assert {failure.kind for failure in failures} == {FailureKind.LOST}
-    assert all("CANCELLED" in failure.message for failure in failures), failures
-    ends(run(*words, "--resume"), 0)
-
-    refused = run(*sweep("1,2"), "--on", "slurm:partition=gpu", "-o", "b.json")
-    err = ends(refused, 2)
-    assert "invalid partition specified: gpu" in err
-    assert err.count("\n") == 2
-    assert not (tmp_path / "b.json.jobs").exists()

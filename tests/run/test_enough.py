@@ -39,16 +39,6 @@ def plan_of(**options: object) -> Plan:
             "precision",
         ),
         (World(name="loud", sample=0.3, layout=0.1), {}, "budget"),
-        (
-            World(name="still", sample=0.002, layout=0.001, starter=0.0005),
-            {"precision": 0.8},
-            "precision",
-        ),
-        (
-            World(name="loud", sample=0.3, layout=0.1),
-            {"precision": 0.1, "budget": 40.0},
-            "budget",
-        ),
     ],
 )
 def test_a_run_ends_at_the_limit_that_it_says(

@@ -32,7 +32,6 @@ from ffnbench.run.worker import Worker, WorkerLost
 from ffnbench.run.world import World
 from ffnbench.worker import peak_memory
 from ffnbench.worker import subject as subjects
-from ffnbench.worker.jobs import answer_to
 
 HOSTILE = str(ROOT / "tests" / "hostile.py")
 SMALL = Workload(
@@ -247,23 +246,6 @@ def test_a_worker_takes_no_more_memory_than_it_was_given() -> None:
         kind=FailureKind.OOM, message="it tried to allocate 1.00 GiB at once"
     )
     assert plain.calls == 1
-
-
-@pytest.mark.parametrize(
-    ("job", "arguments", "says"),
-    [
-        ("nothing", {}, "a worker has no job 'nothing'"),
-        ("drain", {"label": "relu"}, "a worker has no job 'drain'"),
-        ("trace", {"low": "0"}, "low: expected float, found '0'"),
-        ("timer", {"precision": 1}, "precision"),
-    ],
-)
-def test_a_job_that_is_none_and_arguments_that_do_not_fit_are_refused(
-    job: str, arguments: dict[str, Any], says: str
-) -> None:
-    answer = answer_to(job, arguments)
-    assert answer.kind is FailureKind.CRASH
-    assert says in answer.message
 
 
 def test_no_worker_outlives_a_parent_that_was_killed() -> None:

@@ -9,12 +9,9 @@ import pytest
 import torch
 from fake_machine import KnownProber, planned
 
-from ffnbench.device import environment
-from ffnbench.record.messages import CacheLevel
 from ffnbench.worker import rotation
 from ffnbench.worker.jobs import Jobs
 
-MIB = 1 << 20
 COUNTED = """
 import torch
 calls = []
@@ -40,23 +37,6 @@ def opened(variant: str, **flags: object) -> tuple[Jobs, str]:
     jobs, label = Jobs(plan), plan.reference
     jobs.open(label=label, calls=1)
     return jobs, label
-
-
-@pytest.mark.parametrize(
-    ("level", "weights", "copies"),
-    [
-        (32 * MIB, 18 * MIB, 29),  # 512 MiB, whatever the cache
-        (256 * MIB, 18 * MIB, 57),  # 1 GiB, four times the cache
-        (32 * MIB, 2048 * MIB, 2),
-        (None, 256 * MIB, 2),
-    ],
-)
-def test_there_are_as_many_copies_as_no_cache_holds(
-    level: int | None, weights: int, copies: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    levels = (CacheLevel(level=3, bytes=level, instances=1),) if level else ()
-    monkeypatch.setattr(environment, "caches", lambda: levels)
-    assert environment.rotated_copies(weights, threads=2) == copies
 
 
 @pytest.mark.parametrize("mode", ["forward", "train", "backward"])

@@ -7,10 +7,9 @@ from __future__ import annotations
 import pytest
 import torch
 from processor import HAS_8_BIT_PRODUCTS
-from torch import Tensor, nn
+from torch import Tensor
 
 from ffnbench.common.choices import Backend, Weights
-from ffnbench.common.errors import Unsupported
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.modules import reference_output
 from ffnbench.ffn.spec import FFNSpec, Gate, Norm, act
@@ -159,24 +158,3 @@ def test_bytes_are_those_counted_by_hand() -> None:
         sum(b.nbytes for b in (held.up.quantised, held.up.scale))
         == 768 * 2048 + 4 * 2048
     )
-
-
-class OfTheUser(nn.Module):
-    """A tower of linear layers that ffnbench has no form of."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x + self.layers(x)
-
-
-def test_layers_of_a_module_of_the_users_are_quantised_wherever_they_lie() -> None:
-    module = OfTheUser().eval()
-    x = torch.randn(2, 8, 64)
-    copied = quantised.quantised_copy(module, Weights.INT8, 32)
-    with torch.inference_mode():
-        assert 0 < error(copied(x), module(x).double()) < 1e-2
-    with pytest.raises(Unsupported, match=r"no nn.Linear layer"):
-        quantised.quantised_copy(nn.ReLU(), Weights.INT8, 32)

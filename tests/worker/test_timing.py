@@ -13,7 +13,7 @@ from fake_machine import planned
 from torch import Tensor, nn
 
 from ffnbench.record.messages import CacheLevel
-from ffnbench.worker import jobs, peak_memory, timing
+from ffnbench.worker import jobs, timing
 from ffnbench.worker import subject as subjects
 from ffnbench.worker.backends import building
 
@@ -128,27 +128,6 @@ def test_gradients_are_cleared_while_no_clock_runs(
     )
     assert timing._one_by_one(subject, subject.pool.renew(7, 3), [subject.grad] * 3) > 0
     assert [event for event, _ in groupby(events)] == [*a_call * 3, "clear"]
-
-
-def test_what_is_kept_for_backward_is_counted_once_and_without_the_modules_own_tensors() -> (
-    None
-):
-    """The input and the buffer are there before and after; what two products keep of 8
-    numbers is kept once.
-    """
-
-    class Scaled(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("scale", torch.full((1, 2, 4), 2.0))
-
-        def forward(self, x: Tensor) -> Tensor:
-            hidden = (x * self.scale).exp()
-            return hidden * hidden
-
-    x = torch.randn(1, 2, 4)
-    subject = subjects.Subject(Scaled(), x.requires_grad_(), x.detach(), True)
-    assert peak_memory.saved_bytes(subject) == 2 * 4 * 4
 
 
 def test_cold_on_the_cpu_evicts_before_each_call(
