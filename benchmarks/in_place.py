@@ -155,7 +155,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--d-model", type=int, nargs="+", default=list(LAYERS))
     parser.add_argument("--tokens", type=int, nargs="+", default=TOKENS)
-    parser.add_argument("--budget", type=float, help="seconds of each run")
+    parser.add_argument("--share", type=float, default=1.0, help="of the seconds")
     parser.add_argument("--page", action="store_true")
     asked = parser.parse_args()
     text = asked.file.read_text() if asked.file.exists() else ""
@@ -165,7 +165,7 @@ def main() -> None:
     for shape in product(range(asked.seeds), asked.d_model, asked.tokens):
         if shape in done or time.monotonic() > end:
             continue
-        line = measured(*shape, asked.budget or budget_s(*shape[1:]))
+        line = measured(*shape, asked.share * budget_s(*shape[1:]))
         lines.append(line)
         with asked.file.open("a") as file:
             file.write(json.dumps(line) + "\n")

@@ -42,7 +42,7 @@ def _key_of(name: str, tables: Sequence[Table]) -> str:
     keys = list(tables[-1].records[0])
     columns = [column for table in tables for column in table.columns]
     columns += [COLUMN_OF[key] for key in keys if key in COLUMN_OF]
-    key_of = {key: key for key in keys}
+    key_of: dict[str, str] = {key: key for key in keys}
     # of several columns with one title the first has it: it is set last
     key_of |= {column.title.lower(): column.key for column in reversed(columns)}
     if name.lower() not in key_of:
