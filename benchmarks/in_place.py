@@ -124,25 +124,20 @@ def table(lines: list[Line]) -> str:
 
 
 def picture(lines: list[Line]) -> Figure:
-    """Tau and difference by tokens."""
+    """Tau and difference by tokens, with intervals."""
     figure = Figure(figsize=(7, 2.4), dpi=200, layout="constrained")
-    by_tokens = list(cells(lines).values())[:-1]
     titles = ("Kendall's tau with in place", "median difference from in place, %")
-    for number, (axes, title) in enumerate(
-        zip(figure.subplots(1, 2), titles, strict=True)
-    ):
-        for shift, way in enumerate(WAYS):
-            for place, by_way in enumerate(by_tokens):
-                each = by_way[way][number]
-                if each is None:
-                    continue
-                ends = (each.low, each.high) if each.high else (each.value, each.value)
-                x = place + 0.15 * (shift - 1)
-                axes.plot([x, x], ends, color=f"C{shift}", lw=1)
-                label = way if not place else None
-                axes.plot(x, each.value, "os^"[shift], color=f"C{shift}", label=label)
+    for number, axes in enumerate(figure.subplots(1, 2)):
+        axes.set(title=titles[number], xlabel="tokens")
         axes.set_xticks(range(len(TOKENS)), TOKENS)
-        axes.set(title=title, xlabel="tokens")
+        for shift, way in enumerate(WAYS):
+            found = [by_way[way][number] for by_way in cells(lines).values()]
+            of_tokens = zip(range(len(TOKENS)), found, strict=False)
+            known = [(at, each) for at, each in of_tokens if each]
+            places = [at + 0.15 * (shift - 1) for at, _ in known]
+            values = [each.value for _, each in known]
+            halves = [each.value - (each.low or each.value) for _, each in known]
+            axes.errorbar(places, values, yerr=halves, fmt="os^"[shift], label=way)
         axes.legend()
     return figure
 

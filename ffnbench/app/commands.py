@@ -269,7 +269,7 @@ def block(
     heads: o.Heads = None,
     kv_heads: o.KVHeads = None,
     batch: o.Batch = 1,
-    seq_len: o.SeqLenOfBlock = 512,
+    seq_len: o.SeqLen = None,
     dtype: o.DType = "float32",
     mode: o.Mode = "forward",
     device: o.Device = "auto",

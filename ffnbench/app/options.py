@@ -377,13 +377,6 @@ SeqLen = Annotated[
         WORKLOAD, "Tokens: 1..4Ki; by default 512, 64 if d_model > 2048.", metavar="INT"
     ),
 ]
-SeqLenOfBlock = Annotated[
-    Sizes,
-    many(positive),
-    option(
-        WORKLOAD, "Tokens in a sequence: 1,128 or 1..4Ki.", "--seq-len", metavar="INT"
-    ),
-]
 DType = Annotated[
     "DTypes",
     many(dtype),

@@ -99,13 +99,6 @@ def plan_block(
     )
 
 
-def without_length(point: Point) -> Point:
-    """The point of a sweep on all axes but that of lengths: it tells the blocks of a
-    plan apart.
-    """
-    return tuple((name, value) for name, value in point if name != "seq_len")
-
-
 def _share_of_budget(case: Case) -> int:
     """How many cases' time a case gets: more, the more blocks it has."""
     if isinstance(case.ffn, StackSpec):

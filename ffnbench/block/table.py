@@ -5,8 +5,9 @@ whether it is alone.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 
-from ffnbench.block.plan import stacks_of, without_length
+from ffnbench.block.plan import stacks_of
 from ffnbench.block.rows import (
     COUNTS,
     MEASURED,
@@ -136,45 +137,35 @@ def _counted_lines(report: Report) -> list[str]:
     """The parameters of the FFNs, and at which length attention needs more FLOPs."""
     firsts: dict[object, list[Case]] = {}  # of each block of a sweep over lengths
     for group in report.plan.groups:
-        firsts.setdefault(without_length(group.cases[0].point), stacks_of(group))
+        others = [value for value in group.cases[0].point if value[0] != "seq_len"]
+        firsts.setdefault(tuple(others), stacks_of(group))
     lines = []
-    for stacks in firsts.values():
-        texts = []
-        for case in stacks:
-            ffn = cost_of_ffn(report, case)
-            attention = mean_of_layers(stack_of(case), lambda spec: spec.params)
-            text = f"{case.name}: {ffn.params:,} parameters, {ffn.params / attention:.2f} times attention"
-            if ffn.params_active != ffn.params:
-                text += f" ({ffn.params_active / attention:.2f} active)"
-            texts.append(
-                f"{text}; attention overtakes it in FLOPs {_overtaken(report, case)}"
-            )
-        lines += texts
+    for case in chain.from_iterable(firsts.values()):
+        ffn = cost_of_ffn(report, case)
+        attention = mean_of_layers(stack_of(case), lambda spec: spec.params)
+        text = f"{case.name}: {ffn.params:,} parameters, {ffn.params / attention:.2f} times attention"
+        if ffn.params_active != ffn.params:
+            text += f" ({ffn.params_active / attention:.2f} active)"
+        lines.append(
+            f"{text}; attention overtakes it in FLOPs {_overtaken(report, case)}"
+        )
     return lines
 
 
 def _overtaken(report: Report, case: Case) -> str:
-    """At which length attention needs more FLOPs than the FFN of a stack."""
-    flops = cost_of_ffn(report, case).flops_forward
-    if flops is None:
-        return "at a length that is not known"
-    at = crossing(report, case)
-    return "never" if at is None else f"at {at:,} tokens"
-
-
-def crossing(report: Report, case: Case) -> int | None:
-    """The shortest length at which attention needs more FLOPs than the FFN, in the mean
-    over all layers; None where it never does.
+    """From which length on attention needs more FLOPs than the FFN, in the mean over
+    all layers of a stack.
     """
     stack, flops = stack_of(case), cost_of_ffn(report, case).flops_forward
     if flops is None:
-        return None
-    return overtakes_at(
+        return "at a length that is not known"
+    at = overtakes_at(
         lambda seq_len: sum(
             count * attention_flops(spec, seq_len) for spec, count in stack.attentions
         ),
         stack.layers * flops,
     )
+    return "never" if at is None else f"at {at:,} tokens"
 
 
 def header(report: Report) -> list[str]:
