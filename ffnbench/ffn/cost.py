@@ -16,6 +16,7 @@ library's own scratch buffers are left out. `item` is the size of an element in 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
@@ -185,11 +186,15 @@ def params_formula(spec: FFNSpec) -> str:
     moe = spec.moe
     if moe is None:
         return " + ".join([network, *learned])
+    if moe.latent:
+        network = re.sub(r"\bd\b", str(moe.latent), of_any_width)
     if "+" in network:
         network = f"({network})"
     terms = [f"{moe.experts}*{network}", *learned, f"{moe.experts}*d"]
     if moe.router_bias:
         terms.append(str(moe.experts))
+    if moe.latent:
+        terms.append(f"2*d*{moe.latent}")
     if moe.shared_d_ff:
         terms += [of_any_width.replace("d_ff", str(moe.shared_d_ff)), *learned]
     if moe.shared_gate:
@@ -214,6 +219,7 @@ def _macs(spec: FFNSpec) -> int:
     macs = matrix_params(spec)
     if spec.moe is not None:
         macs = spec.moe.top_k * macs + spec.moe.router_matrix_params(spec.d_model)
+        macs += 2 * spec.d_model * spec.moe.latent
         shared = shared_expert(spec)
         if shared is not None:
             macs += matrix_params(shared)
@@ -229,7 +235,8 @@ def flops_elementwise(spec: FFNSpec) -> tuple[int | None, int | None]:
     networks = {spec: 1}
     forward, backward = 0, 0
     if spec.moe is not None:
-        networks = {replace(spec, moe=None): spec.moe.top_k}
+        expert = replace(spec, moe=None, d_model=spec.expert_width)
+        networks = {expert: spec.moe.top_k}
         forward, backward = _elementwise_of_routing(spec, spec.moe)
         shared = shared_expert(spec)
         if shared is not None:
@@ -294,9 +301,14 @@ def _elementwise_of_routing(spec: FFNSpec, moe: MoESpec) -> tuple[int, int]:
     if moe.routed_scale != 1:
         forward += k
         backward += k
-    forward += 2 * k * d  # k weighted vectors are summed
-    backward += 3 * k * d  # every output and every weight gets its gradient
-    backward += k * d  # the experts' gradients of x are added to the router's
+    width = spec.expert_width
+    forward += 2 * k * width  # k weighted vectors are summed
+    backward += 3 * k * width  # every output and every weight gets its gradient
+    if moe.latent:
+        backward += (k - 1) * width  # the experts' gradients are summed
+        backward += d  # and, projected, added to the router's
+    else:
+        backward += k * d  # the experts' gradients of x are added to the router's
     if moe.shared_d_ff:
         forward += d
         backward += d

@@ -144,9 +144,13 @@ class MixtureOfExperts(OwnForm):
             spec.d_model, self.moe.experts, bias=self.moe.router_bias, **place
         )
         expert_linear = partial(ExpertLinear, experts=self.moe.experts, rows=self._rows)
-        self.experts = build_dense(
-            replace(spec, moe=None), linear=expert_linear, **place
-        )
+        expert = replace(spec, moe=None, d_model=spec.expert_width)
+        self.experts = build_dense(expert, linear=expert_linear, **place)
+        self.to_latent = self.from_latent = None
+        if self.moe.latent:
+            shape = (spec.d_model, self.moe.latent)
+            self.to_latent = nn.Linear(*shape, bias=False, **place)
+            self.from_latent = nn.Linear(*shape[::-1], bias=False, **place)
         shared = shared_expert(spec)
         self.shared = None if shared is None else build_dense(shared, **place)
         self.shared_gate = None
@@ -163,6 +167,9 @@ class MixtureOfExperts(OwnForm):
         """
         if self.spec.init is Init.NORMAL:
             nn.init.normal_(self.router.weight, std=0.02)
+            for layer in (self.to_latent, self.from_latent):
+                if layer is not None:
+                    nn.init.normal_(layer.weight, std=0.02)
             if self.shared_gate is not None:
                 nn.init.normal_(self.shared_gate.weight, std=0.02)
         if self.spec.init is not Init.TORCH and self.router.bias is not None:
@@ -211,10 +218,13 @@ class MixtureOfExperts(OwnForm):
     def forward(self, x: Tensor) -> Tensor:
         tokens = x.reshape(-1, x.shape[-1])
         chosen, weights = self.route(tokens)
+        routed = tokens if self.to_latent is None else self.to_latent(tokens)
         if self.moe.dispatch is Dispatch.GROUPED:
-            y = self._grouped(tokens, chosen, weights)
+            y = self._grouped(routed, chosen, weights)
         else:
-            y = self._eager(tokens, chosen, weights)
+            y = self._eager(routed, chosen, weights)
+        if self.from_latent is not None:
+            y = self.from_latent(y)
         if self.shared is not None:
             shared = self.shared(tokens)
             if self.shared_gate is not None:
@@ -306,7 +316,7 @@ def check_grouped(spec: FFNSpec, device: torch.device, dtype: torch.dtype) -> No
     if device.type == "meta":
         return
     # rows must be whole multiples of 16 bytes
-    if spec.d_model * dtype.itemsize % 16 or spec.d_ff * dtype.itemsize % 16:
+    if spec.expert_width * dtype.itemsize % 16 or spec.d_ff * dtype.itemsize % 16:
         raise Unsupported(
             f"grouped matrix products need d_model and d_ff in multiples of {16 // dtype.itemsize}"
         )
@@ -343,12 +353,17 @@ def mixture_reference(
     if moe.normalised:
         weights = weights / weights.sum(-1, keepdim=True)
     weights = weights * moe.routed_scale
-    y = torch.zeros_like(x)
+    routed = x
+    if module.to_latent is not None:
+        routed = product(x, module.to_latent.weight, None)
+    y = torch.zeros_like(routed)
     hit = weights.any(0).nonzero().flatten()
     for expert in hit.tolist():
         tokens = weights[:, expert].nonzero().flatten()
-        of_expert = dense_reference(module.experts, x[tokens], expert, product)
+        of_expert = dense_reference(module.experts, routed[tokens], expert, product)
         y = y.index_add(0, tokens, weights[tokens, expert, None] * of_expert)
+    if module.from_latent is not None:
+        y = product(y, module.from_latent.weight, None)
     if module.shared is not None:
         shared = dense_reference(module.shared, x, product=product)
         if module.shared_gate is not None:

@@ -311,6 +311,8 @@ def layouts(tensors: Tensors, form: FFNSpec) -> Iterator[Proof]:
     widths and with the biases that these have; those with fewer transposed matrices
     first.
     """
+    if form.moe is not None and form.moe.latent:
+        return
     tensors = stack_experts(tensors)
     if (
         form.learned

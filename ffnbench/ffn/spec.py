@@ -87,7 +87,10 @@ class MoESpec:
     chosen weights by their sum (Mixtral; Qwen's norm_topk_prob), and `routed_scale`
     multiplies them (DeepSeek-V3's routed_scaling_factor). With `groups` a token's
     experts come from the `top_groups` groups of neighbouring experts whose two best
-    scores have the largest sum (DeepSeek-V3's n_group and topk_group).
+    scores have the largest sum (DeepSeek-V3's n_group and topk_group). With `latent`
+    tokens are projected to that width, the routed experts work at it, and their sum is
+    projected back; router and shared experts see the full width (LatentMoE: arXiv
+    2601.18089; Nemotron 3, Kimi K3).
     """
 
     experts: int
@@ -101,9 +104,11 @@ class MoESpec:
     groups: int = 1
     top_groups: int = 1
     dispatch: Dispatch = Dispatch.EAGER
+    latent: int = 0
 
     def __post_init__(self) -> None:
-        for name, least in (("experts", 1), ("top_k", 1), ("shared_d_ff", 0)):
+        least_of = {"experts": 1, "top_k": 1, "shared_d_ff": 0, "latent": 0}
+        for name, least in least_of.items():
             value = getattr(self, name)
             if type(value) is not int or value < least:  # nor a bool
                 raise FfnbenchError(
@@ -142,8 +147,10 @@ class MoESpec:
             )
 
     def router_params(self, d_model: int) -> int:
-        """Parameters of the router and of the shared expert's gate."""
-        params = self.router_matrix_params(d_model)
+        """Parameters of the router, of the shared expert's gate, and of the projections
+        to the latent width and back.
+        """
+        params = self.router_matrix_params(d_model) + 2 * d_model * self.latent
         if self.router_bias:
             params += self.experts
         return params
@@ -371,7 +378,7 @@ class FFNSpec:
         """Name -> rows, columns of every weight: of one expert, where there are
         experts.
         """
-        d, h = self.d_model, self.d_ff
+        d, h = self.expert_width, self.d_ff
         classic = {"up": (h, d), "down": (d, h)}
         match self.gate:
             case Gate.NONE:
@@ -390,9 +397,19 @@ class FFNSpec:
         if count is None:
             count = 1 if self.moe is None else self.moe.experts
         matrices = [(*shape, count) for shape in self.matrices.values()]
+        if self.moe is not None and self.moe.latent:
+            shape = (self.moe.latent, self.d_model)
+            matrices += [(*shape, 1), (*shape[::-1], 1)]
         if self.moe is not None and (shared := shared_expert(self)):
             matrices += [(*shape, 1) for shape in shared.matrices.values()]
         return matrices
+
+    @property
+    def expert_width(self) -> int:
+        """The width of what an expert is given: d_model, where it is not latent."""
+        if self.moe is None or not self.moe.latent:
+            return self.d_model
+        return self.moe.latent
 
     @property
     def gated(self) -> bool:

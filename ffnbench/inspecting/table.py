@@ -137,6 +137,8 @@ def _experts(moe: MoESpec) -> list[str]:
     if moe.shared_d_ff:
         gate = " behind a gate" if moe.shared_gate else ""
         parts.append(f"shared {moe.shared_d_ff:,} wide{gate}")
+    if moe.latent:
+        parts.append(f"at a latent width of {moe.latent:,}")
     if moe.router_bias:
         parts.append("router with biases")
     if moe.groups > 1:

@@ -204,6 +204,7 @@ KEYS = (
     Key("up_offset", Of.FORM, number, "as offset, of the activation on up", "0", "swiglu@up=identity@up_offset=1"),
     Key("moe", Of.EXPERTS, or_none(pair), "ExK: E experts, of which each token goes to K", "none", "swiglu@moe=8x2"),
     Key("shared", Of.EXPERTS, width, "width of all shared experts together", "0", "swiglu@moe=8x2@shared=512"),
+    Key("latent", Of.EXPERTS, width, "width to which tokens are projected for the routed experts", "0", "swiglu@moe=8x2@latent=256"),
     Key("shared_gate", Of.EXPERTS, boolean, "a sigmoid gate on the shared experts: true or false", "false",
         "swiglu@moe=8x2@shared=512@shared_gate=true"),
     Key("router_bias", Of.EXPERTS, boolean, "a bias of the router: true or false", "false",

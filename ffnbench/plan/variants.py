@@ -40,7 +40,14 @@ BACKEND_KEYS = {"backend", *COMPILE_KEYS}
 FORM_FIELDS = ("gate", "bias", "dropout", "init", "subnorm")
 EXPERT_FIELDS = {"shared": "shared_d_ff", "experts": "dispatch"} | {
     name: name
-    for name in ("shared_gate", "router_bias", "scores", "normalised", "routed_scale")
+    for name in (
+        "latent",
+        "shared_gate",
+        "router_bias",
+        "scores",
+        "normalised",
+        "routed_scale",
+    )
 }
 _TARGET = re.compile(r"[^:]+:(?P<attr>[A-Za-z_][\w.]*)")
 Values = Mapping[str, Any]

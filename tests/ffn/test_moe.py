@@ -54,6 +54,7 @@ def mixtures(draw: st.DrawFn) -> FFNSpec:
     groups = draw(st.sampled_from((1, 2)))
     experts = MoESpec(
         experts=6,
+        latent=draw(st.sampled_from((0, 16))),
         top_k=draw(st.integers(1, 3)),
         shared_d_ff=shared,
         shared_gate=bool(shared) and draw(st.booleans()),
