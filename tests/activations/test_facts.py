@@ -78,8 +78,8 @@ def test_the_script_finds_what_stands_in_the_file(
     )
 
 
-# beside all kinks
-GRID = [(i + 0.25) / 64 for i in range(-40 * 64, 40 * 64)]
+# beside all kinks, and where the last one has reached its limit
+GRID = [(i + 0.25) / 64 for i in (-10_000, *range(-40 * 64, 40 * 64), 10_000)]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -90,7 +90,8 @@ def test_values_and_slopes_fill_their_bounds(
     slope of the definition is zero.
     """
     facts = found[name]
-    values, slopes = [ORACLE[name](x) for x in GRID], [slope(name, x) for x in GRID]
+    values = [ORACLE[name](x) for x in GRID]
+    slopes = [slope(name, x) for x in GRID[1:-1]]  # far away differences are rounded
     for seen, bound in (
         (min(values), facts.low),
         (-max(values), facts.high and -facts.high),
@@ -100,8 +101,8 @@ def test_values_and_slopes_fill_their_bounds(
         if bound is None:
             assert seen < -0.25
         else:
-            assert bound - 1e-9 <= seen < bound + 0.03
-    assert (facts.monotonic == "increasing") == (min(slopes) > -1e-9)
+            assert bound - 1e-8 <= seen < bound + 0.03
+    assert (facts.monotonic == "increasing") == (min(slopes) > -1e-8)
     for x in GRID:
         inside = [
             (low is None or x > low) and (high is None or x < high)
