@@ -91,7 +91,7 @@ def test_values_and_slopes_fill_their_bounds(
     """
     facts = found[name]
     values = [ORACLE[name](x) for x in GRID]
-    slopes = [slope(name, x) for x in GRID[1:-1]]  # far away differences are rounded
+    slopes = [slope(name, x) for x in GRID]
     for seen, bound in (
         (min(values), facts.low),
         (-max(values), facts.high and -facts.high),
@@ -101,8 +101,8 @@ def test_values_and_slopes_fill_their_bounds(
         if bound is None:
             assert seen < -0.25
         else:
-            assert bound - 1e-8 <= seen < bound + 0.03
-    assert (facts.monotonic == "increasing") == (min(slopes) > -1e-8)
+            assert bound - 1e-6 <= seen < bound + 0.03
+    assert (facts.monotonic == "increasing") == (min(slopes) > -1e-6)
     for x in GRID:
         inside = [
             (low is None or x > low) and (high is None or x < high)
