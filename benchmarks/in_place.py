@@ -86,7 +86,7 @@ def agreement(line: Line, way: str) -> tuple[float, float] | None:
 
 def over_seeds(lines: list[Line], way: str, number: int) -> Estimate | None:
     """The mean over shapes of tau (0) or the difference (1), with its interval over
-    seeds.
+    seeds; without one of fewer than three.
     """
     of_seeds = []
     for seed in {line["seed"] for line in lines}:
@@ -94,7 +94,7 @@ def over_seeds(lines: list[Line], way: str, number: int) -> Estimate | None:
         known = [each[number] for each in found if each]
         if known:
             of_seeds.append(fmean(known))
-    return estimate_of_values(of_seeds) if len(of_seeds) > 1 else None
+    return estimate_of_values(of_seeds) if of_seeds else None
 
 
 def cells(lines: list[Line]) -> dict[str, dict[str, list[Estimate | None]]]:
@@ -120,7 +120,8 @@ def table(lines: list[Line]) -> str:
         rows.append([name, *shown])
     seeds = len({line["seed"] for line in lines})
     text = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    return f"{text}\n\n{len(lines)} runs, {seeds} seeds; [ ] are 95 % intervals over seeds.\n"
+    of_seeds = f"{len(lines)} shapes measured, number of seeds: {seeds}."
+    return f"{text}\n\n{of_seeds} [ ] are 95 % intervals over seeds; ~ has none, with fewer than three.\n"
 
 
 def picture(lines: list[Line]) -> Figure:

@@ -141,7 +141,8 @@ def refuse_short(plan: Plan, *, as_one: bool = False) -> None:
 
 def tell_expense(plan: Plan, world: World, progress: Progress) -> None:
     """Tell, before anything is measured, the memory that stacks take, and how long it
-    takes at most, where that is known.
+    takes, where that is known: at most the budget that the user gave, or about the
+    default one, which gives way to the fewest workers.
     """
     protocol = plan.protocol
     if not progress.tells or "latency" not in plan.metrics:
@@ -155,7 +156,8 @@ def tell_expense(plan: Plan, world: World, progress: Progress) -> None:
     groups = len(plan.groups)
     what = f"measuring {groups:,} groups" if groups > 1 else "measuring"
     all_s = protocol.runs * (protocol.budget_s + world.pause_s) - world.pause_s
-    progress.tell(f"{what} takes at most {duration(all_s)}")
+    limit = "at most" if protocol.bound else "about"
+    progress.tell(f"{what} takes {limit} {duration(all_s)}")
 
 
 def refuse_other_plan(before: Report, plan: Plan) -> None:
