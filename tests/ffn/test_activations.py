@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from activation_formulas import ORACLE
 
 from ffnbench.ffn.activations import ACTIVATIONS, HF_ACTIVATIONS
-from ffnbench.ffn.spec import Applied, act
+from ffnbench.ffn.spec import GATED, Applied, act
 
 ALL = [row.name for row in ACTIVATIONS]
 
@@ -67,3 +67,66 @@ def test_a_config_gets_the_function_that_transformers_has_by_that_name() -> None
             rtol=1e-12,
             atol=ROUNDED.get(name, 1e-13),
         )
+
+
+# counted by hand on the formula and on the derivative: (terms of f), (terms of f' and
+# the gradient's product)
+BY_HAND = {
+    "identity": (0, 0),
+    "relu": (1, 1 + 1),  # max; compare, times gradient
+    "leaky_relu": (1 + 1, 1 + 1),  # multiply, select; select
+    "prelu": (
+        1 + 1,
+        1 + 1 + 3,
+    ),  # as leaky_relu; x g below zero, summed for the slope: multiply, select, add
+    "relu6": (1 + 1, 2 + 1),  # max, min; two comparisons
+    "relu2": (1 + 1, 2 + 1),  # max, square; max, double
+    "sigmoid": (4, 2 + 1),  # negate, exp, add, divide; from the saved output
+    "tanh": (1, 2 + 1),
+    "gelu": (
+        5,
+        4 + 5 + 1 + 1,
+    ),  # divide, erf, add, multiply, halve; cdf, x pdf, their sum
+    "gelu_10": (5 + 2, 11 + 2),  # gelu and two limits; two selections
+    "gelu_tanh": (
+        2 + 1 + 1 + 1 + 1 + 3,
+        6 + 2 + 9 + 1 + 1,
+    ),  # cube .. tanh, then three; tanh again, both summands
+    "quick_gelu": (1 + 4 + 1, 1 + 4 + 5 + 1),
+    "silu": (4 + 1, 4 + 4 + 1),
+    "swish": (1 + 4 + 1, 1 + 4 + 5 + 1),
+    "mish": (
+        3 + 1 + 1,
+        4 + 4 + 2 + 2 + 1 + 1,
+    ),  # softplus, tanh, times x; t, sigmoid, 1 - t^2, products, sum
+    "hardswish": (
+        1 + 2 + 1 + 1,
+        2 + 2 + 1,
+    ),  # add, clamp twice, multiply, divide; two selections, line
+    "elu": (1 + 1 + 1, 1 + 1 + 1),  # exp, subtract, select
+    "selu": (3 + 2, 2 + 2 + 1),  # elu and two factors
+    "softplus": (3, 4 + 1),
+    # x/2, two products and a sum; exp, two subtractions, product and sum; select.
+    # Backward: slopes on both sides, select, times gradient; then x^2 g and (exp(x) - 1
+    # - x) g summed over the scalars' elements
+    "xielu": (1 + 3 + 5 + 1, 2 + 4 + 1 + 1 + 3 + 3),
+    "leaky_relu2": (1 + 1 + 1, 1 + 1 + 2),  # leaky_relu, square; double, times both
+    # square, add, root, add, halve, multiply; the root again, divide, add, halve, add
+    "smooth_relu2": (6, 3 + 4 + 1),
+    "clamp": (1 + 1, 2 + 1),  # max, min; two comparisons
+    "softcap": (1 + 1 + 1, 2 + 2 + 1),  # divide, tanh, multiply; tanh again, 1 - t^2
+    # softcap, sigmoid, product; t, 1 - t^2, s, (1 - t^2) s, limit t s (1 - s), sum
+    "situ": (3 + 4 + 1, 2 + 2 + 4 + 1 + 4 + 1 + 1),
+}
+
+
+def test_element_wise_costs_follow_the_declared_convention() -> None:
+    assert {row.name: (row.flops, row.flops_backward) for row in ACTIVATIONS} == BY_HAND
+
+
+def test_plain_gated_names_are_shazeers() -> None:
+    gates = {row.name: row.activation.activation for row in GATED if row.is_plain}
+    assert gates == {
+        "glu": "sigmoid", "bilinear": "identity", "reglu": "relu", "geglu": "gelu", "geglu_tanh": "gelu_tanh",
+        "swiglu": "silu",
+    }  # fmt: skip

@@ -141,6 +141,23 @@ def test_the_closed_form_is_the_module_the_tracer_and_the_allocator(
     assert (peak_memory.saved_bytes(subject) if train else None) == found.saved_bytes
 
 
+def test_the_clamped_gate_of_gpt_oss_has_its_published_values() -> None:
+    """g sigmoid(1.702 g) (u + 1): 0 at (0, 0), 0.8457958 at (1, 0), 1.6915916 at (1,
+    1), 55.99963 at the limits.
+    """
+    form = typed_variants("swiglu_oai")[0].at({}, Probe()).form
+    module = build_module(replace(form, d_model=1, d_ff=1), dtype=torch.float64)
+    x = torch.ones(1, dtype=torch.float64)
+    outputs = []
+    for g, u in ((0, 0), (1, 0), (1, 1), (100, 100), (-100, -100), (7, -100)):
+        for weight, value in ((module.gate, g), (module.up, u), (module.down, 1)):
+            weight.weight.data.fill_(value)
+        outputs.append(float(module(x).detach()))
+    assert outputs == pytest.approx(
+        [0, 0.8457958, 1.6915916, 55.99963, 0, -41.99972], abs=1e-5
+    )
+
+
 @pytest.mark.parametrize("gate", list(Gate), ids=lambda g: g.value)
 @pytest.mark.parametrize("activation", ["silu", "prelu", "xielu", "situ"])
 @pytest.mark.parametrize("subnorm", [None, *Norm])

@@ -6,10 +6,16 @@ from __future__ import annotations
 
 import csv
 import json
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
 from fake_machine import KnownProber
+from paths import ROOT
+
+from ffnbench.common.choices import Weights
+from ffnbench.plan.metrics import LATENCY
+from ffnbench.report.store import read_report
 
 MINE = """
 import torch
@@ -40,6 +46,10 @@ BUS = {  # bits of the bus x GT/s / 8
     "l40s": 384 * 18 / 8, "l4": 192 * 12.5 / 8, "rtx-4090": 384 * 21 / 8, "mi300x": 8192 * 5.2 / 8,
     "mi250x": 8192 * 3.2 / 8, "epyc-9654": 12 * 64 * 4.8 / 8, "xeon-8480": 8 * 64 * 4.8 / 8,
 }  # fmt: skip
+# the fastest single samples on the 2 CPUs of an AMD EPYC (Zen 4) in results/: products
+# of float32 by oneDNN, and a sum that reads the L3. Of 8 bits the CPU does four times
+# as many products a cycle (vpdpbusd beside vfmadd231ps, both of 512 bits).
+HERE = "[here]\ntflops_float32 = 0.5204\ntflops_int8 = 2.0816\ngb_per_s = 214.8\n"
 
 
 @pytest.fixture
@@ -193,3 +203,29 @@ def test_bytes_of_formats_are_those_of_elements_and_scales(
     assert found["weight_bytes"] == 24 * BYTES[weights] + router
     assert found["weight_bytes_touched"] == 10.5 * BYTES[weights] + router
     assert round(found["at_least_s"]) == 6 * BYTES[weights] + router + ends
+
+
+def test_no_row_of_8_bits_was_faster_than_its_bound(
+    rows, tmp_path: Path, monkeypatch
+) -> None:
+    """Every committed run with quantised weights, beside the rates of its machine."""
+    monkeypatch.chdir(tmp_path)
+    Path("here.toml").write_text(HERE)
+    held = 0
+    for path in sorted((ROOT / "results").rglob("*.json")):
+        run = read_report(path)
+        fastest: dict[str, float] = defaultdict(lambda: float("inf"))
+        for sample in run.samples:
+            if sample.metric == LATENCY:
+                fastest[sample.case] = min(fastest[sample.case], sample.value)
+        for case in run.plan.cases:
+            work, ffn = case.workload, case.ffn
+            if work.weights is Weights.NONE or case.label not in fastest:
+                continue
+            (row,) = rows(
+                f"swiglu@backend={work.backend} --weights {work.weights} --d-model {ffn.d_model} --d-ff {ffn.d_ff}"
+                f" --seq-len {work.seq_len} --hardware here.toml"
+            )
+            assert row["at_least_s"] < fastest[case.label], (path, case.label)
+            held += 1
+    assert held > 40
