@@ -8,13 +8,12 @@ from __future__ import annotations
 from ffnbench.report.pictures.canvas import (
     BAND,
     BLACK,
-    GREY,
+    draw_crossings,
     drawing,
     finish,
-    interval_bar,
+    label_axis,
     panels,
     pens,
-    scale_axis,
     shown_name,
 )
 
@@ -31,7 +30,7 @@ from ffnbench.plan.plan import Axis
 from ffnbench.record.result import SAME_WITHIN, Report
 from ffnbench.report.header import heading_of
 from ffnbench.report.sentences import crossing_texts
-from ffnbench.report.table import Row
+from ffnbench.report.table import Row, interval_keys
 
 HEIGHT = 2.2  # inches, of a row of panels
 Pens = dict[str, dict[str, Any]]
@@ -67,14 +66,13 @@ def block_figure(report: Report) -> Figure:
         for axes in ratio:
             axes.set_title(f"the FFN's part vs {shown_name(names[0])}")
             _draw_ratios(axes, curves, pens_of, axis)
-            _draw_crossings(axes, report, title)
+            draw_crossings(axes, report, title)
         for axes in (share, *ratio):
             if axis is None:
                 axes.set_xticks(range(len(names)), map(shown_name, names))
                 axes.set_xlim(-0.5, len(names) - 0.5)
             else:
-                axes.set_xlabel(axis.name)
-                scale_axis(axes.xaxis)
+                label_axis(axes, axis)
     handles = [line for panel in grid for line in panel.get_legend_handles_labels()[0]]
     texts = crossing_texts(report.figures.crossings)
     finish(figure, "\n".join([*header(report), *texts]), handles)
@@ -127,22 +125,22 @@ def _draw_points(
     pen: dict[str, Any],
 ) -> None:
     """Draw the values of rows that have an interval, with these."""
-    shown = [
-        (place, row[key], bar)
+    value, low, high = interval_keys(key)
+    certain = [
+        (place, row)
         for place, row in zip(places, rows, strict=True)
-        if (bar := interval_bar(row, key))
+        if row[low] is not None and row[high] is not None
     ]
-    if not shown:
+    if not certain:
         return
-    at, values, bars = zip(*shown, strict=True)
-    ends = [[bar[side][0] for bar in bars] for side in (0, 1)]
-    axes.errorbar(at, values, yerr=ends, elinewidth=0.6, zorder=3, label=label, **pen)
-
-
-def _draw_crossings(axes: Axes, report: Report, title: str) -> None:
-    """Mark each crossing of a panel."""
-    for crossing in report.figures.crossings:
-        if heading_of(crossing.within) == title:
-            axes.axvline(
-                crossing.at.value, color=GREY, ls=":", zorder=1, label="crossing"
-            )
+    below = [row[value] - row[low] for _, row in certain]
+    above = [row[high] - row[value] for _, row in certain]
+    axes.errorbar(
+        [place for place, _ in certain],
+        [row[value] for _, row in certain],
+        yerr=[below, above],
+        elinewidth=0.6,
+        zorder=3,
+        label=label,
+        **pen,
+    )

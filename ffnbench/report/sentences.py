@@ -90,12 +90,12 @@ def _compared(report: Report, group: Group) -> dict[str, Comparison]:
     """The comparisons of a group's rows with its reference, by the name of the row,
     those with the smallest ratios first.
     """
-    rows = [
-        (_name(report, case), comparison)
+    compared = {
+        _name(report, case): report.comparison(case.label)
         for case in group.cases
         if case.label != group.reference
-        and (comparison := report.comparison(case.label))
-    ]
+    }
+    rows = [(name, each) for name, each in compared.items() if each is not None]
     return dict(
         sorted(rows, key=lambda row: row[1].ratio.value if row[1].ratio else 1.0)
     )

@@ -35,19 +35,24 @@ def in_place(report: Report) -> dict[str, InPlace]:
     """
     rounds = rounds_of(report)
     confidence_of = confidences(rounds)
-    found: dict[str, InPlace] = {}
+    by_label: dict[str, InPlace] = {}
     for group in report.plan.groups:
-        first: tuple[RowLogs, InPlace] | None = None
-        for case, logs in _logs_in(report, rounds, group):
-            here = _part_of(report, rounds, case, logs)
-            if first is None and case.label == group.reference:
-                first = logs, here
-                here = replace(here, ratio=ONE if here.part else None)
-            elif first is not None:
-                confidence = confidence_of.get(case.label, CONFIDENCE)
-                here = _compared((logs, here), first, confidence)
-            found[case.label] = _beside_alone(report, group, case, here)
-    return found
+        logs_of = dict(_logs_in(report, rounds, group))
+        for label, logs in logs_of.items():
+            case = report.plan.case(label)
+            row = _part_of(report, rounds, case, logs)
+            if label == group.reference:
+                row = replace(row, ratio=ONE if row.part else None)
+            elif group.reference in logs_of:
+                row = _compared(
+                    row,
+                    logs,
+                    by_label[group.reference],
+                    logs_of[group.reference],
+                    confidence_of.get(label, CONFIDENCE),
+                )
+            by_label[label] = _beside_alone(report, group, case, row)
+    return by_label
 
 
 def without_ffns(group: Group) -> Case | None:
@@ -64,16 +69,16 @@ def alone(group: Group, stack: Case) -> Case | None:
 
 def _logs_in(
     report: Report, rounds: Rounds, group: Group
-) -> Iterator[tuple[Case, RowLogs]]:
-    """Each stack of a group that has a time, with the logs of its ratio to the one
-    without FFNs.
+) -> Iterator[tuple[str, RowLogs]]:
+    """The label of each stack of a group that has a time, with the logs of its ratio to
+    the one without FFNs; the reference first.
     """
     base = without_ffns(group)
     if base is None or not report.has_time(base.label):
         return
     for case in group.cases:
         if case.in_place and case is not base and report.has_time(case.label):
-            yield case, ratio_logs(rounds, case.label, base.label)
+            yield case.label, ratio_logs(rounds, case.label, base.label)
 
 
 def _part_of(report: Report, rounds: Rounds, case: Case, logs: RowLogs) -> InPlace:
@@ -99,15 +104,21 @@ def _part_of(report: Report, rounds: Rounds, case: Case, logs: RowLogs) -> InPla
 
 
 def _compared(
-    row: tuple[RowLogs, InPlace], first: tuple[RowLogs, InPlace], confidence: float
+    row: InPlace,
+    logs: RowLogs,
+    reference: InPlace,
+    reference_logs: RowLogs,
+    confidence: float,
 ) -> InPlace:
-    """The row with the ratio of its part to that of the first one."""
-    (logs, here), (others, there) = row, first
-    if not (here.part and there.part and here.share and there.share):
-        return here
-    terms = ((logs, 1 / here.share.value), (others, -1 / there.share.value))
-    value = here.part.value / there.part.value
-    return replace(here, ratio=_estimate(terms, value, confidence))
+    """The row with the ratio of its part to that of the reference."""
+    if not (row.part and reference.part and row.share and reference.share):
+        return row
+    terms = (
+        (logs, 1 / row.share.value),
+        (reference_logs, -1 / reference.share.value),
+    )
+    value = row.part.value / reference.part.value
+    return replace(row, ratio=_estimate(terms, value, confidence))
 
 
 def _estimate(
@@ -126,16 +137,18 @@ def _estimate(
     return row.estimate(confidence, at=math.log(value))
 
 
-def _beside_alone(report: Report, group: Group, case: Case, here: InPlace) -> InPlace:
+def _beside_alone(report: Report, group: Group, case: Case, row: InPlace) -> InPlace:
     """The row with whether the ratio of its FFN alone is another one, beyond both
     intervals; None where that can't be told.
     """
-    by_itself = alone(group, case)
-    comparison = by_itself and report.comparison(by_itself.label)
-    there = comparison.ratio if comparison else None
-    if case.label == group.reference or not (here.ratio and there):
-        return here
-    if not (here.ratio.low and here.ratio.high and there.low and there.high):
-        return here
-    apart = here.ratio.low > there.high or here.ratio.high < there.low
-    return replace(here, differs=apart)
+    ffn = alone(group, case)
+    comparison = ffn and report.comparison(ffn.label)
+    if case.label == group.reference or not (row.ratio and comparison):
+        return row
+    in_stack, by_itself = row.ratio, comparison.ratio
+    if not (in_stack.low and in_stack.high):
+        return row
+    if by_itself is None or not (by_itself.low and by_itself.high):
+        return row
+    differs = in_stack.low > by_itself.high or in_stack.high < by_itself.low
+    return replace(row, differs=differs)

@@ -17,14 +17,15 @@ from typing import Any
 
 import matplotlib
 from cycler import cycler
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 from ffnbench.common.errors import WrongValue
 from ffnbench.common.streams import visible
-from ffnbench.plan.plan import Kind
+from ffnbench.plan.plan import Axis, Kind
 from ffnbench.record.result import Report
-from ffnbench.report.header import conditions_line
+from ffnbench.report.header import axis_text, conditions_line, heading_of
 from ffnbench.report.table import Row, interval_keys
 
 COLUMN, PAGE = 3.3, 7.0  # inches: the width of a paper's column, and of its page
@@ -34,6 +35,7 @@ MOST_IN_ROW = 3  # panels
 MOST_IN_LEGEND = 8  # columns of a legend
 LONGEST = 60  # letters of a name
 
+MOST_NUMBERS = 6  # of an axis, below a panel
 BLACK, GREY, BAND = "black", "#808080", "#EBEBEB"
 COLOURS = (
     "#0072B2",
@@ -162,14 +164,11 @@ def about(report: Report) -> str:
     text = conditions_line(report.plan)
     if report.plan.kind == Kind.ACTIVATIONS:
         text = "activations by themselves"
-    return text + title_ending(report)
-
-
-def title_ending(report: Report) -> str:
-    """The end of a title, which says that a run was not finished; else empty."""
     if report.interrupted:
-        return "; interrupted"
-    return "; ended early" if report.stopped else ""
+        return f"{text}; interrupted"
+    if report.stopped:
+        return f"{text}; ended early"
+    return text
 
 
 def shown_name(text: str, most: int = LONGEST) -> str:
@@ -196,6 +195,27 @@ def interval_bar(row: Row, key: str) -> Sequence[Sequence[float]] | None:
     if low is None or high is None:
         return None
     return [[value - low], [high - value]]
+
+
+def draw_crossings(axes: Axes, report: Report, title: str) -> None:
+    """Mark each crossing of the panel of that title, with its interval."""
+    for crossing in report.figures.crossings:
+        at = crossing.at
+        if heading_of(crossing.within) == title:
+            axes.axvline(at.value, color=BLACK, ls=":", zorder=1, label="crossing")
+            axes.axvspan(
+                at.low or at.value, at.high or at.value, color=GREY, alpha=0.2, lw=0
+            )
+
+
+def label_axis(axes: Axes, axis: Axis) -> None:
+    """Write values of an axis below a panel, as many as fit there."""
+    if axis.logarithmic:
+        axes.set_xscale("log")
+    numbered = axis.values[:: math.ceil(len(axis.values) / MOST_NUMBERS)]
+    axes.set_xticks(numbered, map(axis_text, numbered))
+    axes.set_xticks(axis.values, [""] * len(axis.values), minor=True)
+    axes.set_xlabel(axis.name)
 
 
 def scale_axis(axis: Any, numbers: Any = "{x:,g}") -> None:

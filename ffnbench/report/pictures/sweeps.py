@@ -8,7 +8,6 @@ in the title tells.
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.axes import Axes
@@ -18,15 +17,17 @@ from matplotlib.ticker import EngFormatter
 from ffnbench.plan.plan import Axis
 from ffnbench.record.result import SAME_WITHIN, Report
 from ffnbench.report.columns import case_rows
-from ffnbench.report.header import axis_text, heading_of
+from ffnbench.report.header import heading_of
 from ffnbench.report.pictures.canvas import (
     BAND,
     BLACK,
     GREY,
     MOST_IN_ROW,
     about,
+    draw_crossings,
     drawing,
     finish,
+    label_axis,
     nothing_to_draw,
     panels,
     pens,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 HEIGHT = 2.1  # inches, of a panel with its axis
-MOST_NUMBERS = 12  # below all panels of a row
 
 
 @drawing()
@@ -73,8 +73,8 @@ def sweep_figure(report: Report) -> Figure:
                 label=f"same: within {WITHIN}",
             )
             axes.axhline(1, color=BLACK, linewidth=0.6, zorder=1)
-        _draw_crossings(axes, report, title)
-        _label_axis(axes, axis, MOST_NUMBERS // min(len(by_panel), MOST_IN_ROW))
+        draw_crossings(axes, report, title)
+        label_axis(axes, axis)
         axes.set_title(shown_name(title))
         handles += axes.get_legend_handles_labels()[0]
     references = {plan.name_of(group.reference) for group in plan.groups}
@@ -142,24 +142,3 @@ def _draw_points_apart(axes: Axes, panel: DataFrame) -> None:
         )
     if (panel["low"].isna() & panel["value"].notna()).any():
         axes.plot([], [], "o", color=GREY, markerfacecolor="white", label="only seen")
-
-
-def _draw_crossings(axes: Axes, report: Report, title: str) -> None:
-    """Mark each crossing of a panel with its interval."""
-    for crossing in report.figures.crossings:
-        at = crossing.at
-        if heading_of(crossing.within) == title:
-            axes.axvline(at.value, color=BLACK, ls=":", zorder=1, label="crossing")
-            axes.axvspan(
-                at.low or at.value, at.high or at.value, color=GREY, alpha=0.2, lw=0
-            )
-
-
-def _label_axis(axes: Axes, axis: Axis, most: int) -> None:
-    """Write numbers below an axis, at most so many of its values."""
-    if axis.logarithmic:
-        axes.set_xscale("log")
-    numbered = axis.values[:: math.ceil(len(axis.values) / most)]
-    axes.set_xticks(numbered, map(axis_text, numbered))
-    axes.set_xticks(axis.values, [""] * len(axis.values), minor=True)
-    axes.set_xlabel(axis.name)
