@@ -71,8 +71,9 @@ def test_where_there_can_be_no_lock_a_run_is_made(
         place.parent.rmdir()
         place.parent.touch()
     elif trouble == "no home":
-        monkeypatch.setenv("XDG_STATE_HOME", "relative")
-        monkeypatch.setattr(Path, "home", classmethod(gone))
+        (tmp_path / "home").touch()
+        monkeypatch.delenv("XDG_STATE_HOME")
+        monkeypatch.setenv("HOME", str(tmp_path / "home"))
     elif trouble == "a link":
         (tmp_path / "planted").write_text("mine")
         place.symlink_to(tmp_path / "planted")
@@ -81,10 +82,6 @@ def test_where_there_can_be_no_lock_a_run_is_made(
     with machine_lock(pytest.fail):
         pass
     assert trouble != "a link" or (tmp_path / "planted").read_text() == "mine"
-
-
-def gone(_: object) -> Path:
-    raise RuntimeError("Could not determine home directory.")
 
 
 def test_nothing_of_a_run_lies_where_others_can_foresee_it(
