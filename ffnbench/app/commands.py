@@ -24,13 +24,8 @@ if TYPE_CHECKING:
 SHOWN = {"format": (o.Format, "table"), "verbose": (o.Verbose, False)}
 QUIET = {"quiet": (o.Quiet, False)}
 TABLE = {**SHOWN, "out": (o.TableOut, ())}
-ARRANGED = {
-    **SHOWN,
-    "out": (o.Out, ()),
-    "columns": (o.Columns, None),
-    "sort": (o.Sort, None),
-}
-MEASURED = {**SHOWN, "out": (o.Out, ()), **QUIET, "resume": (o.Resume, False)}
+WRITTEN = {**SHOWN, "out": (o.Out, ())}
+MEASURED = {**WRITTEN, **QUIET, "resume": (o.Resume, False)}
 CHECKED = {
     "on_unclear": (o.OnUnclear, "pass"),
     "format": (o.CheckFormat, "table"),
@@ -62,7 +57,7 @@ def _cpus() -> tuple[int]:
 
 
 @command(
-    shows={**ARRANGED, **MEASURED, "on": (o.On, None)},
+    shows={**MEASURED, "on": (o.On, None)},
     suffixes=o.WITH_PICTURE,
     examples=[
         "ffnbench compare relu,gelu,swiglu --d-model 768 -o run.csv -o run.json",
@@ -153,7 +148,7 @@ def compare(
 
 
 @command(
-    shows={**ARRANGED, "out": (o.TableOut, ())},
+    shows=TABLE,
     suffixes=o.WITH_TABLE,
     examples=[
         "ffnbench cost relu2,swiglu --d-model 4096 --seq-len 2Ki",
@@ -219,7 +214,7 @@ def cost(
 
 
 @command(
-    shows={**ARRANGED, **QUIET},
+    shows={**WRITTEN, **QUIET},
     suffixes=o.WITH_PICTURE,
     examples=[
         "ffnbench report run.json -v",
@@ -245,7 +240,6 @@ def report(path: o.File) -> "Report | Check":
     saved, difference = load_recomputed(path)
     if difference:
         _call().progress.tell(f"note: {difference}")
-    _call().expect(saved)
     return saved
 
 

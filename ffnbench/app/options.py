@@ -698,24 +698,6 @@ Verbose = Annotated[
     switch,
     option(OUTPUT, "Show every column and all details.", "--verbose", "-v"),
 ]
-Columns = Annotated[
-    Names,
-    list_of_names,
-    option(
-        OUTPUT,
-        "Show only these columns, named as in the CSV or by their heading: params,latency,ratio.",
-        metavar="LIST",
-    ),
-]
-Sort = Annotated[
-    str,
-    text,
-    option(
-        OUTPUT,
-        "Sort rows by a column; -latency puts the largest first. Rows of one reference stay together.",
-        metavar="COLUMN",
-    ),
-]
 Quiet = Annotated[
     bool,
     switch,

@@ -14,7 +14,6 @@ from ffnbench.common.errors import EXIT_REGRESSED, FfnbenchError, Unfinished, co
 from ffnbench.common.names import hint_for
 from ffnbench.common.streams import hush, say
 from ffnbench.record.progress import Progress
-from ffnbench.record.result import Report
 from ffnbench.report.answer import Drawing, Shows, Write, file_content
 from ffnbench.report.progress import TerminalProgress, progress_of
 from ffnbench.report.table import Table
@@ -45,8 +44,6 @@ class Destination:
         *,
         format: str = "table",
         verbose: bool = False,
-        columns: str | None = None,
-        sort: str | None = None,
         out: Sequence[str] = (),
         quiet: bool = False,
         resume: bool = False,
@@ -59,7 +56,6 @@ class Destination:
         self._format = FORMAT_ALIASES.get(format, format)
         self._verbose = verbose
         refuse_unknown("format", self._format, formats)
-        self._sort, self._columns = sort or "", columns or ""
         self._paths: list[Path] = []
         self.file: RunFile | None = None
         if out:
@@ -89,25 +85,6 @@ class Destination:
     def __exit__(self, *_: object) -> None:
         self._shown_progress.close()
 
-    def expect(self, report: Report) -> None:
-        """Raise FfnbenchError for a column that the tables of such a report lack. It
-        need not be measured yet.
-        """
-        if self._sort or self._columns:
-            from ffnbench.report.shown_report import tables_of
-
-            self.arranged(tables_of(report))
-
-    def arranged(self, tables: list[Table]) -> list[Table]:
-        """The tables with the columns and in the order that were asked for. Raises
-        FfnbenchError for a name that no column has.
-        """
-        if not (self._sort or self._columns):
-            return tables
-        from ffnbench.report.arrangement import arranged
-
-        return arranged(tables, self._sort, self._columns)
-
     def show(self, answer: Shows) -> None:
         """Write the files and show the answer, each of them even if the other fails.
 
@@ -115,7 +92,7 @@ class Destination:
         check found a regression they are only printed, so that its exit code stays.
         """
         self._shown_progress.close()
-        tables = self.arranged(answer.tables())
+        tables = answer.tables()
         problem = None
         if not self._shows_again:
             self.code, problem = answer.outcome()

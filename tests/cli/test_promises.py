@@ -92,7 +92,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "--workers": ("3", "5"), "--rounds": ("2", "6"), "--precision": ("50",), "--seed": ("77130259",),
     "--match": ("flops", "none"), "--metrics": ("latency,memory", "memory,sparsity"),
     "--format": ("csv", "json", "markdown", "github"), "--tolerance": ("latency=5%", "params=1%"),
-    "--on-unclear": ("fail",), "--sort": ("latency", "-params"), "--columns": ("params,latency",), "-v": ("",),
+    "--on-unclear": ("fail",), "-v": ("",),
 }  # fmt: skip
 ANSWERED = """
     compare relu,own=mlp.py:Net --d-model 64 --workers 3 --rounds 6
