@@ -212,7 +212,6 @@ def test_the_columns_of_a_case_are_those_that_the_page_names() -> None:
 @pytest.mark.parametrize(
     ("run", "column", "digits"),
     [
-        ("activations-time", "activation", (1, 2)),
         ("act-in-ffn", "label", (3,)),
         ("glu-train", "label", (2, 3)),
     ],

@@ -238,10 +238,6 @@ MACHINES: dict[str, Callable[[], FakeLaunch]] = {
     "check-slower-machine": lambda: Machine("relu", "gelu", CONTROL),
     "check-unlike-itself": lambda: Machine(CONTROL),
     "ab-unlike-itself": lambda: Machine(CONTROL),
-    "activations-interrupted": interrupted,
-    "activations-failed": lambda: Machine(
-        trouble=crash_of("gelu float32 1048576 forward")
-    ),
     "ab-slower": lambda: Machine("SwiGLU"),
     "env": lambda: Machine(
         trouble={("timer", None): Timer(empty_call_s=1e-7, resolution_s=5e-8)}

@@ -1,31 +1,20 @@
-"""Which activations, over which range, and how they are timed: the text of flags ->
-specs, a range, a plan. Pure.
-"""
+"""Which activations, over which range: the text of flags -> specs, a range. Pure."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from ffnbench.common.choices import Mode
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.names import hint_for
 from ffnbench.ffn.activations import ACTIVATIONS
 from ffnbench.ffn.spec import PARAMETERS, ActivationSpec, FFNSpec, Gate
-from ffnbench.plan.cases import Lists, points_of, workload_of
-from ffnbench.plan.plan import GIVEN, Case, Kind, Plan, Probe, Protocol
-from ffnbench.plan.protocol import with_budget
-from ffnbench.plan.variants import Typed, Values, Variant, typed_variants
+from ffnbench.plan.plan import Probe
+from ffnbench.plan.variants import Typed, Variant, typed_variants
 
 # what people choose between for an FFN: drawn where no activations are given
 USUAL_CHOICES = "relu,relu2,gelu,silu,mish"
-REFERENCE = "relu"
-TIMING_AXES = ("dtype", "elements", "device", "threads")
 LARGEST_X = 1e12  # |x| of a picture
 # of the range of a picture: its width, or its width over the largest |x|
 NARROWEST = 1e-9
 Specs = dict[str, ActivationSpec]
-# an operation is short, and one run holds many of them
-TIMING_ROUNDS, TIMING_WARMUP_S = 15, 0.05
 
 
 def every_activation() -> str:
@@ -33,13 +22,11 @@ def every_activation() -> str:
     return ",".join(row.name for row in ACTIVATIONS)
 
 
-def select(names: str, probe: Probe, point: Values | None = None) -> Specs:
-    """Label -> spec of a comma separated list, whose keys with lists have one value at
-    a `point`.
-    """
+def select(names: str, probe: Probe) -> Specs:
+    """Label -> spec of a comma separated list."""
     chosen: Specs = {}
     for typed in typed_variants(names):
-        variant = typed.at(point or {}, probe)
+        variant = typed.at({}, probe)
         form = _form_of(typed, variant)
         if variant.label in chosen:
             raise FfnbenchError(
@@ -97,45 +84,3 @@ def parse_range(text: str) -> tuple[float, float]:
             f"LO must be below HI, and both within +-{LARGEST_X:g}: --range=-4:4",
         )
     return bounds
-
-
-def plan_timing(
-    names: str | None, flags: Lists, *, probe: Probe, protocol: Protocol
-) -> Plan:
-    """The plan that times activations: a group for each dtype, number of elements and
-    direction. Its reference is relu, which is added where it was not asked for.
-    """
-    names = names or every_activation().removeprefix("identity,")
-    lists = {name: of for name in TIMING_AXES if (of := flags.get(name))}
-    for typed in typed_variants(names):
-        lists |= {f"@{name}": of for name, of in typed.lists.items()}
-    axes = {**lists, "mode": (Mode.FORWARD, Mode.BACKWARD)}
-    cases: list[Case] = []
-    for values, point in points_of(axes):
-        specs = select(names, probe, values)
-        if REFERENCE not in specs:
-            specs = {REFERENCE: ActivationSpec(activation=REFERENCE), **specs}
-        if specs[REFERENCE].activation != REFERENCE:
-            raise FfnbenchError(
-                f"{REFERENCE!r} is the label of the reference, and can't be that of another activation",
-                "for example mine=...",
-            )
-        of_call = {"batch": 1, "seq_len": 1} | values
-        reference = Variant(label=REFERENCE, text=REFERENCE)
-        cases += [
-            Case(
-                name=name,
-                variant=name,
-                ffn=replace(spec, elements=values["elements"]),
-                workload=workload_of(of_call, reference),
-                sizing=GIVEN,
-                point=point,
-            )
-            for name, spec in {REFERENCE: specs[REFERENCE], **specs}.items()
-        ]
-    return Plan(
-        kind=Kind.ACTIVATIONS,
-        cases=tuple(cases),
-        protocol=replace(with_budget(protocol, 1), warmup_s=TIMING_WARMUP_S),
-        metrics=("latency",),
-    )

@@ -1,6 +1,4 @@
-"""The facts of activations, and the times of their operations: rows, columns,
-sentences.
-"""
+"""The facts of activations: rows, columns, sentences."""
 
 from __future__ import annotations
 
@@ -8,16 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 
 from ffnbench.activations.facts import Facts
-from ffnbench.activations.plan import REFERENCE
-from ffnbench.common.units import counted
 from ffnbench.ffn.spec import ActivationSpec
-from ffnbench.plan.plan import Case, Group, typed_as
-from ffnbench.record.result import Report
-from ffnbench.report.columns import case_rows, timed_columns
-from ffnbench.report.notes import details
-from ffnbench.report.sentences import sentences
-from ffnbench.report.table import EXTRA, Column, Row, Table, interval_keys
-from ffnbench.report.words import FLOPS_OF_ONE, device_text
+from ffnbench.report.table import EXTRA, Column, Row, Table
+from ffnbench.report.words import FLOPS_OF_ONE
 
 MOST_PLACES = 4  # of jumps or kinks, in a cell of the table
 ONLY_BUILT_IN = "facts are known of built-in names, each at its own beta; `plot-activations` draws all"
@@ -25,18 +16,7 @@ FACT_KEYS = (*(field.name for field in fields(Facts) if field.name != "dead"), "
 SMALL, LARGE = 0.001, 1e6  # between these a number has a fixed number of decimals
 ZERO_VALUE, ZERO_SHARE = 1e-300, 1e-12  # what is smaller is zero but for rounding
 SMALLEST_SHARE = 5e-5  # a smaller one is 0.00 in percent with two decimals
-ACTIVATION = Column("activation", left=True)
 NAMES = {"torch": "torch", "hf": "HF", "timm": "timm", "te": "TE", "source": "source"}
-TIMING_KEYS = (
-    "activation",
-    "mode",
-    "dtype",
-    "elements",
-    *interval_keys("latency_s"),
-    *interval_keys("ratio"),
-    "verdict",
-    "failure",
-)
 DETAILS = (
     "range: [ ] includes the bound, ( ) does not",
     FLOPS_OF_ONE,
@@ -69,7 +49,7 @@ def rounded_text(value: float) -> str:
 
 
 FACT_COLUMNS = (
-    ACTIVATION,
+    Column("activation", left=True),
     Column("formula", priority=1, left=True, prose=True),
     Column("minimum", priority=1, read=rounded_text),
     Column("place", "at x", priority=1),
@@ -192,47 +172,3 @@ def _places(places: Sequence[float]) -> str:
 def _bound(value: float | None, infinite: str) -> str:
     """A bound in digits; `infinite` where there is none."""
     return infinite if value is None else rounded_text(value)
-
-
-# Operations
-
-
-def timing_table(report: Report) -> Table:
-    """The seconds of each operation, its ratio to relu's and the verdict, by group."""
-    groups, rows = report.plan.groups, case_rows(report)
-    for row in rows:
-        case = report.plan.case(row["label"])
-        row |= {"activation": case.variant, "elements": _elements_of(case)}
-    return Table(
-        columns=(ACTIVATION, *timed_columns(report, REFERENCE)),
-        rows=rows,
-        saved=[{key: row[key] for key in TIMING_KEYS} for row in rows],
-        header=[f"the operation itself, {device_text(groups[0].cases[0].workload)}"],
-        summary=sentences(report, groups[:1]),
-        details=details(report),
-        groups=[(_heading(group), len(group.cases)) for group in groups],
-    )
-
-
-def _elements_of(case: Case) -> int:
-    """The number of elements of an operation."""
-    assert isinstance(case.ffn, ActivationSpec)
-    return case.ffn.elements
-
-
-def _heading(group: Group) -> str:
-    """What the rows of a group have in common: `forward, 65,536 elements, float32`."""
-    case = group.cases[0]
-    more = [
-        f"{key} {typed_as(value)}"
-        for key, value in case.point
-        if key not in ("mode", "elements", "dtype")
-    ]
-    return ", ".join(
-        (
-            case.workload.mode,
-            counted(_elements_of(case), "element"),
-            case.workload.dtype,
-            *more,
-        )
-    )

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from ffnbench.api.call import Call, calling
-from ffnbench.app.options import WITH_TABLE
 from ffnbench.report.answer import Drawing
 from ffnbench.report.destination import Destination
 
@@ -22,7 +21,6 @@ def show_answer(
     notes: Sequence[str],
     checks: bool = False,
     default_out: str = "",
-    pictures_if: str = "",
     **how: Any,
 ) -> int:
     """Show the answer of a command; gives the exit code.
@@ -30,11 +28,8 @@ def show_answer(
     `shown` and `how` are arguments of Destination; `given` is what was typed, and what
     a file sets: no file that it names is written over. `typed` are the names of the
     former. `line` asks the same again. `checks` says that the answer is that of a
-    check. `default_out` is written where no file is asked for. Pictures are written
-    only if the flag `pictures_if` is on.
+    check. `default_out` is written where no file is asked for.
     """
-    if pictures_if and given.get(pictures_if) is not True:
-        how["suffixes"] = WITH_TABLE
     if default_out:
         shown["out"] = shown["out"] or (default_out,)
     if shown.get("out"):

@@ -469,59 +469,28 @@ def plot_activations(
 
 
 @command(
-    shows={**SHOWN, "out": (o.TimesOut, ()), **QUIET},
-    suffixes=o.WITH_PICTURE,
-    pictures_if="time",
+    shows={**TABLE, **QUIET},
+    suffixes=o.WITH_TABLE,
     examples=[
         "ffnbench activations -v",
         "ffnbench activations gelu,silu,mish",
-        "ffnbench activations --time --quick --dtype float32,bf16 --elements 64Ki,1Mi",
+        "ffnbench activations relu,gelu -o facts.csv",
     ],
     docs="docs/student.md#activations",
 )
-def activations(
-    activations: o.Activations = None,
-    *,
-    time: o.OperationsTimed = False,
-    elements: o.Elements = 1048576,
-    dtype: o.DType = "float32",
-    device: o.Device = "auto",
-    threads: o.Threads = None,
-    quick: o.Quick = False,
-    workers: o.Workers = None,
-    rounds: o.Rounds = None,
-) -> "Answer | Report":
-    """Show facts of activations; --time measures them.
+def activations(activations: o.Activations = None) -> "Answer":
+    """Show facts of activations.
 
     >>> facts = ffnbench.activations(["gelu", "silu"]).frame()
     >>> facts[["activation", "formula", "minimum"]]
     """
-    from ffnbench.activations.plan import TIMING_ROUNDS, plan_timing
-    from ffnbench.plan.protocol import protocol_of
+    from ffnbench.activations.describing import describe_activations
+    from ffnbench.plan.protocol import DEFAULT_TIMEOUT_S
+    from ffnbench.report.answer import Answer
 
-    call = _call()
-    if rounds is None and not quick:
-        rounds = TIMING_ROUNDS
-    protocol = protocol_of(workers=workers, rounds=rounds, quick=quick)
-    probe = call.probe(protocol.timeout_s, device if time else (), activations)
-    if not time:
-        _refuse_unread(
-            "without --time",
-            *("elements", "dtype", "device", "threads", "quick", "workers", "rounds"),
-        )
-        from ffnbench.activations.describing import describe_activations
-        from ffnbench.report.answer import Answer
-
-        table = describe_activations(activations, probe)
-        return Answer(table=table, name="activations")
-    flags = {
-        "dtype": dtype,
-        "threads": threads or _cpus(),
-        "device": device,
-        "elements": elements,
-    }
-    plan = plan_timing(activations, flags, probe=probe, protocol=protocol)
-    return call.measure(plan, probe)
+    probe = _call().probe(DEFAULT_TIMEOUT_S)
+    table = describe_activations(activations, probe)
+    return Answer(table=table, name="activations")
 
 
 @command(

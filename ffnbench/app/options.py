@@ -263,7 +263,7 @@ File = Annotated[
     text,
     argument(
         "FILE",
-        "A .json of `compare`, `cost`, `block`, `activations --time`, `check` or `ab`.",
+        "A .json of `compare`, `cost`, `block`, `check` or `ab`.",
     ),
 ]
 Topic = Annotated[
@@ -467,15 +467,6 @@ Weights = Annotated[
         words=choices.Weights,
     ),
 ]
-Elements = Annotated[
-    Sizes,
-    many(positive),
-    option(
-        WORKLOAD,
-        "With --time: elements of the input, 4096,1Mi or 1Ki..1Mi.",
-        metavar="INT",
-    ),
-]
 
 # What is measured, and how long
 
@@ -488,16 +479,6 @@ Range = Annotated[
         "--range",
         metavar="LO:HI",
     ),
-]
-OperationsTimed = Annotated[
-    bool,
-    switch,
-    option(
-        MEASURED,
-        "Measure the operations, forward and backward, relative to relu.",
-        "--time",
-    ),
-    TYPED,
 ]
 Metrics = Annotated[
     Names,
@@ -705,9 +686,9 @@ Quiet = Annotated[
 ]
 
 
-def _out(suffixes: Sequence[str], more: str = "") -> OptionInfo:
-    """-o of a command that writes these suffixes; `more` says when it writes others."""
-    text = f"Write {', '.join(suffixes)}{more}, or a folder/ with all. Repeatable."
+def _out(suffixes: Sequence[str]) -> OptionInfo:
+    """-o of a command that writes these suffixes."""
+    text = f"Write {', '.join(suffixes)}, or a folder/ with all. Repeatable."
     return option(OUTPUT, text, "--out", "-o", metavar="PATH")
 
 
@@ -716,8 +697,5 @@ WITH_PICTURE = (PAGE_SUFFIX, *FIGURE_SUFFIXES, *SUFFIXES)
 OF_CHECK = (PAGE_SUFFIX, *CHECK_SUFFIXES)
 Out = Annotated[Names, texts, _out(WITH_PICTURE), TYPED]
 TableOut = Annotated[Names, texts, _out(WITH_TABLE), TYPED]
-TimesOut = Annotated[
-    Names, texts, _out(WITH_TABLE, f", with --time {', '.join(FIGURE_SUFFIXES)}"), TYPED
-]
 CurvesOut = Annotated[Names, texts, _out(PICTURE_SUFFIXES), TYPED]
 CheckOut = Annotated[Names, texts, _out(OF_CHECK), TYPED]

@@ -354,16 +354,6 @@ def cost(
     )
 
 
-def activation_cost(spec: ActivationSpec) -> Cost:
-    """The cost of an activation by itself: no parameters, and a token is an element."""
-    row = spec.row
-    return replace(
-        NO_MATRICES,
-        flops_elementwise=row.flops,
-        flops_elementwise_backward=row.flops_backward,
-    )
-
-
 X = "x"  # the input of the module: alive before and after the call, so never counted
 
 

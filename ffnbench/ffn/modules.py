@@ -286,15 +286,3 @@ def reference_output(module: OwnForm, x: Tensor) -> Tensor:
     """
     with torch.no_grad():
         return module.reference(x.detach().double())
-
-
-class Pointwise(nn.Module):
-    """The module of an activation by itself, applied element by element."""
-
-    def __init__(self, spec: ActivationSpec) -> None:
-        super().__init__()
-        self._act = Applied(spec)
-
-    def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self._act.of(F, x)
-        return y

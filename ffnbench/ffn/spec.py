@@ -166,7 +166,7 @@ class MoESpec:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActivationSpec:
     """An activation with values of its parameters: f(min(x, limit)) + offset, where f
-    is a row of ffn/activations.py or the user's own, applied to `elements` numbers.
+    is a row of ffn/activations.py or the user's own.
 
     `activation` is the canonical name of the row, or with `own` the target of a
     function of the user's. `parameters` are those that are not at their default, in
@@ -177,10 +177,8 @@ class ActivationSpec:
     activation: str
     parameters: Parameters = ()
     own: OwnActivation | None = None
-    elements: int = 1
 
     def __post_init__(self) -> None:
-        require_positive("elements", self.elements)
         own = dict(self.row.parameters)
         for name, value in self.parameters:
             if name not in own and name not in OF_EVERY_ACTIVATION:
@@ -265,16 +263,6 @@ class ActivationSpec:
         if spec.activation == "swish" and "beta" not in dict(parameters):
             return replace(spec, activation="silu", parameters=parameters)
         return replace(spec, parameters=parameters)
-
-    @property
-    def d_model(self) -> int:
-        """The width of the vector that it is applied to: all elements as one token."""
-        return self.elements
-
-    @property
-    def d_ff(self) -> int:
-        """As d_model: an activation has no other width."""
-        return self.elements
 
 
 class Applied:

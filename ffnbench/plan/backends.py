@@ -17,7 +17,6 @@ from ffnbench.ffn.spec import (
     COUNTED_FORMATS,
     TORCH_FORMATS,
     WEIGHT_FORMATS,
-    ActivationSpec,
     Dispatch,
     FFNSpec,
     Gate,
@@ -96,8 +95,6 @@ def lack_of_weights(ffn: AnySpec, work: Workload) -> Lack:
             "quantised weights are for inference: they have no gradient",
             "use --mode forward",
         )
-    if isinstance(ffn, ActivationSpec):
-        return "an activation alone has no weights", "use --weights none"
     form = _form_of(ffn)
     if not isinstance(form, FFNSpec):
         return "which of its weights are matrices of an FFN is not known", SAY_LIKE
@@ -155,8 +152,6 @@ def lack_of_stack(ffn: AnySpec, work: Workload) -> Lack:
 
 
 def _lack_of_packed(ffn: AnySpec, work: Workload) -> Lack:
-    if isinstance(ffn, ActivationSpec):
-        return "it has no gate to pack with up", "use --backend eager"
     form = _form_of(ffn)
     if form is None:
         return "ffnbench can't tell its gate from its up", SAY_LIKE
@@ -202,8 +197,6 @@ def _lack_of_onednn(ffn: AnySpec, work: Workload) -> Lack:
             "onednn is for inference: its packed weights have no gradient",
             "use --mode forward",
         )
-    if isinstance(ffn, ActivationSpec):
-        return "an activation alone has no linear layers", ""
     if isinstance(ffn, FFNSpec) and ffn.moe is not None:
         return "onednn packs no experts", ""
     return NOTHING_LACKING

@@ -29,13 +29,11 @@ from ffnbench.ffn.activations import OwnActivation
 from ffnbench.ffn.cost import (
     NO_MATRICES,
     Cost,
-    activation_cost,
     cost,
     touched_experts,
 )
 from ffnbench.ffn.spec import (
     DEFAULT_GROUP,
-    ActivationSpec,
     FFNSpec,
     ImportedSpec,
     NetworkSpec,
@@ -51,17 +49,16 @@ DEFAULT_WORKERS, DEFAULT_ROUNDS = 5, 30
 METHOD = 6
 
 
-AnySpec = NetworkSpec | ActivationSpec | StackSpec
+AnySpec = NetworkSpec | StackSpec
 
 
 class Kind(StrEnum):
     """What a plan asks, and so how its answer reads. COMPARE: variants. BLOCK: variants
-    in a stack of blocks. ACTIVATIONS: operations by size.
+    in a stack of blocks.
     """
 
     COMPARE = "compare"
     BLOCK = "block"
-    ACTIVATIONS = "activations"
 
 
 # the label of the control, which is the reference a second time; no variant can have it
@@ -641,8 +638,6 @@ def cost_of(case: Case, probe: Probe) -> Cost:
             return counted  # by the layers that are quantised, not by the form
         held = quantised_bytes(case.ffn.like, work, counted.weight_bytes)
         return replace(counted, weight_bytes=held)
-    if isinstance(case.ffn, ActivationSpec):
-        return activation_cost(case.ffn)
     if isinstance(case.ffn, StackSpec):
         from ffnbench.ffn.attention import stack_cost
 

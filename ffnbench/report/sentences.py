@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from ffnbench.common.units import counted
-from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.plan.plan import Case, Group, NoteKind
 from ffnbench.record.result import (
     LONGEST_BUDGET_S,
@@ -82,8 +81,7 @@ def _name(report: Report, case: Case) -> str:
     names = {each.variant.partition("@")[0] for each in plan.shown}
     if compares_ways(plan) and len(names) == 1:
         return way_text(case.workload)
-    is_activation = isinstance(case.ffn, ActivationSpec)
-    return case.variant if is_activation else plan.name_of(case.label)
+    return plan.name_of(case.label)
 
 
 def _compared(report: Report, group: Group) -> dict[str, Comparison]:

@@ -60,15 +60,10 @@ def origin_record(report: Report) -> Row:
 
 def tables_of(report: Report) -> list[Table]:
     """The tables of this report, by the kind of its plan."""
-    match report.plan.kind:
-        case Kind.BLOCK:
-            from ffnbench.block.table import block_table
+    if report.plan.kind is Kind.BLOCK:
+        from ffnbench.block.table import block_table
 
-            return [block_table(report)]
-        case Kind.ACTIVATIONS:
-            from ffnbench.activations.table import timing_table
-
-            return [timing_table(report)]
+        return [block_table(report)]
     from ffnbench.compare.table import compare_table
 
     return [compare_table(report)]

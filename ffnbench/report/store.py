@@ -15,7 +15,6 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.files import content_of
 from ffnbench.ffn.spec import (
     DTYPES,
-    ActivationSpec,
     FFNSpec,
     ImportedSpec,
     StackSpec,
@@ -29,7 +28,6 @@ MEASURE_AGAIN = "measure again with this version"
 NETWORKS = (FFNSpec, ImportedSpec)
 MEASURES = {
     Kind.COMPARE: NETWORKS,
-    Kind.ACTIVATIONS: (ActivationSpec,),
     Kind.BLOCK: (*NETWORKS, StackSpec),
 }
 SHORTEST_S, LARGEST = 1e-15, 1e18  # of a sample

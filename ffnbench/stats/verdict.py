@@ -350,7 +350,7 @@ def _overhead_notes(run: Run, measured: Iterable[Measured]) -> list[Note]:
         return []
     least_s = LEAST_OVERHEADS * run.timer.empty_call_s
     text = f"calls below {least_s * 1e6:.0f} us are partly overhead: "
-    text += "give them more work (--seq-len, --batch, --elements)"
+    text += "give them more work (--seq-len, --batch)"
     notes = []
     for row in measured:
         is_latency = row.metric == LATENCY and row.case != CONTROL

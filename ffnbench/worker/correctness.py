@@ -25,7 +25,7 @@ from ffnbench.common.choices import Weights
 from ffnbench.common.errors import FfnbenchError
 from ffnbench.device.environment import torch_device
 from ffnbench.ffn.modules import FeedForward, OwnModule
-from ffnbench.ffn.spec import ActivationSpec, ImportedSpec, StackSpec
+from ffnbench.ffn.spec import ImportedSpec, StackSpec
 from ffnbench.plan.plan import AnySpec, Case
 from ffnbench.worker.backends.building import build_module, load_base_weights, seed_all
 from ffnbench.worker.subject import Subject, gradient_salt
@@ -53,8 +53,6 @@ class Mismatch(Exception):
 
 def is_ours(ffn: AnySpec) -> bool:
     """Whether the network runs code of ffnbench's own alone."""
-    if isinstance(ffn, ActivationSpec):
-        return not ffn.own
     network = ffn.ffn if isinstance(ffn, StackSpec) else ffn
     return not isinstance(network, ImportedSpec)
 

@@ -33,7 +33,6 @@ from ffnbench.device.environment import (
     usable_memory,
 )
 from ffnbench.device.waiting import WaitMeter
-from ffnbench.ffn.spec import ActivationSpec
 from ffnbench.plan.backends import BACKENDS
 from ffnbench.plan.metrics import (
     ERROR,
@@ -152,13 +151,10 @@ class Jobs:
                 calls = timing.calls_for(
                     subject, protocol.min_sample_s, protocol.warmup_s
                 )
-        if self._reuses_one_input(case):
-            inputs = 1
-        else:
-            inputs = calls = min(calls, self._most_inputs(subject))
-        subject.pool.renew(protocol.seed, inputs)
+        calls = min(calls, self._most_inputs(subject))
+        subject.pool.renew(protocol.seed, calls)
         if subject.train:
-            subject.grads.renew(protocol.seed, inputs)
+            subject.grads.renew(protocol.seed, calls)
         self.subjects[label] = subject
         return replace(opened, calls=calls, notes=(*opened.notes, *notes))
 
@@ -216,30 +212,14 @@ class Jobs:
         self.subjects.pop(label, None)
         self.checks.pop(label, None)
 
-    def _reuses_one_input(self, case: Case) -> bool:
-        """Whether all calls of a sample read the same input, which then stays in a
-        cache. They do for an activation, where the plan has no activation that is code
-        of the user's.
-        """
-        if not isinstance(case.ffn, ActivationSpec):
-            return False
-        return not any(
-            isinstance(other.ffn, ActivationSpec) and other.ffn.own
-            for other in self.plan.cases
-        )
-
     def sample(self, label: str, calls: int, salt: int = 0) -> Sampled:
         """Time so many calls in a row, on inputs that are drawn from `salt`."""
         case = self._set_conditions_of(label)
         subject, work = self.subjects[label], case.workload
-        different, repeats = calls, 1
-        if self._reuses_one_input(case):
-            different, repeats = 1, calls
-        inputs = subject.pool.renew(salt, different) * repeats
+        inputs = subject.pool.renew(salt, calls)
         grads: list[Tensor] = []
         if subject.train:
-            fresh_grads = subject.grads.renew(gradient_salt(salt), different)
-            grads = fresh_grads * repeats
+            grads = subject.grads.renew(gradient_salt(salt), calls)
         with _without_compiling(work):
             before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
             times, waited = self.wait_meter.with_share(

@@ -45,9 +45,6 @@ PAD_BYTES = 1 << 18  # the sizes of gaps differ by so much at most
 HOLES, LARGEST_HOLE = 128, 1 << 20
 
 MOST_POOL_BYTES = 1 << 28
-# elements of a token; a wider one is no token but a list of numbers, and is cut into
-# parts of so many elements at most
-WIDEST_TOKEN, WIDEST_PART = 1 << 16, 4096
 # the size of a factor is drawn evenly between these; the mean of its square is 1
 LEAST_FACTOR, LARGEST_FACTOR = 0.5, 1.42705098
 
@@ -130,15 +127,6 @@ def gradient_salt(salt: int) -> int:
     return salt + 1
 
 
-def row_width(d_model: int) -> int:
-    """Elements of a row of a pool: those of a token; for a list of numbers the largest
-    divisor of its length that is no wider than a part.
-    """
-    if d_model <= WIDEST_TOKEN:
-        return d_model
-    return max(width for width in range(1, WIDEST_PART + 1) if d_model % width == 0)
-
-
 def factors_of(salt: int, calls: int, width: int) -> Tensor:
     """A factor for each call and column of a sample, as often below 0 as above: float32
     (calls, width) on the CPU.
@@ -160,7 +148,7 @@ class Pool:
     def __init__(self, base: Tensor, *, train: bool) -> None:
         self._base = base.detach().clone()  # code of the user's may change the other
         self._train = train
-        self._width = row_width(base.shape[-1])
+        self._width = base.shape[-1]
         self._rows = self._base.view(-1, self._width)
         self.memory = torch.empty(0, *base.shape, dtype=base.dtype, device=base.device)
         self._inputs: list[Tensor] = []

@@ -115,7 +115,7 @@ ANSWERED = """
     report groups.json
     report failed.json
     ab swiglu --base-env A:1 --d-model 64
-    activations --time --activations relu,gelu --workers 3
+    activations relu,gelu
     inspect gpt2
     inspect gpt2
     list keys

@@ -44,10 +44,6 @@ OF_COMPARE: list[tuple[Change, str]] = [
         "two cases have one label",
     ),
     (
-        lambda d: d["plan"].update(kind="activations"),
-        "'relu' is nothing that activations measures",
-    ),
-    (
         lambda d: d["plan"]["protocol"].update(precision=0.0),
         "its protocol has no looks, or no precision",
     ),

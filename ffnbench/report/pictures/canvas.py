@@ -23,7 +23,7 @@ from matplotlib.ticker import LogLocator, NullLocator
 
 from ffnbench.common.errors import WrongValue
 from ffnbench.common.streams import visible
-from ffnbench.plan.plan import Axis, Kind
+from ffnbench.plan.plan import Axis
 from ffnbench.record.result import Report
 from ffnbench.report.header import axis_text, conditions_line, heading_of
 from ffnbench.report.table import Row, interval_keys
@@ -162,8 +162,6 @@ def nothing_to_draw(what: str) -> WrongValue:
 def about(report: Report) -> str:
     """The first line of a title: what was measured, and that a run was not finished."""
     text = conditions_line(report.plan)
-    if report.plan.kind == Kind.ACTIVATIONS:
-        text = "activations by themselves"
     if report.interrupted:
         return f"{text}; interrupted"
     if report.stopped:

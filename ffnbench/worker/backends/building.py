@@ -24,8 +24,8 @@ from ffnbench.common.choices import Backend, Routing
 from ffnbench.common.targets import resolve
 from ffnbench.device.environment import torch_device
 from ffnbench.ffn.imported import build_imported
-from ffnbench.ffn.modules import Pointwise, build_dense
-from ffnbench.ffn.spec import ActivationSpec, FFNSpec, ImportedSpec, StackSpec
+from ffnbench.ffn.modules import build_dense
+from ffnbench.ffn.spec import FFNSpec, ImportedSpec, StackSpec
 from ffnbench.plan.backends import BACKENDS
 from ffnbench.plan.plan import AnySpec, Case, Workload
 
@@ -46,8 +46,6 @@ def build_module(spec: AnySpec, *, device: Any = None, dtype: Any = None) -> nn.
         from ffnbench.ffn.experts import MixtureOfExperts
 
         return MixtureOfExperts(spec, device=device, dtype=dtype)
-    if isinstance(spec, ActivationSpec):
-        return Pointwise(spec)
     assert isinstance(spec, ImportedSpec)
     return build_imported_module(spec).to(device=device, dtype=dtype)
 
