@@ -375,18 +375,21 @@ def _finding_without_change(
 def _finding_on_change(
     label: str, change: Change, now: Report, rounds: Rounds, policy: Policy
 ) -> Finding:
-    """The finding on a row whose change has an interval."""
+    """The finding on a row whose change has an interval, both ends of which are moved
+    out by what the reference may differ from itself.
+    """
     logs = ratio_logs(rounds, label, now.plan.reference_of(label))
-    mean, slack = change.difference.mean, control_slack(rounds)
-    half = change.difference.half_width(CONFIDENCE) + slack
-    tolerance = policy.of(label, LATENCY)
-    status = decide(math.expm1(mean - half), math.expm1(mean + half), tolerance)
+    slack, tolerance = control_slack(rounds), policy.of(label, LATENCY)
+    ratio = change.difference.inflated(CONFIDENCE, slack).exp()
+    assert ratio.low is not None
+    assert ratio.high is not None
+    status = decide(ratio.low - 1, ratio.high - 1, tolerance)
     reason = ""
     if status is Status.UNCLEAR and logs.disturbed:
         reason = busy_text(now)
     elif status is Status.UNCLEAR and slack:
         reason = "the reference differs from itself: the machine is too noisy now"
-    values: dict[str, Any] = {"change": change.estimate()}
+    values: dict[str, Any] = {"change": ratio}
     if not math.isnan(change.before):
         values |= {"before": math.exp(change.before), "now": math.exp(change.now)}
     return _finding(policy, label, LATENCY, status, reason, **values)

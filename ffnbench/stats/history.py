@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 
-from ffnbench.record.result import Estimate, Report
+from ffnbench.record.result import Report
 from ffnbench.stats.interval import (
     Mean,
     VarianceEstimate,
@@ -39,12 +39,6 @@ class Change:
     before: float
     now: float
     difference: Mean
-
-    def estimate(self) -> Estimate:
-        """The ratio of now to before, with its interval; without one if one of the two
-        is of a single process.
-        """
-        return self.difference.exp()
 
 
 @dataclass(frozen=True, slots=True)

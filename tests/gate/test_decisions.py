@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import random
 from collections.abc import Callable
 from itertools import pairwise
@@ -18,10 +19,13 @@ import pytest
 from gate_world import edited, machine, measured, saved
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_up_runs import plan_of, run_of, with_control
 from paths import ROOT
 
 import ffnbench
-from ffnbench.gate.decision import Status, decide
+from ffnbench.gate.decision import Policy, Status, decide, latency_findings
+from ffnbench.gate.interim import latency_report
+from ffnbench.plan.plan import CONTROL
 
 GOLDEN = ROOT / "tests" / "golden" / "decisions.txt"
 Edit = Callable[[dict[str, Any]], object]
@@ -263,3 +267,36 @@ def test_a_decision_by_hand(
         assert status is (Status.IMPROVED if high < 0 else Status.OK)
     else:
         assert status is (Status.REGRESSED if high < -tolerance else Status.OK)
+
+
+@given(
+    seed=st.integers(0, 99),
+    times=st.floats(0.8, 1.3),
+    control=st.sampled_from((1.0, 1.01, 1.04)),
+    scatter=st.sampled_from((0.0005, 0.01)),
+)
+def test_the_status_is_what_the_interval_that_is_shown_says(
+    seed: int, times: float, control: float, scatter: float
+) -> None:
+    """Also where the reference differs from itself: both ends have moved out by what it
+    may.
+    """
+    dice = random.Random(seed)
+    truth = {"a": 1.0, "b": times, CONTROL: control}
+    values = {
+        name: [[seconds * math.exp(dice.gauss(0, scatter))] * 3 for _ in range(8)]
+        for name, seconds in truth.items()
+    }
+    plan = with_control(plan_of("a=relu,b=relu", workers=8, rounds=3))
+    run = latency_report(run_of(plan, values))
+    [row] = latency_findings(run, Policy())
+    low, high = row.change.low - 1, row.change.high - 1
+    if row.status is Status.REGRESSED:
+        assert low > row.tolerance
+    elif row.status is Status.UNCLEAR:
+        assert low <= row.tolerance < high
+    else:
+        assert high <= row.tolerance
+        assert (row.status is Status.IMPROVED) == (high < 0)
+    if control == 1.04 and scatter == 0.0005:
+        assert row.change.high / row.change.value > 1.04
