@@ -22,7 +22,7 @@ TORCH_FILES = {
     "worker/device_timing.py", "worker/agreement.py", "worker/backends/building.py",
     "worker/backends/compiling.py", "worker/backends/eager.py", "worker/backends/onednn.py",
     "worker/backends/onnx_graph.py", "worker/backends/openvino.py", "worker/backends/ort.py",
-    "worker/backends/packed.py", "worker/backends/quantised.py", "worker/backends/running.py",
+    "worker/backends/quantised.py", "worker/backends/running.py",
     "worker/rate.py", "worker/rotation.py", "worker/correctness.py", "worker/failures.py", "worker/activation_jobs.py", "worker/jobs.py",
     "worker/plain_rounding.py", "worker/timing.py", "worker/peak_memory.py", "worker/probe_jobs.py", "worker/subject.py",
 }  # fmt: skip

@@ -442,7 +442,7 @@ Backend = Annotated[
     backends,
     option(
         WORKLOAD,
-        "eager, packed, compile, onednn, ort, openvino or all.",
+        "eager, compile, onednn, ort, openvino or all.",
         metavar="NAME",
         words=(*choices.Backend, choices.ALL_BACKENDS),
     ),

@@ -21,14 +21,11 @@ MODE_ALIASES = {"inference": Mode.FORWARD, "training": Mode.TRAIN}
 
 class Backend(StrEnum):
     """How a forward is run. EAGER: as it is written. COMPILE: through torch.compile.
-    PACKED: gate and up in one matrix product, the rows of gate first; PACKED_UP_GATE:
-    those of up first. ONEDNN: linear layers through oneDNN, their weights packed for
-    the workload's tokens. ORT: through ONNX Runtime. OPENVINO: through OpenVINO.
+    ONEDNN: linear layers through oneDNN, their weights packed for the workload's
+    tokens. ORT: through ONNX Runtime. OPENVINO: through OpenVINO.
     """
 
     EAGER = "eager"
-    PACKED = "packed"
-    PACKED_UP_GATE = "packed-up-gate"
     COMPILE = "compile"
     ONEDNN = "onednn"
     ORT = "ort"

@@ -19,7 +19,6 @@ from ffnbench.ffn.spec import (
     WEIGHT_FORMATS,
     Dispatch,
     FFNSpec,
-    Gate,
     ImportedSpec,
     StackSpec,
     format_of,
@@ -151,18 +150,6 @@ def lack_of_stack(ffn: AnySpec, work: Workload) -> Lack:
     return NOTHING_LACKING
 
 
-def _lack_of_packed(ffn: AnySpec, work: Workload) -> Lack:
-    form = _form_of(ffn)
-    if form is None:
-        return "ffnbench can't tell its gate from its up", SAY_LIKE
-    if not isinstance(form, FFNSpec) or form.gate is not Gate.INNER:
-        return (
-            "only an inner gate can be packed with up, and it has none",
-            "swiglu has one",
-        )
-    return NOTHING_LACKING
-
-
 def _lack_of_compile(ffn: AnySpec, work: Workload) -> Lack:
     if work.freeze and work.mode != Mode.FORWARD:
         return (
@@ -230,8 +217,6 @@ def _lack_of_graph(ffn: AnySpec, work: Workload, *, dtypes: tuple[str, ...]) -> 
 
 BACKENDS = {
     Backend.EAGER: BackendRow(),
-    Backend.PACKED: BackendRow(lack=_lack_of_packed),
-    Backend.PACKED_UP_GATE: BackendRow(lack=_lack_of_packed),
     Backend.COMPILE: BackendRow(
         doing="compiling",
         lack=_lack_of_compile,

@@ -226,7 +226,7 @@ KEYS = (
         "swiglu@mode=train"),
     Key("threads", Of.WORKLOAD, threads, "CPU threads", "all CPUs", "swiglu@threads=2"),
     Key("backend", Of.WORKLOAD, member(Backend, "backend"), "how it is run, as --backend", "eager",
-        "swiglu@backend=packed"),
+        "swiglu@backend=onednn"),
     Key("weights", Of.WORKLOAD, member(Weights, "weights"), "how matrices are held: none, int8, int8-dynamic, int4; in `cost` fp8, fp8-row, fp8-block, mxfp4, nvfp4", "none",
         "swiglu@weights=int8"),
     Key("group", Of.WORKLOAD, positive, "columns that share a scale, where weights are held in groups", "32",

@@ -15,6 +15,7 @@ import torch
 from fake_machine import FakeLaunch, KnownProber, measure, planned, prepare
 
 from ffnbench.common.errors import Unsupported
+from ffnbench.ffn.modules import GatedFeedForward
 from ffnbench.plan.plan import Plan
 from ffnbench.report.columns import case_rows
 from ffnbench.worker.correctness import Mismatch, relative_errors
@@ -244,21 +245,19 @@ def test_a_changed_input_is_refused(mine: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_backend_that_computes_something_else_is_found(
+def test_a_form_that_computes_something_else_is_found(
     dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows of gate where those of up should be."""
-    from ffnbench.worker.backends import packed
-
-    right = packed.JoinedFeedForward.hidden
-    assert errors("swiglu@backend=packed", dtype=dtype)["error"] < 2e-2
+    """A form whose hidden layer is too large."""
+    right = GatedFeedForward.hidden
+    assert errors("swiglu", dtype=dtype)["error"] < 2e-2
     monkeypatch.setattr(
-        packed.JoinedFeedForward, "hidden", lambda module, x: 1.2 * right(module, x)
+        GatedFeedForward, "hidden", lambda module, x: 1.2 * right(module, x)
     )
     with pytest.raises(
         Mismatch, match=r"the output differs from the float64 reference by 2\.0e-01"
     ):
-        errors("swiglu@backend=packed", dtype=dtype)
+        errors("swiglu", dtype=dtype)
 
 
 # What is right
@@ -271,8 +270,8 @@ LIMITS = {
 }
 FORMS = [
     "relu@bias=true", "swiglu", "gelu_glu@bias=true", "swiglu_oai", "swish@beta=0.5", "relu@dropout=0.3", "prelu",
-    "swiglu@moe=4x2@shared=16@shared_gate=true", "geglu@moe=4x1@routing=skewed", "swiglu@backend=packed",
-    "swiglu@moe=4x2@backend=packed", "swiglu@moe=16x3",
+    "swiglu@moe=4x2@shared=16@shared_gate=true", "geglu@moe=4x1@routing=skewed",
+    "swiglu@moe=16x3",
 ]  # fmt: skip
 
 

@@ -11,10 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ffnbench.common.choices import Backend
 from ffnbench.ffn.spec import FFNSpec, Gate
 from ffnbench.worker.backends import onednn
-from ffnbench.worker.backends.building import build_module, module_for_backend
+from ffnbench.worker.backends.building import build_module
 from ffnbench.worker.backends.onednn import why_no_onednn
 
 D, H = 24, 40
@@ -22,7 +21,6 @@ SWIGLU = FFNSpec(d_model=D, d_ff=H, activation="silu", gate=Gate.INNER)
 needs_onednn = pytest.mark.skipif(
     bool(why_no_onednn()), reason="this torch has no oneDNN"
 )
-PACKED = Backend.PACKED, Backend.PACKED_UP_GATE
 
 # torch's own functions, by the names that ffnbench gives them
 THEIRS = {
@@ -85,43 +83,6 @@ def test_every_fused_activation_is_its_own(name: str) -> None:
         x = 3 * torch.randn(1, tokens, D)
         expected = by_hand(module, x, THEIRS[name])
         assert error(run(module, x), expected) < 1e-6
-
-
-@pytest.mark.parametrize("backend", PACKED)
-@pytest.mark.parametrize(
-    "spec",
-    [
-        SWIGLU,
-        replace(SWIGLU, bias=True),
-        replace(SWIGLU, activation="gelu", dropout=0.5),
-    ],
-    ids=lambda s: s.name,
-)
-def test_joined_products_are_the_same_function(backend: str, spec: FFNSpec) -> None:
-    """Values by the formula on the rows that each order says, as many parameters,
-    gradients of each weight.
-    """
-    torch.manual_seed(3)
-    plain = build_module(spec).eval()
-    torch.manual_seed(3)
-    module = module_for_backend(build_module(spec), spec, backend).eval()
-    x = torch.randn(2, 5, D)
-    expected = by_hand(plain, x, THEIRS[spec.activation])
-    assert error(module(x).detach(), expected) < 1e-6
-    assert sum(p.numel() for p in module.parameters()) == sum(
-        p.numel() for p in plain.parameters()
-    )
-    rows = module.state_dict()["gate_up.weight"]
-    order = (
-        (plain.gate.weight, plain.up.weight)
-        if backend == "packed"
-        else (plain.up.weight, plain.gate.weight)
-    )
-    assert torch.equal(rows, torch.cat(order))
-    for one in (plain, module):
-        one(x).square().sum().backward()
-    joined = torch.cat([p.grad for p in order])
-    assert torch.allclose(module.gate_up.weight.grad, joined, rtol=1e-4, atol=1e-5)
 
 
 class Mixed(nn.Module):

@@ -21,7 +21,6 @@ from onnx import numpy_helper
 from processor import HAS_8_BIT_PRODUCTS, HAS_AVX512
 from torch import Tensor, nn
 
-from ffnbench.common.choices import Backend
 from ffnbench.worker.backends.building import build_module
 from ffnbench.worker.backends.running import implementation_of
 from ffnbench.worker.correctness import Correctness, Mismatch
@@ -37,7 +36,7 @@ ROWS = [
     ("eager", "int8", "bfloat16"), ("eager", "int4", "bfloat16"),
     ("eager", "int8", "float16"), ("eager", "int4", "float16"),
     ("openvino", "int8", "bfloat16"), ("openvino", "int4", "bfloat16"),
-    *((backend, "none", dtype) for backend in ("eager", "packed", "onednn") for dtype in ("float32", "bfloat16")),
+    *((backend, "none", dtype) for backend in ("eager", "onednn") for dtype in ("float32", "bfloat16")),
     ("eager", "none", "float16"), ("ort", "none", "float32"), ("openvino", "none", "bfloat16"),
 ]  # fmt: skip
 
@@ -66,7 +65,7 @@ def with_outliers(weight: Tensor, dice: random.Random) -> None:
 def checked(seed: int, backend: str, weights: str, dtype: str, **sizes: Any) -> float:
     """The error of a row with the weights of a seed; raises Mismatch."""
     dice = random.Random(seed)
-    gated = backend.startswith("packed") or dice.random() < 0.5
+    gated = dice.random() < 0.5
     width, tokens = dice.choice((64, 128)), dice.choice((4, 16, 40))
     request = dict(**{"variants": dice.choice(("swiglu", "geglu")) if gated else dice.choice(("relu", "gelu")),
            "d_model": width, "d_ff": 2 * width, "seq_len": tokens, "match": "none", "backend": backend,
@@ -78,10 +77,6 @@ def checked(seed: int, backend: str, weights: str, dtype: str, **sizes: Any) -> 
             if isinstance(part, nn.Linear):
                 with_outliers(part.weight, dice)
     module = module.to(getattr(torch, dtype))
-    if backend == "packed":
-        from ffnbench.worker.backends.building import module_for_backend
-
-        module = module_for_backend(module, case.ffn, Backend.PACKED)
     subject = subject_of(module, case.workload, case.ffn.d_model, seed)
     implementation_of(case.workload.backend).prepare(subject, case.workload)
     check = Correctness(case, seed)

@@ -66,7 +66,6 @@ def test_calls_use_the_copies_by_turns(
     ("keys", "error"),
     [
         ("", 1e-5),
-        ("@backend=packed", 1e-5),
         ("@backend=onednn", 1e-5),
         ("@weights=int8", 0.02),
         ("@weights=int4", 0.2),

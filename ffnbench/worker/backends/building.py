@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from ffnbench.common.choices import Backend, Routing
+from ffnbench.common.errors import FfnbenchError, Unsupported
 from ffnbench.common.targets import resolve
 from ffnbench.device.environment import torch_device
 from ffnbench.ffn.imported import build_imported
@@ -211,18 +212,30 @@ def build_imported_module(spec: ImportedSpec) -> nn.Module:
 
 
 def module_for_backend(module: nn.Module, ffn: AnySpec, backend: Backend) -> nn.Module:
-    """The module that a backend runs in place of this one, with the same weights;
-    raises Unsupported where its form lacks what the backend needs.
+    """The module that a backend runs in place of this one, with the same weights: a
+    runtime runs the form that code of the user's is said to be. Raises Unsupported
+    where that code does not compute the same.
     """
-    if backend in (Backend.PACKED, Backend.PACKED_UP_GATE):
-        from ffnbench.worker.backends.packed import pack_gate_and_up
+    if not (BACKENDS[backend].is_runtime and isinstance(ffn, ImportedSpec)):
+        return module
+    from ffnbench.ffn.proof import nearest_proof, proof_of_like, tolerance_of
 
-        return pack_gate_and_up(module, ffn, gate_first=backend == Backend.PACKED)
-    if BACKENDS[backend].is_runtime and isinstance(ffn, ImportedSpec):
-        from ffnbench.worker.backends.packed import own_form_of
-
-        return own_form_of(module, ffn)
-    return module
+    assert ffn.like is not None
+    try:
+        proof = proof_of_like(module, ffn)
+    except FfnbenchError as problem:
+        raise Unsupported(problem.message) from problem
+    if any(isinstance(part, nn.Dropout) and part.p for part in module.modules()):
+        raise Unsupported(
+            f"{ffn.target} has dropout, which {ffn.like.name} would leave out"
+        )
+    _, error = nearest_proof(module, [ffn.like])
+    weight = next(module.parameters())
+    if not error <= tolerance_of(weight.dtype):
+        raise Unsupported(
+            f"{ffn.target} is not like {ffn.like.name}: its output differs by {error:.1e}"
+        )
+    return proof.form_on({name: p.detach() for name, p in module.named_parameters()})
 
 
 def why_no_onednn(dtype: torch.dtype | None = None) -> str:

@@ -173,9 +173,11 @@ def pack(module: nn.Module, x: Tensor) -> Packed:
             f"oneDNN can't pack its weights: {_one_line(problem)}"
         ) from problem
     seconds = perf_counter() - start
-    from ffnbench.worker.backends.packed import with_parts_replaced
-
-    run = with_parts_replaced(module, packed)
+    for parent in list(module.modules()):
+        for name, part in list(parent._modules.items()):
+            if part in packed:
+                setattr(parent, name, packed[part])
+    run = packed.get(module, module)
     layers = list(packed.values())
     if type(run) in (FeedForward, GatedFeedForward, OutputGatedFeedForward):
         run = FusedForm(run)

@@ -25,9 +25,7 @@ class Implementation(Protocol):
 
 
 def implementation_of(backend: Backend) -> Implementation:
-    """The file of a backend. Backends that pack gate and up have changed the module
-    when it was built (building.py: module_for_backend), and run it as it is.
-    """
+    """The file of a backend."""
     match backend:
         case Backend.COMPILE:
             from ffnbench.worker.backends import compiling
