@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ffnbench.api.preparing import Prepared, refuse_device, with_costs
 from ffnbench.common.choices import WORKER_VARIABLE
 from ffnbench.common.errors import FfnbenchError
-from ffnbench.plan.plan import Note, NoteKind, Plan, Probe
+from ffnbench.plan.plan import Plan, Probe
 from ffnbench.record.progress import SILENT, Progress
 
 if TYPE_CHECKING:
@@ -29,15 +29,13 @@ if TYPE_CHECKING:
 @dataclass(kw_only=True)
 class Call:
     """`command` asks the same again. `given` are the names of the arguments that were
-    typed or passed, without switches that are off. `notes` say how it was asked, such
-    as by defaults of a file. `destination` is where a command shows its answer; None in
-    Python.
+    typed or passed, without switches that are off. `destination` is where a command
+    shows its answer; None in Python.
     """
 
     command: str
     given: Collection[str] = ()
     progress: Progress = SILENT
-    notes: Sequence[str] = ()
     destination: Destination | None = None
     closing: ExitStack = field(default_factory=ExitStack)
 
@@ -70,9 +68,8 @@ class Call:
         return self.closing.enter_context(self.world.prober(timeout_s))
 
     def told(self, plan: Plan) -> Plan:
-        """The plan with what a reader should know of how it was asked."""
-        notes = [Note(text=text, kind=NoteKind.GENERAL) for text in self.notes]
-        return replace(plan, command=self.command, notes=(*plan.notes, *notes))
+        """The plan with the command that asks the same again."""
+        return replace(plan, command=self.command)
 
     def count(
         self,

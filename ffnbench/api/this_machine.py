@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from ffnbench.device.environment import (
     auto_device,
     environment_of_run,
@@ -27,10 +25,8 @@ from ffnbench.run.resources import (
 from ffnbench.run.world import World
 
 
-def environment(world: World, settings: Iterable[tuple[str, str]] = ()) -> Table:
-    """Say where numbers would be measured. `settings` are further facts, with their
-    values.
-    """
+def environment(world: World) -> Table:
+    """Say where numbers would be measured."""
     worker = world.launch()
     try:
         greeting = worker.greeting()
@@ -39,7 +35,6 @@ def environment(world: World, settings: Iterable[tuple[str, str]] = ()) -> Table
     finally:
         worker.close()
     records += device_records(_devices(greeting, world), gpu or DeviceFacts())
-    records += [{"fact": name, "value": value} for name, value in settings]
     records.append(workers_record(greeting.forks))
     noise = noise_advice()
     if gpu:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ffnbench.api.call import Call, calling
@@ -17,18 +17,15 @@ def show_answer(
     *,
     command: str,
     line: str,
-    typed: Collection[str],
-    notes: Sequence[str],
     checks: bool = False,
     default_out: str = "",
     **how: Any,
 ) -> int:
     """Show the answer of a command; gives the exit code.
 
-    `shown` and `how` are arguments of Destination; `given` is what was typed, and what
-    a file sets: no file that it names is written over. `typed` are the names of the
-    former. `line` asks the same again. `checks` says that the answer is that of a
-    check. `default_out` is written where no file is asked for.
+    `shown` and `how` are arguments of Destination; `given` is what was typed: no file
+    that it names is written over. `line` asks the same again. `checks` says that the
+    answer is that of a check. `default_out` is written where no file is asked for.
     """
     if default_out:
         shown["out"] = shown["out"] or (default_out,)
@@ -45,9 +42,8 @@ def show_answer(
     with kind(command, **shown, **how) as destination:
         call = Call(
             command=line,
-            given=typed,
+            given=given.keys(),
             progress=destination.progress,
-            notes=notes,
             destination=destination,
         )
         with calling(call):

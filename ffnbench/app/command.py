@@ -20,7 +20,6 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.models import ArgumentInfo, OptionInfo
 
-from ffnbench.app.options import OUTPUT
 from ffnbench.common.errors import FfnbenchError, WrongArgument
 from ffnbench.plan.reading import ReadFlag, spelling, switch, texts_of
 
@@ -29,14 +28,6 @@ R = TypeVar("R")
 WIDTH = 80  # columns of a help
 BY_NAME = "_by_name"  # behind the name of an argument that is typed so
 UsageError: type[Exception] = typer.BadParameter.__bases__[0]
-STATED_EFFORT = ("workers", "rounds", "quick")
-SETTABLE: set[str] = set()  # the names of the flags that a file may set
-GIVES_WAY_TO = {  # the default of a flag is left out where one of these is typed
-    "precision": STATED_EFFORT,
-    "budget": STATED_EFFORT,
-    "d_model": ("preset",),
-    "d_ff": ("preset",),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,19 +133,6 @@ class Command(TyperCommand):
             problem.ctx = ctx  # type: ignore[attr-defined]
             raise
 
-    def invoke(self, ctx: Any) -> Any:
-        """Call its function. The hint of an error names the flags that a pyproject.toml
-        sets, since one of them may be the mistake.
-        """
-        try:
-            return super().invoke(ctx)
-        except FfnbenchError as problem:
-            names = ", ".join(set_by_file(ctx))
-            if names:
-                defaults = f"pyproject.toml sets {names}"
-                problem.hint = "; ".join(filter(None, (problem.hint, defaults)))
-            raise
-
     def format_epilog(self, ctx: Any, formatter: Any) -> None:
         """Write the end of the help with its lines unbroken, so that they can be
         copied.
@@ -185,42 +163,6 @@ class Group(TyperGroup):
 def is_typed(context: Any, name: str) -> bool:
     """Whether a parameter was typed."""
     return str(context.get_parameter_source(name).name) == "COMMANDLINE"
-
-
-def set_by_file(context: Any) -> dict[str, Any]:
-    """The parameters that a file sets, with their values; without those that
-    contradict what was typed.
-    """
-    values = {}
-    for name in context.default_map or ():
-        if name not in context.params or is_typed(context, name):
-            continue
-        others = [one for one in GIVES_WAY_TO.get(name, ()) if one in context.params]
-        if not any(is_typed(context, other) for other in others):
-            values[name] = context.params[name]
-    return values
-
-
-def notes_on_defaults(context: Any) -> tuple[str, ...]:
-    """A note on the defaults that a file has set; no note where there are none."""
-    of_output = [
-        param.name
-        for param in context.command.params
-        if param.rich_help_panel == OUTPUT
-    ]
-    texts = [
-        f"{name} {shown_value(value)}"
-        for name, value in set_by_file(context).items()
-        if name not in of_output
-    ]
-    return (f"defaults from pyproject.toml: {', '.join(texts)}",) if texts else ()
-
-
-def shown_value(value: Any) -> str:
-    """A value of a file as it would be typed."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 class AsTyped:
@@ -312,8 +254,6 @@ def command(
                 given,
                 command=name,
                 line=command_line(name, flags, given),
-                typed=given.keys() - set_by_file(ctx).keys(),
-                notes=notes_on_defaults(ctx),
                 **how,
             )
 
@@ -346,18 +286,15 @@ def flags_of(function: Callable[..., Any]) -> list[Flag]:
 
 
 def _flag(name: str, annotation: Any, default: Any) -> Flag:
-    read, info, *typed = annotation.__metadata__
-    flag = Flag(name, read, info, default)
-    if not (typed or flag.is_argument):
-        SETTABLE.add(name)
-    return flag
+    read, info = annotation.__metadata__
+    return Flag(name, read, info, default)
 
 
 def _given(ctx: Any, typed: dict[str, Any]) -> dict[str, Any]:
-    """What was typed, and what a file sets. What is typed by its name stands behind
-    what is typed by its place.
+    """What was typed. What is typed by its name stands behind what is typed by its
+    place.
     """
-    values = set_by_file(ctx)
+    values: dict[str, Any] = {}
     for name in typed:
         if not is_typed(ctx, name):
             continue

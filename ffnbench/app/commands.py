@@ -521,12 +521,9 @@ def env() -> "Answer":
     Shows what is stored with every run: machine, torch, settings.
     """
     from ffnbench.api.this_machine import environment
-    from ffnbench.common.files import project_file
     from ffnbench.report.answer import Answer
 
-    path = project_file()
-    settings = [] if path is None else [("defaults from", str(path))]
-    return Answer(table=environment(_call().world, settings), name="env")
+    return Answer(table=environment(_call().world), name="env")
 
 
 @command(

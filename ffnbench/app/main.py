@@ -27,7 +27,6 @@ from ffnbench.common.errors import (
     complain,
     termination_as_interruption,
 )
-from ffnbench.common.files import project_file
 from ffnbench.common.streams import hush, prepare_streams
 
 INTERRUPTED = "interrupted before the answer was complete"
@@ -66,15 +65,8 @@ def run_command_line(words: Sequence[str]) -> int:
         return 0
     # not app(): that ends an interruption, and a broken pipe, in its own ways
     group: Any = typer.main.get_command(app)
-    of_file = {}
-    if project_file() is not None:
-        from ffnbench.app.defaults import default_map
-
-        of_file = default_map(group.commands)
     try:
-        with group.make_context(
-            "ffnbench", [*words] or ["--help"], default_map=of_file
-        ) as ctx:
+        with group.make_context("ffnbench", [*words] or ["--help"]) as ctx:
             return group.invoke(ctx) or 0
     except typer.Exit as ended:
         # --help, --version and --install-completion end so; 1 would mean a regression

@@ -69,8 +69,6 @@ MEASURED, EFFORT = "What is measured", "How long"
 SIDES, LIMITS = "Sides", "Limits"
 
 FORMATS = ("table", "markdown", "latex", "csv", "json")
-# behind an alias whose flag no file may set: it names code or files, or weakens a check
-TYPED = "typed"
 Words = Iterable[str] | Callable[[], Iterable[str]]
 
 
@@ -283,7 +281,6 @@ Preset = Annotated[
         metavar="NAME|PATH",
         words=preset_words,
     ),
-    TYPED,
 ]
 DModel = Annotated[
     Sizes | None,
@@ -455,7 +452,6 @@ Layer = Annotated[
         "With --preset FOLDER: the weights of that layer, from 0, in place of random ones.",
         metavar="INT",
     ),
-    TYPED,
 ]
 Weights = Annotated[
     Names,
@@ -495,7 +491,6 @@ CostOnly = Annotated[
     bool,
     switch,
     option(MEASURED, "Count only; nothing is measured.", "--cost-only"),
-    TYPED,
 ]
 Quick = Annotated[
     bool,
@@ -548,7 +543,6 @@ Resume = Annotated[
         "Continue the file of -o; groups that it contains are not measured again.",
         "--resume",
     ),
-    TYPED,
 ]
 On = Annotated[
     str,
@@ -559,7 +553,6 @@ On = Annotated[
         "slurm:partition=gpu,gpus_per_node=1) or locally one after another. Needs -o FILE.json; see docs/cluster.md.",
         metavar="slurm[:KEY=VALUE,...]|local",
     ),
-    TYPED,
 ]
 # Sides and limits of a check
 
@@ -569,13 +562,11 @@ BasePython = Annotated[
     option(
         SIDES, "Run base in this interpreter, which needs only torch.", metavar="PATH"
     ),
-    TYPED,
 ]
 BaseSource = Annotated[
     StrPath | None,
     text,
     option(SIDES, "Take the code of base from this folder.", metavar="DIR"),
-    TYPED,
 ]
 BaseEnv = Annotated[
     Pairs,
@@ -583,7 +574,6 @@ BaseEnv = Annotated[
     option(
         SIDES, "Set an environment variable for base. Repeatable.", metavar="NAME:VALUE"
     ),
-    TYPED,
 ]
 HeadRev = Annotated[
     str | None,
@@ -591,7 +581,6 @@ HeadRev = Annotated[
     option(
         SIDES, "Take head from this revision, not from the working tree.", metavar="REV"
     ),
-    TYPED,
 ]
 Tolerance = Annotated[
     Pairs,
@@ -612,7 +601,6 @@ ExactOnly = Annotated[
         "Check only parameters, FLOPs and bytes; nothing is timed.",
         "--exact-only",
     ),
-    TYPED,
 ]
 AllowMismatch = Annotated[
     bool,
@@ -620,7 +608,6 @@ AllowMismatch = Annotated[
     option(
         LIMITS, "Measure and pass a row whose output has changed.", "--allow-mismatch"
     ),
-    TYPED,
 ]
 Trust = Annotated[
     Names,
@@ -630,7 +617,6 @@ Trust = Annotated[
         "Allow code that the baseline names to run. Repeatable.",
         metavar="TARGET",
     ),
-    TYPED,
 ]
 OnUnclear = Annotated[
     str,
@@ -646,7 +632,6 @@ Update = Annotated[
     bool,
     switch,
     option(LIMITS, "Replace the baseline by this run.", "--update"),
-    TYPED,
 ]
 # How an answer is shown and written
 
@@ -695,7 +680,7 @@ def _out(suffixes: Sequence[str]) -> OptionInfo:
 WITH_TABLE = (PAGE_SUFFIX, *SUFFIXES)
 WITH_PICTURE = (PAGE_SUFFIX, *FIGURE_SUFFIXES, *SUFFIXES)
 OF_CHECK = (PAGE_SUFFIX, *CHECK_SUFFIXES)
-Out = Annotated[Names, texts, _out(WITH_PICTURE), TYPED]
-TableOut = Annotated[Names, texts, _out(WITH_TABLE), TYPED]
-CurvesOut = Annotated[Names, texts, _out(PICTURE_SUFFIXES), TYPED]
-CheckOut = Annotated[Names, texts, _out(OF_CHECK), TYPED]
+Out = Annotated[Names, texts, _out(WITH_PICTURE)]
+TableOut = Annotated[Names, texts, _out(WITH_TABLE)]
+CurvesOut = Annotated[Names, texts, _out(PICTURE_SUFFIXES)]
+CheckOut = Annotated[Names, texts, _out(OF_CHECK)]

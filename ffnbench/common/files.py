@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import stat
 from pathlib import Path
 from typing import BinaryIO
@@ -15,10 +14,6 @@ from ffnbench.common.errors import FfnbenchError
 from ffnbench.common.units import IEC, quantity
 
 MOST_FILE_BYTES = 1 << 28
-# a table of ffnbench in a pyproject.toml, however it is written
-_OF_FFNBENCH = re.compile(
-    rb"^\s*(\[?\s*tool\s*\.\s*ffnbench|ffnbench\s*\.)", re.MULTILINE
-)
 
 
 def content_of(path: str | Path, hint: str = "is the path right?") -> bytes:
@@ -34,24 +29,6 @@ def content_of(path: str | Path, hint: str = "is the path right?") -> bytes:
         why = getattr(problem, "strerror", None) or str(problem)
         raise FfnbenchError(f"cannot read {str(path)!r}: {why}", hint) from problem
     return content
-
-
-def project_file() -> Path | None:
-    """The pyproject.toml whose `[tool.ffnbench]` holds in this folder: the nearest one,
-    up to the root of the repository.
-    """
-    try:
-        here = Path.cwd()
-    except FileNotFoundError:  # the folder is deleted
-        return None
-    for folder in (here, *here.parents):
-        path = folder / "pyproject.toml"
-        readable = path.is_file() and os.access(path, os.R_OK)
-        if readable and _OF_FFNBENCH.search(content_of(path)):
-            return path
-        if (folder / ".git").exists():
-            break
-    return None
 
 
 def try_lock(file: BinaryIO) -> bool:

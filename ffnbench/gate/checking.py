@@ -103,8 +103,6 @@ def check(
             stopped = f"{current!r} was interrupted"
             now = replace(now, interrupted=False, stopped=stopped)
         return answer(now)
-    for note in call.notes:
-        call.progress.tell(f"note: {note}")
     probe = call.probe(before.plan.protocol.timeout_s)
     prepared = with_costs(before.plan, probe, lenient=True)
     if stop is None:

@@ -75,7 +75,6 @@ PIPES = {
         2,
         "'model/config.json' is a pipe",
     ),
-    "a project's defaults": ("pyproject.toml", "cost relu", 0, ""),
 }
 
 
