@@ -168,24 +168,29 @@ def report(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw(runs: pd.DataFrame, path: str) -> None:
-    """Every run a dot at the ratio that it said, a panel a world."""
+    """Every run a dot at the difference that it reported, a panel a world."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 1.9), layout="constrained")
+    figure = Figure(figsize=(7, 2), layout="constrained")
     panels = figure.subplots(1, len(TITLES), sharex=True, sharey=True)
     for axes, (world, title) in zip(panels, TITLES.items(), strict=True):
-        axes.axvline(1, color="0.75", linewidth=1, zorder=0)
+        axes.axvline(0, color="0.75", linewidth=1, zorder=0)
         for place, method in enumerate(NAMES):
             is_cell = (runs.world == world) & (runs.method == method)
-            ratios = runs.ratio[is_cell].dropna()
+            percents = 100 * (runs.ratio[is_cell].dropna() - 1)
             colour = "C0" if method == OURS else "0.45"
-            axes.plot(ratios, [place] * len(ratios), "o", alpha=0.6, color=colour, ms=6)
+            style = dict(alpha=0.6, color=colour, ms=6)
+            axes.plot(percents, [place] * len(percents), "o", **style)
         axes.set_title(title, fontsize=9)
-        axes.set_xlabel("reported ratio of an FFN to itself", fontsize=9)
         axes.set_yticks(range(len(NAMES)), NAMES.values())
         axes.set_ylim(len(NAMES) - 0.5, -0.5)
+        axes.xaxis.set_major_formatter(
+            lambda percent, _: f"{percent:+.0f} %" if percent else "0"
+        )
         axes.tick_params(labelsize=8, left=False)
         axes.spines[["top", "right", "left"]].set_visible(False)
+    label = "reported difference between an FFN and itself (0 is right); a dot is a run"
+    figure.supxlabel(label, fontsize=9)
     figure.savefig(path, dpi=150)
 
 
