@@ -42,6 +42,6 @@ def two_sides(folder: Path) -> None:
     """A repository with the package and the revisions that the documents speak of."""
     (folder / "mypkg").mkdir()
     (folder / "mypkg" / "mlp.py").touch()
-    for arguments in ("init -q", "add mypkg", "-c user.name=n -c user.email=e@x commit -qm one", "tag v1.0",
+    for arguments in ("init -q", "add .", "-c user.name=n -c user.email=e@x commit -qm one", "tag v1.0",
                       "update-ref refs/remotes/origin/main HEAD"):  # fmt: skip
         subprocess.run(["git", *arguments.split()], cwd=folder, check=True)

@@ -202,7 +202,7 @@ def test_the_architecture_names_what_is_there() -> None:
 
 
 def test_the_columns_of_a_case_are_those_that_the_page_names() -> None:
-    table = TEXTS["command-line.md"].partition("| columns of a case |")[2]
+    table = TEXTS["glossary.md"].partition("| columns of a case |")[2]
     cells = re.findall(r"^\| (`[^|]+)\|", table.partition("\n\n")[0], re.MULTILINE)
     named = [name for cell in cells for name in re.findall(r"`(\w+)`", cell)]
     [row] = ffnbench.cost({"a": "relu"}, d_model=64).rows()

@@ -534,7 +534,7 @@ def env() -> "Answer":
         "ffnbench inspect mixtral-8x7b -o parts.csv",
         "ffnbench inspect path/to/config.json --json",
     ],
-    docs="docs/inspect.md#what-is-in-a-model",
+    docs="docs/models.md#all-parameters-of-a-model",
 )
 def inspect(
     model: o.Model,

@@ -3,7 +3,7 @@ reads.
 
 CSV, JSON lists and data frames have the keys of COLUMNS in this order, in base units;
 what is not known is None. A new column is one row of COLUMNS, its name in
-docs/command-line.md, and where a table shows it its name there.
+docs/glossary.md, and where a table shows it its name there.
 """
 
 from __future__ import annotations
