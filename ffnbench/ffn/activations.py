@@ -105,6 +105,14 @@ def _xielu(F: Any, x: Any, positive: Any = None, negative: Any = None) -> Any:
     return above.where(x > 0, below)
 
 
+def _smooth_relu2(F: Any, x: Any, smooth: float) -> Any:
+    # rebinding lets go of what is no longer used
+    y = x.abs() + (x.square() + smooth * smooth).sqrt()
+    y = x / y
+    y = smooth * smooth / 2 * y
+    return y + F.relu(x).square()
+
+
 def _prelu(F: Any, x: Any, slope: Any = None) -> Any:
     return F.leaky_relu(x, 0.25) if slope is None else F.prelu(x, slope)
 
@@ -167,18 +175,23 @@ _ROWS = (
         source="openai/parameter-golf (2026)",
     ),
     Activation(
-        name="smooth_relu2", formula="x (x + sqrt(x^2 + smooth^2)) / 2",
-        derivative="x + (r + x^2 / r) / 2, r = sqrt(x^2 + smooth^2)", flops=6, flops_backward=8,
+        name="smooth_relu2", formula="max(0, x)^2 + smooth^2 x / (2 (|x| + sqrt(x^2 + smooth^2)))",
+        derivative="2 max(0, x) + q^2 / (2 r), r = sqrt(x^2 + smooth^2), q = smooth^2 / (|x| + r)",
+        flops=10, flops_backward=13,
         steps=(
-            Step(output="half", inputs=("x",), scalar_bytes=8),
+            Step(output="size", inputs=("x",), saves=("x",), temps=1),
             Step(output="squared", inputs=("x",), saves=("x",), temps=2),
             Step(output="shifted", inputs=("squared",), adds=True),
             Step(output="root", inputs=("shifted",), saves=("root",), temps=1),
-            Step(output="sum", inputs=("x", "root"), adds=True),
-            Step(output="y", inputs=("half", "sum"), saves=("half", "sum")),
+            Step(output="sum", inputs=("size", "root"), adds=True),
+            Step(output="share", inputs=("x", "sum"), saves=("x", "sum"), temps=2),
+            Step(output="scaled", inputs=("share",), scalar_bytes=8),
+            Step(output="r", inputs=("x",), saves=("r",)),
+            Step(output="above", inputs=("r",), saves=("r",), temps=2),
+            Step(output="y", inputs=("scaled", "above"), adds=True),
         ),
-        parameters=(("smooth", 0.2),), apply=lambda F, x, smooth: 0.5 * x * (x + (x.square() + smooth * smooth).sqrt()),
-        note="smooth_relu2 tends to relu2 as smooth tends to 0",
+        parameters=(("smooth", 0.2),), apply=lambda F, x, smooth: _smooth_relu2(F, x, smooth),
+        note="smooth_relu2 is x (x + sqrt(x^2 + smooth^2)) / 2, written so that nothing cancels; it tends to relu2 as smooth tends to 0",
         source="karpathy/nanochat#828 (2026)",
     ),
     Activation(

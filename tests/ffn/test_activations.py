@@ -38,6 +38,22 @@ def test_swish_scales_with_beta_and_is_half_of_x_at_zero() -> None:
     )
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16", "float16"])
+def test_smooth_relu2_keeps_its_digits_below_zero(dtype: str) -> None:
+    """By s^2 x / (2 (r - x)), to which its formula comes there."""
+    row = getattr(torch, dtype)
+    x = torch.linspace(-100, -0.01, 4001, dtype=torch.float64).to(row)
+    for smooth in (0.2, 2.0):
+        exact = (
+            x.double()
+            * smooth**2
+            / 2
+            / (torch.hypot(x.double(), x.new_tensor(smooth).double()) - x.double())
+        )
+        ours = apply("smooth_relu2", x, smooth=smooth).double()
+        assert float((ours / exact - 1).abs().max()) < 3 * torch.finfo(row).eps
+
+
 # gelu_fast has ten digits of sqrt(2 / pi); xielu has expm1(-1e-6) between -1e-6 and 0
 ROUNDED = {"gelu_fast": 1e-11, "xielu": 1e-6}
 
@@ -111,8 +127,9 @@ BY_HAND = {
     # - x) g summed over the scalars' elements
     "xielu": (1 + 3 + 5 + 1, 2 + 4 + 1 + 1 + 3 + 3),
     "leaky_relu2": (1 + 1 + 1, 1 + 1 + 2),  # leaky_relu, square; double, times both
-    # square, add, root, add, halve, multiply; the root again, divide, add, halve, add
-    "smooth_relu2": (6, 3 + 4 + 1),
+    # the root and |x|: square, add, root, abs; add, divide, multiply; relu, square, add.
+    # Backward: the same four, add, divide; square, double, divide; relu, double, add
+    "smooth_relu2": (4 + 3 + 3, 4 + 2 + 3 + 3 + 1),
     "clamp": (1 + 1, 2 + 1),  # max, min; two comparisons
     "softcap": (1 + 1 + 1, 2 + 2 + 1),  # divide, tanh, multiply; tanh again, 1 - t^2
     # softcap, sigmoid, product; t, 1 - t^2, s, (1 - t^2) s, limit t s (1 - s), sum

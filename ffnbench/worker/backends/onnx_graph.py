@@ -130,6 +130,10 @@ class GraphTensor:
         """The hyperbolic tangent."""
         return self.graph.add("Tanh", self)
 
+    def abs(self) -> GraphTensor:
+        """The absolute value."""
+        return self.graph.add("Abs", self)
+
     def sqrt(self) -> GraphTensor:
         """The square root."""
         return self.graph.add("Sqrt", self)
