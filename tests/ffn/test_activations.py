@@ -127,8 +127,8 @@ BY_HAND = {
     # - x) g summed over the scalars' elements
     "xielu": (1 + 3 + 5 + 1, 2 + 4 + 1 + 1 + 3 + 3),
     "leaky_relu2": (1 + 1 + 1, 1 + 1 + 2),  # leaky_relu, square; double, times both
-    # the root and |x|: square, add, root, abs; add, divide, multiply; relu, square, add.
-    # Backward: the same four, add, divide; square, double, divide; relu, double, add
+    # square, add, root, abs; add, divide, multiply; relu, square, add. Backward: the
+    # same four, add, divide; square, double, divide; relu, double, add
     "smooth_relu2": (4 + 3 + 3, 4 + 2 + 3 + 3 + 1),
     "clamp": (1 + 1, 2 + 1),  # max, min; two comparisons
     "softcap": (1 + 1 + 1, 2 + 2 + 1),  # divide, tanh, multiply; tanh again, 1 - t^2
