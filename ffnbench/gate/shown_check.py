@@ -8,7 +8,6 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,9 +81,9 @@ class ShownCheck(Shows):
         statuses = {finding.status for finding in self.findings}
         return next((grave for grave in GRAVEST if grave in statuses), Status.OK)
 
-    def tables(self) -> list[Table]:
+    def shown_table(self) -> Table:
         """The findings, without the exact rows that are equal."""
-        return [findings_table(self)]
+        return findings_table(self)
 
     def outcome(
         self, *, unclear_fails: bool = False
@@ -102,20 +101,20 @@ class ShownCheck(Shows):
         failed = bool(self.now.failed_rows)
         return exit_code(self.findings, failed=failed, unclear_fails=unclear_fails)
 
-    def files(self, tables: Sequence[Table]) -> dict[str, Write]:
+    def files(self, table: Table) -> dict[str, Write]:
         """A writer for each suffix; its JSON can be shown again."""
         more: dict[str, Write] = {
             ".json": lambda: check_json(self),
             ".xml": lambda: junit(self.findings),
         }
-        return super().files(tables) | more
+        return super().files(table) | more
 
-    def page(self, tables: Sequence[Table]) -> str:
+    def page(self, table: Table) -> str:
         """The findings as an HTML document."""
         from ffnbench.report.page import page_of
 
-        title = tables[0].header[0].partition(";")[0]
-        return page_of(tables, None, self.now, title, self.command)
+        title = table.header[0].partition(";")[0]
+        return page_of(table, None, self.now, title, self.command)
 
 
 # the statuses, the gravest first; OK and NEW are what is left
@@ -206,15 +205,15 @@ class CheckDestination(Destination):
             say(f"wrote {path}")
             self.code = self.code if self.code == EXIT_INTERRUPTED else 0
 
-    def _print(self, answer: Shows, tables: Sequence[Table]) -> None:
+    def _print(self, answer: Shows, table: Table) -> None:
         if self._format != "github":
-            super()._print(answer, tables)
+            super()._print(answer, table)
             return
         assert isinstance(answer, ShownCheck)
         # a label at the beginning of a line could give GitHub's runner a command
         token = secrets.token_hex(16)
         sys.stdout.write(f"::stop-commands::{token}\n")
-        show(tables, Terminal(width=CI_WIDTH, no_color=True))
+        show(table, Terminal(width=CI_WIDTH, no_color=True))
         sys.stdout.write(f"::{token}::\n" + workflow_commands(answer.findings))
         if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
-            append(Path(summary), str(answer.files(tables)[".md"]()))
+            append(Path(summary), str(answer.files(table)[".md"]()))

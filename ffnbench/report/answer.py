@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from ffnbench.common.choices import PAGE_SUFFIX
 from ffnbench.common.errors import FfnbenchError, WrongArgument, wrong_value
 from ffnbench.report.table import Row, Table
-from ffnbench.report.terminal import Terminal, plain, renderable, show
+from ffnbench.report.terminal import Terminal, plain, show
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,20 +25,20 @@ Write = Callable[[], str | bytes]
 
 
 class Shows:
-    """The methods of every answer. A subclass defines `tables`."""
+    """The methods of every answer. A subclass defines `shown_table`."""
 
     @property
     def stem(self) -> str:
         """The name of its files in a folder, without their suffix."""
         return "answer"
 
-    def tables(self) -> list[Table]:
-        """The answer as tables; raises FfnbenchError where there is nothing to show."""
+    def shown_table(self) -> Table:
+        """The answer; raises FfnbenchError where there is nothing to show."""
         raise NotImplementedError
 
     def rows(self) -> list[Row]:
         """One flat record a row, in the order and with the names of the CSV."""
-        return list(self.tables()[-1].records)
+        return list(self.shown_table().records)
 
     def origin(self) -> Row:
         """The columns that tell its data frame from those of other answers."""
@@ -54,24 +54,24 @@ class Shows:
         """A writer of its picture for each suffix; none where it has no picture."""
         return {}
 
-    def files(self, tables: Sequence[Table]) -> dict[str, Write]:
+    def files(self, table: Table) -> dict[str, Write]:
         """A writer for each suffix, of its files and of the formats of stdout."""
-        from ffnbench.report.writers import csv_text, json_of_records, latex, markdown
+        from ffnbench.report.writers import csv_text, json_list, latex, markdown
 
         return {
-            ".csv": lambda: csv_text(tables[-1].records),
-            ".json": lambda: json_of_records(tables[-1].records),
-            ".md": lambda: markdown(tables),
-            ".tex": lambda: latex(tables),
+            ".csv": lambda: csv_text(table.records),
+            ".json": lambda: json_list(table.records),
+            ".md": lambda: markdown(table),
+            ".tex": lambda: latex(table),
             **self.pictures(),
-            PAGE_SUFFIX: lambda: self.page(tables),
+            PAGE_SUFFIX: lambda: self.page(table),
         }
 
-    def page(self, tables: Sequence[Table]) -> str:
+    def page(self, table: Table) -> str:
         """The answer as an HTML document."""
         from ffnbench.report.page import page_of
 
-        return page_of(tables, self.pictures().get(".svg"), title=self.stem)
+        return page_of(table, self.pictures().get(".svg"), title=self.stem)
 
     def frame(self) -> pd.DataFrame:
         """The rows as a pandas DataFrame: full precision, seconds and bytes, unknown as
@@ -94,7 +94,7 @@ class Shows:
 
             display(self)  # type: ignore[no-untyped-call]
         else:
-            show(self.tables(), Terminal(force_jupyter=False), verbose=verbose)
+            show(self.shown_table(), Terminal(force_jupyter=False), verbose=verbose)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write a file, its kind by the suffix; a folder (with a slash at its end) gets
@@ -104,20 +104,17 @@ class Shows:
         a ValueError, for a suffix that this answer has no writer for, and for a path
         that can't be written.
         """
-        return written_to(path, self.files(self.tables()), self.stem)
+        return written_to(path, self.files(self.shown_table()), self.stem)
 
     def __str__(self) -> str:
-        return plain(self.tables(), shutil.get_terminal_size().columns)
+        return plain(self.shown_table(), shutil.get_terminal_size().columns)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         from ffnbench.report.writers import html_fragment
 
-        return html_fragment(self.tables())
-
-    def __rich_console__(self, console: Any, options: Any) -> Any:
-        yield renderable(self.tables(), options.max_width)
+        return html_fragment(self.shown_table())
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -135,13 +132,13 @@ class Answer(Shows):
         """The name of its files in a folder, without their suffix."""
         return self.name
 
-    def tables(self) -> list[Table]:
-        """The only table."""
-        return [self.table]
+    def shown_table(self) -> Table:
+        """The table."""
+        return self.table
 
-    def files(self, tables: Sequence[Table]) -> dict[str, Write]:
+    def files(self, table: Table) -> dict[str, Write]:
         """A writer for each suffix."""
-        files = super().files(tables)
+        files = super().files(table)
         return files | {".json": self.json} if self.json else files
 
 

@@ -92,14 +92,14 @@ class Destination:
         check found a regression they are only printed, so that its exit code stays.
         """
         self._shown_progress.close()
-        tables = answer.tables()
+        table = answer.shown_table()
         problem = None
         if not self._shows_again:
             self.code, problem = answer.outcome()
         problems = [problem] if problem else []
         if self._paths:
-            problems += self._write(answer.files(tables))
-        problems += _attempt(lambda: self._print(answer, tables))
+            problems += self._write(answer.files(table))
+        problems += _attempt(lambda: self._print(answer, table))
         if self.code == EXIT_REGRESSED:
             for problem in problems:
                 complain(problem.message, problem.hint, problem.exit_code)
@@ -127,12 +127,12 @@ class Destination:
             say("wrote " + ", ".join(written))
         return problems
 
-    def _print(self, answer: Shows, tables: Sequence[Table]) -> None:
+    def _print(self, answer: Shows, table: Table) -> None:
         if self._format == "table":
-            show(tables, Terminal(), verbose=self._verbose)
+            show(table, Terminal(), verbose=self._verbose)
         else:
             suffix = SUFFIX_OF[self._format]
-            sys.stdout.write(str(answer.files(tables)[suffix]()))
+            sys.stdout.write(str(answer.files(table)[suffix]()))
 
 
 def _raise(problems: Sequence[FfnbenchError]) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -58,15 +58,15 @@ def origin_record(report: Report) -> Row:
     }
 
 
-def tables_of(report: Report) -> list[Table]:
-    """The tables of this report, by the kind of its plan."""
+def table_of(report: Report) -> Table:
+    """The table of this report, by the kind of its plan."""
     if report.plan.kind is Kind.BLOCK:
         from ffnbench.block.table import block_table
 
-        return [block_table(report)]
+        return block_table(report)
     from ffnbench.compare.table import compare_table
 
-    return [compare_table(report)]
+    return compare_table(report)
 
 
 def figure_of(report: Report) -> Figure:
@@ -125,13 +125,13 @@ class ShownReport(Shows, Report):
         """When, where and by what it was made."""
         return origin_record(self)
 
-    def tables(self) -> list[Table]:
-        """The tables that belong to it; raises Interrupted where the run was
+    def shown_table(self) -> Table:
+        """The table that belongs to it; raises Interrupted where the run was
         interrupted before it had a sample.
         """
         if self.interrupted and not self.samples:
             raise Interrupted("interrupted before anything was measured")
-        return tables_of(self)
+        return table_of(self)
 
     def outcome(self) -> tuple[int, FfnbenchError | None]:
         """The exit code, and why not all was measured."""
@@ -161,18 +161,18 @@ class ShownReport(Shows, Report):
             return {}
         return {suffix: partial(picture_of, self, suffix) for suffix in FIGURE_SUFFIXES}
 
-    def files(self, tables: Sequence[Table]) -> dict[str, Write]:
+    def files(self, table: Table) -> dict[str, Write]:
         """A writer for each suffix; its JSON is what `load` reads again."""
         from ffnbench.report.store import report_text
 
-        return super().files(tables) | {".json": partial(report_text, self)}
+        return super().files(table) | {".json": partial(report_text, self)}
 
-    def page(self, tables: Sequence[Table]) -> str:
+    def page(self, table: Table) -> str:
         """The report as an HTML document."""
         from ffnbench.report.page import page_of
 
         picture = self.pictures().get(".svg")
-        return page_of(tables, picture, self, title_of(self), self.plan.command)
+        return page_of(table, picture, self, title_of(self), self.plan.command)
 
     @overload
     def plot(self, path: None = None) -> Figure: ...

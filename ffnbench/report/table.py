@@ -145,8 +145,7 @@ class Table:
     answer, and the `details` that -v shows.
 
     Programs read `saved`, or the rows where it is None. The first `naming` columns tell
-    rows apart. Where the `pivot` fits, it is shown in place of this table. An answer of
-    several tables has what programs read in the last one.
+    rows apart. Where the `pivot` fits, it is shown in place of this table.
     """
 
     columns: tuple[Column, ...]

@@ -37,13 +37,13 @@ class Terminal(Console):
         raise BrokenPipeError
 
 
-def show(tables: Sequence[Table], console: Console, *, verbose: bool = False) -> None:
-    """Print the tables of an answer in the width of the console."""
-    console.print(renderable(tables, console.width, verbose=verbose), soft_wrap=True)
+def show(table: Table, console: Console, *, verbose: bool = False) -> None:
+    """Print a table in the width of the console."""
+    console.print(renderable(table, console.width, verbose=verbose), soft_wrap=True)
 
 
-def plain(tables: Sequence[Table], width: int = 80) -> str:
-    """The tables as plain text, without colour and bold even in a terminal. In a
+def plain(table: Table, width: int = 80) -> str:
+    """The table as plain text, without colour and bold even in a terminal. In a
     notebook it is returned too, and not displayed.
     """
     console = Console(
@@ -54,28 +54,23 @@ def plain(tables: Sequence[Table], width: int = 80) -> str:
         color_system=None,
     )
     with console.capture() as captured:
-        show(tables, console)
+        show(table, console)
     return captured.get()
 
 
-def renderable(
-    tables: Sequence[Table], width: int, *, verbose: bool = False
-) -> RenderableType:
-    """The tables of an answer with the lines above and below each, for this width."""
-    lines: list[RenderableType] = []
-    for table in tables:
-        pivot = table.pivot
-        if pivot and not verbose and _fits(pivot, width):
-            table = pivot
-        lines += [_paragraph(line, width) for line in table.header]
-        if table.rows:
-            lines += _lines_of_columns(table, width, verbose=verbose)
-        for below in (table.summary, table.details if verbose else []):
-            if below and lines:
-                lines.append(Text())
-            lines += [_paragraph(line, width, indent="  ") for line in below]
-        lines.append(Text())
-    return Group(*lines[:-1])
+def renderable(table: Table, width: int, *, verbose: bool = False) -> RenderableType:
+    """The table with the lines above and below it, for this width."""
+    pivot = table.pivot
+    if pivot and not verbose and _fits(pivot, width):
+        table = pivot
+    lines: list[RenderableType] = [_paragraph(line, width) for line in table.header]
+    if table.rows:
+        lines += _lines_of_columns(table, width, verbose=verbose)
+    for below in (table.summary, table.details if verbose else []):
+        if below and lines:
+            lines.append(Text())
+        lines += [_paragraph(line, width, indent="  ") for line in below]
+    return Group(*lines)
 
 
 def _paragraph(line: str, width: int, indent: str = "", style: str = "") -> Text:

@@ -1,11 +1,9 @@
-"""Tables as text in the formats CSV, JSON, markdown, HTML and LaTeX. pandas is loaded
-for the last two.
+"""A table as text: CSV, HTML and LaTeX by pandas, which is loaded for them; markdown,
+and a JSON list of its rows.
 """
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -18,33 +16,27 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def csv_text(records: Iterable[Row]) -> str:
-    """CSV with the keys that some record has a value for as its first line, and a line
-    for each record; empty where there is no record. Numbers have full precision,
-    booleans are true and false, a list is its items with spaces between them, and an
-    unknown value is empty.
+def csv_text(rows: Sequence[Row]) -> str:
+    """CSV with the keys that some row has a value for. Numbers have full precision, a
+    list is its items with spaces between them, and an unknown value is empty.
     """
-    rows, text = list(records), io.StringIO()
-    if not rows:
-        return ""
-    keys = [key for key in rows[0] if any(row[key] is not None for row in rows)]
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(keys)
-    writer.writerows([_csv_cell(row[key]) for key in keys] for row in rows)
-    return text.getvalue()
+    import pandas as pd
+
+    cells = [{key: _csv_cell(value) for key, value in row.items()} for row in rows]
+    # of objects: a count beside an empty cell stays an integer
+    frame = pd.DataFrame(cells, dtype=object).dropna(axis="columns", how="all")
+    return str(frame.to_csv(index=False))
 
 
 def _csv_cell(value: Any) -> Any:
-    if isinstance(value, bool):
-        return str(value).lower()
     if isinstance(value, list | tuple):
         value = " ".join(map(str, value))
     return visible(value) if isinstance(value, str) else value
 
 
-def json_of_records(records: Iterable[Row]) -> str:
-    """The records as a JSON list of objects."""
-    return json_text(list(records), 1) + "\n"
+def json_list(rows: Sequence[Row]) -> str:
+    """The rows as a JSON list of objects."""
+    return json_text(list(rows), 1) + "\n"
 
 
 def _cells(table: Table, columns: Sequence[Column]) -> list[list[str]]:
@@ -59,10 +51,11 @@ def _cells(table: Table, columns: Sequence[Column]) -> list[list[str]]:
     return lines
 
 
-def _texts(table: Table, columns: Sequence[Column]) -> pd.DataFrame:
+def _texts(table: Table) -> pd.DataFrame:
     """The texts of a table with the headings of its columns."""
     import pandas as pd
 
+    columns = table.shown()
     names = [column.name for column in columns]
     return pd.DataFrame(_cells(table, columns), columns=names)
 
@@ -70,12 +63,9 @@ def _texts(table: Table, columns: Sequence[Column]) -> pd.DataFrame:
 # Markdown
 
 
-def markdown(tables: Sequence[Table]) -> str:
-    """The tables as pipe tables, each with the lines above and below it."""
-    return "\n".join(_markdown(table.at_its_widest) for table in tables)
-
-
-def _markdown(table: Table) -> str:
+def markdown(table: Table) -> str:
+    """The table as a pipe table, with the lines above and below it."""
+    table = table.at_its_widest
     columns = table.shown()
     lines = [f"{_prose(line)}  " for line in table.header]
     if table.rows:
@@ -106,15 +96,10 @@ def _prose(text: str) -> str:
 # HTML without a script
 
 
-def html_fragment(tables: Sequence[Table]) -> str:
-    """The tables as HTML for a notebook, each with the lines above and below it."""
-    parts = []
-    for table in tables:
-        widest = table.at_its_widest
-        parts.append(paragraphs(widest.header))
-        if widest.rows:
-            parts.append(html_table(widest))
-        parts.append(paragraphs(widest.summary))
+def html_fragment(table: Table) -> str:
+    """The table as HTML for a notebook, with the lines above and below it."""
+    widest = table.at_its_widest
+    parts = [paragraphs(widest.header), html_table(widest), paragraphs(widest.summary)]
     return "".join(parts)
 
 
@@ -123,12 +108,11 @@ def paragraphs(lines: Iterable[str]) -> str:
     return "".join(f"<p>{html_text(line)}</p>" for line in lines)
 
 
-def html_table(table: Table, *, every: bool = False) -> str:
-    """The table of all rows, with `every` also in the columns that need -v; the heading
-    of a group is the first cell of a row.
-    """
-    texts = _texts(table, table.shown(every=every))
-    return str(texts.to_html(index=False, border=0, escape=True))
+def html_table(table: Table) -> str:
+    """The table of all rows; empty where there is none."""
+    if not table.rows:
+        return ""
+    return str(_texts(table).to_html(index=False, border=0, escape=True))
 
 
 def html_text(text: str) -> str:
@@ -139,18 +123,12 @@ def html_text(text: str) -> str:
 # LaTeX with booktabs
 
 
-def latex(tables: Sequence[Table]) -> str:
-    """A booktabs table for each table that has rows, with the lines above and below it
-    as comments.
-    """
-    return "\n".join(_latex(table.at_its_widest) for table in tables if table.rows)
-
-
-def _latex(table: Table) -> str:
-    columns = table.shown()
-    text = _texts(table, columns).to_latex(
+def latex(table: Table) -> str:
+    """A booktabs table, with the lines above and below it as comments."""
+    table = table.at_its_widest
+    text = _texts(table).to_latex(
         index=False,
-        column_format="".join("l" if column.left else "r" for column in columns),
+        column_format="".join("l" if column.left else "r" for column in table.shown()),
         escape=True,
     )
     above, below = (

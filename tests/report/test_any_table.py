@@ -45,7 +45,7 @@ def test_no_line_is_too_long_and_no_number_is_cut(
 ) -> None:
     console = Console(width=width, force_terminal=False, color_system=None)
     with console.capture() as captured:
-        show([frame], console, verbose=verbose)
+        show(frame, console, verbose=verbose)
     text = captured.get()
     assert all(cell_len(line.rstrip()) <= width for line in text.splitlines())
     numbers = {

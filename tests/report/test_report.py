@@ -20,7 +20,7 @@ def test_the_columns_do_not_depend_on_what_was_measured() -> None:
     for width in (60, 80, 100, 120, 160, 200):
         titles = []
         for report in reports:
-            lines = plain([compare_table(report)], width).splitlines()
+            lines = plain(compare_table(report), width).splitlines()
             rule = next(i for i, line in enumerate(lines) if "─" in line)
             titles.append(lines[rule - 2].split())
         assert titles[0] == titles[1]

@@ -114,9 +114,9 @@ def test_no_control_gets_into_a_table() -> None:
         details=(text,), summary=(text,),
     )  # fmt: skip
     for shown in (
-        plain([table]),
-        markdown([table]),
-        html_fragment([table]),
-        latex([table]),
+        plain(table),
+        markdown(table),
+        html_fragment(table),
+        latex(table),
     ):
         assert not set(CONTROLS) & set(shown.replace("\n", ""))
