@@ -108,7 +108,7 @@ class Call:
         if on:
             from ffnbench.api.cluster import measure_as_jobs
 
-            return measure_as_jobs(prepared, self.world, self.progress, file, on)
+            return measure_as_jobs(prepared, self.progress, file, on)
         if file is not None and text_of is not None:
             file.text_of = text_of
         return measure_plan(prepared, self.world, self.progress, file, **how)

@@ -549,9 +549,9 @@ On = Annotated[
     text,
     option(
         EFFORT,
-        "Measure each group as a job, on SLURM (with fields of submitit's SlurmExecutor, as in "
-        "slurm:partition=gpu,gpus_per_node=1) or locally one after another. Needs -o FILE.json; see docs/sweeps.md.",
-        metavar="slurm[:KEY=VALUE,...]|local",
+        "Measure each group as a job on SLURM, with fields of submitit's SlurmExecutor, as in "
+        "slurm:partition=gpu,gpus_per_node=1. Needs -o FILE.json; see docs/sweeps.md.",
+        metavar="slurm[:KEY=VALUE,...]",
     ),
 ]
 # Sides and limits of a check

@@ -1,5 +1,5 @@
-"""Groups as jobs that really measure: by submitit's local executor, and on a SLURM of
-one node that is started for these tests alone.
+"""Groups as jobs that really measure, on a SLURM of one script: sbatch starts a job, of
+which one runs at a time, squeue lists those that live, scancel ends one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,8 +20,44 @@ from ffnbench.report.store import read_report
 
 pytest.importorskip("submitit")
 
+SLURM = """#!{python}
+import glob, os, signal, subprocess, sys
+os.chdir({folder!r})
+name, words = os.path.basename(sys.argv[0]), sys.argv[1:]
+pids = {{path[:-4]: int(open(path).read()) for path in glob.glob("*.pid")}}
+if name == "sbatch":
+    id = str(len(pids))
+    script = open(words[0]).read()
+    env = dict(os.environ, SLURM_JOB_ID=id, SLURM_NTASKS="1", SLURM_JOB_NUM_NODES="1", SLURM_NODEID="0",
+               SLURM_PROCID="0", SLURM_LOCALID="0", SLURM_JOB_NODELIST="here")
+    job = subprocess.Popen(["flock", "node", "bash", "-c", script], env=env, start_new_session=True,
+                           stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    open(f"{{id}}.pid", "w").write(str(job.pid))
+    print("Submitted batch job", id)
+elif name == "squeue":
+    for id, pid in pids.items():
+        if subprocess.run(["pgrep", "-g", str(pid)], stdout=subprocess.DEVNULL).returncode == 0:
+            print(id)
+elif name == "scancel":
+    subprocess.run(["pkill", "-TERM", "-g", str(pids[words[-1]])])
+else:
+    files = {{}}
+    while words[0].startswith("--"):
+        word = words.pop(0)
+        if word in ("--output", "--error"):
+            files[word] = open(words.pop(0).replace("%j", os.environ["SLURM_JOB_ID"]).replace("%t", "0"), "w")
+    raise SystemExit(subprocess.run(words, stdout=files["--output"], stderr=files["--error"]).returncode)
+"""
+# the command, which looks at its jobs more often
+MAIN = """
+from ffnbench.__main__ import main
+from ffnbench.api import cluster
+cluster.POLL_S, cluster.FILE_LATE_S = 0.2, 0.5
+main()
+"""
 
-def until(true: Callable[[], object], seconds: float = 60.0) -> None:
+
+def until(true: Callable[[], object], seconds: float = 120.0) -> None:
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, "this took too long"
@@ -31,14 +66,25 @@ def until(true: Callable[[], object], seconds: float = 60.0) -> None:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., subprocess.Popen[str]]:
-    """The command in a process of its own; no other run on this machine is waited
-    for.
+    """The command in a process of its own, with SLURM; no other run on this machine is
+    waited for.
     """
+    programs, jobs = tmp_path / "bin", tmp_path / "slurm"
+    programs.mkdir()
+    jobs.mkdir()
+    for name in ("sbatch", "squeue", "scancel", "srun"):
+        script = programs / name
+        script.write_text(SLURM.format(python=sys.executable, folder=str(jobs)))
+        script.chmod(0o755)
 
     def start(*words: str) -> subprocess.Popen[str]:
-        here = {"PYTHONPATH": str(ROOT), "XDG_STATE_HOME": str(tmp_path / "state")}
+        here = {
+            "PYTHONPATH": str(ROOT),
+            "XDG_STATE_HOME": str(tmp_path / "state"),
+            "PATH": f"{programs}:{os.environ['PATH']}",
+        }
         return subprocess.Popen(
-            [sys.executable, "-m", "ffnbench", *words], cwd=tmp_path, env={**os.environ, **here}, text=True,
+            [sys.executable, "-c", MAIN, *words], cwd=tmp_path, env={**os.environ, **here}, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
 
@@ -68,64 +114,51 @@ def ends(process: subprocess.Popen[str], code: int) -> str:
     return err
 
 
-def begun(folder: Path, number: int) -> str:
-    """The number of the job that was the n-th to begin to measure."""
-
-    def logs() -> list[Path]:
-        found = folder.glob("all.json.jobs/*_0_log.out")
-        loaded = [log for log in found if "Loading pickle" in log.read_text()]
-        return sorted(loaded, key=lambda log: log.stat().st_mtime)
-
-    until(lambda: len(logs()) >= number, 120)
-    time.sleep(0.5)  # it listens to signals from then on
-    return logs()[number - 1].name.partition("_")[0]
+def begun(folder: Path) -> list[Path]:
+    """The logs of the jobs that have begun, the first one first."""
+    logs = folder.glob("all.json.jobs/*_0_log.out")
+    found = [log for log in logs if "Loading pickle" in log.read_text()]
+    return sorted(found, key=lambda log: log.stat().st_mtime)
 
 
-def processes_of(folder: Path) -> list[bytes]:
-    """The command lines of the jobs of a folder that live here."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):
-            found.append(path.read_bytes())
-    return [line for line in found if bytes(folder / "all.json.jobs") in line]
+def alive(folder: Path) -> list[str]:
+    """The jobs that live."""
+    queue = subprocess.run([folder / "bin" / "squeue"], capture_output=True, text=True)
+    return queue.stdout.split()
 
 
 def test_groups_measured_by_jobs_are_those_of_one_run(run, tmp_path: Path) -> None:
     ends(run(*sweep("1,16"), "-o", "one.json"), 0)
-    ends(run(*sweep("1,16"), "--on", "local", "-o", "all.json"), 0)
+    ends(run(*sweep("1,16"), "--on", "slurm:time=3", "-o", "all.json"), 0)
     assert exact(tmp_path / "all.json") == exact(tmp_path / "one.json")
     assert not (tmp_path / "all.json.jobs").exists()
 
 
-def goes_on_after_an_interruption(run, folder: Path, *on: str) -> None:
-    """Ctrl-C while the second group is measured; --resume measures what is left."""
-    words = (*sweep("1,2,4,8"), *on, "-o", "all.json")
+@pytest.mark.slow
+def test_an_interruption_cancels_jobs_and_resume_goes_on(run, tmp_path: Path) -> None:
+    words = (*sweep("1,2,4,8"), "--on", "slurm", "-o", "all.json")
     parent = run(*words)
-    begun(folder, 2)
-    until(lambda: (folder / "all.json.jobs" / "0.json").exists() or parent.poll())
+    until(lambda: len(begun(tmp_path)) >= 2)
+    until(lambda: (tmp_path / "all.json").exists())
     parent.send_signal(signal.SIGINT)
     ends(parent, 130)
-    until(lambda: not processes_of(folder))
+    until(lambda: not alive(tmp_path))
     ends(run(*words, "--resume"), 0)
     ends(run(*sweep("1,2,4,8"), "-o", "one.json"), 0)
-    assert exact(folder / "all.json") == exact(folder / "one.json")
-    assert not (folder / "all.json.jobs").exists()
-
-
-@pytest.mark.slow
-def test_an_interruption_cancels_jobs_here_and_resume_goes_on(
-    run, tmp_path: Path
-) -> None:
-    goes_on_after_an_interruption(run, tmp_path, "--on", "local")
+    assert exact(tmp_path / "all.json") == exact(tmp_path / "one.json")
+    assert not (tmp_path / "all.json.jobs").exists()
 
 
 @pytest.mark.slow
 def test_a_job_that_is_killed_is_a_lost_group_that_resume_measures(
     run, tmp_path: Path
 ) -> None:
-    words = (*sweep("1,2"), "--on", "local", "-o", "all.json")
+    words = (*sweep("1,2"), "--on", "slurm", "-o", "all.json")
     parent = run(*words)
-    os.kill(int(begun(tmp_path, 1)), signal.SIGKILL)
+    until(lambda: begun(tmp_path))
+    number = begun(tmp_path)[0].name.partition("_")[0]
+    group = int((tmp_path / "slurm" / f"{number}.pid").read_text())
+    os.killpg(group, signal.SIGKILL)
     assert "1 of 2 groups were lost" in ends(parent, 3)
     failures = read_report(tmp_path / "all.json").failures
     assert {failure.kind for failure in failures} == {FailureKind.LOST}
