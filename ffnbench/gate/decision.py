@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -21,13 +21,7 @@ from ffnbench.plan.metrics import LATENCY, METRICS, Metric
 from ffnbench.plan.plan import Case, Workload
 from ffnbench.plan.reading import percent
 from ffnbench.record.result import CONFIDENCE, Agreement, Environment, Estimate, Report
-from ffnbench.stats.history import (
-    Change,
-    History,
-    histories_of,
-    mean_of_row,
-    mismatch_of_row,
-)
+from ffnbench.stats.history import History, histories_of, mismatch_of_row
 from ffnbench.stats.rounds import Rounds, ratio_logs, rounds_of
 from ffnbench.stats.verdict import ONE_WORKER, busy_text, control_slack
 
@@ -60,22 +54,62 @@ class Status(StrEnum):
         return "can't tell" if self is Status.UNCLEAR else self.value
 
 
-# The status of a row follows from the interval [low, high] of its change, where 0.05 is
-# 5 % more, and from its tolerance t. The change of an exact metric is certain: low is
-# high. `gains` says whether less is better. The first rule that holds gives the status.
-Rule = Callable[[float, float, float, bool], bool]
-RULES: tuple[tuple[Rule, Status], ...] = (
-    (lambda low, high, t, gains: low > t, Status.REGRESSED),
-    (lambda low, high, t, gains: high > t, Status.UNCLEAR),
-    (lambda low, high, t, gains: high < 0 and gains, Status.IMPROVED),
-    (lambda low, high, t, gains: high < -t and not gains, Status.REGRESSED),
-    (lambda low, high, t, gains: True, Status.OK),
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """All that decides the status of a row. A text is empty if it does not apply.
+
+    The change lies between `low` and `high`, where 0.05 is 5 % more; they are NaN if it
+    has no interval. The change of an exact metric is certain: low is high.
+    """
+
+    tolerance: float
+    low: float = math.nan
+    high: float = math.nan
+    gains: bool = True  # whether less is better
+    is_new: bool = False
+    is_missing: bool = False  # from this run
+    failure: str = ""
+    stopped: str = ""  # why the run ended, if its budget was over
+    incomparable: str = ""  # why the two times can't be compared
+    difference: str = ""  # between the two specs, or the two outputs
+    other_weights: str = ""  # why the two outputs are of different weights
+    wrong: str = ""  # how the output differs from what it should be
+    busy: str = ""  # what disturbed too many of its rounds
+    slack: float = 0.0  # how far the reference differs from itself (in logs)
+
+
+NOT_MEASURED = "not measured in this run"
+UNLIKE_ITSELF = "the reference differs from itself: the machine is too noisy now"
+# The status of a row, with its reason, is that of the first rule that holds. A row that
+# computes something else, or whose reference does, has no time to compare.
+RULES: tuple[tuple[Callable[[Evidence], object], Status, str], ...] = (
+    (lambda row: row.incomparable, Status.INCOMPARABLE, "{row.incomparable}"),
+    (lambda row: row.wrong, Status.MISSING, "{row.wrong}"),
+    (lambda row: row.is_missing and row.failure, Status.MISSING, "{row.failure}"),
+    (lambda row: row.is_missing and row.stopped, Status.UNCLEAR, "{row.stopped}"),
+    (lambda row: row.is_missing, Status.MISSING, NOT_MEASURED),
+    (lambda row: row.is_new, Status.NEW, ""),
+    (lambda row: row.other_weights, Status.UNCLEAR, "{row.difference}"),
+    (lambda row: row.difference, Status.REGRESSED, "{row.difference}"),
+    (lambda row: math.isnan(row.low) and row.busy, Status.UNCLEAR, "{row.busy}"),
+    (lambda row: math.isnan(row.low), Status.UNCLEAR, ONE_WORKER),
+    (lambda row: row.low > row.tolerance, Status.REGRESSED, ""),
+    (lambda row: row.high > row.tolerance and row.busy, Status.UNCLEAR, "{row.busy}"),
+    (lambda row: row.high > row.tolerance and row.slack, Status.UNCLEAR, UNLIKE_ITSELF),
+    (lambda row: row.high > row.tolerance, Status.UNCLEAR, ""),
+    (lambda row: row.high < 0 and row.gains, Status.IMPROVED, ""),
+    (lambda row: row.high < -row.tolerance and not row.gains, Status.REGRESSED, ""),
+    (lambda row: True, Status.OK, ""),
 )
 
 
-def decide(low: float, high: float, tolerance: float, *, gains: bool = True) -> Status:
-    """The status of a row whose change lies between `low` and `high`."""
-    return next(status for holds, status in RULES if holds(low, high, tolerance, gains))
+def decide(row: Evidence) -> tuple[Status, str]:
+    """The status of a row and its reason."""
+    return next(
+        (status, reason.format(row=row))
+        for holds, status, reason in RULES
+        if holds(row)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,21 +207,14 @@ def _read_tolerance(size: str, text: str, metric: str) -> float:
     return share
 
 
-def _finding(
-    policy: Policy,
-    label: str,
-    metric: str,
-    status: Status,
-    reason: str = "",
-    **values: Any,
-) -> Finding:
-    """A finding on a row, with the row's tolerance."""
-    tolerance = policy.of(label, metric)
+def _finding(label: str, metric: str, evidence: Evidence, **values: Any) -> Finding:
+    """The finding on a row that follows from the evidence."""
+    status, reason = decide(evidence)
     return Finding(
         case=label,
         metric=metric,
         status=status,
-        tolerance=tolerance,
+        tolerance=evidence.tolerance,
         reason=reason,
         **values,
     )
@@ -203,11 +230,12 @@ def exact_findings(before: Report, now: Report, policy: Policy) -> list[Finding]
         case_now = cases_now.pop(case.label, None)
         if case_now is None:
             reason = "this run has no such case"
-            findings.append(_finding(policy, case.label, SPEC, Status.MISSING, reason))
+            lost = Evidence(tolerance=0.0, is_missing=True, failure=reason)
+            findings.append(_finding(case.label, SPEC, lost))
         else:
             findings += findings_on_case(before, case, now, case_now, policy)
-    new = [_finding(policy, label, SPEC, Status.NEW) for label in cases_now]
-    return findings + new
+    new = Evidence(tolerance=0.0, is_new=True)
+    return findings + [_finding(label, SPEC, new) for label in cases_now]
 
 
 def findings_on_case(
@@ -217,24 +245,27 @@ def findings_on_case(
     label = case_now.label
     fed_otherwise = workloads_differ(case.workload.identity, case_now.workload.identity)
     difference = "another network" if case_now.ffn != case.ffn else fed_otherwise
-    status = Status.REGRESSED if difference else Status.OK
-    findings = [_finding(policy, label, SPEC, status, difference)]
+    spec = Evidence(tolerance=0.0, low=0.0, high=0.0, difference=difference)
+    findings = [_finding(label, SPEC, spec)]
     for metric in EXACT_METRICS:
         old = exact_value(before, case.label, metric)
         new = exact_value(now, label, metric)
         if old is None and new is None:
             continue
-        status, reason = Status.NEW, ""
-        if new is None or math.isnan(new):
-            status, reason = _without_value(now, label)
-            new = None
-        elif old is not None:
-            change, tolerance = _relative(old, new), policy.of(label, metric.name)
+        change = math.nan if old is None or new is None else _relative(old, new)
+        evidence = Evidence(
+            tolerance=policy.of(label, metric.name),
+            low=change,
+            high=change,
             # a smaller value for less work is no gain
-            gains = metric.less_is_better and not fed_otherwise
-            status = decide(change, change, tolerance, gains=gains)
+            gains=metric.less_is_better and not fed_otherwise,
+            is_new=old is None,
+            is_missing=new is None,
+            failure=_failure_of(now, label),
+            stopped=_out_of_budget(now),
+        )
         values = {"before": old, "now": new}
-        findings.append(_finding(policy, label, metric.name, status, reason, **values))
+        findings.append(_finding(label, metric.name, evidence, **values))
     return findings
 
 
@@ -272,17 +303,14 @@ def workloads_differ(before: Workload, now: Workload) -> str:
     )
 
 
-def _without_value(now: Report, *labels: str) -> tuple[Status, str]:
-    """The status of a row that this run has not measured, with its reason: MISSING if
-    one of these labels has failed; UNCLEAR if the budget was over before.
-    """
-    for label in labels:
-        failure = now.failure(label)
-        if failure:
-            return Status.MISSING, failure.message
-    if now.out_of_budget:
-        return Status.UNCLEAR, now.stopped
-    return Status.MISSING, "not measured in this run"
+def _failure_of(now: Report, *labels: str) -> str:
+    """Why the first of these cases that failed did; empty if none has."""
+    failures = filter(None, map(now.failure, labels))
+    return next((failure.message for failure in failures), "")
+
+
+def _out_of_budget(now: Report) -> str:
+    return now.stopped if now.out_of_budget else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,106 +345,72 @@ def latency_findings(
     tolerance below its limit, so that even twenty rows are not accused by chance if the
     tolerance is wider than an interval.
     """
-    before = now if baseline is None else baseline.report
     rounds = rounds_of(now)
+    before = now if baseline is None else baseline.report
     findings = []
     for case in before.plan.shown:
         label = case.label
         skips = baseline is not None and before.could_not_run(label)
-        if skips or before.plan.is_reference(label):
-            continue
-        incomparable = _why_incomparable(before, now, label)
-        # a row that computes something else has no time to compare, nor has one whose
-        # reference does
-        mismatch = mismatch_of_row(now, label)
-        if incomparable:
-            status = Status.INCOMPARABLE
-            findings.append(_finding(policy, label, LATENCY, status, incomparable))
-        elif mismatch:
-            status = Status.MISSING
-            findings.append(_finding(policy, label, LATENCY, status, mismatch))
-        else:
-            change = _change_of(label, now, rounds, baseline, confidence)
-            if change is None:
-                finding = _finding_without_change(label, now, rounds, baseline, policy)
-            else:
-                finding = _finding_on_change(label, change, now, rounds, policy)
+        if not (skips or before.plan.is_reference(label)):
+            finding = _latency_finding(label, now, rounds, policy, baseline, confidence)
             findings.append(finding)
     return findings
 
 
-def _finding_without_change(
+def _latency_finding(
     label: str,
     now: Report,
     rounds: Rounds,
-    baseline: BaselineTimes | None,
     policy: Policy,
+    baseline: BaselineTimes | None,
+    confidence: float,
 ) -> Finding:
-    """The finding on a row whose change has no interval: that of a busy row is what was
-    seen.
+    """The finding on one row. Its interval includes what the reference differs from
+    itself by; the change of a row that has no interval is what was seen.
     """
     reference = now.plan.reference_of(label)
     logs = ratio_logs(rounds, label, reference)
-    if not logs.rounds:
-        status, reason = _without_value(now, label, reference)
-        return _finding(policy, label, LATENCY, status, reason)
-    if logs.clean_rounds == logs.rounds:
-        return _finding(policy, label, LATENCY, Status.UNCLEAR, ONE_WORKER)
-    seen = ratio_logs(rounds_of(now, disturbed=True), label, reference).mean()
+    evidence = Evidence(
+        tolerance=policy.of(label, LATENCY),
+        is_missing=not logs.rounds,
+        failure=_failure_of(now, label, reference),
+        stopped=_out_of_budget(now),
+        incomparable=_why_incomparable(baseline.report, now, label) if baseline else "",
+        wrong=mismatch_of_row(now, label),
+        busy=busy_text(now) if logs.disturbed else "",
+        slack=control_slack(rounds),
+    )
     history = baseline.rows.get(label) if baseline else None
-    change = None
-    if seen and (history or not baseline):
+    if evidence.incomparable or evidence.wrong or (baseline and not history):
+        return _finding(label, LATENCY, evidence)
+    mean = logs.mean()
+    if mean is None or mean.freedom <= 0:
+        seen = ratio_logs(rounds_of(now, disturbed=True), label, reference).mean()
         before = history.mean if history else 0.0
-        change = Estimate(value=math.exp(seen.mean - before))
-    status, reason = Status.UNCLEAR, busy_text(now)
-    return _finding(policy, label, LATENCY, status, reason, change=change)
-
-
-def _finding_on_change(
-    label: str, change: Change, now: Report, rounds: Rounds, policy: Policy
-) -> Finding:
-    """The finding on a row whose change has an interval, both ends of which are moved
-    out by what the reference may differ from itself.
-    """
-    logs = ratio_logs(rounds, label, now.plan.reference_of(label))
-    slack, tolerance = control_slack(rounds), policy.of(label, LATENCY)
-    ratio = change.difference.inflated(CONFIDENCE, slack).exp()
-    assert ratio.low is not None
-    assert ratio.high is not None
-    status = decide(ratio.low - 1, ratio.high - 1, tolerance)
-    reason = ""
-    if status is Status.UNCLEAR and logs.disturbed:
-        reason = busy_text(now)
-    elif status is Status.UNCLEAR and slack:
-        reason = "the reference differs from itself: the machine is too noisy now"
-    values: dict[str, Any] = {"change": ratio}
-    if not math.isnan(change.before):
-        values |= {"before": math.exp(change.before), "now": math.exp(change.now)}
-    return _finding(policy, label, LATENCY, status, reason, **values)
-
-
-def _change_of(
-    label: str,
-    now: Report,
-    rounds: Rounds,
-    baseline: BaselineTimes | None,
-    confidence: float,
-) -> Change | None:
-    """The change of a row's ratio since the baseline. Without a baseline it is the
-    ratio itself, between seconds of base, NaN where these are not known, and of head.
-    """
-    mean = mean_of_row(now, rounds, label)
-    if mean is None:
-        return None
+        change = Estimate(value=math.exp(seen.mean - before)) if seen else None
+        return _finding(label, LATENCY, evidence, change=change)
     difference = mean.inflated(confidence)
-    if baseline is not None:
-        history = baseline.rows.get(label)
-        return history.change(difference) if history else None
-    reference, before = now.plan.reference_of(label), math.nan
+    if history:
+        difference = history.change(difference)
+    change = difference.inflated(CONFIDENCE, evidence.slack).exp()
+    if change.low is not None and change.high is not None:
+        evidence = replace(evidence, low=change.low - 1, high=change.high - 1)
+    values = _then_and_now(math.exp(mean.mean), history, now, reference)
+    return _finding(label, LATENCY, evidence, change=change, **values)
+
+
+def _then_and_now(
+    ratio: float, history: History | None, now: Report, reference: str
+) -> dict[str, float]:
+    """The ratio to the reference then and now; without a baseline the seconds of base
+    and head, where they are known.
+    """
+    if history:
+        return {"before": math.exp(history.mean), "now": ratio}
     seconds = now.value(reference, LATENCY)
     if seconds and now.has_time(reference):
-        before = math.log(seconds)
-    return Change(before, before + mean.mean, difference)
+        return {"before": seconds, "now": seconds * ratio}
+    return {}
 
 
 def _why_incomparable(before: Report, now: Report, label: str) -> str:
@@ -470,15 +464,19 @@ def output_finding(label: str, agreement: Agreement, *, allowed: bool) -> Findin
     It is UNCLEAR if not only the outputs differ but also the weights, because base's
     could not be copied to head.
     """
-    status = Status.OK
     difference, weights = _how_outputs_differ(agreement), agreement.own_weights
+    evidence = Evidence(
+        tolerance=agreement.tolerance,
+        low=0.0,
+        high=0.0,
+        difference="" if allowed else difference,
+        other_weights=weights if difference and not allowed else "",
+    )
+    status, _ = decide(evidence)
     reasons = [difference, f"its weights are not base's: {weights}" if weights else ""]
     if difference and allowed:
         reasons.append("allowed by --allow-mismatch")
-    elif difference and weights:
-        status = Status.UNCLEAR
-    elif difference:
-        status = Status.REGRESSED
+    elif status is Status.REGRESSED:
         reasons.append("not timed (--allow-mismatch times it anyway)")
     return Finding(
         case=label,

@@ -33,15 +33,6 @@ RUNS_PRIOR = VarianceEstimate(RUNS_SD**2, RUNS_FREEDOM)
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """The log of a row then and now, and their difference."""
-
-    before: float
-    now: float
-    difference: Mean
-
-
-@dataclass(frozen=True, slots=True)
 class History:
     """A row's log ratio in the runs of a baseline.
 
@@ -55,12 +46,12 @@ class History:
     between: VarianceEstimate
     effective: float
 
-    def change(self, now: Mean) -> Change:
-        """The change from the mean of the runs to a run of today."""
+    def change(self, now: Mean) -> Mean:
+        """The difference of a run of today from the mean of the runs."""
         # the variance between runs counts once for today's run, and once over the
         # number of runs for their mean
         before = self._with_variance_between(1 + 1 / self.effective)
-        return Change(self.mean, now.mean, now.minus(before))
+        return now.minus(before)
 
     @property
     def over_runs(self) -> Mean:

@@ -21,7 +21,7 @@ def run(mean: float, error: float = 0.001, freedom: float = 6.0) -> Mean:
 
 def test_one_run_is_held_to_the_prior() -> None:
     sd, freedom = TYPED
-    change = history_of([run(0.01)]).change(run(0.05, 0.002, 8.0)).difference
+    change = history_of([run(0.01)]).change(run(0.05, 0.002, 8.0))
     assert change.mean == pytest.approx(0.04)
     variances = {2 * sd**2: freedom, 0.001**2: 6.0, 0.002**2: 8.0}
     total = sum(variances)
@@ -80,7 +80,7 @@ def test_the_interval_of_a_change_covers(
         means = dice.normal(0, math.hypot(sd, 0.001), runs + 1)
         errors = 0.001 * np.sqrt(dice.chisquare(6, runs + 1) / 6)
         *past, now = [Mean(m, e, 6.0) for m, e in zip(means, errors, strict=True)]
-        interval = history_of(past).change(now).difference.interval(0.95)
+        interval = history_of(past).change(now).interval(0.95)
         covered += interval[0] <= 0 <= interval[1]
     assert low <= covered / 1500 <= high
 

@@ -23,7 +23,7 @@ from made_up_runs import plan_of, run_of, with_control
 from paths import ROOT
 
 import ffnbench
-from ffnbench.gate.decision import Policy, Status, decide, latency_findings
+from ffnbench.gate.decision import Evidence, Policy, Status, decide, latency_findings
 from ffnbench.gate.interim import latency_report
 from ffnbench.plan.plan import CONTROL
 
@@ -259,7 +259,8 @@ def test_a_decision_by_hand(
     part of it, or nothing.
     """
     high = low + width
-    status = decide(low, high, tolerance, gains=gains)
+    row = Evidence(low=low, high=high, tolerance=tolerance, gains=gains)
+    status, _ = decide(row)
     is_beyond = [end > tolerance for end in (low, high)]
     if any(is_beyond):
         assert status is (Status.REGRESSED if all(is_beyond) else Status.UNCLEAR)
